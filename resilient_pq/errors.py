@@ -1,0 +1,288 @@
+"""Every error that resilient_pq raises on purpose, in one tree.
+
+Any room may import this module; it imports nothing of ours::
+
+    ResilientPQError                      .hint, .where
+    ├─ FormatError (ValueError)           the bytes are not what Parquet says they should be
+    │  ├─ NotParquetError                 no Parquet magic, or something else altogether
+    │  ├─ TornFileError                   cut short: the footer is missing or incomplete
+    │  ├─ ThriftError                     metadata or a page header does not parse
+    │  ├─ EncodingError                   values or levels do not decode
+    │  └─ ChecksumError                   .stored, .computed
+    ├─ UnsupportedError (NotImplementedError)
+    │  └─ CodecUnavailableError           .codec
+    ├─ SchemaError (ValueError)           a batch or a request does not fit the schema
+    ├─ WriterStateError (RuntimeError)
+    │  ├─ WriterClosedError
+    │  ├─ WriterFailedError               an earlier write failed; .num_rows_stored
+    │  └─ FileFullError                   the file was completed at a limit; go on in the next one
+    ├─ StoreError (OSError)               .retryable
+    │  ├─ NotFoundError (FileNotFoundError)
+    │  ├─ AlreadyExistsError (FileExistsError)
+    │  ├─ AccessDeniedError (PermissionError)
+    │  ├─ PreconditionError
+    │  │  └─ ObjectChangedError           the object was replaced while it was read
+    │  ├─ RangeError                      a range beyond the end of the object
+    │  ├─ ThrottledError                  .retry_after
+    │  └─ TransientError                  resets, timeouts, 5xx, bodies cut short
+    └─ RecoveryError
+       └─ NothingToRecoverError           .report
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """The place an error or a finding speaks of; what is not known is None.
+
+    Attributes:
+        key: The URL, path or key of the object.
+        row_group: Ordinal of the row group, from 0.
+        column: Dotted path of the column.
+        page: Ordinal of the page within its column chunk, from 0; the dictionary page counts.
+        offset: Absolute byte offset in the object.
+    """
+
+    key: str | None = None
+    row_group: int | None = None
+    column: str | None = None
+    page: int | None = None
+    offset: int | None = None
+
+    def merged_with(self, outer: Where) -> Where:
+        """This place, with what it does not know taken from `outer`."""
+        known = {name: value for name in self.__slots__ if (value := getattr(self, name)) is not None}
+        return replace(outer, **known)
+
+    def __str__(self) -> str:
+        """The place in the format's words, for people: ``row group 1, column ts, offset 4,711``."""
+        words = []
+        if self.key is not None:
+            words.append(self.key)
+        if self.row_group is not None:
+            words.append(f"row group {self.row_group}")
+        if self.column is not None:
+            words.append(f"column {self.column}")
+        if self.page is not None:
+            words.append(f"page {self.page}")
+        if self.offset is not None:
+            words.append(f"offset {self.offset:,}")
+        return ", ".join(words)
+
+
+NOWHERE = Where()
+
+
+class ResilientPQError(Exception):
+    """Base of every error that resilient_pq raises on purpose.
+
+    Attributes:
+        message: What happened, without the place.
+        where: The place, as far as it is known.
+        hint: What to do next, often a command; None when there is nothing to advise.
+    """
+
+    default_hint: ClassVar[str | None] = None
+
+    def __init__(self, message: str, *, where: Where = NOWHERE, hint: str | None = None) -> None:
+        """Keep the three parts apart, so that a caller can show them as it likes."""
+        super().__init__(message)
+        self.message = message
+        self.where = where
+        self.hint = hint or self.default_hint
+
+    def at(self, where: Where) -> ResilientPQError:
+        """Add what the caller knows of the place; what is known already is kept. Returns self."""
+        self.where = self.where.merged_with(where)
+        return self
+
+    def __str__(self) -> str:
+        """Message, place and hint on one line each where they are known."""
+        text = self.message
+        place = str(self.where)
+        if place:
+            text = f"{text} (at {place})"
+        if self.hint:
+            text = f"{text}\nhint: {self.hint}"
+        return text
+
+
+class FormatError(ResilientPQError, ValueError):
+    """The bytes are not what the Parquet specification, or our own, says they should be."""
+
+
+class NotParquetError(FormatError):
+    """The object carries no Parquet magic, or is something else altogether."""
+
+
+class TornFileError(FormatError):
+    """The object begins like Parquet but its end, the footer, is missing or incomplete."""
+
+
+class ThriftError(FormatError):
+    """File metadata, a page header or an index does not parse as its Thrift struct."""
+
+
+class EncodingError(FormatError):
+    """Levels or values of a page do not decode."""
+
+
+class ChecksumError(FormatError):
+    """A checksum does not hold: the bytes changed after they were written.
+
+    Attributes:
+        stored: The CRC32 that the file names, unsigned.
+        computed: The CRC32 of the bytes read, unsigned.
+    """
+
+    def __init__(
+        self, message: str, *, stored: int, computed: int, where: Where = NOWHERE, hint: str | None = None
+    ) -> None:
+        """Keep both sums beside the message."""
+        super().__init__(f"{message}: stored {stored:08x}, computed {computed:08x}", where=where, hint=hint)
+        self.stored = stored
+        self.computed = computed
+
+
+class UnsupportedError(ResilientPQError, NotImplementedError):
+    """The file is right, but uses what this version does not read or write."""
+
+
+class CodecUnavailableError(UnsupportedError):
+    """The codec of a column chunk cannot be used here.
+
+    Attributes:
+        codec: Name of the codec as the specification spells it.
+    """
+
+    def __init__(self, codec: str, *, where: Where = NOWHERE, hint: str | None = None) -> None:
+        """Name the codec."""
+        super().__init__(f"the codec {codec} is not available", where=where, hint=hint)
+        self.codec = codec
+
+
+class SchemaError(ResilientPQError, ValueError):
+    """A batch does not fit the schema of the file, or a request names what the schema does not have."""
+
+
+class WriterStateError(ResilientPQError, RuntimeError):
+    """The writer cannot do this in the state it is in."""
+
+
+class WriterClosedError(WriterStateError):
+    """The writer has been closed or aborted."""
+
+
+class WriterFailedError(WriterStateError):
+    """An earlier write failed; nothing more can be written.
+
+    Attributes:
+        num_rows_stored: Rows that survive, counted from the start of the file.
+    """
+
+    def __init__(
+        self, message: str, *, num_rows_stored: int = 0, where: Where = NOWHERE, hint: str | None = None
+    ) -> None:
+        """Say how many rows survive."""
+        super().__init__(message, where=where, hint=hint)
+        self.num_rows_stored = num_rows_stored
+
+
+class FileFullError(WriterStateError):
+    """The file reached a limit of the format and was completed; the rows of this call are not in it."""
+
+
+class StoreError(ResilientPQError, OSError):
+    """A store could not do what it was asked.
+
+    Attributes:
+        retryable: True where the same request may well succeed later.
+    """
+
+    retryable: ClassVar[bool] = False
+
+
+class NotFoundError(StoreError, FileNotFoundError):
+    """No such object, bucket, folder or upload."""
+
+
+class AlreadyExistsError(StoreError, FileExistsError):
+    """The object exists and the caller asked not to replace it."""
+
+
+class AccessDeniedError(StoreError, PermissionError):
+    """The credentials, or the permissions of the file system, do not allow it."""
+
+
+class PreconditionError(StoreError):
+    """A condition of the request (If-Match, If-None-Match) does not hold."""
+
+
+class ObjectChangedError(PreconditionError):
+    """The object was replaced while it was read: bytes of two versions are never mixed."""
+
+    default_hint = "open it again to read the new version"
+
+
+class RangeError(StoreError):
+    """The range lies beyond the end of the object."""
+
+
+class ThrottledError(StoreError):
+    """The store asks to slow down.
+
+    Attributes:
+        retry_after: Seconds that the store asked to wait, or None.
+    """
+
+    retryable = True
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        retry_after: float | None = None,
+        where: Where = NOWHERE,
+        hint: str | None = None,
+    ) -> None:
+        """Keep the store's own wish."""
+        super().__init__(message, where=where, hint=hint)
+        self.retry_after = retry_after
+
+
+class TransientError(StoreError):
+    """A reset, a timeout, a 5xx or a body cut short: the same request may succeed when repeated."""
+
+    retryable = True
+
+
+class RecoveryError(ResilientPQError):
+    """A recovery could not be carried out as asked."""
+
+
+class NothingToRecoverError(RecoveryError):
+    """Not one row could be kept, so no output was written.
+
+    Attributes:
+        report: What was looked at and found, a `resilient_pq.recovery.report.Report`.
+    """
+
+    def __init__(self, message: str, *, report: Any, where: Where = NOWHERE, hint: str | None = None) -> None:
+        """Carry the report, which may still name the schema."""
+        super().__init__(message, where=where, hint=hint)
+        self.report = report
+
+
+@contextmanager
+def located(where: Where) -> Iterator[None]:
+    """Add a place to any error of ours that passes through."""
+    try:
+        yield
+    except ResilientPQError as error:
+        raise error.at(where) from error.__cause__

@@ -1,0 +1,90 @@
+"""The loops that time is spent in, compiled where possible and in NumPy everywhere else.
+
+`reference` defines every kernel; `_native` may replace any of them with a compiled one of the same meaning.
+Which are used is decided once, at import, by the environment variable ``RESILIENT_PQ_KERNELS``:
+
+=============  ===============================================================================
+``auto``       the compiled ones where they were built, else the reference (the default)
+``native``     the compiled ones; `ImportError` where they are missing
+``reference``  the reference
+=============  ===============================================================================
+
+May import the errors and NumPy, nothing else of ours.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from importlib import import_module
+from types import ModuleType
+from typing import Any, Final, TypeVar
+
+from resilient_pq.format.kernels import reference
+
+__all__ = [
+    "active",
+    "byte_array_gather",
+    "byte_array_gather_lengths",
+    "byte_array_join",
+    "byte_array_lengths",
+    "byte_array_min_max",
+    "byte_array_split",
+    "delta_binary_decode",
+    "delta_binary_encode",
+    "dictionary_build",
+    "dictionary_build_byte_arrays",
+    "gather",
+    "rle_decode",
+    "rle_encode",
+    "spread",
+    "thrift_end",
+]
+
+_Kernel = TypeVar("_Kernel", bound=Callable[..., Any])
+
+
+def _choose(wanted: str) -> ModuleType:
+    """The module that the environment asks for."""
+    if wanted not in ("auto", "native", "reference"):
+        raise ValueError(f"RESILIENT_PQ_KERNELS is {wanted!r}, not auto, native or reference")
+    if wanted == "reference":
+        return reference
+    try:
+        return import_module(f"{__name__}._native")
+    except ImportError as error:
+        if wanted == "auto":
+            return reference
+        raise ImportError(
+            "RESILIENT_PQ_KERNELS=native, but the compiled kernels cannot be imported: install resilient_pq"
+            f" where a C compiler is at hand, or unset the variable ({error})"
+        ) from error
+
+
+_chosen = _choose(os.environ.get("RESILIENT_PQ_KERNELS", "auto"))
+
+
+def _kernel(definition: _Kernel) -> _Kernel:
+    """The chosen module's own version of a kernel, or the definition itself."""
+    chosen: _Kernel = getattr(_chosen, definition.__name__, definition)
+    return chosen
+
+
+active: Final[str] = "reference" if _chosen is reference else "native"
+"""Which kernels are used, ``native`` or ``reference``."""
+
+byte_array_gather = _kernel(reference.byte_array_gather)
+byte_array_gather_lengths = _kernel(reference.byte_array_gather_lengths)
+byte_array_join = _kernel(reference.byte_array_join)
+byte_array_lengths = _kernel(reference.byte_array_lengths)
+byte_array_min_max = _kernel(reference.byte_array_min_max)
+byte_array_split = _kernel(reference.byte_array_split)
+delta_binary_decode = _kernel(reference.delta_binary_decode)
+delta_binary_encode = _kernel(reference.delta_binary_encode)
+dictionary_build = _kernel(reference.dictionary_build)
+dictionary_build_byte_arrays = _kernel(reference.dictionary_build_byte_arrays)
+gather = _kernel(reference.gather)
+rle_decode = _kernel(reference.rle_decode)
+rle_encode = _kernel(reference.rle_encode)
+spread = _kernel(reference.spread)
+thrift_end = _kernel(reference.thrift_end)

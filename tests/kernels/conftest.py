@@ -1,0 +1,75 @@
+"""Every test of a kernel runs on both implementations, and those called `*_agree*` compare the two."""
+
+from __future__ import annotations
+
+import shutil
+import sysconfig
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import DTypeLike, NDArray
+
+from resilient_pq.errors import FormatError
+from resilient_pq.format.kernels import reference
+
+Outcome = Callable[[Callable[[], Any]], Any]
+Guarded = Callable[[int | tuple[int, int], DTypeLike], AbstractContextManager[NDArray[Any]]]
+
+
+def load_native() -> ModuleType:
+    """The compiled kernels. Without them the test is skipped, but only where nothing could have made them."""
+    try:
+        return import_module("resilient_pq.format.kernels._native")
+    except ImportError as error:
+        compilers = [*(sysconfig.get_config_var("CC") or "").split()[:1], "cc", "gcc", "clang", "cl"]
+        if any(shutil.which(compiler) for compiler in compilers):
+            pytest.fail(f"there is a C compiler, but the compiled kernels do not import: {error}")
+        pytest.skip("the kernels are not compiled, and there is no C compiler")
+
+
+@pytest.fixture(scope="session", params=["reference", "native"])
+def kernels(request: pytest.FixtureRequest) -> ModuleType:
+    return reference if request.param == "reference" else load_native()
+
+
+@pytest.fixture(scope="session")
+def native() -> ModuleType:
+    return load_native()
+
+
+@pytest.fixture(scope="session")
+def outcome() -> Outcome:
+    """Calls and gives back what came of it, so that two implementations can be compared."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, np.ndarray):
+            return value.dtype, value.shape, value.tobytes()
+        return tuple(map(plain, value)) if isinstance(value, tuple) else value
+
+    def call(function: Callable[[], Any]) -> Any:
+        try:
+            return plain(function())
+        except FormatError as error:
+            return type(error)
+
+    return call
+
+
+@pytest.fixture(scope="session")
+def guarded() -> Guarded:
+    """Arrays between bytes that nobody may write; leaving the context looks whether somebody did."""
+
+    @contextmanager
+    def allocate(shape: int | tuple[int, int], dtype: DTypeLike) -> Iterator[NDArray[Any]]:
+        size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+        memory = np.full(size + 128, 0xA5, np.uint8)
+        yield memory[64 : 64 + size].view(dtype).reshape(shape)
+        assert (memory[:64] == 0xA5).all(), "written before the output"
+        assert (memory[64 + size :] == 0xA5).all(), "written behind the output"
+
+    return allocate

@@ -1,0 +1,224 @@
+"""Dictionaries of numbers, rows and strings, their gather, and room for nulls, against dict and loops."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from resilient_pq.errors import EncodingError
+
+NUMBERS = [np.int32, np.int64, np.float32, np.float64, np.uint64, "datetime64[us]"]
+
+
+def numbered(keys: list[Any]) -> tuple[list[int], list[int]]:
+    """The number of each key in order of first appearance, and where each number appears first."""
+    first: dict[Any, int] = {}
+    for position, key in enumerate(keys):
+        first.setdefault(key, position)
+    ranks = {key: rank for rank, key in enumerate(first)}
+    return [ranks[key] for key in keys], list(first.values())
+
+
+def check_numbered(answer: Any, keys: list[Any]) -> None:
+    indices, first = answer
+    assert indices.dtype == np.int32
+    assert first.dtype == np.int64
+    assert (indices.tolist(), first.tolist()) == numbered(keys)
+
+
+@pytest.mark.parametrize("dtype", NUMBERS)
+@settings(deadline=None, max_examples=50)
+@given(
+    pool=st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=8),
+    picks=st.lists(st.integers(0, 7), max_size=50),
+)
+def test_numbers_are_told_apart_by_their_bits(
+    kernels: ModuleType, dtype: Any, pool: list[int], picks: list[int]
+) -> None:
+    size = np.dtype(dtype).itemsize
+    bits = np.array([pool[pick % len(pool)] for pick in picks], np.uint64).astype(f"u{size}")
+    distinct = len(set(bits.tolist()))
+    check_numbered(kernels.dictionary_build(bits.view(dtype), distinct), bits.tolist())
+    if distinct:
+        assert kernels.dictionary_build(bits.view(dtype), distinct - 1) is None
+
+
+def test_zeros_and_nans_stay_themselves(kernels: ModuleType) -> None:
+    values = np.array([0.0, -0.0, np.nan, -np.nan, np.nan, 0.0])
+    check_numbered(kernels.dictionary_build(values, 9), ["+0", "-0", "+nan", "-nan", "+nan", "+0"])
+
+
+@pytest.mark.parametrize("width", [0, 1, 3, 12, 16, 33])
+def test_rows_are_values(kernels: ModuleType, width: int) -> None:
+    rows = np.random.default_rng(width).integers(0, 2, (300, width)).astype(np.uint8)
+    keys = [row.tobytes() for row in rows]
+    check_numbered(kernels.dictionary_build(rows, 300), keys)
+    assert kernels.dictionary_build(rows, len(set(keys)) - 1) is None
+
+
+@pytest.mark.parametrize("count", [510, 511, 512, 513, 2047, 2048, 2049, 20_000])
+@pytest.mark.parametrize("step", [1, 1 << 12, 1 << 40, 0x9E37_79B9_7F4A_7C15])
+def test_many_numbers(kernels: ModuleType, count: int, step: int) -> None:
+    distinct = np.arange(count, dtype=np.uint64) * np.uint64(step)
+    values = np.concatenate([distinct, distinct[::-1]])
+    check_numbered(kernels.dictionary_build(values, count), values.tolist())
+    assert kernels.dictionary_build(values, count - 1) is None
+
+
+@pytest.mark.parametrize("shift", [0, 16, 32])
+def test_numbers_that_differ_in_some_bits_only(kernels: ModuleType, shift: int) -> None:
+    values = np.random.default_rng(shift).integers(0, 2**32, 30_000, np.uint64) << np.uint64(shift)
+    check_numbered(kernels.dictionary_build(values, 30_000), values.tolist())
+
+
+def test_many_strings(kernels: ModuleType) -> None:
+    values = [b"%d" % (number % 7001) * (number % 7) for number in range(20_000)]
+    offsets = np.cumsum([0, *map(len, values)])
+    check_numbered(kernels.dictionary_build_byte_arrays(offsets, b"".join(values), 20_000, 2**40), values)
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+@settings(deadline=None, max_examples=100)
+@given(
+    pool=st.lists(st.one_of(st.binary(max_size=5), st.binary(max_size=40)), min_size=1, max_size=8),
+    picks=st.lists(st.integers(0, 7), max_size=50),
+    before=st.binary(max_size=3),
+)
+def test_strings_are_told_apart(
+    kernels: ModuleType, dtype: Any, pool: list[bytes], picks: list[int], before: bytes
+) -> None:
+    values = [pool[pick % len(pool)] for pick in picks]
+    offsets = np.cumsum([len(before), *map(len, values)]).astype(dtype)
+    data = before + b"".join(values)
+    distinct = set(values)
+    size = sum(4 + len(value) for value in distinct)
+    check_numbered(kernels.dictionary_build_byte_arrays(offsets, data, len(distinct), size), values)
+    if distinct:
+        assert kernels.dictionary_build_byte_arrays(offsets, data, len(distinct) - 1, size) is None
+        assert kernels.dictionary_build_byte_arrays(offsets, data, len(distinct), size - 1) is None
+
+
+def test_strings_that_differ_only_at_one_place(kernels: ModuleType) -> None:
+    values = [b"x" * at + b"y" + b"x" * (size - at - 1) for size in range(1, 70) for at in range(size)]
+    values += [b"\x00" * size for size in range(70)]
+    offsets = np.cumsum([0, *map(len, values)])
+    check_numbered(kernels.dictionary_build_byte_arrays(offsets, b"".join(values), 10_000, 10**6), values)
+
+
+def test_a_limit_stops_early(kernels: ModuleType) -> None:
+    assert kernels.dictionary_build(np.arange(10), 0) is None
+    indices, first = kernels.dictionary_build(np.empty(0), 0)
+    assert (indices.size, first.size) == (0, 0)
+    assert kernels.dictionary_build_byte_arrays(np.array([0, 0]), b"", 1, 3) is None
+    indices, first = kernels.dictionary_build_byte_arrays(np.array([0, 0]), b"", 1, 4)
+    assert (indices.tolist(), first.tolist()) == ([0], [0])
+
+
+@pytest.mark.parametrize(
+    "values", [np.zeros(3, np.int16), np.zeros((3, 2), np.int32), np.zeros(6)[::2], np.zeros(())]
+)
+def test_other_arrays_are_the_callers_mistake(kernels: ModuleType, values: NDArray[Any]) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        kernels.dictionary_build(values, 9)
+
+
+GATHERED = [np.bool_, np.uint8, np.float16, np.int32, np.float32, np.int64, np.float64, "datetime64[ns]"]
+
+
+@pytest.mark.parametrize("dtype", GATHERED)
+@pytest.mark.parametrize("count", [0, 1, 1023, 1024, 1025, 5000])
+def test_gather_copies_numbers(kernels: ModuleType, guarded: Any, dtype: Any, count: int) -> None:
+    generator = np.random.default_rng(count)
+    raw = np.frombuffer(generator.bytes(99 * np.dtype(dtype).itemsize), np.uint8)
+    dictionary = (raw & 1 if dtype is np.bool_ else raw).view(dtype)
+    indices = generator.integers(0, 99, count).astype(np.int32)
+    with guarded(count, np.uint64 if np.dtype(dtype).kind == "M" else dtype) as out:
+        kernels.gather(dictionary, indices, out.view(dtype))
+        assert out.tobytes() == b"".join(dictionary[index].tobytes() for index in indices)
+
+
+@pytest.mark.parametrize("width", [0, 1, 5, 12, 16, 40])
+def test_gather_copies_rows(kernels: ModuleType, guarded: Any, width: int) -> None:
+    generator = np.random.default_rng(width)
+    dictionary = generator.integers(0, 256, (20, width)).astype(np.uint8)
+    indices = generator.integers(0, 20, 100).astype(np.int32)
+    with guarded((100, width), np.uint8) as out:
+        kernels.gather(dictionary, indices, out)
+        assert out.tobytes() == b"".join(dictionary[index].tobytes() for index in indices)
+
+
+@pytest.mark.parametrize("dictionary", [np.arange(5), np.zeros(0, np.int32), np.zeros((5, 16), np.uint8)])
+@pytest.mark.parametrize("index", [-1, 5, 2**31 - 1, -(2**31)])
+@pytest.mark.parametrize("position", [0, 1500, 2999])
+def test_gather_believes_no_index(
+    kernels: ModuleType, guarded: Any, dictionary: NDArray[Any], index: int, position: int
+) -> None:
+    indices = np.zeros(3000, np.int32)
+    indices[position] = index
+    with guarded(dictionary[:1].size * 3000 or 3000, dictionary.dtype) as out, pytest.raises(EncodingError):
+        kernels.gather(dictionary, indices, out.reshape(3000, *dictionary.shape[1:]))
+
+
+@pytest.mark.parametrize(
+    ("dictionary", "out"),
+    [
+        (np.zeros(4, np.int32), np.zeros(3, np.float32)),
+        (np.zeros(4, np.int32), np.zeros(2, np.int32)),
+        (np.zeros(4, np.complex128), np.zeros(3, np.complex128)),
+        (np.zeros((4, 2), np.uint8), np.zeros((3, 3), np.uint8)),
+        (np.zeros((4, 2), np.uint8), np.zeros((3, 4), np.uint8)[:, ::2]),
+        (np.zeros((4, 2), np.int32), np.zeros((3, 2), np.int32)),
+        (np.zeros(4, np.int32), np.zeros(6, np.int32)[::2]),
+        (np.zeros(4, np.int32), np.frombuffer(bytes(12), np.int32)),
+    ],
+)
+def test_gather_into_another_array_is_the_callers_mistake(
+    kernels: ModuleType, dictionary: NDArray[Any], out: NDArray[Any]
+) -> None:
+    with pytest.raises((TypeError, ValueError)) as raised:
+        kernels.gather(dictionary, np.zeros(3, np.int32), out)
+    assert not isinstance(raised.value, EncodingError)
+
+
+@pytest.mark.parametrize("dtype", [*GATHERED, "u1 x 3", "u1 x 16", "u1 x 0"])
+@settings(deadline=None, max_examples=40)
+@given(present=st.one_of(st.lists(st.booleans(), max_size=70), st.integers(0, 40).map(lambda n: [True] * n)))
+def test_spread_makes_room_for_nulls(
+    kernels: ModuleType, guarded: Any, dtype: Any, present: list[bool]
+) -> None:
+    n, count = len(present), sum(present)
+    rows = isinstance(dtype, str) and dtype.startswith("u1 x ")
+    width = int(dtype[5:]) if rows else np.dtype(dtype).itemsize
+    real = [bytes([place % 255 + 1] * width) for place in range(count)]
+    if dtype is np.bool_:
+        real = [b"\x01"] * count
+    waiting = iter(real)
+    expected = b"".join(next(waiting) if flag else bytes(width) for flag in present)
+    for flags in (np.array(present, np.bool_), np.array([flag * 7 for flag in present], np.uint8)):
+        with guarded(n * width, np.uint8) as memory:
+            memory[: count * width] = np.frombuffer(b"".join(real), np.uint8)
+            kernels.spread(memory.reshape(n, width) if rows else memory.view(dtype), flags)
+            assert memory.tobytes() == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "present"),
+    [
+        (np.zeros(3), np.zeros(2, np.bool_)),
+        (np.zeros(3), np.zeros(3, np.int32)),
+        (np.zeros(6)[::2], np.zeros(3, np.bool_)),
+        (np.zeros(3, np.complex128), np.zeros(3, np.bool_)),
+        (np.frombuffer(bytes(24)), np.zeros(3, np.bool_)),
+    ],
+)
+def test_spread_of_other_arrays_is_the_callers_mistake(
+    kernels: ModuleType, values: NDArray[Any], present: NDArray[Any]
+) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        kernels.spread(values, present)
