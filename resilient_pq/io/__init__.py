@@ -1,0 +1,82 @@
+"""Stores: named bytes with ranges, uploads and retries, on this machine, on S3, or wherever fsspec reaches.
+
+This room knows no Parquet: it imports `resilient_pq.errors`, the standard library and the clients, nothing
+else of ours. The stores that bring a client with them are imported when they are first named.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from resilient_pq.io.counters import FetchCounters, counting
+from resilient_pq.io.fetch import FetchOptions, fetch
+from resilient_pq.io.local import LocalStore
+from resilient_pq.io.memory import MemoryStore
+from resilient_pq.io.multipart import MultipartSink, max_object_size, part_size
+from resilient_pq.io.protocols import (
+    Buffer,
+    Capabilities,
+    MultipartStore,
+    ObjectInfo,
+    ObjectSink,
+    ObjectTail,
+    Part,
+    ReadStore,
+    SinkOptions,
+    StoredState,
+    UploadInfo,
+    WriteStore,
+)
+from resilient_pq.io.ranges import ByteRange, MergedRange, MergeOptions, merge
+from resilient_pq.io.resolve import resolve
+from resilient_pq.io.retry import RetryPolicy, retrying
+
+if TYPE_CHECKING:
+    from resilient_pq.io.fsspec_store import FsspecStore
+    from resilient_pq.io.http import HttpStore
+    from resilient_pq.io.s3 import S3Store
+
+__all__ = [
+    "Buffer",
+    "ByteRange",
+    "Capabilities",
+    "FetchCounters",
+    "FetchOptions",
+    "FsspecStore",
+    "HttpStore",
+    "LocalStore",
+    "MemoryStore",
+    "MergeOptions",
+    "MergedRange",
+    "MultipartSink",
+    "MultipartStore",
+    "ObjectInfo",
+    "ObjectSink",
+    "ObjectTail",
+    "Part",
+    "ReadStore",
+    "RetryPolicy",
+    "S3Store",
+    "SinkOptions",
+    "StoredState",
+    "UploadInfo",
+    "WriteStore",
+    "counting",
+    "fetch",
+    "max_object_size",
+    "merge",
+    "part_size",
+    "resolve",
+    "retrying",
+]
+
+_LAZY = {"FsspecStore": "fsspec_store", "HttpStore": "http", "S3Store": "s3"}
+
+
+def __getattr__(name: str) -> Any:
+    """A store whose client is imported now."""
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module  # noqa: PLC0415
+
+    return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)

@@ -1,0 +1,36 @@
+"""Work that must come to its end even though the task that waits for it is cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+Result = TypeVar("Result")
+
+
+async def finish_first(
+    work: Coroutine[Any, Any, Result], *, undo: Callable[[Result], Coroutine[Any, Any, Any]] | None = None
+) -> Result:
+    """The result of `work`, which runs to its end; a cancellation that comes meanwhile is raised after it.
+
+    For what must not stay half done: a write in a thread whose file would be closed under it, the request
+    that publishes an object, cleaning up.
+
+    Args:
+        work: What to run; its error is raised unless a cancellation came.
+        undo: Given the result, and run to its end too, when a cancellation means that nobody will receive it.
+    """
+    task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is None:
+        return task.result()
+    # Asking for the exception marks it as seen: the cancellation is what the caller is told.
+    if not task.cancelled() and task.exception() is None and undo is not None:
+        await finish_first(undo(task.result()))
+    raise cancelled

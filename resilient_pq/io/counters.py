@@ -1,0 +1,52 @@
+"""What reading cost: counters that follow a read down into the store without being handed along.
+
+`counting` makes counters the current ones; whatever runs inside it, tasks begun there too, adds to them. That
+keeps the store protocols free of bookkeeping, and one store can serve many readers that count apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class FetchCounters:
+    """What a reader asked of its store so far.
+
+    Attributes:
+        requests: Range reads asked of the store; those sent again are counted in `retries`.
+        bytes: Bytes that came back.
+        useful_bytes: Bytes of those that were wanted; the rest are the gaps read over.
+        retries: Requests sent again after a failure.
+        resumed: Those of the retries that went on in the middle of a body that had broken off.
+    """
+
+    requests: int = 0
+    bytes: int = 0
+    useful_bytes: int = 0
+    retries: int = 0
+    resumed: int = 0
+
+
+_current: ContextVar[FetchCounters | None] = ContextVar("resilient_pq_fetch_counters", default=None)
+
+
+@contextmanager
+def counting(counters: FetchCounters) -> Iterator[FetchCounters]:
+    """Make these the counters that stores add to, within the block."""
+    token = _current.set(counters)
+    try:
+        yield counters
+    finally:
+        _current.reset(token)
+
+
+def count_retry(*, resumed: bool) -> None:
+    """Add a request that is sent again, and whether it goes on where a body broke off."""
+    counters = _current.get()
+    if counters is not None:
+        counters.retries += 1
+        counters.resumed += resumed

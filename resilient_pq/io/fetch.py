@@ -1,0 +1,216 @@
+"""One parallel wave of merged, pinned range reads: bounded in requests and in bytes, delivered as it arrives."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from resilient_pq.errors import TransientError, Where
+from resilient_pq.io.counters import FetchCounters, counting
+from resilient_pq.io.protocols import MiB, ObjectInfo, ReadStore
+from resilient_pq.io.ranges import ByteRange, MergedRange, MergeOptions, merge, union
+
+__all__ = ["FetchCounters", "FetchOptions", "fetch"]
+
+
+@dataclass(frozen=True, slots=True)
+class FetchOptions:
+    """How a wave of reads is shaped.
+
+    Attributes:
+        merge: When ranges share a request.
+        max_requests: Requests under way at one time.
+        memory_budget: Bytes requested and not yet taken by the consumer; at least one request goes out,
+            whatever its size. Wanted ranges that were split are put together beside it.
+
+    Raises:
+        ValueError: A bound below 1.
+    """
+
+    merge: MergeOptions = field(default_factory=MergeOptions)
+    max_requests: int = 16
+    memory_budget: int = 64 * MiB
+
+    def __post_init__(self) -> None:
+        """Refuse what could never fetch anything."""
+        if self.max_requests < 1 or self.memory_budget < 1:
+            raise ValueError("max_requests and memory_budget are at least 1")
+
+
+DEFAULT_FETCH_OPTIONS = FetchOptions()
+
+
+async def fetch(
+    store: ReadStore,
+    info: ObjectInfo,
+    ranges: Sequence[ByteRange],
+    *,
+    options: FetchOptions = DEFAULT_FETCH_OPTIONS,
+    counters: FetchCounters | None = None,
+    in_order: bool = False,
+) -> AsyncGenerator[tuple[int, memoryview], None]:
+    """The bytes of every wanted range, each as soon as it is whole.
+
+    Leaving the loop early cancels what is still under way; wrap the call in `contextlib.aclosing` so that it
+    happens there and then. New requests go out when the consumer comes back for the next range.
+
+    Args:
+        store: Where to read.
+        info: The version to read; all requests are pinned to it.
+        ranges: What is wanted; they may overlap, be empty, and come in any order.
+        options: How requests are merged and bounded.
+        counters: Added to, when given.
+        in_order: Deliver by index; otherwise as the bytes arrive.
+
+    Yields:
+        The index of a wanted range and its bytes, once for each range.
+
+    Raises:
+        StoreError: The first error of any request; the others are cancelled.
+    """
+    wave = _Wave(store, info, ranges, options, counters or FetchCounters(), in_order)
+    try:
+        while not wave.done:
+            wave.launch()
+            for delivery in wave.take():
+                yield delivery
+                wave.launch()
+            wave.launch()
+            await wave.progress()
+    finally:
+        await wave.cancel()
+
+
+class _Wave:
+    """The state of one fetch: what waits, what is under way, what has arrived."""
+
+    def __init__(
+        self,
+        store: ReadStore,
+        info: ObjectInfo,
+        ranges: Sequence[ByteRange],
+        options: FetchOptions,
+        counters: FetchCounters,
+        in_order: bool,
+    ) -> None:
+        self._store = store
+        self._info = info
+        self._ranges = ranges
+        self._options = options
+        self._counters = counters
+        self._in_order = in_order
+        self._next_index = 0
+        merged = merge(ranges, options.merge)
+        if in_order:
+            # Requests go out in the order their ranges are delivered, so that a budget full of later ranges
+            # can never stand in the way of the next one.
+            merged.sort(key=lambda request: min(index for index, _ in request.parts))
+        self._waiting = deque(merged)
+        self._running: dict[asyncio.Task[memoryview], MergedRange] = {}
+        self._held = 0  # bytes requested and not yet taken
+        self._missing = [0] * len(ranges)  # pieces each wanted range still waits for
+        self._assembled: dict[int, bytearray] = {}  # wanted ranges that come in several pieces
+        for request in merged:
+            for index, _ in request.parts:
+                self._missing[index] += 1
+        # (index, bytes, budget given back when it is taken)
+        self._ready: dict[int, tuple[memoryview, _Lease | None]] = {
+            index: (memoryview(b""), None) for index, count in enumerate(self._missing) if not count
+        }
+        self._undelivered = len(ranges)
+
+    @property
+    def done(self) -> bool:
+        """Whether every wanted range was delivered."""
+        return not self._undelivered
+
+    def launch(self) -> None:
+        """Send as many requests as the bounds allow, and one in any case when nothing else can bring progress."""
+        while self._waiting:
+            size = self._waiting[0].range.size
+            fits = self._held + size <= self._options.memory_budget
+            if self._running and (len(self._running) >= self._options.max_requests or not fits):
+                return
+            if not self._running and not fits and self._deliverable():
+                return
+            self._send(self._waiting.popleft())
+
+    def _send(self, request: MergedRange) -> None:
+        wanted = union(piece for _, piece in request.parts)
+        self._counters.requests += 1
+        self._counters.useful_bytes += sum(piece.size for piece in wanted)
+        self._held += request.range.size
+        task = asyncio.create_task(self._read(request.range))
+        self._running[task] = request
+
+    async def _read(self, wanted: ByteRange) -> memoryview:
+        """One request's bytes, exactly."""
+        with counting(self._counters):
+            data = await self._store.read_range(self._info.key, wanted.start, wanted.end, pin=self._info)
+        self._counters.bytes += len(data)
+        if len(data) != wanted.size:
+            raise TransientError(
+                f"{self._store.name} gave {len(data):,} bytes for a range of {wanted.size:,}",
+                where=Where(key=self._store.url_of(self._info.key), offset=wanted.start),
+            )
+        return memoryview(data)
+
+    async def progress(self) -> None:
+        """Wait until some request has ended, and keep what it brought."""
+        if not self._running:
+            return
+        ended, _ = await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED)
+        for task in ended:
+            data = task.result()
+            self._receive(self._running.pop(task), data)
+
+    def _receive(self, request: MergedRange, data: memoryview) -> None:
+        """Hand the pieces of a request to the wanted ranges they belong to."""
+        lease = _Lease(request.range.size)
+        for index, piece in request.parts:
+            wanted = self._ranges[index]
+            view = data[piece.start - request.range.start : piece.end - request.range.start]
+            self._missing[index] -= 1
+            if piece.size == wanted.size:
+                lease.users += 1
+                self._ready[index] = (view, lease)
+                continue
+            target = self._assembled.setdefault(index, bytearray(wanted.size))
+            target[piece.start - wanted.start : piece.end - wanted.start] = view
+            if not self._missing[index]:
+                self._ready[index] = (memoryview(self._assembled.pop(index)), None)
+        if not lease.users:
+            self._held -= lease.size
+
+    def _deliverable(self) -> bool:
+        return self._next_index in self._ready if self._in_order else bool(self._ready)
+
+    def take(self) -> Iterator[tuple[int, memoryview]]:
+        """What can be delivered now; budget is given back when the consumer asks for the next one."""
+        while self._deliverable():
+            index = self._next_index if self._in_order else next(iter(self._ready))
+            data, lease = self._ready.pop(index)
+            self._next_index += 1
+            self._undelivered -= 1
+            yield index, data
+            if lease is not None:
+                lease.users -= 1
+                if not lease.users:
+                    self._held -= lease.size
+
+    async def cancel(self) -> None:
+        """End every request that is under way, and wait until it has ended."""
+        for task in self._running:
+            task.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
+        self._running.clear()
+
+
+@dataclass(slots=True)
+class _Lease:
+    """The budget of one request, shared by the wanted ranges that came whole in it."""
+
+    size: int
+    users: int = 0

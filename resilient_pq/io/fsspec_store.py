@@ -1,0 +1,283 @@
+"""Any file system that fsspec knows, as a store: reads by range and compared, writes through a local spool file."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+import fsspec
+from fsspec.core import url_to_fs
+
+from resilient_pq.errors import (
+    AlreadyExistsError,
+    NotFoundError,
+    ObjectChangedError,
+    RangeError,
+    ResilientPQError,
+    StoreError,
+    TransientError,
+    UnsupportedError,
+    Where,
+)
+from resilient_pq.io.cancellation import finish_first
+from resilient_pq.io.local import LocalSink, in_thread
+from resilient_pq.io.os_errors import explained, from_os_error
+from resilient_pq.io.partial_file import SUFFIX, PartialFile
+from resilient_pq.io.protocols import (
+    DEFAULT_SINK_OPTIONS,
+    Buffer,
+    Capabilities,
+    ObjectInfo,
+    ObjectSink,
+    ObjectTail,
+    SinkOptions,
+    StoredState,
+    WriteStore,
+    pieces_of,
+)
+
+# What file systems call the things that change with the content; all that are there name the version.
+_VERSION_FIELDS = (
+    "ETag",
+    "etag",
+    "md5Hash",
+    "generation",
+    "version_id",
+    "VersionId",
+    "content_md5",
+    "LastModified",
+    "last_modified",
+    "updated",
+    "modified",
+    "mtime",
+    "created",
+)
+
+
+class FsspecStore(WriteStore):
+    """The files of one fsspec file system.
+
+    Most file systems can neither pin a read nor throw away what was begun. So a version is compared after
+    every read (one more request for its metadata), and an object being written gathers in a local temporary
+    file, which is sent when it is complete. Their own retries are left as they are.
+
+    Args:
+        filesystem: The file system. An asynchronous one is awaited, any other is called in threads.
+        prefix: What stands before a key in its URL, such as ``"memory://"``.
+    """
+
+    def __init__(self, filesystem: Any, *, prefix: str | None = None) -> None:
+        """Take over the file system."""
+        self._filesystem = filesystem
+        self._asynchronous = bool(getattr(filesystem, "async_impl", False) and filesystem.asynchronous)
+        self._prefix = prefix
+        self._session: Any = None
+
+    @classmethod
+    def from_url(cls, url: str, storage_options: Mapping[str, Any] | None = None) -> tuple[FsspecStore, str]:
+        """The store that a URL leads into, and the key in it; chains such as ``simplecache::s3://`` work.
+
+        Raises:
+            UnsupportedError: The scheme is not known, or its package is not installed.
+        """
+        options = dict(storage_options or {})
+        chained = "::" in url
+        try:
+            scheme = fsspec.utils.get_protocol(url)
+            if not chained and fsspec.get_filesystem_class(scheme).async_impl:
+                options |= {"asynchronous": True, "skip_instance_cache": True}
+            filesystem, key = url_to_fs(url, **options)
+        except ImportError as error:
+            raise UnsupportedError(str(error), where=Where(key=url)) from error
+        except ValueError as error:
+            raise UnsupportedError(f"cannot tell what {url} leads to: {error}") from error
+        except TypeError as error:
+            raise UnsupportedError(f"storage_options do not fit {url}: {error}") from error
+        prefix = url[: -len(key)] if key and url.endswith(key) else None
+        return cls(filesystem, prefix=prefix), key
+
+    @property
+    def name(self) -> str:
+        """What to call the store in messages."""
+        protocol = self._filesystem.protocol
+        return f"fsspec {protocol if isinstance(protocol, str) else protocol[0]}"
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Nothing beyond the plain verbs can be told of file systems in general."""
+        return Capabilities()
+
+    def url_of(self, key: str) -> str:
+        """The URL of a file."""
+        if self._prefix is not None:
+            return self._prefix + key
+        return str(self._filesystem.unstrip_protocol(key))
+
+    async def read_tail(self, key: str, size: int) -> ObjectTail:
+        """The last `size` bytes; asks what the object is before and after."""
+        info = await self.head(key)
+        offset = max(0, info.size - size)
+        data = await self.read_range(key, offset, info.size, pin=info) if info.size else b""
+        return ObjectTail(info, offset, data)
+
+    async def read_range(self, key: str, start: int, end: int, *, pin: ObjectInfo) -> bytes | memoryview:
+        """The bytes from `start` up to `end`; asks afterwards whether the object is still the pinned one."""
+        if not 0 <= start <= end <= pin.size:
+            raise RangeError(f"{start}..{end} is not within {pin.size:,} bytes", where=self._where(key))
+        if start == end:
+            return b""
+        async with self._explained("cannot read", key):
+            data: bytes = await self._call("cat_file", key, start=start, end=end)
+        info = await self.head(key)
+        if (info.size, info.etag) != (pin.size, pin.etag):
+            raise ObjectChangedError("the object was replaced while it was read", where=self._where(key))
+        if len(data) != end - start:
+            raise TransientError(
+                f"{len(data):,} bytes came for a range of {end - start:,}", where=self._where(key)
+            )
+        return data
+
+    async def head(self, key: str) -> ObjectInfo:
+        """What the object is."""
+        async with self._explained("cannot read", key):
+            found: dict[str, Any] = await self._call("info", key)
+        if found.get("type") == "directory":
+            raise StoreError("it is a folder", where=self._where(key), hint="name a file in it")
+        if not isinstance(found.get("size"), int):
+            raise UnsupportedError(f"{self.name} does not say how large it is", where=self._where(key))
+        version = [f"{name}={found[name]}" for name in _VERSION_FIELDS if found.get(name) is not None]
+        return ObjectInfo(key, found["size"], " ".join(version) or None)
+
+    async def put(
+        self, key: str, data: Sequence[Buffer] | Buffer, *, if_none_match: bool = False
+    ) -> ObjectInfo:
+        """Write a whole object."""
+        sink = await self.create(key, SinkOptions(mode="x" if if_none_match else "w"))
+        try:
+            await sink.write(*pieces_of(data))
+            return await sink.complete()
+        finally:
+            await sink.abort()
+
+    async def create(self, key: str, options: SinkOptions = DEFAULT_SINK_OPTIONS) -> ObjectSink:
+        """Begin an object in a local temporary file.
+
+        Raises:
+            AlreadyExistsError: ``mode="x"`` and the object exists. Asked again before publishing, but another
+                writer can come between.
+        """
+        if options.mode == "x":
+            await self._refuse_existing(key)
+        name = os.path.basename(key)[-64:]
+        file = await finish_first(in_thread(_spool, name), undo=lambda file: in_thread(file.discard))
+        return _SpooledSink(self, key, file, exclusive=options.mode == "x")
+
+    async def delete(self, key: str) -> None:
+        """Remove the object, if there is one."""
+        try:
+            async with self._explained("cannot delete", key):
+                await self._call("rm_file", key)
+        except NotFoundError:
+            return
+
+    async def close(self) -> None:
+        """Close the session of an asynchronous file system."""
+        session, self._session = self._session, None
+        if session is not None and hasattr(session, "close"):
+            await session.close()
+
+    async def publish(self, path: str, key: str, *, exclusive: bool) -> ObjectInfo:
+        """Send a local file, so that the object is there entirely or not at all."""
+        if exclusive:
+            await self._refuse_existing(key)
+        async with self._explained("cannot write", key):
+            if self._writes_whole_objects():
+                await self._call("put_file", path, key)
+            else:
+                await self._call("put_file", path, key + SUFFIX)
+                await self._call("mv", key + SUFFIX, key)
+        return await self.head(key)
+
+    def _writes_whole_objects(self) -> bool:
+        """Whether an interrupted upload leaves nothing: object stores do, and those are the asynchronous ones."""
+        inner = getattr(self._filesystem, "fs", None) or self._filesystem
+        return bool(getattr(inner, "async_impl", False)) or "memory" in inner.protocol
+
+    async def _refuse_existing(self, key: str) -> None:
+        try:
+            await self.head(key)
+        except NotFoundError:
+            return
+        raise AlreadyExistsError("the object exists already", where=self._where(key))
+
+    async def _call(self, method: str, *args: Any, **options: Any) -> Any:
+        if not self._asynchronous:
+            return await in_thread(lambda: getattr(self._filesystem, method)(*args, **options))
+        if self._session is None:
+            connect = getattr(self._filesystem, "set_session", None) or getattr(
+                self._filesystem, "_set_session", None
+            )
+            self._session = object() if connect is None else await connect()
+        return await getattr(self._filesystem, f"_{method}")(*args, **options)
+
+    @asynccontextmanager
+    async def _explained(self, doing: str, key: str) -> AsyncIterator[None]:
+        """Raise what any file system raises as an error of ours."""
+        try:
+            yield
+        except ResilientPQError:
+            raise
+        except NotImplementedError as error:
+            raise UnsupportedError(f"{self.name} {doing}: {error}", where=self._where(key)) from error
+        except (aiohttp.ClientError, TimeoutError, ConnectionError) as error:
+            reason = str(error) or type(error).__name__
+            raise TransientError(f"{doing}: {reason}", where=self._where(key)) from error
+        except OSError as error:
+            raise from_os_error(error, doing, self.url_of(key)) from error
+        except Exception as error:
+            # Drivers raise what their vendors' libraries raise.
+            raise StoreError(f"{doing}: {type(error).__name__}: {error}", where=self._where(key)) from error
+
+    def _where(self, key: str) -> Where:
+        return Where(key=self.url_of(key))
+
+
+class _SpooledSink(LocalSink):
+    """The bytes of one object in a local temporary file until it is sent."""
+
+    def __init__(self, store: FsspecStore, key: str, file: PartialFile, *, exclusive: bool) -> None:
+        super().__init__(key, file, exclusive=exclusive)
+        self._store = store
+
+    @property
+    def num_bytes_stored(self) -> int:
+        """None: a temporary file of this machine is no promise."""
+        return 0
+
+    async def commit(self) -> StoredState:
+        """A temporary file of this machine is no promise."""
+        self._refuse_ended()
+        return StoredState.ACCEPTED
+
+    async def complete(self) -> ObjectInfo:
+        """Send the file, and remove it."""
+        self._refuse_ended()
+
+        async def send() -> ObjectInfo:
+            info = await self._store.publish(self._file.path, self._key, exclusive=self._exclusive)
+            self._ended = True
+            await in_thread(self._file.discard)
+            return info
+
+        return await finish_first(send())
+
+
+def _spool(name: str) -> PartialFile:
+    """A new temporary file, named after what it will be."""
+    with explained("cannot write", tempfile.gettempdir()):
+        descriptor, path = tempfile.mkstemp(prefix=f"{name}.", suffix=SUFFIX)
+    return PartialFile(descriptor, path, path.removesuffix(SUFFIX))

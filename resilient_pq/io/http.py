@@ -1,0 +1,220 @@
+"""Files of a web server, read by ranges; keys are whole URLs. fsspec supplies session and options, nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+import aiohttp
+from fsspec.implementations.http import HTTPFileSystem
+
+from resilient_pq.errors import (
+    AccessDeniedError,
+    NotFoundError,
+    ObjectChangedError,
+    RangeError,
+    StoreError,
+    ThrottledError,
+    TransientError,
+    UnsupportedError,
+)
+from resilient_pq.io.protocols import (
+    DEFAULT_SINK_OPTIONS,
+    Buffer,
+    Capabilities,
+    ObjectInfo,
+    ObjectSink,
+    SinkOptions,
+    WriteStore,
+)
+from resilient_pq.io.ranged_get import Answer, RangedGetStore
+from resilient_pq.io.retry import DEFAULT_RETRY_POLICY, RetryPolicy, retry_after
+
+log = logging.getLogger("resilient_pq.io")
+
+# Connect within 5 s; once connected, some byte every 15 s.
+_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=5, sock_read=15)
+
+
+class HttpStore(RangedGetStore, WriteStore):
+    """What http and https URLs lead to; it can only be read.
+
+    A version is named by its ETag, or else by its Last-Modified, and each read is conditional on it.
+
+    Args:
+        storage_options: As fsspec's HTTP file system takes them: `headers`, `client_kwargs` and the rest.
+        retry: When a request is sent again.
+    """
+
+    def __init__(
+        self,
+        storage_options: Mapping[str, Any] | None = None,
+        *,
+        retry: RetryPolicy = DEFAULT_RETRY_POLICY,
+    ) -> None:
+        """Nothing is opened before the first request."""
+        super().__init__(retry)
+        self._options = dict(storage_options or {})
+        self._filesystem: Any = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._closed = False
+
+    @property
+    def name(self) -> str:
+        """What to call the store in messages."""
+        return "the web server"
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Reading by ranges."""
+        return Capabilities(suffix_range=True, if_match=True)
+
+    def url_of(self, key: str) -> str:
+        """The URL itself."""
+        return key
+
+    async def put(
+        self, key: str, data: Sequence[Buffer] | Buffer, *, if_none_match: bool = False
+    ) -> ObjectInfo:
+        """Refused."""
+        self._refuse_writing(key)
+
+    async def create(self, key: str, options: SinkOptions = DEFAULT_SINK_OPTIONS) -> ObjectSink:
+        """Refused."""
+        self._refuse_writing(key)
+
+    async def delete(self, key: str) -> None:
+        """Refused."""
+        self._refuse_writing(key)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        self._closed = True
+        filesystem, self._filesystem = self._filesystem, None
+        if filesystem is not None:
+            session = await filesystem.set_session()
+            await session.close()
+
+    def _refuse_writing(self, key: str) -> NoReturn:
+        raise UnsupportedError(
+            "a web server can only be read",
+            where=self._where(key),
+            hint="write to a path, to s3:// or to another store that fsspec can write to",
+        )
+
+    async def _get(self, key: str, byte_range: str, *, pin: ObjectInfo | None) -> Answer:
+        headers = {"Range": byte_range, **_condition(pin)}
+        response = await self._request("GET", key, headers)
+        encoding = response.headers.get("Content-Encoding", "identity")
+        if encoding.lower() != "identity":
+            response.close()
+            raise UnsupportedError(
+                f"the web server sends the file compressed ({encoding}): ranges of it mean nothing",
+                where=self._where(key),
+            )
+        return Answer(
+            body=_HttpBody(response),
+            content_range=response.headers.get("Content-Range"),
+            content_length=response.content_length,
+            etag=_version(response),
+        )
+
+    async def _head(self, key: str) -> ObjectInfo:
+        response = await self._request("HEAD", key, {})
+        response.close()
+        if response.content_length is None:
+            raise UnsupportedError(
+                "the web server does not say how large the file is", where=self._where(key)
+            )
+        return ObjectInfo(key, response.content_length, _version(response))
+
+    async def _request(self, method: str, url: str, headers: dict[str, str]) -> aiohttp.ClientResponse:
+        """One request, its body unread, or the error of ours that the status means."""
+        filesystem = self._connected()
+        log.debug("%s %s %s", method, url, headers.get("Range", ""))
+        options = dict(filesystem.kwargs)
+        headers = {**options.pop("headers", {}), "Accept-Encoding": "identity", **headers}
+        try:
+            session = await filesystem.set_session()
+            response: aiohttp.ClientResponse = await session.request(
+                method, filesystem.encode_url(url), headers=headers, allow_redirects=True, **options
+            )
+        except TypeError as error:
+            raise UnsupportedError(f"storage_options do not fit a web server: {error}") from error
+        except (aiohttp.InvalidURL, aiohttp.TooManyRedirects) as error:
+            raise StoreError(f"not a URL that can be read: {error}", where=self._where(url)) from error
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            reason = str(error) or type(error).__name__
+            raise TransientError(f"{method}: {reason}", where=self._where(url)) from error
+        if response.status not in (200, 206):
+            response.close()
+            raise self._refused(method, url, response)
+        return response
+
+    def _refused(self, method: str, url: str, response: aiohttp.ClientResponse) -> StoreError:
+        """The error that a status means."""
+        status, where = response.status, self._where(url)
+        message = f"{method}: the web server said {status} {response.reason or ''}".rstrip()
+        if status in (404, 410):
+            return NotFoundError(message, where=where)
+        if status in (401, 403, 407):
+            hint = "give credentials in storage_options, such as headers or client_kwargs"
+            return AccessDeniedError(message, where=where, hint=hint)
+        if status == 412:
+            return ObjectChangedError("the file was replaced while it was read", where=where)
+        if status == 416:
+            return RangeError(message, where=where)
+        if status in (429, 503):
+            wish = retry_after(response.headers.get("Retry-After"))
+            return ThrottledError(message, retry_after=wish, where=where)
+        if status == 408 or status >= 500:
+            return TransientError(message, where=where)
+        return StoreError(message, where=where)
+
+    def _connected(self) -> Any:
+        loop = asyncio.get_running_loop()
+        if self._closed:
+            raise StoreError("the store is closed")
+        if self._filesystem is None:
+            client_options = {"timeout": _TIMEOUT, **self._options.get("client_kwargs", {})}
+            self._filesystem = HTTPFileSystem(
+                **{**self._options, "client_kwargs": client_options},
+                asynchronous=True,
+                loop=loop,
+                skip_instance_cache=True,
+            )
+            self._loop = loop
+        if loop is not self._loop:
+            raise StoreError("the store belongs to another event loop; make one in each")
+        return self._filesystem
+
+
+class _HttpBody:
+    """The body of a GET, with its errors as ours."""
+
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
+        self._response = response
+
+    async def read(self, size: int) -> bytes:
+        """The next bytes, none at the end."""
+        try:
+            return await self._response.content.read(size)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise TransientError(f"the body broke off: {error or type(error).__name__}") from error
+
+    def close(self) -> None:
+        """Drop the rest; a body read to its end gives its connection back."""
+        self._response.close()
+
+
+def _version(response: aiohttp.ClientResponse) -> str | None:
+    return response.headers.get("ETag") or response.headers.get("Last-Modified")
+
+
+def _condition(pin: ObjectInfo | None) -> dict[str, str]:
+    """The header that holds a read to its version; a weak ETag can only be compared afterwards."""
+    if pin is None or pin.etag is None or pin.etag.startswith("W/"):
+        return {}
+    return {"If-Match" if pin.etag.startswith('"') else "If-Unmodified-Since": pin.etag}

@@ -1,0 +1,282 @@
+"""Files of this machine: written as ``NAME.partial`` and renamed when complete, read by position and pinned."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from io import FileIO
+from typing import Any, TypeVar
+
+from aiofiles.os import wrap
+
+from resilient_pq.errors import (
+    AlreadyExistsError,
+    ObjectChangedError,
+    RangeError,
+    StoreError,
+    Where,
+    WriterClosedError,
+)
+from resilient_pq.io.cancellation import finish_first
+from resilient_pq.io.os_errors import explained
+from resilient_pq.io.partial_file import PartialFile, behind_link, refuse_special
+from resilient_pq.io.protocols import (
+    DEFAULT_SINK_OPTIONS,
+    Buffer,
+    Capabilities,
+    ObjectInfo,
+    ObjectSink,
+    ObjectTail,
+    SinkOptions,
+    StoredState,
+    WriteStore,
+    pieces_of,
+)
+
+Result = TypeVar("Result")
+
+
+async def in_thread(call: Callable[..., Result], *args: Any) -> Result:
+    """The result of a blocking call, made in a thread."""
+    result: Result = await wrap(call)(*args)
+    return result
+
+
+class LocalStore(WriteStore):
+    """Files below a folder, or anywhere.
+
+    A version of a file is named by its device, inode, time of change and size. A file that only grows under
+    its reader stays the pinned version: what was there when it was opened is still there.
+    """
+
+    def __init__(self, root: str | os.PathLike[str] | None = None) -> None:
+        """Keys are paths: below `root`, or as they are when there is none."""
+        self._root = None if root is None else os.fspath(root)
+
+    @property
+    def name(self) -> str:
+        """What to call the store in messages."""
+        return "local files"
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Everything a file can do; an upload in parts it cannot."""
+        return Capabilities(suffix_range=True, if_match=True, if_none_match=True, durable_commit=True)
+
+    def url_of(self, key: str) -> str:
+        """The path of the file."""
+        return key if self._root is None else os.path.join(self._root, key)
+
+    async def read_tail(self, key: str, size: int) -> ObjectTail:
+        """The last `size` bytes of the file, and what it is."""
+        path = self.url_of(key)
+        status, offset, data = await in_thread(_read_tail, path, size)
+        return ObjectTail(_info(key, status), offset, data)
+
+    async def read_range(self, key: str, start: int, end: int, *, pin: ObjectInfo) -> bytes | memoryview:
+        """The bytes from `start` up to `end` of the pinned file."""
+        path = self.url_of(key)
+        if not 0 <= start <= end <= pin.size:
+            raise RangeError(f"{start}..{end} is not within {pin.size:,} bytes", where=Where(key=path))
+        data: memoryview = await in_thread(_read_pinned, path, start, end, pin)
+        return data
+
+    async def head(self, key: str) -> ObjectInfo:
+        """What the file is."""
+        return _info(key, await in_thread(_status, self.url_of(key)))
+
+    async def put(
+        self, key: str, data: Sequence[Buffer] | Buffer, *, if_none_match: bool = False
+    ) -> ObjectInfo:
+        """Write a whole file under a name of its own, and rename it."""
+        path = self.url_of(key)
+        status = await finish_first(in_thread(_put, path, pieces_of(data), if_none_match))
+        return _info(key, status)
+
+    async def create(self, key: str, options: SinkOptions = DEFAULT_SINK_OPTIONS) -> ObjectSink:
+        """Begin ``NAME.partial``, locked until the sink ends.
+
+        Raises:
+            AlreadyExistsError: ``mode="x"`` and the file exists, or there is a ``NAME.partial``.
+        """
+        path = self.url_of(key)
+        file = await finish_first(
+            in_thread(_create, path, options), undo=lambda file: in_thread(file.discard)
+        )
+        return LocalSink(key, file, exclusive=options.mode == "x")
+
+    async def delete(self, key: str) -> None:
+        """Remove the file, if there is one."""
+        await in_thread(_delete, self.url_of(key))
+
+    async def close(self) -> None:
+        """Nothing to let go of: files are open only while they are read."""
+
+
+class LocalSink(ObjectSink):
+    """The bytes of one local file, in ``NAME.partial`` as soon as `write` returns."""
+
+    def __init__(self, key: str, file: PartialFile, *, exclusive: bool) -> None:
+        """Take over an open partial file; `LocalStore.create` is the way to get a sink."""
+        self._key = key
+        self._file = file
+        self._exclusive = exclusive
+        self._position = self._written = 0
+        self._failure: StoreError | None = None
+        self._ended = False
+
+    @property
+    def position(self) -> int:
+        """Bytes accepted so far."""
+        return self._position
+
+    @property
+    def num_bytes_stored(self) -> int:
+        """Bytes that the operating system has: a kill of this process does not take them along."""
+        return self._written
+
+    async def write(self, *buffers: Buffer) -> None:
+        """Append the buffers to the file."""
+        self._refuse_ended()
+        pieces = pieces_of(buffers)
+        self._position += sum(piece.nbytes for piece in pieces)
+        await self._do(self._file.append, pieces)
+        self._written = self._position
+
+    async def commit(self) -> StoredState:
+        """One fsync: what was written survives a kill of this process and a loss of power."""
+        self._refuse_ended()
+        await self._do(self._file.sync)
+        return StoredState.STORED
+
+    async def complete(self) -> ObjectInfo:
+        """Rename the file to its name."""
+        self._refuse_ended()
+        status = await self._do(lambda: self._file.publish(exclusive=self._exclusive))
+        self._ended = True
+        return _info(self._key, status)
+
+    async def abort(self) -> None:
+        """Remove the partial file."""
+        if not self._ended:
+            self._ended = True
+            await finish_first(in_thread(self._file.discard))
+
+    async def keep(self) -> None:
+        """Close the partial file and leave it, stored."""
+        if not self._ended:
+            self._ended = True
+            await finish_first(in_thread(_sync_and_release, self._file, self._failure))
+
+    def describe(self) -> str:
+        """The path of ``NAME.partial``."""
+        return self._file.path
+
+    async def _do(self, call: Callable[..., Result], *args: Any) -> Result:
+        """One step in a thread, to its end: a file must not be closed under a thread that writes it."""
+        try:
+            return await finish_first(in_thread(call, *args))
+        except StoreError as error:
+            if not isinstance(error, AlreadyExistsError):
+                self._failure = error
+            raise
+
+    def _refuse_ended(self) -> None:
+        if self._ended:
+            raise WriterClosedError("the sink has ended", where=Where(key=self._file.path))
+        if self._failure is not None:
+            raise StoreError(
+                f"an earlier write failed: {self._failure.message}",
+                where=self._failure.where,
+                hint=self._failure.hint,
+            ) from self._failure
+
+
+def _sync_and_release(file: PartialFile, failure: StoreError | None) -> None:
+    """Close the file; after a failure its last bytes may not be storable, and what can be stored has to do."""
+    try:
+        file.sync()
+    except StoreError:
+        if failure is None:
+            raise
+    finally:
+        file.release()
+
+
+def _create(path: str, options: SinkOptions) -> PartialFile:
+    if options.mode == "x" and os.path.lexists(path):
+        raise AlreadyExistsError("the file exists already", where=Where(key=path))
+    return PartialFile.create(path, overwrite=options.overwrite_partial)
+
+
+def _put(path: str, pieces: list[memoryview], exclusive: bool) -> os.stat_result:
+    """Write beside the file, under a name that no other writer draws, and rename."""
+    path = behind_link(path)
+    refuse_special(path)
+    beside = PartialFile.create(f"{path}.{secrets.token_hex(8)}")
+    beside.target = path
+    try:
+        beside.append(pieces)
+        return beside.publish(exclusive=exclusive)
+    finally:
+        beside.discard()
+
+
+def _delete(path: str) -> None:
+    with explained("cannot delete", path), suppress(FileNotFoundError):
+        os.unlink(path)
+
+
+def _status(path: str) -> os.stat_result:
+    with explained("cannot read", path):
+        status = os.stat(path)
+    refuse_special(path)
+    return status
+
+
+def _read_tail(path: str, size: int) -> tuple[os.stat_result, int, memoryview]:
+    _status(path)
+    with explained("cannot read", path), open(path, "rb", buffering=0) as file:
+        status = os.fstat(file.fileno())
+        offset = max(0, status.st_size - size)
+        return status, offset, _read_exactly(file, path, offset, status.st_size)
+
+
+def _read_pinned(path: str, start: int, end: int, pin: ObjectInfo) -> memoryview:
+    _status(path)
+    with explained("cannot read", path), open(path, "rb", buffering=0) as file:
+        if not _is_pinned(pin, os.fstat(file.fileno())):
+            raise ObjectChangedError("the file was replaced while it was read", where=Where(key=path))
+        return _read_exactly(file, path, start, end)
+
+
+def _read_exactly(file: FileIO, path: str, start: int, end: int) -> memoryview:
+    """The bytes from `start` up to `end`, or an error: the file was cut while it was read."""
+    data = bytearray(end - start)
+    rest = memoryview(data)
+    file.seek(start)
+    while rest.nbytes:
+        count = file.readinto(rest)
+        if not count:
+            raise ObjectChangedError("the file became shorter while it was read", where=Where(key=path))
+        rest = rest[count:]
+    return memoryview(data).toreadonly()
+
+
+def _info(key: str, status: os.stat_result) -> ObjectInfo:
+    etag = f"{status.st_dev:x}-{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}"
+    return ObjectInfo(key, status.st_size, etag)
+
+
+def _is_pinned(pin: ObjectInfo, status: os.stat_result) -> bool:
+    """Whether the file is the pinned one, as it was or with more bytes appended."""
+    if pin.etag is None:
+        return status.st_size >= pin.size
+    device, inode, changed, size = (int(field, 16) for field in pin.etag.split("-"))
+    if (status.st_dev, status.st_ino) != (device, inode):
+        return False
+    if status.st_size == size:
+        return status.st_mtime_ns == changed
+    return status.st_size > size and status.st_mtime_ns >= changed

@@ -1,0 +1,56 @@
+"""What the operating system said, as an error of ours with the next step."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from resilient_pq.errors import (
+    AccessDeniedError,
+    AlreadyExistsError,
+    NotFoundError,
+    StoreError,
+    Where,
+)
+
+_FULL = frozenset(
+    number for number in (errno.ENOSPC, getattr(errno, "EDQUOT", None), errno.EFBIG) if number is not None
+)
+
+
+@contextmanager
+def explained(doing: str, path: str, *, hint: str | None = None) -> Iterator[None]:
+    """Raise whatever the operating system refuses within the block as an error of ours; see `from_os_error`."""
+    try:
+        yield
+    except StoreError:
+        raise
+    except OSError as error:
+        raise from_os_error(error, doing, path, hint=hint) from error
+
+
+def from_os_error(error: OSError, doing: str, path: str, *, hint: str | None = None) -> StoreError:
+    """The error of ours that says the same.
+
+    Args:
+        error: What was raised.
+        doing: What failed, as a sentence's beginning: ``"cannot write"``.
+        path: The file or object it was about.
+        hint: The next step, where the caller knows a better one than can be told from the error.
+    """
+    where = Where(key=path)
+    reason = error.strerror or str(error) or type(error).__name__
+    if isinstance(error, FileNotFoundError | NotADirectoryError):
+        return NotFoundError(f"{doing}: {reason}", where=where, hint=hint)
+    if isinstance(error, FileExistsError):
+        return AlreadyExistsError(f"{doing}: {reason}", where=where, hint=hint)
+    if isinstance(error, PermissionError) or error.errno == errno.EROFS:
+        return AccessDeniedError(
+            f"{doing}: {reason}", where=where, hint=hint or "check the permissions of the file and its folder"
+        )
+    if isinstance(error, IsADirectoryError):
+        return StoreError(f"{doing}: it is a folder", where=where, hint=hint or "name a file in it")
+    if error.errno in _FULL:
+        return StoreError(f"{doing}: {reason}", where=where, hint=hint or "free some space, then resume")
+    return StoreError(f"{doing}: {reason}", where=where, hint=hint)

@@ -1,0 +1,236 @@
+"""``NAME.partial``: a file that grows, locked by its writer, and becomes ``NAME`` in one step. Blocking calls only."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Sequence
+
+from resilient_pq.errors import AlreadyExistsError, NotFoundError, StoreError, Where
+from resilient_pq.io.os_errors import explained, from_os_error
+
+try:
+    import fcntl
+except ImportError:  # Windows: files are written there without a lock
+    fcntl = None  # type: ignore[assignment]
+
+SUFFIX = ".partial"
+
+_FLAGS = os.O_RDWR | getattr(os, "O_BINARY", 0)
+# writev takes at most IOV_MAX buffers; 1,024 everywhere that matters.
+_MAX_PIECES = 1024
+_NO_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EMLINK, errno.EXDEV})
+
+
+class PartialFile:
+    """An open, locked ``NAME.partial``; every method blocks and raises a `StoreError` with the path in it.
+
+    Attributes:
+        path: Of ``NAME.partial``.
+        target: Of ``NAME``.
+    """
+
+    def __init__(self, descriptor: int, path: str, target: str) -> None:
+        """Take over an open file; `create` is the way to get one."""
+        self._descriptor: int | None = descriptor
+        self.path = path
+        self.target = target
+
+    @classmethod
+    def create(cls, target: str, *, overwrite: bool = False) -> PartialFile:
+        """Begin ``NAME.partial``, empty and locked.
+
+        Args:
+            target: The path of ``NAME``.
+            overwrite: Replace a ``NAME.partial`` that no living writer holds.
+
+        Raises:
+            AlreadyExistsError: There is one, and `overwrite` is not set or a living writer holds it.
+            NotFoundError: The folder does not exist.
+        """
+        target = behind_link(target)
+        refuse_special(target)
+        path = target + SUFFIX
+        existed = False
+        try:
+            descriptor = os.open(path, _FLAGS | os.O_CREAT | os.O_EXCL, 0o666)
+        except FileExistsError:
+            existed = True
+            with explained("cannot open", path):
+                descriptor = os.open(path, _FLAGS)
+        except OSError as error:
+            raise _cannot_create(error, target) from error
+        file = cls(descriptor, path, target)
+        try:
+            with explained("cannot create", path):
+                file._lock()
+                if existed and not overwrite:
+                    raise _left_over(path)
+                os.ftruncate(descriptor, 0)
+                _sync_folder(path)
+        except StoreError:
+            file.release()
+            raise
+        return file
+
+    def append(self, pieces: Sequence[memoryview]) -> None:
+        """Write the pieces at the end, all of them."""
+        descriptor = self._open_descriptor()
+        with explained("cannot write", self.path):
+            if not hasattr(os, "writev"):
+                for piece in pieces:
+                    _write_fully(descriptor, piece)
+                return
+            for begin in range(0, len(pieces), _MAX_PIECES):
+                _writev_fully(descriptor, list(pieces[begin : begin + _MAX_PIECES]))
+
+    def sync(self) -> None:
+        """Make what was written survive a loss of power."""
+        descriptor = self._open_descriptor()
+        with explained("cannot store", self.path):
+            os.fsync(descriptor)
+
+    def publish(self, *, exclusive: bool) -> os.stat_result:
+        """Give the file its name, and let go of it.
+
+        Args:
+            exclusive: Fail when ``NAME`` exists, instead of replacing it.
+
+        Raises:
+            AlreadyExistsError: `exclusive`, and ``NAME`` exists; the partial file stays.
+        """
+        self.sync()
+        with explained("cannot complete", self.target, hint=f"what was written is whole in {self.path}"):
+            if os.name == "nt":
+                self.release()  # an open file cannot be renamed there
+            if exclusive:
+                _rename_exclusively(self.path, self.target)
+            else:
+                refuse_special(self.target)
+                os.replace(self.path, self.target)
+            _sync_folder(self.target)
+            status = os.stat(self.target)
+        self.release()
+        return status
+
+    def discard(self) -> None:
+        """Remove the file. One that another writer has taken over meanwhile is left alone."""
+        if self._descriptor is None:
+            return
+        with explained("cannot remove", self.path):
+            if self._is_mine():
+                os.unlink(self.path)
+        self.release()
+
+    def release(self) -> None:
+        """Close the file and its lock with it; what was written stays."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def _lock(self) -> None:
+        """Take the lock, or say that a living writer has it."""
+        if fcntl is None:
+            return
+        try:
+            fcntl.flock(self._open_descriptor(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise AlreadyExistsError(
+                "another writer is writing this file",
+                where=Where(key=self.path),
+                hint="wait until it has ended, or choose another name",
+            ) from None
+        except OSError as error:
+            # A file system without locks (some network mounts): O_EXCL alone has to do.
+            if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL):
+                raise
+        if not self._is_mine():
+            raise AlreadyExistsError("another writer took this file", where=Where(key=self.path))
+
+    def _is_mine(self) -> bool:
+        """Whether the path still leads to the file that is open here."""
+        try:
+            return os.path.samestat(os.stat(self.path), os.fstat(self._open_descriptor()))
+        except FileNotFoundError:
+            return False
+
+    def _open_descriptor(self) -> int:
+        if self._descriptor is None:
+            raise StoreError("the file is closed", where=Where(key=self.path))
+        return self._descriptor
+
+
+def behind_link(path: str) -> str:
+    """What a symbolic link leads to, so that the link stays one; any other path as it is."""
+    return os.path.realpath(path) if os.path.islink(path) else path
+
+
+def refuse_special(path: str) -> None:
+    """Raise for what is no regular file: renaming over a folder or a device is never meant."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return
+    if stat.S_ISDIR(mode):
+        raise StoreError("it is a folder, not a file", where=Where(key=path), hint="name a file in it")
+    if not stat.S_ISREG(mode):
+        raise StoreError("it is not a regular file", where=Where(key=path))
+
+
+def _left_over(path: str) -> AlreadyExistsError:
+    return AlreadyExistsError(
+        "an earlier writer left a partial file",
+        where=Where(key=path),
+        hint=f"keep its rows with `rpq recover {path} OUTPUT`, or replace it with overwrite_partial=True",
+    )
+
+
+def _cannot_create(error: OSError, target: str) -> StoreError:
+    folder = os.path.dirname(os.path.abspath(target))
+    if isinstance(error, FileNotFoundError):
+        return NotFoundError("no such folder", where=Where(key=folder), hint=f"create it: mkdir -p {folder}")
+    return from_os_error(error, "cannot create", target + SUFFIX)
+
+
+def _write_fully(descriptor: int, piece: memoryview) -> None:
+    while piece.nbytes:
+        piece = piece[os.write(descriptor, piece) :]
+
+
+def _writev_fully(descriptor: int, pieces: list[memoryview]) -> None:
+    """Write without joining; a write may end anywhere, so go on from there."""
+    while pieces:
+        written = os.writev(descriptor, pieces)
+        while pieces and written >= pieces[0].nbytes:
+            written -= pieces.pop(0).nbytes
+        if written:
+            pieces[0] = pieces[0][written:]
+
+
+def _rename_exclusively(source: str, target: str) -> None:
+    """Rename unless the target exists, decided by the file system in one step."""
+    try:
+        os.link(source, target)
+    except OSError as error:
+        if isinstance(error, FileExistsError) or error.errno not in _NO_LINKS:
+            raise
+        # No hard links here: claim the name with an empty file, which nobody else can do twice.
+        os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
+        os.replace(source, target)
+    else:
+        os.unlink(source)
+
+
+def _sync_folder(path: str) -> None:
+    """Make the name of a file survive a loss of power."""
+    if os.name == "nt":
+        return  # folders cannot be opened there
+    descriptor = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EBADF):
+            raise
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,389 @@
+"""What a store is: named bytes with ranges, uploads and conditions. It knows no Parquet.
+
+The protocols build on each other (`ReadStore` < `WriteStore` < `MultipartStore`), so that a consumer names
+exactly the powers it needs. Each method is one operation with its retries inside: whatever it raises is final
+and is one of the `StoreError` family. Offsets and sizes are bytes, ranges exclude their end.
+
+A store belongs to the event loop that first uses it, and is closed with `close()` or ``async with``.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from types import TracebackType
+from typing import Literal, Protocol, Self, TypeAlias, runtime_checkable
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+"""What may be written: contiguous bytes, which must not change until the object is published."""
+
+KiB = 1024
+MiB = 1024 * KiB
+GiB = 1024 * MiB
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectInfo:
+    """One version of one object; later reads are pinned to it.
+
+    Attributes:
+        key: The name within its store.
+        size: Bytes of the whole object.
+        etag: What the store calls this version, compared on every later read; None where it has no such name.
+        version: The id of this version in a versioned bucket, or None.
+    """
+
+    key: str
+    size: int
+    etag: str | None
+    version: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectTail:
+    """The last bytes of an object, and what it is.
+
+    Attributes:
+        info: The version that `data` belongs to; pin later reads to it.
+        offset: Absolute offset of ``data[0]``; 0 when `data` is the whole object.
+        data: The last bytes, ``info.size - offset`` of them.
+    """
+
+    info: ObjectInfo
+    offset: int
+    data: bytes | memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part of a multipart upload, as the store acknowledged or lists it.
+
+    Attributes:
+        number: From 1.
+        size: Bytes.
+        etag: The store's name for these bytes, needed to complete.
+        crc32: CRC32 of the bytes where the store keeps it, unsigned.
+    """
+
+    number: int
+    size: int
+    etag: str
+    crc32: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UploadInfo:
+    """An upload that was begun and neither completed nor aborted.
+
+    Attributes:
+        key: The object it would become.
+        upload_id: Its id; with the key, all that is needed to complete or abort it.
+        initiated: When it was begun, as the store tells it.
+    """
+
+    key: str
+    upload_id: str
+    initiated: datetime | None
+
+
+class StoredState(StrEnum):
+    """How safe bytes are that were given to a sink."""
+
+    ACCEPTED = "accepted"
+    """In memory: lost with the process."""
+    STORED = "stored"
+    """In the store: they survive the process, but nobody sees them before the object is completed."""
+    VISIBLE = "visible"
+    """Part of a completed object."""
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a store can do beyond the plain verbs; False where it is not known.
+
+    Attributes:
+        suffix_range: The tail costs one request; otherwise its size is asked first.
+        if_match: Reads are pinned by the store itself, not only by comparing afterwards.
+        if_none_match: ``mode="x"`` is decided by the store at the moment of publishing, without a race.
+        multipart: It is a `MultipartStore`.
+        list_parts: Uploads and parts can be listed, so orphans can be found.
+        equal_parts: All parts but the last must have the same size.
+        server_side_copy: Bytes can be copied between objects without passing through the client.
+        durable_commit: `ObjectSink.commit` makes every byte survive the process.
+    """
+
+    suffix_range: bool = False
+    if_match: bool = False
+    if_none_match: bool = False
+    multipart: bool = False
+    list_parts: bool = False
+    equal_parts: bool = False
+    server_side_copy: bool = False
+    durable_commit: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """How an object is written.
+
+    Attributes:
+        mode: ``"w"`` replaces what is there when the object is completed, ``"x"`` fails if it exists.
+        part_bytes: Size of the first parts of an upload, a whole number of MiB. An object smaller than one
+            part is a single request.
+        max_part_bytes: Parts double every 800 parts up to this size, if it is above `part_bytes`. 10,000
+            parts of the default reach 0.5 TiB, 1 GiB reaches 5 TiB.
+        equal_parts: Keep all parts at `part_bytes`, for stores that ask for it (Cloudflare R2). An object can
+            then have at most 10,000 times `part_bytes`.
+        max_bytes_in_flight: Bytes of parts being sent at one time; at least one part is, whatever its size.
+        overwrite_partial: Local files: replace a ``NAME.partial`` that a dead writer left. One that a living
+            writer holds is never replaced.
+
+    Raises:
+        ValueError: A size that no upload could have.
+    """
+
+    mode: Literal["w", "x"] = "w"
+    part_bytes: int = 8 * MiB
+    max_part_bytes: int = 64 * MiB
+    equal_parts: bool = False
+    max_bytes_in_flight: int = 64 * MiB
+    overwrite_partial: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what could only fail later, in the middle of an upload."""
+        if self.mode not in ("w", "x"):
+            raise ValueError(f'mode is "w" or "x", not {self.mode!r}')
+        for name in ("part_bytes", "max_part_bytes"):
+            size = getattr(self, name)
+            if size % MiB or not MiB <= size <= 5 * GiB:
+                raise ValueError(f"{name} is a whole number of MiB, at most 5 GiB, not {size:,} bytes")
+        if self.max_bytes_in_flight < 1:
+            raise ValueError(f"max_bytes_in_flight is at least 1, not {self.max_bytes_in_flight:,}")
+
+
+DEFAULT_SINK_OPTIONS = SinkOptions()
+
+
+class ObjectSink(Protocol):
+    """The bytes of one object, appended in order; nobody sees them before `complete`.
+
+    One task uses a sink. It ends with exactly one of `complete`, `abort` and `keep`; `abort` and `keep` may
+    also follow a `complete` that failed, and do nothing after one that succeeded. None of the three leaves a
+    task behind, and a cancellation that arrives while one of them runs is raised when it is done.
+    """
+
+    @property
+    @abstractmethod
+    def position(self) -> int:
+        """Bytes accepted so far: the absolute offset of the next one."""
+
+    @property
+    @abstractmethod
+    def num_bytes_stored(self) -> int:
+        """Bytes from the beginning, without a gap, that survive a kill of this process."""
+
+    @abstractmethod
+    async def write(self, *buffers: Buffer) -> None:
+        """Append the buffers, waiting while too many bytes are in flight.
+
+        Every buffer is accepted, in `position`, even when the call is cancelled while it waits. The sink may
+        keep the buffers, uncopied, until it ends: they must not change.
+
+        Raises:
+            StoreError: This or an earlier write failed; every later call fails likewise.
+            WriterClosedError: The sink has ended.
+        """
+
+    @abstractmethod
+    async def commit(self) -> StoredState:
+        """Make all that was written as durable as this store can, and say how durable that is."""
+
+    @abstractmethod
+    async def complete(self) -> ObjectInfo:
+        """Publish the object.
+
+        Raises:
+            AlreadyExistsError: ``mode="x"``, and the object exists.
+            StoreError: Nothing was published; `abort` or `keep` is still to be called.
+        """
+
+    @abstractmethod
+    async def abort(self) -> None:
+        """Leave nothing behind."""
+
+    @abstractmethod
+    async def keep(self) -> None:
+        """Publish nothing, but leave what is stored where `describe` says, and let go of files and tasks."""
+
+    @abstractmethod
+    def describe(self) -> str:
+        """Where what was kept can be found: the path of ``NAME.partial``, or the key and upload id."""
+
+
+@runtime_checkable
+class ReadStore(Protocol):
+    """Objects can be read."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """What to call the store in messages."""
+
+    @property
+    @abstractmethod
+    def capabilities(self) -> Capabilities:
+        """What it can do beyond the plain verbs."""
+
+    @abstractmethod
+    def url_of(self, key: str) -> str:
+        """The URL or path that leads back to this key."""
+
+    @abstractmethod
+    async def read_tail(self, key: str, size: int) -> ObjectTail:
+        """The last `size` bytes (at least 1), and what the object is, in one request where the store can.
+
+        A smaller object comes whole; an empty one has ``info.size`` 0 and no data.
+
+        Raises:
+            NotFoundError: No such object.
+        """
+
+    @abstractmethod
+    async def read_range(self, key: str, start: int, end: int, *, pin: ObjectInfo) -> bytes | memoryview:
+        """Exactly the bytes from `start` up to, not including, `end`, of the version that `pin` names.
+
+        Raises:
+            ObjectChangedError: The object is no longer the pinned version.
+            RangeError: The range lies beyond ``pin.size``.
+        """
+
+    @abstractmethod
+    async def head(self, key: str) -> ObjectInfo:
+        """What the object is, without its bytes.
+
+        Raises:
+            NotFoundError: No such object.
+        """
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Let go of connections. A second call does nothing."""
+
+    async def __aenter__(self) -> Self:
+        """The store itself."""
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close the store."""
+        await self.close()
+
+
+@runtime_checkable
+class WriteStore(ReadStore, Protocol):
+    """Objects can be written and deleted. A store that only reads raises `UnsupportedError` here."""
+
+    @abstractmethod
+    async def put(
+        self, key: str, data: Sequence[Buffer] | Buffer, *, if_none_match: bool = False
+    ) -> ObjectInfo:
+        """Write a whole object at once: it is there entirely or not at all.
+
+        Raises:
+            AlreadyExistsError: `if_none_match`, and the object exists.
+        """
+
+    @abstractmethod
+    async def create(self, key: str, options: SinkOptions = DEFAULT_SINK_OPTIONS) -> ObjectSink:
+        """Begin an object whose size is not known yet.
+
+        Raises:
+            AlreadyExistsError: ``mode="x"`` and the object exists, or another writer's ``NAME.partial`` does.
+        """
+
+    @abstractmethod
+    async def delete(self, key: str) -> None:
+        """Remove the object; one that is not there is no error."""
+
+
+@runtime_checkable
+class MultipartStore(WriteStore, Protocol):
+    """Objects can be uploaded in parts that survive their writer, and be completed by anyone.
+
+    The verbs are raw: parts are numbered from 1, need not arrive in order, and replace an earlier part of the
+    same number.
+    """
+
+    @abstractmethod
+    async def create_upload(self, key: str) -> str:
+        """Begin an upload; gives its id."""
+
+    @abstractmethod
+    async def put_part(self, key: str, upload_id: str, number: int, data: Sequence[Buffer] | Buffer) -> Part:
+        """Send one part; when this returns, the part survives the process.
+
+        Raises:
+            NotFoundError: No such upload: it was completed or aborted.
+        """
+
+    @abstractmethod
+    async def complete_upload(
+        self, key: str, upload_id: str, parts: Sequence[Part], *, if_none_match: bool = False
+    ) -> ObjectInfo:
+        """Publish the object that the named parts make, in the order of their numbers; others are dropped.
+
+        Raises:
+            AlreadyExistsError: `if_none_match`, and the object exists.
+            NotFoundError: No such upload.
+        """
+
+    @abstractmethod
+    async def abort_upload(self, key: str, upload_id: str) -> None:
+        """Drop the upload and its parts.
+
+        Raises:
+            NotFoundError: No such upload; not every store tells.
+        """
+
+    @abstractmethod
+    async def list_uploads(self, prefix: str) -> list[UploadInfo]:
+        """Every open upload whose key begins with `prefix`."""
+
+    @abstractmethod
+    async def list_parts(self, key: str, upload_id: str) -> list[Part]:
+        """Every part the store lists, by number; of a part sent again, every version the store still lists.
+
+        Raises:
+            NotFoundError: No such upload.
+        """
+
+    @abstractmethod
+    async def copy_part(
+        self,
+        key: str,
+        upload_id: str,
+        number: int,
+        source_key: str,
+        start: int,
+        end: int,
+        source_etag: str | None,
+    ) -> Part:
+        """Make a part of the bytes from `start` up to `end` of another object, copied by the store itself.
+
+        Raises:
+            ObjectChangedError: The source is no longer `source_etag`.
+        """
+
+
+def pieces_of(data: Sequence[Buffer] | Buffer) -> list[memoryview]:
+    """One or many buffers as flat views of bytes, empty ones left out, without copying."""
+    buffers = (data,) if isinstance(data, bytes | bytearray | memoryview) else data
+    views = (memoryview(buffer).cast("B") for buffer in buffers)
+    return [view for view in views if view.nbytes]

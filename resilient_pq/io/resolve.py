@@ -1,0 +1,59 @@
+"""From what a user writes, a URL or a path, to a store and a key in it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from resilient_pq.errors import StoreError, Where
+from resilient_pq.io.local import LocalStore
+from resilient_pq.io.protocols import WriteStore
+
+# One letter is a drive of Windows.
+_SCHEME = re.compile(r"([a-z][a-z0-9+.\-_]+)(::|://)", re.IGNORECASE | re.ASCII)
+
+
+def resolve(
+    url: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None
+) -> tuple[WriteStore, str]:
+    """A new store for the URL, and the key of the object in it.
+
+    The caller closes the store. A path, ``file://`` and ``s3://bucket/name`` have stores of their own, and so
+    have ``http://`` and ``https://``, which can only be read; everything else is left to fsspec, chained URLs
+    such as ``simplecache::s3://`` included. Nothing is connected yet, and no existence checked.
+
+    Args:
+        url: A path, or a URL. Names on S3 are taken as they stand: ``%20`` is three characters.
+        storage_options: What fsspec, s3fs and pandas call so. Local files need none and ignore them.
+
+    Raises:
+        StoreError: The URL names no object.
+        UnsupportedError: The scheme is not known, or needs a package that is not installed; the hint names
+        it.
+    """
+    text = os.fspath(url)
+    if not text:
+        raise StoreError("an empty path names no object")
+    match = _SCHEME.match(text)
+    if match is None or isinstance(url, os.PathLike):
+        return LocalStore(), os.path.expanduser(text)
+    scheme, rest = match[1].lower(), text[match.end() :]
+    if match[2] == "://" and scheme in ("file", "local"):
+        return LocalStore(), os.path.expanduser(rest)
+    # Imported when needed: s3fs alone takes a quarter of a second.
+    if match[2] == "://" and scheme in ("s3", "s3a"):
+        bucket, _, name = rest.partition("/")
+        if not bucket or not name:
+            raise StoreError("the URL names no object", where=Where(key=text), hint="write s3://bucket/name")
+        from resilient_pq.io.s3 import S3Store  # noqa: PLC0415
+
+        return S3Store(storage_options), rest
+    if match[2] == "://" and scheme in ("http", "https"):
+        from resilient_pq.io.http import HttpStore  # noqa: PLC0415
+
+        return HttpStore(storage_options), text
+    from resilient_pq.io.fsspec_store import FsspecStore  # noqa: PLC0415
+
+    return FsspecStore.from_url(text, storage_options)

@@ -1,0 +1,247 @@
+"""s3fs as client, credentials and endpoint options, and nothing else of it: one request per call.
+
+s3fs retries, botocore retries below it, and the attempts multiply; its file objects publish what is torn. So
+only `_call_s3` is used, with both kinds of retry off. What is left is aiohttp's: it sends a request without a
+body once more when the connection breaks before the answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import aiohttp.payload
+import s3fs
+from aiobotocore.session import AioSession
+from botocore.loaders import create_loader
+
+from resilient_pq.errors import StoreError, UnsupportedError
+from resilient_pq.io.protocols import KiB, MiB
+from resilient_pq.io.retry import RetryPolicy
+from resilient_pq.io.s3_errors import from_s3_error
+
+log = logging.getLogger("resilient_pq.io")
+
+CONNECT_SECONDS = 5
+PROGRESS_SECONDS = 15
+
+# More than one wave of reads and one sink use at a time; above it requests would queue inside the client,
+# unseen.
+_CONNECTIONS = 64
+_CHUNK = 256 * KiB
+# Below this a body fits the socket's buffers, and asking first would only cost a round trip.
+_ASK_FIRST = 1 * MiB
+
+
+class S3Client:
+    """The connection to one S3 endpoint, opened by the first request, within the event loop of that request."""
+
+    def __init__(self, storage_options: Mapping[str, Any]) -> None:
+        """Keep the options; nothing is looked up or opened yet."""
+        self._options = dict(storage_options)
+        self._filesystem: Any = None
+        self._client: Any = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._opening = asyncio.Lock()
+        self._closed = False
+
+    @property
+    def endpoint_url(self) -> str | None:
+        """The endpoint the options name, or None: then the environment decides, or it is AWS."""
+        url = self._options.get("endpoint_url") or self._client_options.get("endpoint_url")
+        return None if url is None else str(url)
+
+    @property
+    def _client_options(self) -> Mapping[str, Any]:
+        options: Mapping[str, Any] = self._options.get("client_kwargs") or {}
+        return options
+
+    async def call(self, operation: str, url: str, *, Bucket: str, **parameters: Any) -> dict[str, Any]:  # noqa: N803
+        """Send one request.
+
+        Args:
+            operation: As botocore names its method: ``"get_object"``.
+            url: The object it is about, for messages.
+            Bucket: The bucket.
+            **parameters: As botocore names them. `Body` may be a list of views: it is sent without being
+                joined.
+
+        Raises:
+            StoreError: Whatever went wrong, in words of ours.
+        """
+        try:
+            filesystem = await self._connected()
+            log.debug("%s %s %s", operation, url, parameters.get("Range", ""))
+            body = parameters.get("Body")
+            if body is None:
+                answer: dict[str, Any] = await filesystem._call_s3(operation, Bucket=Bucket, **parameters)
+                return answer
+            async with asyncio.timeout(PROGRESS_SECONDS) as patience:
+                parameters["Body"] = _Pieces(body, patience)
+                answer = await filesystem._call_s3(operation, Bucket=Bucket, **parameters)
+                return answer
+        except Exception as error:
+            if isinstance(error, StoreError | UnsupportedError):
+                raise
+            ours = from_s3_error(error, bucket=Bucket, url=url, doing=operation)
+            if ours is None:
+                raise
+            raise ours from error
+
+    async def accepts(self, operation: str, parameter: str) -> bool:
+        """Whether the installed botocore knows a parameter; s3fs drops unknown ones without a word."""
+        await self._connected()
+        api_name = self._client.meta.method_to_api_mapping[operation]
+        shape = self._client.meta.service_model.operation_model(api_name).input_shape
+        return parameter in shape.members
+
+    async def close(self) -> None:
+        """Close the connections."""
+        self._closed = True
+        client, self._client, self._filesystem = self._client, None, None
+        if client is not None:
+            await client.close()
+
+    async def _connected(self) -> Any:
+        if self._closed:
+            raise StoreError("the store is closed")
+        loop = asyncio.get_running_loop()
+        if self._filesystem is not None:
+            if loop is not self._loop:
+                raise StoreError("the store belongs to another event loop; make one in each")
+            return self._filesystem
+        async with self._opening:
+            if self._filesystem is None:
+                try:
+                    filesystem = _filesystem(self._options)
+                    self._client = await filesystem.set_session()
+                except (TypeError, KeyError) as error:
+                    raise UnsupportedError(f"storage_options do not fit s3fs: {error}") from error
+                self._client.meta.events.register_last("before-call.s3", _expect_only_for_large_bodies)
+                self._filesystem, self._loop = filesystem, loop
+        return self._filesystem
+
+
+def retry_policy_from(storage_options: Mapping[str, Any], otherwise: RetryPolicy) -> RetryPolicy:
+    """The policy with the attempts that botocore's own `retries` asks for: below ours they have no effect."""
+    retries = (storage_options.get("config_kwargs") or {}).get("retries") or {}
+    if "total_max_attempts" in retries:
+        return replace(otherwise, attempts=max(1, int(retries["total_max_attempts"])))
+    if "max_attempts" in retries:
+        return replace(otherwise, attempts=1 + max(0, int(retries["max_attempts"])))
+    return otherwise
+
+
+def _filesystem(storage_options: Mapping[str, Any]) -> Any:
+    """An s3fs of our own, never shared: its instances are bound to an event loop."""
+    config: dict[str, Any] = {
+        "connect_timeout": CONNECT_SECONDS,
+        "read_timeout": PROGRESS_SECONDS,
+        "max_pool_connections": _CONNECTIONS,
+        # Checksums as a trailer, botocore's new default, are refused by R2, GCS and Ceph.
+        "request_checksum_calculation": "when_required",
+        "response_checksum_validation": "when_required",
+        **(storage_options.get("config_kwargs") or {}),
+        "retries": {"total_max_attempts": 1, "mode": "standard"},
+    }
+    # Hashing every body to sign it costs three times what sending it does.
+    config["s3"] = {"payload_signing_enabled": False, **(config.get("s3") or {})}
+    options = {**storage_options, "config_kwargs": config, "asynchronous": True, "skip_instance_cache": True}
+    filesystem = s3fs.S3FileSystem(**options)
+    filesystem.retries = 1
+    if filesystem.session is None:
+        filesystem.session = session = AioSession(**filesystem.kwargs)
+        session.register_component("data_loader", _loader(session.get_config_variable("data_path")))
+    return filesystem
+
+
+@cache
+def _loader(data_path: str | None) -> Any:
+    """botocore's description of S3, parsed once: that is nine tenths of what a client costs."""
+    return create_loader(data_path)
+
+
+def _expect_only_for_large_bodies(params: dict[str, Any], **_: Any) -> None:
+    """Wait for the server's leave only where a refused body would be a large one sent in vain.
+
+    A part follows a request that the server granted a moment ago, so it never asks.
+    """
+    body = params.get("body")
+    if (
+        "partNumber" in params.get("query_string", {})
+        or not isinstance(body, _Pieces)
+        or len(body) < _ASK_FIRST
+    ):
+        params["headers"].pop("Expect", None)
+
+
+class _Pieces(aiohttp.payload.Payload):
+    """A body in pieces, sent as they lie in memory: not joined, and not copied into the transport as a whole.
+
+    aiohttp has no time-out for a body that the server stops taking: so there is patience, which every chunk
+    that is taken renews.
+    """
+
+    def __init__(self, pieces: Sequence[memoryview], patience: asyncio.Timeout) -> None:
+        super().__init__(None)
+        self._pieces = pieces
+        self._patience = patience
+        self._size = sum(piece.nbytes for piece in pieces)
+        self._at = 0  # for read
+
+    def __len__(self) -> int:
+        return self._size or 0
+
+    def __bool__(self) -> bool:
+        return True
+
+    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        """The body as text; asked for by nobody, but part of the interface."""
+        return b"".join(self._pieces).decode(encoding, errors)
+
+    async def write(self, writer: Any) -> None:
+        """Send the body, once.
+
+        aiohttp sends a request again, unasked and untold, when the connection breaks before the answer. Of a
+        PUT that may have arrived we must know: so the body counts as consumed.
+        """
+        if self._consumed:
+            raise ConnectionResetError(errno.ECONNRESET, "the connection broke before the answer")
+        self._consumed = True
+        for piece in self._pieces:
+            for begin in range(0, piece.nbytes, _CHUNK):
+                await writer.write(piece[begin : begin + _CHUNK])
+                self._renew_patience()
+
+    def _renew_patience(self) -> None:
+        # A server may answer before it has taken the whole body; then nobody is waiting any more.
+        with suppress(RuntimeError):
+            self._patience.reschedule(asyncio.get_running_loop().time() + PROGRESS_SECONDS)
+
+    async def write_with_length(self, writer: Any, content_length: int | None) -> None:
+        """Send the body, whose length is the announced one."""
+        await self.write(writer)
+
+    # What botocore needs of a body that it signs, should the user ask for signed bodies.
+
+    def read(self, size: int = -1) -> bytes:
+        """The next bytes."""
+        whole = b"".join(self._pieces)
+        end = len(whole) if size is None or size < 0 else self._at + size
+        begin, self._at = self._at, min(end, len(whole))
+        return whole[begin : self._at]
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        """Go to an offset."""
+        self._at = offset + (0, self._at, len(self))[whence]
+        return self._at
+
+    def tell(self) -> int:
+        """The offset."""
+        return self._at

@@ -1,0 +1,295 @@
+"""Stores around a store: one that remembers what was asked of it, one that fails as scripted."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
+
+from resilient_pq.errors import TransientError, UnsupportedError, Where
+from resilient_pq.io.protocols import (
+    DEFAULT_SINK_OPTIONS,
+    Buffer,
+    Capabilities,
+    MultipartStore,
+    ObjectInfo,
+    ObjectSink,
+    ObjectTail,
+    Part,
+    SinkOptions,
+    StoredState,
+    UploadInfo,
+    WriteStore,
+    pieces_of,
+)
+
+Result = TypeVar("Result")
+
+
+class Call(NamedTuple):
+    """One thing that was asked of a store.
+
+    Attributes:
+        verb: The method, of the store or of a sink.
+        key: The object.
+        start: Of reads and of a sink's writes, the first byte; of a tail, minus how many bytes were asked
+            for.
+        end: Behind the last byte, or None.
+    """
+
+    verb: str
+    key: str
+    start: int | None = None
+    end: int | None = None
+
+
+class _Around(MultipartStore):
+    """Hands every call on to another store; subclasses decide in `_do` what happens around it."""
+
+    def __init__(self, store: WriteStore) -> None:
+        self.inner = store
+
+    async def _do(self, call: Call, action: Callable[[], Awaitable[Result]]) -> Result:
+        return await action()
+
+    @property
+    def name(self) -> str:
+        """The inner store's."""
+        return self.inner.name
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """The inner store's."""
+        return self.inner.capabilities
+
+    def url_of(self, key: str) -> str:
+        """The inner store's."""
+        return self.inner.url_of(key)
+
+    async def read_tail(self, key: str, size: int) -> ObjectTail:
+        """Handed on."""
+        return await self._do(Call("read_tail", key, -size), lambda: self.inner.read_tail(key, size))
+
+    async def read_range(self, key: str, start: int, end: int, *, pin: ObjectInfo) -> bytes | memoryview:
+        """Handed on."""
+        return await self._do(
+            Call("read_range", key, start, end), lambda: self.inner.read_range(key, start, end, pin=pin)
+        )
+
+    async def head(self, key: str) -> ObjectInfo:
+        """Handed on."""
+        return await self._do(Call("head", key), lambda: self.inner.head(key))
+
+    async def put(
+        self, key: str, data: Sequence[Buffer] | Buffer, *, if_none_match: bool = False
+    ) -> ObjectInfo:
+        """Handed on."""
+        size = sum(piece.nbytes for piece in pieces_of(data))
+        return await self._do(
+            Call("put", key, 0, size), lambda: self.inner.put(key, data, if_none_match=if_none_match)
+        )
+
+    async def create(self, key: str, options: SinkOptions = DEFAULT_SINK_OPTIONS) -> ObjectSink:
+        """Handed on; the sink is watched too."""
+        sink = await self._do(Call("create", key), lambda: self.inner.create(key, options))
+        return _SinkAround(self, key, sink)
+
+    async def delete(self, key: str) -> None:
+        """Handed on."""
+        await self._do(Call("delete", key), lambda: self.inner.delete(key))
+
+    async def create_upload(self, key: str) -> str:
+        """Handed on."""
+        return await self._do(Call("create_upload", key), lambda: self._multipart.create_upload(key))
+
+    async def put_part(self, key: str, upload_id: str, number: int, data: Sequence[Buffer] | Buffer) -> Part:
+        """Handed on."""
+        size = sum(piece.nbytes for piece in pieces_of(data))
+        return await self._do(
+            Call("put_part", key, 0, size), lambda: self._multipart.put_part(key, upload_id, number, data)
+        )
+
+    async def complete_upload(
+        self, key: str, upload_id: str, parts: Sequence[Part], *, if_none_match: bool = False
+    ) -> ObjectInfo:
+        """Handed on."""
+        return await self._do(
+            Call("complete_upload", key),
+            lambda: self._multipart.complete_upload(key, upload_id, parts, if_none_match=if_none_match),
+        )
+
+    async def abort_upload(self, key: str, upload_id: str) -> None:
+        """Handed on."""
+        await self._do(Call("abort_upload", key), lambda: self._multipart.abort_upload(key, upload_id))
+
+    async def list_uploads(self, prefix: str) -> list[UploadInfo]:
+        """Handed on."""
+        return await self._do(Call("list_uploads", prefix), lambda: self._multipart.list_uploads(prefix))
+
+    async def list_parts(self, key: str, upload_id: str) -> list[Part]:
+        """Handed on."""
+        return await self._do(Call("list_parts", key), lambda: self._multipart.list_parts(key, upload_id))
+
+    async def copy_part(
+        self,
+        key: str,
+        upload_id: str,
+        number: int,
+        source_key: str,
+        start: int,
+        end: int,
+        source_etag: str | None,
+    ) -> Part:
+        """Handed on."""
+        return await self._do(
+            Call("copy_part", source_key, start, end),
+            lambda: self._multipart.copy_part(key, upload_id, number, source_key, start, end, source_etag),
+        )
+
+    async def close(self) -> None:
+        """Close the inner store."""
+        await self.inner.close()
+
+    @property
+    def _multipart(self) -> MultipartStore:
+        if not isinstance(self.inner, MultipartStore):
+            raise UnsupportedError(f"{self.name} has no multipart uploads")
+        return self.inner
+
+
+class _SinkAround(ObjectSink):
+    """A sink whose calls go through the store around it."""
+
+    def __init__(self, around: _Around, key: str, sink: ObjectSink) -> None:
+        self._around = around
+        self._key = key
+        self._sink = sink
+
+    @property
+    def position(self) -> int:
+        """The inner sink's."""
+        return self._sink.position
+
+    @property
+    def num_bytes_stored(self) -> int:
+        """The inner sink's."""
+        return self._sink.num_bytes_stored
+
+    async def write(self, *buffers: Buffer) -> None:
+        """Handed on."""
+        start = self._sink.position
+        end = start + sum(piece.nbytes for piece in pieces_of(buffers))
+        await self._around._do(Call("write", self._key, start, end), lambda: self._sink.write(*buffers))
+
+    async def commit(self) -> StoredState:
+        """Handed on."""
+        return await self._around._do(self._at("commit"), self._sink.commit)
+
+    async def complete(self) -> ObjectInfo:
+        """Handed on."""
+        return await self._around._do(self._at("complete"), self._sink.complete)
+
+    async def abort(self) -> None:
+        """Handed on."""
+        await self._around._do(self._at("abort"), self._sink.abort)
+
+    async def keep(self) -> None:
+        """Handed on."""
+        await self._around._do(self._at("keep"), self._sink.keep)
+
+    def describe(self) -> str:
+        """The inner sink's."""
+        return self._sink.describe()
+
+    def _at(self, verb: str) -> Call:
+        return Call(verb, self._key, self._sink.position)
+
+
+class RecordingStore(_Around):
+    """Remembers every call, in the order they were made.
+
+    Attributes:
+        calls: What was asked so far; clear it to begin anew.
+    """
+
+    def __init__(self, store: WriteStore) -> None:
+        """Record what goes to `store`."""
+        super().__init__(store)
+        self.calls: list[Call] = []
+
+    async def _do(self, call: Call, action: Callable[[], Awaitable[Result]]) -> Result:
+        self.calls.append(call)
+        return await action()
+
+    def count(self, verb: str) -> int:
+        """How often a verb was asked for."""
+        return sum(call.verb == verb for call in self.calls)
+
+
+@dataclass(slots=True)
+class Fault:
+    """What goes wrong.
+
+    Attributes:
+        verb: The method it happens to, of the store or of a sink: ``"read_range"``, ``"write"``.
+        error: Raised instead of carrying out the call.
+        after: Carry the call out first, and raise then: the reply is lost.
+        flip_bit: Of what is read, this bit is flipped, counted from the first byte's lowest.
+        cut_to: Of what is read, only so many bytes come back: a store that breaks its word.
+        skip: How many calls of the verb go well first.
+        times: How many calls fail then.
+    """
+
+    verb: str
+    error: BaseException | None = None
+    after: bool = False
+    flip_bit: int | None = None
+    cut_to: int | None = None
+    skip: int = 0
+    times: int = 1
+
+
+class FaultyStore(_Around):
+    """Fails as its script says, and works otherwise.
+
+    Attributes:
+        faults: The script; a fault is used up `times` times, the first that fits a call happens to it.
+    """
+
+    def __init__(self, store: WriteStore, faults: Sequence[Fault] = ()) -> None:
+        """Follow the script; more may be appended to `faults` at any time."""
+        super().__init__(store)
+        self.faults = list(faults)
+
+    async def _do(self, call: Call, action: Callable[[], Awaitable[Result]]) -> Result:
+        fault = self._next_fault(call.verb)
+        if fault is None:
+            return await action()
+        spoils_bytes = fault.flip_bit is not None or fault.cut_to is not None
+        if spoils_bytes or fault.after:
+            result = await action()
+            if spoils_bytes:
+                return _spoiled(result, fault)
+        raise fault.error or TransientError(f"scripted: {call.verb}", where=Where(key=self.url_of(call.key)))
+
+    def _next_fault(self, verb: str) -> Fault | None:
+        for fault in self.faults:
+            if fault.verb != verb or not fault.times:
+                continue
+            if fault.skip:
+                fault.skip -= 1
+                continue
+            fault.times -= 1
+            return fault
+        return None
+
+
+def _spoiled(result: Result, fault: Fault) -> Result:
+    """What was read, changed or cut."""
+    data = bytearray(result.data if isinstance(result, ObjectTail) else memoryview(result))  # type: ignore[arg-type]
+    if fault.flip_bit is not None:
+        data[fault.flip_bit // 8] ^= 1 << fault.flip_bit % 8
+    spoiled = memoryview(data)[: fault.cut_to]
+    if isinstance(result, ObjectTail):
+        return ObjectTail(result.info, result.offset, spoiled)  # type: ignore[return-value]
+    return spoiled  # type: ignore[return-value]

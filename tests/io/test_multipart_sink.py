@@ -1,0 +1,465 @@
+"""Objects of unknown size in parts: their sizes, the bounds, failures, and what is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from resilient_pq.errors import (
+    AccessDeniedError,
+    AlreadyExistsError,
+    NotFoundError,
+    StoreError,
+    TransientError,
+    WriterClosedError,
+)
+from resilient_pq.io.memory import MemoryStore
+from resilient_pq.io.multipart import MAX_PARTS, MultipartSink, max_object_size, part_size
+from resilient_pq.io.protocols import Buffer, GiB, MiB, ObjectInfo, Part, SinkOptions, StoredState
+from resilient_pq.io.testing import Fault, FaultyStore, RecordingStore
+
+SMALL = SinkOptions(part_bytes=MiB, max_part_bytes=4 * MiB, max_bytes_in_flight=3 * MiB)
+
+
+class SlowStore(MemoryStore):
+    """Parts wait until they are let through."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = asyncio.Event()
+        self.in_flight = 0
+        self.most_in_flight = 0
+
+    async def put_part(self, key: str, upload_id: str, number: int, data: Sequence[Buffer] | Buffer) -> Part:
+        size = sum(len(piece) for piece in data)
+        self.in_flight += size
+        self.most_in_flight = max(self.most_in_flight, self.in_flight)
+        try:
+            await self.gate.wait()
+            return await super().put_part(key, upload_id, number, data)
+        finally:
+            self.in_flight -= size
+
+
+def payload(size: int) -> bytes:
+    return random.Random(size).randbytes(size)
+
+
+async def read(store: MemoryStore, key: str) -> bytes:
+    return bytes((await store.read_tail(key, GiB)).data)
+
+
+# --- part sizes
+
+
+def test_parts_double_every_800() -> None:
+    options = SinkOptions(max_part_bytes=1 * GiB)
+    found = [part_size(number, options) for number in (1, 800, 801, 1600, 1601, 5600, 5601, 10_000)]
+    assert found == [8 * MiB, 8 * MiB, 16 * MiB, 16 * MiB, 32 * MiB, 512 * MiB, 1 * GiB, 1 * GiB]
+
+
+def test_what_the_schedule_reaches() -> None:
+    assert max_object_size() > 0.5 * 1024 * GiB
+    assert max_object_size(SinkOptions(max_part_bytes=1 * GiB)) > 5 * 1024 * GiB
+    assert max_object_size(SinkOptions(equal_parts=True)) == MAX_PARTS * 8 * MiB
+
+
+def test_every_part_is_a_whole_number_of_mebibytes() -> None:
+    assert part_size(1, SinkOptions(part_bytes=128 * MiB)) == part_size(
+        9000, SinkOptions(part_bytes=128 * MiB)
+    )
+    options = SinkOptions(part_bytes=7 * MiB, max_part_bytes=100 * MiB)
+    assert all(part_size(number, options) % MiB == 0 for number in range(1, MAX_PARTS + 1))
+    assert part_size(MAX_PARTS, options) == 100 * MiB
+
+
+@pytest.mark.parametrize(
+    ("options", "setting"),
+    [(SinkOptions(), "max_part_bytes"), (SinkOptions(equal_parts=True), "part_bytes")],
+)
+def test_the_limit_names_the_setting(options: SinkOptions, setting: str) -> None:
+    with pytest.raises(StoreError, match="more than 10,000 parts") as caught:
+        part_size(MAX_PARTS + 1, options)
+    assert caught.value.hint is not None
+    assert caught.value.hint.startswith(f"raise {setting},")
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"mode": "a"},
+        {"part_bytes": 5_000_000},
+        {"part_bytes": 0},
+        {"max_part_bytes": 0},
+        {"max_part_bytes": 6 * GiB},
+        {"max_part_bytes": 8 * MiB + 1},
+        {"max_bytes_in_flight": 0},
+    ],
+)
+def test_options_that_no_upload_could_have(setting: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=r"mode|part_bytes|max_bytes_in_flight"):
+        SinkOptions(**setting)  # type: ignore[arg-type]
+
+
+# --- what is sent
+
+
+@pytest.mark.parametrize("size", [0, 1, MiB - 1])
+async def test_less_than_a_part_is_one_put(size: int) -> None:
+    store = RecordingStore(MemoryStore())
+    sink = MultipartSink(store, "a", SMALL)
+    await sink.write(payload(size))
+    assert await sink.commit() is StoredState.ACCEPTED
+    info = await sink.complete()
+    assert [call.verb for call in store.calls] == ["put"]
+    assert info.size == size
+    assert await read(store.inner, "a") == payload(size)
+
+
+@pytest.mark.parametrize("size", [MiB, MiB + 1, 5 * MiB - 1, 5 * MiB])
+async def test_more_is_sent_in_parts(size: int) -> None:
+    store = RecordingStore(MemoryStore())
+    sink = MultipartSink(store, "a", SMALL)
+    data = payload(size)
+    chunks = random.Random(1)
+    at = 0
+    while at < size:
+        take = chunks.choice([1, 40, 70_000, 900_000, 2 * MiB])
+        await sink.write(data[at : at + take // 2], memoryview(data)[at + take // 2 : at + take])
+        at += take
+    assert sink.position == size
+    info = await sink.complete()
+    assert info.size == size
+    assert await read(store.inner, "a") == data
+    assert store.count("put_part") == -(-size // MiB)
+    assert [call.end for call in store.calls if call.verb == "put_part"][:-1] == [MiB] * (-(-size // MiB) - 1)
+
+
+async def test_large_pieces_are_not_copied() -> None:
+    received: list[Buffer] = []
+
+    class Watching(MemoryStore):
+        async def put_part(
+            self, key: str, upload_id: str, number: int, data: Sequence[Buffer] | Buffer
+        ) -> Part:
+            received.extend(data)  # type: ignore[arg-type]
+            return await super().put_part(key, upload_id, number, data)
+
+    data = payload(3 * MiB)
+    sink = MultipartSink(Watching(), "a", SMALL)
+    await sink.write(data)
+    await sink.complete()
+    assert all(isinstance(piece, memoryview) and piece.obj is data for piece in received)
+
+
+async def test_stored_when_every_byte_is_in_an_acknowledged_part() -> None:
+    store = SlowStore()
+    sink = MultipartSink(store, "a", SMALL)
+    await sink.write(payload(2 * MiB))
+    commit = asyncio.create_task(sink.commit())
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not commit.done(), "it waits for the parts"
+    assert sink.num_bytes_stored == 0
+    store.gate.set()
+    assert await commit is StoredState.STORED
+    assert sink.num_bytes_stored == 2 * MiB
+    await sink.write(b"one more byte")
+    assert sink.num_bytes_stored == 2 * MiB
+    assert await sink.commit() is StoredState.ACCEPTED
+    await sink.abort()
+
+
+async def test_bytes_in_flight_are_bounded() -> None:
+    store = SlowStore()
+    sink = MultipartSink(store, "a", SMALL)
+    write = asyncio.create_task(sink.write(payload(10 * MiB)))
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert not write.done()
+    assert store.in_flight == 3 * MiB
+    store.gate.set()
+    await write
+    await sink.complete()
+    assert store.most_in_flight == 3 * MiB
+    assert await read(store, "a") == payload(10 * MiB)
+
+
+async def test_a_part_larger_than_the_bound_goes_alone() -> None:
+    store = SlowStore()
+    store.gate.set()
+    options = SinkOptions(part_bytes=2 * MiB, max_part_bytes=2 * MiB, max_bytes_in_flight=1)
+    sink = MultipartSink(store, "a", options)
+    await sink.write(payload(7 * MiB))
+    await sink.complete()
+    assert store.most_in_flight == 2 * MiB
+
+
+async def test_an_upload_of_all_the_parts_there_are() -> None:
+    store = MemoryStore()
+    sink = MultipartSink(store, "a", SMALL)
+    await sink.write(payload(MiB))
+    await sink.commit()
+    sink._next_number = MAX_PARTS + 1  # as after 10 GiB
+    await sink.write(b"")
+    with pytest.raises(StoreError, match=r"more than 10,000 parts") as caught:
+        await sink.write(b"x")
+    assert caught.value.where.key == "memory:a"
+    with pytest.raises(StoreError, match=r"more than 10,000 parts"):
+        await sink.complete()
+    await sink.abort()
+
+
+async def test_a_write_cancelled_while_it_waits_has_accepted_its_bytes() -> None:
+    store = SlowStore()
+    sink = MultipartSink(store, "a", SMALL)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(sink.write(payload(9 * MiB)), 0.01)
+    assert sink.position == 9 * MiB
+    store.gate.set()
+    await sink.write(b"and on")
+    await sink.complete()
+    assert await read(store, "a") == payload(9 * MiB) + b"and on"
+
+
+async def test_mode_x_is_decided_when_publishing() -> None:
+    store = MemoryStore()
+    for size in (10, 3 * MiB):
+        key = f"a{size}"
+        sink = MultipartSink(store, key, SinkOptions(mode="x", part_bytes=MiB))
+        await sink.write(payload(size))
+        await store.put(key, b"theirs")
+        with pytest.raises(AlreadyExistsError):
+            await sink.complete()
+        await sink.abort()
+        assert await read(store, key) == b"theirs"
+    assert await store.list_uploads("") == []
+
+
+async def test_stored_bytes_end_before_the_first_missing_part() -> None:
+    class Reordering(MemoryStore):
+        gate = asyncio.Event()
+
+        async def put_part(
+            self, key: str, upload_id: str, number: int, data: Sequence[Buffer] | Buffer
+        ) -> Part:
+            if number == 2:
+                await self.gate.wait()
+            return await super().put_part(key, upload_id, number, data)
+
+    store = Reordering()
+    sink = MultipartSink(store, "a", SMALL)
+    await sink.write(payload(3 * MiB))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert sink.num_bytes_stored == MiB, "part 3 has arrived, part 2 has not"
+    store.gate.set()
+    await sink.commit()
+    assert sink.num_bytes_stored == 3 * MiB
+    await sink.abort()
+
+
+# --- what goes wrong
+
+
+async def test_the_first_failing_part_fails_the_sink() -> None:
+    store = FaultyStore(MemoryStore(), [Fault("put_part", AccessDeniedError("denied"), skip=2)])
+    sink = MultipartSink(store, "a", SMALL)
+
+    async def write() -> None:
+        for _ in range(100):
+            await sink.write(payload(MiB))
+            await asyncio.sleep(0)
+
+    with pytest.raises(AccessDeniedError, match="denied"):
+        await write()
+    assert sink.position < 10 * MiB
+    for act in (sink.write, sink.commit, sink.complete):
+        with pytest.raises(AccessDeniedError, match="denied"):
+            await act()
+    with pytest.raises(NotFoundError):
+        await store.head("a")
+    await sink.abort()
+    assert await store.list_uploads("") == []
+
+
+async def test_an_upload_that_cannot_begin() -> None:
+    store = FaultyStore(MemoryStore(), [Fault("create_upload", AccessDeniedError("denied"))])
+    sink = MultipartSink(store, "a", SMALL)
+    await sink.write(payload(2 * MiB))
+    with pytest.raises(AccessDeniedError, match="denied"):
+        await sink.complete()
+    assert sink.describe() == "memory:a: nothing is stored yet"
+    await sink.abort()
+
+
+async def test_a_completion_that_failed_can_still_be_kept() -> None:
+    store = FaultyStore(MemoryStore(), [Fault("complete_upload", TransientError("500"))])
+    sink = MultipartSink(store, "a", SMALL)
+    await sink.write(payload(2 * MiB))
+    with pytest.raises(TransientError, match="500"):
+        await sink.complete()
+    await sink.keep()
+    (upload,) = await store.list_uploads("")
+    assert sink.describe() == f"memory:a, upload id {upload.upload_id}"
+    assert [part.size for part in await store.list_parts("a", upload.upload_id)] == [MiB, MiB]
+
+
+async def test_a_part_of_another_size_is_found_before_publishing() -> None:
+    class Shrinking(MemoryStore):
+        async def put_part(
+            self, key: str, upload_id: str, number: int, data: Sequence[Buffer] | Buffer
+        ) -> Part:
+            part = await super().put_part(key, upload_id, number, data)
+            return Part(part.number, part.size - 1, part.etag)
+
+    store = Shrinking()
+    sink = MultipartSink(store, "a", SMALL)
+    await sink.write(payload(2 * MiB))
+    with pytest.raises(StoreError, match="2,097,150 bytes instead of 2,097,152"):
+        await sink.complete()
+    await sink.abort()
+    with pytest.raises(NotFoundError):
+        await store.head("a")
+
+
+async def test_kept_parts_arrive_and_stay() -> None:
+    store = SlowStore()
+    sink = MultipartSink(store, "a", SMALL)
+    await sink.write(payload(2 * MiB), b"tail")
+    keep = asyncio.create_task(sink.keep())
+    await asyncio.sleep(0)
+    store.gate.set()
+    await keep
+    upload_id = sink.upload_id
+    assert upload_id is not None
+    assert [part.number for part in await store.list_parts("a", upload_id)] == [1, 2]
+    with pytest.raises(WriterClosedError, match="kept"):
+        await sink.write(b"more")
+    await sink.abort()  # too late: what was kept stays
+    assert await store.list_uploads("") != []
+
+
+async def test_parts_that_do_not_end_are_broken_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("resilient_pq.io.multipart._GRACE_SECONDS", 0.01)
+    store, before = SlowStore(), asyncio.all_tasks()
+    sink = MultipartSink(store, "a", SMALL)
+    await sink.write(payload(2 * MiB))
+    await sink.abort()
+    assert store.in_flight == 0
+    assert asyncio.all_tasks() == before
+    assert await store.list_uploads("") == []
+
+
+async def test_an_abort_that_fails_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = FaultyStore(MemoryStore(), [Fault("abort_upload", TransientError("503"))])
+    sink = MultipartSink(store, "a", SMALL)
+    await sink.write(payload(2 * MiB))
+    with pytest.raises(TransientError, match="503") as caught:
+        await sink.abort()
+    assert caught.value.hint == f"remove it later: upload id {sink.upload_id} of memory:a"
+
+    monkeypatch.setattr("resilient_pq.io.multipart._GRACE_SECONDS", 0.01)
+
+    class Silent(MemoryStore):
+        async def abort_upload(self, key: str, upload_id: str) -> None:
+            await asyncio.Event().wait()
+
+    sink = MultipartSink(Silent(), "a", SMALL)
+    await sink.write(payload(2 * MiB))
+    with pytest.raises(TransientError, match="was not removed"):
+        await sink.abort()
+
+
+async def test_an_upload_that_somebody_else_ended_is_aborted() -> None:
+    store = MemoryStore()
+    sink = MultipartSink(store, "a", SMALL)
+    await sink.write(payload(2 * MiB))
+    await sink.commit()
+    assert sink.upload_id is not None
+    await store.abort_upload("a", sink.upload_id)
+    await sink.abort()
+
+
+async def test_a_cancellation_while_publishing_waits_for_the_outcome() -> None:
+    class Publishing(MemoryStore):
+        begun = asyncio.Event()
+        gate = asyncio.Event()
+
+        async def complete_upload(
+            self, key: str, upload_id: str, parts: Sequence[Part], *, if_none_match: bool = False
+        ) -> ObjectInfo:
+            self.begun.set()
+            await self.gate.wait()
+            return await super().complete_upload(key, upload_id, parts, if_none_match=if_none_match)
+
+    store = Publishing()
+    sink = MultipartSink(store, "a", SMALL)
+    await sink.write(payload(2 * MiB))
+    task = asyncio.create_task(sink.complete())
+    await store.begun.wait()
+    task.cancel()
+    await asyncio.sleep(0)
+    assert not task.done()
+    store.gate.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await sink.abort()  # it was published: nothing to abort
+    assert await read(store, "a") == payload(2 * MiB)
+
+
+class JitteryStore(MemoryStore):
+    """Every verb yields to the loop a random number of times."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.random = random.Random(seed)
+
+    async def _dawdle(self) -> None:
+        for _ in range(self.random.randrange(6)):
+            await asyncio.sleep(0)
+
+    async def create_upload(self, key: str) -> str:
+        await self._dawdle()
+        upload_id = await super().create_upload(key)
+        await self._dawdle()
+        return upload_id
+
+    async def put_part(self, key: str, upload_id: str, number: int, data: Sequence[Buffer] | Buffer) -> Part:
+        await self._dawdle()
+        part = await super().put_part(key, upload_id, number, data)
+        await self._dawdle()
+        return part
+
+
+@pytest.mark.parametrize("seed", range(60))
+async def test_cancelled_at_any_moment_nothing_is_visible_and_nothing_is_left(seed: int) -> None:
+    chance = random.Random(seed)
+    store, before = JitteryStore(seed), asyncio.all_tasks()
+
+    async def write() -> None:
+        sink = MultipartSink(store, "a", SMALL)
+        try:
+            for _ in range(20):
+                await sink.write(bytes(MiB // 2))
+            await asyncio.Event().wait()
+        except BaseException:
+            await sink.abort()
+            raise
+
+    task = asyncio.create_task(write())
+    for _ in range(chance.randrange(60)):
+        await asyncio.sleep(0)
+    task.cancel()
+    for _ in range(5):  # a second cancellation while it aborts changes nothing
+        await asyncio.sleep(0)
+        task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert asyncio.all_tasks() == before
+    with pytest.raises(NotFoundError):
+        await store.head("a")
+    assert await store.list_uploads("") == []
