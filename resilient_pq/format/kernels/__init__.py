@@ -35,10 +35,13 @@ __all__ = [
     "dictionary_build",
     "dictionary_build_byte_arrays",
     "gather",
+    "join_prefixes",
     "rle_decode",
     "rle_encode",
+    "shared_prefixes",
     "spread",
     "thrift_end",
+    "unpack_bits_msb",
 ]
 
 _Kernel = TypeVar("_Kernel", bound=Callable[..., Any])
@@ -84,7 +87,10 @@ delta_binary_encode = _kernel(reference.delta_binary_encode)
 dictionary_build = _kernel(reference.dictionary_build)
 dictionary_build_byte_arrays = _kernel(reference.dictionary_build_byte_arrays)
 gather = _kernel(reference.gather)
+join_prefixes = _kernel(reference.join_prefixes)
 rle_decode = _kernel(reference.rle_decode)
 rle_encode = _kernel(reference.rle_encode)
+shared_prefixes = _kernel(reference.shared_prefixes)
 spread = _kernel(reference.spread)
 thrift_end = _kernel(reference.thrift_end)
+unpack_bits_msb = _kernel(reference.unpack_bits_msb)

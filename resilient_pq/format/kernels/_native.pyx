@@ -116,6 +116,24 @@ cdef extern from *:
             memcpy(to, from, size);
     }
 
+    /* The same where the output may begin within the 32 bytes that are read. */
+    INLINED void copy_bytes_before(uint8_t *to, ptrdiff_t to_room, const uint8_t *from, ptrdiff_t from_room,
+                                   ptrdiff_t size) {
+        if (size <= 32 && to_room >= 32 && from_room >= 32) {
+            uint8_t bytes[32];
+            memcpy(bytes, from, 32);
+            memcpy(to, bytes, 32);
+        } else if (size > 0)
+            memcpy(to, from, size);
+    }
+
+    INLINED ptrdiff_t shared_bytes(const uint8_t *a, const uint8_t *b, ptrdiff_t limit) {
+        ptrdiff_t at = 0;
+        while (at + 8 <= limit && load64(a + at) == load64(b + at)) at += 8;
+        while (at < limit && a[at] == b[at]) ++at;
+        return at;
+    }
+
     INLINED int equal_bytes(const uint8_t *a, const uint8_t *b, ptrdiff_t size) {
         ptrdiff_t at = 0;
         if (size >= 8) {
@@ -173,6 +191,9 @@ cdef extern from *:
     void pack_u64(const uint64_t* source, uint8_t* to, ptrdiff_t groups, int width) noexcept nogil
     void copy_bytes(uint8_t* to, ptrdiff_t to_room, const uint8_t* source, ptrdiff_t source_room,
                     ptrdiff_t size) noexcept nogil
+    void copy_bytes_before(uint8_t* to, ptrdiff_t to_room, const uint8_t* source, ptrdiff_t source_room,
+                           ptrdiff_t size) noexcept nogil
+    ptrdiff_t shared_bytes(const uint8_t* a, const uint8_t* b, ptrdiff_t limit) noexcept nogil
     bint equal_bytes(const uint8_t* a, const uint8_t* b, ptrdiff_t size) noexcept nogil
     uint64_t sort_prefix(const uint8_t* source, ptrdiff_t room, ptrdiff_t size) noexcept nogil
     uint64_t folded(uint64_t a, uint64_t b) noexcept nogil
@@ -441,6 +462,50 @@ cdef Py_ssize_t write_packed_run(const Level* values, Py_ssize_t n, int width, u
     return written + done * width
 
 
+def unpack_bits_msb(const uint8_t[::1] buffer not None, int bit_width, out not None):
+    """See `reference.unpack_bits_msb`."""
+    cdef uint8_t[::1] narrow
+    cdef int32_t[::1] wide
+    cdef Py_ssize_t size
+    if bit_width < 0 or bit_width > 32:
+        raise EncodingError(f"the bit width is {bit_width}, not 0 to 32")
+    if out.itemsize == 1:
+        narrow = out
+        with nogil:
+            size = unpack_msb(&buffer[0], buffer.shape[0], bit_width, &narrow[0], narrow.shape[0])
+    else:
+        wide = out
+        with nogil:
+            size = unpack_msb(&buffer[0], buffer.shape[0], bit_width, &wide[0], wide.shape[0])
+    return size
+
+
+cdef Py_ssize_t unpack_msb(
+    const uint8_t* data, Py_ssize_t size, int width, Level* out, Py_ssize_t n
+) except -1 nogil:
+    cdef Py_ssize_t position = 0, i
+    cdef uint64_t window = 0, value, seen = 0
+    cdef uint64_t mask = (<uint64_t> 1 << width) - 1
+    cdef uint64_t largest = 0x7FFFFFFF
+    cdef int known = 0  # bits of the window that are not used yet
+    if Level is uint8_t:
+        largest = 0xFF
+    if (n * width + 7) // 8 > size:
+        return malformed(b"bit-packed values end behind the end of their buffer")
+    for i in range(n):
+        while known < width:
+            window = window << 8 | data[position]
+            position += 1
+            known += 8
+        known -= width
+        value = window >> known & mask
+        seen |= value
+        out[i] = <Level> value
+    if seen > largest:
+        return malformed(b"a bit-packed value does not fit the type of the output")
+    return position
+
+
 # --- PLAIN byte arrays -------------------------------------------------------------------------------------
 
 
@@ -678,6 +743,103 @@ cdef inline bint sorts_before(
     cdef Py_ssize_t common = min(a_size, b_size)
     cdef int order = memcmp(data + offsets[a], data + offsets[b], common) if common else 0
     return order < 0 or (order == 0 and a_size < b_size)
+
+
+# --- byte arrays that share prefixes -----------------------------------------------------------------------
+
+
+def shared_prefixes(offsets not None, const uint8_t[::1] data not None):
+    """See `reference.shared_prefixes`."""
+    cdef const int32_t[::1] narrow
+    cdef const int64_t[::1] wide
+    if offsets.itemsize == 4:
+        narrow = offsets
+        return compare_neighbours(&narrow[0], narrow.shape[0], &data[0], data.shape[0])
+    wide = offsets
+    return compare_neighbours(&wide[0], wide.shape[0], &data[0], data.shape[0])
+
+
+cdef object compare_neighbours(
+    const Offset* offsets, Py_ssize_t num_offsets, const uint8_t* data, Py_ssize_t size
+):
+    cdef int32_t[::1] shared
+    cdef Offset limit
+    cdef Py_ssize_t i
+    check_offsets(offsets, num_offsets, size)
+    array = np.zeros(num_offsets - 1, np.int32)
+    shared = array
+    with nogil:
+        for i in range(1, num_offsets - 1):
+            limit = min(offsets[i + 1] - offsets[i], offsets[i] - offsets[i - 1])
+            shared[i] = <int32_t> shared_bytes(data + offsets[i], data + offsets[i - 1], <ptrdiff_t> limit)
+    return array
+
+
+def join_prefixes(
+    const int32_t[::1] prefixes not None,
+    const int32_t[::1] suffix_lengths not None,
+    const uint8_t[::1] suffixes not None,
+    int32_t[::1] lengths not None,
+    const uint8_t[::1] previous not None = b"",
+):
+    """See `reference.join_prefixes`."""
+    cdef Py_ssize_t n = prefixes.shape[0]
+    cdef int64_t total
+    cdef uint8_t[::1] out
+    if suffix_lengths.shape[0] != n or lengths.shape[0] != n:
+        raise ValueError("there must be as many lengths as prefixes")
+    with nogil:
+        total = joined_lengths(
+            &prefixes[0], &suffix_lengths[0], suffixes.shape[0], &lengths[0], n, previous.shape[0]
+        )
+    array = np.empty(total, np.uint8)
+    out = array
+    with nogil:
+        join_suffixes(&prefixes[0], &suffix_lengths[0], &suffixes[0], suffixes.shape[0], n,
+                      &previous[0], previous.shape[0], &out[0], out.shape[0])
+    return array
+
+
+cdef int64_t joined_lengths(
+    const int32_t* prefixes, const int32_t* suffix_lengths, Py_ssize_t suffixes_size, int32_t* lengths,
+    Py_ssize_t n, int64_t length
+) except -1 nogil:
+    """Fills the lengths of n values, the one before which has `length` bytes, and returns their sum."""
+    cdef int64_t total = 0, suffixes_end = 0
+    cdef Py_ssize_t i
+    for i in range(n):
+        if prefixes[i] < 0 or suffix_lengths[i] < 0:
+            return malformed(b"a prefix or a suffix has a negative length")
+        if prefixes[i] > length:
+            return malformed(b"a prefix is longer than the value before")
+        length = <int64_t> prefixes[i] + suffix_lengths[i]
+        suffixes_end += suffix_lengths[i]
+        total += length
+        if suffixes_end > suffixes_size:
+            return malformed(b"the suffixes end behind the end of their buffer")
+        if total > LARGEST_LENGTH:
+            return malformed(b"the values of a page have 2**31 bytes or more")
+        lengths[i] = <int32_t> length
+    return total
+
+
+cdef void join_suffixes(
+    const int32_t* prefixes, const int32_t* suffix_lengths, const uint8_t* suffixes, Py_ssize_t size,
+    Py_ssize_t n, const uint8_t* previous, Py_ssize_t previous_size, uint8_t* out, Py_ssize_t out_size
+) noexcept nogil:
+    cdef Py_ssize_t position = 0, written = 0, start, i
+    for i in range(n):
+        start = written
+        if i == 0:
+            copy_bytes(out, out_size, previous, previous_size, prefixes[0])
+        else:
+            copy_bytes_before(out + written, out_size - written, previous, out_size - (previous - out),
+                              prefixes[i])
+        written += prefixes[i]
+        copy_bytes(out + written, out_size - written, suffixes + position, size - position, suffix_lengths[i])
+        written += suffix_lengths[i]
+        position += suffix_lengths[i]
+        previous = out + start
 
 
 # --- dictionaries, nulls -----------------------------------------------------------------------------------

@@ -39,10 +39,13 @@ __all__ = [
     "dictionary_build",
     "dictionary_build_byte_arrays",
     "gather",
+    "join_prefixes",
     "rle_decode",
     "rle_encode",
+    "shared_prefixes",
     "spread",
     "thrift_end",
+    "unpack_bits_msb",
 ]
 
 BytesLike: TypeAlias = bytes | bytearray | memoryview | NDArray[np.uint8]
@@ -159,6 +162,39 @@ def _rle_pays(begin: int, end: int, bit_width: int, *, follows_run: bool, last: 
 def _bit_packed_run(values: Levels, bit_width: int) -> bytes:
     groups = -(-values.size // 8)
     return _varint_bytes(groups << 1 | 1) + _pack(values, bit_width).tobytes()
+
+
+def unpack_bits_msb(buffer: BytesLike, bit_width: int, out: Levels) -> int:
+    """Fill `out` from bits packed the deprecated way, most significant bit first (Encodings.md, BIT_PACKED = 4).
+
+    Args:
+        buffer: The values back to back, and whatever follows them.
+        bit_width: Bits per value, 0 to 32. With 0 every value is 0 and no byte is needed or looked at.
+        out: Where the values go, uint8 or int32; its length says how many are wanted.
+
+    Returns:
+        The bytes that the values take, the last one counted whole.
+
+    Raises:
+        EncodingError: The values end behind the end of `buffer`, one does not fit the type of `out`, or
+            `bit_width` is not 0 to 32.
+    """
+    data = _octets(buffer)
+    _require_types(out, np.uint8, np.int32)
+    _check_bit_width(bit_width)
+    if bit_width == 0:
+        out[...] = 0
+        return 0
+    size = -(-out.size * bit_width // 8)
+    if size > data.size:
+        raise EncodingError("bit-packed values end behind the end of their buffer")
+    bits = np.zeros((out.size, 32), np.uint8)
+    bits[:, 32 - bit_width :] = np.unpackbits(data[:size], count=out.size * bit_width).reshape(-1, bit_width)
+    values = np.packbits(bits, axis=1).view(">u4").ravel()
+    if values.max(initial=0) > np.iinfo(out.dtype).max:
+        raise EncodingError("a bit-packed value does not fit the type of the output")
+    out[:] = values
+    return size
 
 
 def _check_bit_width(bit_width: int) -> None:
@@ -355,6 +391,79 @@ def _prefix_positions(lengths: NDArray[Any]) -> NDArray[np.int64]:
     """Where the four bytes of each value's length stand among PLAIN BYTE_ARRAY values."""
     starts: NDArray[np.int64] = np.cumsum(lengths, dtype=np.int64) - lengths + 4 * np.arange(lengths.size)
     return (starts[:, None] + np.arange(4)).ravel()
+
+
+# --- byte arrays that share prefixes --------------------------------------------------------------------
+
+
+def shared_prefixes(offsets: Offsets, data: BytesLike) -> NDArray[np.int32]:
+    """How many bytes each value ``data[offsets[i]:offsets[i + 1]]`` shares with the front of the one before.
+
+    The first value shares none. This is what DELTA_BYTE_ARRAY leaves out (Encodings.md, 7).
+
+    Raises:
+        EncodingError: As of `byte_array_join`.
+    """
+    source = _octets(data)
+    _check_offsets(offsets, source.size)
+    shared = np.zeros(offsets.size - 1, np.int32)
+    if shared.size < 2:
+        return shared
+    lengths = np.diff(offsets).astype(np.int64)
+    limits = np.minimum(lengths[1:], lengths[:-1])
+    ends = np.cumsum(limits)  # of each comparison among all of them, back to back
+    within = np.arange(ends[-1]) - np.repeat(ends - limits, limits)
+    here = source[within + np.repeat(offsets[1:-1], limits)]
+    before = source[within + np.repeat(offsets[:-2], limits)]
+    different = np.append(np.flatnonzero(here != before), ends[-1])
+    first = different[np.searchsorted(different, ends - limits)]
+    shared[1:] = np.minimum(first - (ends - limits), limits)
+    return shared
+
+
+def join_prefixes(
+    prefixes: NDArray[np.int32],
+    suffix_lengths: NDArray[np.int32],
+    suffixes: BytesLike,
+    lengths: NDArray[np.int32],
+    previous: BytesLike = b"",
+) -> NDArray[np.uint8]:
+    """Put the values of DELTA_BYTE_ARRAY together (Encodings.md, 7), and return them back to back.
+
+    Args:
+        prefixes: How many bytes each value takes over from the front of the one before.
+        suffix_lengths: How many bytes of its own follow them.
+        suffixes: Those bytes, back to back, and whatever follows them.
+        lengths: Filled with the length of each value.
+        previous: The value before the first one.
+
+    Raises:
+        EncodingError: A number is negative, a prefix is longer than the value before, the suffixes end behind
+            the end of `suffixes`, or the values have more than 2**31 - 1 bytes together.
+    """
+    data = _octets(suffixes).tobytes()
+    value = _octets(previous).tobytes()
+    for array in (prefixes, suffix_lengths, lengths):
+        _require_types(array, np.int32)
+    if not prefixes.shape == suffix_lengths.shape == lengths.shape:
+        raise ValueError("there must be as many lengths as prefixes")
+    found = prefixes.astype(np.int64) + suffix_lengths
+    if min(prefixes.min(initial=0), suffix_lengths.min(initial=0)) < 0:
+        raise EncodingError("a prefix or a suffix has a negative length")
+    if (prefixes > np.append(len(value), found[:-1])[: prefixes.size]).any():
+        raise EncodingError("a prefix is longer than the value before")
+    if suffix_lengths.sum(dtype=np.int64) > len(data):
+        raise EncodingError("the suffixes end behind the end of their buffer")
+    if found.sum() > _LARGEST_LENGTH:
+        raise EncodingError("the values of a page have 2**31 bytes or more")
+    lengths[:] = found
+    values = []
+    position = 0
+    for prefix, size in zip(prefixes.tolist(), suffix_lengths.tolist(), strict=True):
+        value = value[:prefix] + data[position : position + size]
+        position += size
+        values.append(value)
+    return np.frombuffer(bytearray().join(values), dtype=np.uint8)
 
 
 # --- dictionaries, nulls --------------------------------------------------------------------------------

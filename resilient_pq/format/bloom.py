@@ -1,0 +1,173 @@
+"""Split-block bloom filters: whether a value can be in a column chunk (parquet-format, BloomFilter.md)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
+from resilient_pq.errors import FormatError, SchemaError, UnsupportedError
+from resilient_pq.format import thrift
+from resilient_pq.format.encodings import plain
+from resilient_pq.format.metadata import Empty, Type
+from resilient_pq.format.schema import Primitive
+from resilient_pq.format.thrift import I32, field
+from resilient_pq.format.values import ByteArrays, Values, fixed_width
+
+_BLOCK_BYTES = 32
+_WORDS = 8
+#: The odd constants of the specification, one for each word of a block.
+_SALTS = np.array(
+    [0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31], np.uint32
+)
+#: Larger filters are refused, when reading and when writing: parquet-java's limit.
+MAX_BYTES = 128 * 1024 * 1024
+
+
+@thrift.struct
+class BloomFilterAlgorithm:
+    """How values are spread: in split blocks."""
+
+    BLOCK: Empty | None = field(1, Empty, default=None)
+
+
+@thrift.struct
+class BloomFilterHash:
+    """How values are hashed: xxh64 with seed 0."""
+
+    XXHASH: Empty | None = field(1, Empty, default=None)
+
+
+@thrift.struct
+class BloomFilterCompression:
+    """How the bits are stored: as they are."""
+
+    UNCOMPRESSED: Empty | None = field(1, Empty, default=None)
+
+
+@thrift.struct
+class BloomFilterHeader:
+    """What stands before the bits."""
+
+    numBytes: int = field(1, I32)  # noqa: N815 (the specification's name)
+    algorithm: BloomFilterAlgorithm = field(2, BloomFilterAlgorithm)
+    hash: BloomFilterHash = field(3, BloomFilterHash)
+    compression: BloomFilterCompression = field(4, BloomFilterCompression)
+
+
+@dataclass(frozen=True, slots=True)
+class BloomFilter:
+    """The bits of a column chunk's filter.
+
+    Attributes:
+        blocks: uint32 of shape (blocks, 8).
+    """
+
+    blocks: NDArray[np.uint32]
+
+    @classmethod
+    def sized(cls, num_distinct: int, false_positives: float) -> BloomFilter:
+        """An empty filter for `num_distinct` values, at most a share of `false_positives` of others passing.
+
+        The size is a power of two, as parquet-java's is, and `MAX_BYTES` at most, however many pass then.
+
+        Raises:
+            SchemaError: `false_positives` does not lie between 0 and 1.
+        """
+        if not 0.0 < false_positives < 1.0:
+            raise SchemaError(f"false_positives is {false_positives}; it is a share, 0.01 for 1 %")
+        bits = -8.0 * max(num_distinct, 1) / math.log(1.0 - false_positives ** (1.0 / 8.0))
+        size = 1 << max(math.ceil(math.log2(max(bits / 8, _BLOCK_BYTES))), 5)
+        return cls(np.zeros((min(size, MAX_BYTES) // _BLOCK_BYTES, _WORDS), np.uint32))
+
+    def insert(self, node: Primitive, values: Values) -> None:
+        """Add every value.
+
+        Raises:
+            UnsupportedError: BOOLEAN columns have no filters.
+        """
+        hashes = hashes_of(node, values)
+        blocks, masks = self._places(hashes)
+        np.bitwise_or.at(self.blocks, blocks, masks)
+
+    def may_contain(self, node: Primitive, values: Values) -> NDArray[np.bool_]:
+        """For every value, False where it is certainly not in the chunk.
+
+        Raises:
+            UnsupportedError: BOOLEAN columns have no filters.
+        """
+        blocks, masks = self._places(hashes_of(node, values))
+        found: NDArray[np.bool_] = ((self.blocks[blocks] & masks) == masks).all(axis=1)
+        return found
+
+    def _places(self, hashes: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
+        """The block of each hash, and the bits it sets in its eight words."""
+        high = hashes >> np.uint64(32)
+        blocks = ((high * np.uint64(len(self.blocks))) >> np.uint64(32)).astype(np.int64)
+        low = (hashes & np.uint64(0xFFFFFFFF)).astype(np.uint32)
+        bits = (low[:, None] * _SALTS[None, :]) >> np.uint32(27)
+        return blocks, np.uint32(1) << bits
+
+    def to_bytes(self) -> bytes:
+        """Header and bits, as they stand in a file."""
+        header = BloomFilterHeader(
+            numBytes=self.blocks.nbytes,
+            algorithm=BloomFilterAlgorithm(BLOCK=Empty()),
+            hash=BloomFilterHash(XXHASH=Empty()),
+            compression=BloomFilterCompression(UNCOMPRESSED=Empty()),
+        )
+        return thrift.encode(header) + self.blocks.astype("<u4").tobytes()
+
+    @classmethod
+    def from_bytes(cls, data: Any) -> BloomFilter:
+        """Read header and bits; bytes behind them are left alone.
+
+        Raises:
+            ThriftError: The header does not parse.
+            UnsupportedError: The filter is of a kind that this version does not know.
+            FormatError: The bits are not all there, or no whole number of blocks.
+        """
+        view = memoryview(data)
+        header, start = thrift.decode(BloomFilterHeader, view, what="bloom filter header")
+        known = header.algorithm.BLOCK, header.hash.XXHASH, header.compression.UNCOMPRESSED
+        if any(member is None for member in known):
+            raise UnsupportedError("a bloom filter of an unknown kind")
+        size = header.numBytes
+        if size <= 0 or size % _BLOCK_BYTES or size > MAX_BYTES or start + size > len(view):
+            raise FormatError(f"a bloom filter of {size} bytes, {len(view) - start} at hand")
+        words = np.frombuffer(view, "<u4", size // 4, start)
+        return cls(words.reshape(-1, _WORDS).astype(np.uint32))
+
+
+def header_size(data: Any) -> tuple[int, int]:
+    """Bytes of the header at the front of `data`, and of the bits behind it.
+
+    Raises:
+        ThriftError: The header does not parse.
+    """
+    header, start = thrift.decode(BloomFilterHeader, memoryview(data), what="bloom filter header")
+    return start, header.numBytes
+
+
+def hashes_of(node: Primitive, values: Values) -> NDArray[np.uint64]:
+    """xxh64 of every value in PLAIN encoding, without the lengths of byte arrays.
+
+    Raises:
+        UnsupportedError: BOOLEAN columns have no filters.
+    """
+    if node.physical_type is Type.BOOLEAN:
+        raise UnsupportedError("BOOLEAN columns have no bloom filters")
+    if isinstance(values, ByteArrays):
+        first = int(values.offsets[0])
+        raw = values.data[first : values.offsets[-1]].tobytes()
+        borders = (values.offsets - first).tolist()
+    else:
+        raw = plain.encode(node, values).tobytes()
+        borders = [at * (fixed_width(node) or 0) for at in range(len(values) + 1)]
+    digests = (xxhash.xxh64_intdigest(raw[start:end]) for start, end in pairwise(borders))
+    return np.fromiter(digests, np.uint64, len(values))

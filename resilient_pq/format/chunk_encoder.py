@@ -1,0 +1,412 @@
+"""Column chunks, written: the levels and values of one leaf over a row group become pages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from resilient_pq.format import compression, thrift
+from resilient_pq.format.checksum import crc32, signed
+from resilient_pq.format.encodings import dictionary, encode_values, rle
+from resilient_pq.format.levels import row_starts
+from resilient_pq.format.metadata import (
+    ColumnIndex,
+    ColumnMetaData,
+    CompressionCodec,
+    DataPageHeader,
+    DataPageHeaderV2,
+    DictionaryPageHeader,
+    Encoding,
+    OffsetIndex,
+    PageEncodingStats,
+    PageHeader,
+    PageLocation,
+    PageType,
+    Type,
+)
+from resilient_pq.format.page_index import PageSummary, column_index
+from resilient_pq.format.schema import Leaf
+from resilient_pq.format.statistics import Bounds, bounds_of, statistics_of
+from resilient_pq.format.values import ByteArrays, LeafData, Values, check_values, fixed_width
+
+MiB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkOptions:
+    """How the chunks of a column are written.
+
+    Attributes:
+        codec: Compression of every page.
+        level: The codec's level.
+        encoding: Of the values; None chooses a dictionary where it pays, else PLAIN.
+        page_bytes: Bytes after which a data page is cut at the next row: of dictionary indices, else of values as
+            PLAIN has them, whatever the encoding makes of them.
+        page_rows: Rows after which a data page is cut.
+        dictionary_bytes: Largest dictionary page, before compression; 0 for no dictionaries.
+        version: Data pages v1 or v2.
+        statistics: Whether bounds are written.
+    """
+
+    codec: CompressionCodec = CompressionCodec.ZSTD
+    level: int = 3
+    encoding: Encoding | None = None
+    page_bytes: int = MiB
+    page_rows: int = 131_072
+    dictionary_bytes: int = MiB
+    version: int = 1
+    statistics: bool = True
+
+
+@dataclass(slots=True)
+class EncodedChunk:
+    """A column chunk ready to be placed in a file; its offsets count from its own first byte until then.
+
+    Attributes:
+        buffers: Headers and bodies in order.
+        size: Their bytes together.
+        metadata: What the footer says of it.
+        offset_index: Locations of its data pages; None where the rows of a page are not known.
+        column_index: Bounds of its data pages; None where they cannot be given.
+        headers: Copies of all page headers, back to back.
+        header_crcs: CRC32 of each page header.
+        crc: CRC32 of the whole chunk, headers included.
+        dictionary_page: Where the dictionary page lies; None without one.
+        dictionary_body: Its bytes as stored.
+    """
+
+    buffers: list[Any]
+    size: int
+    metadata: ColumnMetaData
+    offset_index: OffsetIndex | None
+    column_index: ColumnIndex | None
+    headers: bytes
+    header_crcs: list[int]
+    crc: int
+    dictionary_page: PageLocation | None
+    dictionary_body: bytes | None
+
+    def place(self, offset: int) -> None:
+        """Make all offsets absolute: the chunk's first byte lies at `offset`."""
+        self.metadata.data_page_offset += offset
+        if self.metadata.dictionary_page_offset is not None:
+            self.metadata.dictionary_page_offset += offset
+        if self.offset_index is not None:
+            for location in self.offset_index.page_locations:
+                location.offset += offset
+        if self.dictionary_page is not None:
+            self.dictionary_page.offset += offset
+
+
+@dataclass(slots=True)
+class _Pages:
+    """Collects the pages of a chunk while they are made."""
+
+    options: ChunkOptions
+    buffers: list[Any] = field(default_factory=list)
+    size: int = 0
+    uncompressed_size: int = 0
+    crc: int = 0
+    headers: list[bytes] = field(default_factory=list)
+    header_crcs: list[int] = field(default_factory=list)
+
+    def add(
+        self, header: PageHeader, levels: NDArray[np.uint8] | None, content: NDArray[np.uint8]
+    ) -> PageLocation:
+        """Compress `content`, put the uncompressed `levels` of a v2 page before it, and append the page."""
+        body = [compression.compress(self.options.codec, content, self.options.level)]
+        header.uncompressed_page_size = len(content)
+        if levels is not None:
+            body.insert(0, levels)
+            header.uncompressed_page_size += len(levels)
+        header.compressed_page_size = sum(len(piece) for piece in body)
+        crc = 0
+        for piece in body:
+            crc = crc32(piece, crc)
+        header.crc = signed(crc)
+        header_bytes = thrift.encode(header)
+        size = len(header_bytes) + header.compressed_page_size
+        location = PageLocation(offset=self.size, compressed_page_size=size, first_row_index=0)
+        self.headers.append(header_bytes)
+        self.header_crcs.append(signed(crc32(header_bytes)))
+        for buffer in (header_bytes, *body):
+            self.buffers.append(buffer)
+            self.crc = crc32(buffer, self.crc)
+        self.size += size
+        self.uncompressed_size += len(header_bytes) + header.uncompressed_page_size
+        return location
+
+
+def encode_chunk(leaf: Leaf, pieces: Sequence[LeafData], options: ChunkOptions) -> EncodedChunk:
+    """The pages of `pieces`, which follow one another, as one column chunk."""
+    data = concatenate(leaf, pieces)
+    check_values(leaf, data)
+    pages = _Pages(options)
+    built = _build_dictionary(leaf, data.values, options)
+    dictionary_page = dictionary_body = None
+    if built is not None:
+        dictionary_page, dictionary_body = _add_dictionary(leaf, pages, built)
+    cuts = _cuts(leaf, data, built, options)
+    locations: list[PageLocation] = []
+    summaries: list[PageSummary] = []
+    for cut in cuts:
+        locations.append(_add_data_page(leaf, pages, data, built, cut, options))
+        locations[-1].first_row_index = cut.first_row
+        bounds = (
+            bounds_of(leaf.node, data.values[cut.value : cut.value_end])
+            if options.statistics
+            else Bounds(None, None)
+        )
+        num_values = cut.entry_end - cut.entry
+        summaries.append(PageSummary(bounds, num_values - (cut.value_end - cut.value), num_values))
+    metadata = _metadata(leaf, pages, built, locations, summaries, options)
+    return EncodedChunk(
+        buffers=pages.buffers,
+        size=pages.size,
+        metadata=metadata,
+        offset_index=OffsetIndex(page_locations=locations),
+        column_index=column_index(leaf.node, summaries) if options.statistics else None,
+        headers=b"".join(pages.headers),
+        header_crcs=pages.header_crcs,
+        crc=pages.crc,
+        dictionary_page=dictionary_page,
+        dictionary_body=dictionary_body,
+    )
+
+
+def concatenate(leaf: Leaf, pieces: Sequence[LeafData]) -> LeafData:
+    """One `LeafData` of several that follow one another; one alone is given back as it is."""
+    if len(pieces) == 1:
+        return pieces[0]
+    return LeafData(
+        sum(piece.num_rows for piece in pieces),
+        _joined_levels([piece.definition_levels for piece in pieces]) if leaf.max_definition_level else None,
+        _joined_levels([piece.repetition_levels for piece in pieces]) if leaf.max_repetition_level else None,
+        _joined_values([piece.values for piece in pieces]),
+    )
+
+
+def _joined_levels(levels: Sequence[NDArray[np.uint8] | None]) -> NDArray[np.uint8]:
+    return np.concatenate([part for part in levels if part is not None])
+
+
+def _joined_values(values: Sequence[Values]) -> Values:
+    arrays = [part for part in values if isinstance(part, np.ndarray)]
+    if arrays:
+        return np.concatenate(arrays)
+    strings = [part for part in values if isinstance(part, ByteArrays)]
+    lengths = np.concatenate([np.diff(part.offsets) for part in strings])
+    offsets = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    return ByteArrays(
+        offsets, np.concatenate([part.data[part.offsets[0] : part.offsets[-1]] for part in strings])
+    )
+
+
+def _build_dictionary(leaf: Leaf, values: Values, options: ChunkOptions) -> dictionary.Dictionary | None:
+    """A dictionary where it pays, or where it was asked for and is not too large."""
+    if not options.dictionary_bytes or not len(values) or leaf.node.physical_type is Type.BOOLEAN:
+        return None
+    if options.encoding not in (None, Encoding.RLE_DICTIONARY):
+        return None
+    plain_bytes = _plain_bytes(leaf, values)
+    asked_for = options.encoding is Encoding.RLE_DICTIONARY
+    limit = options.dictionary_bytes if asked_for else min(options.dictionary_bytes, plain_bytes)
+    built = dictionary.build(leaf.node, values, limit)
+    if built is None or asked_for:
+        return built
+    index_bytes = len(values) * rle.bit_width(len(built.values) - 1) // 8
+    pays = _plain_bytes(leaf, built.values) + index_bytes < plain_bytes
+    return built if pays else None
+
+
+def _plain_bytes(leaf: Leaf, values: Values) -> int:
+    if isinstance(values, ByteArrays):
+        return values.num_bytes + 4 * len(values)
+    width = fixed_width(leaf.node)
+    return (len(values) + 7) // 8 if width is None else width * len(values)
+
+
+def _add_dictionary(leaf: Leaf, pages: _Pages, built: dictionary.Dictionary) -> tuple[PageLocation, bytes]:
+    header = PageHeader(
+        type=int(PageType.DICTIONARY_PAGE),
+        uncompressed_page_size=0,
+        compressed_page_size=0,
+        dictionary_page_header=DictionaryPageHeader(
+            num_values=len(built.values), encoding=int(Encoding.PLAIN)
+        ),
+    )
+    location = pages.add(header, None, encode_values(Encoding.PLAIN, leaf.node, built.values))
+    return location, bytes(pages.buffers[-1])
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """The part of a chunk that becomes one data page: rows, entries and values, ends exclusive."""
+
+    first_row: int
+    row_end: int
+    entry: int
+    entry_end: int
+    value: int
+    value_end: int
+
+
+def _cuts(
+    leaf: Leaf, data: LeafData, built: dictionary.Dictionary | None, options: ChunkOptions
+) -> list[_Cut]:
+    """Cut the chunk into pages, at the beginnings of rows only."""
+    num_entries = len(data.values) if data.definition_levels is None else len(data.definition_levels)
+    starts = None if data.repetition_levels is None else row_starts(data.repetition_levels, num_entries)
+    present = (
+        data.definition_levels == leaf.max_definition_level if data.definition_levels is not None else None
+    )
+    # How many values stand before each entry.
+    before = None
+    if present is not None:
+        before = np.zeros(num_entries + 1, np.int64)
+        np.cumsum(present, out=before[1:])
+    rows = _row_cuts(leaf, data, built, starts, before, options)
+    cuts: list[_Cut] = []
+    for first, end in pairwise(rows):
+        entry = first if starts is None else int(starts[first]) if first < len(starts) else num_entries
+        entry_end = end if starts is None else int(starts[end]) if end < len(starts) else num_entries
+        value, value_end = (
+            (entry, entry_end) if before is None else (int(before[entry]), int(before[entry_end]))
+        )
+        cuts.append(_Cut(first, end, entry, entry_end, value, value_end))
+    return cuts
+
+
+def _row_cuts(
+    leaf: Leaf,
+    data: LeafData,
+    built: dictionary.Dictionary | None,
+    starts: NDArray[Any] | None,
+    before: NDArray[np.int64] | None,
+    options: ChunkOptions,
+) -> list[int]:
+    """The rows at which pages begin, and the end of the last one."""
+    num_values = len(data.values)
+    if built is not None:
+        size = num_values * rle.bit_width(len(built.values) - 1) // 8
+    else:
+        size = _plain_bytes(leaf, data.values)
+    fewest = -(-data.num_rows // options.page_rows)
+    count = max(-(-size // options.page_bytes), fewest, 1)
+    if count == 1 or data.num_rows < 2:
+        return [0, data.num_rows]
+    if built is None and isinstance(data.values, ByteArrays):
+        # Equal shares of bytes, found by the offsets, each value with its four bytes of length.
+        offsets = data.values.offsets - data.values.offsets[0] + 4 * np.arange(num_values + 1)
+        values = np.searchsorted(offsets, np.arange(1, count) * (size / count))
+        entries = values if before is None else np.searchsorted(before, values)
+        rows = entries if starts is None else np.searchsorted(starts, entries)
+        cuts = {0, data.num_rows, *(int(row) for row in rows)}
+    else:
+        cuts = {0, data.num_rows, *(data.num_rows * part // count for part in range(1, count))}
+    ordered = sorted(cuts)
+    return [
+        row
+        for first, end in pairwise(ordered)
+        for row in range(first, end, options.page_rows)
+    ] + [data.num_rows]
+
+
+def _value_encoding(built: dictionary.Dictionary | None, options: ChunkOptions) -> Encoding:
+    if built is not None:
+        return Encoding.RLE_DICTIONARY
+    return Encoding.PLAIN if options.encoding in (None, Encoding.RLE_DICTIONARY) else options.encoding
+
+
+def _add_data_page(
+    leaf: Leaf,
+    pages: _Pages,
+    data: LeafData,
+    built: dictionary.Dictionary | None,
+    cut: _Cut,
+    options: ChunkOptions,
+) -> PageLocation:
+    encoding = _value_encoding(built, options)
+    if built is None:
+        values = encode_values(encoding, leaf.node, data.values[cut.value : cut.value_end])
+    else:
+        values = dictionary.encode_indices(built.indices[cut.value : cut.value_end], len(built.values))
+    levels = [
+        (found[cut.entry : cut.entry_end], maximum)
+        for found, maximum in (
+            (data.repetition_levels, leaf.max_repetition_level),
+            (data.definition_levels, leaf.max_definition_level),
+        )
+        if found is not None
+    ]
+    num_values = cut.entry_end - cut.entry
+    if options.version == 1:
+        header = PageHeader(
+            type=int(PageType.DATA_PAGE),
+            uncompressed_page_size=0,
+            compressed_page_size=0,
+            data_page_header=DataPageHeader(num_values=num_values, encoding=int(encoding)),
+        )
+        parts = [rle.encode_prefixed(found, maximum) for found, maximum in levels]
+        return pages.add(header, None, np.concatenate([*parts, values]) if parts else values)
+    parts = [rle.encode_levels(found, maximum) for found, maximum in levels]
+    repetition = len(parts[0]) if data.repetition_levels is not None else 0
+    total = sum(len(part) for part in parts)
+    header = PageHeader(
+        type=int(PageType.DATA_PAGE_V2),
+        uncompressed_page_size=0,
+        compressed_page_size=0,
+        data_page_header_v2=DataPageHeaderV2(
+            num_values=num_values,
+            num_nulls=num_values - (cut.value_end - cut.value),
+            num_rows=cut.row_end - cut.first_row,
+            encoding=int(encoding),
+            definition_levels_byte_length=total - repetition,
+            repetition_levels_byte_length=repetition,
+            is_compressed=options.codec is not CompressionCodec.UNCOMPRESSED,
+        ),
+    )
+    return pages.add(header, np.concatenate(parts) if parts else np.empty(0, np.uint8), values)
+
+
+def _metadata(
+    leaf: Leaf,
+    pages: _Pages,
+    built: dictionary.Dictionary | None,
+    locations: list[PageLocation],
+    summaries: list[PageSummary],
+    options: ChunkOptions,
+) -> ColumnMetaData:
+    encoding = _value_encoding(built, options)
+    data_page = PageType.DATA_PAGE if options.version == 1 else PageType.DATA_PAGE_V2
+    encodings = {encoding, Encoding.PLAIN} if built is not None else {encoding}
+    stats = [PageEncodingStats(int(data_page), int(encoding), len(locations))]
+    if built is not None:
+        stats.insert(0, PageEncodingStats(int(PageType.DICTIONARY_PAGE), int(Encoding.PLAIN), 1))
+    if leaf.max_definition_level or leaf.max_repetition_level:
+        encodings.add(Encoding.RLE)
+    statistics = None
+    if options.statistics:
+        bounds = summaries[0].bounds
+        for summary in summaries[1:]:
+            bounds = bounds.merged(summary.bounds)
+        statistics = statistics_of(leaf.node, bounds, sum(summary.null_count for summary in summaries))
+    return ColumnMetaData(
+        type=int(leaf.node.physical_type),
+        encodings=sorted(int(used) for used in encodings),
+        path_in_schema=list(leaf.path),
+        codec=int(options.codec),
+        num_values=sum(summary.num_values for summary in summaries),
+        total_uncompressed_size=pages.uncompressed_size,
+        total_compressed_size=pages.size,
+        data_page_offset=locations[0].offset,
+        dictionary_page_offset=0 if built is not None else None,
+        statistics=statistics,
+        encoding_stats=stats,
+    )

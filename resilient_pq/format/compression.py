@@ -1,0 +1,184 @@
+"""Codecs: pages to compressed pages and back (parquet-format, Compression.md).
+
+One row per codec in `CODECS`; a codec that a file names and the table lacks is a `CodecUnavailableError`.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+import cramjam
+import numpy as np
+from isal import isal_zlib
+from numpy.typing import NDArray
+
+from resilient_pq.errors import CodecUnavailableError, EncodingError, SchemaError, UnsupportedError
+from resilient_pq.format.hadoop_codecs import (
+    lz4_block_decompress_into,
+    lz4_decompress_into,
+    lzo_decompress_into,
+)
+from resilient_pq.format.metadata import CompressionCodec
+
+Buffer = NDArray[np.uint8]
+#: ISA-L compresses gzip at levels 0 to 3, many times faster than zlib does at 1.
+_ISAL_MAX_LEVEL = 3
+_GZIP_WINDOW = 31
+_IsalError: type[Exception] = cast(Any, isal_zlib.error)  # whose stubs say that it is an instance
+#: How much of a page a gzip member is shown at first; twice as much when it goes on.
+_GZIP_BITE = 32 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Codec:
+    """How one codec compresses and decompresses.
+
+    Attributes:
+        decompress_into: Compressed bytes into a buffer; returns how much of it was filled.
+        compress: Bytes and level to compressed bytes; None where it is only read.
+        levels: The levels that may be asked for, as (lowest, highest); None where there are none.
+        default_level: The level when none is asked for.
+    """
+
+    decompress_into: Callable[[Any, Any], int]
+    compress: Callable[[Any, int], Any] | None = None
+    levels: tuple[int, int] | None = None
+    default_level: int = 0
+
+
+def _gzip_compress(data: Any, level: int) -> Any:
+    if level <= _ISAL_MAX_LEVEL:
+        return isal_zlib.compress(data, level, _GZIP_WINDOW)
+    return zlib.compress(data, level, _GZIP_WINDOW)
+
+
+def _gzip_decompress_into(data: Any, out: Buffer) -> int:
+    """Several members may follow one another (RFC 1952, section 2.2)."""
+    view = memoryview(data)
+    filled = at = 0
+    while at < len(view):
+        member, bite = isal_zlib.decompressobj(_GZIP_WINDOW), _GZIP_BITE
+        # Bite by bite, as a member gives back a copy of all that follows it.
+        while not member.eof:
+            taken = view[at : at + bite]
+            # One byte more than there is room for: a member that is longer than announced shows itself.
+            piece = member.decompress(taken, len(out) - filled + 1)
+            if not taken or filled + len(piece) > len(out):
+                raise EncodingError("gzip: the data are longer than announced, or cut short")
+            out[filled : filled + len(piece)] = np.frombuffer(piece, np.uint8)
+            filled += len(piece)
+            at += len(taken) - len(member.unused_data)
+            bite *= 2
+    return filled
+
+
+CODECS: dict[CompressionCodec, Codec] = {
+    CompressionCodec.SNAPPY: Codec(
+        cramjam.snappy.decompress_raw_into, lambda data, _: cramjam.snappy.compress_raw(data)
+    ),
+    CompressionCodec.GZIP: Codec(_gzip_decompress_into, _gzip_compress, (0, 9), 2),
+    CompressionCodec.LZO: Codec(lzo_decompress_into),
+    CompressionCodec.BROTLI: Codec(
+        cramjam.brotli.decompress_into,
+        lambda data, level: cramjam.brotli.compress(data, level=level),
+        (0, 11),
+        4,
+    ),
+    CompressionCodec.LZ4: Codec(lz4_decompress_into),
+    CompressionCodec.ZSTD: Codec(
+        cramjam.zstd.decompress_into, lambda data, level: cramjam.zstd.compress(data, level=level), (1, 22), 3
+    ),
+    CompressionCodec.LZ4_RAW: Codec(
+        lz4_block_decompress_into, lambda data, _: cramjam.lz4.compress_block(data, store_size=False)
+    ),
+}
+
+_NAMES = {"none": CompressionCodec.UNCOMPRESSED, "lz4": CompressionCodec.LZ4_RAW}
+
+
+def codec_named(name: str | None) -> CompressionCodec:
+    """The codec that a user names: "zstd", "snappy", "gzip", "brotli", "lz4" or "lz4_raw", "none" or None.
+
+    Raises:
+        SchemaError: There is no codec of this name that can be written.
+    """
+    wanted = (name or "none").lower()
+    codec = _NAMES.get(wanted) or CompressionCodec.__members__.get(wanted.upper())
+    if wanted == "none" or codec is CompressionCodec.UNCOMPRESSED:
+        return CompressionCodec.UNCOMPRESSED
+    if codec is None or codec not in CODECS or CODECS[codec].compress is None:
+        written = ", ".join(["none", *(row.name.lower() for row, known in CODECS.items() if known.compress)])
+        problem = "unknown compression" if codec is None else "files are not written with compression"
+        raise SchemaError(f"{problem} {name!r}", hint=f"one of: {written}")
+    return codec
+
+
+def check_level(codec: CompressionCodec, level: int | None) -> int:
+    """The level to compress with: the one asked for, or the codec's default.
+
+    Raises:
+        SchemaError: The codec has no such level.
+    """
+    known = CODECS.get(codec)
+    if level is None or known is None:
+        return known.default_level if known else 0
+    if known.levels is None:
+        raise SchemaError(
+            f"{codec.name.lower()} has no compression levels", hint="leave compression_level out"
+        )
+    lowest, highest = known.levels
+    if not lowest <= level <= highest:
+        raise SchemaError(
+            f"compression_level {level} is out of range for {codec.name.lower()}: {lowest} to {highest}"
+        )
+    return level
+
+
+def compress(codec: CompressionCodec, data: Any, level: int) -> Any:
+    """The compressed bytes of `data`, as a buffer; `data` itself when the codec is UNCOMPRESSED.
+
+    Raises:
+        UnsupportedError: The codec is only read.
+    """
+    if codec is CompressionCodec.UNCOMPRESSED:
+        return data
+    known = CODECS[codec].compress
+    if known is None:
+        raise UnsupportedError(f"the codec {codec.name} is only read")
+    return known(data, level)
+
+
+def decompress(codec: int, data: memoryview, size: int) -> memoryview:
+    """The `size` bytes that `data` was before it was compressed.
+
+    Raises:
+        CodecUnavailableError: The codec is not one that this version reads.
+        EncodingError: The data do not decompress, or not to exactly `size` bytes.
+    """
+    if codec == CompressionCodec.UNCOMPRESSED:
+        if len(data) != size:
+            raise EncodingError(f"an uncompressed page has {len(data)} bytes instead of {size}")
+        return data
+    known = CODECS.get(_codec(codec))
+    if known is None:
+        raise CodecUnavailableError(_codec(codec).name)
+    if not len(data) and not size:
+        return data  # some writers leave out even the empty frame
+    try:
+        out = np.empty(size, np.uint8)
+        filled = known.decompress_into(data, out)
+    except (cramjam.DecompressionError, _IsalError, MemoryError) as error:
+        raise EncodingError(f"{_codec(codec).name} data do not decompress: {error}") from error
+    if filled != size:
+        raise EncodingError(f"{_codec(codec).name} data decompress to {filled} bytes instead of {size}")
+    return out.data
+
+
+def _codec(codec: int) -> CompressionCodec:
+    try:
+        return CompressionCodec(codec)
+    except ValueError:
+        raise UnsupportedError(f"unknown compression codec {codec}") from None

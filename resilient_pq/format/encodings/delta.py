@@ -1,0 +1,177 @@
+"""DELTA encodings: differences of numbers, lengths of byte arrays, shared prefixes (parquet-format, Encodings.md)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from resilient_pq.errors import EncodingError
+from resilient_pq.format import kernels
+from resilient_pq.format.schema import Primitive
+from resilient_pq.format.values import ByteArrays, Values, fixed_width
+
+# --- DELTA_BINARY_PACKED ------------------------------------------------------------------------------------
+
+
+def encode_binary(node: Primitive, values: Values) -> NDArray[np.uint8]:
+    """DELTA_BINARY_PACKED of INT32 or INT64 values."""
+    del node
+    assert isinstance(values, np.ndarray)
+    return kernels.delta_binary_encode(np.ascontiguousarray(values))
+
+
+def decode_binary(node: Primitive, data: memoryview, out: NDArray[Any]) -> None:
+    """Fill `out` with INT32 or INT64 values of DELTA_BINARY_PACKED.
+
+    Raises:
+        EncodingError: They do not decode, or are not as many as `out` has room for.
+    """
+    del node
+    kernels.delta_binary_decode(data, out)
+
+
+# --- DELTA_LENGTH_BYTE_ARRAY --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ConsecutiveStrings:
+    """Byte arrays that lie back to back already.
+
+    Attributes:
+        data: Their bytes.
+    """
+
+    data: NDArray[np.uint8]
+
+    def copy_to(self, out: NDArray[np.uint8]) -> None:
+        """Copy the values back to back into `out`, whose size is the sum of their lengths."""
+        out[:] = self.data
+
+
+def encode_lengths(node: Primitive, values: Values) -> NDArray[np.uint8]:
+    """DELTA_LENGTH_BYTE_ARRAY: all lengths, then all bytes.
+
+    Raises:
+        EncodingError: A value has 2 GiB or more.
+    """
+    del node
+    assert isinstance(values, ByteArrays)
+    data = values.data[values.offsets[0] : values.offsets[-1]]
+    return np.concatenate([kernels.delta_binary_encode(_lengths(values)), data])
+
+
+def _lengths(strings: ByteArrays) -> NDArray[np.int32]:
+    lengths = np.empty(len(strings), np.int32)
+    every = np.arange(len(strings), dtype=np.int32)
+    kernels.byte_array_gather_lengths(strings.offsets, every, lengths)
+    return lengths
+
+
+def decode_lengths(data: memoryview, lengths: NDArray[np.int32]) -> tuple[int, ConsecutiveStrings]:
+    """Fill `lengths` from DELTA_LENGTH_BYTE_ARRAY; returns the bytes of all values and what copies them.
+
+    Raises:
+        EncodingError: The lengths do not decode, or go beyond the page.
+    """
+    start = kernels.delta_binary_decode(data, lengths)
+    if lengths.min(initial=0) < 0:
+        raise EncodingError(f"a byte array is said to have {lengths.min()} bytes")
+    total = int(lengths.sum(dtype=np.int64))
+    if total > len(data) - start:
+        raise EncodingError(f"byte arrays take {total} bytes, but the page has {len(data) - start} left")
+    return total, ConsecutiveStrings(np.frombuffer(data, np.uint8, total, start))
+
+
+# --- DELTA_BYTE_ARRAY ---------------------------------------------------------------------------------------
+
+
+def encode_prefixes(node: Primitive, values: Values) -> NDArray[np.uint8]:
+    """DELTA_BYTE_ARRAY: how much each value shares with the one before it, then the rest of each.
+
+    Values are BYTE_ARRAY, or FIXED_LEN_BYTE_ARRAY, which store their lengths all the same.
+
+    Raises:
+        EncodingError: A value has 2 GiB or more.
+    """
+    strings = values if isinstance(values, ByteArrays) else _as_strings(node, values)
+    prefixes = kernels.shared_prefixes(strings.offsets, strings.data)
+    # The suffixes are every other string between the beginnings of suffixes and the ends of values.
+    borders = np.empty(2 * len(strings), np.int64)
+    borders[0::2] = strings.offsets[:-1] + prefixes
+    borders[1::2] = strings.offsets[1:]
+    suffixes = np.arange(0, len(borders), 2, dtype=np.int32)
+    lengths = np.empty(len(strings), np.int32)
+    data = np.empty(kernels.byte_array_gather_lengths(borders, suffixes, lengths), np.uint8)
+    kernels.byte_array_gather(borders, strings.data, suffixes, data)
+    return np.concatenate([kernels.delta_binary_encode(prefixes), kernels.delta_binary_encode(lengths), data])
+
+
+def _as_strings(node: Primitive, values: NDArray[Any]) -> ByteArrays:
+    offsets = np.arange(len(values) + 1, dtype=np.int64) * (fixed_width(node) or 0)
+    return ByteArrays(offsets, np.ascontiguousarray(values).reshape(-1))
+
+
+def decode_prefixes(
+    data: memoryview, lengths: NDArray[np.int32], previous: bytes = b""
+) -> tuple[int, ConsecutiveStrings]:
+    """Fill `lengths` from DELTA_BYTE_ARRAY; returns the bytes of all values and what copies them.
+
+    Args:
+        data: The values of a page.
+        lengths: One per value.
+        previous: The last value of the page before, which the first value builds on in files of parquet-mr
+            before 1.8 (PARQUET-246). The specification lets a page stand alone.
+
+    Raises:
+        EncodingError: They do not decode, one shares more than the one before it has, or they have 2 GiB or
+            more together.
+    """
+    prefixes, suffix_lengths, suffixes = _split(data, len(lengths))
+    return _join(prefixes, suffix_lengths, suffixes, lengths, previous)
+
+
+def decode_fixed_prefixes(
+    node: Primitive, data: memoryview, out: NDArray[Any], previous: bytes = b""
+) -> None:
+    """Fill `out` with FIXED_LEN_BYTE_ARRAY values from DELTA_BYTE_ARRAY.
+
+    Args:
+        node: The column.
+        data: The values of a page.
+        out: Room for them, a value a row.
+        previous: As of `decode_prefixes`.
+
+    Raises:
+        EncodingError: They do not decode, or one has another length than the column.
+    """
+    prefixes, suffix_lengths, suffixes = _split(data, len(out))
+    width = fixed_width(node) or 0
+    # Before they are put together: then no length can ask for more room than the column has.
+    if (prefixes.astype(np.int64) + suffix_lengths != width).any():
+        raise EncodingError(f"a DELTA_BYTE_ARRAY value has another length than {width} bytes")
+    _, joined = _join(prefixes, suffix_lengths, suffixes, np.empty(len(out), np.int32), previous)
+    joined.copy_to(out.reshape(-1))
+
+
+def _split(data: memoryview, count: int) -> tuple[NDArray[np.int32], NDArray[np.int32], memoryview]:
+    """Lengths of prefixes and of suffixes, and the bytes from which the suffixes are taken."""
+    prefixes, suffix_lengths = np.empty(count, np.int32), np.empty(count, np.int32)
+    suffixes = data[kernels.delta_binary_decode(data, prefixes) :]
+    return prefixes, suffix_lengths, suffixes[kernels.delta_binary_decode(suffixes, suffix_lengths) :]
+
+
+def _join(
+    prefixes: NDArray[np.int32],
+    suffix_lengths: NDArray[np.int32],
+    suffixes: memoryview,
+    lengths: NDArray[np.int32],
+    previous: bytes,
+) -> tuple[int, ConsecutiveStrings]:
+    try:
+        joined = kernels.join_prefixes(prefixes, suffix_lengths, suffixes, lengths, previous)
+    except MemoryError as error:
+        raise EncodingError("there is not enough memory for the byte arrays of the page") from error
+    return len(joined), ConsecutiveStrings(joined)

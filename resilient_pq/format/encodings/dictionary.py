@@ -1,0 +1,146 @@
+"""RLE_DICTIONARY: distinct values in a page of their own, indices to them in the data pages.
+
+The older PLAIN_DICTIONARY has the same bytes (parquet-format, Encodings.md).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from resilient_pq.errors import EncodingError
+from resilient_pq.format import kernels
+from resilient_pq.format.encodings import plain
+from resilient_pq.format.encodings.rle import bit_width
+from resilient_pq.format.metadata import Type
+from resilient_pq.format.schema import Primitive
+from resilient_pq.format.values import ByteArrays, Values, empty_fixed, fixed_width
+
+MAX_BIT_WIDTH = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Dictionary:
+    """Distinct values in order of first appearance, and every value as an index to them."""
+
+    values: Values
+    indices: NDArray[np.int32]
+
+
+def build(node: Primitive, values: Values, max_bytes: int) -> Dictionary | None:
+    """The dictionary of `values`; None where it would take more than `max_bytes` in PLAIN encoding.
+
+    Values are told apart by their bits, so NaNs and the two zeros keep their own.
+    """
+    if isinstance(values, ByteArrays):
+        # Every entry takes the four bytes of its length at least.
+        found = kernels.dictionary_build_byte_arrays(values.offsets, values.data, max_bytes // 4, max_bytes)
+        if found is None:
+            return None
+        indices, first = found
+        lengths = np.empty(len(first), np.int32)
+        positions = first.astype(np.int32)
+        total = kernels.byte_array_gather_lengths(values.offsets, positions, lengths)
+        data = np.empty(total, np.uint8)
+        kernels.byte_array_gather(values.offsets, values.data, positions, data)
+        return Dictionary(ByteArrays(_offsets(lengths), data), indices)
+    width = fixed_width(node)
+    if not width or node.physical_type is Type.BOOLEAN:
+        return None
+    found = kernels.dictionary_build(values, max_bytes // width)
+    if found is None:
+        return None
+    indices, first = found
+    return Dictionary(values[first], indices)
+
+
+def _offsets(lengths: NDArray[np.int32]) -> NDArray[np.int64]:
+    offsets = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    return offsets
+
+
+def encode_indices(indices: NDArray[np.int32], size: int) -> NDArray[np.uint8]:
+    """A data page's values: the bit width in one byte, then the indices; `size` is the dictionary's."""
+    width = max(bit_width(size - 1), 1) if size else 0
+    return np.concatenate([np.array([width], np.uint8), kernels.rle_encode(indices, width)])
+
+
+def decode_dictionary(node: Primitive, data: memoryview, count: int) -> Values:
+    """The values of a dictionary page.
+
+    Raises:
+        EncodingError: The page is too short for `count` values.
+    """
+    most = 8 * len(data) if node.physical_type is Type.BOOLEAN else len(data)
+    if count < 0 or (count > most and fixed_width(node) != 0):
+        raise EncodingError(f"a dictionary of {count} values does not fit in {len(data)} bytes")
+    if node.physical_type is not Type.BYTE_ARRAY:
+        out = empty_fixed(node, count)
+        plain.decode(node, data, out)
+        return out
+    lengths = np.empty(count, np.int32)
+    total, strings = plain.decode_byte_arrays(data, lengths)
+    try:
+        values = np.empty(total, np.uint8)
+    except (MemoryError, ValueError) as error:
+        raise EncodingError(f"the dictionary's byte arrays take {total:,} bytes") from error
+    strings.copy_to(values)
+    return ByteArrays(_offsets(lengths), values)
+
+
+def decode_indices(data: memoryview, count: int) -> NDArray[np.int32]:
+    """The indices of a data page.
+
+    Raises:
+        EncodingError: They do not decode.
+    """
+    if not len(data):
+        if count:
+            raise EncodingError("a dictionary-encoded page has no bit width")
+        return np.empty(0, np.int32)
+    width = data[0]
+    if width > MAX_BIT_WIDTH:
+        raise EncodingError(f"dictionary indices of {width} bits")
+    indices = np.empty(count, np.int32)
+    kernels.rle_decode(data[1:], width, indices)
+    return indices
+
+
+@dataclass(frozen=True, slots=True)
+class DictionaryStrings:
+    """Byte arrays as indices to a dictionary; copied out when their place is known."""
+
+    dictionary: ByteArrays
+    indices: NDArray[np.int32]
+
+    def copy_to(self, out: NDArray[np.uint8]) -> None:
+        """Copy the values back to back into `out`, whose size is the sum of their lengths."""
+        kernels.byte_array_gather(self.dictionary.offsets, self.dictionary.data, self.indices, out)
+
+
+def decode(dictionary: Values, data: memoryview, out: NDArray[Any]) -> None:
+    """Fill `out`, an array of any physical type but BYTE_ARRAY.
+
+    Raises:
+        EncodingError: The indices do not decode, or one is beyond the dictionary.
+    """
+    assert isinstance(dictionary, np.ndarray)
+    kernels.gather(dictionary, decode_indices(data, len(out)), out)
+
+
+def decode_byte_arrays(
+    dictionary: Values, data: memoryview, lengths: NDArray[np.int32]
+) -> tuple[int, DictionaryStrings]:
+    """Fill `lengths`, one per value; returns the bytes of all values and what copies them.
+
+    Raises:
+        EncodingError: The indices do not decode, or one is beyond the dictionary.
+    """
+    assert isinstance(dictionary, ByteArrays)
+    indices = decode_indices(data, len(lengths))
+    total = kernels.byte_array_gather_lengths(dictionary.offsets, indices, lengths)
+    return total, DictionaryStrings(dictionary, indices)

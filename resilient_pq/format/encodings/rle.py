@@ -1,0 +1,80 @@
+"""RLE: runs and bit-packed groups, for levels, dictionary indices and booleans (parquet-format, Encodings.md)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from resilient_pq.errors import EncodingError
+from resilient_pq.format import kernels
+from resilient_pq.format.schema import Primitive
+from resilient_pq.format.values import Levels, Values
+
+_LENGTH = 4
+
+
+def bit_width(maximum: int) -> int:
+    """Bits that hold the numbers 0 to `maximum`."""
+    return int(maximum).bit_length()
+
+
+def encode_levels(levels: Levels, maximum: int) -> NDArray[np.uint8]:
+    """Levels without a length before them, as data pages v2 have them."""
+    return kernels.rle_encode(levels, bit_width(maximum))
+
+
+def encode_prefixed(levels: Levels, maximum: int) -> NDArray[np.uint8]:
+    """Levels behind their length, as data pages v1 have them."""
+    encoded = encode_levels(levels, maximum)
+    length = np.frombuffer(len(encoded).to_bytes(_LENGTH, "little"), np.uint8)
+    return np.concatenate([length, encoded])
+
+
+def take_prefixed(data: memoryview, what: str) -> tuple[memoryview, memoryview]:
+    """Split a length-prefixed run of bytes from what follows it.
+
+    Raises:
+        EncodingError: The length goes beyond the page.
+    """
+    if len(data) < _LENGTH:
+        raise EncodingError(f"the page ends before the length of its {what}")
+    length = int.from_bytes(data[:_LENGTH], "little")
+    if length > len(data) - _LENGTH:
+        raise EncodingError(f"the {what} take {length} bytes, but the page has {len(data) - _LENGTH} left")
+    return data[_LENGTH : _LENGTH + length], data[_LENGTH + length :]
+
+
+def decode_levels(data: memoryview, maximum: int, out: Levels) -> None:
+    """Fill `out` with levels.
+
+    Raises:
+        EncodingError: They do not decode, or one is greater than `maximum`.
+    """
+    kernels.rle_decode(data, bit_width(maximum), out)
+    check_maximum(out, maximum)
+
+
+def check_maximum(levels: Levels, maximum: int) -> None:
+    """Raise `EncodingError` where a level is greater than `maximum`."""
+    if levels.max(initial=0) > maximum:
+        raise EncodingError(f"a level of {levels.max()} stands where the greatest is {maximum}")
+
+
+def encode(node: Primitive, values: Values) -> NDArray[np.uint8]:
+    """BOOLEAN values: one bit each, behind their length in both versions of data pages."""
+    del node
+    assert isinstance(values, np.ndarray)
+    return encode_prefixed(values.view(np.uint8), 1)
+
+
+def decode(node: Primitive, data: memoryview, out: NDArray[Any]) -> None:
+    """Fill `out` with BOOLEAN values.
+
+    Raises:
+        EncodingError: They do not decode.
+    """
+    del node
+    packed, _ = take_prefixed(data, "RLE booleans")
+    kernels.rle_decode(packed, 1, out.view(np.uint8))

@@ -1,0 +1,233 @@
+"""The footer: file metadata, its length in four bytes, and the magic (parquet-format, README, "File format").
+
+Ours has a record header directly before it, which tells a whole footer from a damaged one; Parquet itself
+has no checksum there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from resilient_pq.errors import (
+    ChecksumError,
+    FormatError,
+    NotParquetError,
+    TornFileError,
+    UnsupportedError,
+    Where,
+)
+from resilient_pq.format import thrift
+from resilient_pq.format.checksum import crc32
+from resilient_pq.format.metadata import (
+    ColumnMetaData,
+    ColumnOrder,
+    FileMetaData,
+    KeyValue,
+    SchemaElement,
+)
+from resilient_pq.format.records import FOOTER_KINDS, HEADER_SIZE, RecordHeader, parse_header
+
+MAGIC = b"PAR1"
+ENCRYPTED_MAGIC = b"PARE"
+#: Bytes after the file metadata: its length and the magic.
+TAIL_SIZE = 8
+#: Magic, an empty footer and its tail: nothing shorter is a Parquet file.
+MIN_FILE_SIZE = 12
+
+STATE_KEY = "rpq.state"
+CHECKPOINT_KEY = "rpq.checkpoint"
+FILE_ID_KEY = "rpq.file_id"
+FORMAT_KEY = "rpq.format"
+CHECKPOINTS_KEY = "rpq.checkpoints"
+CRC_KEY = "rpq.crc32"
+RECORD_KEY = "rpq.record"
+
+_SUM = re.compile("[0-9a-f]{8}|-")
+_STRUCT = 12
+_LIST = 9
+_SHORT_LIST = 15
+
+
+def frame(metadata: bytes) -> bytes:
+    """The footer around serialised file metadata."""
+    return metadata + len(metadata).to_bytes(4, "little") + MAGIC
+
+
+def serialize(
+    schema: Sequence[SchemaElement],
+    row_groups: Sequence[bytes],
+    *,
+    num_rows: int,
+    column_orders: Sequence[ColumnOrder] | None,
+    key_value: Mapping[str, str | None],
+    created_by: str | None,
+) -> bytes:
+    """File metadata whose row groups are serialised already, so that a footer costs a join and no more.
+
+    The row groups are field 4; what stands before and after them is serialised by Thrift, and the first
+    field after them has its number's distance from 4 instead of 0 put into its header.
+    """
+    before = FileMetaData(1, list(schema), num_rows, [])
+    before.row_groups = None  # type: ignore[assignment]  # left out here, written by hand below
+    after = FileMetaData(
+        version=None,  # type: ignore[arg-type]
+        schema=None,  # type: ignore[arg-type]
+        num_rows=None,  # type: ignore[arg-type]
+        row_groups=None,  # type: ignore[arg-type]
+        key_value_metadata=[KeyValue(key, value) for key, value in key_value.items()],
+        created_by=created_by,
+        column_orders=None if column_orders is None else list(column_orders),
+    )
+    head = thrift.encode(before)[:-1]
+    tail = thrift.encode(after)
+    first_field = (tail[0] & 0x0F) | ((tail[0] >> 4) - 4) << 4
+    return b"".join([head, _list_header(len(row_groups)), *row_groups, bytes([first_field]), tail[1:]])
+
+
+def _list_header(count: int) -> bytes:
+    """Header of field 4 after field 3, a list, then the list's own header: size and element type."""
+    field = bytes([1 << 4 | _LIST])
+    if count < _SHORT_LIST:
+        return field + bytes([count << 4 | _STRUCT])
+    size = bytearray([_SHORT_LIST << 4 | _STRUCT])
+    while count >= 0x80:
+        size.append(count & 0x7F | 0x80)
+        count >>= 7
+    size.append(count)
+    return field + bytes(size)
+
+
+def metadata_length(tail: Any, where: Where) -> int:
+    """Bytes of the file metadata, by the last eight bytes of a file.
+
+    Raises:
+        UnsupportedError: The footer is encrypted.
+        TornFileError: The magic is missing at the end.
+    """
+    last = bytes(tail[-TAIL_SIZE:])
+    if last[4:] == ENCRYPTED_MAGIC:
+        raise UnsupportedError("the footer is encrypted", where=where)
+    if len(last) < TAIL_SIZE or last[4:] != MAGIC:
+        raise TornFileError("no Parquet magic at the end: the footer is missing or cut short", where=where)
+    return int.from_bytes(last[:4], "little")
+
+
+@dataclass(frozen=True, slots=True)
+class Footer:
+    """A footer that was read.
+
+    Attributes:
+        metadata: The file metadata.
+        start: Absolute offset of the file metadata.
+        length: Bytes of the file metadata.
+        record: The record header directly before it, which vouches for it; None for files of others.
+    """
+
+    metadata: FileMetaData
+    start: int
+    length: int
+    record: RecordHeader | None
+
+
+@dataclass(frozen=True, slots=True)
+class NeedBytes:
+    """A footer that begins before the bytes at hand: read from `start` to the end of the object."""
+
+    start: int
+
+
+def read_footer(tail: memoryview, offset: int) -> Footer | NeedBytes:
+    """The footer at the end of an object.
+
+    Args:
+        tail: The object's last bytes.
+        offset: Absolute offset of the first of them.
+
+    Returns:
+        The footer, checked against the record header before it where there is one; or what more is needed.
+
+    Raises:
+        NotParquetError: This is no Parquet file.
+        TornFileError: The footer is missing or cut short.
+        ChecksumError: The record header before the footer is whole, but the footer is not what was written.
+        ThriftError: The footer does not parse.
+        FormatError: The footer says what cannot be.
+    """
+    size = offset + len(tail)
+    where = Where(offset=size)
+    if size == 0:
+        raise NotParquetError("the object is empty", where=where)
+    if offset == 0 and bytes(tail[:4]) not in (MAGIC, ENCRYPTED_MAGIC):
+        raise NotParquetError("no Parquet magic at the beginning", where=Where(offset=0))
+    if size < MIN_FILE_SIZE:
+        raise TornFileError(f"{size} bytes are too few for a Parquet file", where=where)
+    length = metadata_length(tail, where)
+    start = size - TAIL_SIZE - length
+    if start < len(MAGIC):
+        raise TornFileError(
+            f"the footer says it has {length:,} bytes, but the file has {size:,}", where=where
+        )
+    if start < offset or (start - HEADER_SIZE < offset and start >= HEADER_SIZE):
+        return NeedBytes(max(start - HEADER_SIZE, 0))
+    payload = tail[start - offset :]
+    record = _record_before(tail, start - offset, start)
+    if record is not None and not record.holds(payload):
+        raise ChecksumError(
+            "footer CRC32 does not match",
+            stored=record.payload_crc,
+            computed=crc32(payload),
+            where=Where(offset=start),
+        )
+    metadata, _ = thrift.decode(FileMetaData, payload, 0, what="footer")
+    if metadata.encryption_algorithm is not None:
+        raise UnsupportedError("the file is encrypted", where=Where(offset=start))
+    return Footer(metadata, start, length, record)
+
+
+def _record_before(tail: memoryview, at: int, start: int) -> RecordHeader | None:
+    """The record header whose payload begins at `at`, if it says that it lies just there."""
+    if at < HEADER_SIZE:
+        return None
+    header = parse_header(tail[at - HEADER_SIZE : at])
+    if header is None or header.kind not in FOOTER_KINDS or header.payload_offset != start:
+        return None
+    return header
+
+
+def key_values(pairs: Sequence[KeyValue] | None) -> dict[str, str | None]:
+    """Key-value metadata as a dict; of a key that stands twice the last value counts."""
+    return {pair.key: pair.value for pair in pairs or ()}
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkSums:
+    """What ``rpq.crc32`` of a column chunk says: CRC32, unsigned, of its parts; None where it says nothing."""
+
+    chunk: int | None = None
+    column_index: int | None = None
+    offset_index: int | None = None
+    bloom: int | None = None
+
+    def __str__(self) -> str:
+        """The value of the key: four sums of eight hex digits, or ``-``, between colons."""
+        sums = (self.chunk, self.column_index, self.offset_index, self.bloom)
+        return ":".join("-" if value is None else f"{value:08x}" for value in sums)
+
+    @classmethod
+    def of(cls, metadata: ColumnMetaData) -> ChunkSums | None:
+        """The sums in a chunk's key-value metadata; None where there are none.
+
+        Raises:
+            FormatError: The key is there, but not in its form.
+        """
+        text = key_values(metadata.key_value_metadata).get(CRC_KEY)
+        if text is None:
+            return None
+        parts = text.split(":")
+        # What `int` would take besides, signs and underscores, was not written by us.
+        if len(parts) != len(cls.__slots__) or not all(_SUM.fullmatch(part) for part in parts):
+            raise FormatError(f"{CRC_KEY} of a column chunk is malformed: {text!r}")
+        return cls(*(None if part == "-" else int(part, 16) for part in parts))

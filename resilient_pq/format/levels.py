@@ -1,0 +1,185 @@
+"""Dremel's levels: how nested and null values become flat columns, and come back.
+
+A column's way from the row down to its leaf is a list of steps: `Optional` where a value may be null,
+`Repeated` where it is a list. `shred` turns the steps of an array into definition and repetition levels
+(parquet-format, README, "Nested Encoding"); `assemble` turns levels back into the steps. A required step
+adds nothing and is left out, so a flat required column has no steps and a flat optional one has one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from resilient_pq.errors import EncodingError
+from resilient_pq.format.schema import Leaf
+from resilient_pq.format.values import LeafData, Levels
+
+
+@dataclass(frozen=True, slots=True)
+class Optional:
+    """A node that may be null.
+
+    Attributes:
+        valid: One per slot of the parent, True where the node is there; None where it is everywhere.
+    """
+
+    valid: NDArray[np.bool_] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """A node that stands any number of times in its parent.
+
+    Attributes:
+        starts: For each slot of the parent, the first slot of its elements.
+        lengths: For each slot of the parent, how many elements it has.
+    """
+
+    starts: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+
+
+Step = Optional | Repeated
+
+
+@dataclass(frozen=True, slots=True)
+class Shredded:
+    """The levels of one leaf.
+
+    Attributes:
+        definition_levels: One per entry, None where there is no step.
+        repetition_levels: One per entry, None where no step is repeated.
+        positions: Where the values of the fully defined entries stand in the leaf's array; None means all, in order.
+    """
+
+    definition_levels: Levels | None
+    repetition_levels: Levels | None
+    positions: NDArray[np.int64] | None
+
+
+def shred(num_rows: int, steps: Sequence[Step]) -> Shredded:
+    """Levels of a leaf over `num_rows` rows, by the steps from the row down to it."""
+    if not steps:
+        return Shredded(None, None, None)
+    if len(steps) == 1 and isinstance(steps[0], Optional):
+        return _shred_flat(num_rows, steps[0])
+    definition: Levels = np.zeros(num_rows, np.uint8)
+    repetition: Levels = np.zeros(num_rows, np.uint8)
+    slots = np.arange(num_rows, dtype=np.int64)
+    alive = np.ones(num_rows, np.bool_)
+    depth = 0
+    for step in steps:
+        if isinstance(step, Optional):
+            if step.valid is not None:
+                alive = alive & step.valid[np.where(alive, slots, 0)] if len(step.valid) else alive & False
+            definition = definition + alive.astype(np.uint8)
+            continue
+        depth += 1
+        lengths = np.zeros(len(slots), np.int64)
+        lengths[alive] = step.lengths[slots[alive]]
+        starts = np.zeros(len(slots), np.int64)
+        starts[alive] = step.starts[slots[alive]]
+        alive = lengths > 0
+        counts = np.maximum(lengths, 1)
+        first = np.cumsum(counts) - counts
+        within = np.arange(int(counts.sum()), dtype=np.int64) - np.repeat(first, counts)
+        alive = np.repeat(alive, counts)
+        slots = np.repeat(starts, counts) + within
+        definition = np.repeat(definition, counts) + alive.astype(np.uint8)
+        repetition = np.where(within > 0, np.uint8(depth), np.repeat(repetition, counts))
+    return Shredded(definition, repetition if depth else None, slots[alive])
+
+
+def _shred_flat(num_rows: int, step: Optional) -> Shredded:
+    if step.valid is None:
+        return Shredded(np.ones(num_rows, np.uint8), None, None)
+    return Shredded(step.valid.view(np.uint8), None, np.flatnonzero(step.valid))
+
+
+@dataclass(frozen=True, slots=True)
+class AssembledOptional:
+    """Validity of a node, one per slot of its parent."""
+
+    valid: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class AssembledRepeated:
+    """List offsets of a node, one more than its parent has slots, beginning at 0."""
+
+    offsets: NDArray[np.int64]
+
+
+def assemble(
+    definition_levels: Levels, repetition_levels: Levels | None, repeated: Sequence[bool]
+) -> list[AssembledOptional | AssembledRepeated]:
+    """The steps of a leaf, rebuilt from its levels.
+
+    Args:
+        definition_levels: One per entry.
+        repetition_levels: One per entry, None where nothing is repeated.
+        repeated: For each definition level from 1 upwards, whether the node that adds it is repeated.
+
+    Returns:
+        One step per definition level: validity or offsets over the slots of the node's parent.
+
+    Raises:
+        EncodingError: The first entry continues a row that never began.
+    """
+    if repetition_levels is not None and len(repetition_levels) and repetition_levels[0] != 0:
+        raise EncodingError(f"the first repetition level is {repetition_levels[0]}, not 0")
+    steps: list[AssembledOptional | AssembledRepeated] = []
+    # Entries that take a slot in the node at hand's parent: at first, those that begin a row.
+    slots = _entries_up_to(repetition_levels, 0, len(definition_levels))
+    depth = 0
+    for level, is_repeated in enumerate(repeated, start=1):
+        if not is_repeated:
+            steps.append(AssembledOptional(definition_levels[slots] >= level))
+            continue
+        depth += 1
+        elements = _entries_up_to(repetition_levels, depth, len(definition_levels))
+        elements = elements[definition_levels[elements] >= level]
+        offsets = np.empty(len(slots) + 1, np.int64)
+        offsets[:-1] = np.searchsorted(elements, slots, side="left")
+        offsets[-1] = len(elements)
+        steps.append(AssembledRepeated(offsets))
+        slots = elements
+    return steps
+
+
+def _entries_up_to(repetition_levels: Levels | None, level: int, count: int) -> NDArray[Any]:
+    """Positions of the entries whose repetition level is at most `level`."""
+    if repetition_levels is None:
+        return np.arange(count, dtype=np.int64)
+    return np.flatnonzero(repetition_levels <= level)
+
+
+def row_starts(repetition_levels: Levels | None, num_entries: int) -> NDArray[Any]:
+    """Positions of the entries that begin a row."""
+    return _entries_up_to(repetition_levels, 0, num_entries)
+
+
+def slice_rows(leaf: Leaf, data: LeafData, start: int, end: int) -> LeafData:
+    """The rows from `start` up to and not including `end`, sharing memory."""
+    if start == 0 and end == data.num_rows:
+        return data
+    entry, entry_end = start, end
+    if data.repetition_levels is not None:
+        starts = np.append(row_starts(data.repetition_levels, 0), len(data.repetition_levels))
+        entry, entry_end = int(starts[start]), int(starts[end])
+    value, value_end = entry, entry_end
+    if data.definition_levels is not None:
+        value = int(np.count_nonzero(data.definition_levels[:entry] == leaf.max_definition_level))
+        within = data.definition_levels[entry:entry_end] == leaf.max_definition_level
+        value_end = value + int(np.count_nonzero(within))
+    return LeafData(
+        end - start,
+        None if data.definition_levels is None else data.definition_levels[entry:entry_end],
+        None if data.repetition_levels is None else data.repetition_levels[entry:entry_end],
+        data.values[value:value_end],
+    )

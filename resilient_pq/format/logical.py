@@ -1,0 +1,325 @@
+"""Annotations of the schema: what a physical value means.
+
+One frozen class per logical type, and the two directions between them and the `LogicalType` and
+`ConvertedType` of a `SchemaElement` (parquet-format, LogicalTypes.md).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from resilient_pq.format import metadata as pq
+from resilient_pq.format.metadata import ConvertedType, EdgeInterpolationAlgorithm, Empty, SchemaElement, Type
+
+
+class TimeUnit(StrEnum):
+    """Units of TIME and TIMESTAMP."""
+
+    MILLIS = "ms"
+    MICROS = "us"
+    NANOS = "ns"
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """An annotation without parameters.
+
+    STRING, ENUM, JSON, BSON, UUID, FLOAT16, DATE, UNKNOWN, INTERVAL, LIST, MAP or FILE.
+    """
+
+    name: str
+
+    def __str__(self) -> str:
+        """As message text writes it."""
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Decimal:
+    """DECIMAL(precision, scale): an unscaled integer times 10 to the power of -scale."""
+
+    precision: int
+    scale: int
+
+    def __str__(self) -> str:
+        """As message text writes it."""
+        return f"DECIMAL({self.precision},{self.scale})"
+
+
+@dataclass(frozen=True, slots=True)
+class Integer:
+    """INTEGER(bits, signed)."""
+
+    bits: int
+    signed: bool
+
+    def __str__(self) -> str:
+        """As message text writes it."""
+        return f"INTEGER({self.bits},{str(self.signed).lower()})"
+
+
+@dataclass(frozen=True, slots=True)
+class Time:
+    """TIME(unit, utc): the time of day."""
+
+    unit: TimeUnit
+    utc: bool
+
+    def __str__(self) -> str:
+        """As message text writes it."""
+        return f"TIME({self.unit.name},{str(self.utc).lower()})"
+
+
+@dataclass(frozen=True, slots=True)
+class Timestamp:
+    """TIMESTAMP(unit, utc): an instant when `utc`, else a local date and time."""
+
+    unit: TimeUnit
+    utc: bool
+
+    def __str__(self) -> str:
+        """As message text writes it."""
+        return f"TIMESTAMP({self.unit.name},{str(self.utc).lower()})"
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """An annotation that is kept as it was found and not interpreted: VARIANT, GEOMETRY, GEOGRAPHY, or unknown.
+
+    Attributes:
+        name: Its name, UNKNOWN_ANNOTATION for one that parquet.thrift does not have yet.
+        parameters: What it says beyond its name: the version of VARIANT, the coordinate reference system of
+            GEOMETRY, that and the algorithm of GEOGRAPHY. What is left out has the specification's default.
+    """
+
+    name: str
+    parameters: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """As message text writes it, but for parameters that need quotes there."""
+        return f"{self.name}({','.join(self.parameters)})" if self.parameters else self.name
+
+
+Logical = Plain | Decimal | Integer | Time | Timestamp | Kept
+
+STRING, ENUM, JSON, BSON = Plain("STRING"), Plain("ENUM"), Plain("JSON"), Plain("BSON")
+UUID, FLOAT16, DATE = Plain("UUID"), Plain("FLOAT16"), Plain("DATE")
+UNKNOWN_ANNOTATION = "UNKNOWN_ANNOTATION"
+#: The coordinate reference system of GEOMETRY and GEOGRAPHY that name none.
+DEFAULT_CRS = "OGC:CRS84"
+UNKNOWN, INTERVAL, LIST, MAP = Plain("UNKNOWN"), Plain("INTERVAL"), Plain("LIST"), Plain("MAP")
+
+_PLAIN_MEMBERS = (
+    "STRING",
+    "MAP",
+    "LIST",
+    "ENUM",
+    "DATE",
+    "UNKNOWN",
+    "JSON",
+    "BSON",
+    "UUID",
+    "FLOAT16",
+    "FILE",
+)
+#: Names of annotations without parameters; INTERVAL has a converted type only.
+PLAIN_NAMES = (*_PLAIN_MEMBERS, "INTERVAL")
+_CONVERTED_INTEGERS: dict[int, Logical] = {
+    ConvertedType.UINT_8: Integer(8, False),
+    ConvertedType.UINT_16: Integer(16, False),
+    ConvertedType.UINT_32: Integer(32, False),
+    ConvertedType.UINT_64: Integer(64, False),
+    ConvertedType.INT_8: Integer(8, True),
+    ConvertedType.INT_16: Integer(16, True),
+    ConvertedType.INT_32: Integer(32, True),
+    ConvertedType.INT_64: Integer(64, True),
+}
+_CONVERTED: dict[int, Logical] = {
+    ConvertedType.UTF8: STRING,
+    ConvertedType.MAP: MAP,
+    ConvertedType.MAP_KEY_VALUE: MAP,
+    ConvertedType.LIST: LIST,
+    ConvertedType.ENUM: ENUM,
+    ConvertedType.DATE: DATE,
+    ConvertedType.TIME_MILLIS: Time(TimeUnit.MILLIS, True),
+    ConvertedType.TIME_MICROS: Time(TimeUnit.MICROS, True),
+    ConvertedType.TIMESTAMP_MILLIS: Timestamp(TimeUnit.MILLIS, True),
+    ConvertedType.TIMESTAMP_MICROS: Timestamp(TimeUnit.MICROS, True),
+    ConvertedType.JSON: JSON,
+    ConvertedType.BSON: BSON,
+    ConvertedType.INTERVAL: INTERVAL,
+    **_CONVERTED_INTEGERS,
+}
+_TO_CONVERTED: dict[Logical, ConvertedType] = {
+    **{logical: ConvertedType(converted) for converted, logical in _CONVERTED_INTEGERS.items()},
+    STRING: ConvertedType.UTF8,
+    MAP: ConvertedType.MAP,
+    LIST: ConvertedType.LIST,
+    ENUM: ConvertedType.ENUM,
+    DATE: ConvertedType.DATE,
+    JSON: ConvertedType.JSON,
+    BSON: ConvertedType.BSON,
+    INTERVAL: ConvertedType.INTERVAL,
+    # The specification asks for the converted types of times also when they are not adjusted to UTC.
+    **{Time(TimeUnit.MILLIS, utc): ConvertedType.TIME_MILLIS for utc in (True, False)},
+    **{Time(TimeUnit.MICROS, utc): ConvertedType.TIME_MICROS for utc in (True, False)},
+    **{Timestamp(TimeUnit.MILLIS, utc): ConvertedType.TIMESTAMP_MILLIS for utc in (True, False)},
+    **{Timestamp(TimeUnit.MICROS, utc): ConvertedType.TIMESTAMP_MICROS for utc in (True, False)},
+}
+
+
+def from_element(element: SchemaElement) -> Logical | None:
+    """The annotation of a schema element: its `LogicalType`, else its `ConvertedType`, else None."""
+    union = element.logicalType
+    # parquet-java says UNKNOWN of what has a converted type only, such as INTERVAL.
+    if union is not None and (union.UNKNOWN is None or element.converted_type is None):
+        return _from_thrift(union)
+    if element.converted_type is None:
+        return None
+    if element.converted_type == ConvertedType.DECIMAL:
+        # A missing scale means 0 (parquet-format, LogicalTypes.md, DECIMAL).
+        return Decimal(element.precision or 0, element.scale or 0)
+    return _CONVERTED.get(element.converted_type)
+
+
+def _from_thrift(union: pq.LogicalType) -> Logical:
+    if union.DECIMAL is not None:
+        return Decimal(union.DECIMAL.precision, union.DECIMAL.scale)
+    if union.INTEGER is not None:
+        return Integer(union.INTEGER.bitWidth, union.INTEGER.isSigned)
+    for kind, member in ((Time, union.TIME), (Timestamp, union.TIMESTAMP)):
+        if member is not None:
+            unit = _unit_from_thrift(member.unit)
+            if unit is None:
+                return Kept(UNKNOWN_ANNOTATION, (kind.__name__.upper(),))
+            return kind(unit, member.isAdjustedToUTC)
+    for name in _PLAIN_MEMBERS:
+        if getattr(union, name) is not None:
+            return Plain(name)
+    if union.VARIANT is not None:
+        version = union.VARIANT.specification_version
+        return Kept("VARIANT", () if version is None else (str(version),))
+    if union.GEOMETRY is not None:
+        return Kept("GEOMETRY", () if union.GEOMETRY.crs is None else (union.GEOMETRY.crs,))
+    if union.GEOGRAPHY is not None:
+        crs, algorithm = union.GEOGRAPHY.crs, union.GEOGRAPHY.algorithm
+        if algorithm is None:
+            return Kept("GEOGRAPHY", () if crs is None else (crs,))
+        known = algorithm in EdgeInterpolationAlgorithm.__members__.values()
+        name = EdgeInterpolationAlgorithm(algorithm).name if known else str(algorithm)
+        return Kept("GEOGRAPHY", (DEFAULT_CRS if crs is None else crs, name))
+    return Kept(UNKNOWN_ANNOTATION)
+
+
+def _unit_from_thrift(unit: pq.TimeUnit | None) -> TimeUnit | None:
+    for name in ("MILLIS", "MICROS", "NANOS"):
+        if unit is not None and getattr(unit, name) is not None:
+            return TimeUnit[name]
+    return None
+
+
+def without_unknown(element: SchemaElement) -> SchemaElement:
+    """The element as it can be written: without an annotation of which nothing but its presence was read."""
+    annotation = from_element(element)
+    if isinstance(annotation, Kept) and annotation.name == UNKNOWN_ANNOTATION:
+        return replace(element, logicalType=None)
+    return element
+
+
+def annotate(element: SchemaElement, logical: Logical | None) -> None:
+    """Write the annotation into a schema element, as `LogicalType` and, where one exists, `ConvertedType`."""
+    if logical is None:
+        return
+    converted = _TO_CONVERTED.get(logical)
+    element.converted_type = None if converted is None else int(converted)
+    match logical:
+        case Decimal(precision, scale):
+            element.converted_type = int(ConvertedType.DECIMAL)
+            element.precision, element.scale = precision, scale
+            element.logicalType = pq.LogicalType(DECIMAL=pq.DecimalType(scale=scale, precision=precision))
+        case Integer(bits, signed):
+            element.logicalType = pq.LogicalType(INTEGER=pq.IntType(bitWidth=bits, isSigned=signed))
+        case Time(unit, utc):
+            element.logicalType = pq.LogicalType(TIME=_time(unit, utc))
+        case Timestamp(unit, utc):
+            element.logicalType = pq.LogicalType(TIMESTAMP=_time(unit, utc))
+        case Plain("INTERVAL"):
+            pass  # has a converted type only
+        case Plain(name):
+            element.logicalType = pq.LogicalType()
+            setattr(element.logicalType, name, Empty())
+        case Kept():
+            element.logicalType = _kept_to_thrift(logical)
+
+
+def _kept_to_thrift(kept: Kept) -> pq.LogicalType | None:
+    """None for what this version does not know: a schema that was read carries that over in its elements."""
+    match kept.name, kept.parameters:
+        case "VARIANT", ():
+            return pq.LogicalType(VARIANT=pq.VariantType())
+        case "VARIANT", (version,):
+            return pq.LogicalType(VARIANT=pq.VariantType(specification_version=int(version)))
+        case "GEOMETRY", parameters:
+            return pq.LogicalType(GEOMETRY=pq.GeometryType(crs=next(iter(parameters), None)))
+        case "GEOGRAPHY", (crs, algorithm):
+            known = EdgeInterpolationAlgorithm.__members__.get(algorithm)
+            number = int(algorithm) if known is None else int(known)
+            return pq.LogicalType(GEOGRAPHY=pq.GeographyType(crs=crs, algorithm=number))
+        case "GEOGRAPHY", parameters:
+            return pq.LogicalType(GEOGRAPHY=pq.GeographyType(crs=next(iter(parameters), None)))
+    return None
+
+
+def _time(unit: TimeUnit, utc: bool) -> pq.TimeType:
+    return pq.TimeType(isAdjustedToUTC=utc, unit=pq.TimeUnit(**{unit.name: Empty()}))
+
+
+def may_annotate(logical: Logical, physical_type: Type | None, type_length: int | None = None) -> bool:
+    """Whether the specification lets an annotation stand on a node (LogicalTypes.md).
+
+    Args:
+        logical: The annotation.
+        physical_type: Of a leaf; None for a group.
+        type_length: Bytes of a FIXED_LEN_BYTE_ARRAY value.
+    """
+    match logical:
+        case Decimal(precision, scale):
+            most = _max_precision(physical_type, type_length)
+            return precision >= 1 and 0 <= scale <= precision and (most is None or precision <= most)
+        case Integer(bits, _):
+            return (physical_type, bits) in _INTEGERS
+        case Time(TimeUnit.MILLIS, _):
+            return physical_type is Type.INT32
+        case Time() | Timestamp():
+            return physical_type is Type.INT64
+        case Plain("DATE"):
+            return physical_type is Type.INT32
+        case Plain("STRING" | "ENUM" | "JSON" | "BSON") | Kept("GEOMETRY" | "GEOGRAPHY"):
+            return physical_type is Type.BYTE_ARRAY
+        case Plain("UUID" | "FLOAT16" | "INTERVAL"):
+            return physical_type is Type.FIXED_LEN_BYTE_ARRAY and type_length == _LENGTHS[logical.name]
+        case Plain("LIST" | "MAP" | "FILE") | Kept("VARIANT"):
+            return physical_type is None
+        case _:  # UNKNOWN may stand on everything, and nobody knows of the others
+            return True
+
+
+_LENGTHS = {"UUID": 16, "FLOAT16": 2, "INTERVAL": 12}
+_INTEGERS = {(Type.INT32, 8), (Type.INT32, 16), (Type.INT32, 32), (Type.INT64, 64)}
+
+
+def _max_precision(physical_type: Type | None, type_length: int | None) -> int | None:
+    """Decimal digits that surely fit in a carrier of DECIMAL; None for no limit."""
+    match physical_type:
+        case Type.INT32:
+            return 9
+        case Type.INT64:
+            return 18
+        case Type.BYTE_ARRAY:
+            return None
+        case Type.FIXED_LEN_BYTE_ARRAY if type_length:
+            return math.floor((8 * type_length - 1) * math.log10(2))
+        case _:
+            return 0

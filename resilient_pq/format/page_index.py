@@ -1,0 +1,78 @@
+"""ColumnIndex: bounds and null counts of each data page of a chunk (parquet-format, PageIndex.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from resilient_pq.format.metadata import BoundaryOrder, ColumnIndex
+from resilient_pq.format.schema import Primitive
+from resilient_pq.format.statistics import Bounds, Order, order_of, plain_bound
+
+
+@dataclass(frozen=True, slots=True)
+class PageSummary:
+    """What a ColumnIndex says of one data page.
+
+    Attributes:
+        bounds: Of the page's values.
+        null_count: Entries without a value.
+        num_values: Entries, nulls included.
+    """
+
+    bounds: Bounds
+    null_count: int
+    num_values: int
+
+
+def column_index(node: Primitive, pages: Sequence[PageSummary]) -> ColumnIndex | None:
+    """The index of a chunk; None where a page has values that no bound can be given for.
+
+    That is so for types without an order, for pages of nothing but NaN, and for byte arrays whose maximum
+    cannot be cut short.
+    """
+    if order_of(node) is Order.UNDEFINED:
+        return None
+    null_pages = [page.null_count == page.num_values for page in pages]
+    minima: list[bytes] = []
+    maxima: list[bytes] = []
+    for page, is_null in zip(pages, null_pages, strict=True):
+        if is_null:
+            minima.append(b"")
+            maxima.append(b"")
+            continue
+        if page.bounds.low is None:
+            return None
+        low, _ = plain_bound(node, page.bounds.low, upper=False)
+        high, _ = plain_bound(node, page.bounds.high, upper=True)
+        if low is None or high is None:
+            return None
+        minima.append(low)
+        maxima.append(high)
+    filled = [page.bounds for page, is_null in zip(pages, null_pages, strict=True) if not is_null]
+    nans = (
+        [page.bounds.nan_count or 0 for page in pages]
+        if any(b.nan_count is not None for b in filled)
+        else None
+    )
+    return ColumnIndex(
+        null_pages=null_pages,
+        min_values=minima,
+        max_values=maxima,
+        boundary_order=int(_boundary_order(filled)),
+        null_counts=[page.null_count for page in pages],
+        nan_counts=nans,
+    )
+
+
+def _boundary_order(pages: Sequence[Bounds]) -> BoundaryOrder:
+    def never(falls: Any) -> bool:
+        return not any(falls(one, two) for one, two in pairwise(pages))
+
+    if never(lambda one, two: two.low < one.low or two.high < one.high):
+        return BoundaryOrder.ASCENDING
+    if never(lambda one, two: two.low > one.low or two.high > one.high):
+        return BoundaryOrder.DESCENDING
+    return BoundaryOrder.UNORDERED

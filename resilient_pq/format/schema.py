@@ -1,0 +1,273 @@
+"""The schema tree of a file and its leaves.
+
+A schema is a group of nodes; each primitive node is a leaf column with a maximum definition and repetition
+level (parquet-format, README, "Nested Encoding").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from resilient_pq.errors import FormatError, SchemaError, UnsupportedError
+from resilient_pq.format import logical, message
+from resilient_pq.format.logical import Logical
+from resilient_pq.format.metadata import Repetition, SchemaElement, Type
+
+#: Levels are kept in bytes, so no leaf may have a level above this.
+MAX_LEVEL = 255
+
+
+@dataclass(frozen=True, slots=True)
+class Primitive:
+    """A node that has values: a leaf column.
+
+    Attributes:
+        name: Name within its parent.
+        repetition: REQUIRED, OPTIONAL or REPEATED.
+        physical_type: How a value is stored.
+        type_length: Bytes of a FIXED_LEN_BYTE_ARRAY value, else None.
+        logical: What a value means, None when there is no annotation.
+        field_id: The id that some table formats give their columns.
+    """
+
+    name: str
+    repetition: Repetition
+    physical_type: Type
+    type_length: int | None = None
+    logical: Logical | None = None
+    field_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A node that has children.
+
+    Attributes:
+        name: Name within its parent.
+        repetition: REQUIRED, OPTIONAL or REPEATED.
+        children: The nodes below it, in order.
+        logical: LIST, MAP or another annotation, None when there is none.
+        field_id: The id that some table formats give their columns.
+    """
+
+    name: str
+    repetition: Repetition
+    children: tuple[Node, ...]
+    logical: Logical | None = None
+    field_id: int | None = None
+
+
+Node = Primitive | Group
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A leaf column of the schema.
+
+    Attributes:
+        ordinal: Position among the leaves, which is its position in every row group.
+        path: Names from below the root down to the leaf.
+        node: The primitive node.
+        max_definition_level: Definition level of a value that is there.
+        max_repetition_level: Number of repeated nodes on the path.
+        slot_definition_level: Entries with at least this definition level take a place in the leaf's own
+            array; the others stand for empty or null lists above it. 0 outside of lists.
+    """
+
+    ordinal: int
+    path: tuple[str, ...]
+    node: Primitive
+    max_definition_level: int
+    max_repetition_level: int
+    slot_definition_level: int
+
+    @property
+    def column_path(self) -> str:
+        """The path with dots: how a user names the column."""
+        return ".".join(self.path)
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The columns of a file.
+
+    Attributes:
+        root: The group at the top, which has no levels of its own.
+    """
+
+    root: Group
+    elements: tuple[SchemaElement, ...] = field(default=(), repr=False, compare=False)
+
+    @cached_property
+    def leaves(self) -> tuple[Leaf, ...]:
+        """The leaf columns in the order of the file."""
+        return tuple(_walk(self.root))
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the top-level columns."""
+        return [child.name for child in self.root.children]
+
+    def top_level_leaves(self, position: int) -> list[Leaf]:
+        """The leaves below the top-level column at `position`."""
+        counts = [_count_leaves(child) for child in self.root.children]
+        first = sum(counts[:position])
+        return list(self.leaves[first : first + counts[position]])
+
+    def select(self, columns: Sequence[str] | None) -> list[int]:
+        """Positions of the top-level columns that `columns` names, in the order it names them; None is all.
+
+        Raises:
+            SchemaError: A name is not in the schema.
+        """
+        if columns is None:
+            return list(range(len(self.root.children)))
+        positions: list[int] = []
+        for name in columns:
+            found = [i for i, child in enumerate(self.root.children) if child.name == name]
+            if not found:
+                raise SchemaError(f"there is no column {name!r}", hint=f"columns: {', '.join(self.names)}")
+            positions.extend(position for position in found if position not in positions)
+        return positions
+
+    @classmethod
+    def parse(cls, text: str) -> Schema:
+        """Read a schema from message text, as parquet tools print it.
+
+        ::
+
+            message AddressBook {
+              required binary owner (STRING);
+              repeated group contacts {
+                required string name;
+                optional int32 age (INTEGER(8,false)) = 7;
+              }
+            }
+
+        Args:
+            text: The message. Types are boolean, int32, int64, int96, float, double, binary,
+                fixed_len_byte_array(length), and string for binary (STRING). Annotations are those of
+                LogicalTypes.md and the older converted types; after ``=`` stands a field id.
+
+        Raises:
+            SchemaError: The text is not a schema; it names the line.
+            UnsupportedError: A leaf is nested too deeply.
+        """
+        return cls.from_elements(message.parse(text))
+
+    @classmethod
+    def from_elements(cls, elements: Sequence[SchemaElement]) -> Schema:
+        """Build the tree from the footer's depth-first list.
+
+        Raises:
+            FormatError: The list is not a tree.
+            UnsupportedError: A leaf is nested too deeply.
+        """
+        if not elements:
+            raise FormatError("the schema has no elements")
+        root, end = _parse_node(elements, 0, depth=0)
+        if end != len(elements):
+            raise FormatError(f"the schema has {len(elements)} elements, but its tree ends after {end}")
+        if isinstance(root, Primitive):
+            raise FormatError("the schema's root is not a group")
+        schema = cls(root, tuple(elements))
+        if any(leaf.max_definition_level > MAX_LEVEL for leaf in schema.leaves):
+            raise UnsupportedError(f"the schema is nested more than {MAX_LEVEL} levels deep")
+        return schema
+
+    def to_elements(self) -> list[SchemaElement]:
+        """The footer's depth-first list; one that was read is given back as it was.
+
+        All but annotations of which this version does not even know the name: of those only an empty Thrift union
+        was read, and readers that meet one in a file lose their way.
+        """
+        if not self.elements:
+            return list(_elements(self.root, is_root=True))
+        return [logical.without_unknown(element) for element in self.elements]
+
+    def __str__(self) -> str:
+        """The schema as message text, as parquet tools print it; `parse` reads it back."""
+        return message.text(self.elements or self.to_elements())
+
+
+def _count_leaves(node: Node) -> int:
+    return 1 if isinstance(node, Primitive) else sum(_count_leaves(child) for child in node.children)
+
+
+def _walk(root: Group) -> Iterator[Leaf]:
+    ordinal = 0
+    stack: list[tuple[Node, tuple[str, ...], int, int, int]] = [
+        (child, (), 0, 0, 0) for child in reversed(root.children)
+    ]
+    while stack:
+        node, parents, definition, repetition, slot = stack.pop()
+        path = (*parents, node.name)
+        if node.repetition is not Repetition.REQUIRED:
+            definition += 1
+        if node.repetition is Repetition.REPEATED:
+            repetition += 1
+            slot = definition
+        if isinstance(node, Primitive):
+            yield Leaf(ordinal, path, node, definition, repetition, slot)
+            ordinal += 1
+        else:
+            stack.extend((child, path, definition, repetition, slot) for child in reversed(node.children))
+
+
+def _parse_node(elements: Sequence[SchemaElement], at: int, depth: int) -> tuple[Node, int]:
+    if depth > 2 * MAX_LEVEL:
+        raise UnsupportedError(f"the schema is nested more than {2 * MAX_LEVEL} levels deep")
+    if at >= len(elements):
+        raise FormatError("the schema's tree names more children than there are elements")
+    element = elements[at]
+    repetition = _repetition(element, is_root=at == 0)
+    if element.type is not None and not element.num_children:
+        return _parse_primitive(element, repetition), at + 1
+    children: list[Node] = []
+    following = at + 1
+    for _ in range(element.num_children or 0):
+        child, following = _parse_node(elements, following, depth + 1)
+        children.append(child)
+    group = Group(element.name, repetition, tuple(children), logical.from_element(element), element.field_id)
+    return group, following
+
+
+def _repetition(element: SchemaElement, *, is_root: bool) -> Repetition:
+    if is_root or element.repetition_type is None:
+        return Repetition.REQUIRED
+    try:
+        return Repetition(element.repetition_type)
+    except ValueError:
+        raise FormatError(f"column {element.name!r}: unknown repetition {element.repetition_type}") from None
+
+
+def _parse_primitive(element: SchemaElement, repetition: Repetition) -> Primitive:
+    try:
+        physical_type = Type(element.type if element.type is not None else -1)
+    except ValueError:
+        raise FormatError(f"column {element.name!r}: unknown physical type {element.type}") from None
+    if physical_type is Type.FIXED_LEN_BYTE_ARRAY and (
+        element.type_length is None or element.type_length < 0
+    ):
+        raise FormatError(f"column {element.name!r}: FIXED_LEN_BYTE_ARRAY without a length")
+    length = element.type_length if physical_type is Type.FIXED_LEN_BYTE_ARRAY else None
+    annotation = logical.from_element(element)
+    return Primitive(element.name, repetition, physical_type, length, annotation, element.field_id)
+
+
+def _elements(node: Node, *, is_root: bool = False) -> Iterator[SchemaElement]:
+    element = SchemaElement(name=node.name, field_id=node.field_id)
+    if not is_root:
+        element.repetition_type = int(node.repetition)
+    logical.annotate(element, node.logical)
+    if isinstance(node, Primitive):
+        element.type = int(node.physical_type)
+        element.type_length = node.type_length
+        yield element
+        return
+    element.num_children = len(node.children)
+    yield element
+    for child in node.children:
+        yield from _elements(child)

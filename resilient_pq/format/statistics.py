@@ -1,0 +1,204 @@
+"""Minima, maxima and counts of values (parquet.thrift, Statistics and ColumnOrder).
+
+Bounds are kept as Python numbers or bytes, which compare as the column's order asks, until they are written
+in PLAIN encoding. Byte arrays are cut to 64 bytes, with the exactness flags saying so; values of a fixed
+length above that have no bounds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from resilient_pq.format import kernels, logical
+from resilient_pq.format.logical import Decimal, Integer, Kept
+from resilient_pq.format.metadata import Statistics, Type
+from resilient_pq.format.schema import Primitive
+from resilient_pq.format.values import ByteArrays, Values
+
+_TEXT = (logical.STRING, logical.ENUM, logical.JSON)
+#: Bounds of byte arrays are cut to this many bytes.
+MAX_BOUND_BYTES = 64
+
+
+class Order(Enum):
+    """How the values of a column compare; UNDEFINED ones have no bounds."""
+
+    SIGNED = auto()
+    UNSIGNED = auto()
+    FLOAT = auto()
+    BOOLEAN = auto()
+    BYTES = auto()
+    SIGNED_BYTES = auto()
+    FLOAT16 = auto()
+    UNDEFINED = auto()
+
+
+def order_of(node: Primitive) -> Order:
+    """The order that TYPE_ORDER gives the values of a column."""
+    annotation = node.logical
+    if isinstance(annotation, Kept) or annotation in (logical.INTERVAL, logical.UNKNOWN):
+        return Order.UNDEFINED
+    match node.physical_type:
+        case Type.BOOLEAN:
+            return Order.BOOLEAN
+        case Type.INT32 | Type.INT64:
+            unsigned = isinstance(annotation, Integer) and not annotation.signed
+            return Order.UNSIGNED if unsigned else Order.SIGNED
+        case Type.FLOAT | Type.DOUBLE:
+            return Order.FLOAT
+        case Type.INT96:
+            return Order.UNDEFINED
+        case Type.BYTE_ARRAY | Type.FIXED_LEN_BYTE_ARRAY:
+            if isinstance(annotation, Decimal):
+                fixed = node.physical_type is Type.FIXED_LEN_BYTE_ARRAY
+                return Order.SIGNED_BYTES if fixed else Order.UNDEFINED
+            return Order.FLOAT16 if annotation == logical.FLOAT16 else Order.BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Smallest and largest of some values; both are None where nothing could be said.
+
+    Attributes:
+        low: The smallest value, as a number or bytes that compare in the column's order.
+        high: The largest value.
+        nan_count: NaNs among the values, which never are bounds; None for types that have none.
+    """
+
+    low: Any
+    high: Any
+    nan_count: int | None = None
+
+    def merged(self, other: Bounds) -> Bounds:
+        """Bounds of both sets of values together."""
+        lows = [value for value in (self.low, other.low) if value is not None]
+        highs = [value for value in (self.high, other.high) if value is not None]
+        nans = None if self.nan_count is None else self.nan_count + (other.nan_count or 0)
+        return Bounds(min(lows, default=None), max(highs, default=None), nans)
+
+
+def bounds_of(node: Primitive, values: Values) -> Bounds:
+    """Smallest and largest of `values`, and how many are NaN."""
+    order = order_of(node)
+    floating = order in (Order.FLOAT, Order.FLOAT16)
+    if not len(values) or order is Order.UNDEFINED:
+        return Bounds(None, None, 0 if floating else None)
+    if isinstance(values, ByteArrays):
+        low, high = kernels.byte_array_min_max(values.offsets, values.data)
+        return Bounds(values.value(low), values.value(high))
+    match order:
+        case Order.FLOAT:
+            return _float_bounds(values)
+        case Order.FLOAT16:
+            return _float_bounds(np.ascontiguousarray(values).view("<f2").reshape(-1))
+        case Order.BYTES | Order.SIGNED_BYTES:
+            return _fixed_bounds(values, signed=order is Order.SIGNED_BYTES)
+        case Order.UNSIGNED:
+            values = values.view(values.dtype.str.replace("i", "u"))
+        case _:
+            pass
+    return Bounds(values.min().item(), values.max().item())
+
+
+def _float_bounds(values: NDArray[Any]) -> Bounds:
+    nans = int(np.count_nonzero(np.isnan(values)))
+    if nans == len(values):
+        return Bounds(None, None, nans)
+    return Bounds(float(np.fmin.reduce(values)), float(np.fmax.reduce(values)), nans)
+
+
+def _fixed_bounds(values: NDArray[np.uint8], *, signed: bool) -> Bounds:
+    # A bound of fixed length cannot be cut: readers take it for a whole value, and pyarrow ends the process.
+    if not 0 < values.shape[1] <= MAX_BOUND_BYTES:
+        return Bounds(None, None)
+    rows = [
+        values[_extreme_row(values, largest=largest, signed=signed)].tobytes() for largest in (False, True)
+    ]
+    low, high = (int.from_bytes(row, "big", signed=True) if signed else row for row in rows)
+    return Bounds(low, high)
+
+
+def _extreme_row(values: NDArray[np.uint8], *, largest: bool, signed: bool) -> int:
+    """Narrow the rows down byte by byte; after the first byte few are left."""
+    rows = np.arange(len(values))
+    for position in range(values.shape[1]):
+        column = values[rows, position]
+        if signed and position == 0:
+            column = column ^ 0x80
+        rows = rows[column == (column.max() if largest else column.min())]
+        if len(rows) == 1:
+            break
+    return int(rows[0])
+
+
+def plain_bound(node: Primitive, value: Any, *, upper: bool) -> tuple[bytes | None, bool]:
+    """A bound in PLAIN encoding without a length, and whether it is exact.
+
+    A minimum of zero is written as -0.0 and a maximum as +0.0, since readers may hold the two for one
+    (parquet.thrift, ColumnOrder). An upper bound that cannot be cut is None.
+    """
+    match order_of(node):
+        case Order.BOOLEAN:
+            return bytes([value]), True
+        case Order.SIGNED | Order.UNSIGNED:
+            width = 4 if node.physical_type is Type.INT32 else 8
+            return value.to_bytes(width, "little", signed=value < 0), True
+        case Order.FLOAT | Order.FLOAT16 as order:
+            kind = "<f2" if order is Order.FLOAT16 else "<f4" if node.physical_type is Type.FLOAT else "<f8"
+            if value == 0:
+                value = 0.0 if upper else -0.0
+            return np.array([value], kind).tobytes(), True
+        case Order.SIGNED_BYTES:
+            return value.to_bytes(node.type_length or 0, "big", signed=True), True
+        case _:
+            return _cut(value, upper=upper, text=node.logical in _TEXT)
+
+
+def _cut(value: bytes, *, upper: bool, text: bool) -> tuple[bytes | None, bool]:
+    if len(value) <= MAX_BOUND_BYTES:
+        return value, True
+    prefix = value[:MAX_BOUND_BYTES]
+    if text:
+        # Stay on a character's border: readers expect UTF-8 in the bounds of strings too.
+        while prefix and value[len(prefix)] & 0xC0 == 0x80:
+            prefix = prefix[:-1]
+    if not upper:
+        return prefix, False
+    return (_next_text(prefix) if text else _next_bytes(prefix)), False
+
+
+def _next_bytes(prefix: bytes) -> bytes | None:
+    stripped = prefix.rstrip(b"\xff")
+    return stripped[:-1] + bytes([stripped[-1] + 1]) if stripped else None
+
+
+def _next_text(prefix: bytes) -> bytes | None:
+    try:
+        characters = prefix.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+    while characters:
+        following = ord(characters[-1]) + 1
+        if following == 0xD800:
+            following = 0xE000  # surrogates are no characters
+        if following <= 0x10FFFF:
+            return (characters[:-1] + chr(following)).encode("utf-8")
+        characters = characters[:-1]
+    return None
+
+
+def statistics_of(node: Primitive, bounds: Bounds, null_count: int) -> Statistics:
+    """The Thrift struct for a column chunk."""
+    statistics = Statistics(null_count=null_count, nan_count=bounds.nan_count)
+    if bounds.low is not None:
+        statistics.min_value, statistics.is_min_value_exact = plain_bound(node, bounds.low, upper=False)
+    if bounds.high is not None:
+        maximum, exact = plain_bound(node, bounds.high, upper=True)
+        if maximum is not None:
+            statistics.max_value, statistics.is_max_value_exact = maximum, exact
+    return statistics

@@ -1,0 +1,139 @@
+"""How values and levels of a leaf column lie in memory, between the bytes of pages and anything else.
+
+Physical types map to NumPy so: BOOLEAN bool; INT32, INT64 int32, int64 (unsigned integers share the bits);
+FLOAT, DOUBLE float32, float64; INT96 and FIXED_LEN_BYTE_ARRAY uint8 of shape (n, width); BYTE_ARRAY `ByteArrays`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from resilient_pq.errors import SchemaError
+from resilient_pq.format.metadata import Type
+from resilient_pq.format.schema import Leaf, Primitive
+
+Levels: TypeAlias = NDArray[np.uint8]
+INT96_WIDTH = 12
+
+
+@dataclass(frozen=True, slots=True)
+class ByteArrays:
+    """Byte strings back to back: value i is ``data[offsets[i]:offsets[i + 1]]``.
+
+    Attributes:
+        offsets: int32 or int64, one more than there are values, never falling; need not begin at 0.
+        data: uint8.
+    """
+
+    offsets: NDArray[Any]
+    data: NDArray[np.uint8]
+
+    def __len__(self) -> int:
+        """Number of values."""
+        return len(self.offsets) - 1
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of the values themselves, without their lengths."""
+        return int(self.offsets[-1] - self.offsets[0])
+
+    def __getitem__(self, key: slice) -> ByteArrays:
+        """A run of values, sharing memory."""
+        start, stop, _ = key.indices(len(self))
+        return ByteArrays(self.offsets[start : max(start, stop) + 1], self.data)
+
+    def value(self, index: int) -> bytes:
+        """One value as bytes."""
+        return self.data[self.offsets[index] : self.offsets[index + 1]].tobytes()
+
+
+Values: TypeAlias = NDArray[Any] | ByteArrays
+
+
+@dataclass(frozen=True, slots=True)
+class LeafData:
+    """A leaf column over some rows as it goes into pages: levels, and only the values that are there.
+
+    Attributes:
+        num_rows: Rows covered.
+        definition_levels: One per entry; None where the maximum is 0.
+        repetition_levels: One per entry; None where the maximum is 0, and every entry is a row.
+        values: The values of the entries whose definition level is the maximum, in order.
+    """
+
+    num_rows: int
+    definition_levels: Levels | None
+    repetition_levels: Levels | None
+    values: Values
+
+
+@dataclass(frozen=True, slots=True)
+class LeafColumn:
+    """A leaf column over some rows as it comes out of pages: every slot of the leaf's array has a place.
+
+    Attributes:
+        leaf: The column.
+        num_rows: Rows covered.
+        values: One per slot; slots without a value hold zeros or an empty string.
+        present: True where the slot has a value; None where all have.
+        definition_levels: One per entry; None unless the column is nested (below a group or repeated).
+        repetition_levels: One per entry; None where the maximum is 0.
+    """
+
+    leaf: Leaf
+    num_rows: int
+    values: Values
+    present: NDArray[np.bool_] | None
+    definition_levels: Levels | None
+    repetition_levels: Levels | None
+
+
+_DTYPES: dict[Type, Any] = {
+    Type.BOOLEAN: np.dtype(np.bool_),
+    Type.INT32: np.dtype("<i4"),
+    Type.INT64: np.dtype("<i8"),
+    Type.FLOAT: np.dtype("<f4"),
+    Type.DOUBLE: np.dtype("<f8"),
+}
+
+
+def fixed_width(node: Primitive) -> int | None:
+    """Bytes of a value in its PLAIN encoding; None for BYTE_ARRAY, and for BOOLEAN, which takes a bit."""
+    match node.physical_type:
+        case Type.INT32 | Type.FLOAT:
+            return 4
+        case Type.INT64 | Type.DOUBLE:
+            return 8
+        case Type.INT96:
+            return INT96_WIDTH
+        case Type.FIXED_LEN_BYTE_ARRAY:
+            return node.type_length
+        case Type.BOOLEAN | Type.BYTE_ARRAY:
+            return None
+
+
+def empty_fixed(node: Primitive, count: int) -> NDArray[Any]:
+    """Zeroed room for `count` values of any physical type but BYTE_ARRAY."""
+    if node.physical_type in _DTYPES:
+        return np.zeros(count, _DTYPES[node.physical_type])
+    return np.zeros((count, fixed_width(node) or 0), np.uint8)
+
+
+def check_values(leaf: Leaf, data: LeafData) -> None:
+    """Raise `SchemaError` where the array's kind is not that of the leaf's physical type."""
+    node = leaf.node
+    if node.physical_type is Type.BYTE_ARRAY:
+        fits = isinstance(data.values, ByteArrays)
+    else:
+        expected = empty_fixed(node, 0)
+        fits = (
+            isinstance(data.values, np.ndarray)
+            and data.values.dtype == expected.dtype
+            and data.values.shape[1:] == expected.shape[1:]
+        )
+    if not fits:
+        raise SchemaError(f"column {leaf.column_path!r}: values do not fit {node.physical_type.name}")
