@@ -1,0 +1,117 @@
+"""Parquet files that survive the crash of their writer, the loss of their tail and the rot of their bytes.
+
+The names here are asynchronous; `resilient_pq.sync` has the same names, blocking::
+
+    import resilient_pq as rpq
+
+    async with rpq.create("s3://bucket/day.parquet") as writer:
+        await writer.write(batch)
+        await writer.checkpoint()
+
+    async with rpq.open("s3://bucket/day.parquet") as file:
+        table = await file.read(columns=["ts", "user"])
+
+    report = await rpq.check("s3://bucket/day.parquet")
+    report = await rpq.recover("s3://bucket/torn.parquet", "s3://bucket/saved.parquet")
+"""
+
+from __future__ import annotations
+
+from resilient_pq.arrow.table import Table
+from resilient_pq.errors import (
+    AccessDeniedError,
+    AlreadyExistsError,
+    ChecksumError,
+    CodecUnavailableError,
+    EncodingError,
+    FileFullError,
+    FormatError,
+    NotFoundError,
+    NothingToRecoverError,
+    NotParquetError,
+    ObjectChangedError,
+    PreconditionError,
+    RangeError,
+    RecoveryError,
+    ResilientPQError,
+    SchemaError,
+    StoreError,
+    ThriftError,
+    ThrottledError,
+    TornFileError,
+    TransientError,
+    UnsupportedError,
+    Where,
+    WriterClosedError,
+    WriterFailedError,
+    WriterStateError,
+)
+from resilient_pq.format.schema import Schema
+from resilient_pq.io import FetchCounters, FetchOptions, MergeOptions, ObjectInfo, StoredState, UploadInfo
+from resilient_pq.reader.contents import FileState, KnownCheckpoint
+from resilient_pq.reader.file import File, IncompleteFileWarning, ReadOptions, open
+from resilient_pq.recovery.check import check
+from resilient_pq.recovery.report import Damage, Finding, Kept, LostRegion, Outcome, Report
+from resilient_pq.recovery.salvage import recover
+from resilient_pq.recovery.uploads import complete_upload, list_uploads
+from resilient_pq.version import __version__
+from resilient_pq.writer.options import WriteOptions
+from resilient_pq.writer.stream import Checkpoint, Writer, create
+
+__all__ = [
+    "AccessDeniedError",
+    "AlreadyExistsError",
+    "Checkpoint",
+    "ChecksumError",
+    "CodecUnavailableError",
+    "Damage",
+    "EncodingError",
+    "FetchCounters",
+    "FetchOptions",
+    "File",
+    "FileFullError",
+    "FileState",
+    "Finding",
+    "FormatError",
+    "IncompleteFileWarning",
+    "Kept",
+    "KnownCheckpoint",
+    "LostRegion",
+    "MergeOptions",
+    "NotFoundError",
+    "NotParquetError",
+    "NothingToRecoverError",
+    "ObjectChangedError",
+    "ObjectInfo",
+    "Outcome",
+    "PreconditionError",
+    "RangeError",
+    "ReadOptions",
+    "RecoveryError",
+    "Report",
+    "ResilientPQError",
+    "Schema",
+    "SchemaError",
+    "StoreError",
+    "StoredState",
+    "Table",
+    "ThriftError",
+    "ThrottledError",
+    "TornFileError",
+    "TransientError",
+    "UnsupportedError",
+    "UploadInfo",
+    "Where",
+    "WriteOptions",
+    "Writer",
+    "WriterClosedError",
+    "WriterFailedError",
+    "WriterStateError",
+    "__version__",
+    "check",
+    "complete_upload",
+    "create",
+    "list_uploads",
+    "open",
+    "recover",
+]

@@ -1,0 +1,9 @@
+"""``python -m resilient_pq``: the same as `rpq`."""
+
+from __future__ import annotations
+
+import sys
+
+from resilient_pq.cli.main import main
+
+sys.exit(main())

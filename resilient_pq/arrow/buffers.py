@@ -1,0 +1,267 @@
+"""The buffers of Arrow arrays as NumPy sees them: reading them without a copy, and building arrays from them.
+
+Layouts are those of the Arrow columnar format; bitmaps have the least significant bit first. May import
+nanoarrow, NumPy and `field`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import nanoarrow
+import numpy as np
+from numpy.typing import NDArray
+
+from resilient_pq.arrow.field import Field
+
+Valid = NDArray[np.bool_]
+
+#: NumPy's type of the values of each kind that it has one for.
+DTYPES: dict[str, np.dtype[Any]] = {
+    "c": np.dtype("i1"),
+    "C": np.dtype("u1"),
+    "s": np.dtype("<i2"),
+    "S": np.dtype("<u2"),
+    "i": np.dtype("<i4"),
+    "I": np.dtype("<u4"),
+    "l": np.dtype("<i8"),
+    "L": np.dtype("<u8"),
+    "e": np.dtype("<f2"),
+    "f": np.dtype("<f4"),
+    "g": np.dtype("<f8"),
+    "tdD": np.dtype("<i4"),
+    "tdm": np.dtype("<i8"),
+    "ts": np.dtype("<i8"),
+    "tD": np.dtype("<i8"),
+}
+
+#: A view of at most this many bytes holds them itself.
+INLINE_VIEW = 12
+
+LARGE_OFFSETS = frozenset({"U", "Z", "+L"})
+
+
+def storage_dtype(field: Field) -> np.dtype[Any]:
+    """NumPy's type of the values in the data buffer; decimals and fixed-size binaries have rows of bytes."""
+    if field.kind == "tt":
+        return np.dtype("<i4") if field.unit in ("s", "ms") else np.dtype("<i8")
+    return DTYPES[field.kind]
+
+
+def row_width(field: Field) -> int:
+    """Bytes of a value of a decimal or a fixed-size binary."""
+    return field.decimal[2] // 8 if field.kind == "d" else field.width
+
+
+@dataclass(frozen=True, slots=True)
+class _Owned:
+    """Memory for NumPy to look at, and what keeps it alive."""
+
+    __array_interface__: dict[str, Any]
+    owner: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some consecutive slots of an Arrow array.
+
+    Attributes:
+        field: The array's type.
+        owner: What keeps the memory alive: the outermost nanoarrow `CArray`. Views of children do not.
+        view: The nanoarrow `CArrayView` of the whole array.
+        start: First slot, counted from the beginning of the buffers: the array's own offset is in it.
+        length: How many slots.
+    """
+
+    field: Field
+    owner: Any
+    view: Any
+    start: int
+    length: int
+
+    @classmethod
+    def of(cls, array: Any, field: Field | None = None) -> Part:
+        """All slots of a nanoarrow `CArray`."""
+        view = array.view()
+        return cls(field or Field.of(array.schema), array, view, view.offset, view.length)
+
+    def slice(self, start: int, length: int) -> Part:
+        """`length` slots from `start` on."""
+        return Part(self.field, self.owner, self.view, self.start + start, length)
+
+    def child(self, position: int) -> Part:
+        """The same slots of a struct's child."""
+        view = self.view.child(position)
+        return Part(self.field.children[position], self.owner, view, view.offset + self.start, self.length)
+
+    def elements(self, start: int, length: int, position: int = 0) -> Part:
+        """`length` slots from `start` on of the child of a list, counted as the list's offsets count."""
+        view = self.view.child(position)
+        return Part(self.field.children[position], self.owner, view, view.offset + start, length)
+
+    def dictionary(self) -> Part:
+        """All values of the dictionary."""
+        view = self.view.dictionary
+        assert self.field.dictionary is not None
+        return Part(self.field.dictionary, self.owner, view, view.offset, view.length)
+
+    def valid(self) -> Valid | None:
+        """Which slots are not null; None where no slot of the array is."""
+        if self.field.kind == "n":
+            return np.zeros(self.length, np.bool_)
+        if self.view.null_count == 0 or self.view.buffer(0).size_bytes == 0:
+            return None
+        valid = self._bits(0)
+        return None if valid.all() else valid
+
+    def booleans(self) -> Valid:
+        """The values of a boolean array."""
+        return self._bits(1)
+
+    def fixed(self) -> NDArray[Any]:
+        """The values of a fixed-width array in its `storage_dtype`; the memory is the array's."""
+        return self._items(1, storage_dtype(self.field))
+
+    def indices(self) -> NDArray[Any]:
+        """The indices of a dictionary array."""
+        return self._items(1, DTYPES[self.field.format])
+
+    def rows(self) -> NDArray[np.uint8]:
+        """The values of a decimal or fixed-size binary array, a row of bytes each."""
+        width = row_width(self.field)
+        raw = self._items(1, np.dtype(np.uint8), width)
+        return raw.reshape(self.length, width)
+
+    def offsets(self) -> NDArray[Any]:
+        """The offsets of a string, binary, list or map array, one more than there are slots."""
+        dtype = np.dtype("<i8") if self.field.kind in LARGE_OFFSETS else np.dtype("<i4")
+        if self.view.buffer(1).size_bytes == 0:
+            return np.zeros(self.length + 1, dtype)  # an array without slots may have no offsets at all
+        return self._raw(1, dtype)[self.start : self.start + self.length + 1]
+
+    def list_extents(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Where the elements of each slot of a list or map begin, and how many there are."""
+        if self.field.kind == "+w":
+            size = self.field.width
+            starts = np.arange(self.start, self.start + self.length, dtype=np.int64) * size
+            return starts, np.full(self.length, size, np.int64)
+        offsets = self.offsets().astype(np.int64)
+        return offsets[:-1], np.diff(offsets)
+
+    def data(self, buffer: int = 2) -> NDArray[np.uint8]:
+        """The bytes of a buffer, all of them: those that offsets or views point into."""
+        return self._raw(buffer, np.dtype(np.uint8))
+
+    def views(self) -> NDArray[np.int32]:
+        """The views of a string or binary view array, four words each."""
+        return self._items(1, np.dtype("<i4"), 4).reshape(self.length, 4)
+
+    def _items(self, buffer: int, dtype: np.dtype[Any], per_slot: int = 1) -> NDArray[Any]:
+        return self._raw(buffer, dtype)[self.start * per_slot : (self.start + self.length) * per_slot]
+
+    def _raw(self, buffer: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+        view = self.view.buffer(buffer)
+        if not view.size_bytes:
+            return np.empty(0, dtype)
+        # A buffer's view does not keep the array alive that the buffer is a part of, so the memory would be
+        # freed under an array that is made of it.
+        return np.asarray(_Owned(np.frombuffer(view, dtype).__array_interface__, self.owner))
+
+    def _bits(self, buffer: int) -> Valid:
+        raw = self._raw(buffer, np.dtype(np.uint8))
+        first = self.start // 8
+        covering = raw[first : (self.start + self.length + 7) // 8]
+        bits = np.unpackbits(covering, bitorder="little")
+        return bits[self.start - 8 * first :][: self.length].view(np.bool_)
+
+
+def num_bytes(part: Part) -> int:
+    """Bytes that the slots take in memory, their bitmaps included; values of a dictionary are not counted."""
+    field, length = part.field, part.length
+    match field.kind:
+        case "n":
+            return 0
+        case "b":
+            size = (length + 7) // 8
+        case "u" | "U" | "z" | "Z":
+            offsets = part.offsets()
+            size = offsets.nbytes + int(offsets[-1]) - int(offsets[0])
+        case "vu" | "vz":
+            lengths = part.views()[:, 0].astype(np.int64)
+            size = 16 * length + int(lengths[lengths > INLINE_VIEW].sum())
+        case "d" | "w":
+            size = length * row_width(field)
+        case "dictionary":
+            size = length * DTYPES[field.format].itemsize
+        case "+s":
+            size = sum(num_bytes(part.child(position)) for position in range(len(field.children)))
+        case "+l" | "+L" | "+m" | "+w":
+            first, last = span(*part.list_extents())
+            size = 4 * length + num_bytes(part.elements(first, last - first))
+        case _:
+            size = length * storage_dtype(field).itemsize
+    return size if part.view.null_count == 0 else size + (length + 7) // 8
+
+
+def span(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> tuple[int, int]:
+    """The first element that consecutive lists take, and the one behind their last."""
+    return (int(starts[0]), int(starts[-1] + lengths[-1])) if len(starts) else (0, 0)
+
+
+def make_array(
+    field: Field, length: int, buffers: Sequence[Any], valid: Valid | None, children: Sequence[Any] = ()
+) -> Any:
+    """A nanoarrow `CArray` over NumPy arrays, which it keeps alive and does not copy.
+
+    Args:
+        field: Its type; the types of `children` must be those of its children.
+        length: How many slots.
+        buffers: The buffers behind the validity bitmap.
+        valid: Which slots are not null; None where all are valid.
+        children: `CArray`s.
+    """
+    bitmap = None if valid is None else np.packbits(valid, bitorder="little")
+    return _from_buffers(field.to_c(), length, [bitmap, *buffers], _null_count(valid), children)
+
+
+def make_null_array(field: Field, length: int) -> Any:
+    """An array of Arrow's null type."""
+    return _from_buffers(field.to_c(), length, [], length, [])
+
+
+def _null_count(valid: Valid | None) -> int:
+    return 0 if valid is None else len(valid) - int(np.count_nonzero(valid))
+
+
+def _from_buffers(
+    schema: Any,
+    length: int,
+    buffers: Sequence[Any],
+    null_count: int,
+    children: Sequence[Any],
+    offset: int = 0,
+) -> Any:
+    # Among buffers that are not nanoarrow's own, it would move the children out of the arrays that they are
+    # in, instead of sharing them (`move` of c_array_from_buffers sticks).
+    own = [None if buffer is None else nanoarrow.c_buffer(buffer) for buffer in buffers]
+    return nanoarrow.c_array_from_buffers(
+        schema, length, own, null_count=null_count, offset=offset, children=children, move=False
+    )
+
+
+def sliced(array: Any, start: int, length: int) -> Any:
+    """Some slots of a `CArray` that has no dictionary, sharing its memory.
+
+    nanoarrow's own slices keep the null count of the whole array, which makes pyarrow take them for unequal.
+    """
+    part = Part.of(array).slice(start, length)
+    if part.field.kind == "n":
+        return make_null_array(part.field, length)
+    valid = part.valid()
+    buffers: list[Any] = [part.data(buffer) for buffer in range(int(part.view.n_buffers))]
+    if valid is None:
+        buffers[0] = None
+    children = [array.child(position) for position in range(array.n_children)]
+    return _from_buffers(array.schema, length, buffers, _null_count(valid), children, part.start)

@@ -1,0 +1,227 @@
+"""Reading the schema message of Arrow IPC, whose bytes come out of files and are hostile.
+
+The message is a flatbuffer (Arrow, format/Message.fbs and format/Schema.fbs): tables that point at each other
+by offsets. Every offset is checked against the message, and what may be read in all is bounded by its size,
+since hostile tables can share their parts any number of times. nanoarrow's own reader is not used: there are
+messages that it does not survive.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from resilient_pq.arrow.field import MAX_NESTING, Field
+
+_CONTINUATION: Final = 0xFFFFFFFF
+_SCHEMA_HEADER: Final = 1
+_UNITS: Final = "smun"
+#: How much may be read of a message, in times its size: its parts may be shared, but not without end.
+_FACTOR: Final = 4
+_TABLE_BYTES: Final = 8
+
+
+def read_schema_message(message: bytes) -> list[Field | None]:
+    """The fields of the columns; None for one that is damaged, or of a type that no column is written from.
+
+    A dictionary type is given as the type of its values.
+
+    Raises:
+        ValueError: The message is damaged as a whole.
+    """
+    start = 8 if len(message) >= 8 and int.from_bytes(message[:4], "little") == _CONTINUATION else 4
+    reader = _Reader(message[start:])
+    root = reader.root()
+    if root.number(1, "B") != _SCHEMA_HEADER:
+        raise ValueError("the message is no schema")
+    schema = root.table(2)
+    if schema is None:
+        raise ValueError("the message has no header")
+    fields: list[Field | None] = []
+    for column in schema.tables(1):
+        try:
+            fields.append(_field(column, depth=0))
+        except ValueError:
+            fields.append(None)
+    return fields
+
+
+class _Reader:
+    """The bytes of a flatbuffer, and how much of them may still be read."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.left = _FACTOR * len(data)
+
+    def root(self) -> _Table:
+        return _Table(self, self.unpack("I", 0))
+
+    def unpack(self, code: str, at: int) -> int:
+        """An integer at an offset."""
+        if not 0 <= at <= len(self.data) - struct.calcsize(f"<{code}"):
+            raise ValueError("an offset leads out of the message")
+        value: int = struct.unpack_from(f"<{code}", self.data, at)[0]
+        return value
+
+    def spend(self, size: int) -> None:
+        self.left -= size
+        if self.left < 0:
+            raise ValueError("the message refers to more than it holds")
+
+    def string(self, at: int) -> bytes:
+        size = self.unpack("I", at)
+        if size > len(self.data) - at - 4:
+            raise ValueError("a string leads out of the message")
+        self.spend(size)
+        return self.data[at + 4 : at + 4 + size]
+
+
+class _Table:
+    """A table of a flatbuffer: fields by number, any of which may be left out."""
+
+    def __init__(self, reader: _Reader, at: int) -> None:
+        reader.spend(_TABLE_BYTES)
+        self.reader = reader
+        self.at = at
+        self.offsets_at = at - reader.unpack("i", at)
+        self.offsets_size = reader.unpack("H", self.offsets_at)
+
+    def _place(self, number: int) -> int | None:
+        entry = 4 + 2 * number
+        if entry + 2 > self.offsets_size:
+            return None
+        offset = self.reader.unpack("H", self.offsets_at + entry)
+        return self.at + offset if offset else None
+
+    def _target(self, number: int) -> int | None:
+        place = self._place(number)
+        return None if place is None else place + self.reader.unpack("I", place)
+
+    def number(self, number: int, code: str, default: int = 0) -> int:
+        """An integer, `code` being that of `struct`."""
+        place = self._place(number)
+        return default if place is None else self.reader.unpack(code, place)
+
+    def string(self, number: int) -> bytes:
+        """A string; empty where there is none."""
+        target = self._target(number)
+        return b"" if target is None else self.reader.string(target)
+
+    def table(self, number: int) -> _Table | None:
+        """A table, or the table of a union."""
+        target = self._target(number)
+        return None if target is None else _Table(self.reader, target)
+
+    def tables(self, number: int) -> Iterator[_Table]:
+        """The tables of a vector."""
+        target = self._target(number)
+        if target is None:
+            return
+        for index in range(self.reader.unpack("I", target)):
+            place = target + 4 + 4 * index
+            yield _Table(self.reader, place + self.reader.unpack("I", place))
+
+
+def _field(table: _Table, depth: int) -> Field:
+    if depth > MAX_NESTING:
+        raise ValueError("the schema is nested too deeply")
+    kind = table.table(3)
+    format_of = _FORMATS.get(table.number(2, "B"))
+    if kind is None or format_of is None:
+        raise ValueError("the type of a field is missing or unknown")
+    format = format_of(kind)
+    return Field(
+        name=table.string(0).decode(),
+        format=format,
+        nullable=bool(table.number(1, "B")),
+        children=tuple(_field(child, depth + 1) for child in table.tables(5)),
+        metadata=tuple((pair.string(0), pair.string(1)) for pair in table.tables(6)),
+        keys_sorted=format == "+m" and bool(kind.number(0, "B")),
+    )
+
+
+def _constant(format: str) -> Callable[[_Table], str]:
+    return lambda _: format
+
+
+def _integer(table: _Table) -> str:
+    letters = {8: "c", 16: "s", 32: "i", 64: "l"}
+    letter = letters.get(table.number(0, "i"))
+    if letter is None:
+        raise ValueError("an integer has an unknown width")
+    return letter if table.number(1, "B") else letter.upper()
+
+
+def _float(table: _Table) -> str:
+    return _one_of("efg", table.number(0, "h"))
+
+
+def _decimal(table: _Table) -> str:
+    precision, scale, bits = table.number(0, "i"), table.number(1, "i"), table.number(2, "i", 128)
+    return f"d:{precision},{scale}" if bits == 128 else f"d:{precision},{scale},{bits}"
+
+
+def _date(table: _Table) -> str:
+    return f"td{_one_of('Dm', table.number(0, 'h', 1))}"
+
+
+def _time(table: _Table) -> str:
+    return f"tt{_one_of(_UNITS, table.number(0, 'h', 1))}"
+
+
+def _timestamp(table: _Table) -> str:
+    return f"ts{_one_of(_UNITS, table.number(0, 'h'))}:{table.string(1).decode()}"
+
+
+def _duration(table: _Table) -> str:
+    return f"tD{_one_of(_UNITS, table.number(0, 'h', 1))}"
+
+
+def _fixed_size_binary(table: _Table) -> str:
+    return f"w:{_size(table)}"
+
+
+def _fixed_size_list(table: _Table) -> str:
+    return f"+w:{_size(table)}"
+
+
+def _size(table: _Table) -> int:
+    size = table.number(0, "i")
+    if size < 0:
+        raise ValueError("a size is negative")
+    return size
+
+
+def _one_of(letters: str, index: int) -> str:
+    if not 0 <= index < len(letters):
+        raise ValueError("a unit is unknown")
+    return letters[index]
+
+
+#: By the number of a type in the union `Type` of Schema.fbs; unions, intervals and run-end encoding are not here.
+_FORMATS: dict[int, Callable[[_Table], str]] = {
+    1: _constant("n"),
+    2: _integer,
+    3: _float,
+    4: _constant("z"),
+    5: _constant("u"),
+    6: _constant("b"),
+    7: _decimal,
+    8: _date,
+    9: _time,
+    10: _timestamp,
+    12: _constant("+l"),
+    13: _constant("+s"),
+    15: _fixed_size_binary,
+    16: _fixed_size_list,
+    17: _constant("+m"),
+    18: _duration,
+    19: _constant("Z"),
+    20: _constant("U"),
+    21: _constant("+L"),
+    23: _constant("vz"),
+    24: _constant("vu"),
+    25: _constant("+vl"),
+    26: _constant("+vL"),
+}

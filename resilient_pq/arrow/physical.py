@@ -1,0 +1,186 @@
+"""The values of an Arrow leaf as Parquet stores them (`format.values` says how they lie in memory).
+
+Only slots that have a value are looked at, so what stands in null slots never matters. A value that Parquet
+cannot hold is an error that names its column and row; nothing is rounded or cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from resilient_pq.arrow.buffers import Part
+from resilient_pq.arrow.byte_strings import byte_arrays_of, take
+from resilient_pq.format import kernels
+from resilient_pq.format.metadata import Type
+from resilient_pq.format.schema import Primitive
+from resilient_pq.format.values import ByteArrays, Values, empty_fixed
+
+_MILLISECONDS_PER_DAY: Final = 86_400_000
+_LARGEST_VALUE: Final = 2**31 - 1
+
+
+class UnstorableValueError(Exception):
+    """A value has no form in Parquet; who knows the column and the row makes a `SchemaError` of it.
+
+    Attributes:
+        index: Which of the values asked for, from 0.
+        message: What is the matter with it.
+    """
+
+    def __init__(self, index: int, message: str) -> None:
+        """Keep both."""
+        super().__init__(message)
+        self.index = index
+        self.message = message
+
+
+def may_fail(part: Part) -> bool:
+    """Whether a value of an array of this type can be one that Parquet does not hold."""
+    field = part.field
+    if field.dictionary is not None:
+        return True
+    match field.kind:
+        case "ts" | "tt":
+            return field.unit == "s"
+        case "d" | "tdm" | "U" | "Z":
+            return True
+    return False
+
+
+def physical_values(node: Primitive, part: Part, positions: NDArray[np.int64] | None) -> Values:
+    """The values of some slots of an array, as a leaf's `LeafData` has them.
+
+    Args:
+        node: The leaf that the values are for; its type is that of the array by `schema_from_arrow`.
+        part: The array.
+        positions: The slots that have a value, in order; None is all, and all have one.
+
+    Raises:
+        UnstorableValueError: A value does not fit.
+    """
+    field = part.field
+    if field.dictionary is not None:
+        return _dictionary_values(node, part, positions)
+    if node.physical_type is Type.BYTE_ARRAY:
+        return _checked_lengths(byte_arrays_of(part, positions))
+    if field.kind in ("w", "d"):
+        rows = _chosen(part.rows(), positions)
+        return rows if field.kind == "w" else _decimals(rows, node.type_length or 0)
+    values = _chosen(part.booleans() if field.kind == "b" else part.fixed(), positions)
+    convert = _CONVERSIONS.get(field.format[:3], _same_bits)
+    return convert(values)
+
+
+def no_values(node: Primitive) -> Values:
+    """No values at all, as a leaf's `LeafData` has them."""
+    if node.physical_type is Type.BYTE_ARRAY:
+        return ByteArrays(np.zeros(1, np.int32), np.zeros(0, np.uint8))
+    return empty_fixed(node, 0)
+
+
+def _chosen(values: NDArray[Any], positions: NDArray[np.int64] | None) -> NDArray[Any]:
+    return values if positions is None else values.take(positions, axis=0)
+
+
+def _dictionary_values(node: Primitive, part: Part, positions: NDArray[np.int64] | None) -> Values:
+    indices = _chosen(part.indices(), positions)
+    dictionary = part.dictionary()
+    size = dictionary.length
+    outside = _outside(indices, size)
+    if outside.any():
+        index = int(np.argmax(outside))
+        raise UnstorableValueError(index, f"index {indices[index]} leads out of a dictionary of {size}")
+    # Nulls of the dictionary are not among the indices, but they may be among its values: leave them out.
+    used = np.zeros(size, np.bool_)
+    used[indices] = True
+    entries = np.flatnonzero(used)
+    numbers = np.cumsum(used, dtype=np.int32) - np.int32(1)
+    places = numbers[indices]
+    try:
+        values = physical_values(node, dictionary, entries)
+    except UnstorableValueError as error:
+        raise UnstorableValueError(int(np.argmax(places == error.index)), error.message) from None
+    if isinstance(values, ByteArrays):
+        return take(values, places)
+    out = np.empty((len(places), *values.shape[1:]), values.dtype)
+    kernels.gather(values, places, out)
+    return out
+
+
+def _outside(indices: NDArray[Any], length: int) -> NDArray[np.bool_]:
+    outside: NDArray[np.bool_] = (indices < 0) | (indices >= length)
+    return outside
+
+
+def _checked_lengths(values: ByteArrays) -> ByteArrays:
+    if values.num_bytes > _LARGEST_VALUE:
+        lengths = np.diff(values.offsets)
+        if lengths.max() > _LARGEST_VALUE:
+            longest = int(lengths.argmax())
+            raise UnstorableValueError(longest, f"a value of {lengths[longest]:,} bytes is too long")
+    return values
+
+
+def _decimals(rows: NDArray[np.uint8], width: int) -> NDArray[np.uint8]:
+    """Little-endian rows as big-endian ones of `width` bytes, the bytes cut off being nothing but sign."""
+    size = min(rows.shape[1], 8)
+    words = rows.view(f"<i{size}")
+    top = (width - 1) // size
+    # Shifting out what lies beyond the width, and back with the sign, must change nothing.
+    beyond = 8 * (size * (top + 1) - width)
+    highest = words[:, top]
+    too_wide = (highest << beyond) >> beyond != highest
+    for above in range(top + 1, words.shape[1]):
+        too_wide |= words[:, above] != highest >> (8 * size - 1)
+    if too_wide.any():
+        raise UnstorableValueError(int(np.argmax(too_wide)), "a decimal has more digits than its type")
+    whole = size * (top + 1)
+    big_endian = words[:, top::-1].byteswap().view(np.uint8).reshape(len(rows), whole)
+    return np.ascontiguousarray(big_endian[:, whole - width :])
+
+
+def _seconds_to_millis(values: NDArray[Any]) -> NDArray[Any]:
+    limit = np.iinfo(values.dtype).max // 1000
+    outside = (values > limit) | (values < -limit)
+    if outside.any():
+        index = int(np.argmax(outside))
+        raise UnstorableValueError(index, f"{values[index]} seconds are too many in milliseconds")
+    millis: NDArray[Any] = values * values.dtype.type(1000)
+    return millis
+
+
+def _date64_to_days(values: NDArray[Any]) -> NDArray[Any]:
+    days = values // _MILLISECONDS_PER_DAY
+    wrong = days * _MILLISECONDS_PER_DAY != values
+    if wrong.any():
+        index = int(np.argmax(wrong))
+        raise UnstorableValueError(index, f"date64 {values[index]} ms is not a whole day")
+    outside = _outside(days + 2**31, 2**32)
+    if outside.any():
+        raise UnstorableValueError(int(np.argmax(outside)), "a date64 is too far from 1970")
+    return days.astype(np.int32)
+
+
+def _halves_to_rows(values: NDArray[Any]) -> NDArray[Any]:
+    return np.ascontiguousarray(values).view(np.uint8).reshape(-1, 2)
+
+
+def _same_bits(values: NDArray[Any]) -> NDArray[Any]:
+    """Unsigned integers keep their bits, and those of less than 32 bits are widened."""
+    if values.dtype.kind not in "iu":
+        return values
+    if values.dtype.itemsize < 4:
+        return values.astype(np.int32)
+    return values.view(f"<i{values.dtype.itemsize}")
+
+
+_CONVERSIONS: dict[str, Callable[[NDArray[Any]], NDArray[Any]]] = {
+    "tss": _seconds_to_millis,
+    "tts": _seconds_to_millis,
+    "tdm": _date64_to_days,
+    "e": _halves_to_rows,
+}

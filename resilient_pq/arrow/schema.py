@@ -1,0 +1,271 @@
+"""Between Arrow's types and Parquet's: what a column of one is in the other.
+
+The mapping is that of pyarrow's writer and reader. What Parquet cannot say (large offsets, names of time
+zones, seconds, durations, fixed-size lists) is kept under the key ``ARROW:schema``, see `stored_schema`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from resilient_pq.arrow.field import EXTENSION_NAME_KEY, MAX_NESTING, Field, normalised
+from resilient_pq.arrow.nesting import ListShape, MapShape, shape_of
+from resilient_pq.arrow.stored_schema import ARROW_SCHEMA_KEY, encode_arrow_schema, refined, stored_fields
+from resilient_pq.errors import SchemaError, UnsupportedError, Where
+from resilient_pq.format import logical
+from resilient_pq.format.logical import Decimal, Integer, Logical, Time, Timestamp, TimeUnit
+from resilient_pq.format.metadata import Repetition, Type
+from resilient_pq.format.schema import Group, Node, Primitive, Schema
+
+__all__ = ["arrow_field_of", "arrow_schema_of", "decimal_width", "encode_arrow_schema", "schema_from_arrow"]
+
+#: pyarrow keeps a column's field id under this key of the field's metadata.
+FIELD_ID_KEY: Final = b"PARQUET:field_id"
+
+_Physical = tuple[Type, int | None, Logical | None]
+
+_TO_PARQUET: dict[str, _Physical] = {
+    "b": (Type.BOOLEAN, None, None),
+    "c": (Type.INT32, None, Integer(8, True)),
+    "C": (Type.INT32, None, Integer(8, False)),
+    "s": (Type.INT32, None, Integer(16, True)),
+    "S": (Type.INT32, None, Integer(16, False)),
+    "i": (Type.INT32, None, None),
+    "I": (Type.INT32, None, Integer(32, False)),
+    "l": (Type.INT64, None, None),
+    "L": (Type.INT64, None, Integer(64, False)),
+    "e": (Type.FIXED_LEN_BYTE_ARRAY, 2, logical.FLOAT16),
+    "f": (Type.FLOAT, None, None),
+    "g": (Type.DOUBLE, None, None),
+    "n": (Type.INT32, None, logical.UNKNOWN),
+    "tdD": (Type.INT32, None, logical.DATE),
+    "tdm": (Type.INT32, None, logical.DATE),
+    "tD": (Type.INT64, None, None),
+    **dict.fromkeys(("u", "U", "vu"), (Type.BYTE_ARRAY, None, logical.STRING)),
+    **dict.fromkeys(("z", "Z", "vz"), (Type.BYTE_ARRAY, None, None)),
+}
+_EXTENSIONS: dict[tuple[bytes, str], _Physical] = {
+    (b"arrow.uuid", "w:16"): (Type.FIXED_LEN_BYTE_ARRAY, 16, logical.UUID),
+    **{(b"arrow.json", kind): (Type.BYTE_ARRAY, None, logical.JSON) for kind in ("u", "U", "vu")},
+}
+_TIME_UNITS = {"s": TimeUnit.MILLIS, "ms": TimeUnit.MILLIS, "us": TimeUnit.MICROS, "ns": TimeUnit.NANOS}
+_UNIT_LETTERS = {TimeUnit.MILLIS: "m", TimeUnit.MICROS: "u", TimeUnit.NANOS: "n"}
+_INTEGERS = {
+    (Type.INT32, Integer(8, True)): "c",
+    (Type.INT32, Integer(8, False)): "C",
+    (Type.INT32, Integer(16, True)): "s",
+    (Type.INT32, Integer(16, False)): "S",
+    (Type.INT32, Integer(32, False)): "I",
+    (Type.INT64, Integer(64, False)): "L",
+}
+_UNANNOTATED = {
+    Type.BOOLEAN: "b",
+    Type.INT32: "i",
+    Type.INT64: "l",
+    Type.INT96: "tsn:",
+    Type.FLOAT: "f",
+    Type.DOUBLE: "g",
+    Type.BYTE_ARRAY: "z",
+}
+
+
+def schema_from_arrow(arrow: object) -> Schema:
+    """The Parquet schema of an Arrow schema.
+
+    Args:
+        arrow: Anything with ``__arrow_c_schema__`` that describes a struct of columns.
+
+    Raises:
+        SchemaError: `arrow` is not the schema of a table.
+        UnsupportedError: A column has a type that Parquet, or this version, has no form for: unions,
+            run-end encoding, list views, intervals, decimals of negative scale, structs without fields.
+    """
+    root = Field.of(arrow)
+    if root.kind != "+s":
+        raise SchemaError(f"the schema of a table is a struct, not {root}")
+    return Schema(Group("schema", Repetition.REQUIRED, tuple(_node_of(child, ()) for child in root.children)))
+
+
+def _node_of(field: Field, parents: tuple[str, ...]) -> Node:
+    path = (*parents, field.name)
+    if field.dictionary is not None:
+        if field.dictionary.children:
+            raise _unwritable(path, field)
+        field = normalised(field)
+    nullable = field.nullable or field.kind == "n"
+    repetition = Repetition.OPTIONAL if nullable else Repetition.REQUIRED
+    field_id = _field_id(field)
+    match field.kind:
+        case "+s" if field.children:
+            children = tuple(_node_of(child, path) for child in field.children)
+            return Group(field.name, repetition, children, None, field_id)
+        case "+l" | "+L" | "+w":
+            element = _node_of(replace(field.children[0], name="element"), path)
+            repeated = Group("list", Repetition.REPEATED, (element,))
+            return Group(field.name, repetition, (repeated,), logical.LIST, field_id)
+        case "+m":
+            key, value = field.children[0].children
+            entry = (
+                _node_of(replace(key, name="key", nullable=False), path),
+                _node_of(replace(value, name="value"), path),
+            )
+            repeated = Group("key_value", Repetition.REPEATED, entry)
+            return Group(field.name, repetition, (repeated,), logical.MAP, field_id)
+        case _:
+            return Primitive(field.name, repetition, *_primitive_of(field, path), field_id)
+
+
+def _primitive_of(field: Field, path: tuple[str, ...]) -> _Physical:
+    extension = _EXTENSIONS.get((dict(field.metadata).get(EXTENSION_NAME_KEY, b""), field.format))
+    if extension is not None:
+        return extension
+    if field.kind in _TO_PARQUET:
+        return _TO_PARQUET[field.kind]
+    match field.kind:
+        case "w" if field.width > 0:
+            return Type.FIXED_LEN_BYTE_ARRAY, field.width, None
+        case "ts":
+            unit = _TIME_UNITS[field.unit]
+            return Type.INT64, None, Timestamp(unit, utc=bool(field.parameter))
+        case "tt":
+            unit = _TIME_UNITS[field.unit]
+            return Type.INT32 if unit is TimeUnit.MILLIS else Type.INT64, None, Time(unit, utc=False)
+        case "d":
+            precision, scale, _ = field.decimal
+            if 0 <= scale <= precision:
+                return Type.FIXED_LEN_BYTE_ARRAY, decimal_width(precision), Decimal(precision, scale)
+    raise _unwritable(path, field)
+
+
+def _unwritable(path: tuple[str, ...], field: Field) -> UnsupportedError:
+    column = ".".join(path)
+    return UnsupportedError(
+        f"column {column!r}: {field} cannot be written to Parquet",
+        where=Where(column=column),
+        hint="cast it to a plain type, or leave it out",
+    )
+
+
+def decimal_width(precision: int) -> int:
+    """The fewest bytes whose two's complement holds every unscaled integer of `precision` digits."""
+    return (int(10**precision - 1).bit_length() + 8) // 8
+
+
+def _field_id(field: Field) -> int | None:
+    text = dict(field.metadata).get(FIELD_ID_KEY, b"")
+    # Negative ones stand for none, and an i32 has no more than ten digits.
+    value = int(text) if text.isdigit() and len(text) <= 10 else None
+    return value if value is not None and value < 2**31 else None
+
+
+def arrow_schema_of(
+    schema: Schema, key_value: Mapping[str, str | None], columns: Sequence[int] | None = None
+) -> Any:
+    """The Arrow schema of a file, as a nanoarrow `CSchema` of a struct.
+
+    Its metadata is `key_value` without ``ARROW:schema`` and without our own ``rpq.*``.
+
+    Args:
+        schema: The columns of the file.
+        key_value: The file's key-value metadata. ``ARROW:schema`` refines the types; where it is damaged, or
+            speaks of another type than the column has, it is ignored, column by column.
+        columns: Positions of the top-level columns wanted, in order; None is all.
+
+    Raises:
+        UnsupportedError: A wanted column has a group without children, or is nested too deeply.
+    """
+    positions = range(len(schema.root.children)) if columns is None else columns
+    stored = stored_fields(key_value.get(ARROW_SCHEMA_KEY), schema.names)
+    fields = []
+    for position in positions:
+        derived = arrow_field_of(schema.root.children[position])
+        hint = stored[position]
+        fields.append(derived if hint is None else refined(derived, hint) or derived)
+    metadata = tuple(
+        (key.encode("utf-8", "replace"), value.encode("utf-8", "replace"))
+        for key, value in key_value.items()
+        if value is not None and key != ARROW_SCHEMA_KEY and not key.startswith("rpq.")
+    )
+    return Field("", "+s", False, tuple(fields), metadata=metadata).to_c()
+
+
+def arrow_field_of(node: Node) -> Field:
+    """The Arrow field of a top-level column, by its Parquet type alone.
+
+    Raises:
+        UnsupportedError: As `arrow_schema_of`.
+    """
+    return _field_of(node, ())
+
+
+def _field_of(node: Node, parents: tuple[str, ...]) -> Field:
+    if node.repetition is Repetition.REPEATED:
+        # A repeated field outside of a LIST is a required list of required elements.
+        return Field(node.name, "+l", False, (_type_of(node, parents),), metadata=_metadata_of(node))
+    field = _type_of(node, parents)
+    return replace(field, nullable=node.repetition is Repetition.OPTIONAL)
+
+
+def _type_of(node: Node, parents: tuple[str, ...]) -> Field:
+    """The field of a node as if it were required."""
+    path = (*parents, node.name)
+    metadata = _metadata_of(node)
+    if isinstance(node, Primitive):
+        return Field(node.name, _format_of(node), False, metadata=metadata)
+    if len(path) > MAX_NESTING:
+        raise UnsupportedError(f"column {path[0]!r} is nested more than {MAX_NESTING} levels deep")
+    match shape_of(node):
+        case ListShape(repeated, None):
+            return Field(node.name, "+l", False, (_type_of(repeated, path),), metadata=metadata)
+        case ListShape(_, element) if element is not None:
+            return Field(node.name, "+l", False, (_field_of(element, path),), metadata=metadata)
+        case MapShape(_, key, value):
+            entries = Field("entries", "+s", False, (_field_of(key, path), _field_of(value, path)))
+            return Field(node.name, "+m", False, (entries,), metadata=metadata)
+    if not node.children:
+        column = ".".join(path)
+        raise UnsupportedError(
+            f"column {column!r}: a group without children has no values to read", where=Where(column=column)
+        )
+    children = tuple(_field_of(child, path) for child in node.children)
+    return Field(node.name, "+s", False, children, metadata=metadata)
+
+
+def _metadata_of(node: Node) -> tuple[tuple[bytes, bytes], ...]:
+    if node.field_id is None or node.field_id < 0:
+        return ()
+    return ((FIELD_ID_KEY, str(node.field_id).encode()),)
+
+
+def _format_of(node: Primitive) -> str:
+    """The Arrow format of a leaf; an annotation that does not belong to its physical type is passed over."""
+    physical, annotation = node.physical_type, node.logical
+    format = f"w:{node.type_length}" if physical is Type.FIXED_LEN_BYTE_ARRAY else _UNANNOTATED[physical]
+    match physical, annotation:
+        case _, logical.UNKNOWN if node.repetition is Repetition.OPTIONAL:
+            format = "n"
+        case _, Decimal(precision, scale) if _holds_decimal(physical, precision, scale):
+            format = f"d:{precision},{scale}" if precision <= 38 else f"d:{precision},{scale},256"
+        case ((Type.INT32 | Type.INT64), Integer()):
+            format = _INTEGERS.get((physical, annotation), format)
+        case Type.INT32, logical.DATE:
+            format = "tdD"
+        case Type.INT32, Time(TimeUnit.MILLIS, _):
+            format = "ttm"
+        case Type.INT64, Time(TimeUnit.MICROS | TimeUnit.NANOS as unit, _):
+            format = f"tt{_UNIT_LETTERS[unit]}"
+        case Type.INT64, Timestamp(unit, utc):
+            format = f"ts{_UNIT_LETTERS[unit]}:{'UTC' if utc else ''}"
+        case Type.BYTE_ARRAY, logical.STRING | logical.ENUM | logical.JSON:
+            format = "u"
+        case Type.FIXED_LEN_BYTE_ARRAY, logical.FLOAT16 if node.type_length == 2:
+            format = "e"
+    return format
+
+
+def _holds_decimal(physical: Type, precision: int, scale: int) -> bool:
+    """Whether Arrow has a decimal for it: of at most 76 digits, none of them beyond the scale."""
+    stored = (Type.INT32, Type.INT64, Type.FIXED_LEN_BYTE_ARRAY, Type.BYTE_ARRAY)
+    return physical in stored and 1 <= precision <= 76 and 0 <= scale <= precision

@@ -1,0 +1,229 @@
+"""Arrow arrays as lists of Python values, as pyarrow's `to_pylist` gives them.
+
+Times finer than Python's microseconds, and dates beyond its years 1 to 9999, are an error by default: nothing
+is rounded. NumPy's scalars hold them, and can be asked for.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Callable
+from decimal import Context, Decimal
+from itertools import pairwise
+from typing import Any, Final, Literal, TypeAlias
+from zoneinfo import ZoneInfo
+
+import numpy as np
+from numpy.typing import NDArray
+
+from resilient_pq.arrow.buffers import Part, span
+from resilient_pq.arrow.field import Field
+from resilient_pq.errors import FormatError, SchemaError, UnsupportedError, Where
+
+#: What to do with a time that Python's `datetime` cannot hold.
+Inexact: TypeAlias = Literal["raise", "numpy"]
+
+_PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_EPOCH_DAY: Final = dt.date(1970, 1, 1).toordinal()
+_EPOCH: Final = dt.datetime(1970, 1, 1)
+_OFFSET: Final = re.compile(r"([+-])(\d\d):?(\d\d)")
+#: Decimals have at most 76 digits; Python's default context would round to 28.
+_EXACT: Final = Context(prec=80)
+
+
+def python_values(part: Part, path: str, inexact: Inexact = "raise") -> list[Any]:
+    """The slots as Python values, None where they are null.
+
+    Args:
+        part: The slots.
+        path: The column's path, for errors.
+        inexact: What becomes of times that `datetime` cannot hold: an error, or NumPy's datetime64 and
+            timedelta64 (times of day as timedelta64 too), which know no time zone and stand for UTC then.
+
+    Raises:
+        FormatError: Text is not UTF-8.
+        SchemaError: A time cannot be held by `datetime`, and `inexact` is ``raise``.
+    """
+    field = part.field
+    valid = part.valid()
+    if field.kind == "n":
+        return [None] * part.length
+    values = _values(part, path, inexact, valid)
+    if valid is None:
+        return values
+    return [value if there else None for value, there in zip(values, valid.tolist(), strict=True)]
+
+
+def _values(part: Part, path: str, inexact: Inexact, valid: NDArray[np.bool_] | None) -> list[Any]:
+    """A value for each slot; of null slots whatever stands there, never an error."""
+    values: list[Any]
+    field = part.field
+    match field.kind:
+        case "b":
+            values = part.booleans().tolist()
+        case "u" | "U" | "z" | "Z":
+            values = _strings(part, path)
+        case "w":
+            width, raw = field.width, part.rows().tobytes()
+            values = [raw[at : at + width] for at in range(0, len(raw), width)]
+        case "d":
+            values = _decimals(part)
+        case "tdD" | "tdm" | "ts" | "tt" | "tD":
+            values = _times(part, path, inexact, valid)
+        case "+s":
+            values = _structs(part, path, inexact)
+        case "+l" | "+L" | "+w" | "+m":
+            values = _lists(part, path, inexact)
+        case _:
+            values = part.fixed().tolist()
+    return values
+
+
+def _structs(part: Part, path: str, inexact: Inexact) -> list[Any]:
+    names = [child.name for child in part.field.children]
+    columns = [python_values(part.child(at), f"{path}.{name}", inexact) for at, name in enumerate(names)]
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _strings(part: Part, path: str) -> list[Any]:
+    offsets = part.offsets()
+    first = int(offsets[0])
+    raw = part.data()[first : int(offsets[-1])].tobytes()
+    bounds = pairwise((offsets - first).tolist())
+    if part.field.kind in ("z", "Z"):
+        return [raw[start:end] for start, end in bounds]
+    try:
+        if raw.isascii():
+            text = raw.decode("ascii")
+            return [text[start:end] for start, end in bounds]
+        return [raw[start:end].decode("utf-8") for start, end in bounds]
+    except UnicodeDecodeError as error:
+        raise FormatError(
+            f"column {path!r}: text is not UTF-8: {error.object[:40]!r}",
+            where=Where(column=path),
+            hint="to_pyarrow() gives the bytes as they are",
+        ) from None
+
+
+def _decimals(part: Part) -> list[Decimal]:
+    rows = part.rows()
+    size = rows.shape[1]
+    scale = -part.field.decimal[1]
+    raw = rows.tobytes()
+    return [
+        Decimal(int.from_bytes(raw[at : at + size], "little", signed=True)).scaleb(scale, _EXACT)
+        for at in range(0, len(raw), size)
+    ]
+
+
+def _lists(part: Part, path: str, inexact: Inexact) -> list[Any]:
+    starts, lengths = part.list_extents()
+    first, last = span(starts, lengths)
+    elements = part.elements(first, last - first)
+    if part.field.kind == "+m":
+        keys = python_values(elements.child(0), f"{path}.key", inexact)
+        values: list[Any] = list(
+            zip(keys, python_values(elements.child(1), f"{path}.value", inexact), strict=True)
+        )
+    else:
+        values = python_values(elements, f"{path}.element", inexact)
+    spans = zip((starts - first).tolist(), lengths.tolist(), strict=True)
+    return [values[start : start + length] for start, length in spans]
+
+
+# --- dates and times ----------------------------------------------------------------------------------------
+
+
+def _times(part: Part, path: str, inexact: Inexact, valid: NDArray[np.bool_] | None) -> list[Any]:
+    field = part.field
+    stored = part.fixed()
+    if valid is not None:
+        stored = np.where(valid, stored, 0)
+    convert = _converter(part, path)
+    out = []
+    for row, number in enumerate(stored.tolist()):
+        value = convert(number)
+        if value is None:
+            if inexact == "raise":
+                raise SchemaError(
+                    f"column {path!r}, row {row}: {number} as {field} does not fit Python's datetime",
+                    where=Where(column=path),
+                    hint="table[name] gives NumPy's datetime64 or timedelta64, to_pyarrow() an Arrow table",
+                )
+            value = _numpy_scalar(field, number)
+        out.append(value)
+    return out
+
+
+def _numpy_scalar(field: Field, number: int) -> Any:
+    """What `datetime` cannot hold, in the unit of its column."""
+    unit = {"tdD": "D", "tdm": "ms"}.get(field.kind) or field.unit
+    kind = "m8" if field.kind in ("tt", "tD") else "M8"
+    return np.array(number, np.int64).view(f"{kind}[{unit}]")[()]
+
+
+def _converter(part: Part, path: str) -> Callable[[int], Any]:
+    """A function from the stored integer to the Python value, None where there is none."""
+    field = part.field
+    match field.kind:
+        case "tdD":
+            return _date
+        case "tdm":
+            return lambda number: _date(number // 86_400_000)
+        case "ts":
+            zone = _zone(field.parameter, path) if field.parameter else None
+            return lambda number: _datetime(number, field.unit, zone)
+        case "tt":
+            return lambda number: _time(number, field.unit)
+    return lambda number: _timedelta(number, field.unit)
+
+
+def _date(days: int) -> dt.date | None:
+    ordinal = days + _EPOCH_DAY
+    return dt.date.fromordinal(ordinal) if 1 <= ordinal <= dt.date.max.toordinal() else None
+
+
+def _timedelta(number: int, unit: str) -> dt.timedelta | None:
+    microseconds, rest = divmod(number * 10**6, _PER_SECOND[unit])
+    if rest:
+        return None
+    try:
+        return dt.timedelta(microseconds=microseconds)
+    except OverflowError:
+        return None
+
+
+def _datetime(number: int, unit: str, zone: dt.tzinfo | None) -> dt.datetime | None:
+    since = _timedelta(number, unit)
+    if since is None:
+        return None
+    try:
+        local = _EPOCH + since
+        return local if zone is None else local.replace(tzinfo=dt.UTC).astimezone(zone)
+    except OverflowError:
+        return None
+
+
+def _time(number: int, unit: str) -> dt.time | None:
+    since = _timedelta(number, unit)
+    if since is None or not dt.timedelta(0) <= since < dt.timedelta(days=1):
+        return None
+    return (dt.datetime.min + since).time()
+
+
+def _zone(name: str, path: str) -> dt.tzinfo:
+    if name.upper() == "UTC":
+        return dt.UTC
+    offset = _OFFSET.fullmatch(name)
+    try:
+        if offset is not None:
+            sign = -1 if offset[1] == "-" else 1
+            return dt.timezone(sign * dt.timedelta(hours=int(offset[2]), minutes=int(offset[3])))
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):  # no such zone, no such offset, or a name that is a path
+        raise UnsupportedError(
+            f"column {path!r}: there is no time zone {name!r} here",
+            where=Where(column=path),
+            hint="install tzdata, or take table[name], whose values are in UTC",
+        ) from None

@@ -1,0 +1,196 @@
+"""What the demo does, told scene by scene while it happens."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import warnings
+from collections.abc import Awaitable
+from contextlib import aclosing
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, TypeVar
+
+import resilient_pq as rpq
+from resilient_pq.cli import render
+from resilient_pq.cli.demo_kill import Killed, kill_half_way
+from resilient_pq.cli.demo_places import Place
+from resilient_pq.cli.demo_rows import Comparison, DemoRows, columns_to_compare, compare
+from resilient_pq.cli.demo_writer import Job, Progress
+from resilient_pq.cli.exit_codes import ExitCode
+from resilient_pq.cli.render import Output, counted, durations, in_bytes
+from resilient_pq.errors import RecoveryError
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class ReadBack:
+    """What reading the recovered file showed.
+
+    Attributes:
+        columns: Those that were read.
+        comparison: With what was written.
+        requests: Asked of the store.
+        num_bytes: That came back.
+    """
+
+    columns: list[str]
+    comparison: Comparison
+    requests: int
+    num_bytes: int
+
+
+@dataclass(slots=True)
+class Story:
+    """The demo.
+
+    Attributes:
+        output: Where it is told.
+        source: The rows.
+        place: Where they are written.
+    """
+
+    output: Output
+    source: DemoRows
+    place: Place
+
+    async def tell(self) -> int:
+        """All of it; gives the exit code."""
+        killed = await self._kill()
+        report = await self._recover(await self._look(), killed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", rpq.IncompleteFileWarning)  # that is what the story is about
+            read = await self._read_back()
+        witnessed = await self._witness(read.columns)
+        return self._judge(killed, report, read, witnessed)
+
+    async def _kill(self) -> Killed:
+        source, place = self.source, self.place
+        made = f"{counted(source.num_rows, 'flight')}, made by a generator with seed {source.seed}"
+        self.output.line("table", made if source.input is None else f"the rows of {source.input}")
+        self.output.line("write", f"a process of its own streams it to {place.url}")
+        with self.output.progress("writing") as meter:
+
+            def watch(pid: int, progress: Progress) -> None:
+                meter.update(progress.share, f"{counted(progress.accepted, 'row')}, process {pid}")
+
+            job = Job(place.url, source, place.storage_options, place.part_bytes)
+            killed = await kill_half_way(job, watch)
+        last = killed.last
+        self.output.line("kill -9", f"process {killed.pid} after {durations(killed.seconds)}")
+        self.output.line(
+            "",
+            f"it had told of {counted(last.accepted, 'row')} accepted,"
+            f" {last.stored:,} of them stored in complete row groups",
+        )
+        if not last.stored:
+            raise RecoveryError(
+                "no complete row group had reached the store, so there is nothing to show",
+                hint="more rows fill the first part of 5 MiB, such as --rows 3_000_000",
+            )
+        return killed
+
+    async def _look(self) -> str:
+        """What the writer left, and what a check says of it."""
+        url, words = await self.place.leftover()
+        self.output.line("left", words)
+        report, seconds = await _timed(rpq.check(url, storage_options=self.place.storage_options))
+        label = "check"
+        for finding in report.findings:
+            self.output.line(label, f"{finding.damage}: {finding.message}")
+            label = ""
+        rows = f"{counted(report.num_rows, 'row')} in {counted(report.num_row_groups, 'row group')}"
+        self.output.line(label, f"sound: {rows}, every checksum compared; {durations(seconds)}")
+        return url
+
+    async def _recover(self, url: str, killed: Killed) -> rpq.Report:
+        recovered_url, options = self.place.recovered_url, self.place.storage_options
+        report, seconds = await _timed(rpq.recover(url, recovered_url, storage_options=options))
+        assert report.kept is not None
+        rows = f"{counted(report.num_rows, 'row')} in {counted(report.num_row_groups, 'row group')}"
+        self.output.line("recover", f"{rows}, to {recovered_url}")
+        self.output.line("", f"{in_bytes(report.kept.num_bytes)} copied as they were; {durations(seconds)}")
+        missing = max(killed.last.accepted - report.num_rows, 0)
+        self.output.line(
+            "lost",
+            f"{counted(missing, 'row')} or a few more, not yet in a complete row group that was stored",
+        )
+        return report
+
+    async def _read_back(self) -> ReadBack:
+        began = time.monotonic()
+        async with rpq.open(self.place.recovered_url, storage_options=self.place.storage_options) as file:
+            async with self.source.open() as written:
+                columns = columns_to_compare(written.schema)
+                async with aclosing(file.batches(columns=columns)) as kept:
+                    comparison = await compare(kept, written.pieces, columns)
+            read = ReadBack(columns, comparison, file.counters.requests, file.counters.bytes)
+            size = counted(file.info.size, "byte")
+        asked = f"{counted(read.num_bytes, 'byte')} in {counted(read.requests, 'request')}"
+        self.output.line("read", f"{' and '.join(columns)}: {asked}, of a file of {size}")
+        verdict = comparison.difference or "every value is the one that was written"
+        seconds = durations(time.monotonic() - began)
+        self.output.line("compare", f"{counted(comparison.num_rows, 'row')}: {verdict}; {seconds}")
+        return read
+
+    async def _witness(self, columns: list[str]) -> int | None:
+        """The rows that pyarrow can read of the recovered file; None where it is not installed, or on S3."""
+        if self.place.part_bytes is not None:
+            return None
+        try:
+            parquet = import_module("pyarrow.parquet")
+        except ImportError:
+            return None
+        version = import_module("pyarrow").__version__
+        try:
+            table: Any = await asyncio.to_thread(
+                parquet.read_table, self.place.recovered_url, columns=columns, page_checksum_verification=True
+            )
+        except (OSError, ValueError) as error:
+            self.output.line("pyarrow", f"{version} cannot read it: {error}")
+            return 0
+        self.output.line("pyarrow", f"{version} opens it, and reads {counted(table.num_rows, 'row')}")
+        return int(table.num_rows)
+
+    def _judge(self, killed: Killed, report: rpq.Report, read: ReadBack, witnessed: int | None) -> int:
+        """Whether the promise held: what was stored is back, all of it, as it was written."""
+        kept, compared = report.num_rows, read.comparison
+        held = (
+            kept >= killed.last.stored
+            and compared.difference is None
+            and compared.num_rows == kept
+            and witnessed in (None, kept)
+        )
+        if held:
+            groups = counted(report.num_row_groups, "row group")
+            self.output.line("held", f"all that was stored is back: {counted(kept, 'row')} in {groups}")
+        else:
+            self.output.line("broken", f"{counted(killed.last.stored, 'row')} were stored, {kept:,} are back")
+        following = [["rpq", "inspect", self.place.recovered_url]] if self.place.kept else []
+        self.output.next(*following)
+        self.output.document(
+            report.to_json()
+            | render.document("demo", "held" if held else "broken", rows=kept)
+            | {
+                "findings": [finding.to_json() for finding in report.findings],
+                "next": following,
+                "output": self.place.recovered_url if self.place.kept else None,
+                "rows_accepted": killed.last.accepted,
+                "rows_stored": killed.last.stored,
+                "rows_compared": compared.num_rows,
+                "difference": compared.difference,
+                "columns_read": read.columns,
+                "bytes_read": read.num_bytes,
+                "requests": read.requests,
+                "pyarrow_rows": witnessed,
+                "seconds_to_kill": round(killed.seconds, 3),
+            }
+        )
+        return ExitCode.SOUND if held else ExitCode.DAMAGE
+
+
+async def _timed(work: Awaitable[Result]) -> tuple[Result, float]:
+    """The result, and how many seconds it took."""
+    began = time.monotonic()
+    return await work, time.monotonic() - began

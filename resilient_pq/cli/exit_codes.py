@@ -1,0 +1,61 @@
+"""What the numbers mean that `rpq` exits with."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from resilient_pq.errors import (
+    FileFullError,
+    FormatError,
+    NothingToRecoverError,
+    ResilientPQError,
+    StoreError,
+    WriterFailedError,
+)
+
+
+class ExitCode(IntEnum):
+    """Exit codes of every verb; any other number means that `rpq` itself failed."""
+
+    SOUND = 0
+    DAMAGE = 1
+    USAGE = 2
+    NOTHING = 3
+    STORE = 4
+    INTERNAL = 70
+    INTERRUPTED = 130
+
+
+def exit_code_of(error: ResilientPQError) -> ExitCode:
+    """The exit code of a verb that ends with this error."""
+    match error:
+        case NothingToRecoverError():
+            return ExitCode.NOTHING
+        case StoreError() | WriterFailedError():
+            return ExitCode.STORE
+        case FormatError() | FileFullError():
+            return ExitCode.DAMAGE
+    return ExitCode.USAGE
+
+
+def epilog(sound: str, damage: str | None, *examples: str, nothing: str | None = None) -> str:
+    r"""The end of a verb's ``--help``: exit status, then examples. ``\b`` keeps its lines as they are.
+
+    Args:
+        sound: What 0 means.
+        damage: What 1 means; None where it cannot happen.
+        examples: Command lines.
+        nothing: What 3 means; None where it cannot happen.
+    """
+    meanings = [
+        ("0", sound),
+        ("1", damage),
+        ("2", "the command, or what it asks for, is not possible"),
+        ("3", nothing),
+        ("4", "a store failed, refused, or has no such object"),
+        ("130", "interrupted"),
+    ]
+    status = [f"  {code:<4} {meaning}" for code, meaning in meanings if meaning is not None]
+    return "\n".join(
+        ["\b", "Exit status:", *status, "", "\b", "Examples:", *(f"  {example}" for example in examples)]
+    )

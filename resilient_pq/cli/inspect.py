@@ -1,0 +1,223 @@
+"""`rpq inspect`: what a file is made of, told from its footer."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any
+
+import typer
+
+import resilient_pq as rpq
+from resilient_pq.cli import facts, render
+from resilient_pq.cli.exit_codes import ExitCode, epilog
+from resilient_pq.cli.facts import ColumnFacts, PageFacts, RowGroupFacts
+from resilient_pq.cli.options import AsJson, EndpointUrl, Storage, StorageOptions, Url, storage
+from resilient_pq.cli.render import Output
+from resilient_pq.cli.running import run_verb
+from resilient_pq.errors import FormatError, SchemaError, Where, located
+from resilient_pq.format.page import pages_of
+from resilient_pq.io import ReadStore, resolve
+from resilient_pq.reader.plan import chunk_read
+
+NAME = "inspect"
+EPILOG = epilog(
+    "the footer is whole and was read",
+    "the footer is missing or damaged: `rpq check` tells what can be had",
+    "rpq inspect flights.parquet --row-groups",
+    "rpq inspect s3://bucket/flights.parquet --pages dep_delay --json",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Sections:
+    """What is asked for beside, or instead of, the summary."""
+
+    schema: bool
+    row_groups: bool
+    pages: str | None
+    checkpoints: bool
+
+    @property
+    def nothing(self) -> bool:
+        """Whether only the summary is asked for."""
+        return not (self.schema or self.row_groups or self.checkpoints) and self.pages is None
+
+
+def inspect(
+    url: Url,
+    schema: Annotated[bool, typer.Option("--schema", help="Show the Parquet schema.")] = False,
+    row_groups: Annotated[bool, typer.Option("--row-groups", help="List the row groups.")] = False,
+    pages: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="List the pages of a column; its chunks are read for that."),
+    ] = None,
+    checkpoints: Annotated[bool, typer.Option("--checkpoints", help="List the checkpoints.")] = False,
+    endpoint_url: EndpointUrl = None,
+    storage_option: StorageOptions = None,
+    as_json: AsJson = False,
+) -> int:
+    """Show what a file is made of.
+
+    Only the end of the file is read, except for --pages. With --schema, --row-groups, --pages or --checkpoints these
+    are shown instead of the summary. A leaf of a nested column is named by its path with dots.
+    """
+    sections = Sections(schema, row_groups, pages, checkpoints)
+    reached = storage(endpoint_url, storage_option)
+    return run_verb(NAME, lambda output: _inspect(output, url, sections, reached), as_json=as_json)
+
+
+async def _inspect(output: Output, url: str, sections: Sections, reached: Storage) -> int:
+    store, key = resolve(url, reached.options)
+    try:
+        async with rpq.open((store, key)) as file:
+            pages = None
+            if sections.pages is not None:
+                pages = [page async for page in _pages(store, file, sections.pages)]
+            with located(Where(key=file.url)):
+                _show(output, file, sections, pages)
+                output.document(_document(file, sections, pages))
+    except FormatError as error:
+        error.hint = error.hint or f"rpq check {url}"
+        raise
+    finally:
+        await store.close()
+    return ExitCode.SOUND
+
+
+async def _pages(store: ReadStore, file: rpq.File, name: str) -> AsyncIterator[PageFacts]:
+    """The pages of a column, chunk by chunk."""
+    leaf = facts.leaf_named(file.schema, name)
+    if leaf is None:
+        names = [leaf.column_path for leaf in file.schema.leaves]
+        raise SchemaError(
+            f"there is no column {name!r}", where=Where(key=file.url), hint=f"columns: {', '.join(names)}"
+        )
+    for ordinal in range(file.num_row_groups):
+        with located(Where(key=file.url)):
+            chunk = chunk_read(file.contents, ordinal, leaf)
+            data = await store.read_range(file.info.key, chunk.range.start, chunk.range.end, pin=file.info)
+            with located(chunk.where):
+                for page in pages_of(memoryview(data), chunk.range.start):
+                    yield facts.page_of(ordinal, page)
+
+
+# -- as JSON -------------------------------------------------------------------------------------
+
+
+def _document(file: rpq.File, sections: Sections, pages: Sequence[PageFacts] | None) -> dict[str, Any]:
+    document = render.document(NAME, "read", rows=file.num_rows, url=file.url)
+    document |= facts.summary_of(file.contents, file.info.size)
+    document["schema"] = str(file.schema)
+    document["columns"] = [asdict(column) for column in facts.columns_of(file.contents)]
+    document["checkpoints"] = [asdict(checkpoint) for checkpoint in file.checkpoints]
+    if sections.row_groups:
+        document["row_group_list"] = [asdict(group) for group in facts.row_groups_of(file.contents)]
+    if pages is not None:
+        document["pages"] = [asdict(page) for page in pages]
+    return document
+
+
+# -- as text -------------------------------------------------------------------------------------
+
+
+def _show(output: Output, file: rpq.File, sections: Sections, pages: Sequence[PageFacts] | None) -> None:
+    if sections.nothing:
+        _show_summary(output, file)
+        _show_columns(output, facts.columns_of(file.contents))
+    if sections.schema:
+        output.block(str(file.schema))
+    if sections.row_groups:
+        _show_row_groups(output, list(facts.row_groups_of(file.contents)))
+    if pages is not None:
+        _show_pages(output, pages)
+    if sections.checkpoints:
+        _show_checkpoints(output, file)
+
+
+def _show_summary(output: Output, file: rpq.File) -> None:
+    summary = facts.summary_of(file.contents, file.info.size)
+    groups = render.counted(file.num_row_groups, "row group")
+    output.line("file", file.url)
+    output.line("size", render.in_bytes(file.info.size))
+    output.line("rows", f"{file.num_rows:,} in {groups}")
+    output.line("state", summary["state"] or "not told: no resilient file")
+    if summary["file_id"]:
+        output.line("file id", summary["file_id"])
+    output.line("written by", summary["created_by"] or "not told")
+    output.line("checksums", _checksums(summary))
+    if summary["state"]:
+        output.line("checkpoints", f"{len(file.checkpoints):,}")
+    keys = [key for key in summary["key_value_metadata"] if not key.startswith(("rpq.", "ARROW:"))]
+    if keys:
+        output.line("metadata", render.wrapped_names(keys))
+    output.line("", "")
+
+
+def _checksums(summary: dict[str, Any]) -> str:
+    if summary["chunks_checksummed"]:
+        return "of the footer (compared), of every column chunk, index and page"
+    if summary["footer_verified"]:
+        return "of the footer (compared)"
+    return "none of the footer; pages may have their own, see --pages"
+
+
+def _show_columns(output: Output, columns: Sequence[ColumnFacts]) -> None:
+    output.table(
+        ("column", "type", "codec", "encodings", "bytes", "uncompressed", "nulls"),
+        [
+            (
+                column.name,
+                column.type,
+                " ".join(column.codecs),
+                " ".join(column.encodings),
+                f"{column.num_bytes:,}",
+                f"{column.uncompressed:,}",
+                "?" if column.nulls is None else f"{column.nulls:,}",
+            )
+            for column in columns
+        ],
+        left=4,
+    )
+
+
+def _show_row_groups(output: Output, groups: Sequence[RowGroupFacts]) -> None:
+    output.table(
+        ("row group", "rows", "offset", "bytes", "uncompressed"),
+        [
+            tuple(
+                f"{number:,}"
+                for number in (group.ordinal, group.rows, group.offset, group.num_bytes, group.uncompressed)
+            )
+            for group in groups
+        ],
+        left=0,
+    )
+
+
+def _show_pages(output: Output, pages: Sequence[PageFacts]) -> None:
+    output.table(
+        ("kind", "encoding", "crc32", "row group", "page", "values", "offset", "bytes", "uncompressed"),
+        [
+            (
+                page.kind,
+                page.encoding,
+                "yes" if page.crc32 else "no",
+                *(f"{n:,}" for n in (page.row_group, page.page, page.values, page.offset, page.num_bytes)),
+                f"{page.uncompressed:,}",
+            )
+            for page in pages
+        ],
+        left=3,
+    )
+
+
+def _show_checkpoints(output: Output, file: rpq.File) -> None:
+    if not file.checkpoints:
+        output.line("checkpoints", "none" if file.state is not None else "none: this is no resilient file")
+        return
+    output.table(
+        ("checkpoint", "rows before it", "offset"),
+        [(str(known.ordinal), f"{known.num_rows:,}", f"{known.offset:,}") for known in file.checkpoints],
+        left=0,
+    )

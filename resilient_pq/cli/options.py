@@ -1,0 +1,121 @@
+"""Options that several verbs share, and the forms their values are written in."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
+
+import typer
+
+from resilient_pq.recovery.report import Report
+
+Url = Annotated[str, typer.Argument(metavar="URL", help="A path or a URL, such as s3://bucket/key.")]
+EndpointUrl = Annotated[
+    str | None,
+    typer.Option("--endpoint-url", metavar="URL", help="S3 endpoint; AWS_ENDPOINT_URL is used otherwise."),
+]
+StorageOptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--storage-option",
+        metavar="KEY=VALUE",
+        help="What fsspec and s3fs call a storage option; may be repeated. A VALUE that is JSON (true, 30,"
+        ' {"region_name": "eu-west-1"}) is taken as such. Credentials are better left in the environment.',
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
+
+#: Parts of names whose values are never taken for JSON and never printed.
+_CREDENTIALS = ("key", "secret", "token", "password", "credential")
+
+_SIZE = re.compile(r"(\d[\d_]*)\s*(?:([KMGT])(I?B)?|B)?", re.IGNORECASE | re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """How the command line says to reach the store.
+
+    Attributes:
+        options: What the library takes as `storage_options`.
+        arguments: The same as arguments for a command to run next, credentials left out.
+    """
+
+    options: dict[str, Any]
+    arguments: tuple[str, ...] = ()
+
+    def command(self, command: Sequence[str]) -> tuple[str, ...]:
+        """The command with the arguments that it needs to reach the same store."""
+        return (*command, *self.arguments)
+
+    def lead_to(self, report: Report) -> Report:
+        """The report, its next commands with those arguments."""
+        return replace(report, next=tuple(self.command(command) for command in report.next))
+
+
+def storage(endpoint_url: str | None, pairs: Sequence[str] | None) -> Storage:
+    """Put ``--endpoint-url`` and every ``--storage-option`` together.
+
+    Raises:
+        typer.BadParameter: An option is not KEY=VALUE.
+    """
+    options: dict[str, Any] = {}
+    arguments: list[str] = []
+    for pair in pairs or ():
+        name, found, value = pair.partition("=")
+        if not found or not name:
+            raise typer.BadParameter(f"{pair!r} is not KEY=VALUE", param_hint="--storage-option")
+        secret = any(word in name.lower() for word in _CREDENTIALS)
+        options[name] = value if secret else _json_or_text(value)
+        if not secret and not any(word in value.lower() for word in _CREDENTIALS):
+            arguments += ["--storage-option", pair]
+    if endpoint_url is not None:
+        options["endpoint_url"] = endpoint_url
+        arguments += ["--endpoint-url", endpoint_url]
+    return Storage(options, tuple(arguments))
+
+
+def _json_or_text(value: str) -> Any:
+    if not re.fullmatch(r'true|false|null|-?\d{1,15}|\{.*\}|\[.*\]|".*"', value, re.DOTALL):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value
+
+
+def parse_size(text: str) -> int:
+    """Bytes: ``1_000_000``, ``64MiB``, ``8M`` (the same as 8MiB), ``8MB`` (8,000,000).
+
+    Raises:
+        typer.BadParameter: It is none of these.
+    """
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise typer.BadParameter(f"{text!r} is no size; write 64MiB, 8M or 1_000_000")
+    count, letter, suffix = int(match[1].replace("_", "")), match[2], match[3]
+    if letter is None:
+        return count
+    base = 1000 if suffix is not None and suffix.upper() == "B" else 1024
+    return int(count * base ** ("KMGT".index(letter.upper()) + 1))
+
+
+def size_option(name: str, help_text: str) -> Any:
+    """An option whose value is a size."""
+    return typer.Option(name, metavar="SIZE", parser=parse_size, help=help_text)
+
+
+def split_names(text: str | None) -> list[str] | None:
+    """The names in ``a,b``; None for None.
+
+    Raises:
+        typer.BadParameter: There is an empty name.
+    """
+    if text is None:
+        return None
+    names = [name.strip() for name in text.split(",")]
+    if not all(names):
+        raise typer.BadParameter(f"{text!r} is not NAME,NAME,...", param_hint="--columns")
+    return names

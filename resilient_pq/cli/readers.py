@@ -1,0 +1,269 @@
+"""Blocking readers of CSV, JSON lines and Arrow IPC.
+
+Each is a generator whose first item is the Arrow schema of the rows, or None where there are none to tell it from;
+the rows follow, a block at a time, as `Writer.write` takes them.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, Protocol
+
+from resilient_pq.arrow.field import Field
+from resilient_pq.errors import FormatError, ResilientPQError, UnsupportedError, Where
+from resilient_pq.io.os_errors import from_os_error
+
+MiB = 1024 * 1024
+
+#: Bytes of one line of JSON, and of the schema of an Arrow stream, that are still believed.
+MAX_LINE_BYTES = 256 * MiB
+MAX_SCHEMA_BYTES = 64 * MiB
+
+_ARROW_FILE_MAGIC = b"ARROW1\0\0"
+#: What stands before the length of every message of an Arrow stream.
+_CONTINUATION = b"\xff\xff\xff\xff"
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_TYPES_HINT = (
+    "types are taken from the first {} bytes; give the file a form with a schema, such as Parquet or Arrow"
+)
+
+
+class Stream(Protocol):
+    """Bytes in order: files, pipes."""
+
+    def readinto(self, buffer: Any, /) -> int | None:
+        """Fill the buffer, or what can be filled of it; 0 at the end."""
+
+
+class InputStream(io.RawIOBase):
+    """A stream, with bytes before it that were taken from it already.
+
+    Attributes:
+        num_bytes: Bytes that were read so far.
+    """
+
+    def __init__(self, stream: Stream, *, head: bytes = b"") -> None:
+        """Read `head`, then `stream`, which is not closed."""
+        super().__init__()
+        self._stream = stream
+        self._head = head
+        self.num_bytes = 0
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def seekable(self) -> bool:
+        """Whether it is a file, with nothing before it."""
+        return not self._head and isinstance(self._stream, io.FileIO) and self._stream.seekable()
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        """Go on at another place of the file."""
+        if not self.seekable():
+            raise io.UnsupportedOperation("this is a stream")
+        assert isinstance(self._stream, io.FileIO)
+        return self._stream.seek(offset, whence)
+
+    def readinto(self, buffer: Any, /) -> int:
+        """What is there, at least one byte before the end."""
+        view = memoryview(buffer).cast("B")
+        if self._head:
+            count = min(len(view), len(self._head))
+            view[:count], self._head = self._head[:count], self._head[count:]
+        else:
+            count = self._stream.readinto(view) or 0
+        self.num_bytes += count
+        return count
+
+
+def buffered(stream: Stream, *, head: bytes = b"") -> io.BufferedReader:
+    """`head` and the stream behind it, read in whole pieces as large as they are asked for."""
+    return io.BufferedReader(InputStream(stream, head=head), MiB)
+
+
+def read_stdin(stream: io.BufferedReader, name: str, block_bytes: int) -> Iterator[Any]:
+    """An Arrow IPC stream or JSON lines, whichever comes."""
+    head = stream.read(len(_ARROW_FILE_MAGIC))
+    text = head.removeprefix(_BYTE_ORDER_MARK).lstrip()
+    rest = buffered(stream, head=head)
+    if head == _ARROW_FILE_MAGIC or head.startswith(_CONTINUATION):
+        yield from read_arrow(rest, name, block_bytes)
+        return
+    if text.startswith(b"{") or (head and not text):
+        yield from read_json_lines(rest, name, block_bytes)
+        return
+    if not head:
+        raise FormatError("nothing came", where=Where(key=name))
+    raise FormatError(
+        f"this is neither an Arrow IPC stream nor JSON lines: it begins with {head!r}",
+        where=Where(key=name, offset=0),
+        hint="name a file, whose ending tells what is in it",
+    )
+
+
+def read_csv(stream: io.BufferedReader, name: str, block_bytes: int) -> Iterator[Any]:
+    """CSV with a header line, understood as `pyarrow.csv` does by default."""
+    csv = _pyarrow("csv", "CSV")
+    with _explained(name):
+        reader = csv.open_csv(stream, read_options=csv.ReadOptions(block_size=block_bytes))
+    with _explained(name, _TYPES_HINT.format(f"{block_bytes:,}")):
+        yield reader.schema
+        while True:
+            try:
+                batch = reader.read_next_batch()
+            except StopIteration:
+                return
+            yield batch
+
+
+def read_json_lines(stream: io.BufferedReader, name: str, block_bytes: int) -> Iterator[Any]:
+    """One JSON object per line, understood as `pyarrow.json` does by default."""
+    json = _pyarrow("json", "JSON lines")
+    buffer_reader = import_module("pyarrow").BufferReader
+    schema = None
+    first_line = 1
+    for block in _whole_lines(stream, name, block_bytes):
+        last_line = first_line + max(block.count(b"\n") - 1, 0)
+        hint = f"in the lines {first_line:,} to {last_line:,}"
+        if schema is not None:
+            hint = f"{hint}; {_TYPES_HINT.format(f'{block_bytes:,}')}"
+        with _explained(name, hint):
+            table = json.read_json(
+                buffer_reader(block),
+                read_options=json.ReadOptions(block_size=len(block) + 1),
+                parse_options=json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error")
+                if schema is not None
+                else None,
+            )
+        if schema is None:
+            schema = table.schema
+            yield schema
+        yield table
+        first_line = last_line + 1
+    if schema is None:
+        yield None
+
+
+def _whole_lines(stream: io.BufferedReader, name: str, block_bytes: int) -> Iterator[bytes]:
+    """The bytes of the stream in pieces of about that size, cut between lines, blank pieces left out."""
+    pieces: list[bytes] = []
+    while block := stream.read(block_bytes):
+        end = block.rfind(b"\n") + 1
+        pieces.append(block[:end] if end else block)
+        if end:
+            yield from _unless_blank(pieces)
+            pieces = [block[end:]]
+        elif sum(map(len, pieces)) > MAX_LINE_BYTES:
+            raise FormatError(
+                f"a line has more than {MAX_LINE_BYTES:,} bytes",
+                where=Where(key=name),
+                hint="is it JSON lines?",
+            )
+    yield from _unless_blank(pieces)
+
+
+def _unless_blank(pieces: list[bytes]) -> Iterator[bytes]:
+    block = b"".join(pieces).removeprefix(_BYTE_ORDER_MARK)
+    if not block.isspace() and block:
+        yield block
+
+
+def read_arrow(stream: io.BufferedReader, name: str, _block_bytes: int) -> Iterator[Any]:
+    """An Arrow IPC stream or file; a file that cannot be read from its end is taken for the stream in it."""
+    head = stream.read(len(_ARROW_FILE_MAGIC))
+    if head == _ARROW_FILE_MAGIC:
+        if stream.seekable() and find_spec("pyarrow") is not None:
+            return _read_arrow_file(stream, name)
+        head = stream.read(len(_ARROW_FILE_MAGIC))
+    return _read_arrow_stream(stream, head, name)
+
+
+def _read_arrow_file(stream: io.BufferedReader, name: str) -> Iterator[Any]:
+    ipc = _pyarrow("ipc", "an Arrow file")
+    with _explained(name):
+        reader = ipc.open_file(stream)
+        yield reader.schema
+        for ordinal in range(reader.num_record_batches):
+            yield reader.get_batch(ordinal)
+
+
+def _read_arrow_stream(stream: io.BufferedReader, head: bytes, name: str) -> Iterator[Any]:
+    message = _schema_message(stream, head, name)
+    whole = buffered(stream, head=message)
+    if _nanoarrow_can_read(message):
+        opened = _nanoarrow_stream(whole)
+    else:
+        ipc = _pyarrow("ipc", "an Arrow stream with dictionaries or views")
+        with _explained(name):
+            opened = ipc.open_stream(whole)
+    with _explained(name):
+        yield opened.schema if hasattr(opened, "schema") else opened.get_schema()
+        yield from opened
+
+
+def _nanoarrow_can_read(schema_message: bytes) -> bool:
+    """Whether it knows all types of the schema. Compressed dictionaries it takes for plain ones, so none goes there."""
+    try:
+        field = Field.of(_nanoarrow_stream(io.BytesIO(schema_message)).get_schema())
+    except RuntimeError:
+        return False
+    return not _has_dictionary(field)
+
+
+def _nanoarrow_stream(stream: Any) -> Any:
+    import nanoarrow.ipc  # noqa: PLC0415 (only Arrow streams need it)
+
+    return nanoarrow.c_array_stream(nanoarrow.ipc.InputStream.from_readable(stream))
+
+
+def _schema_message(stream: io.BufferedReader, head: bytes, name: str) -> bytes:
+    """The first message of an Arrow stream, which has no body: `head`, and the rest of it from the stream."""
+    where = Where(key=name, offset=0)
+    if len(head) < len(_ARROW_FILE_MAGIC) or not head.startswith(_CONTINUATION):
+        raise FormatError(f"no Arrow IPC stream begins with {head!r}", where=where)
+    length = int.from_bytes(head[4:], "little", signed=True)
+    if not 0 < length <= MAX_SCHEMA_BYTES:
+        raise FormatError(f"the schema of an Arrow IPC stream cannot have {length:,} bytes", where=where)
+    rest = stream.read(length)
+    if len(rest) < length:
+        raise FormatError("the Arrow IPC stream ends within its schema", where=where)
+    return head + rest
+
+
+def _has_dictionary(field: Field) -> bool:
+    return field.dictionary is not None or any(map(_has_dictionary, field.children))
+
+
+def _pyarrow(module: str, what: str) -> Any:
+    """A module of pyarrow, which is not needed otherwise."""
+    try:
+        return import_module(f"pyarrow.{module}")
+    except ImportError as error:
+        raise UnsupportedError(
+            f"{what} can only be read with pyarrow, which is not installed",
+            hint="pip install 'resilient_pq[ingest]'",
+        ) from error
+
+
+@contextmanager
+def _explained(name: str, hint: str | None = None) -> Iterator[None]:
+    """Turn what the parsers raise into an error of ours."""
+    try:
+        yield
+    except ResilientPQError:
+        raise
+    except OSError as error:
+        if error.errno is not None:
+            raise from_os_error(error, "cannot read", name) from error
+        raise _format_error(error, name, hint) from error
+    except (ValueError, RuntimeError, TypeError, KeyError) as error:  # as pyarrow and nanoarrow have them
+        raise _format_error(error, name, hint) from error
+
+
+def _format_error(error: Exception, name: str, hint: str | None) -> FormatError:
+    message = str(error).strip().splitlines()
+    return FormatError(message[0] if message else type(error).__name__, where=Where(key=name), hint=hint)

@@ -1,0 +1,409 @@
+"""Everything that `rpq` prints: results on stdout, progress, notes and errors on stderr.
+
+A line begins with a word that says what kind of line it is, and the rest is aligned behind it. Colours are for
+terminals only, and NO_COLOR turns them off; text that is piped has none, and no lines are drawn anywhere.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from typing import IO, TYPE_CHECKING, Any, Protocol, Self
+
+from rich.console import Console
+from rich.text import Text
+
+from resilient_pq.errors import ResilientPQError, Where
+from resilient_pq.io.os_errors import from_os_error
+from resilient_pq.recovery.report import SCHEMA_VERSION, Finding, LostRegion, Outcome, Report
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+#: Columns of the word at the beginning of a line, the space behind it included.
+LABEL_WIDTH = 12
+#: Findings and lost regions that are listed; --json gives all.
+MAX_LISTED = 20
+
+_STYLES = {
+    "bold green": ("sound", "kept", "written", "held"),
+    "bold red": ("torn", "corrupt", "missing", "foreign", "lost", "nothing", "error", "broken"),
+    "bold yellow": ("unfinished", "unverified", "note", "interrupted"),
+    "bold cyan": ("next", "hint"),
+}
+_STYLE_OF = {label: style for style, labels in _STYLES.items() for label in labels}
+
+
+class OutputClosedError(Exception):
+    """Nobody reads our stdout any more."""
+
+
+class Meter(Protocol):
+    """Shows how far something is."""
+
+    def update(self, share: float | None, text: str = "") -> None:
+        """Show the share that is done, from 0 to 1; None where it cannot be told."""
+
+
+class Output:
+    """Where a verb's words go.
+
+    Attributes:
+        verb: Whose words they are.
+        as_json: Whether stdout gets one JSON document, and nothing else.
+    """
+
+    def __init__(self, verb: str, *, as_json: bool = False) -> None:
+        """Speak for `verb`."""
+        self.verb = verb
+        self.as_json = as_json
+        self._out = _console(sys.stdout)
+        self._err = _console(sys.stderr)
+
+    # -- the result ------------------------------------------------------------------------------
+
+    def line(self, label: str, text: str) -> None:
+        """A line of the result: its first word, and the rest."""
+        if not self.as_json:
+            _print(self._out, label, text)
+
+    def next(self, *commands: Sequence[str]) -> None:
+        """The commands to run next, as one would type them."""
+        for command in commands:
+            self.line("next", shlex.join(command))
+
+    def block(self, text: str) -> None:
+        """Lines of the result that have a form of their own, such as a schema."""
+        if not self.as_json:
+            for line in text.split("\n"):
+                _emit(self._out, Text(printable(line)))
+
+    def table(self, header: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1) -> None:
+        """Aligned columns under a header.
+
+        Args:
+            header: A word for each column.
+            rows: Their cells.
+            left: How many columns, from the first, are aligned to the left; the others are to the right.
+        """
+        if self.as_json:
+            return
+        cells = [[printable(cell) for cell in row] for row in (header, *rows)]
+        widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
+        for number, row in enumerate(cells):
+            aligned = [
+                cell.ljust(width) if column < left else cell.rjust(width)
+                for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+            ]
+            _emit(self._out, Text("  ".join(aligned).rstrip(), style="bold" if number == 0 else ""))
+
+    def document(self, document: dict[str, Any]) -> None:
+        """The whole result as JSON; nothing where text is wanted."""
+        if self.as_json:
+            with suppress(OutputClosedError):  # the exit code still tells
+                write_text(json.dumps(document, ensure_ascii=False, indent=2) + "\n")
+
+    # -- beside the result -----------------------------------------------------------------------
+
+    def note(self, text: str, *, label: str = "note") -> None:
+        """A line beside the result, on stderr."""
+        _print(self._err, label, text)
+
+    def progress(self, label: str) -> AbstractContextManager[Meter]:
+        """A bar on stderr while the block runs; nothing where stderr is no terminal."""
+        if self.as_json or not _is_terminal(sys.stderr):
+            return nullcontext(_NoBar())
+        return _Bar(self._err, label)
+
+    def failed(self, error: ResilientPQError) -> None:
+        """An error of ours: what happened, where, and what to do next."""
+        place = str(error.where)
+        _print(self._err, "error", f"{error.message} (at {place})" if place else error.message)
+        if error.hint:
+            _print(self._err, "hint", error.hint)
+        self.document(
+            document(
+                self.verb,
+                "error",
+                error={
+                    "type": type(error).__name__,
+                    "message": error.message,
+                    "where": _place(error.where),
+                    "hint": error.hint,
+                },
+            )
+        )
+
+    def refused(self, message: str) -> None:
+        """A command that could not be understood; the words for people are printed already."""
+        error = {"type": "UsageError", "message": message, "where": _place(Where()), "hint": None}
+        self.document(document(self.verb, "error", error=error))
+
+    def interrupted(self, notes: Sequence[str]) -> None:
+        """An interrupt, and what was kept in spite of it."""
+        _print(self._err, "interrupted", "; ".join(notes) or "nothing was published")
+        self.document(document(self.verb, "interrupted", notes=list(notes)))
+
+    def crashed(self, error: Exception) -> None:
+        """An error that is none of ours: a mistake in this package, shown whole."""
+        import traceback  # noqa: PLC0415 (hardly ever needed)
+
+        sys.stderr.write("".join(traceback.format_exception(error)))
+        _print(self._err, "error", "this is a mistake in resilient_pq, not in your file; please report it")
+        unknown = {
+            "type": type(error).__name__,
+            "message": str(error),
+            "where": _place(Where()),
+            "hint": None,
+        }
+        self.document(document(self.verb, "error", error=unknown))
+
+
+def document(verb: str, outcome: str, *, rows: int | None = None, **rest: Any) -> dict[str, Any]:
+    """A JSON document with the keys that every verb's has, and more."""
+    document: dict[str, Any] = {
+        "schema_version": SCHEMA_VERSION,
+        "verb": verb,
+        "outcome": outcome,
+        "rows": rows,
+        "findings": [],
+        "next": [],
+    }
+    return document | rest
+
+
+def write_text(text: str) -> None:
+    """Text to stdout as UTF-8, whatever the locale says.
+
+    Raises:
+        OutputClosedError: Nobody reads it.
+        StoreError: It leads to a file that cannot be written.
+    """
+    try:
+        buffer = getattr(sys.stdout, "buffer", None)
+        if buffer is None:
+            sys.stdout.write(text)
+            return
+        sys.stdout.flush()
+        # A path that is not UTF-8 has surrogates, which become what JSON, too, writes for them.
+        buffer.write(text.encode("utf-8", "backslashreplace"))
+        buffer.flush()
+    except BrokenPipeError as error:
+        # What is still in the buffers goes nowhere, and must not fail once more when Python ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise OutputClosedError from error
+    except OSError as error:
+        raise from_os_error(error, "cannot write", "stdout") from error
+
+
+# -- reports -------------------------------------------------------------------------------------
+
+
+def checked(output: Output, report: Report) -> None:
+    """What a check found, and the command to run next."""
+    _list(output, [(str(finding.damage), _words(finding)) for finding in report.findings])
+    what = f"{counted(report.num_rows, 'row')} in {counted(report.num_row_groups, 'row group')}"
+    match report.outcome:
+        case Outcome.SOUND:
+            output.line("sound", f"{what}; nothing wrong in {in_bytes(report.size)}")
+        case Outcome.NOTHING:
+            _nothing(output, report)
+        case _:
+            output.line("sound", f"{what} can be read")
+    output.next(*report.next)
+    output.document(report.to_json())
+
+
+def recovered(output: Output, report: Report) -> None:
+    """What a recovery kept, what was lost, and the command to run next."""
+    kept = report.kept
+    if kept is not None and kept.output is not None:
+        rows = f"{counted(kept.num_rows, 'row')} in {counted(report.num_row_groups, 'row group')}"
+        output.line("kept", f"{rows}; {in_bytes(kept.num_bytes)} copied as they were")
+    else:
+        _nothing(output, report)
+    if kept is not None:
+        _lost(output, kept.rows_lost, kept.lost)
+        if kept.output is not None:
+            output.line("written", kept.output)
+    output.next(*report.next)
+    output.document(report.to_json())
+
+
+def _nothing(output: Output, report: Report) -> None:
+    output.line("nothing", f"no row can be recovered from {in_bytes(report.size)}")
+    if report.schema is not None:
+        output.line("schema", "it is known:")
+        output.block(report.schema)
+
+
+def _lost(output: Output, rows: int | None, lost: Sequence[LostRegion]) -> None:
+    if len(lost) < 2:
+        output.line("lost", _lost_words(lost[0]) if lost else "nothing")
+        return
+    size = sum(region.end - region.start for region in lost)
+    how_many = "rows that cannot be counted" if rows is None else counted(rows, "row")
+    output.line("lost", f"{how_many} in {in_bytes(size)}:")
+    _list(output, [("", _lost_words(region)) for region in lost])
+
+
+def _lost_words(region: LostRegion) -> str:
+    rows = "an unknown number of rows" if region.num_rows is None else counted(region.num_rows, "row")
+    place = _without_key(region.where)
+    where = f"{place}, bytes" if place else "bytes"
+    return f"{where} {region.start:,} to {region.end:,}, {rows}: {region.reason}"
+
+
+def _words(finding: Finding) -> str:
+    place = _without_key(finding.where)
+    if finding.where.offset is None and finding.start is not None and finding.end is not None:
+        stretch = f"bytes {finding.start:,} to {finding.end:,}"
+        place = f"{place}, {stretch}" if place else stretch
+    words = f"{finding.message} ({place})" if place else finding.message
+    return words if finding.costs_rows else f"{words}; costs no rows"
+
+
+def _without_key(where: Where) -> str:
+    return str(Where(None, where.row_group, where.column, where.page, where.offset))
+
+
+def _list(output: Output, lines: Sequence[tuple[str, str]]) -> None:
+    for label, text in lines[:MAX_LISTED]:
+        output.line(label, text)
+    if len(lines) > MAX_LISTED:
+        output.line("", f"and {len(lines) - MAX_LISTED:,} more, which --json lists")
+
+
+def _place(where: Where) -> dict[str, Any]:
+    return {name: getattr(where, name) for name in ("key", "row_group", "column", "page", "offset")}
+
+
+# -- words ---------------------------------------------------------------------------------------
+
+
+def counted(number: int, noun: str) -> str:
+    """``1 row``, ``2,400,000 rows``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def in_bytes(number: int) -> str:
+    """``7,512,345 bytes (7.2 MiB)``."""
+    exact = counted(number, "byte")
+    size, unit = float(number), ""
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if size < 1024:
+            break
+        size, unit = size / 1024, larger
+    return f"{exact} ({size:.1f} {unit})" if unit else exact
+
+
+def printable(text: str) -> str:
+    """The text with everything escaped that could move a terminal's cursor: names in files may hold anything."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def _print(console: Console, label: str, text: str) -> None:
+    first, *others = text.split("\n")
+    line = Text(label.ljust(LABEL_WIDTH if first else 0), style=_STYLE_OF.get(label, "bold"))
+    line.append(printable(first), style="default not bold")
+    _emit(console, line)
+    for other in others:
+        _emit(console, Text(" " * LABEL_WIDTH + printable(other)))
+
+
+def _emit(console: Console, line: Text) -> None:
+    """A line, in colour where it may be; rich has its own idea of what to do when nobody reads it."""
+    with console.capture() as captured:
+        console.print(line)
+    if console.stderr:
+        with suppress(BrokenPipeError):
+            sys.stderr.write(captured.get())
+        return
+    with suppress(OutputClosedError):
+        write_text(captured.get())
+
+
+def _console(stream: IO[str]) -> Console:
+    # Rich takes FORCE_COLOR for a terminal; colours are then wanted, but still nothing that moves.
+    to_stderr = stream is sys.stderr
+    return Console(file=stream, stderr=to_stderr, soft_wrap=True, highlight=False, markup=False, emoji=False)
+
+
+def _is_terminal(stream: IO[str]) -> bool:
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+# -- progress ------------------------------------------------------------------------------------
+
+
+#: Seconds before there is a bar, and between its changes.
+_FIRST_SHOWN = 0.3
+_SHOWN_EVERY = 0.1
+
+
+class _NoBar:
+    def update(self, share: float | None, text: str = "") -> None:
+        """Show nothing."""
+
+
+class _Bar:
+    """A bar that is gone when its block ends."""
+
+    def __init__(self, console: Console, label: str) -> None:
+        self._console = console
+        self._label = label
+        self._progress: Progress | None = None
+        self._shown = time.monotonic()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+
+    def update(self, share: float | None, text: str = "") -> None:
+        """Show the share, a few times a second; what is done sooner needs no bar."""
+        now = time.monotonic()
+        if now - self._shown < (_FIRST_SHOWN if self._progress is None else _SHOWN_EVERY):
+            return
+        self._shown = now
+        self._progress = self._progress or self._start()
+        for task in self._progress.task_ids:  # there is one
+            if share is None:
+                self._progress.update(task, text=text)
+            else:
+                self._progress.update(task, total=1.0, completed=share, text=f"{share:4.0%}  {text}")
+
+    def _start(self) -> Progress:
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415 (slow)
+
+        progress = Progress(
+            TextColumn(f"{{task.description:<{LABEL_WIDTH - 1}}}", style="bold"),
+            BarColumn(bar_width=30),
+            TextColumn("{task.fields[text]}"),
+            TimeRemainingColumn(compact=True),
+            console=self._console,
+            transient=True,
+        )
+        progress.add_task(self._label, total=None, text="")
+        progress.start()
+        return progress
+
+
+def wrapped_names(names: Sequence[str], *, at_most: int = 8) -> str:
+    """Names with commas between them, not too many."""
+    shown = ", ".join(names[:at_most])
+    return shown if len(names) <= at_most else f"{shown} and {len(names) - at_most:,} more"
+
+
+def durations(seconds: float) -> str:
+    """``0.42 s``."""
+    return f"{seconds:.2f} s" if seconds < 10 else f"{seconds:.0f} s"

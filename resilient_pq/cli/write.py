@@ -1,0 +1,125 @@
+"""`rpq write`: a resilient Parquet file from a file of another form, or from a pipe."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any, Literal
+
+import typer
+
+import resilient_pq as rpq
+from resilient_pq.cli import render
+from resilient_pq.cli.exit_codes import ExitCode, epilog
+from resilient_pq.cli.ingest import open_rows
+from resilient_pq.cli.options import AsJson, EndpointUrl, Storage, StorageOptions, size_option, storage
+from resilient_pq.cli.render import Output
+from resilient_pq.cli.running import run_verb
+
+MiB = 1024 * 1024
+
+NAME = "write"
+EPILOG = epilog(
+    "the file is written",
+    "the input is damaged; no file was published",
+    "rpq write flights.csv flights.parquet --row-group-bytes 32MiB",
+    "zcat events.jsonl.gz | rpq write - s3://bucket/events.parquet --checkpoint-every 2",
+)
+
+
+def write(
+    src: Annotated[
+        str,
+        typer.Argument(
+            metavar="SRC",
+            help="A .csv, .jsonl, .ndjson, .parquet, .arrow or .feather file, the URL of a Parquet file, or - for"
+            " an Arrow IPC stream or JSON lines on stdin.",
+        ),
+    ],
+    dst: Annotated[str, typer.Argument(metavar="DST", help="The new file: a path or a URL.")],
+    compression: Annotated[
+        str, typer.Option(metavar="CODEC", help="zstd, snappy, gzip, brotli, lz4_raw or none.")
+    ] = "zstd",
+    compression_level: Annotated[int | None, typer.Option(metavar="LEVEL", help="The codec's level.")] = None,
+    row_group_rows: Annotated[
+        int | None, typer.Option(metavar="ROWS", help="Rows that close a row group.")
+    ] = None,
+    row_group_bytes: Annotated[
+        int, size_option("--row-group-bytes", "Bytes in memory that close a row group.")
+    ] = "64MiB",  # type: ignore[assignment]  # parsed like an argument
+    page_bytes: Annotated[
+        int, size_option("--page-bytes", "Encoded bytes after which a page is cut.")
+    ] = "1MiB",  # type: ignore[assignment]
+    checkpoint_every: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Row groups between checkpoints, at least; 0 for none.")
+    ] = 8,
+    checkpoint_overhead: Annotated[
+        float, typer.Option(metavar="SHARE", help="Share of the bytes written that checkpoints may take.")
+    ] = 0.02,
+    mode: Annotated[
+        Literal["w", "x"], typer.Option(help="w replaces a file that is at DST, x fails if there is one.")
+    ] = "w",
+    overwrite_partial: Annotated[
+        bool, typer.Option("--overwrite-partial", help="Replace the DST.partial of a writer that was killed.")
+    ] = False,
+    endpoint_url: EndpointUrl = None,
+    storage_option: StorageOptions = None,
+    as_json: AsJson = False,
+) -> int:
+    """Write rows to a resilient Parquet file.
+
+    Rows are streamed: memory is bounded by the row group, whatever the size of the input. DST appears when it is
+    complete, and not before; until then a local file is DST.partial, and what is in it can be recovered. CSV and
+    JSON lines are read by pyarrow with its defaults (pip install 'resilient_pq[ingest]'); their types are taken
+    from the first 8 MiB.
+    """
+    reached = storage(endpoint_url, storage_option)
+    settings: dict[str, Any] = {
+        "compression": compression,
+        "compression_level": compression_level,
+        "row_group_rows": row_group_rows,
+        "row_group_bytes": row_group_bytes,
+        "page_bytes": page_bytes,
+        "checkpoint_every": checkpoint_every or None,
+        "checkpoint_overhead": checkpoint_overhead,
+        "mode": mode,
+        "options": rpq.WriteOptions(overwrite_partial=overwrite_partial),
+    }
+    return run_verb(NAME, lambda output: _write(output, src, dst, settings, reached), as_json=as_json)
+
+
+async def _write(output: Output, src: str, dst: str, settings: dict[str, Any], reached: Storage) -> int:
+    began = time.monotonic()
+    options = reached.options
+    async with open_rows(src, storage_options=options) as rows:
+        creation = rpq.create(dst, rows.schema, metadata=rows.metadata, storage_options=options, **settings)
+        async with creation as writer:
+            with output.progress("writing") as meter:
+                async for batch, share in rows.batches:
+                    await writer.write(batch)
+                    meter.update(share, render.counted(writer.num_rows, "row"))
+    async with rpq.open(dst, storage_options=options) as file:
+        _report(output, file, reached, time.monotonic() - began)
+    return ExitCode.SOUND
+
+
+def _report(output: Output, file: rpq.File, reached: Storage, seconds: float) -> None:
+    """What was written, as its footer tells it."""
+    groups = render.counted(file.num_row_groups, "row group")
+    output.line("written", f"{file.url}: {render.counted(file.num_rows, 'row')} in {groups}")
+    checkpoints = render.counted(len(file.checkpoints), "checkpoint")
+    size = render.in_bytes(file.info.size)
+    output.line("", f"{size}, {checkpoints}, {render.durations(seconds)}")
+    following = reached.command(("rpq", "check", file.url))
+    output.next(following)
+    output.document(
+        render.document(
+            NAME,
+            "written",
+            rows=file.num_rows,
+            url=file.url,
+            row_groups=file.num_row_groups,
+            size=file.info.size,
+            checkpoints=len(file.checkpoints),
+            next=[list(following)],
+        )
+    )

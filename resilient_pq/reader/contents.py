@@ -1,0 +1,168 @@
+"""What an open file is: its schema, its row groups, and what its own keys say of it. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from resilient_pq.errors import FormatError, Where
+from resilient_pq.format import footer
+from resilient_pq.format.footer import Footer, key_values
+from resilient_pq.format.metadata import ColumnMetaData, FileMetaData, RowGroup
+from resilient_pq.format.records import Kind
+from resilient_pq.format.schema import Schema
+from resilient_pq.version import MAKER
+
+
+class FileState(StrEnum):
+    """What a resilient file says of itself; files of others say nothing."""
+
+    COMPLETE = "complete"
+    IN_PROGRESS = "in-progress"
+    SALVAGED = "salvaged"
+
+
+@dataclass(frozen=True, slots=True)
+class KnownCheckpoint:
+    """A checkpoint that a footer names.
+
+    Attributes:
+        ordinal: Its number in the file, from 1.
+        offset: Absolute offset of its record.
+        num_rows: Rows before it.
+    """
+
+    ordinal: int
+    offset: int
+    num_rows: int
+
+
+@dataclass(frozen=True)
+class Contents:
+    """A footer, understood.
+
+    Attributes:
+        footer: The footer as read.
+        schema: The columns.
+        key_value: Key-value metadata of the file.
+        state: What the file says of itself; None for files of others.
+        checkpoints: The checkpoints that a resilient file's footer names, oldest first.
+    """
+
+    footer: Footer
+    schema: Schema
+    key_value: dict[str, str | None]
+    state: FileState | None
+    checkpoints: tuple[KnownCheckpoint, ...]
+
+    @property
+    def metadata(self) -> FileMetaData:
+        """The Thrift struct."""
+        return self.footer.metadata
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of all row groups."""
+        return self.footer.metadata.num_rows
+
+    @property
+    def verified(self) -> bool:
+        """Whether checksums vouch for the footer itself; only ours has them."""
+        return self.footer.record is not None
+
+    @property
+    def unvouched(self) -> bool:
+        """Whether the footer was written by us, but the record that should vouch for it is gone.
+
+        Its file-level keys do not tell: other libraries copy them into their own files.
+        """
+        if self.verified:
+            return False
+        return (self.metadata.created_by or "").startswith(MAKER) or any(
+            chunk.meta_data is not None and footer.CRC_KEY in key_values(chunk.meta_data.key_value_metadata)
+            for row_group in self.metadata.row_groups
+            for chunk in row_group.columns
+        )
+
+    @property
+    def data_end(self) -> int:
+        """Offset before which all column chunks must end."""
+        return self.footer.start
+
+    @classmethod
+    def of(cls, found: Footer) -> Contents:
+        """Understand a footer.
+
+        Raises:
+            FormatError: It contradicts itself.
+        """
+        schema = Schema.from_elements(found.metadata.schema)
+        total = 0
+        for ordinal, row_group in enumerate(found.metadata.row_groups):
+            _check_row_group(row_group, ordinal, schema)
+            total += row_group.num_rows
+        if total != found.metadata.num_rows:
+            if found.record is not None:
+                raise FormatError(f"the footer says {found.metadata.num_rows:,} rows, its row groups {total:,}")
+            found.metadata.num_rows = total  # early parquet-rs wrote 0 there: the row groups know better
+        key_value = key_values(found.metadata.key_value_metadata)
+        state = _state(found, key_value)
+        return cls(found, schema, key_value, state, _checkpoints(found, key_value) if state else ())
+
+
+def _check_row_group(row_group: RowGroup, ordinal: int, schema: Schema) -> None:
+    where = Where(row_group=ordinal)
+    if row_group.num_rows < 0:
+        raise FormatError(f"the row group says it has {row_group.num_rows} rows", where=where)
+    if len(row_group.columns) != len(schema.leaves):
+        raise FormatError(
+            f"the row group has {len(row_group.columns)} column chunks, the schema {len(schema.leaves)} columns",
+            where=where,
+        )
+
+
+def _state(found: Footer, key_value: dict[str, str | None]) -> FileState | None:
+    """The state counts only when the file id beside it is that of the record before the footer."""
+    if found.record is None or key_value.get(footer.FILE_ID_KEY) != found.record.file_id.hex():
+        return None
+    stated = key_value.get(footer.STATE_KEY)
+    return FileState(stated) if stated in list(FileState) else None
+
+
+def _checkpoints(found: Footer, key_value: dict[str, str | None]) -> tuple[KnownCheckpoint, ...]:
+    text = key_value.get(footer.CHECKPOINTS_KEY)
+    places = [place.split(":") for place in text.split(",")] if text else []
+    try:
+        known = [KnownCheckpoint(i, int(at), int(rows)) for i, (at, rows) in enumerate(places, start=1)]
+    except ValueError:
+        raise FormatError(f"{footer.CHECKPOINTS_KEY} is malformed: {text!r}") from None
+    record = found.record
+    if record is not None and record.kind == Kind.CHECKPOINT:
+        known.append(KnownCheckpoint(len(known) + 1, record.offset, record.num_rows))
+    return tuple(known)
+
+
+def chunk_range(metadata: ColumnMetaData, end: int) -> tuple[int, int]:
+    """Where a column chunk's bytes lie: from its first page, dictionary or data, and its size on.
+
+    Args:
+        metadata: What the footer says of the chunk.
+        end: Offset before which it must end.
+
+    Returns:
+        First byte, and the byte after the last.
+
+    Raises:
+        FormatError: The chunk does not lie within the file.
+    """
+    if not metadata.num_values:
+        return len(footer.MAGIC), len(footer.MAGIC)  # without pages its offsets mean nothing
+    starts = [metadata.data_page_offset]
+    if metadata.dictionary_page_offset:
+        starts.append(metadata.dictionary_page_offset)
+    start, size = min(starts), metadata.total_compressed_size
+    if start < len(footer.MAGIC) or size < 0 or start + size > end:
+        raise FormatError(
+            f"a column chunk is said to lie at {start:,} to {start + size:,}, outside of the data"
+        )
+    return start, start + size

@@ -1,0 +1,422 @@
+"""The async shell of the reader: asks the plan what to fetch, the store for bytes, the decoder for columns."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import warnings
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import TracebackType
+from typing import Any, Literal, Self, TypeVar
+
+from resilient_pq.arrow.assemble import to_arrow
+from resilient_pq.arrow.field import Field
+from resilient_pq.arrow.schema import arrow_schema_of
+from resilient_pq.arrow.table import Table
+from resilient_pq.errors import (
+    ChecksumError,
+    FormatError,
+    SchemaError,
+    TornFileError,
+    UnsupportedError,
+    Where,
+    located,
+)
+from resilient_pq.format.footer import Footer, NeedBytes, read_footer
+from resilient_pq.format.metadata import FileMetaData
+from resilient_pq.format.schema import Schema
+from resilient_pq.format.values import LeafColumn
+from resilient_pq.io import FetchCounters, FetchOptions, ObjectInfo, ReadStore, fetch, resolve
+from resilient_pq.reader.contents import Contents, FileState, KnownCheckpoint
+from resilient_pq.reader.decoder import decode
+from resilient_pq.reader.plan import ChunkRead, ReadPlan, RowGroupRead, plan_read
+
+KiB = 1024
+
+T = TypeVar("T")
+
+
+class IncompleteFileWarning(UserWarning):
+    """The file is a checkpoint of a writer that never finished, or what a recovery could keep of one."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """How files are read.
+
+    Attributes:
+        tail_bytes: Bytes asked for from the end of the object when it is opened; a longer footer costs one
+            more request.
+        fetch: How ranges are merged, and how many requests and bytes may be under way.
+        max_threads: Column chunks decoded at one time; None is the number of processors.
+    """
+
+    tail_bytes: int = 256 * KiB
+    fetch: FetchOptions = field(default_factory=FetchOptions)
+    max_threads: int | None = None
+
+
+class File:
+    """A Parquet file that is open for reading; made by `open`.
+
+    Attributes:
+        url: What is being read.
+        info: Size and version of the object; every read is pinned to them.
+        counters: Requests made and bytes moved so far, the opening included.
+    """
+
+    def __init__(
+        self,
+        store: ReadStore,
+        info: ObjectInfo,
+        contents: Contents,
+        *,
+        verify: bool,
+        options: ReadOptions,
+        counters: FetchCounters,
+        owns_store: bool,
+    ) -> None:
+        """Use `open` instead."""
+        self.url = store.url_of(info.key)
+        self.info = info
+        self.counters = counters
+        self.contents = contents
+        self._store = store
+        self._verify = verify
+        self._options = options
+        self._owns_store = owns_store
+        self._threads = asyncio.Semaphore(options.max_threads or os.cpu_count() or 1)
+
+    # -- what a caller can ask -------------------------------------------------------------------
+
+    @property
+    def metadata(self) -> FileMetaData:
+        """The footer's Thrift struct."""
+        return self.contents.metadata
+
+    @property
+    def schema(self) -> Schema:
+        """The Parquet schema."""
+        return self.contents.schema
+
+    @cached_property
+    def arrow_schema(self) -> Any:
+        """The Arrow schema, with ``__arrow_c_schema__``."""
+        with located(Where(key=self.url)):
+            return arrow_schema_of(self.contents.schema, self.contents.key_value)
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of the file."""
+        return self.contents.num_rows
+
+    @property
+    def num_row_groups(self) -> int:
+        """Row groups of the file."""
+        return len(self.contents.metadata.row_groups)
+
+    @property
+    def state(self) -> FileState | None:
+        """What a resilient file says of itself: complete, in-progress or salvaged; None for files of others."""
+        return self.contents.state
+
+    @property
+    def checkpoints(self) -> tuple[KnownCheckpoint, ...]:
+        """The checkpoints of a resilient file, oldest first."""
+        return self.contents.checkpoints
+
+    @property
+    def key_value_metadata(self) -> dict[str, str | None]:
+        """Key-value metadata of the file."""
+        return dict(self.contents.key_value)
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    async def read(
+        self, columns: Sequence[str] | None = None, row_groups: Sequence[int] | None = None
+    ) -> Table:
+        """Rows as a table.
+
+        All ranges are fetched in one parallel wave and decoded while they arrive.
+
+        Args:
+            columns: Names of columns, in the order wanted; None for all.
+            row_groups: Ordinals of row groups, in the order wanted; None for all.
+
+        Raises:
+            SchemaError: There is no such column or row group.
+            FormatError: The file is damaged; a `ChecksumError` names the page.
+            ObjectChangedError: The object was replaced after it was opened.
+            StoreError: The store could not give the bytes.
+        """
+        with located(Where(key=self.url)):
+            plan = plan_read(self.contents, columns, row_groups)
+            columns_read = await self._decode(list(plan.row_groups))
+            chunks = await asyncio.gather(
+                *(self._assemble(plan, group, columns_read[i]) for i, group in enumerate(plan.row_groups))
+            )
+            return Table(self._schema_of(plan), chunks, sum(group.num_rows for group in plan.row_groups))
+
+    async def batches(
+        self,
+        batch_rows: int = 65_536,
+        columns: Sequence[str] | None = None,
+        row_groups: Sequence[int] | None = None,
+    ) -> AsyncGenerator[Table, None]:
+        """Rows as a stream of tables, in order.
+
+        While a row group is being handed out, the next one is fetched and decoded. Leaving the loop early cancels
+        that; wrap the call in `contextlib.aclosing` to have it happen there and then.
+
+        Args:
+            batch_rows: Rows of a batch, at most; the last of each row group may have fewer.
+            columns: Names of columns, in the order wanted; None for all.
+            row_groups: Ordinals of row groups, in the order wanted; None for all.
+
+        Yields:
+            Tables of at most `batch_rows` rows.
+
+        Raises:
+            SchemaError: There is no such column or row group, or `batch_rows` is less than 1.
+            FormatError: The file is damaged; a `ChecksumError` names the page.
+            ObjectChangedError: The object was replaced after it was opened.
+            StoreError: The store could not give the bytes.
+        """
+        if batch_rows < 1:
+            raise SchemaError(f"batch_rows is {batch_rows}; it must be at least 1")
+        with located(Where(key=self.url)):
+            plan = plan_read(self.contents, columns, row_groups)
+        groups = list(plan.row_groups)
+        ahead = asyncio.ensure_future(self._row_group(plan, groups[0])) if groups else None
+        try:
+            for following in [*groups[1:], None]:
+                if ahead is None:
+                    return
+                table = await ahead
+                ahead = None if following is None else asyncio.ensure_future(self._row_group(plan, following))
+                for start in range(0, table.num_rows, batch_rows):
+                    yield table.slice(start, batch_rows)
+        finally:
+            if ahead is not None and not ahead.done():
+                ahead.cancel()
+                await asyncio.wait([ahead])
+
+    async def _row_group(self, plan: ReadPlan, group: RowGroupRead) -> Table:
+        with located(Where(key=self.url)):
+            (columns,) = await self._decode([group])
+            return Table(self._schema_of(plan), [await self._assemble(plan, group, columns)], group.num_rows)
+
+    async def _decode(self, groups: Sequence[RowGroupRead]) -> list[dict[int, LeafColumn]]:
+        """Fetch and decode the chunks of row groups; for each group a dict by the leaf's ordinal."""
+        chunks = [(i, chunk) for i, group in enumerate(groups) for chunk in _distinct(group)]
+        decoded: list[dict[int, LeafColumn]] = [{} for _ in groups]
+
+        async def decode_one(position: int, data: memoryview) -> None:
+            i, chunk = chunks[position]
+            decoded[i][chunk.leaf.ordinal] = await self._decode_chunk(chunk, data)
+
+        ranges = [chunk.range for _, chunk in chunks]
+        try:
+            async with asyncio.TaskGroup() as tasks, aclosing(self._fetch(ranges)) as arriving:
+                async for position, data in arriving:
+                    tasks.create_task(decode_one(position, data))
+        except BaseExceptionGroup as group:
+            raise group.exceptions[0] from None  # each of them names its own place; one is enough
+        return decoded
+
+    def _fetch(self, ranges: Sequence[Any]) -> Any:
+        return fetch(self._store, self.info, ranges, options=self._options.fetch, counters=self.counters)
+
+    async def _decode_chunk(self, chunk: ChunkRead, data: memoryview) -> LeafColumn:
+        try:
+            return await self._in_thread(lambda: decode(chunk, data, verify=self._verify))
+        except ChecksumError:
+            # A transfer can go wrong as well as a disk: fetch the bytes once more before believing it.
+            async with aclosing(self._fetch([chunk.range])) as arriving:
+                async for _, again in arriving:
+                    data = again
+            return await self._in_thread(lambda: decode(chunk, data, verify=self._verify))
+
+    async def _assemble(
+        self, plan: ReadPlan, group: RowGroupRead, columns: Mapping[int, LeafColumn]
+    ) -> list[Any]:
+        """The Arrow arrays of a row group, one per top-level column asked for."""
+        nodes = [self.schema.root.children[position] for position in plan.positions]
+        schema = self._schema_of(plan)
+        types = [schema.child(i) for i in range(len(nodes))]
+
+        def assemble() -> list[Any]:
+            arrays = []
+            for arrow_type, node, chunks in zip(types, nodes, group.columns, strict=True):
+                leaves = [columns[chunk.leaf.ordinal] for chunk in chunks]
+                with located(Where(row_group=group.ordinal, column=node.name)):
+                    arrays.append(to_arrow(arrow_type, node, leaves))
+            return arrays
+
+        return await self._in_thread(assemble)
+
+    def _schema_of(self, plan: ReadPlan) -> Any:
+        """The Arrow schema of what is read; the file's key-value metadata, such as that of pandas, stay with it."""
+        whole = Field.of(self.arrow_schema)
+        return whole.with_children(*(whole.children[position] for position in plan.positions)).to_c()
+
+    async def _in_thread(self, function: Callable[[], T]) -> T:
+        async with self._threads:
+            return await asyncio.to_thread(function)
+
+    # -- ending ----------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Let go of the store's connections."""
+        if self._owns_store:
+            await self._store.close()
+
+    async def __aenter__(self) -> Self:
+        """The file itself."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close the file."""
+        await self.close()
+
+
+def _distinct(group: RowGroupRead) -> list[ChunkRead]:
+    return list({chunk.leaf.ordinal: chunk for chunk in group.chunks}.values())
+
+
+async def read_contents(
+    store: ReadStore, key: str, *, tail_bytes: int, counters: FetchCounters, verify: bool = True
+) -> tuple[ObjectInfo, Contents]:
+    """Read and understand a footer: one request for the object's tail, one more where the footer is longer.
+
+    Args:
+        store: Where to read.
+        key: What to read.
+        tail_bytes: Bytes asked for from the end of the object.
+        counters: Added to.
+        verify: Whether a footer of ours is refused when no record vouches for it.
+
+    Raises:
+        FormatError: There is no footer, or it is damaged.
+        StoreError: The store could not give the bytes.
+    """
+    try:
+        info, found = await _read_footer(store, key, tail_bytes, counters)
+    except ChecksumError:
+        # A transfer can go wrong as well as a disk: fetch the bytes once more before believing it.
+        info, found = await _read_footer(store, key, tail_bytes, counters)
+    contents = Contents.of(found)
+    if verify and contents.unvouched:
+        raise FormatError(
+            "the record before the footer is damaged: nothing vouches for the footer",
+            where=Where(offset=found.start),
+            hint="recover the file, or open it with verify=False",
+        )
+    return info, contents
+
+
+async def _read_footer(
+    store: ReadStore, key: str, tail_bytes: int, counters: FetchCounters
+) -> tuple[ObjectInfo, Footer]:
+    tail = await store.read_tail(key, tail_bytes)
+    counters.requests += 1
+    counters.bytes += len(tail.data)
+    data, offset = memoryview(tail.data), tail.offset
+    found = read_footer(data, offset)
+    if isinstance(found, NeedBytes):
+        missing = await store.read_range(key, found.start, offset, pin=tail.info)
+        counters.requests += 1
+        counters.bytes += len(missing)
+        found = read_footer(memoryview(b"".join([missing, data])), found.start)
+        if isinstance(found, NeedBytes):
+            raise FormatError("the footer does not say where it begins")
+    return tail.info, found
+
+
+class Opening:
+    """What `open` gives: ``async with`` or ``await`` it to have the `File`."""
+
+    def __init__(self, opening: Callable[[], Any]) -> None:
+        """Keep what opens the file until it is asked for."""
+        self._opening = opening
+        self._file: File | None = None
+
+    def __await__(self) -> Generator[Any, None, File]:
+        """Open the file; the caller closes it."""
+        file: File = yield from self._opening().__await__()
+        return file
+
+    async def __aenter__(self) -> File:
+        """Open the file."""
+        self._file = await self
+        return self._file
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close the file."""
+        assert self._file is not None
+        await self._file.close()
+
+
+def open(
+    url: str | os.PathLike[str] | tuple[ReadStore, str],
+    *,
+    verify: bool = True,
+    on_damage: Literal["raise"] = "raise",
+    options: ReadOptions | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Opening:
+    """Open a Parquet file, ours or anyone's, for reading columns by byte range.
+
+    Use it as ``async with rpq.open(url) as file``.
+
+    Args:
+        url: A URL ("s3://bucket/key", any fsspec URL), a path, or a pair of a store and a key in it.
+        verify: Compare every checksum that the file has.
+        on_damage: "raise" is what this version does with a damaged page.
+        options: How to read.
+        storage_options: Credentials, endpoint and so on, as fsspec and pandas take them.
+
+    Raises:
+        NotFoundError: On entering: no such object.
+        NotParquetError: On entering: the object is no Parquet file.
+        TornFileError: On entering: its footer is missing or cut short; `recover` may help.
+        FormatError: On entering: its footer is damaged; `recover` may help.
+    """
+    if on_damage != "raise":
+        raise UnsupportedError(f"on_damage={on_damage!r} is not supported yet")
+    chosen = options or ReadOptions()
+
+    async def opening() -> File:
+        store, key = url if isinstance(url, tuple) else resolve(url, storage_options)
+        owns_store = not isinstance(url, tuple)
+        counters = FetchCounters()
+        name = store.url_of(key)
+        try:
+            with located(Where(key=name)):
+                info, contents = await read_contents(
+                    store, key, tail_bytes=chosen.tail_bytes, counters=counters, verify=verify
+                )
+        except BaseException as error:
+            if owns_store:
+                await store.close()
+            if isinstance(error, TornFileError | ChecksumError) and error.hint is None:
+                error.hint = f"rpq recover {name} RECOVERED"
+            raise
+        if contents.state not in (None, FileState.COMPLETE):
+            warnings.warn(
+                f"{name} is {contents.state}: its writer did not finish it",
+                IncompleteFileWarning,
+                stacklevel=3,
+            )
+        return File(
+            store, info, contents, verify=verify, options=chosen, counters=counters, owns_store=owns_store
+        )
+
+    return Opening(opening)

@@ -1,0 +1,148 @@
+"""What to fetch for a request: metadata and the request in, byte ranges out. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from resilient_pq.errors import FormatError, SchemaError, Where, located
+from resilient_pq.format.metadata import ColumnMetaData
+from resilient_pq.format.schema import Leaf
+from resilient_pq.io.ranges import ByteRange
+from resilient_pq.reader.contents import Contents, chunk_range
+
+#: A dictionary page's header is smaller than this.
+_MAX_HEADER = 100
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkRead:
+    """One column chunk to fetch and decode.
+
+    Attributes:
+        row_group: Ordinal of its row group.
+        leaf: Its column.
+        metadata: What the footer says of it.
+        range: Its bytes.
+        num_rows: Rows of its row group.
+        slack: Bytes of `range` behind what the footer says, for writers that counted too few.
+    """
+
+    row_group: int
+    leaf: Leaf
+    metadata: ColumnMetaData
+    range: ByteRange
+    num_rows: int
+    slack: int = 0
+
+    @property
+    def num_values_to_read(self) -> int | None:
+        """Entries after which its pages end; None where the bytes themselves say so."""
+        return self.metadata.num_values if self.slack else None
+
+    @property
+    def where(self) -> Where:
+        """Its place, for errors."""
+        return Where(row_group=self.row_group, column=self.leaf.column_path)
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroupRead:
+    """The chunks of one row group.
+
+    Attributes:
+        ordinal: Of the row group.
+        num_rows: Its rows.
+        columns: For each top-level column asked for, in order, the chunks of its leaves.
+    """
+
+    ordinal: int
+    num_rows: int
+    columns: tuple[tuple[ChunkRead, ...], ...]
+
+    @property
+    def chunks(self) -> list[ChunkRead]:
+        """All chunks, column by column."""
+        return [chunk for column in self.columns for chunk in column]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPlan:
+    """A request, worked out.
+
+    Attributes:
+        positions: Of the top-level columns asked for, in the order asked for.
+        row_groups: What to read of each row group.
+    """
+
+    positions: tuple[int, ...]
+    row_groups: tuple[RowGroupRead, ...]
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of all chunks."""
+        return sum(chunk.range.size for row_group in self.row_groups for chunk in row_group.chunks)
+
+
+def plan_read(
+    contents: Contents, columns: Sequence[str] | None, row_groups: Sequence[int] | None
+) -> ReadPlan:
+    """Work out which chunks a request needs.
+
+    Args:
+        contents: The file.
+        columns: Names of top-level columns; None for all.
+        row_groups: Ordinals of row groups; None for all.
+
+    Raises:
+        SchemaError: There is no such column or row group.
+        FormatError: A chunk is not where it can be.
+    """
+    if isinstance(columns, str):
+        raise SchemaError("columns is one string; it is a list of names", hint=f"columns=[{columns!r}]")
+    positions = contents.schema.select(columns)
+    count = len(contents.metadata.row_groups)
+    wanted = range(count) if row_groups is None else row_groups
+    for ordinal in wanted:
+        if not 0 <= ordinal < count:
+            raise SchemaError(f"there is no row group {ordinal}", hint=f"the file has {count}")
+    leaves = [contents.schema.top_level_leaves(position) for position in positions]
+    return ReadPlan(tuple(positions), tuple(_row_group(contents, ordinal, leaves) for ordinal in wanted))
+
+
+def _row_group(contents: Contents, ordinal: int, leaves: Sequence[Sequence[Leaf]]) -> RowGroupRead:
+    row_group = contents.metadata.row_groups[ordinal]
+    columns = tuple(tuple(chunk_read(contents, ordinal, leaf) for leaf in column) for column in leaves)
+    return RowGroupRead(ordinal, row_group.num_rows, columns)
+
+
+def chunk_read(contents: Contents, ordinal: int, leaf: Leaf) -> ChunkRead:
+    """One chunk of a row group.
+
+    Raises:
+        FormatError: The footer does not say where it is, or it is not where it can be.
+    """
+    row_group = contents.metadata.row_groups[ordinal]
+    metadata = row_group.columns[leaf.ordinal].meta_data
+    with located(Where(row_group=ordinal, column=leaf.column_path)):
+        if metadata is None:
+            raise FormatError("the column chunk has no metadata")
+        if row_group.columns[leaf.ordinal].file_path:
+            raise FormatError("the column chunk lies in another file")
+        if metadata.type != leaf.node.physical_type:
+            raise FormatError(
+                f"the chunk has physical type {metadata.type}, the schema {leaf.node.physical_type.name}"
+            )
+        start, end = chunk_range(metadata, contents.data_end)
+    slack = min(_slack(contents.metadata.created_by), contents.data_end - end)
+    return ChunkRead(ordinal, leaf, metadata, ByteRange(start, end + slack), row_group.num_rows, slack)
+
+
+def _slack(created_by: str | None) -> int:
+    """parquet-mr up to 1.2.8 left the dictionary page's header out of the chunk's size (PARQUET-816)."""
+    if created_by is None or not created_by.startswith("parquet-mr"):
+        return 0
+    version = re.search(r"version (\d+)\.(\d+)\.(\d+)", created_by)
+    is_old = version is None or tuple(int(part) for part in version.groups()) <= (1, 2, 8)
+    return _MAX_HEADER if is_old else 0

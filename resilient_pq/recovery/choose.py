@@ -1,0 +1,212 @@
+"""Which row groups a recovery keeps, and what is lost with the others. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from resilient_pq.errors import FormatError, Where
+from resilient_pq.format.footer import MAGIC, RECORD_KEY, Footer, key_values
+from resilient_pq.format.metadata import FileMetaData, RowGroup
+from resilient_pq.format.records import CHUNK_RECORD_SIZE, Kind, RecordHeader
+from resilient_pq.io.ranges import ByteRange
+from resilient_pq.reader.contents import Contents, chunk_range
+from resilient_pq.recovery.report import Damage, LostRegion
+from resilient_pq.recovery.survey import Survey
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A row group that could be kept.
+
+    Attributes:
+        ordinal: Its number in the damaged file.
+        row_group: Its metadata.
+        start: Offset of its first byte, or of what stands before it and belongs to it.
+        end: Offset just after its last byte, its record included where there is one.
+        rows_before: Rows of all row groups before it in the damaged file.
+    """
+
+    ordinal: int
+    row_group: RowGroup
+    start: int
+    end: int
+    rows_before: int
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """What could be kept of a damaged object.
+
+    Attributes:
+        contents: Schema and metadata, as if the candidates were all of the file.
+        row_groups: The candidates in order.
+        lost: What is lost whatever is kept.
+        prefix_end: Offset up to which the bytes are records and row groups of the candidates, without a gap; None
+            where they are not.
+        last: The header of the last record before `prefix_end`.
+        cut_end: Offset at which the object only has to be cut; None where that is not enough.
+        unaccounted: What is neither a row group, nor a whole record, nor lost, before the end of `last`.
+    """
+
+    contents: Contents
+    row_groups: tuple[Candidate, ...]
+    lost: tuple[LostRegion, ...]
+    prefix_end: int | None
+    last: RecordHeader | None
+    cut_end: int | None = None
+    unaccounted: tuple[ByteRange, ...] = ()
+
+
+def candidates_of_survey(survey: Survey) -> Candidates | None:
+    """What a survey leaves to keep; None when not even the schema is known."""
+    if survey.footer is None or survey.last is None:
+        return None
+    found = _named_by(survey.footer.metadata)
+    for ordinal, later in sorted(survey.row_groups.items()):
+        found.append(_candidate(ordinal, later.row_group, later.rows_before))
+    metadata = _metadata(survey.footer.metadata, [candidate.row_group for candidate in found])
+    contents = Contents.of(Footer(metadata, survey.size, 0, survey.footer.header))
+    gaps = _gaps(found)
+    contiguous = [candidate.ordinal for candidate in found] == list(range(len(found)))
+    tail = _tail(survey, found)
+    whole = survey.footer.header.kind == Kind.FINAL and not survey.row_groups
+    return Candidates(
+        contents,
+        tuple(found),
+        (*gaps, *tail),
+        survey.last.end if contiguous and not survey.scanned else None,
+        survey.last,
+        survey.footer.header.end if whole else None,
+        tuple(_unaccounted(survey, found, gaps)) if survey.scanned else (),
+    )
+
+
+def candidates_of_contents(contents: Contents) -> Candidates:
+    """All row groups of a file whose footer is whole."""
+    found = _named_by(contents.metadata)
+    record = contents.footer.record
+    resumable = record is not None and record.kind != Kind.FINAL
+    return Candidates(
+        contents,
+        tuple(found),
+        (),
+        record.end if record is not None and resumable else None,
+        record,
+    )
+
+
+def _named_by(footer: FileMetaData) -> list[Candidate]:
+    found: list[Candidate] = []
+    num_rows = 0
+    for ordinal, row_group in enumerate(footer.row_groups):
+        found.append(_candidate(ordinal, row_group, num_rows))
+        num_rows += row_group.num_rows
+    return found
+
+
+def _candidate(ordinal: int, row_group: RowGroup, rows_before: int) -> Candidate:
+    try:
+        places = [
+            chunk_range(chunk.meta_data, 1 << 63)
+            for chunk in row_group.columns
+            if chunk.meta_data is not None
+        ]
+    except FormatError:
+        places = []  # they are nowhere in the file: the row group will be found damaged
+    start = min((first for first, _ in places), default=0)
+    end = max((last for _, last in places), default=0)
+    first = row_group.columns[0].meta_data if row_group.columns else None
+    place = key_values(first.key_value_metadata).get(RECORD_KEY) if first is not None else None
+    if place:
+        offset, _, size = place.partition(":")
+        if offset.isdecimal() and size.isdecimal():
+            end = max(end, int(offset) + int(size))
+    return Candidate(ordinal, row_group, start, end, rows_before)
+
+
+def _metadata(footer: FileMetaData, row_groups: list[RowGroup]) -> FileMetaData:
+    return FileMetaData(
+        version=footer.version,
+        schema=footer.schema,
+        num_rows=sum(row_group.num_rows for row_group in row_groups),
+        row_groups=row_groups,
+        key_value_metadata=footer.key_value_metadata,
+        created_by=footer.created_by,
+        column_orders=footer.column_orders,
+    )
+
+
+def _gaps(found: list[Candidate]) -> list[LostRegion]:
+    """Row groups between those found whose records are damaged; the records after them count their rows."""
+    gaps: list[LostRegion] = []
+    ordinal, end, num_rows = 0, 0, 0
+    for candidate in found:
+        if candidate.ordinal > ordinal:
+            missing = candidate.ordinal - ordinal
+            reason = f"the records of {missing} row group{'s' if missing > 1 else ''} are damaged"
+            where = Where(row_group=ordinal)
+            rows = candidate.rows_before - num_rows
+            gaps.append(LostRegion(end, candidate.start, rows, Damage.CORRUPT, reason, where))
+        ordinal, end = candidate.ordinal + 1, candidate.end
+        num_rows = candidate.rows_before + candidate.row_group.num_rows
+    return gaps
+
+
+def _unaccounted(survey: Survey, found: list[Candidate], lost: list[LostRegion]) -> Iterator[ByteRange]:
+    """What is left of the bytes up to the last whole record, when all that is known of is taken away."""
+    assert survey.last is not None
+    known = [(candidate.start - CHUNK_RECORD_SIZE, candidate.end) for candidate in found]
+    known += [(region.start, region.end) for region in lost]
+    known += [(header.offset, header.end) for header in survey.footers]
+    at = len(MAGIC)
+    for start, end in sorted([*known, (survey.last.end, survey.last.end)]):
+        if at < start:
+            yield ByteRange(at, start)
+        at = max(at, end)
+
+
+def _tail(survey: Survey, found: list[Candidate]) -> list[LostRegion]:
+    """What stands behind the last record that is whole."""
+    assert survey.last is not None and survey.footer is not None
+    start = survey.last.end
+    if start >= survey.size or survey.footer.header.kind == Kind.FINAL or survey.ended:
+        return []
+    newest = survey.newest
+    where = Where(row_group=found[-1].ordinal + 1 if found else 0)
+    if newest is not None and newest.offset >= start and newest.kind in (Kind.FINAL, Kind.CHECKPOINT):
+        # A footer stands there that is damaged; its header still counts the rows before it.
+        known = found[-1].rows_before + found[-1].row_group.num_rows if found else 0
+        missing = newest.num_rows - known
+        if missing <= 0:
+            return [] if newest.kind == Kind.FINAL else _unknown(start, survey.size, newest)
+        reason = "row groups whose records are damaged stand before the last footer"
+        return [LostRegion(start, survey.size, missing, Damage.CORRUPT, reason, where)]
+    reason = "a row group was not complete when the file ends"
+    return [LostRegion(start, survey.size, None, Damage.TORN, reason, where)]
+
+
+def _unknown(start: int, end: int, newest: RecordHeader) -> list[LostRegion]:
+    if newest.end >= end:
+        return []  # nothing but the damaged checkpoint stands there
+    return [
+        LostRegion(start, end, None, Damage.CORRUPT, "what stands behind a damaged checkpoint is not known")
+    ]
+
+
+def without(candidates: Candidates, bad: Collection[int]) -> tuple[list[Candidate], list[LostRegion]]:
+    """The row groups to keep when those of the ordinals `bad` are damaged, and all that is lost."""
+    kept = [candidate for candidate in candidates.row_groups if candidate.ordinal not in bad]
+    lost = [
+        LostRegion(
+            candidate.start,
+            candidate.end,
+            candidate.row_group.num_rows,
+            Damage.CORRUPT,
+            "a column chunk of the row group is damaged",
+            Where(row_group=candidate.ordinal),
+        )
+        for candidate in candidates.row_groups
+        if candidate.ordinal in bad
+    ]
+    return kept, sorted([*lost, *candidates.lost], key=lambda region: region.start)

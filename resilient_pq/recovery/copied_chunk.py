@@ -1,0 +1,67 @@
+"""A column chunk taken over as stored: its bytes and metadata become an `EncodedChunk` to be laid out again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from resilient_pq.format.checksum import crc32, signed
+from resilient_pq.format.chunk_encoder import EncodedChunk
+from resilient_pq.format.metadata import OffsetIndex, PageLocation, PageType
+from resilient_pq.format.page import Page, pages_of
+from resilient_pq.reader.plan import ChunkRead
+
+_DATA_PAGES = (PageType.DATA_PAGE, PageType.DATA_PAGE_V2)
+
+
+def copied_chunk(chunk: ChunkRead, data: memoryview) -> EncodedChunk:
+    """The chunk as it is, its offsets counted from its own first byte.
+
+    An OffsetIndex is made where every row is one entry of a page; a page of a nested v1 column does not tell its
+    rows. A ColumnIndex is not made: it would take decoding the values.
+
+    Raises:
+        ThriftError: A page header does not parse.
+        EncodingError: A page goes beyond the chunk.
+    """
+    pages = list(pages_of(data, 0, chunk.num_values_to_read))
+    data = data[: pages[-1].end] if pages else data[:0]
+    metadata = replace(chunk.metadata)
+    first = next((page for page in pages if page.header.type in _DATA_PAGES), None)
+    metadata.data_page_offset = 0 if first is None else first.offset
+    metadata.dictionary_page_offset = None
+    metadata.index_page_offset = metadata.bloom_filter_offset = metadata.bloom_filter_length = None
+    dictionary = next((page for page in pages if page.header.type == PageType.DICTIONARY_PAGE), None)
+    if dictionary is not None:
+        metadata.dictionary_page_offset = dictionary.offset
+    return EncodedChunk(
+        buffers=[data],
+        size=len(data),
+        metadata=metadata,
+        offset_index=_offset_index(chunk, pages),
+        column_index=None,
+        headers=b"".join(page.header_bytes for page in pages),
+        header_crcs=[signed(crc32(page.header_bytes)) for page in pages],
+        crc=crc32(data),
+        dictionary_page=None if dictionary is None else _location(dictionary, 0),
+        dictionary_body=None if dictionary is None else bytes(dictionary.body),
+    )
+
+
+def _location(page: Page, first_row: int) -> PageLocation:
+    return PageLocation(
+        offset=page.offset, compressed_page_size=page.end - page.offset, first_row_index=first_row
+    )
+
+
+def _offset_index(chunk: ChunkRead, pages: list[Page]) -> OffsetIndex | None:
+    locations: list[PageLocation] = []
+    row = 0
+    for page in pages:
+        v2 = page.header.data_page_header_v2
+        if page.header.type not in _DATA_PAGES:
+            continue
+        if v2 is None and chunk.leaf.max_repetition_level:
+            return None
+        locations.append(_location(page, row))
+        row += v2.num_rows if v2 is not None else page.num_values
+    return OffsetIndex(page_locations=locations)

@@ -1,0 +1,203 @@
+"""What a check or a recovery found, as data: for people through the CLI, for programs as JSON (docs/json.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from resilient_pq.errors import Where
+
+SCHEMA_VERSION = 1
+
+
+class Outcome(StrEnum):
+    """The answer in one word."""
+
+    SOUND = "sound"
+    """A check found nothing; a recovery copied the object as it was."""
+    INCOMPLETE = "incomplete"
+    """Whole as far as it goes, but its writer did not finish it, or a recovery made it of one that did not."""
+    DAMAGED = "damaged"
+    """Bytes are missing or changed."""
+    RECOVERED = "recovered"
+    """Every row that the object is known to have held was kept."""
+    PARTIAL = "partial"
+    """Some rows were kept, others were lost."""
+    NOTHING = "nothing"
+    """No row could be kept."""
+
+
+class Damage(StrEnum):
+    """Kinds of damage."""
+
+    TORN = "torn"
+    """Cut short."""
+    CORRUPT = "corrupt"
+    """Bytes changed."""
+    MISSING = "missing"
+    """A part is not there."""
+    UNFINISHED = "unfinished"
+    """The writer did not get to the end."""
+    UNVERIFIED = "unverified"
+    """Nothing vouches for the bytes."""
+    FOREIGN = "foreign"
+    """No Parquet file, or one that cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is not as it should be.
+
+    Attributes:
+        damage: Its kind.
+        message: What was found, for people.
+        where: The place.
+        start: Absolute offset of the first byte concerned, None where it cannot be told.
+        end: Offset after the last byte concerned.
+        costs_rows: Whether rows cannot be read because of it; False for lost copies and the like.
+    """
+
+    damage: Damage
+    message: str
+    where: Where = field(default_factory=Where)
+    start: int | None = None
+    end: int | None = None
+    costs_rows: bool = True
+
+    def to_json(self) -> dict[str, Any]:
+        """As in docs/json.md."""
+        return {
+            "damage": str(self.damage),
+            "message": self.message,
+            **_place(self.where),
+            "start": self.start,
+            "end": self.end,
+            "costs_rows": self.costs_rows,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class LostRegion:
+    """Bytes whose rows are not in the output.
+
+    Attributes:
+        start: Absolute offset of the first byte.
+        end: Offset after the last byte.
+        num_rows: Rows lost with them; None where the bytes do not tell.
+        damage: Why, in one word.
+        reason: Why, in a sentence.
+        where: The place, as far as it is known.
+    """
+
+    start: int
+    end: int
+    num_rows: int | None
+    damage: Damage
+    reason: str
+    where: Where = field(default_factory=Where)
+
+    def to_json(self) -> dict[str, Any]:
+        """As in docs/json.md."""
+        return {
+            "start": self.start,
+            "end": self.end,
+            "rows": self.num_rows,
+            "damage": str(self.damage),
+            "reason": self.reason,
+            **_place(self.where),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a recovery wrote.
+
+    Attributes:
+        output: URL of the new object; None when nothing was written.
+        num_rows: Rows in it.
+        num_bytes: Bytes of the input that went into it as they were.
+        rows_lost: Rows known to be lost; None when bytes were lost that do not tell how many rows they held.
+        lost: The regions lost.
+    """
+
+    output: str | None
+    num_rows: int
+    num_bytes: int
+    rows_lost: int | None
+    lost: tuple[LostRegion, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was found, and what to do next.
+
+    Attributes:
+        verb: "check", "recover" or "uploads complete".
+        url: What was looked at.
+        outcome: The answer in one word.
+        num_rows: Rows that can be read, or that a recovery can keep.
+        num_row_groups: Their row groups.
+        size: Bytes of the object.
+        findings: What is not as it should be.
+        next: The commands to run next, as argument lists.
+        schema: The schema as message text; None when it is not known.
+        kept: What a recovery wrote; None for a check.
+    """
+
+    verb: str
+    url: str
+    outcome: Outcome
+    num_rows: int
+    num_row_groups: int = 0
+    size: int = 0
+    findings: tuple[Finding, ...] = ()
+    next: tuple[tuple[str, ...], ...] = ()
+    schema: str | None = None
+    kept: Kept | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """0 sound or everything recovered, 1 damage or losses, 3 nothing recoverable."""
+        match self.outcome:
+            case Outcome.SOUND | Outcome.RECOVERED:
+                return 0
+            case Outcome.INCOMPLETE | Outcome.DAMAGED | Outcome.PARTIAL:
+                return 1
+            case Outcome.NOTHING:
+                return 3
+
+    def to_json(self) -> dict[str, Any]:
+        """One document, as in docs/json.md."""
+        document: dict[str, Any] = {
+            "schema_version": SCHEMA_VERSION,
+            "verb": self.verb,
+            "url": self.url,
+            "outcome": str(self.outcome),
+            "rows": self.num_rows,
+            "row_groups": self.num_row_groups,
+            "size": self.size,
+            "findings": [finding.to_json() for finding in self.findings],
+            "next": [list(command) for command in self.next],
+            "schema": self.schema,
+        }
+        if self.kept is not None:
+            document |= {
+                "rows_kept": self.kept.num_rows,
+                "rows_lost": self.kept.rows_lost,
+                "bytes_kept": self.kept.num_bytes,
+                "lost": [region.to_json() for region in self.kept.lost],
+                "output": self.kept.output,
+            }
+        return document
+
+
+def _place(where: Where) -> dict[str, Any]:
+    return {"row_group": where.row_group, "column": where.column, "page": where.page, "offset": where.offset}
+
+
+def rows_lost(regions: Sequence[LostRegion]) -> int | None:
+    """Rows of all regions together; None when one of them does not tell."""
+    counts = [region.num_rows for region in regions]
+    return None if any(count is None for count in counts) else sum(count or 0 for count in counts)

@@ -1,0 +1,40 @@
+"""Records found in bytes, wherever they lie. Sans-io."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from resilient_pq.format.records import HEADER_SIZE, RECORD_MAGIC, RecordHeader, parse_header
+
+
+def headers_in(data: Any, base: int) -> Iterator[tuple[int, RecordHeader]]:
+    """Every record header that begins in `data` and is whole there.
+
+    Args:
+        data: Bytes.
+        base: Absolute offset of the first of them.
+
+    Yields:
+        Absolute offset of the header, and the header. What it says of its own offset is not compared: see
+        `in_place`.
+    """
+    raw = bytes(data)
+    at = raw.find(RECORD_MAGIC)
+    while at >= 0:
+        header = parse_header(memoryview(raw)[at : at + HEADER_SIZE])
+        if header is not None:
+            yield base + at, header
+        at = raw.find(RECORD_MAGIC, at + 1)
+
+
+def in_place(found: Iterable[tuple[int, RecordHeader]]) -> list[RecordHeader]:
+    """The headers that lie where they say they do."""
+    return [header for offset, header in found if header.offset == offset]
+
+
+def majority(headers: Iterable[RecordHeader]) -> bytes | None:
+    """The file id of most of the headers; None where there are none."""
+    counts = Counter(header.file_id for header in headers)
+    return counts.most_common(1)[0][0] if counts else None

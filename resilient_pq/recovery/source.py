@@ -1,0 +1,123 @@
+"""The object that is checked or recovered: its store, its pinned version, and what can be understood of it.
+
+An async shell: it drives the sans-io `survey` and fetches what is asked for.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+from resilient_pq.errors import FormatError, UnsupportedError, Where, located
+from resilient_pq.io import FetchCounters, ObjectInfo, ReadStore, resolve
+from resilient_pq.io.ranges import ByteRange
+from resilient_pq.reader.contents import Contents
+from resilient_pq.reader.file import read_contents
+from resilient_pq.recovery import survey as surveying
+from resilient_pq.recovery.survey import Asking, Survey
+
+Location = str | os.PathLike[str] | tuple[Any, str]
+
+_TAIL_BYTES = 256 * 1024
+
+
+@dataclass(slots=True)
+class Source:
+    """One object, one version of it.
+
+    Attributes:
+        store: Where it is.
+        key: Its key there.
+        url: Its name for people.
+        info: Its size and version; every read is pinned to them.
+        counters: Requests made and bytes moved.
+    """
+
+    store: ReadStore
+    key: str
+    url: str
+    info: ObjectInfo
+    counters: FetchCounters
+    owns_store: bool
+
+    async def read(self, place: ByteRange) -> memoryview:
+        """The bytes of a range."""
+        if not place.size:
+            return memoryview(b"")
+        data = await self.store.read_range(self.key, place.start, place.end, pin=self.info)
+        self.counters.requests += 1
+        self.counters.bytes += place.size
+        return memoryview(data)
+
+    async def contents(self) -> Contents | FormatError:
+        """The footer at the object's end, understood; or what is wrong with it.
+
+        Raises:
+            UnsupportedError: The file is whole, but this version cannot read it.
+            StoreError: The store could not give the bytes.
+        """
+        try:
+            with located(Where(key=self.url)):
+                try:
+                    return await self._read_contents()
+                except FormatError:
+                    return await self._read_contents()  # it may have been damaged on the way
+        except FormatError as error:
+            return error
+        except UnsupportedError:
+            if (await self.survey()).footer is None:
+                raise
+            # A damaged footer can look like one that is too new: our records tell.
+            return FormatError("the footer is damaged", where=Where(key=self.url, offset=self.info.size))
+
+    async def _read_contents(self) -> Contents:
+        _, contents = await read_contents(
+            self.store, self.key, tail_bytes=_TAIL_BYTES, counters=self.counters
+        )
+        return contents
+
+    async def survey(self) -> Survey:
+        """What the records of the object tell."""
+        return await self._drive(surveying.survey(self.info.size))
+
+    async def _drive(self, asking: Asking) -> Survey:
+        try:
+            wanted = next(asking)
+            while True:
+                wanted = asking.send(await self.read(wanted))
+        except StopIteration as stop:
+            result: Survey = stop.value
+            return result
+
+    async def __aenter__(self) -> Self:
+        """The source itself."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Let go of the store."""
+        if self.owns_store:
+            await self.store.close()
+
+
+async def open_source(location: Location, storage_options: Mapping[str, Any] | None) -> Source:
+    """Find the object and pin its version.
+
+    Raises:
+        StoreError: There is no such object, or the store refuses.
+    """
+    owns_store = not isinstance(location, tuple)
+    store, key = location if isinstance(location, tuple) else resolve(location, storage_options)
+    url = store.url_of(key)
+    try:
+        with located(Where(key=url)):
+            info = await store.head(key)
+    except BaseException:
+        if owns_store:
+            await store.close()
+        raise
+    return Source(store, key, url, info, FetchCounters(), owns_store)

@@ -1,0 +1,182 @@
+"""Whether bytes are what was written: findings about chunks, records and indexes. Sans-io."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from resilient_pq.errors import NOWHERE, ChecksumError, FormatError, ResilientPQError, UnsupportedError, Where
+from resilient_pq.format.checksum import crc32
+from resilient_pq.format.footer import MAGIC, RECORD_KEY, ChunkSums, key_values
+from resilient_pq.format.metadata import ColumnChunk
+from resilient_pq.format.page import check_crc, pages_of
+from resilient_pq.format.records import CHUNK_RECORD_SIZE, HEADER_SIZE, Kind, parse_header
+from resilient_pq.io.ranges import ByteRange
+from resilient_pq.reader.contents import Contents
+from resilient_pq.reader.decoder import decode, verify_chunk
+from resilient_pq.reader.plan import ChunkRead, chunk_read
+from resilient_pq.recovery.report import Damage, Finding
+
+
+def examine_chunk(chunk: ChunkRead, data: memoryview) -> list[Finding]:
+    """What is wrong with a column chunk; nothing when every byte is vouched for, or at least decodes."""
+    try:
+        if verify_chunk(chunk, data):
+            return []
+        decode(chunk, data, verify=False)
+    except UnsupportedError as error:
+        return [_unverified(chunk, error)]
+    except FormatError as error:
+        if isinstance(error.__cause__, MemoryError):
+            return [_unverified(chunk, error)]  # that says nothing about the file
+        pages = list(_page_findings(chunk, data))
+        return pages or [_finding(error, chunk.where, chunk.range)]
+    return []
+
+
+def _unverified(chunk: ChunkRead, error: ResilientPQError) -> Finding:
+    where = chunk.where.merged_with(error.where)
+    return Finding(
+        Damage.UNVERIFIED, error.message, where, chunk.range.start, chunk.range.end, costs_rows=False
+    )
+
+
+def _page_findings(chunk: ChunkRead, data: memoryview) -> Iterator[Finding]:
+    """One finding for every page whose CRC32 does not hold, and one where the pages cannot be told apart."""
+    pages = pages_of(data, chunk.range.start, chunk.num_values_to_read)
+    while True:
+        try:
+            page = next(pages, None)
+        except FormatError as error:
+            start = error.where.offset if error.where.offset is not None else chunk.range.start
+            yield _finding(error, chunk.where, ByteRange(start, chunk.range.end))
+            return
+        if page is None:
+            return
+        try:
+            check_crc(page)
+        except ChecksumError as error:
+            yield _finding(error, chunk.where, ByteRange(page.offset, page.end))
+
+
+def _finding(error: ResilientPQError, where: Where, place: ByteRange, *, costs_rows: bool = True) -> Finding:
+    return Finding(
+        Damage.CORRUPT, error.message, error.where.merged_with(where), place.start, place.end, costs_rows
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """Metadata that a resilient file should hold at a place: a second copy, an index, or the magic.
+
+    Attributes:
+        what: In words.
+        range: Where it lies; a record may be followed by padding in it.
+        kind: Of the record; None for what is none.
+        crc: CRC32 of what is no record.
+        where: The place in the format's words.
+    """
+
+    what: str
+    range: ByteRange
+    kind: Kind | None
+    crc: int | None = None
+    where: Where = NOWHERE
+
+
+def expected_metadata(contents: Contents) -> Iterator[Expected]:
+    """Everything besides data pages and the footer that a resilient file's footer leads to.
+
+    Raises:
+        FormatError: The footer says what cannot be.
+    """
+    record = contents.footer.record
+    if record is None:
+        return
+    yield Expected("the magic at the beginning", ByteRange(0, len(MAGIC)), None, crc32(MAGIC))
+    found = list(_beside_the_data(contents))
+    yield from found
+    # Of an anchor and of checkpoints only the beginning is known; the next thing follows on them.
+    starts = sorted([expected.range.start for expected in found] + [record.offset])
+    heads = [("anchor", len(MAGIC), Kind.ANCHOR)]
+    heads += [
+        (f"checkpoint {known.ordinal}", known.offset, Kind.CHECKPOINT) for known in contents.checkpoints
+    ]
+    places = sorted({*starts, *(start for _, start, _ in heads)})
+    for what, start, kind in heads:
+        if start != record.offset:
+            at = bisect_right(places, start)
+            end = places[at] if at < len(places) else contents.footer.start
+            yield Expected(what, ByteRange(start, max(end, start)), kind)
+
+
+def _beside_the_data(contents: Contents) -> Iterator[Expected]:
+    """The chunk records, the indexes and the row-group records."""
+    limit = contents.footer.start
+    for ordinal, row_group in enumerate(contents.metadata.row_groups):
+        for leaf, column in zip(contents.schema.leaves, row_group.columns, strict=True):
+            where = Where(row_group=ordinal, column=leaf.column_path)
+            start = chunk_read(contents, ordinal, leaf).range.start
+            if start >= CHUNK_RECORD_SIZE:
+                yield Expected(
+                    "chunk record", ByteRange(start - CHUNK_RECORD_SIZE, start), Kind.CHUNK, where=where
+                )
+            yield from _indexes(column, where, limit)
+        if row_group.columns and row_group.columns[0].meta_data is not None:
+            text = key_values(row_group.columns[0].meta_data.key_value_metadata).get(RECORD_KEY)
+            if text is not None:
+                yield Expected(
+                    "row-group record",
+                    _record_range(text, limit),
+                    Kind.ROW_GROUP,
+                    where=Where(row_group=ordinal),
+                )
+
+
+def _record_range(text: str, limit: int) -> ByteRange:
+    offset, _, size = text.partition(":")
+    if not (offset.isdecimal() and size.isdecimal() and int(offset) + int(size) <= limit):
+        raise FormatError(f"{RECORD_KEY} of a row group is malformed: {text!r}")
+    return ByteRange(int(offset), int(offset) + int(size))
+
+
+def _indexes(column: ColumnChunk, where: Where, limit: int) -> Iterator[Expected]:
+    sums = ChunkSums.of(column.meta_data) if column.meta_data is not None else None
+    if sums is None:
+        return
+    places = (
+        ("column index", column.column_index_offset, column.column_index_length, sums.column_index),
+        ("offset index", column.offset_index_offset, column.offset_index_length, sums.offset_index),
+    )
+    for what, offset, length, crc in places:
+        if offset is None or length is None or crc is None:
+            continue
+        if not 0 <= offset <= offset + length <= limit:
+            raise FormatError(f"the {what} is said to lie outside of the file", where=where)
+        yield Expected(what, ByteRange(offset, offset + length), None, crc, where)
+
+
+def examine_expected(expected: Expected, data: memoryview, file_id: bytes) -> Finding | None:
+    """What is wrong with metadata: an index is held against its CRC32, a record against its own and its place."""
+    if expected.kind is None:
+        if crc32(data) == expected.crc:
+            return None
+        message = f"{expected.what} is not as it was written: its CRC32 does not match"
+    elif _is_record(expected, data, file_id):
+        return None
+    else:
+        message = f"{expected.what} is damaged; it is a second copy, nothing is lost yet"
+    start, end = expected.range.start, expected.range.end
+    return Finding(Damage.CORRUPT, message, expected.where, start, end, costs_rows=False)
+
+
+def _is_record(expected: Expected, data: memoryview, file_id: bytes) -> bool:
+    header = parse_header(data)
+    return (
+        header is not None
+        and header.kind == expected.kind
+        and header.offset == expected.range.start
+        and header.file_id == file_id
+        and header.holds(data[HEADER_SIZE : HEADER_SIZE + header.payload_size])
+    )

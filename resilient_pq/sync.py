@@ -1,0 +1,149 @@
+"""The names of `resilient_pq`, blocking: one adapter around the asynchronous ones, no second implementation.
+
+A loop of its own runs in a thread, so this works in a script, in a notebook whose loop is busy already, and
+from several threads at once::
+
+    from resilient_pq import sync as rpq
+
+    with rpq.create("day.parquet") as writer:
+        writer.write({"ts": [1, 2, 3]})
+
+    with rpq.open("day.parquet") as file:
+        table = file.read()
+        for batch in file.batches():
+            ...
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import functools
+import inspect
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from types import TracebackType
+from typing import Any, ParamSpec, Self
+
+import resilient_pq
+from resilient_pq import *  # noqa: F403 (every name that is not a function is the same here)
+from resilient_pq import File, Writer, __all__
+
+__all__ = list(__all__)
+
+P = ParamSpec("P")
+
+
+class _Loop:
+    """One event loop in a thread, started when it is first needed."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def _running(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                threading.Thread(target=self._loop.run_forever, name="resilient_pq", daemon=True).start()
+            return self._loop
+
+    def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        """Run to the end; an interrupt cancels it, and is raised when it has ended."""
+        loop = self._running()
+        tasks: list[asyncio.Task[Any]] = []
+
+        async def supervised() -> Any:
+            tasks.append(asyncio.ensure_future(coroutine))
+            return await tasks[0]
+
+        future = asyncio.run_coroutine_threadsafe(supervised(), loop)
+        try:
+            return future.result()
+        except KeyboardInterrupt:
+            loop.call_soon_threadsafe(lambda: [task.cancel() for task in tasks])
+            concurrent.futures.wait([future])
+            raise
+
+
+_loop = _Loop()
+
+
+async def _await(awaitable: Awaitable[Any]) -> Any:
+    return await awaitable
+
+
+def _adapt(value: Any) -> Any:
+    """What a caller of an asynchronous name gets here."""
+    if isinstance(value, AsyncIterator):
+        return _iterate(value)
+    if inspect.isawaitable(value):
+        return _adapt(_loop.run(_await(value)))
+    if isinstance(value, Writer | File):
+        return Blocking(value)
+    if inspect.ismethod(value):
+        return _blocking(value)
+    return value
+
+
+def _iterate(values: AsyncIterator[Any]) -> Iterator[Any]:
+    """Leaving the loop early closes the asynchronous iterator, too."""
+    end = object()
+
+    async def following() -> Any:
+        return await anext(values, end)
+
+    try:
+        while (value := _loop.run(following())) is not end:
+            yield _adapt(value)
+    finally:
+        close = getattr(values, "aclose", None)
+        if close is not None:
+            _loop.run(_await(close()))
+
+
+def _blocking(function: Callable[P, Any]) -> Callable[P, Any]:
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> Any:
+        return _adapt(function(*args, **kwargs))
+
+    return call
+
+
+class Blocking:
+    """A `Writer` or a `File` whose methods block; everything else of it is as it is there."""
+
+    def __init__(self, target: Writer | File) -> None:
+        """Adapt `target`."""
+        self._target = target
+
+    def __getattr__(self, name: str) -> Any:
+        """The same attribute of the asynchronous object, adapted."""
+        return _adapt(getattr(self._target, name))
+
+    def __dir__(self) -> list[str]:
+        """The names of the asynchronous object."""
+        return dir(self._target)
+
+    def __repr__(self) -> str:
+        """As the asynchronous object shows itself."""
+        return repr(self._target)
+
+    def __enter__(self) -> Self:
+        """The object itself, open already."""
+        _loop.run(_await(self._target.__aenter__()))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """As the asynchronous object ends."""
+        _loop.run(_await(self._target.__aexit__(kind, error, traceback)))
+
+
+create = _blocking(resilient_pq.create)
+open = _blocking(resilient_pq.open)
+check = _blocking(resilient_pq.check)
+recover = _blocking(resilient_pq.recover)
+complete_upload = _blocking(resilient_pq.complete_upload)
+list_uploads = _blocking(resilient_pq.list_uploads)

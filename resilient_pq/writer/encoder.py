@@ -1,0 +1,124 @@
+"""The encoder: batches in, bytes of a resilient file out, in the order in which they are to be stored.
+
+Sans-io: it knows no store and no clock. The caller takes rows with `take`, writes what the other methods
+give, and decides when to do either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from resilient_pq.arrow.ingest import Batch
+from resilient_pq.errors import Where, located
+from resilient_pq.format.chunk_encoder import encode_chunk
+from resilient_pq.format.levels import slice_rows
+from resilient_pq.format.records import RecordChain
+from resilient_pq.format.schema import Schema
+from resilient_pq.format.values import LeafData
+from resilient_pq.writer import policy
+from resilient_pq.writer.layout import Buffers, Layout
+from resilient_pq.writer.options import EncoderOptions
+from resilient_pq.writer.policy import Progress
+
+
+class Encoder:
+    """Encodes one file.
+
+    Attributes:
+        layout: Where the bytes go.
+        num_rows_taken: Rows taken, whether encoded or not.
+    """
+
+    def __init__(
+        self, schema: Schema, options: EncoderOptions, *, file_id: bytes, key_value: Mapping[str, str | None]
+    ) -> None:
+        """Prepare to encode.
+
+        Args:
+            schema: The columns.
+            options: How to encode them.
+            file_id: 16 random bytes.
+            key_value: Key-value metadata of every footer.
+        """
+        self.layout = Layout(schema, RecordChain(file_id), key_value)
+        self.num_rows_taken = 0
+        self._options = options
+        self._chunk_options = options.chunk_options(schema)
+        self._open: list[list[LeafData]] = [[] for _ in schema.leaves]
+        self._open_rows = self._open_bytes = 0
+        self._no_more_fit = False
+        self._since_checkpoint = 0
+
+    def take(self, batch: Batch, start: int) -> int:
+        """Take rows of `batch` from `start` on into the open row group, as many as fit; returns how many."""
+        rest = batch.num_rows - start
+        count = policy.rows_that_fit(
+            rest,
+            batch.num_bytes * rest // batch.num_rows,
+            open_rows=self._open_rows,
+            open_bytes=self._open_bytes,
+            max_rows=self._options.row_group_rows,
+            max_bytes=self._options.row_group_bytes,
+        )
+        if count:
+            for leaf, pieces, data in zip(self.layout.schema.leaves, self._open, batch.leaves, strict=True):
+                pieces.append(slice_rows(leaf, data, start, start + count))
+            self._open_rows += count
+            self._open_bytes += batch.num_bytes * count // batch.num_rows
+            self.num_rows_taken += count
+        self._no_more_fit = count < rest
+        return count
+
+    @property
+    def row_group_due(self) -> bool:
+        """Whether the open row group has reached its limit in rows or bytes."""
+        limit = self._options.row_group_rows
+        return self._open_rows > 0 and (
+            self._no_more_fit
+            or self._open_bytes >= self._options.row_group_bytes
+            or (limit is not None and self._open_rows >= limit)
+        )
+
+    @property
+    def has_open_rows(self) -> bool:
+        """Whether rows have been taken that are in no row group yet."""
+        return self._open_rows > 0
+
+    @property
+    def full(self) -> bool:
+        """Whether the file should be completed before more rows are taken."""
+        return policy.file_full(len(self.layout.row_groups), self.layout.serialized_bytes)
+
+    def close_row_group(self) -> Iterator[Buffers]:
+        """Encode the open row group, column chunk by column chunk, then its record."""
+        ordinal, num_rows = len(self.layout.row_groups), self._open_rows
+        for leaf, options in zip(self.layout.schema.leaves, self._chunk_options, strict=True):
+            pieces, self._open[leaf.ordinal] = self._open[leaf.ordinal], []
+            with located(Where(row_group=ordinal, column=leaf.column_path)):
+                yield self.layout.chunk(encode_chunk(leaf, pieces, options))
+        self._open_rows = self._open_bytes = 0
+        self._no_more_fit = False
+        self._since_checkpoint += 1
+        yield self.layout.end_row_group(num_rows)
+
+    @property
+    def checkpoint_due(self) -> bool:
+        """Whether an automatic checkpoint should be written now."""
+        progress = Progress(
+            row_groups_since=self._since_checkpoint,
+            bytes_written=self.layout.offset,
+            checkpoint_bytes=self.layout.checkpoint_bytes,
+            next_checkpoint_bytes=self.layout.next_checkpoint_bytes,
+        )
+        every, overhead = self._options.checkpoint_every, self._options.checkpoint_overhead
+        return policy.checkpoint_due(progress, every=every, overhead=overhead)
+
+    @property
+    def changed_since_checkpoint(self) -> bool:
+        """Whether a row group has been closed since the last checkpoint."""
+        return self._since_checkpoint > 0
+
+    def checkpoint(self) -> Buffers:
+        """A checkpoint of all complete row groups; cut here, the file is an ordinary Parquet file."""
+        self._since_checkpoint = 0
+        return self.layout.checkpoint()

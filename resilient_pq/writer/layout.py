@@ -1,0 +1,309 @@
+"""The layout of a resilient file: column chunks in, the bytes of the file out, records and footers included.
+
+Sans-io. The encoder makes the chunks it lays out of rows; a recovery takes them as they are from another file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from resilient_pq.format import footer, thrift
+from resilient_pq.format.checksum import crc32, signed
+from resilient_pq.format.chunk_encoder import EncodedChunk
+from resilient_pq.format.footer import ChunkSums
+from resilient_pq.format.metadata import (
+    ColumnChunk,
+    ColumnOrder,
+    Empty,
+    FileMetaData,
+    KeyValue,
+    RowGroup,
+    SortingColumn,
+)
+from resilient_pq.format.records import (
+    MAX_DICTIONARY_COPY,
+    ChunkCopies,
+    ChunkPlace,
+    Kind,
+    RecordChain,
+    RowGroupRecord,
+)
+from resilient_pq.format.schema import Schema
+from resilient_pq.version import CREATED_BY
+
+Buffers = Sequence[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class LaidRowGroup:
+    """A row group that is in the file, as later footers need it.
+
+    Attributes:
+        serialized: Its metadata, with the keys that a checkpoint's footer has.
+        column_indexes: Serialised ColumnIndex of each chunk, None where there is none.
+        offset_indexes: Serialised OffsetIndex of each chunk, None where there is none.
+        num_rows: Its rows.
+        end: Offset just after its record.
+    """
+
+    serialized: bytes
+    column_indexes: tuple[bytes | None, ...]
+    offset_indexes: tuple[bytes | None, ...]
+    num_rows: int
+    end: int
+
+
+class Layout:
+    """Lays out one file.
+
+    Attributes:
+        schema: The columns.
+        offset: Bytes given out so far, which is where the next ones belong.
+        num_rows: Rows in complete row groups.
+        num_checkpoints: Checkpoints written.
+        row_groups: The complete row groups.
+        checkpoint_bytes: Bytes of all checkpoints.
+        serialized_bytes: Bytes that the row groups take in a footer.
+    """
+
+    def __init__(
+        self,
+        schema: Schema,
+        chain: RecordChain,
+        key_value: Mapping[str, str | None],
+        *,
+        made_like: FileMetaData | None = None,
+    ) -> None:
+        """Prepare to lay out a file.
+
+        Args:
+            schema: The columns.
+            chain: Makes the records.
+            key_value: Key-value metadata of every footer.
+            made_like: The file whose chunks are taken over, if they are: its `created_by` and its column orders
+                say how far their statistics can be trusted, and which bugs of their writer to expect.
+        """
+        self.schema = schema
+        self.offset = 0
+        self.num_rows = 0
+        self.num_checkpoints = 0
+        self.row_groups: list[LaidRowGroup] = []
+        self.checkpoint_bytes = 0
+        self.serialized_bytes = 0
+        self._chain = chain
+        self._elements = schema.to_elements()
+        self._created_by: str | None = CREATED_BY
+        self._column_orders: list[ColumnOrder] | None = [ColumnOrder(TYPE_ORDER=Empty())] * len(schema.leaves)
+        if made_like is not None:
+            self._created_by, self._column_orders = made_like.created_by, made_like.column_orders
+        self._key_value = dict(key_value)
+        self._chunks: list[EncodedChunk] = []
+        self._checkpoints: list[str] = []
+        self._anchor_bytes = 0
+
+    def start(self) -> Buffers:
+        """The first bytes of the file: its magic and the anchor, which keeps the schema."""
+        self.offset = len(footer.MAGIC)
+        anchor = self._record(Kind.ANCHOR, self._checkpoint_footer())
+        self._anchor_bytes = len(anchor)
+        return [footer.MAGIC, anchor]
+
+    def resume(
+        self, offset: int, row_groups: Sequence[tuple[RowGroup, int]], checkpoints: Sequence[tuple[int, int]]
+    ) -> None:
+        """Go on behind bytes that are in place already.
+
+        Args:
+            offset: How many there are.
+            row_groups: The complete row groups among them, each with the offset just after its record.
+            checkpoints: Offset of each checkpoint's record among them, and the rows before it.
+        """
+        self.offset = offset
+        for row_group, end in row_groups:
+            self._append(row_group, end, [None] * len(row_group.columns), [None] * len(row_group.columns))
+        self.num_checkpoints = len(checkpoints)
+        self._checkpoints = [f"{at}:{num_rows}" for at, num_rows in checkpoints]
+
+    def chunk(self, chunk: EncodedChunk) -> Buffers:
+        """The next column chunk of the open row group, its record before it."""
+        metadata = chunk.metadata
+        place = ChunkPlace(len(self.row_groups), len(self._chunks), self.num_rows, metadata.codec)
+        record = self._record(Kind.CHUNK, place.pack())
+        buffers, chunk.buffers = chunk.buffers, []
+        chunk.place(self.offset)
+        self.offset += chunk.size
+        self._chunks.append(chunk)
+        return [record, *buffers]
+
+    def end_row_group(self, num_rows: int, *, sorting_columns: list[SortingColumn] | None = None) -> Buffers:
+        """Complete the open row group, of which all chunks have been laid out; gives its record."""
+        chunks, self._chunks = self._chunks, []
+        for chunk in chunks:
+            chunk.metadata.key_value_metadata = [
+                *(
+                    pair
+                    for pair in chunk.metadata.key_value_metadata or ()
+                    if not pair.key.startswith("rpq.")
+                ),
+                KeyValue(footer.CRC_KEY, str(ChunkSums(chunk=chunk.crc))),
+            ]
+        row_group = RowGroup(
+            columns=[ColumnChunk(meta_data=chunk.metadata) for chunk in chunks],
+            total_byte_size=sum(chunk.metadata.total_uncompressed_size for chunk in chunks),
+            num_rows=num_rows,
+            sorting_columns=sorting_columns,
+            file_offset=_first_page(chunks),
+            total_compressed_size=sum(chunk.size for chunk in chunks),
+            ordinal=len(self.row_groups),
+        )
+        payload = thrift.encode(RowGroupRecord(row_group, [_copies(chunk) for chunk in chunks]))
+        offset = self.offset
+        self.num_rows += num_rows
+        # A row group's record stands behind the row group, so it counts it as complete.
+        record = self._record(Kind.ROW_GROUP, payload, closing=1)
+        self.num_rows -= num_rows
+        if chunks:
+            # The record cannot name its own size; only the footers after it do.
+            place = KeyValue(footer.RECORD_KEY, f"{offset}:{len(record)}")
+            chunks[0].metadata.key_value_metadata = [*(chunks[0].metadata.key_value_metadata or ()), place]
+        self._append(
+            row_group,
+            self.offset,
+            [None if chunk.column_index is None else thrift.encode(chunk.column_index) for chunk in chunks],
+            [None if chunk.offset_index is None else thrift.encode(chunk.offset_index) for chunk in chunks],
+        )
+        return [record]
+
+    def _append(
+        self,
+        row_group: RowGroup,
+        end: int,
+        column_indexes: Sequence[bytes | None],
+        offset_indexes: Sequence[bytes | None],
+    ) -> None:
+        serialized = thrift.encode(row_group)
+        self.row_groups.append(
+            LaidRowGroup(serialized, tuple(column_indexes), tuple(offset_indexes), row_group.num_rows, end)
+        )
+        self.num_rows += row_group.num_rows
+        self.serialized_bytes += len(serialized)
+
+    def checkpoint(self) -> Buffers:
+        """A checkpoint of all complete row groups; cut here, the file is an ordinary Parquet file."""
+        self.num_checkpoints += 1
+        offset = self.offset
+        record = self._record(Kind.CHECKPOINT, self._checkpoint_footer())
+        self._checkpoints.append(f"{offset}:{self.num_rows}")
+        self.checkpoint_bytes += len(record)
+        return [record]
+
+    @property
+    def next_checkpoint_bytes(self) -> int:
+        """What a checkpoint would take now, a few bytes more or less: an anchor is one without row groups."""
+        named = sum(len(place) + 1 for place in self._checkpoints)
+        return self._anchor_bytes + self.serialized_bytes + named + len(footer.CHECKPOINTS_KEY)
+
+    def finish(self, *, state: str = "complete", extra: Mapping[str, str] | None = None) -> Iterator[Buffers]:
+        """The last bytes of the file: the page indexes, then the final footer.
+
+        Args:
+            state: What the file says of itself.
+            extra: Further key-value metadata of the final footer.
+        """
+        row_groups = [thrift.decode(RowGroup, laid.serialized)[0] for laid in self.row_groups]
+        sums = [[_sums(chunk) for chunk in row_group.columns] for row_group in row_groups]
+        yield from self._indexes(row_groups, sums)
+        serialized = []
+        for row_group, row_sums in zip(row_groups, sums, strict=True):
+            for chunk, chunk_sums in zip(row_group.columns, row_sums, strict=True):
+                _set_sums(chunk, chunk_sums)
+            serialized.append(thrift.encode(row_group))
+        yield [self._record(Kind.FINAL, self._footer(serialized, state, extra or {}))]
+
+    def _indexes(self, row_groups: list[RowGroup], sums: list[list[ChunkSums]]) -> Iterator[Buffers]:
+        """All column indexes, then all offset indexes (parquet-format, PageIndex.md), noting where they lie."""
+        for kind in ("column_index", "offset_index"):
+            buffers: list[bytes] = []
+            for ordinal, (laid, row_group) in enumerate(zip(self.row_groups, row_groups, strict=True)):
+                indexes = laid.column_indexes if kind == "column_index" else laid.offset_indexes
+                for leaf, (chunk, index) in enumerate(zip(row_group.columns, indexes, strict=True)):
+                    if index is None:
+                        continue
+                    setattr(chunk, f"{kind}_offset", self.offset)
+                    setattr(chunk, f"{kind}_length", len(index))
+                    sums[ordinal][leaf] = _with(sums[ordinal][leaf], kind, crc32(index))
+                    buffers.append(index)
+                    self.offset += len(index)
+            yield buffers
+
+    def _record(self, kind: Kind, payload: bytes, *, closing: int = 0) -> bytes:
+        record = self._chain.record(
+            kind, self.offset, payload, num_rows=self.num_rows, num_row_groups=len(self.row_groups) + closing
+        )
+        self.offset += len(record)
+        return record
+
+    def _checkpoint_footer(self) -> bytes:
+        return self._footer([laid.serialized for laid in self.row_groups], "in-progress", {})
+
+    def _footer(self, row_groups: Sequence[bytes], state: str, extra: Mapping[str, str]) -> bytes:
+        key_value = {
+            **self._key_value,
+            **extra,
+            footer.STATE_KEY: state,
+            footer.CHECKPOINT_KEY: str(self.num_checkpoints),
+            footer.FILE_ID_KEY: self._chain.file_id.hex(),
+            footer.FORMAT_KEY: "1",
+        }
+        if self._checkpoints:
+            key_value[footer.CHECKPOINTS_KEY] = ",".join(self._checkpoints)
+        return footer.frame(
+            footer.serialize(
+                self._elements,
+                row_groups,
+                num_rows=self.num_rows,
+                column_orders=self._column_orders,
+                key_value=key_value,
+                created_by=self._created_by,
+            )
+        )
+
+
+def _first_page(chunks: Sequence[EncodedChunk]) -> int | None:
+    if not chunks:
+        return None
+    metadata = chunks[0].metadata
+    return metadata.dictionary_page_offset or metadata.data_page_offset
+
+
+def _copies(chunk: EncodedChunk) -> ChunkCopies:
+    body = chunk.dictionary_body
+    return ChunkCopies(
+        offset_index=chunk.offset_index,
+        page_headers=chunk.headers,
+        crc32=signed(chunk.crc),
+        dictionary_page=chunk.dictionary_page,
+        dictionary_copy=body if body is not None and len(body) <= MAX_DICTIONARY_COPY else None,
+        header_crcs=chunk.header_crcs,
+    )
+
+
+def _sums(chunk: ColumnChunk) -> ChunkSums:
+    found = None if chunk.meta_data is None else ChunkSums.of(chunk.meta_data)
+    return found or ChunkSums()
+
+
+def _with(sums: ChunkSums, kind: str, crc: int) -> ChunkSums:
+    if kind == "column_index":
+        return ChunkSums(sums.chunk, crc, sums.offset_index, sums.bloom)
+    return ChunkSums(sums.chunk, sums.column_index, crc, sums.bloom)
+
+
+def _set_sums(chunk: ColumnChunk, sums: ChunkSums) -> None:
+    if chunk.meta_data is None:
+        return
+    for pair in chunk.meta_data.key_value_metadata or ():
+        if pair.key == footer.CRC_KEY:
+            pair.value = str(sums)

@@ -1,0 +1,169 @@
+"""What a caller can set when writing, checked once and passed down whole."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from resilient_pq.errors import SchemaError
+from resilient_pq.format import compression
+from resilient_pq.format.chunk_encoder import ChunkOptions
+from resilient_pq.format.encodings import ENCODINGS
+from resilient_pq.format.metadata import CompressionCodec, Encoding, Type
+from resilient_pq.format.schema import Leaf, Schema
+
+MiB = 1024 * 1024
+
+#: Encodings that can be asked for by name, with the physical types they may hold.
+WRITABLE_ENCODINGS: dict[Encoding, frozenset[Type]] = {
+    Encoding.RLE_DICTIONARY: frozenset(Type) - {Type.BOOLEAN},
+    **{encoding: known.types for encoding, known in ENCODINGS.items() if known.encode is not None},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """The less common settings of `create`.
+
+    Attributes:
+        data_page_version: "1.0" (the widest readable) or "2.0".
+        page_rows: Rows after which a data page is cut, whatever its size.
+        dictionary_bytes: Largest dictionary page before compression; 0 writes no dictionaries.
+        statistics: Whether bounds are written to footer and page index.
+        part_bytes: Bytes of a part of an upload at first; doubled every 800 parts.
+        max_part_bytes: Bytes that a part of an upload never exceeds. 64 MiB reach 0.5 TiB, 1 GiB reaches 5 TiB.
+        equal_parts: Keep all parts of an upload equal, as R2 demands.
+        max_bytes_in_flight: Bytes that may be on their way to the store at once; at least one part is.
+        overwrite_partial: Replace the NAME.partial that a crashed writer left, losing what is in it.
+    """
+
+    data_page_version: Literal["1.0", "2.0"] = "1.0"
+    page_rows: int = 131_072
+    dictionary_bytes: int = MiB
+    statistics: bool = True
+    part_bytes: int = 8 * MiB
+    max_part_bytes: int = 64 * MiB
+    equal_parts: bool = False
+    max_bytes_in_flight: int = 64 * MiB
+    overwrite_partial: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderOptions:
+    """Everything that decides the bytes of a file.
+
+    Attributes:
+        compression: "none", "snappy", "gzip", "brotli", "lz4_raw" or "zstd".
+        compression_level: The codec's level; None is its default.
+        encodings: "auto", the name of an encoding for all columns, or names by column path.
+        row_group_rows: Rows after which a row group is closed; None for no such limit.
+        row_group_bytes: Bytes in memory after which a row group is closed.
+        page_bytes: Encoded bytes after which a data page is cut at the next row.
+        checkpoint_every: Row groups between automatic checkpoints, at least; None for none.
+        checkpoint_overhead: Share of the bytes written that automatic checkpoints may take.
+        metadata: Key-value metadata of the caller.
+        write: The less common settings.
+    """
+
+    compression: str | None = "zstd"
+    compression_level: int | None = None
+    encodings: str | Mapping[str, str] = "auto"
+    row_group_rows: int | None = None
+    row_group_bytes: int = 64 * MiB
+    page_bytes: int = MiB
+    checkpoint_every: int | None = 8
+    checkpoint_overhead: float = 0.02
+    metadata: Mapping[str, str] | None = None
+    write: WriteOptions = field(default_factory=WriteOptions)
+
+    def __post_init__(self) -> None:
+        """Refuse what can never work, before anything is written.
+
+        Raises:
+            SchemaError: A setting is out of range.
+        """
+        compression.check_level(self.codec, self.compression_level)
+        _check_count("row_group_bytes", self.row_group_bytes)
+        _check_count("page_bytes", self.page_bytes)
+        _check_count("page_rows", self.write.page_rows)
+        _check_count("dictionary_bytes", self.write.dictionary_bytes, least=0)
+        for name in ("row_group_rows", "checkpoint_every"):
+            value = getattr(self, name)
+            if value is not None:
+                _check_count(name, value)
+        if not self.checkpoint_overhead >= 0:  # NaN is not either
+            raise SchemaError(
+                f"checkpoint_overhead is {self.checkpoint_overhead}; it is a share, 0.02 for 2 %"
+            )
+        if self.page_bytes > 1 << 30:
+            raise SchemaError("page_bytes is more than 1 GiB; a page's size is a signed 32-bit number")
+        if self.write.data_page_version not in ("1.0", "2.0"):
+            raise SchemaError(f"data_page_version is {self.write.data_page_version!r}; it is '1.0' or '2.0'")
+        for key, value in (self.metadata or {}).items():
+            if not isinstance(key, str) or not isinstance(value, str):
+                raise SchemaError(f"metadata {key!r} is not text")
+            if key.startswith("rpq.") or key == "ARROW:schema":
+                raise SchemaError(f"the metadata key {key!r} is the writer's own")
+
+    @property
+    def codec(self) -> CompressionCodec:
+        """The codec that `compression` names."""
+        return compression.codec_named(self.compression)
+
+    def chunk_options(self, schema: Schema) -> list[ChunkOptions]:
+        """How the chunks of each leaf column are written.
+
+        Raises:
+            SchemaError: `encodings` names a column or an encoding that is not there.
+        """
+        if not isinstance(self.encodings, str):
+            known = {leaf.column_path for leaf in schema.leaves} | set(schema.names)
+            for name in self.encodings:
+                if name not in known:
+                    raise SchemaError(
+                        f"encodings: there is no column {name!r}", hint=f"columns: {', '.join(sorted(known))}"
+                    )
+        return [self._chunk_options(leaf) for leaf in schema.leaves]
+
+    def _chunk_options(self, leaf: Leaf) -> ChunkOptions:
+        if isinstance(self.encodings, str):
+            name = self.encodings
+        else:
+            name = self.encodings.get(leaf.column_path, self.encodings.get(leaf.path[0], "auto"))
+        return ChunkOptions(
+            codec=self.codec,
+            level=compression.check_level(self.codec, self.compression_level),
+            encoding=_encoding_named(name, leaf),
+            page_bytes=self.page_bytes,
+            page_rows=self.write.page_rows,
+            dictionary_bytes=self.write.dictionary_bytes,
+            version=1 if self.write.data_page_version == "1.0" else 2,
+            statistics=self.write.statistics,
+        )
+
+
+def _check_count(name: str, value: object, *, least: int = 1) -> None:
+    try:
+        count = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise SchemaError(f"{name} is {value!r}; it is a whole number") from None
+    if count < least:
+        raise SchemaError(f"{name} is {count}; it must be at least {least}")
+
+
+def _encoding_named(name: str, leaf: Leaf) -> Encoding | None:
+    if name.lower() == "auto":
+        return None
+    encoding = Encoding.__members__.get(name.upper())
+    if encoding not in WRITABLE_ENCODINGS:
+        names = ", ".join(known.name for known in WRITABLE_ENCODINGS)
+        raise SchemaError(
+            f"column {leaf.column_path!r}: unknown encoding {name!r}", hint=f"one of: auto, {names}"
+        )
+    if leaf.node.physical_type not in WRITABLE_ENCODINGS[encoding]:
+        raise SchemaError(
+            f"column {leaf.column_path!r}: {encoding.name} cannot hold {leaf.node.physical_type.name} values"
+        )
+    return encoding

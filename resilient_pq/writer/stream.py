@@ -1,0 +1,491 @@
+"""The async shell of the writer: asks the encoder for bytes and pushes them into a sink of a store.
+
+Everything that takes time on the processor runs in a thread, so that the event loop stays free.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from bisect import bisect_right
+from collections.abc import Callable, Generator, Iterator, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Literal, Self, TypeVar
+
+import numpy as np
+
+from resilient_pq.arrow.ingest import Batch, Ingest
+from resilient_pq.errors import (
+    FileFullError,
+    ResilientPQError,
+    SchemaError,
+    Where,
+    WriterClosedError,
+    WriterFailedError,
+    located,
+)
+from resilient_pq.format.schema import Schema
+from resilient_pq.io import ObjectInfo, ObjectSink, SinkOptions, StoredState, WriteStore, resolve
+from resilient_pq.writer.encoder import Encoder
+from resilient_pq.writer.layout import Buffers
+from resilient_pq.writer.options import EncoderOptions, MiB, WriteOptions
+
+log = logging.getLogger("resilient_pq.writer")
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """What a checkpoint promises.
+
+    Attributes:
+        ordinal: Its number in the file, from 1; 0 when nothing has been written yet.
+        num_rows: Rows before it.
+        offset: Bytes of the file up to its end; cut there, the file is an ordinary Parquet file.
+        state: "stored" when the rows survive the writer, "accepted" when they are still on their way.
+    """
+
+    ordinal: int
+    num_rows: int
+    offset: int
+    state: StoredState
+
+
+class Writer:
+    """Writes one resilient Parquet file; made by `create`.
+
+    Attributes:
+        url: What is being written.
+    """
+
+    def __init__(
+        self,
+        store: WriteStore,
+        key: str,
+        sink: ObjectSink,
+        *,
+        schema: object | None,
+        options: EncoderOptions,
+        on_error: Literal["keep", "abort"],
+        owns_store: bool,
+    ) -> None:
+        """Use `create` instead."""
+        self.url = store.url_of(key)
+        self._store = store
+        self._sink = sink
+        self._options = options
+        self._on_error = on_error
+        self._owns_store = owns_store
+        self._encoder: Encoder | None = None
+        self._ingest: Ingest | None = None
+        self._given_schema = schema
+        self._lock = asyncio.Lock()
+        self._closed = False
+        self._failure: BaseException | None = None
+        self._last_checkpoint = Checkpoint(0, 0, 0, StoredState.ACCEPTED)
+        self._info: ObjectInfo | None = None
+
+    # -- what a caller can ask -------------------------------------------------------------------
+
+    @property
+    def schema(self) -> Schema | None:
+        """The schema, None until it is known from the first batch."""
+        return self._encoder.layout.schema if self._encoder else None
+
+    @property
+    def num_rows(self) -> int:
+        """Rows that `write` has taken."""
+        return self._encoder.num_rows_taken if self._encoder else 0
+
+    @property
+    def num_rows_stored(self) -> int:
+        """Rows of complete row groups whose bytes have reached the store: they survive this process."""
+        if self._encoder is None:
+            return 0
+        if self._info is not None:
+            return self._encoder.layout.num_rows
+        row_groups = self._encoder.layout.row_groups
+        whole = bisect_right([row_group.end for row_group in row_groups], self._sink.num_bytes_stored)
+        return sum(row_group.num_rows for row_group in row_groups[:whole])
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of the file so far; rows of the open row group are not among them."""
+        return self._encoder.layout.offset if self._encoder else 0
+
+    @property
+    def last_checkpoint(self) -> Checkpoint:
+        """The newest checkpoint, automatic ones included; ordinal 0 before the first."""
+        return self._last_checkpoint
+
+    @property
+    def closed(self) -> bool:
+        """Whether the writer has ended, in whichever way."""
+        return self._closed
+
+    # -- writing ---------------------------------------------------------------------------------
+
+    async def write(self, data: object) -> None:
+        """Take rows; returns when they are accepted, waiting while too many bytes are on their way.
+
+        Args:
+            data: Anything with ``__arrow_c_stream__`` or ``__arrow_c_array__`` (pyarrow, Polars, pandas, DuckDB,
+                nanoarrow), a dict of arrays or lists, or a list of dict records. Arrow data are kept as they
+                are, so they must not be changed afterwards; NumPy arrays and lists may.
+
+        Raises:
+            SchemaError: The data do not fit the schema; no row of the batch at fault is taken.
+            FileFullError: The file reached a limit of the format and was completed.
+            StoreError: The store refused; the writer has failed.
+            WriterClosedError: The writer has ended.
+            WriterFailedError: An earlier call failed.
+        """
+        async with self._lock:
+            self._check_open()
+            with located(Where(key=self.url)):
+                batches = await _in_thread(self._prepare, data)
+            with self._failing():
+                if self._encoder is None:
+                    await self._start()
+                while (batch := await _in_thread(_next, batches)) is not None:
+                    await self._take(batch)
+
+    def _prepare(self, data: object) -> Iterator[Batch]:
+        """The batches of `data`; learns the schema from it where it is not known yet."""
+        data = _without_numpy_of_the_caller(data)
+        if self._ingest is None:
+            if self._given_schema is not None:
+                self._ingest = Ingest.from_schema(self._given_schema)
+            else:
+                self._ingest, data = Ingest.infer(data)
+        return self._ingest.batches(data)
+
+    async def _start(self) -> None:
+        assert self._ingest is not None
+        source = {key: value for key, value in self._ingest.metadata.items() if not key.startswith("rpq.")}
+        key_value = {**source, **(self._options.metadata or {}), "ARROW:schema": self._ingest.encoded_schema}
+        self._encoder = Encoder(
+            self._ingest.schema, self._options, file_id=os.urandom(16), key_value=key_value
+        )
+        await self._push(self._encoder.layout.start())
+
+    async def _take(self, batch: Batch) -> None:
+        encoder = self._encoder
+        assert encoder is not None
+        start = 0
+        while start < batch.num_rows:
+            if encoder.full and not encoder.has_open_rows:
+                await self._finish()
+                raise FileFullError(
+                    f"the file is full: it was completed with {encoder.layout.num_rows:,} rows in"
+                    f" {len(encoder.layout.row_groups):,} row groups;"
+                    f" {batch.num_rows - start:,} rows of this batch are not in it",
+                    where=Where(key=self.url),
+                    hint="go on in a new file",
+                )
+            start += await _in_thread(encoder.take, batch, start)
+            if encoder.row_group_due:
+                await self._close_row_group()
+                if encoder.checkpoint_due:
+                    await self._checkpoint()
+
+    async def _close_row_group(self) -> None:
+        assert self._encoder is not None
+        pieces = self._encoder.close_row_group()
+        buffers: Buffers | None
+        while (buffers := await _in_thread(_next, pieces)) is not None:
+            await self._push(buffers)
+
+    async def _push(self, buffers: Buffers) -> None:
+        await self._sink.write(*(memoryview(buffer).cast("B") for buffer in buffers))
+
+    async def checkpoint(self) -> Checkpoint:
+        """Close the row group, write a checkpoint, and make it as durable as the store can.
+
+        Returns:
+            The checkpoint. Its state is "stored" when the rows before it survive this process; a store that
+            cannot promise that yet says "accepted".
+
+        Raises:
+            StoreError: The store refused; the writer has failed.
+            WriterClosedError: The writer has ended.
+            WriterFailedError: An earlier call failed.
+        """
+        async with self._lock:
+            self._check_open()
+            if self._encoder is None and self._given_schema is not None:
+                self._ingest = Ingest.from_schema(self._given_schema)
+            with self._failing():
+                if self._encoder is None and self._ingest is not None:
+                    await self._start()
+                if self._encoder is None:
+                    return self._last_checkpoint
+                if self._encoder.has_open_rows:
+                    await self._close_row_group()
+                if self._encoder.changed_since_checkpoint or not self._last_checkpoint.ordinal:
+                    await self._checkpoint()
+                return self._last_checkpoint
+
+    async def _checkpoint(self) -> None:
+        encoder = self._encoder
+        assert encoder is not None
+        await self._push(encoder.checkpoint())
+        layout = encoder.layout
+        ordinal, num_rows, offset = layout.num_checkpoints, layout.num_rows, layout.offset
+        state = await self._sink.commit()
+        self._last_checkpoint = Checkpoint(ordinal, num_rows, offset, state)
+        log.debug("%s: checkpoint %d, %d rows, %d bytes, %s", self.url, ordinal, num_rows, offset, state)
+
+    # -- ending ----------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Write what is left and publish the object; nothing was visible under its name before.
+
+        Raises:
+            SchemaError: Nothing was written and no schema was given.
+            StoreError: The store refused; nothing was published.
+            WriterFailedError: An earlier call failed.
+        """
+        async with self._lock:
+            if self._closed and self._failure is None:
+                return
+            self._check_open()
+            try:
+                with self._failing():
+                    if self._encoder is None:
+                        if self._given_schema is None:
+                            raise SchemaError(
+                                "nothing was written and no schema was given", where=Where(key=self.url)
+                            )
+                        self._ingest = self._ingest or Ingest.from_schema(self._given_schema)
+                        await self._start()
+                    await self._finish()
+            except BaseException as error:
+                await self._end(error)
+                raise
+
+    async def _finish(self) -> None:
+        encoder = self._encoder
+        assert encoder is not None
+        if encoder.has_open_rows:
+            await self._close_row_group()
+        last: list[Buffers] = await _in_thread(list, encoder.layout.finish())
+        for buffers in last:
+            await self._push(buffers)
+        self._info = await self._sink.complete()
+        self._closed = True
+        if self._owns_store:
+            await self._store.close()
+
+    async def abort(self) -> None:
+        """End without publishing anything, and remove what was stored."""
+        async with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            try:
+                await self._sink.abort()
+            finally:
+                if self._owns_store:
+                    await self._store.close()
+
+    async def _end(self, error: BaseException) -> None:
+        """After an error: keep what is stored, or remove it where nothing can be lost; publish never."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            num_rows = self.num_rows_stored
+            if self._on_error == "keep" and num_rows:
+                await self._sink.keep()
+                note = f"{num_rows:,} rows are kept in {self._sink.describe()}"
+                log.error("%s: not published; %s", self.url, note)
+                if isinstance(error, ResilientPQError) and error.hint is None:
+                    error.hint = note
+                else:
+                    error.add_note(note)
+            else:
+                await self._sink.abort()
+        finally:
+            if self._owns_store:
+                await self._store.close()
+
+    async def __aenter__(self) -> Self:
+        """The writer itself."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Publish on success; after an exception publish nothing and keep what is stored."""
+        if error is None:
+            if self._failure is not None:
+                await self._end(self._failure)
+            await self.close()
+        else:
+            async with self._lock:
+                await self._end(error)
+
+    def _check_open(self) -> None:
+        if self._failure is not None:
+            raise WriterFailedError(
+                f"the writer has failed: {self._failure}",
+                num_rows_stored=self.num_rows_stored,
+                where=Where(key=self.url),
+                hint="leave the writer, then recover what it stored",
+            ) from self._failure
+        if self._closed:
+            raise WriterClosedError("the writer is closed", where=Where(key=self.url))
+
+    def _failing(self) -> _Failing:
+        return _Failing(self)
+
+
+class _Failing:
+    """Marks the writer as failed when an error passes that leaves the file's bytes in doubt.
+
+    A batch that does not fit the schema was refused before anything of it was taken, and a full file was
+    completed: neither is a failure.
+    """
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, ResilientPQError):
+            error.at(Where(key=self._writer.url))
+        if error is not None and not isinstance(error, SchemaError | FileFullError):
+            self._writer._failure = error
+
+
+def _without_numpy_of_the_caller(data: object) -> object:
+    """A dict's NumPy arrays copied: rows wait until their row group is full, and loops reuse their arrays."""
+    if not isinstance(data, Mapping):
+        return data
+    return {name: each.copy() if isinstance(each, np.ndarray) else each for name, each in data.items()}
+
+
+def _next(values: Iterator[T]) -> T | None:
+    return next(values, None)
+
+
+async def _in_thread(function: Callable[..., T], *arguments: Any) -> T:
+    """Run in a thread, and wait for its end even when cancelled: the encoder's state must not change unseen."""
+    task = asyncio.ensure_future(asyncio.to_thread(function, *arguments))
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise
+
+
+class Creation:
+    """What `create` gives: ``async with`` or ``await`` it to have the `Writer`."""
+
+    def __init__(self, opening: Callable[[], Any]) -> None:
+        """Keep what opens the writer until it is asked for."""
+        self._opening = opening
+        self._writer: Writer | None = None
+
+    def __await__(self) -> Generator[Any, None, Writer]:
+        """Open the writer; the caller closes it."""
+        writer: Writer = yield from self._opening().__await__()
+        return writer
+
+    async def __aenter__(self) -> Writer:
+        """Open the writer."""
+        self._writer = await self
+        return self._writer
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Publish on success; after an exception publish nothing and keep what is stored."""
+        assert self._writer is not None
+        await self._writer.__aexit__(kind, error, traceback)
+
+
+def create(
+    url: str | os.PathLike[str] | tuple[WriteStore, str],
+    schema: object | None = None,
+    *,
+    compression: str | None = "zstd",
+    compression_level: int | None = None,
+    encodings: str | Mapping[str, str] = "auto",
+    row_group_rows: int | None = None,
+    row_group_bytes: int = 64 * MiB,
+    page_bytes: int = 1 * MiB,
+    checkpoint_every: int | None = 8,
+    checkpoint_overhead: float = 0.02,
+    mode: Literal["w", "x"] = "w",
+    on_error: Literal["keep", "abort"] = "keep",
+    metadata: Mapping[str, str] | None = None,
+    options: WriteOptions | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Creation:
+    """Begin a resilient Parquet file.
+
+    Use it as ``async with rpq.create(url) as writer``. The object appears under its name when the block ends
+    without an exception, and not before.
+
+    Args:
+        url: A URL ("s3://bucket/key", any fsspec URL), a path, or a pair of a store and a key in it.
+        schema: Anything with ``__arrow_c_schema__``; None takes it from the first batch.
+        compression: "zstd", "snappy", "gzip", "brotli", "lz4_raw" or "none".
+        compression_level: The codec's level; None is its default (zstd 3, gzip 2, brotli 4).
+        encodings: "auto", one encoding for all columns ("PLAIN", "RLE_DICTIONARY"), or a dict by column.
+        row_group_rows: Rows after which a row group is closed; None leaves it to `row_group_bytes`.
+        row_group_bytes: Bytes in memory after which a row group is closed.
+        page_bytes: Encoded bytes, before compression, after which a data page is cut at the next row.
+        checkpoint_every: Row groups between automatic checkpoints, at least; None for none.
+        checkpoint_overhead: Share of the bytes written that automatic checkpoints may take.
+        mode: "w" replaces an object of this name when the file is complete, "x" fails if there is one.
+        on_error: What becomes of stored rows after an exception: "keep" them for a recovery, or "abort".
+        metadata: Key-value metadata for the footer.
+        options: The less common settings.
+        storage_options: Credentials, endpoint and so on, as fsspec and pandas take them.
+
+    Raises:
+        SchemaError: A setting is out of range.
+        StoreError: On entering: the store refuses.
+    """
+    rest = options or WriteOptions()
+    encoder_options = EncoderOptions(
+        compression, compression_level, encodings, row_group_rows, row_group_bytes, page_bytes,
+        checkpoint_every, checkpoint_overhead, metadata, rest,
+    )  # fmt: skip
+    if on_error not in ("keep", "abort"):
+        raise SchemaError(f"on_error is {on_error!r}; it is 'keep' or 'abort'")
+
+    try:
+        sink_options = SinkOptions(
+            mode=mode,
+            part_bytes=rest.part_bytes,
+            max_part_bytes=rest.max_part_bytes,
+            equal_parts=rest.equal_parts,
+            max_bytes_in_flight=rest.max_bytes_in_flight,
+            overwrite_partial=rest.overwrite_partial,
+        )
+    except ValueError as error:
+        raise SchemaError(str(error)) from None
+
+    async def opening() -> Writer:
+        store, key = url if isinstance(url, tuple) else resolve(url, storage_options)
+        owns_store = not isinstance(url, tuple)
+        try:
+            sink = await store.create(key, sink_options)
+        except BaseException:
+            if owns_store:
+                await store.close()
+            raise
+        return Writer(
+            store, key, sink, schema=schema, options=encoder_options, on_error=on_error, owns_store=owns_store
+        )
+
+    return Creation(opening)

@@ -1,0 +1,678 @@
+"""Leaf columns of any writer as Arrow arrays: every physical form of a type, nesting of every age, contradictions."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from decimal import Decimal as Number
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from resilient_pq.arrow import leaf_arrays
+from resilient_pq.arrow.assemble import to_arrow
+from resilient_pq.arrow.field import Field
+from resilient_pq.arrow.schema import arrow_field_of
+from resilient_pq.arrow.table import Table
+from resilient_pq.errors import FormatError
+from resilient_pq.format import logical
+from resilient_pq.format.logical import Decimal, Integer, Logical, Time, Timestamp, TimeUnit
+from resilient_pq.format.metadata import Repetition, Type
+from resilient_pq.format.schema import Group, Node, Primitive, Schema
+from resilient_pq.format.values import ByteArrays, LeafColumn
+
+REQUIRED, OPTIONAL, REPEATED = Repetition.REQUIRED, Repetition.OPTIONAL, Repetition.REPEATED
+
+
+def byte_arrays(*values: bytes, offset_type: type = np.int32) -> ByteArrays:
+    ends = np.cumsum([0, *map(len, values)], dtype=offset_type)
+    return ByteArrays(ends, np.frombuffer(b"".join(values), np.uint8))
+
+
+def rows(*values: bytes) -> Any:
+    return np.frombuffer(b"".join(values), np.uint8).reshape(len(values), -1)
+
+
+def columns_of(node: Node, *leaves: dict[str, Any]) -> list[LeafColumn]:
+    """Leaf columns; each dict has values, and where they apply present, definition, repetition, num_rows."""
+    found = []
+    schema = Schema(Group("schema", REQUIRED, (node,)))
+    for leaf, given in zip(schema.leaves, leaves, strict=True):
+        values = given["values"]
+        found.append(
+            LeafColumn(
+                leaf,
+                given.get("num_rows", len(values)),
+                values,
+                None if given.get("present") is None else np.array(given["present"], np.bool_),
+                None if given.get("definition") is None else np.array(given["definition"], np.uint8),
+                None if given.get("repetition") is None else np.array(given["repetition"], np.uint8),
+            )
+        )
+    return found
+
+
+def assembled(node: Node, *leaves: dict[str, Any], field: Field | None = None) -> pa.Array:
+    array = pa.array(to_arrow((field or arrow_field_of(node)).to_c(), node, columns_of(node, *leaves)))
+    array.validate(full=True)
+    return array
+
+
+def leaf(
+    physical: Type,
+    annotation: Logical | None = None,
+    length: int | None = None,
+    repetition: Repetition = REQUIRED,
+    name: str = "c",
+) -> Primitive:
+    return Primitive(name, repetition, physical, length, annotation)
+
+
+# --- flat columns ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("node", "values", "expected"),
+    [
+        (leaf(Type.INT32, Decimal(9, 2)), np.array([150, -1], "<i4"), [Number("1.50"), Number("-0.01")]),
+        (leaf(Type.INT64, Decimal(18, 0)), np.array([10**17, -1], "<i8"), [Number(10**17), Number(-1)]),
+        (
+            leaf(Type.FIXED_LEN_BYTE_ARRAY, Decimal(4, 1), 2),
+            rows(b"\x00\x0f", b"\xff\xff"),
+            [Number("1.5"), Number("-0.1")],
+        ),
+        # Padded with sign bytes beyond the sixteen of a decimal128, as Drill does.
+        (
+            leaf(Type.FIXED_LEN_BYTE_ARRAY, Decimal(4, 1), 20),
+            rows(bytes(19) + b"\x0f", b"\xff" * 20),
+            [Number("1.5"), Number("-0.1")],
+        ),
+        (
+            leaf(Type.BYTE_ARRAY, Decimal(38, 0)),
+            byte_arrays(b"", b"\x80", b"\x00\x80", b"\xff" * 17, b"\x01" + bytes(8)),
+            [Number(0), Number(-128), Number(128), Number(-1), Number(2**64)],
+        ),
+        (
+            leaf(Type.FIXED_LEN_BYTE_ARRAY, Decimal(76, 0), 32),
+            rows((10**75).to_bytes(32), (-1).to_bytes(32, signed=True)),
+            [Number(10**75), Number(-1)],
+        ),
+        (leaf(Type.INT32, Integer(8, True)), np.array([-128, 127], "<i4"), [-128, 127]),
+        (leaf(Type.INT32, Integer(16, False)), np.array([65535], "<i4"), [65535]),
+        (leaf(Type.INT32, Integer(32, False)), np.array([-1], "<i4"), [2**32 - 1]),
+        (leaf(Type.INT64, Integer(64, False)), np.array([-1], "<i8"), [2**64 - 1]),
+        (leaf(Type.FIXED_LEN_BYTE_ARRAY, logical.UUID, 16), rows(bytes(range(16))), [bytes(range(16))]),
+        (leaf(Type.FIXED_LEN_BYTE_ARRAY, logical.FLOAT16, 2), rows(b"\x00\x3e"), [1.5]),
+        (leaf(Type.BYTE_ARRAY, logical.JSON), byte_arrays(b"{}"), ["{}"]),
+        (
+            leaf(Type.BYTE_ARRAY, logical.STRING),
+            byte_arrays(b"a", b"\xc3\xa9", offset_type=np.int64),
+            ["a", "é"],
+        ),
+        (leaf(Type.INT32, Time(TimeUnit.MILLIS, True)), np.array([1], "<i4"), [dt.time(0, 0, 0, 1000)]),
+        (
+            leaf(Type.INT64, Timestamp(TimeUnit.MILLIS, True)),
+            np.array([-1], "<i8"),
+            [dt.datetime(1969, 12, 31, 23, 59, 59, 999_000, dt.UTC)],
+        ),
+        (leaf(Type.BOOLEAN), np.array([True, False, True]), [True, False, True]),
+    ],
+    ids=lambda value: f"{value.physical_type.name} {value.logical}" if isinstance(value, Primitive) else "",
+)
+def test_physical_forms(node: Primitive, values: Any, expected: list[Any]) -> None:
+    assert assembled(node, {"values": values}).to_pylist() == expected
+
+
+def int96(nanos: int, julian_day: int) -> bytes:
+    return nanos.to_bytes(8, "little", signed=True) + julian_day.to_bytes(4, "little", signed=True)
+
+
+def test_int96_timestamps() -> None:
+    day = 86_400 * 10**9
+    node = leaf(Type.INT96, repetition=OPTIONAL)
+    values = rows(
+        int96(0, 2_440_588),
+        int96(1, 2_440_587),
+        bytes(12),  # a null slot, whose day 0 is far out of reach
+        # Nanoseconds that are negative or more than a day, as Impala's out_of_range_time_of_day has them.
+        int96(-1, 2_440_588),
+        int96(day + 5, 2_440_588),
+        int96(0, 2_440_588 + 106_750),
+        int96(0, 2_440_588 - 106_751),
+    )
+    array = assembled(node, {"values": values, "present": [True, True, False, True, True, True, True]})
+    assert array.type == pa.timestamp("ns")
+    assert array.view(pa.int64()).to_pylist() == [
+        0,
+        1 - day,
+        None,
+        -1,
+        day + 5,
+        106_750 * day,
+        -106_751 * day,
+    ]
+
+
+@pytest.mark.parametrize("days", [106_752, -106_752, 2**31 - 1 - 2_440_588, -(2**31) - 2_440_588])
+def test_int96_timestamps_beyond_nanoseconds(days: int) -> None:
+    with pytest.raises(
+        FormatError, match=r"column 'c': an INT96 timestamp .* is beyond what nanoseconds reach"
+    ):
+        assembled(leaf(Type.INT96), {"values": rows(int96(0, days + 2_440_588))})
+
+
+def test_values_are_not_copied_where_layouts_agree() -> None:
+    numbers = np.arange(1000)
+    text = byte_arrays(*(b"text" for _ in range(1000)))
+    array = assembled(leaf(Type.INT64), {"values": numbers})
+    assert array.buffers()[1].address == numbers.__array_interface__["data"][0]
+    array = assembled(leaf(Type.BYTE_ARRAY, logical.STRING), {"values": text[10:20]})
+    assert array.to_pylist() == ["text"] * 10
+    assert array.buffers()[2].address == text.data.__array_interface__["data"][0]
+
+
+def test_offsets_that_begin_anywhere() -> None:
+    far = ByteArrays(
+        np.array([2**40, 2**40 + 1, 2**40 + 3]) - 2**40 + 5, np.frombuffer(b"xxxxxabcyyy", np.uint8)
+    )
+    assert assembled(leaf(Type.BYTE_ARRAY, logical.STRING), {"values": far}).to_pylist() == ["a", "bc"]
+
+
+@pytest.mark.parametrize(
+    ("node", "values", "message"),
+    [
+        (
+            leaf(Type.FIXED_LEN_BYTE_ARRAY, Decimal(4, 1), 17),
+            rows(b"\x01" + bytes(16)),
+            "17 bytes does not fit into 16",
+        ),
+        (leaf(Type.BYTE_ARRAY, Decimal(4, 1)), byte_arrays(bytes(65)), "a decimal has 65 bytes"),
+        (leaf(Type.INT32, logical.UNKNOWN, repetition=OPTIONAL), np.array([1], "<i4"), "its type is UNKNOWN"),
+    ],
+    ids=["wide decimal", "long decimal", "unknown"],
+)
+def test_values_that_their_type_does_not_have(node: Primitive, values: Any, message: str) -> None:
+    with pytest.raises(FormatError, match=message) as caught:
+        assembled(node, {"values": values})
+    assert caught.value.where.column == "c"
+
+
+def test_values_that_the_stored_schema_does_not_have() -> None:
+    seconds = Field("c", "tss:", False)
+    node = leaf(Type.INT64, Timestamp(TimeUnit.MILLIS, False))
+    assert assembled(node, {"values": np.array([-2000])}, field=seconds).view(pa.int64()).to_pylist() == [-2]
+    with pytest.raises(FormatError, match="1999 ms is not a whole second, as ARROW:schema says"):
+        assembled(node, {"values": np.array([1000, 1999])}, field=seconds)
+
+
+def test_a_column_of_nulls() -> None:
+    node = leaf(Type.INT32, logical.UNKNOWN, repetition=OPTIONAL)
+    array = assembled(node, {"values": np.zeros(3, "<i4"), "present": [False] * 3})
+    assert array.equals(pa.nulls(3))
+    # What is always null is so also where there is nothing.
+    inside = Group("c", OPTIONAL, (Group("list", REPEATED, (node,)),), logical.LIST)
+    empty = {"values": np.zeros(0, "<i4"), "definition": [1, 0], "repetition": [0, 0], "num_rows": 2}
+    assert assembled(inside, empty).to_pylist() == [[], None]
+
+
+# --- nested columns -------------------------------------------------------------------------------------------
+
+#: The schema of the Dremel paper's documents, without any annotation.
+NAME = Group(
+    "Name",
+    REPEATED,
+    (
+        Group(
+            "Language",
+            REPEATED,
+            (
+                leaf(Type.BYTE_ARRAY, logical.STRING, name="Code"),
+                leaf(Type.BYTE_ARRAY, logical.STRING, repetition=OPTIONAL, name="Country"),
+            ),
+        ),
+        leaf(Type.BYTE_ARRAY, logical.STRING, repetition=OPTIONAL, name="Url"),
+    ),
+)
+LINKS = Group(
+    "Links",
+    OPTIONAL,
+    (
+        leaf(Type.INT64, repetition=REPEATED, name="Backward"),
+        leaf(Type.INT64, repetition=REPEATED, name="Forward"),
+    ),
+)
+NAME_LEAVES: Sequence[dict[str, Any]] = (
+    {
+        "values": byte_arrays(b"en-us", b"en", b"en-gb"),
+        "definition": [2, 2, 1, 2, 1],
+        "repetition": [0, 2, 1, 1, 0],
+        "num_rows": 2,
+    },
+    {
+        "values": byte_arrays(b"us", b"", b"gb"),
+        "present": [True, False, True],
+        "definition": [3, 2, 1, 3, 1],
+        "repetition": [0, 2, 1, 1, 0],
+        "num_rows": 2,
+    },
+    {
+        "values": byte_arrays(b"http://A", b"http://B", b"", b"http://C"),
+        "present": [True, True, False, True],
+        "definition": [2, 2, 1, 2],
+        "repetition": [0, 1, 1, 0],
+        "num_rows": 2,
+    },
+)
+
+
+def test_the_documents_of_the_dremel_paper() -> None:
+    assert assembled(NAME, *NAME_LEAVES).to_pylist() == [
+        [
+            {
+                "Language": [{"Code": "en-us", "Country": "us"}, {"Code": "en", "Country": None}],
+                "Url": "http://A",
+            },
+            {"Language": [], "Url": "http://B"},
+            {"Language": [{"Code": "en-gb", "Country": "gb"}], "Url": None},
+        ],
+        [{"Language": [], "Url": "http://C"}],
+    ]
+    links = assembled(
+        LINKS,
+        {"values": np.array([10, 30]), "definition": [1, 2, 2], "repetition": [0, 0, 1], "num_rows": 2},
+        {
+            "values": np.array([20, 40, 60, 80]),
+            "definition": [2] * 4,
+            "repetition": [0, 1, 1, 0],
+            "num_rows": 2,
+        },
+    )
+    assert links.to_pylist() == [
+        {"Backward": [], "Forward": [20, 40, 60]},
+        {"Backward": [10, 30], "Forward": [80]},
+    ]
+
+
+INT = leaf(Type.INT32, repetition=REQUIRED, name="x")
+
+
+@pytest.mark.parametrize(
+    ("node", "leaves", "expected"),
+    [
+        pytest.param(
+            Group("c", OPTIONAL, (leaf(Type.INT32, repetition=REPEATED, name="array"),), logical.LIST),
+            [
+                {
+                    "values": np.array([1, 2], "<i4"),
+                    "definition": [2, 2, 0, 1],
+                    "repetition": [0, 1, 0, 0],
+                    "num_rows": 3,
+                }
+            ],
+            [[1, 2], None, []],
+            id="rule 1",
+        ),
+        pytest.param(
+            Group("c", OPTIONAL, (Group("array", REPEATED, (INT,)),), logical.LIST),
+            [
+                {
+                    "values": np.array([1, 2], "<i4"),
+                    "definition": [2, 2, 0, 1],
+                    "repetition": [0, 1, 0, 0],
+                    "num_rows": 3,
+                }
+            ],
+            [[{"x": 1}, {"x": 2}], None, []],
+            id="rule 4",
+        ),
+        pytest.param(
+            Group(
+                "c",
+                OPTIONAL,
+                (Group("bag", REPEATED, (leaf(Type.INT32, repetition=OPTIONAL),)),),
+                logical.LIST,
+            ),
+            [
+                {
+                    "values": np.array([1, 0], "<i4"),
+                    "present": [True, False],
+                    "definition": [3, 2, 0, 1],
+                    "repetition": [0, 1, 0, 0],
+                    "num_rows": 3,
+                }
+            ],
+            [[1, None], None, []],
+            id="rule 5",
+        ),
+        pytest.param(
+            Group(
+                "c",
+                OPTIONAL,
+                (
+                    Group(
+                        "array",
+                        REPEATED,
+                        (leaf(Type.INT32, repetition=REPEATED, name="array"),),
+                        logical.LIST,
+                    ),
+                ),
+                logical.LIST,
+            ),
+            [
+                {
+                    "values": np.array([1, 2, 3], "<i4"),
+                    "definition": [3, 3, 2, 3, 0],
+                    "repetition": [0, 2, 1, 1, 0],
+                    "num_rows": 2,
+                }
+            ],
+            [[[1, 2], [], [3]], None],
+            id="two levels in two levels",
+        ),
+        pytest.param(
+            Group(
+                "c",
+                REQUIRED,
+                (
+                    Group(
+                        "map", REPEATED, (INT, leaf(Type.INT32, repetition=OPTIONAL, name="v")), logical.MAP
+                    ),
+                ),
+                logical.MAP,
+            ),
+            [
+                {
+                    "values": np.array([1, 2], "<i4"),
+                    "definition": [1, 1, 0],
+                    "repetition": [0, 1, 0],
+                    "num_rows": 2,
+                },
+                {
+                    "values": np.array([9, 0], "<i4"),
+                    "present": [True, False],
+                    "definition": [2, 1, 0],
+                    "repetition": [0, 1, 0],
+                    "num_rows": 2,
+                },
+            ],
+            [[(1, 9), (2, None)], []],
+            id="map",
+        ),
+        pytest.param(
+            Group("c", OPTIONAL, (Group("kv", REPEATED, (INT,)),), logical.MAP),
+            [{"values": np.array([1], "<i4"), "definition": [2, 0], "repetition": [0, 0], "num_rows": 2}],
+            [[1], None],
+            id="a map without values",
+        ),
+        pytest.param(
+            Group("c", REQUIRED, (INT, leaf(Type.INT32, repetition=OPTIONAL, name="y"))),
+            [
+                {"values": np.array([1, 2], "<i4"), "num_rows": 2},
+                {
+                    "values": np.array([3, 0], "<i4"),
+                    "present": [True, False],
+                    "definition": [1, 0],
+                    "num_rows": 2,
+                },
+            ],
+            [{"x": 1, "y": 3}, {"x": 2, "y": None}],
+            id="a required struct",
+        ),
+        pytest.param(
+            Group("c", OPTIONAL, (Group("d", OPTIONAL, (INT,)),)),
+            [
+                {
+                    "values": np.array([0, 0, 7], "<i4"),
+                    "present": [False, False, True],
+                    "definition": [0, 1, 2],
+                    "num_rows": 3,
+                }
+            ],
+            [None, {"d": None}, {"d": {"x": 7}}],
+            id="structs in structs",
+        ),
+    ],
+)
+def test_nesting_of_other_writers(node: Group, leaves: list[dict[str, Any]], expected: list[Any]) -> None:
+    assert assembled(node, *leaves).to_pylist() == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({0: {"repetition": [0, 2, 1, 0, 0]}}, "3 slots, where there are 2"),
+        ({1: {"repetition": [0, 2, 2, 1, 0]}}, "Code and Name.Language.Country have levels that differ"),
+        ({1: {"definition": [3, 2, 0, 3, 1]}}, "have levels that differ"),
+        (
+            {2: {"definition": [2, 2, 0, 2], "values": byte_arrays(b"", b"", b""), "present": None}},
+            "levels that differ",
+        ),
+        (
+            {1: {"values": byte_arrays(b"us", b""), "present": [True, False]}},
+            "2 slots, where its levels have 3",
+        ),
+        ({0: {"repetition": [1, 2, 1, 1, 0]}}, "first repetition level is 1"),
+    ],
+    ids=["rows", "repetition", "definition", "lists", "values", "start"],
+)
+def test_leaves_that_contradict_each_other(changes: dict[int, dict[str, Any]], message: str) -> None:
+    leaves = [{**given, **changes.get(at, {})} for at, given in enumerate(NAME_LEAVES)]
+    with pytest.raises(FormatError, match=message):
+        to_arrow(arrow_field_of(NAME), NAME, columns_of(NAME, *leaves))
+
+
+def test_mistakes_of_the_caller() -> None:
+    node = Group("c", OPTIONAL, (Group("d", OPTIONAL, (INT,)),))
+    with pytest.raises(ValueError, match="is nested, but has no definition levels"):
+        assembled(node, {"values": np.zeros(1, "<i4"), "present": [True]})
+    with pytest.raises(ValueError, match="has 1 leaves, but 0 are given"):
+        to_arrow(arrow_field_of(INT), INT, [])
+
+
+# --- types that give way --------------------------------------------------------------------------------------
+
+LIST = Group(
+    "c",
+    OPTIONAL,
+    (Group("list", REPEATED, (leaf(Type.INT32, repetition=OPTIONAL, name="element"),)),),
+    logical.LIST,
+)
+PAIRS = Field("c", "+w:2", True, (Field("element", "i"),))
+
+
+def list_leaf(*lists: list[int] | None) -> dict[str, Any]:
+    definition: list[int] = []
+    repetition: list[int] = []
+    for each in lists:
+        definition += [3] * len(each) if each else [0 if each is None else 1]
+        repetition += [0, *[1] * (len(each or "?") - 1)]
+    values = np.array([value for each in lists for value in each or ()], "<i4")
+    return {"values": values, "definition": definition, "repetition": repetition, "num_rows": len(lists)}
+
+
+def test_fixed_size_lists() -> None:
+    array = assembled(LIST, list_leaf([1, 2], None, [3, 4]), field=PAIRS)
+    assert array.type == pa.list_(pa.field("element", pa.int32()), 2)
+    assert array.to_pylist() == [[1, 2], None, [3, 4]]
+
+
+def test_fixed_size_lists_of_required_fixed_size_lists() -> None:
+    inner = Group("element", REQUIRED, (Group("list", REPEATED, (INT,)),), logical.LIST)
+    node = Group("c", OPTIONAL, (Group("list", REPEATED, (inner,)),), logical.LIST)
+    field = Field("c", "+w:1", True, (Field("element", "+w:2", False, (Field("x", "i", False),)),))
+    given = {
+        "values": np.array([1, 2], "<i4"),
+        "definition": [3, 3, 0],
+        "repetition": [0, 2, 0],
+        "num_rows": 2,
+    }
+    array = assembled(node, given, field=field)
+    assert str(array.type) == "fixed_size_list<element: fixed_size_list<x: int32 not null>[2] not null>[1]"
+    assert array.to_pylist() == [[[1, 2]], None]
+
+
+def test_required_fixed_size_lists_of_null_structs() -> None:
+    inner = Group("f", REQUIRED, (Group("list", REPEATED, (INT,)),), logical.LIST)
+    node = Group("c", OPTIONAL, (inner,))
+    field = Field("c", "+s", True, (Field("f", "+w:2", False, (Field("x", "i", False),)),))
+    given = {
+        "values": np.array([1, 2], "<i4"),
+        "definition": [0, 2, 2],
+        "repetition": [0, 0, 1],
+        "num_rows": 2,
+    }
+    array = assembled(node, given, field=field)
+    assert str(array.type) == "struct<f: fixed_size_list<x: int32 not null>[2] not null>"
+    assert array.to_pylist() == [None, {"f": [1, 2]}]
+
+
+def test_lists_that_are_not_of_the_stored_size_come_as_lists() -> None:
+    even = to_arrow(PAIRS, LIST, columns_of(LIST, list_leaf([1, 2], None)))
+    odd = to_arrow(PAIRS, LIST, columns_of(LIST, list_leaf([3], [], None)))
+    table = Table([PAIRS], [[even], [odd]], 5)
+    found = pa.table(table)
+    found.validate(full=True)
+    assert found.schema.field("c").type == pa.list_(pa.field("element", pa.int32()))
+    assert found["c"].to_pylist() == [[1, 2], None, [3], [], None]
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value"),
+    [(Integer(8, True), 300), (Integer(8, False), -1), (Integer(16, True), 2**31 - 1)],
+    ids=str,
+)
+def test_integers_wider_than_their_annotation_come_as_int32(annotation: Integer, value: int) -> None:
+    # uint_types.parquet and repeated_types.parquet of Drill have such.
+    node = Group("c", REPEATED, (leaf(Type.INT32, annotation, name="x"),))
+    field = arrow_field_of(node)
+
+    def chunk(*values: int) -> Any:
+        levels = {"definition": [1] * len(values), "repetition": [0, *[1] * (len(values) - 1)]}
+        return to_arrow(
+            field, node, columns_of(node, {"values": np.array(values, "<i4"), **levels, "num_rows": 1})
+        )
+
+    table = Table([field], [[chunk(1, 2)], [chunk(3, value)]], 2)
+    found = pa.table(table)
+    found.validate(full=True)
+    assert found["c"].type.value_type.field("x").type == pa.int32()
+    assert found["c"].to_pylist() == [[{"x": 1}, {"x": 2}], [{"x": 3}, {"x": value}]]
+
+
+def test_a_stored_size_beyond_all_measure_takes_no_memory() -> None:
+    huge = Field("c", f"+w:{2**31 - 1}", True, (Field("element", "i"),))
+    array = assembled(LIST, list_leaf(None, None), field=huge)
+    assert array.type == pa.list_(pa.field("element", pa.int32()))
+    assert array.to_pylist() == [None, None]
+
+
+@pytest.fixture
+def small_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Offsets of eight bits instead of 32, so that a few bytes are too many."""
+    monkeypatch.setattr(leaf_arrays, "MAX_SMALL_OFFSET", 2**7 - 1)
+
+
+@pytest.mark.usefixtures("small_offsets")
+def test_more_text_than_small_offsets_reach_comes_as_large_text() -> None:
+    node = leaf(Type.BYTE_ARRAY, logical.STRING, repetition=OPTIONAL)
+    field = arrow_field_of(node)
+    little = columns_of(node, {"values": byte_arrays(b"a", b""), "present": [True, False]})
+    much = columns_of(node, {"values": byte_arrays(b"x" * 100, b"y" * 100)})
+    found = pa.table(Table([field], [[to_arrow(field, node, part)] for part in (little, much, little)], 6))
+    found.validate(full=True)
+    assert found.schema.field("c").type == pa.large_string()
+    assert found["c"].to_pylist() == ["a", None, "x" * 100, "y" * 100, "a", None]
+
+
+@pytest.mark.usefixtures("small_offsets")
+def test_large_offsets_over_little_text_are_made_small() -> None:
+    values = byte_arrays(b"x" * 100, b"y" * 100, b"z" * 10)[1:]
+    array = assembled(leaf(Type.BYTE_ARRAY), {"values": values})
+    assert array.type == pa.binary()
+    assert array.to_pylist() == [b"y" * 100, b"z" * 10]
+
+
+@pytest.mark.usefixtures("small_offsets")
+def test_everything_around_a_large_array_follows_it() -> None:
+    """Nested columns of every kind, one of whose chunks holds more than small offsets reach."""
+    text = leaf(Type.BYTE_ARRAY, logical.STRING, name="t")
+    others = (
+        leaf(Type.BOOLEAN, repetition=OPTIONAL, name="b"),
+        leaf(Type.FIXED_LEN_BYTE_ARRAY, Decimal(4, 0), 2, name="d"),
+        leaf(Type.INT32, logical.UNKNOWN, repetition=OPTIONAL, name="n"),
+        leaf(Type.INT32, name="i"),
+    )
+    node = Group("c", REPEATED, (text, *others))
+    field = arrow_field_of(node)
+
+    def chunk(length: int, size: int) -> Any:
+        shared = {"repetition": [0, *[1] * (length - 1)], "num_rows": 1}
+        known = {**shared, "definition": [1] * length}
+        nulls = [at % 2 == 0 for at in range(length)]
+        leaves = (
+            {**known, "values": byte_arrays(*(b"x" * size for _ in range(length)))},
+            {
+                **shared,
+                "values": np.ones(length, np.bool_),
+                "present": nulls,
+                "definition": [1 + n for n in nulls],
+            },
+            {**known, "values": rows(*(b"\x00\x07" for _ in range(length)))},
+            {**known, "values": np.zeros(length, "<i4"), "present": [False] * length},
+            {**known, "values": np.arange(length, dtype="<i4")},
+        )
+        return to_arrow(field, node, columns_of(node, *leaves))
+
+    def expected(length: int, size: int) -> list[dict[str, Any]]:
+        return [
+            {"t": "x" * size, "b": True if at % 2 == 0 else None, "d": Number(7), "n": None, "i": at}
+            for at in range(length)
+        ]
+
+    table = Table([field], [[chunk(2, 1)], [chunk(3, 100)], [chunk(200, 0)]], 3)
+    found = pa.table(table)
+    found.validate(full=True)
+    element = found.schema.field("c").type.value_type
+    assert pa.types.is_large_list(found.schema.field("c").type)
+    assert element.field("t").type == pa.large_string()
+    assert found["c"].to_pylist() == [expected(2, 1), expected(3, 100), expected(200, 0)]
+    assert pa.table(table.slice(1, 1))["c"].to_pylist() == [expected(3, 100)]
+
+
+@pytest.mark.usefixtures("small_offsets")
+def test_fixed_size_lists_and_maps_around_large_text() -> None:
+    text = leaf(Type.BYTE_ARRAY, logical.STRING, name="element")
+    node = Group("c", OPTIONAL, (Group("list", REPEATED, (text,)),), logical.LIST)
+    field = Field("c", "+w:2", True, (Field("element", "u", False),))
+
+    def chunk(size: int) -> Any:
+        given = {
+            "values": byte_arrays(b"x" * size, b"y"),
+            "definition": [2, 2, 0],
+            "repetition": [0, 1, 0],
+            "num_rows": 2,
+        }
+        return to_arrow(field, node, columns_of(node, given))
+
+    found = pa.table(Table([field], [[chunk(1)], [chunk(200)]], 4))
+    found.validate(full=True)
+    assert found.schema.field("c").type == pa.list_(pa.field("element", pa.large_string(), False), 2)
+    assert found["c"].to_pylist() == [["x", "y"], None, ["x" * 200, "y"], None]
+
+    pair = Group("key_value", REPEATED, (leaf(Type.BYTE_ARRAY, logical.STRING, name="key"), INT))
+    map_node = Group("c", OPTIONAL, (pair,), logical.MAP)
+    map_field = arrow_field_of(map_node)
+
+    def entries(size: int, count: int = 1) -> Any:
+        shared = {"definition": [2] * count + [0], "repetition": [0, *[1] * (count - 1), 0], "num_rows": 2}
+        keys = {**shared, "values": byte_arrays(*(b"k" * size for _ in range(count)))}
+        values = {**shared, "values": np.arange(count, dtype="<i4")}
+        return to_arrow(map_field, map_node, columns_of(map_node, keys, values))
+
+    found = pa.table(Table([map_field], [[entries(1)], [entries(200)]], 4))
+    found.validate(full=True)
+    assert found["c"].to_pylist() == [[("k", 0)], None, [("k" * 200, 0)], None]
+    with pytest.raises(FormatError, match="200 entries are too many for one Arrow map array"):
+        entries(0, 200)
