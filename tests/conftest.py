@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
+import random
 import shutil
 import signal
 import socket
@@ -49,6 +51,32 @@ def aws_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv("AWS_CONFIG_FILE", str(nowhere))
         patch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(nowhere))
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def installed_package_in_subprocesses() -> Iterator[None]:
+    """Python started in the folder of the checkout must find the installed package there, not the checkout."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONSAFEPATH", "1")
+        yield
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--slice`` runs a share of the tests chosen, the same ones for the same ``--slice-seed``."""
+    parser.addoption("--slice", type=float, default=1.0, help="share of the tests to run, 0.15 for 15 %%")
+    parser.addoption("--slice-seed", type=int, default=0, help="which share")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the seeded share of the tests."""
+    share = config.getoption("--slice")
+    if share >= 1.0:
+        return
+    count = math.ceil(len(items) * share)
+    kept = set(random.Random(config.getoption("--slice-seed")).sample(range(len(items)), count))
+    config.hook.pytest_deselected(items=[item for i, item in enumerate(items) if i not in kept])
+    items[:] = [item for i, item in enumerate(items) if i in kept]
 
 
 @dataclass(frozen=True)

@@ -62,8 +62,9 @@ def rows_that_fit(
     fit = num_rows
     if max_rows is not None:
         fit = min(fit, max_rows - open_rows)
-    if num_bytes > max_bytes - open_bytes:
-        fit = min(fit, (max_bytes - open_bytes) * num_rows // num_bytes)
+    room = max(max_bytes - open_bytes, 0)
+    if num_bytes > room:
+        fit = min(fit, room * num_rows // num_bytes)
     return max(fit, 0 if open_rows else 1)
 
 

@@ -1291,6 +1291,7 @@ cdef Py_ssize_t map_end(
 cdef enum:
     BLOCK = 128
     MINIBLOCK = 32
+    WIDEST = 64
 
 
 cdef inline bint read_zigzag(
@@ -1352,8 +1353,8 @@ cdef Py_ssize_t decode_delta(const uint8_t* data, Py_ssize_t size, Offset* out, 
             if wanted == 0:
                 break
             end = min(position + per_miniblock // 8 * widths[i], size)
-            if widths[i] > 8 * sizeof(Offset) or (wanted * widths[i] + 7) // 8 > end - position:
-                return malformed(b"a miniblock is wider than its type or ends behind the end of its buffer")
+            if widths[i] > WIDEST or (wanted * widths[i] + 7) // 8 > end - position:
+                return malformed(b"a miniblock is wider than 64 bits or ends behind the end of its buffer")
             value = add_deltas(
                 data + position, size - position, widths[i], minimum, value, out + filled, wanted
             )

@@ -680,12 +680,14 @@ def _advance(data: memoryview, position: int, size: int) -> int:
 # --- DELTA_BINARY_PACKED --------------------------------------------------------------------------------
 
 _BLOCK, _MINIBLOCK = 128, 32  # what we write, and everybody else
+_WIDEST = 64
 
 
 def delta_binary_decode(buffer: BytesLike, out: Integers) -> int:
     """Fill `out` from DELTA_BINARY_PACKED (Encodings.md, 5); arithmetic wraps around in the type of `out`.
 
-    The last miniblock may be cut short behind its last value.
+    The last miniblock may be cut short behind its last value. The miniblocks of int32, too, may have up to 64
+    bits: DuckDB does not let its differences wrap around at 32.
 
     Args:
         buffer: The encoded values, and whatever follows them.
@@ -696,7 +698,7 @@ def delta_binary_decode(buffer: BytesLike, out: Integers) -> int:
 
     Raises:
         EncodingError: The header names another number of values or impossible blocks, a miniblock that is
-            needed is wider than the type, or the blocks end too early.
+            needed is wider than 64 bits, or the blocks end too early.
     """
     data = _octets(buffer).data
     _require_types(out, np.int32, np.int64)
@@ -721,8 +723,8 @@ def delta_binary_decode(buffer: BytesLike, out: Integers) -> int:
             if wanted == 0:
                 break
             end = min(position + block_size // miniblocks * width // 8, len(data))
-            if width > 8 * out.itemsize or wanted * width > 8 * (end - position):
-                raise EncodingError("a miniblock is wider than its type or ends behind the end of its buffer")
+            if width > _WIDEST or wanted * width > 8 * (end - position):
+                raise EncodingError("a miniblock is wider than 64 bits or ends behind the end of its buffer")
             if width:
                 places[width, wanted].append((position, filled))
             position = end

@@ -1,0 +1,48 @@
+"""Writes docs/cli.md from what ``rpq VERB --help`` prints: ``python scripts/cli_docs.py``."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "cli.md"
+VERBS = ("write", "cat", "inspect", "check", "recover", "demo")
+HEAD = """# The command line
+
+`rpq` writes results to stdout, progress and hints to stderr. It never asks a question, and never changes the file it
+reads. Every verb takes `--json` and then prints one document, described in [json.md](json.md).
+
+| exit status | meaning |
+|---|---|
+| 0 | sound, or everything was recovered |
+| 1 | damage was found, or something was lost |
+| 2 | the command, or what it asks for, is not possible |
+| 3 | nothing can be recovered |
+| 4 | a store failed, refused, or has no such object |
+| 130 | interrupted |
+
+Any other exit status must be taken for a failure. This page is made by `scripts/cli_docs.py`.
+"""
+
+
+def help_of(*verb: str) -> str:
+    """What ``--help`` prints, 100 columns wide."""
+    rpq = shutil.which("rpq", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    assert rpq is not None, "the command rpq is not installed"
+    environment = {**os.environ, "COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
+    done = subprocess.run([rpq, *verb, "--help"], env=environment, capture_output=True, text=True, check=True)
+    return "\n".join(line.rstrip() for line in done.stdout.strip().splitlines())
+
+
+def page() -> str:
+    """The whole page."""
+    parts = [HEAD, f"\n## rpq\n\n```text\n{help_of()}\n```\n"]
+    parts += [f"\n## rpq {verb}\n\n```text\n{help_of(verb)}\n```\n" for verb in VERBS]
+    return "".join(parts)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())

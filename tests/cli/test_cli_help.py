@@ -1,0 +1,134 @@
+"""What `rpq` says of itself."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib.metadata import entry_points
+from typing import Any
+
+import pytest
+
+import resilient_pq
+from resilient_pq.cli.exit_codes import ExitCode
+from resilient_pq.cli.main import VERBS
+
+VERB_NAMES = [verb.NAME for verb in VERBS]
+
+
+def test_verbs_are_those_of_the_design() -> None:
+    assert VERB_NAMES == ["write", "cat", "inspect", "check", "recover", "demo"]
+
+
+def test_version(rpq_process: Callable[..., Any]) -> None:
+    ended = rpq_process("--version")
+    assert (ended.code, ended.out, ended.err) == (0, f"rpq {resilient_pq.__version__}\n", "")
+
+
+def test_the_program_is_installed_as_rpq() -> None:
+    found = [entry.value for entry in entry_points(group="console_scripts", name="rpq")]
+    if not found:
+        pytest.skip("the package is not installed")
+    assert set(found) == {"resilient_pq.cli.main:main"}
+
+
+def test_help_lists_every_verb(rpq_run: Callable[..., Any]) -> None:
+    ended = rpq_run("--help")
+    assert ended.code == 0
+    for name in VERB_NAMES:
+        (summary,) = re.findall(rf"^  {name} +(\S.*)$", ended.out, re.MULTILINE)
+        assert summary.endswith("."), "a summary that does not fit its line is cut"
+        assert not summary.endswith("...")
+
+
+def test_without_a_verb_there_is_help(rpq_process: Callable[..., Any]) -> None:
+    ended = rpq_process()
+    assert ended.code == ExitCode.USAGE
+    assert "Commands:" in ended.out + ended.err
+
+
+@pytest.mark.parametrize("verb", VERB_NAMES)
+def test_help_ends_with_exit_status_and_two_examples(verb: str, rpq_run: Callable[..., Any]) -> None:
+    ended = rpq_run(verb, "--help")
+    assert (ended.code, ended.err) == (0, "")
+    options, status, examples = re.split(r"\n  Exit status:\n|\n  Examples:\n", ended.out)
+    assert "--json" in options
+    assert "--storage-option" in options
+    assert "--endpoint-url" in options
+    codes = [int(line.split()[0]) for line in status.splitlines() if line.strip()]
+    assert codes == sorted(codes)
+    assert {0, 2, 4, 130} <= set(codes) <= set(ExitCode) - {ExitCode.INTERNAL}
+    lines = examples.strip("\n").splitlines()
+    assert len(lines) == 2
+    assert all("rpq " in line for line in lines)
+
+
+@pytest.mark.parametrize("verb", [[], *([name] for name in VERB_NAMES)])
+def test_help_has_no_lines_and_no_colours(verb: list[str], rpq_run: Callable[..., Any]) -> None:
+    text = rpq_run(*verb, "--help").out
+    assert text.isascii()
+    assert "\x1b" not in text
+
+
+@pytest.mark.parametrize("verb", VERB_NAMES)
+def test_examples_are_commands_that_are_understood(verb: str, rpq_run: Callable[..., Any]) -> None:
+    examples = rpq_run(verb, "--help").out.split("Examples:\n")[1].strip().splitlines()
+    for example in examples:
+        arguments = example.split("rpq ", 1)[1].split(" > ")[0].split()
+        ended = rpq_run(*arguments, "--help")
+        assert ended.code == 0
+
+
+def test_help_imports_nothing_slow() -> None:
+    code = (
+        "import sys\n"
+        "from resilient_pq.cli.main import run\n"
+        "assert run(['--help']) == 0\n"
+        "slow = {'pyarrow', 'pandas', 'polars', 'duckdb', 's3fs', 'aiobotocore', 'botocore', 'rich.progress'}\n"
+        "print(sorted(slow & set(sys.modules)), file=sys.stderr)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stderr == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (["frobnicate"], "frobnicate"),
+        (["check"], "URL"),
+        (["check", "x", "y"], "y"),
+        (["check", "x", "--frobnicate"], "--frobnicate"),
+        (["check", "x", "--storage-option", "novalue"], "KEY=VALUE"),
+        (["cat", "x", "--columns", "a,,b"], "--columns"),
+        (["cat", "x", "--head", "-1"], "--head"),
+        (["cat", "x", "--format", "xml"], "--format"),
+        (["write", "x.csv", "y", "--row-group-bytes", "many"], "64MiB"),
+        (["write", "x.csv", "y", "--mode", "a"], "--mode"),
+        (["demo", "--s3"], "--bucket"),
+        (["demo", "--bucket", "b"], "--s3"),
+        (["demo", "--input", "-"], "--input"),
+        (["demo", "--rows", "0"], "--rows"),
+    ],
+)
+def test_what_is_not_understood_exits_with_2(
+    arguments: list[str], word: str, rpq_run: Callable[..., Any]
+) -> None:
+    ended = rpq_run(*arguments)
+    assert ended.code == ExitCode.USAGE
+    assert ended.out == ""
+    assert "Usage: rpq" in ended.err
+    assert word in ended.err
+    assert "Traceback" not in ended.err
+
+
+def test_what_is_not_understood_is_json_where_that_is_asked_for(rpq_run: Callable[..., Any]) -> None:
+    ended = rpq_run("check", "x", "--frobnicate", "--json")
+    assert ended.code == ExitCode.USAGE
+    assert ended.document["verb"] == "check"
+    assert ended.document["outcome"] == "error"
+    assert ended.document["error"]["type"] == "UsageError"
+    assert "--frobnicate" in ended.document["error"]["message"]

@@ -1,0 +1,52 @@
+"""The verbs on S3: the same words, and commands that lead to the same store."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from resilient_pq.cli.exit_codes import ExitCode
+
+Run = Callable[..., Any]
+
+
+def test_from_one_end_to_the_other(rpq_run: Run, s3: Any, sound: Path, torn: Path, tmp_path: Path) -> None:
+    endpoint = ("--endpoint-url", s3.endpoint_url)
+    url = s3.url("folder/sound.parquet")
+    ended = rpq_run("write", sound, url, "--row-group-rows", 250, *endpoint)
+    assert (ended.code, ended.err) == (ExitCode.SOUND, "")
+    assert ended.words("next") == [f"rpq check {url} --endpoint-url {s3.endpoint_url}"]
+
+    assert rpq_run("check", url, *endpoint).words("sound")[0].startswith("1,000 rows in 4 row groups")
+    assert rpq_run("inspect", url, *endpoint).words("file") == [url]
+    lines = rpq_run("cat", url, "--head", 2, "--columns", "number", *endpoint).out.splitlines()
+    assert [json.loads(line) for line in lines] == [{"number": 0}, {"number": 1}]
+    assert rpq_run("inspect", url, "--pages", "text", "--json", *endpoint).document["pages"]
+
+    s3.client.put_object(Bucket=s3.bucket, Key="torn.parquet", Body=torn.read_bytes())
+    credentials = ("--storage-option", f"key={s3.key}", "--storage-option", f"secret={s3.secret}")
+    found = rpq_run("check", s3.url("torn.parquet"), *endpoint, *credentials)
+    assert (found.code, found.err) == (ExitCode.DAMAGE, "")
+    assert s3.secret not in found.out
+    recovered = rpq_run(*found.words("next")[0].split()[1:])
+    assert recovered.code == ExitCode.DAMAGE
+    assert recovered.words("written") == [s3.url("torn.recovered.parquet")]
+    assert rpq_run("write", s3.url("torn.recovered.parquet"), tmp_path / "local.parquet", *endpoint).code == 0
+
+
+def test_what_the_store_refuses(rpq_run: Run, s3: Any, sound: Path) -> None:
+    endpoint = ("--endpoint-url", s3.endpoint_url)
+    for arguments in (
+        ("check", s3.url("nothing.parquet")),
+        ("cat", s3.url("nothing.parquet")),
+        ("inspect", s3.url("nothing.parquet"), "--json"),
+        ("recover", s3.url("nothing.parquet"), s3.url("saved.parquet")),
+        ("write", sound, "s3://rpq-no-such-bucket/x.parquet"),
+    ):
+        ended = rpq_run(*arguments, *endpoint)
+        assert ended.code == ExitCode.STORE
+        assert ended.err.startswith("error       ")
+        assert "Traceback" not in ended.err
+    assert s3.object_names() == []

@@ -1,0 +1,101 @@
+"""What is different on a terminal: colours, and a bar; and how mistakes of our own are told."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from resilient_pq.cli import check as check_verb
+from resilient_pq.cli.exit_codes import ExitCode
+
+Run = Callable[..., Any]
+
+
+def _on_a_terminal(command: list[str], **environment: str) -> str:
+    """What a process says when stdout and stderr are a terminal."""
+    ours, theirs = pty.openpty()
+    kept = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=theirs,
+        stderr=theirs,
+        env={**kept, "TERM": "xterm-256color", "COLUMNS": "100", **environment},
+    ) as process:
+        os.close(theirs)
+        said = b""
+        while True:
+            try:
+                more = os.read(ours, 65536)
+            except OSError:  # Linux says so when the other side is closed
+                break
+            if not more:
+                break
+            said += more
+        process.wait(timeout=60)
+    os.close(ours)
+    return said.decode()
+
+
+def test_colours_are_for_terminals(rpq_command: list[str], torn: Path) -> None:
+    said = _on_a_terminal([*rpq_command, "check", str(torn)])
+    assert "\x1b[1;31mtorn        " in said
+    assert "\x1b[1;32msound       " in said
+    without = _on_a_terminal([*rpq_command, "check", str(torn)], NO_COLOR="1")
+    assert "torn        " in without
+    for color in range(30, 38):
+        assert f"[{color}m" not in without
+        assert f";{color}m" not in without
+
+
+def test_nothing_of_it_in_a_pipe(rpq_process: Run, torn: Path, sound: Path) -> None:
+    for path in (torn, sound):
+        ended = rpq_process("check", path, TERM="xterm-256color")
+        assert ended.out.isascii()
+        assert "\x1b" not in ended.out
+        assert ended.err == ""
+
+
+def test_a_bar_on_stderr_where_it_takes_long(rpq_command: list[str], torn: Path) -> None:
+    code = (
+        "import sys\n"
+        "from resilient_pq.cli import render\n"
+        "from resilient_pq.cli.main import run\n"
+        "render._FIRST_SHOWN = render._SHOWN_EVERY = -1\n"
+        f"sys.exit(run(['check', {str(torn)!r}]))\n"
+    )
+    said = _on_a_terminal([rpq_command[0], "-c", code])
+    assert "checking" in said
+    assert "%" in said
+    assert "checking" not in _on_a_terminal([rpq_command[0], "-c", code], TERM="dumb")
+
+
+def test_a_mistake_of_ours_is_told_as_one(rpq_run: Run, sound: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("oh")
+
+    monkeypatch.setattr(check_verb.render, "checked", fail)
+    ended = rpq_run("check", sound, "--json")
+    assert ended.code == ExitCode.INTERNAL
+    assert "ZeroDivisionError: oh" in ended.err
+    assert "not in your file" in ended.err
+    assert json.loads(ended.out)["error"]["type"] == "ZeroDivisionError"
+
+
+def test_an_output_that_cannot_be_written(rpq_command: list[str], sound: Path) -> None:
+    full = Path("/dev/full")
+    if not full.exists():
+        pytest.skip("there is no /dev/full here")
+    with full.open("wb") as stdout:
+        done = subprocess.run(
+            [*rpq_command, "cat", str(sound)], stdout=stdout, stderr=subprocess.PIPE, timeout=60, check=False
+        )
+    assert done.returncode == ExitCode.STORE
+    assert b"cannot write: No space left on device (at stdout)" in done.stderr

@@ -1,0 +1,395 @@
+"""`rpq write`: rows from files of other forms, and from pipes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.feather
+import pyarrow.ipc
+import pyarrow.parquet
+import pytest
+
+from resilient_pq import sync as rpq
+from resilient_pq.cli import readers
+from resilient_pq.cli.exit_codes import ExitCode
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture
+def table() -> pa.Table:
+    count = 3000
+    return pa.table(
+        {
+            "number": pa.array([None if i % 7 == 0 else i for i in range(count)], pa.int64()),
+            "share": pa.array([i / 4 for i in range(count)]),
+            "text": pa.array([f"grüße {i % 100}" for i in range(count)]),
+        }
+    )
+
+
+def _stream(table: pa.Table, path: Path, **options: Any) -> None:
+    with pyarrow.ipc.new_stream(path, table.schema, options=pyarrow.ipc.IpcWriteOptions(**options)) as writer:
+        writer.write_table(table, max_chunksize=500)
+
+
+def _file(table: pa.Table, path: Path) -> None:
+    with pyarrow.ipc.new_file(path, table.schema) as writer:
+        writer.write_table(table, max_chunksize=500)
+
+
+def _encoded(table: pa.Table) -> pa.Table:
+    return table.set_column(2, "text", table["text"].dictionary_encode())
+
+
+FORMS: dict[str, Callable[[pa.Table, Path], object]] = {
+    "a.csv": pyarrow.csv.write_csv,
+    "a.jsonl": lambda table, path: polars.from_arrow(table).write_ndjson(path),
+    "b.ndjson": lambda table, path: polars.from_arrow(table).write_ndjson(path),
+    "a.parquet": pyarrow.parquet.write_table,
+    "a.arrow": _file,
+    "stream.arrow": _stream,
+    "a.arrows": lambda table, path: _stream(table, path, compression="zstd"),
+    "dictionary.arrows": lambda table, path: _stream(_encoded(table), path, compression="lz4"),
+    "a.feather": pyarrow.feather.write_feather,
+    "polars.arrow": lambda table, path: polars.from_arrow(table).write_ipc(path),
+    "polars.arrows": lambda table, path: polars.from_arrow(table).write_ipc_stream(path),
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_every_form(name: str, rpq_run: Run, table: pa.Table, tmp_path: Path) -> None:
+    source, written = tmp_path / name, tmp_path / "written.parquet"
+    FORMS[name](table, source)
+    ended = rpq_run("write", source, written, "--row-group-rows", 1000, "--checkpoint-every", 1)
+    assert (ended.code, ended.err) == (ExitCode.SOUND, "")
+    assert "3,000 rows in 3 row groups" in ended.words("written")[0]
+    assert ended.words("next") == [f"rpq check {written}"]
+    assert pyarrow.parquet.read_table(written).cast(table.schema).equals(table)
+
+
+@pytest.mark.parametrize("name", ["a.arrows", "a.jsonl", "dictionary.arrows", "polars.arrows", "a.arrow"])
+def test_stdin(name: str, rpq_process: Run, table: pa.Table, tmp_path: Path) -> None:
+    source, written = tmp_path / name, tmp_path / "written.parquet"
+    FORMS[name](table, source)
+    ended = rpq_process("write", "-", written, "--json", stdin=source.read_bytes())
+    assert (ended.code, ended.err) == (ExitCode.SOUND, "")
+    found = ended.document
+    assert (found["verb"], found["outcome"], found["rows"]) == ("write", "written", 3000)
+    assert found["size"] == written.stat().st_size
+    assert found["next"] == [["rpq", "check", str(written)]]
+    assert pyarrow.parquet.read_table(written).cast(table.schema).equals(table)
+
+
+def test_settings_reach_the_file(rpq_run: Run, table: pa.Table, tmp_path: Path) -> None:
+    source, written = tmp_path / "a.csv", tmp_path / "written.parquet"
+    pyarrow.csv.write_csv(table, source)
+    ended = rpq_run(
+        "write", source, written, "--compression", "gzip", "--compression-level", 9, "--row-group-rows", 500,
+        "--row-group-bytes", "1GiB", "--page-bytes", "1K", "--checkpoint-every", 2, "--checkpoint-overhead", 1,
+    )  # fmt: skip
+    assert ended.code == ExitCode.SOUND
+    metadata = pyarrow.parquet.read_metadata(written)
+    assert metadata.num_row_groups == 6
+    assert metadata.row_group(0).column(0).compression == "GZIP"
+    with rpq.open(written) as file:
+        assert len(file.checkpoints) == 3
+    pages = rpq_run("inspect", written, "--pages", "share", "--json").document["pages"]
+    assert len(pages) > 6
+
+
+def test_no_checkpoints(rpq_run: Run, table: pa.Table, tmp_path: Path) -> None:
+    source, written = tmp_path / "a.csv", tmp_path / "written.parquet"
+    pyarrow.csv.write_csv(table, source)
+    assert rpq_run("write", source, written, "--row-group-rows", 100, "--checkpoint-every", 0).code == 0
+    with rpq.open(written) as file:
+        assert file.checkpoints == ()
+
+
+def test_metadata_of_a_parquet_file_is_kept(
+    rpq_run: Run, sound: Path, table: pa.Table, tmp_path: Path
+) -> None:
+    source, written = tmp_path / "a.parquet", tmp_path / "written.parquet"
+    pyarrow.parquet.write_table(table.replace_schema_metadata({"unit": "miles"}), source)
+    assert rpq_run("write", source, written).code == ExitCode.SOUND
+    assert pyarrow.parquet.read_metadata(written).metadata[b"unit"] == b"miles"
+    assert rpq_run("write", sound, written).code == ExitCode.SOUND
+    with rpq.open(sound) as one, rpq.open(written) as other:
+        assert one.key_value_metadata["rpq.file_id"] != other.key_value_metadata["rpq.file_id"]
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.parquet", "a.arrow", "a.arrows"])
+def test_no_rows_but_a_schema(name: str, rpq_run: Run, table: pa.Table, tmp_path: Path) -> None:
+    source, written = tmp_path / name, tmp_path / "written.parquet"
+    FORMS[name](table.slice(0, 0), source)
+    assert rpq_run("write", source, written).code == ExitCode.SOUND
+    found = pyarrow.parquet.read_table(written)
+    assert (found.num_rows, found.column_names) == (0, table.column_names)
+
+
+@pytest.mark.parametrize("mode", ["w", "x"])
+def test_mode(mode: str, rpq_run: Run, table: pa.Table, tmp_path: Path) -> None:
+    source, written = tmp_path / "a.parquet", tmp_path / "written.parquet"
+    pyarrow.parquet.write_table(table, source)
+    written.write_text("precious")
+    ended = rpq_run("write", source, written, "--mode", mode)
+    if mode == "w":
+        assert ended.code == ExitCode.SOUND
+        assert pyarrow.parquet.read_metadata(written).num_rows == 3000
+    else:
+        assert (ended.code, ended.out) == (ExitCode.STORE, "")
+        assert written.read_text() == "precious"
+
+
+def test_what_a_killed_writer_left_is_replaced_only_when_asked(
+    rpq_run: Run, table: pa.Table, tmp_path: Path
+) -> None:
+    source, written = tmp_path / "a.parquet", tmp_path / "written.parquet"
+    pyarrow.parquet.write_table(table, source)
+    partial = tmp_path / "written.parquet.partial"
+    partial.write_bytes(b"rows")
+    ended = rpq_run("write", source, written)
+    assert (ended.code, ended.out) == (ExitCode.STORE, "")
+    assert "hint" in ended.err
+    assert partial.read_bytes() == b"rows"
+    assert rpq_run("write", source, written, "--overwrite-partial").code == ExitCode.SOUND
+    assert not partial.exists()
+
+
+class TestRefused:
+    """What cannot be written is refused with a reason, and publishes nothing."""
+
+    @pytest.fixture(autouse=True)
+    def _nothing_published(self, tmp_path: Path) -> Any:
+        yield
+        assert not (tmp_path / "written.parquet").exists()
+
+    @pytest.mark.parametrize(
+        ("name", "content", "code", "words"),
+        [
+            ("a.csv", b"", ExitCode.DAMAGE, "Empty CSV file"),
+            ("a.csv", b"a,b\n1,2\n3\n", ExitCode.DAMAGE, "Expected 2 columns, got 1"),
+            ("a.jsonl", b"", ExitCode.USAGE, "no schema"),
+            ("a.jsonl", b'{"a": 1}\n{"a": \n', ExitCode.DAMAGE, "in the lines 1 to 2"),
+            ("a.jsonl", b'{"a": 1}\n{"a": "x"}\n', ExitCode.DAMAGE, "changed from number to string"),
+            ("a.arrow", b"", ExitCode.DAMAGE, "no Arrow IPC stream"),
+            ("a.arrow", b"not an arrow stream", ExitCode.DAMAGE, "no Arrow IPC stream"),
+            (
+                "a.arrow",
+                b"\xff\xff\xff\xff\xff\xff\xff\x7f",
+                ExitCode.DAMAGE,
+                "cannot have 2,147,483,647 bytes",
+            ),
+            ("a.arrow", b"\xff\xff\xff\xff\x00\x01\x00\x00abc", ExitCode.DAMAGE, "ends within its schema"),
+            ("a.arrow", b"ARROW1\0\0" + bytes(100), ExitCode.DAMAGE, "a.arrow"),
+            ("a.parquet", b"PAR1 and nothing more", ExitCode.DAMAGE, "footer"),
+            ("a.txt", b"words", ExitCode.USAGE, "ending"),
+        ],
+    )
+    def test_bad_input(
+        self, name: str, content: bytes, code: int, words: str, rpq_run: Run, tmp_path: Path
+    ) -> None:
+        (tmp_path / name).write_bytes(content)
+        ended = rpq_run("write", tmp_path / name, tmp_path / "written.parquet")
+        assert (ended.code, ended.out) == (code, "")
+        assert ended.err.startswith("error       ")
+        assert words in ended.err
+        assert "Traceback" not in ended.err
+
+    @pytest.mark.parametrize(
+        ("content", "words"),
+        [
+            (b"", "nothing came"),
+            (b"a,b\n1,2\n", "neither an Arrow IPC stream nor JSON lines"),
+            (b"PAR1....", "PAR1"),
+        ],
+    )
+    def test_bad_stdin(self, content: bytes, words: str, rpq_process: Run, tmp_path: Path) -> None:
+        ended = rpq_process("write", "-", tmp_path / "written.parquet", stdin=content)
+        assert (ended.code, ended.out) == (ExitCode.DAMAGE, "")
+        assert words in ended.err
+
+    def test_a_stream_that_is_cut(self, rpq_run: Run, table: pa.Table, tmp_path: Path) -> None:
+        source = tmp_path / "cut.arrows"
+        _stream(table, source)
+        source.write_bytes(source.read_bytes()[:-5000])
+        ended = rpq_run("write", source, tmp_path / "written.parquet")
+        assert (ended.code, ended.out) == (ExitCode.DAMAGE, "")
+        assert "cut.arrows" in ended.err
+
+    def test_types_that_change_after_the_first_block(
+        self, rpq_run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        from resilient_pq.cli import write as write_verb
+        from resilient_pq.cli.ingest import open_rows
+
+        monkeypatch.setattr(
+            write_verb, "open_rows", lambda src, **rest: open_rows(src, **rest, block_bytes=100)
+        )
+        numbers = "\n".join(str(i) for i in range(1000))
+        for name, text in (
+            ("a.csv", f"number\n{numbers}\nword\n"),
+            ("a.jsonl", "".join(f'{{"number": {i}}}\n' for i in range(1000)) + '{"number": "word"}\n'),
+            ("b.jsonl", "".join(f'{{"number": {i}}}\n' for i in range(1000)) + '{"other": 1}\n'),
+        ):
+            (tmp_path / name).write_text(text)
+            ended = rpq_run("write", tmp_path / name, tmp_path / "written.parquet")
+            assert (ended.code, ended.out) == (ExitCode.DAMAGE, "")
+            assert "types are taken from the first 100 bytes" in ended.err
+            if name.endswith("jsonl"):
+                assert "in the lines " in ended.err
+
+    @pytest.mark.parametrize("source", ["nothing.csv", "nothing.parquet", "nothing.arrow"])
+    def test_no_such_source(self, source: str, rpq_run: Run, tmp_path: Path) -> None:
+        ended = rpq_run("write", tmp_path / source, tmp_path / "written.parquet")
+        assert (ended.code, ended.out) == (ExitCode.STORE, "")
+        assert source in ended.err
+
+    def test_no_such_folder(self, rpq_run: Run, table: pa.Table, tmp_path: Path) -> None:
+        pyarrow.csv.write_csv(table, tmp_path / "a.csv")
+        ended = rpq_run("write", tmp_path / "a.csv", tmp_path / "nowhere" / "written.parquet")
+        assert (ended.code, ended.out) == (ExitCode.STORE, "")
+        assert "nowhere" in ended.err
+
+    def test_only_parquet_comes_from_urls(self, rpq_run: Run, tmp_path: Path) -> None:
+        ended = rpq_run("write", "s3://bucket/a.csv", tmp_path / "written.parquet")
+        assert (ended.code, ended.out) == (ExitCode.USAGE, "")
+        assert "only Parquet" in ended.err
+
+    @pytest.mark.parametrize(
+        "options",
+        [
+            ["--compression", "middle-out"],
+            ["--compression-level", "99"],
+            ["--row-group-rows", "0"],
+            ["--page-bytes", "0"],
+            ["--checkpoint-overhead", "-1"],
+        ],
+    )
+    def test_settings_out_of_range(
+        self, options: list[str], rpq_run: Run, table: pa.Table, tmp_path: Path
+    ) -> None:
+        pyarrow.csv.write_csv(table, tmp_path / "a.csv")
+        ended = rpq_run("write", tmp_path / "a.csv", tmp_path / "written.parquet", *options)
+        assert (ended.code, ended.out) == (ExitCode.USAGE, "")
+        assert ended.err.startswith("error       ")
+
+    @pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "dictionary.arrows"])
+    def test_without_pyarrow(
+        self, name: str, table: pa.Table, tmp_path: Path, rpq_command: list[str]
+    ) -> None:
+        FORMS[name](table, tmp_path / name)
+        ended = _run_without_pyarrow(rpq_command, tmp_path / name, tmp_path / "written.parquet")
+        assert (ended.returncode, ended.stdout) == (ExitCode.USAGE, b"")
+        assert b"pip install 'resilient_pq[ingest]'" in ended.stderr
+
+
+@pytest.mark.parametrize("name", ["a.arrow", "a.arrows", "a.parquet"])
+def test_pyarrow_is_not_needed(name: str, table: pa.Table, tmp_path: Path, rpq_command: list[str]) -> None:
+    FORMS[name](table, tmp_path / name)
+    written = tmp_path / "written.parquet"
+    ended = _run_without_pyarrow(rpq_command, tmp_path / name, written)
+    assert (ended.returncode, ended.stderr) == (ExitCode.SOUND, b"")
+    assert pyarrow.parquet.read_table(written).equals(table)
+
+
+def _run_without_pyarrow(
+    command: list[str], source: Path, written: Path
+) -> subprocess.CompletedProcess[bytes]:
+    code = (
+        "import sys\n"
+        "sys.modules['pyarrow'] = None\n"
+        "from resilient_pq.cli.main import run\n"
+        f"sys.exit(run(['write', {str(source)!r}, {str(written)!r}]))\n"
+    )
+    return subprocess.run([command[0], "-c", code], capture_output=True, timeout=60, check=False)
+
+
+def test_input_is_streamed(rpq_command: list[str], tmp_path: Path) -> None:
+    """Row groups are in the file while the pipe is still open."""
+    written = tmp_path / "written.parquet"
+    partial = tmp_path / "written.parquet.partial"
+    command = [*rpq_command, "write", "-", str(written), "--row-group-rows", "10000", "--json"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        line = json.dumps({"text": "x" * 1000}).encode() + b"\n"
+        for _ in range(25):
+            process.stdin.write(line * 1000)
+        process.stdin.flush()
+        _wait_until(lambda: partial.exists() and partial.stat().st_size > 1500)
+        process.stdin.close()
+        found = json.loads(process.stdout.read())
+        assert process.wait(timeout=60) == ExitCode.SOUND
+    assert (found["rows"], found["row_groups"]) == (25_000, 3)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("rows", [0, 25_000])
+def test_interrupted(number: signal.Signals, rows: int, rpq_command: list[str], tmp_path: Path) -> None:
+    """A pipe on which nothing comes does not hold it up; complete row groups are kept."""
+    written, partial = tmp_path / "written.parquet", tmp_path / "written.parquet.partial"
+    command = [*rpq_command, "write", "-", str(written), "--row-group-rows", "10000", "--json"]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
+        line = json.dumps({"text": "x" * 1000}).encode() + b"\n"
+        process.stdin.write(line * rows)
+        process.stdin.flush()
+        if rows:
+            _wait_until(lambda: partial.exists() and partial.stat().st_size > 1500)
+        else:
+            _wait_until(lambda: _waits_for_stdin(process.pid))
+        process.send_signal(number)
+        assert process.stdout is not None
+        assert process.stderr is not None
+        out, err = process.stdout.read(), process.stderr.read().decode()
+        assert process.wait(timeout=60) == ExitCode.INTERRUPTED
+    assert err.startswith("interrupted ")
+    assert "Traceback" not in err
+    assert json.loads(out)["outcome"] == "interrupted"
+    assert not written.exists()
+    if rows:
+        assert "rows are kept in" in err
+        assert rpq.check(partial).num_rows >= 10_000
+    else:
+        assert not partial.exists()
+
+
+def _wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def _waits_for_stdin(pid: int) -> bool:
+    """Whether the thread that reads stdin is there; where that cannot be seen, whether it had the time to be."""
+    tasks = Path(f"/proc/{pid}/task")
+    if not tasks.exists():
+        time.sleep(3)
+        return True
+    names = [task / "wchan" for task in tasks.iterdir()]
+    return any("pipe" in name.read_text() for name in names if os.access(name, os.R_OK))
+
+
+def test_a_line_without_an_end_is_refused(
+    monkeypatch: pytest.MonkeyPatch, rpq_run: Run, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(readers, "MAX_LINE_BYTES", 10_000_000)
+    source = tmp_path / "endless.jsonl"
+    source.write_bytes(b'{"text": "' + b"x" * 20_000_000)
+    ended = rpq_run("write", source, tmp_path / "written.parquet")
+    assert ended.code == ExitCode.DAMAGE
+    assert "a line has more than 10,000,000 bytes" in ended.err

@@ -1,0 +1,198 @@
+"""Whatever the bytes are, reading, checking and recovering end soon, in bounded memory, with an answer of ours."""
+
+from __future__ import annotations
+
+import os
+import random
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from resilient_pq.format.footer import frame
+
+ROOT = Path(__file__).parents[2]
+CORPUS = Path(os.environ.get("RPQ_CORPUS", ROOT.parent / "shared" / "corpus"))
+ERRORS_OF_FORMAT = {
+    "ChecksumError",
+    "CodecUnavailableError",
+    "EncodingError",
+    "FormatError",
+    "NotParquetError",
+    "SchemaError",
+    "ThriftError",
+    "TornFileError",
+    "UnsupportedError",
+}
+NUMBERS = [0, 1, 0x7F, 0xFF, 0x7FFF, 0xFFFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF]
+
+
+def feed(hostile_reader: Any, data: bytes) -> dict[str, Any]:
+    """Have it examined; a store has nothing to do with it, so that only errors of the format can come of it."""
+    said: dict[str, Any] = hostile_reader.answer(data)
+    assert said["read"] in ERRORS_OF_FORMAT | {"ok"}
+    assert said["read unverified"] in ERRORS_OF_FORMAT | {"ok"}
+    assert said["check"] in ERRORS_OF_FORMAT | {"sound", "incomplete", "damaged", "nothing"}
+    assert said["recover"] in ERRORS_OF_FORMAT | {"NothingToRecoverError", "sound", "recovered", "partial"}
+    return said
+
+
+def noise(seed: int, count: int) -> list[bytes]:
+    """Random bytes, bare and dressed as a Parquet file."""
+    rng = random.Random(seed)
+    found = []
+    for _ in range(count):
+        data = rng.randbytes(rng.choice([0, 1, 4, 8, 11, 12, 13, 96, 200, 5000]))
+        framed = b"PAR1" + frame(rng.randbytes(rng.randrange(80)))
+        found += [data, b"PAR1" + data, b"PAR1" + data + b"PAR1", b"PAR1" + data + framed[4:], framed]
+    return found
+
+
+def test_noise(hostile_reader: Any) -> None:
+    for data in noise(1, 12):
+        said = feed(hostile_reader, data)
+        assert said["read"] != "ok"
+        assert said["recover"] == "NothingToRecoverError"
+
+
+def mutated(data: bytes, rng: random.Random) -> bytes:
+    """The bytes after a few changes of the kinds that parsers trip over."""
+    changed = bytearray(data)
+    for _ in range(rng.choice([1, 1, 1, 2, 3, 8])):
+        # The metadata stand near the end: changes there reach further.
+        first = rng.choice([0, max(len(changed) - 3000, 0)])
+        at = rng.randrange(first, len(changed)) if len(changed) > first else 0
+        match rng.randrange(7):
+            case 0:
+                changed[at : at + 1] = bytes([rng.randrange(256)])
+            case 1:
+                changed[at : at + 4] = struct.pack("<I", rng.choice(NUMBERS))
+            case 2:
+                del changed[at : at + rng.choice([1, 2, 16, 500])]
+            case 3:
+                changed[at:at] = rng.randbytes(rng.choice([1, 2, 16, 500]))
+            case 4:
+                other = rng.randrange(len(changed) + 1)
+                changed[at:at] = changed[other : other + rng.choice([1, 8, 64, 1000])]
+            case 5:
+                changed[at : at + 5] = b"\xff\xff\xff\xff\x0f"  # the largest of small varints
+            case _:
+                changed[at : at + 16] = bytes(16)
+    return bytes(changed)
+
+
+def rotten(data: bytes, rng: random.Random) -> bytes:
+    """The bytes with a whole footer, so that what stands before it is read, changed in a few places."""
+    changed = bytearray(data)
+    footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    for _ in range(rng.choice([1, 1, 2, 4])):
+        at = rng.randrange(4, footer)
+        piece = rng.choice(
+            [rng.randbytes(1), rng.randbytes(4), bytes(8), b"\xff" * 5, b"\xff\xff\xff\xff\x0f"]
+        )
+        size = min(len(piece), footer - at)
+        changed[at : at + size] = piece[:size]
+    return bytes(changed)
+
+
+class TestMutations:
+    """Of a resilient file, and of files that others wrote, which no checksum protects from being parsed."""
+
+    def of(self, hostile_reader: Any, data: bytes, seed: int, count: int) -> None:
+        rng = random.Random(seed)
+        for _ in range(count):
+            feed(hostile_reader, mutated(data, rng))
+            feed(hostile_reader, rotten(data, rng))
+
+    def test_of_a_resilient_file(self, hostile_reader: Any, small: Any) -> None:
+        self.of(hostile_reader, small.data, 1, 20)
+
+    def test_of_the_files_of_others(self, hostile_reader: Any, foreign: tuple[str, bytes]) -> None:
+        self.of(hostile_reader, foreign[1], 2, 20)
+
+    @pytest.mark.thorough
+    @pytest.mark.parametrize("seed", range(10, 14))
+    def test_many_of_a_resilient_file(self, hostile_reader: Any, small: Any, seed: int) -> None:
+        self.of(hostile_reader, small.data, seed, 500)
+
+    @pytest.mark.thorough
+    @pytest.mark.parametrize("seed", range(20, 24))
+    def test_many_of_the_files_of_others(
+        self, hostile_reader: Any, foreign: tuple[str, bytes], seed: int
+    ) -> None:
+        self.of(hostile_reader, foreign[1], seed, 500)
+
+    def test_of_records_that_are_signed_again(self, hostile_reader: Any, small: Any) -> None:
+        self.forge(hostile_reader, small, 5, 8)
+
+    @pytest.mark.thorough
+    @pytest.mark.parametrize("seed", range(30, 34))
+    def test_many_of_records_that_are_signed_again(self, hostile_reader: Any, small: Any, seed: int) -> None:
+        self.forge(hostile_reader, small, seed, 100)
+
+    def forge(self, hostile_reader: Any, small: Any, seed: int, count: int) -> None:
+        """Whoever writes such a file knows how to compute checksums."""
+        rng = random.Random(seed)
+        for record in [found for kind in (1, 2, 3, 4, 5) for found in small.records(kind)[-2:]]:
+            payload = small.data[record.start + 96 : record.stop]
+            for _ in range(count):
+                data = small.forged(record, mutated(payload, rng))
+                feed(hostile_reader, data)
+                feed(hostile_reader, data + small.data[len(data) :])
+
+    @settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @given(
+        edits=st.lists(
+            st.tuples(st.integers(0, 1 << 30), st.integers(0, 64), st.binary(max_size=64)),
+            min_size=1,
+            max_size=6,
+        )
+    )
+    def test_edits_that_hypothesis_shrinks(
+        self, hostile_reader: Any, foreign: tuple[str, bytes], edits: list[tuple[int, int, bytes]]
+    ) -> None:
+        data = bytearray(foreign[1])
+        for anywhere, removed, inserted in edits:
+            at = anywhere % (len(data) + 1)
+            data[at : at + removed] = inserted
+        feed(hostile_reader, bytes(data))
+
+
+def corpus_files(folder: str) -> list[Path]:
+    files = sorted(path for path in (CORPUS / folder).rglob("*") if path.is_file())
+    if not files:
+        pytest.skip(f"there is no corpus of {folder} at {CORPUS}: set RPQ_CORPUS to where it is")
+    return files
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", range(40, 44))
+def test_mutations_of_what_others_have_collected(hostile_reader: Any, seed: int) -> None:
+    """Every encoding, codec and shape that the corpora have."""
+    rng = random.Random(seed)
+    folders = ("parquet-testing", "drill", "nanoparquet", "fastparquet", "parquet-java")
+    files = [
+        path for folder in folders for path in corpus_files(folder) if 100 < path.stat().st_size < 60_000
+    ]
+    for path in rng.choices(files, k=400):
+        data = path.read_bytes()
+        try:
+            feed(hostile_reader, mutated(data, rng))
+            if data.endswith(b"PAR1"):
+                feed(hostile_reader, rotten(data, rng))
+        except BaseException as error:
+            error.add_note(path.name)
+            raise
+
+
+@pytest.mark.parametrize("folder", ["arrow-testing", "parquet-testing/bad_data"])
+def test_what_has_tripped_other_readers(hostile_reader: Any, folder: str) -> None:
+    for path in corpus_files(folder):
+        try:
+            feed(hostile_reader, path.read_bytes())
+        except BaseException as error:
+            error.add_note(path.name)
+            raise

@@ -1,0 +1,170 @@
+"""Codecs: there and back, between libraries, and compressed data that lie about their size or are damaged."""
+
+from __future__ import annotations
+
+import gzip
+import random
+
+import pyarrow as pa
+import pytest
+
+from resilient_pq.errors import EncodingError, FormatError, SchemaError, UnsupportedError
+from resilient_pq.format import compression
+from resilient_pq.format.compression import check_level, codec_named, compress, decompress
+from resilient_pq.format.metadata import CompressionCodec as Codec
+
+WRITTEN = [Codec.SNAPPY, Codec.GZIP, Codec.BROTLI, Codec.ZSTD, Codec.LZ4_RAW]
+CONTENTS = {
+    "empty": b"",
+    "one byte": b"x",
+    "zeros": bytes(70_000),
+    "text": b"some words, again and again, " * 400,
+    "noise": random.Random(5).randbytes(50_000),
+}
+PYARROW = {
+    Codec.SNAPPY: "snappy",
+    Codec.GZIP: "gzip",
+    Codec.BROTLI: "brotli",
+    Codec.ZSTD: "zstd",
+    Codec.LZ4_RAW: "lz4_raw",
+}
+
+
+def _compressed(codec: Codec, content: bytes, level: int | None = None) -> bytes:
+    return bytes(compress(codec, content, check_level(codec, level)))
+
+
+@pytest.mark.parametrize("name", CONTENTS)
+@pytest.mark.parametrize("codec", [*WRITTEN, Codec.UNCOMPRESSED], ids=lambda codec: codec.name)
+def test_there_and_back(codec: Codec, name: str) -> None:
+    content = CONTENTS[name]
+    packed = _compressed(codec, content)
+    assert bytes(decompress(codec, memoryview(packed), len(content))) == content
+    assert len(packed) < len(content) or name != "zeros" or codec is Codec.UNCOMPRESSED
+
+
+@pytest.mark.parametrize("codec", WRITTEN, ids=lambda codec: codec.name)
+def test_pyarrow_unpacks_ours_and_we_unpack_pyarrows(codec: Codec) -> None:
+    theirs = pa.Codec(PYARROW[codec])
+    for content in CONTENTS.values():
+        assert theirs.decompress(_compressed(codec, content), len(content)).to_pybytes() == content
+        packed = theirs.compress(content).to_pybytes()
+        assert bytes(decompress(codec, memoryview(packed), len(content))) == content
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.BROTLI, Codec.ZSTD], ids=lambda codec: codec.name)
+def test_every_level(codec: Codec) -> None:
+    levels = compression.CODECS[codec].levels
+    assert levels is not None
+    content = CONTENTS["text"]
+    for level in range(levels[0], levels[1] + 1):
+        packed = _compressed(codec, content, level)
+        assert bytes(decompress(codec, memoryview(packed), len(content))) == content
+    for level in (levels[0] - 1, levels[1] + 1):
+        with pytest.raises(
+            SchemaError, match=f"compression_level {level} is out of range for {codec.name.lower()}"
+        ):
+            check_level(codec, level)
+
+
+@pytest.mark.parametrize("codec", [Codec.SNAPPY, Codec.LZ4_RAW], ids=lambda codec: codec.name)
+def test_codecs_without_levels_take_none(codec: Codec) -> None:
+    with pytest.raises(SchemaError, match="has no compression levels"):
+        check_level(codec, 1)
+    assert check_level(codec, None) == 0
+
+
+def test_no_compression_has_no_level() -> None:
+    assert check_level(Codec.UNCOMPRESSED, None) == 0
+
+
+@pytest.mark.parametrize("codec", [*WRITTEN, Codec.UNCOMPRESSED], ids=lambda codec: codec.name)
+@pytest.mark.parametrize("by", [-1, 1, 1000])
+def test_another_size_than_announced(codec: Codec, by: int) -> None:
+    content = CONTENTS["text"]
+    with pytest.raises(EncodingError):
+        decompress(codec, memoryview(_compressed(codec, content)), len(content) + by)
+
+
+@pytest.mark.parametrize("codec", [*WRITTEN, Codec.UNCOMPRESSED], ids=lambda codec: codec.name)
+def test_every_cut(codec: Codec) -> None:
+    content = b"abcabcabcabc" + random.Random(1).randbytes(40)
+    packed = _compressed(codec, content)
+    for size in range(len(packed)):
+        with pytest.raises(EncodingError):
+            decompress(codec, memoryview(packed)[:size], len(content))
+
+
+@pytest.mark.parametrize("codec", WRITTEN, ids=lambda codec: codec.name)
+def test_damaged_data_are_some_bytes_or_an_encoding_error(codec: Codec) -> None:
+    content = CONTENTS["text"]
+    packed = _compressed(codec, content)
+    rng = random.Random(7)
+    for _ in range(300):
+        damaged = bytearray(packed)
+        for _ in range(rng.randint(1, 4)):
+            damaged[rng.randrange(len(damaged))] = rng.randrange(256)
+        try:
+            found = decompress(codec, memoryview(damaged), len(content))
+        except EncodingError:
+            continue
+        assert len(found) == len(content)
+
+
+@pytest.mark.parametrize("codec", WRITTEN, ids=lambda codec: codec.name)
+def test_garbage_is_an_encoding_error(codec: Codec) -> None:
+    rng = random.Random(9)
+    for size in (1, 2, 7, 100, 5000):
+        with pytest.raises(EncodingError):
+            decompress(codec, memoryview(rng.randbytes(size)), 100_000)
+
+
+@pytest.mark.parametrize("codec", WRITTEN, ids=lambda codec: codec.name)
+def test_a_bomb_is_not_unpacked_beyond_what_was_announced(codec: Codec) -> None:
+    bomb = _compressed(codec, bytes(20 << 20))
+    with pytest.raises(EncodingError):
+        decompress(codec, memoryview(bomb), 1000)
+
+
+def test_gzip_members_follow_one_another() -> None:
+    packed = gzip.compress(b"first, ") + gzip.compress(b"") + gzip.compress(b"second")
+    assert bytes(decompress(Codec.GZIP, memoryview(packed), 13)) == b"first, second"
+    with pytest.raises(EncodingError):
+        decompress(Codec.GZIP, memoryview(packed + b"rest"), 13)
+
+
+def test_a_gzip_checksum_is_compared() -> None:
+    packed = bytearray(gzip.compress(b"content of a page"))
+    packed[-6] ^= 1
+    with pytest.raises(EncodingError, match="GZIP data do not decompress"):
+        decompress(Codec.GZIP, memoryview(packed), 17)
+
+
+@pytest.mark.parametrize("codec", WRITTEN, ids=lambda codec: codec.name)
+def test_some_writers_leave_out_the_empty_frame(codec: Codec) -> None:
+    assert len(decompress(codec, memoryview(b""), 0)) == 0
+
+
+def test_names() -> None:
+    assert [codec_named(name) for name in ("zstd", "ZSTD", "snappy", "gzip", "brotli")] == [
+        Codec.ZSTD, Codec.ZSTD, Codec.SNAPPY, Codec.GZIP, Codec.BROTLI,
+    ]  # fmt: skip
+    assert codec_named("lz4") is codec_named("lz4_raw") is Codec.LZ4_RAW
+    assert codec_named(None) is codec_named("none") is codec_named("uncompressed") is Codec.UNCOMPRESSED
+    for name in ("zip", "", "lzo", "zstd "):
+        if name == "":
+            assert codec_named(name) is Codec.UNCOMPRESSED
+            continue
+        with pytest.raises(SchemaError, match=f"compression {name!r}") as caught:
+            codec_named(name)
+        assert caught.value.hint == "one of: none, snappy, gzip, brotli, zstd, lz4_raw"
+
+
+def test_a_codec_of_the_future_is_named() -> None:
+    with pytest.raises(UnsupportedError, match="unknown compression codec 99"):
+        decompress(99, memoryview(b"x"), 1)
+
+
+def test_errors_are_format_errors() -> None:
+    with pytest.raises(FormatError, match="an uncompressed page has 2 bytes instead of 3"):
+        decompress(Codec.UNCOMPRESSED, memoryview(b"ab"), 3)

@@ -1,0 +1,351 @@
+"""Thrift structs: two protocols that agree, unknown fields that are skipped, hostile bytes that are refused."""
+
+from __future__ import annotations
+
+import random
+import struct
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from thrift.protocol.TCompactProtocol import TCompactProtocol
+from thrift.Thrift import TType
+from thrift.transport.TTransport import TMemoryBuffer
+
+from resilient_pq.errors import ThriftError
+from resilient_pq.format import metadata as pq
+from resilient_pq.format import thrift
+from resilient_pq.format.records import ChunkCopies, RowGroupRecord
+
+quick = settings(max_examples=60, deadline=None)
+
+#: Values of each wire type, by the pair that declares it.
+_SCALARS: dict[Any, st.SearchStrategy[Any]] = {
+    thrift.BOOL: st.booleans(),
+    thrift.I8: st.integers(-(2**7), 2**7 - 1),
+    thrift.I16: st.integers(-(2**15), 2**15 - 1),
+    thrift.I32: st.integers(-(2**31), 2**31 - 1),
+    thrift.I64: st.integers(-(2**63), 2**63 - 1),
+    thrift.DOUBLE: st.floats(allow_nan=False),
+    thrift.BINARY: st.binary(max_size=12),
+    thrift.STRING: st.text(max_size=6),
+}
+
+
+def _values(declared: Any, depth: int) -> st.SearchStrategy[Any]:
+    if isinstance(declared, type):
+        return _structs(declared, depth)
+    wire_type, arguments = declared
+    if wire_type != TType.LIST:
+        return _SCALARS[declared]
+    element_type, element_arguments, _ = arguments
+    element = element_arguments[0] if element_type == TType.STRUCT else (element_type, element_arguments)
+    return st.lists(_values(element, depth), max_size=2 if depth else 17)
+
+
+def _structs(cls: Any, depth: int = 0) -> st.SearchStrategy[Any]:
+    """Instances with any of the optional fields, down to four structs deep."""
+    fields = {}
+    for f in cls.__dataclass_fields__.values():
+        declared = f.metadata["type"]
+        if f.metadata["required"]:
+            fields[f.name] = _values(declared, depth + 1)
+        elif depth < 4 or not (isinstance(declared, type) or declared[0] == TType.LIST):
+            fields[f.name] = st.none() | _values(declared, depth + 1)
+        else:
+            fields[f.name] = st.none()
+    return st.builds(cls, **fields)
+
+
+ROOTS = [
+    pq.PageHeader,
+    pq.ColumnIndex,
+    pq.OffsetIndex,
+    pq.ColumnChunk,
+    pq.SchemaElement,
+    pq.Statistics,
+    ChunkCopies,
+]
+
+
+@given(st.data())
+@settings(quick, max_examples=150)
+def test_the_two_protocols_agree(data: st.DataObject) -> None:
+    value = data.draw(_structs(data.draw(st.sampled_from(ROOTS))))
+    fast = thrift.encode(value)
+    assert thrift._encode_plain(value) == fast
+    decoded, end = thrift.decode(type(value), fast)
+    assert end == len(fast) and decoded == _as_decoded(value)
+    assert thrift._decode_plain(fast, type(value)) == decoded
+
+
+def _as_decoded(value: Any) -> Any:
+    """A field with a default that is left out comes back as its default."""
+    for name, f in value.__dataclass_fields__.items():
+        found = getattr(value, name)
+        if found is None:
+            default = f.default
+            if not f.metadata["required"] and default is not None:
+                setattr(value, name, default)
+        elif isinstance(found, list):
+            for inner in found:
+                if hasattr(inner, "__dataclass_fields__"):
+                    _as_decoded(inner)
+        elif hasattr(found, "__dataclass_fields__"):
+            _as_decoded(found)
+    return value
+
+
+def test_bytes_after_the_struct_are_left_alone() -> None:
+    encoded = thrift.encode(pq.PageLocation(1, 2, 3))
+    value, end = thrift.decode(pq.PageLocation, b"ab" + encoded + b"\xff\xff", 2)
+    assert (value, end) == (pq.PageLocation(1, 2, 3), 2 + len(encoded))
+
+
+def test_every_kind_of_buffer_is_taken() -> None:
+    encoded = thrift.encode(pq.KeyValue("k", "v"))
+    for buffer in (encoded, bytearray(encoded), memoryview(encoded), memoryview(b"x" + encoded)[1:]):
+        assert thrift.decode(pq.KeyValue, buffer)[0] == pq.KeyValue("k", "v")
+
+
+# --- unknown fields -----------------------------------------------------------------------------------------
+
+
+def _write_unknown(protocol: TCompactProtocol, kind: int, number: int) -> None:
+    """A field that no struct of ours has, of any type that Thrift has."""
+    protocol.writeFieldBegin("unknown", kind, number)
+    _write_value(protocol, kind)
+    protocol.writeFieldEnd()
+
+
+def _write_value(protocol: TCompactProtocol, kind: int, depth: int = 0) -> None:
+    match kind:
+        case TType.BOOL:
+            protocol.writeBool(True)
+        case TType.BYTE:
+            protocol.writeByte(-5)
+        case TType.I16 | TType.I32 | TType.I64:
+            getattr(protocol, f"writeI{ {TType.I16: 16, TType.I32: 32, TType.I64: 64}[kind] }")(-12_345)
+        case TType.DOUBLE:
+            protocol.writeDouble(1.5)
+        case TType.STRING:
+            protocol.writeBinary(b"some bytes")
+        case TType.STRUCT:
+            protocol.writeStructBegin("inner")
+            for number, inner in enumerate(_INNER if depth < 2 else [TType.I32], start=1):
+                _write_unknown_at(protocol, inner, number * 20, depth + 1)
+            protocol.writeFieldStop()
+            protocol.writeStructEnd()
+        case TType.LIST | TType.SET:
+            name = "List" if kind == TType.LIST else "Set"
+            inner = TType.STRUCT if depth < 2 else TType.STRING
+            getattr(protocol, f"write{name}Begin")(inner, 17)
+            for _ in range(17):
+                _write_value(protocol, inner, depth + 2)
+            getattr(protocol, f"write{name}End")()
+        case TType.MAP:
+            protocol.writeMapBegin(TType.STRING, TType.BOOL, 3)
+            for _ in range(3):
+                protocol.writeBinary(b"key")
+                protocol.writeBool(False)
+            protocol.writeMapEnd()
+
+
+def _write_unknown_at(protocol: TCompactProtocol, kind: int, number: int, depth: int) -> None:
+    protocol.writeFieldBegin("unknown", kind, number)
+    _write_value(protocol, kind, depth)
+    protocol.writeFieldEnd()
+
+
+_INNER = [TType.BOOL, TType.BYTE, TType.I16, TType.I32, TType.I64, TType.DOUBLE, TType.STRING, TType.MAP]
+_KINDS = [*_INNER, TType.LIST, TType.SET, TType.STRUCT]
+
+
+@pytest.mark.parametrize("number", [4, 200, 32_767])
+@pytest.mark.parametrize("kind", _KINDS, ids=lambda kind: TType._VALUES_TO_NAMES[kind])
+def test_unknown_fields_of_every_type_are_skipped(kind: int, number: int) -> None:
+    transport = TMemoryBuffer()
+    protocol = TCompactProtocol(transport)
+    protocol.writeStructBegin("PageLocation")
+    for known, (wire, value) in {1: ("I64", 7), 2: ("I32", 8), 3: ("I64", 9)}.items():
+        protocol.writeFieldBegin("known", TType.I64 if wire == "I64" else TType.I32, known)
+        getattr(protocol, f"write{wire}")(value)
+        protocol.writeFieldEnd()
+    _write_unknown(protocol, kind, number)
+    protocol.writeFieldStop()
+    protocol.writeStructEnd()
+    encoded = transport.getvalue()
+    assert thrift.decode(pq.PageLocation, encoded + b"rest") == (pq.PageLocation(7, 8, 9), len(encoded))
+    assert thrift._decode_plain(encoded, pq.PageLocation) == pq.PageLocation(7, 8, 9)
+
+
+def test_a_field_of_another_wire_type_counts_as_unknown() -> None:
+    # Field 1 of KeyValue is a string; here it is an i64, and the key is missing then.
+    with pytest.raises(ThriftError, match=r"lacks KeyValue\.key"):
+        thrift.decode(pq.KeyValue, bytes([0x16, 0x02, 0x18, 0x01, ord("v"), 0]))
+    value, _ = thrift.decode(pq.Statistics, bytes([0x16, 0x02, 0x26, 0x0E, 0]))
+    assert value == pq.Statistics(null_count=7)
+
+
+# --- required fields ----------------------------------------------------------------------------------------
+
+
+def test_a_required_field_must_be_there() -> None:
+    with pytest.raises(ThriftError, match=r"DataPageHeader\.encoding"):
+        thrift.decode(pq.DataPageHeader, bytes([0x15, 0x02, 0]))
+
+
+def test_a_required_field_of_an_inner_struct_must_be_there() -> None:
+    header = pq.PageHeader(0, 1, 1, data_page_header=pq.DataPageHeader(1, None))  # type: ignore[arg-type]
+    with pytest.raises(ThriftError, match=r"page header is damaged: it lacks DataPageHeader\.encoding"):
+        thrift.decode(pq.PageHeader, thrift.encode(header), what="page header")
+    index = pq.OffsetIndex([pq.PageLocation(1, 2, 3), pq.PageLocation(1, 2, None)])  # type: ignore[arg-type]
+    with pytest.raises(ThriftError, match=r"PageLocation\.first_row_index"):
+        thrift.decode(pq.OffsetIndex, thrift.encode(index))
+
+
+def test_every_required_field_of_every_root_is_missed() -> None:
+    missed = 0
+    roots: list[Any] = [*ROOTS, pq.FileMetaData, pq.RowGroup, RowGroupRecord]
+    for root in roots:
+        with_required = [f for f in root.__dataclass_fields__.values() if f.metadata["required"]]
+        if with_required:
+            missed += 1
+            with pytest.raises(ThriftError, match=f"lacks {root.__name__}.{with_required[0].name}"):
+                thrift.decode(root, b"\0")
+    assert missed >= 6
+
+
+# --- hostile bytes ------------------------------------------------------------------------------------------
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*out, value])
+
+
+HOSTILE = {
+    "empty": b"",
+    "no stop": bytes([0x16, 0x02]),
+    "a string that ends beyond the buffer": bytes([0x18]) + _varint(100) + b"short",
+    "a string of 4 GiB": bytes([0x18]) + _varint(2**32 - 1),
+    "a string of 16 EiB": bytes([0x18]) + _varint(2**64 - 1),
+    "a string of negative length": bytes([0x18]) + _varint(2**32 - 5) + b"abcdefgh\0",
+    "a list of 2 Gi structs": bytes([0x59, 0xFC]) + _varint(2**31 - 1),
+    "a list of 4 Gi bools": bytes([0x59, 0xF1]) + _varint(2**32 - 1),
+    "a map of 2 Gi entries": bytes([0x5B]) + _varint(2**31 - 1) + b"\x88",
+    "a varint without an end": bytes([0x16]) + b"\xff" * 40,
+    "a varint of too many bytes": bytes([0x16]) + b"\x80" * 11 + b"\x01\0",
+    "an unknown wire type": bytes([0x1F, 0, 0, 0]),
+    "structs nested without an end": b"\x1c" * 100_000,
+    "lists nested without an end": b"\x19" + b"\x19" * 100_000,
+    "a double that is cut": bytes([0x17, 0, 0, 0]),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("root", [pq.FileMetaData, pq.PageHeader, pq.ColumnIndex, RowGroupRecord])
+def test_hostile_bytes_are_a_thrift_error(root: type, name: str) -> None:
+    with pytest.raises(ThriftError, match=root.__name__):
+        thrift.decode(root, HOSTILE[name])
+
+
+def test_both_protocols_read_text_that_is_not_utf8() -> None:
+    encoded = bytes([0x18, 0x02, 0xFF, 0xFE, 0x00])
+    assert thrift.decode(pq.KeyValue, encoded)[0] == pq.KeyValue("\ufffd\ufffd")
+    assert thrift._decode_plain(encoded, pq.KeyValue) == pq.KeyValue("\ufffd\ufffd")
+
+
+def _footer() -> bytes:
+    chunk = pq.ColumnChunk(
+        meta_data=pq.ColumnMetaData(
+            type=1, encodings=[0, 3], path_in_schema=["a", "b"], codec=6, num_values=5,
+            statistics=pq.Statistics(null_count=1, min_value=b"a", max_value=b"z", is_min_value_exact=True),
+            key_value_metadata=[pq.KeyValue("k", "v")],
+        )
+    )  # fmt: skip
+    elements = [pq.SchemaElement(name="root", num_children=1), pq.SchemaElement(name="a", type=1)]
+    return thrift.encode(pq.FileMetaData(1, elements, 5, [pq.RowGroup([chunk], 10, 5)]))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_any_changed_byte_is_a_value_or_a_thrift_error(seed: int) -> None:
+    sound = _footer()
+    rng = random.Random(seed)
+    refused = 0
+    for position in range(len(sound)):
+        damaged = bytearray(sound)
+        damaged[position] ^= 1 << rng.randrange(8)
+        try:
+            thrift.decode(pq.FileMetaData, bytes(damaged))
+        except ThriftError:
+            refused += 1
+    assert refused > len(sound) // 4
+
+
+def test_both_protocols_refuse_lists_of_other_elements(monkeypatch: pytest.MonkeyPatch) -> None:
+    # OffsetIndex.page_locations as a list of i32.
+    encoded = bytes([0x19, 0x25, 0x02, 0x04, 0x00])
+    for decode in (thrift._decode, thrift._decode_plain):
+        monkeypatch.setattr(thrift, "_decode", decode)
+        with pytest.raises(ThriftError, match="OffsetIndex is damaged"):
+            thrift.decode(pq.OffsetIndex, encoded)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_the_plain_protocol_raises_nothing_else_either(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    monkeypatch.setattr(thrift, "_decode", thrift._decode_plain)
+    sound = _footer()
+    rng = random.Random(seed)
+    refused = 0
+    for position in range(len(sound)):
+        for _ in range(4):
+            damaged = bytearray(sound)
+            damaged[position] = rng.randrange(256)
+            try:
+                thrift.decode(pq.FileMetaData, bytes(damaged))
+            except ThriftError:
+                refused += 1
+    assert refused > len(sound)
+
+
+def test_every_cut_is_a_thrift_error() -> None:
+    sound = _footer()
+    for size in range(len(sound)):
+        with pytest.raises(ThriftError):
+            thrift.decode(pq.FileMetaData, sound[:size])
+
+
+@given(st.binary(max_size=200))
+@settings(quick, max_examples=200)
+def test_garbage_is_a_value_or_a_thrift_error(garbage: bytes) -> None:
+    for root in (pq.PageHeader, pq.ColumnMetaData, RowGroupRecord):
+        try:
+            _, end = thrift.decode(root, garbage)
+        except ThriftError:
+            continue
+        assert 0 < end <= len(garbage)
+
+
+def test_nesting_is_bounded_but_real_depth_is_not_refused() -> None:
+    deep = b"\x1c" * (thrift.MAX_DEPTH - 1) + b"\0" * thrift.MAX_DEPTH
+    assert thrift.decode(pq.Statistics, deep)[1] == len(deep)
+    deeper = b"\x1c" * (thrift.MAX_DEPTH + 1) + b"\0" * (thrift.MAX_DEPTH + 2)
+    with pytest.raises(ThriftError):
+        thrift.decode(pq.Statistics, deeper)
+
+
+def test_doubles_are_little_endian() -> None:
+    box = pq.BoundingBox(1.5, 2.5, -3.5, 4.5)
+    assert struct.pack("<d", 1.5) in thrift.encode(box)
+    assert thrift.decode(pq.BoundingBox, thrift.encode(box))[0] == box
+
+
+def test_none_is_left_out_and_defaults_are_written() -> None:
+    assert thrift.encode(pq.Statistics()) == b"\0"
+    assert thrift.decode(pq.Statistics, b"\0") == (pq.Statistics(), 1)
+    assert thrift.decode(pq.SchemaElement, b"\0")[0].name == ""

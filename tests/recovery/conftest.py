@@ -1,0 +1,97 @@
+"""Resilient files in memory, and a driver for the survey that counts what it asks for."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import resilient_pq as rpq
+from resilient_pq.io.memory import MemoryStore
+from resilient_pq.io.ranges import ByteRange
+from resilient_pq.recovery.scan import headers_in, in_place
+from resilient_pq.recovery.survey import Survey, survey
+
+
+@dataclass(frozen=True)
+class Written:
+    """A file, its rows, and the headers of its records."""
+
+    data: bytes
+    table: pa.Table
+    headers: list[Any]
+
+    def records(self, kind: int) -> list[Any]:
+        return [header for header in self.headers if header.kind == kind]
+
+    def zeroed(self, *places: tuple[int, int]) -> bytes:
+        """The bytes with zeros in some places, given as start and end."""
+        changed = bytearray(self.data)
+        for start, end in places:
+            changed[start:end] = bytes(end - start)
+        return bytes(changed)
+
+
+async def write(table: pa.Table, **options: Any) -> Written:
+    store = MemoryStore()
+    chosen = {"row_group_rows": 10, "checkpoint_every": 2, "checkpoint_overhead": 100.0, **options}
+    async with rpq.create((store, "file"), **chosen) as writer:
+        await writer.write(table)
+    data = bytes((await store.read_tail("file", 1 << 40)).data)
+    return Written(data, table, in_place(headers_in(data, 0)))
+
+
+@dataclass
+class Surveyed:
+    """What a survey found, and the ranges it asked for."""
+
+    result: Survey
+    asked: list[ByteRange] = field(default_factory=list)
+
+    @property
+    def num_bytes(self) -> int:
+        return sum(place.size for place in self.asked)
+
+
+def run_survey(data: bytes) -> Surveyed:
+    """Drive the generator by hand."""
+    asked: list[ByteRange] = []
+    asking = survey(len(data))
+    try:
+        wanted = next(asking)
+        while True:
+            assert 0 <= wanted.start < wanted.end <= len(data)
+            asked.append(wanted)
+            wanted = asking.send(memoryview(data)[wanted.start : wanted.end])
+    except StopIteration as stop:
+        return Surveyed(stop.value, asked)
+
+
+@pytest.fixture(scope="session")
+def drive() -> Callable[[bytes], Surveyed]:
+    return run_survey
+
+
+@pytest.fixture(scope="session")
+def write_file() -> Callable[..., Any]:
+    return write
+
+
+@pytest.fixture(scope="session")
+def small() -> Written:
+    """Five row groups of ten rows, checkpoints behind the second and the fourth."""
+    table = pa.table({"id": list(range(50)), "name": [None if i % 3 else f"n{i}" for i in range(50)]})
+    return asyncio.run(write(table))
+
+
+@pytest.fixture(scope="session")
+def large() -> Written:
+    """Eight row groups of more than a MiB each, checkpoints behind every third."""
+    noise = [random.Random(i).randbytes(150_000) for i in range(64)]
+    table = pa.table({"id": list(range(64)), "noise": pa.array(noise, pa.binary())})
+    return asyncio.run(write(table, row_group_rows=8, checkpoint_every=3, compression="none"))

@@ -1,0 +1,298 @@
+"""`recover` as a whole: what it refuses, what it writes, and that it writes nothing when it fails."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+import resilient_pq as rpq
+from resilient_pq.format.records import Kind
+from resilient_pq.io import LocalStore
+from resilient_pq.io.memory import MemoryStore
+from resilient_pq.io.testing import Fault, FaultyStore, RecordingStore
+
+
+async def holding(data: bytes) -> MemoryStore:
+    store = MemoryStore()
+    await store.put("torn", data)
+    return store
+
+
+async def content(store: Any, key: str) -> bytes:
+    return bytes((await store.read_tail(key, 1 << 40)).data)
+
+
+def torn(small: Any) -> bytes:
+    """Cut within the fifth row group."""
+    data: bytes = small.data[: small.records(Kind.ROW_GROUP)[-1].offset]
+    return data
+
+
+class TestOutput:
+    async def test_the_source_itself_is_refused(self, small: Any) -> None:
+        store = await holding(torn(small))
+        for overwrite in (False, True):
+            with pytest.raises(rpq.RecoveryError, match="the damaged file itself"):
+                await rpq.recover((store, "torn"), (store, "torn"), overwrite=overwrite)
+        assert await content(store, "torn") == torn(small)
+
+    @pytest.mark.parametrize("how", ["path", "relative", "symbolic link", "hard link", "file URL"])
+    async def test_the_source_by_another_name_is_refused(
+        self, small: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+    ) -> None:
+        source, other = tmp_path / "torn.parquet", tmp_path / "other.parquet"
+        source.write_bytes(torn(small))
+        monkeypatch.chdir(tmp_path)
+        names = {
+            "path": str(source),
+            "relative": "./torn.parquet",
+            "symbolic link": str(other),
+            "hard link": str(other),
+            "file URL": source.as_uri(),
+        }
+        if how == "symbolic link":
+            other.symlink_to(source)
+        if how == "hard link":
+            os.link(source, other)
+        with pytest.raises(rpq.RecoveryError, match="the damaged file itself"):
+            await rpq.recover(source, names[how], overwrite=True)
+        assert source.read_bytes() == torn(small)
+
+    async def test_the_name_that_the_writer_of_the_source_meant_is_refused(
+        self, small: Any, tmp_path: Path
+    ) -> None:
+        """Its NAME.partial would be the source."""
+        source = tmp_path / "day.parquet.partial"
+        source.write_bytes(torn(small))
+        for overwrite in (False, True):
+            with pytest.raises(rpq.AlreadyExistsError):
+                await rpq.recover(source, tmp_path / "day.parquet", overwrite=overwrite)
+        assert os.listdir(tmp_path) == [source.name]
+        assert source.read_bytes() == torn(small)
+
+    async def test_an_existing_object_is_refused(self, small: Any) -> None:
+        store = await holding(torn(small))
+        await store.put("out", b"mine")
+        with pytest.raises(rpq.AlreadyExistsError, match="overwrite"):
+            await rpq.recover((store, "torn"), (store, "out"))
+        assert await content(store, "out") == b"mine"
+
+    async def test_an_existing_object_is_replaced_when_asked(self, small: Any) -> None:
+        store = await holding(torn(small))
+        await store.put("out", b"mine")
+        report = await rpq.recover((store, "torn"), (store, "out"), overwrite=True)
+        assert pq.read_table(io.BytesIO(await content(store, "out"))).num_rows == report.num_rows == 40
+
+    async def test_an_existing_object_stays_when_there_is_nothing_to_recover(self, small: Any) -> None:
+        store = await holding(small.data[:1000])
+        await store.put("out", b"mine")
+        with pytest.raises(rpq.NothingToRecoverError):
+            await rpq.recover((store, "torn"), (store, "out"), overwrite=True)
+        assert await content(store, "out") == b"mine"
+
+    async def test_from_one_store_to_another(self, small: Any, tmp_path: Path) -> None:
+        store = await holding(torn(small))
+        await rpq.recover((store, "torn"), tmp_path / "out.parquet")
+        assert pq.read_table(tmp_path / "out.parquet").equals(small.table.slice(0, 40))
+        assert os.listdir(tmp_path) == ["out.parquet"]
+
+    async def test_a_source_that_is_not_there(self) -> None:
+        store = MemoryStore()
+        with pytest.raises(rpq.NotFoundError, match="memory:torn"):
+            await rpq.recover((store, "torn"), (store, "out"))
+
+
+class TestWhatIsWritten:
+    async def test_bytes_up_to_the_last_whole_record_stay_where_they_are(self, small: Any) -> None:
+        store = await holding(torn(small))
+        report = await rpq.recover((store, "torn"), (store, "out"))
+        end = small.records(Kind.CHECKPOINT)[-1].end
+        output = await content(store, "out")
+        assert output.startswith(small.data[:end])
+        assert report.kept is not None and report.kept.num_bytes == end
+
+    async def test_the_lineage_says_where_it_comes_from_and_what_is_missing(self, small: Any) -> None:
+        store = await holding(torn(small))
+        report = await rpq.recover((store, "torn"), (store, "out"))
+        keys = pq.read_metadata(io.BytesIO(await content(store, "out"))).metadata
+        assert keys[b"rpq.state"] == b"salvaged"
+        assert keys[b"rpq.file_id"].decode() == small.headers[0].file_id.hex()
+        lineage = json.loads(keys[b"rpq.recovered_from"])
+        assert (lineage["size"], lineage["rows_lost"]) == (len(torn(small)), None)
+        assert lineage["source"] == "memory:torn"
+        assert report.kept is not None
+        assert lineage["lost"] == [[region.start, region.end, None] for region in report.kept.lost]
+
+    async def test_the_lineage_of_a_damaged_row_group(self, small: Any) -> None:
+        chunk = next(header for header in small.records(Kind.CHUNK) if header.num_row_groups == 1)
+        store = await holding(small.zeroed((chunk.end, chunk.end + 30)))
+        report = await rpq.recover((store, "torn"), (store, "out"))
+        assert (report.outcome, report.num_rows) == (rpq.Outcome.PARTIAL, 40)
+        keys = pq.read_metadata(io.BytesIO(await content(store, "out"))).metadata
+        lineage = json.loads(keys[b"rpq.recovered_from"])
+        assert lineage["rows_lost"] == 10
+        assert len(lineage["lost"]) == 1
+        # Bytes have moved: it is another file now.
+        assert keys[b"rpq.file_id"].decode() != small.headers[0].file_id.hex()
+
+    async def test_keys_of_the_user_are_kept(self, write_file: Any, small: Any) -> None:
+        written = await write_file(small.table, metadata={"made by": "me"})
+        chunk = next(header for header in written.records(Kind.CHUNK) if header.num_row_groups == 1)
+        for data in (torn(written), written.zeroed((chunk.end, chunk.end + 30))):
+            store = await holding(data)
+            await rpq.recover((store, "torn"), (store, "out"))
+            assert pq.read_metadata(io.BytesIO(await content(store, "out"))).metadata[b"made by"] == b"me"
+
+    async def test_damaged_second_copies_are_not_copied(self, small: Any) -> None:
+        """Else the output would be damaged from its first day on."""
+        for kind in (Kind.ANCHOR, Kind.CHUNK, Kind.ROW_GROUP, Kind.CHECKPOINT):
+            record = small.records(kind)[0]
+            for data in (
+                small.zeroed((record.offset + 20, record.offset + 40)),
+                small.zeroed((record.offset + 20, record.offset + 40))[:-5],
+            ):
+                store = await holding(data)
+                report = await rpq.recover((store, "torn"), (store, "out"))
+                assert (report.outcome, report.num_rows) == (rpq.Outcome.RECOVERED, 50)
+                again = await rpq.check((store, "out"))
+                assert again.outcome == rpq.Outcome.INCOMPLETE
+                assert [finding.damage for finding in again.findings] == [rpq.Damage.UNFINISHED]
+
+    async def test_progress_is_told(self, large: Any) -> None:
+        seen: list[tuple[int, int]] = []
+        store = await holding(large.data[:-1])
+        await rpq.recover((store, "torn"), (store, "out"), progress=lambda *told: seen.append(told))
+        assert seen == sorted(seen)
+        assert {total for _, total in seen} == {len(large.data) - 1}
+
+
+class TestFailures:
+    """Whatever fails, nothing is published, and the source is as it was."""
+
+    @pytest.mark.parametrize(
+        "fault",
+        [
+            Fault("create", rpq.AccessDeniedError("no")),
+            Fault("write", rpq.StoreError("full")),
+            Fault("write", rpq.StoreError("full"), skip=1),
+            Fault("complete", rpq.StoreError("refused")),
+            Fault("complete", rpq.AlreadyExistsError("somebody was faster")),
+            Fault("write", asyncio.CancelledError()),
+        ],
+        ids=["create", "first write", "second write", "complete", "exists", "cancelled"],
+    )
+    @pytest.mark.parametrize("in_place", [True, False])
+    async def test_of_the_output(self, small: Any, fault: Fault, in_place: bool) -> None:
+        chunk = next(header for header in small.records(Kind.CHUNK) if header.num_row_groups == 1)
+        data = torn(small) if in_place else small.zeroed((chunk.end, chunk.end + 30))
+        inner = await holding(data)
+        recording = RecordingStore(FaultyStore(inner, [Fault(**_fields(fault))]))
+        with pytest.raises(type(fault.error)):
+            await rpq.recover((inner, "torn"), (recording, "out"))
+        with pytest.raises(rpq.NotFoundError):
+            await inner.head("out")
+        if recording.count("write"):
+            assert recording.calls[-1].verb == "abort"
+        assert await content(inner, "torn") == data
+
+    @pytest.mark.parametrize("verb", ["head", "read_tail", "read_range"])
+    async def test_of_the_source(self, small: Any, verb: str) -> None:
+        inner = await holding(torn(small))
+        recording = RecordingStore(inner)
+        await rpq.recover((recording, "torn"), (MemoryStore(), "out"))
+        calls = recording.count(verb)
+        assert calls
+        for skip in range(12):
+            faulty = FaultyStore(inner, [Fault(verb, rpq.StoreError("gone"), skip=skip)])
+            if skip >= calls:
+                break
+            with pytest.raises(rpq.StoreError, match="gone"):
+                await rpq.recover((faulty, "torn"), (inner, "out"))
+            with pytest.raises(rpq.NotFoundError):
+                await inner.head("out")
+        assert await content(inner, "torn") == torn(small)
+
+    async def test_a_bit_that_flips_once_on_the_way_is_not_believed(self, small: Any) -> None:
+        """It is the transfer that was damaged, not the file."""
+        inner = await holding(small.data)
+        recording = RecordingStore(inner)
+        await rpq.check((recording, "torn"))
+        assert recording.count("read_range") > 20
+        tail = [Fault("read_tail", flip_bit=8 * (len(small.data) - back)) for back in (2, 8, 50)]
+        anywhere = [
+            Fault("read_range", flip_bit=13, skip=skip) for skip in range(recording.count("read_range"))
+        ]
+        for fault in tail + anywhere:
+            report = await rpq.check((FaultyStore(inner, [fault]), "torn"))
+            assert fault.times == 0
+            assert (report.outcome, report.findings) == (rpq.Outcome.SOUND, ())
+
+    async def test_a_bit_that_flips_while_chunks_get_new_places_gets_no_new_checksum(
+        self, small: Any
+    ) -> None:
+        chunk = next(header for header in small.records(Kind.CHUNK) if header.num_row_groups == 1)
+        inner = await holding(small.zeroed((chunk.end, chunk.end + 30)))
+        recording = RecordingStore(inner)
+        await rpq.recover((recording, "torn"), (inner, "wanted"))
+        wanted = pq.read_table(io.BytesIO(await content(inner, "wanted")))
+        for skip in range(recording.count("read_range")):
+            faulty = FaultyStore(inner, [Fault("read_range", flip_bit=13, skip=skip)])
+            report = await rpq.recover((faulty, "torn"), (inner, "out"), overwrite=True)
+            assert report.num_rows == 40
+            assert pq.read_table(io.BytesIO(await content(inner, "out"))).equals(wanted)
+            again = await rpq.check((inner, "out"))
+            assert [finding.damage for finding in again.findings] == [rpq.Damage.UNFINISHED]
+
+    async def test_a_chunk_that_breaks_between_two_reads(self, small: Any) -> None:
+        chunk = next(header for header in small.records(Kind.CHUNK) if header.num_row_groups == 1)
+        inner = await holding(small.zeroed((chunk.end, chunk.end + 30)))
+        recording = RecordingStore(inner)
+        await rpq.recover((recording, "torn"), (inner, "wanted"))
+        last = Fault("read_range", flip_bit=13, skip=recording.count("read_range") - 1, times=2)
+        with pytest.raises(rpq.TransientError, match="whole before"):
+            await rpq.recover((FaultyStore(inner, [last]), "torn"), (inner, "out"))
+        with pytest.raises(rpq.NotFoundError):
+            await inner.head("out")
+
+    async def test_a_source_that_is_replaced_meanwhile(self, small: Any) -> None:
+        inner = await holding(torn(small))
+
+        class Replacing(FaultyStore):
+            async def read_range(self, key: str, start: int, end: int, *, pin: Any) -> Any:
+                if start > 2000:
+                    await inner.put("torn", small.data)
+                return await super().read_range(key, start, end, pin=pin)
+
+        with pytest.raises(rpq.ObjectChangedError):
+            await rpq.recover((Replacing(inner), "torn"), (inner, "out"))
+        with pytest.raises(rpq.NotFoundError):
+            await inner.head("out")
+
+    async def test_a_cancelled_recovery_leaves_nothing(self, large: Any, tmp_path: Path) -> None:
+        store = await holding(large.data[:-1])
+        begun = asyncio.Event()
+
+        class Watched(LocalStore):
+            async def create(self, *arguments: Any) -> Any:
+                begun.set()
+                return await super().create(*arguments)
+
+        output = (Watched(), str(tmp_path / "out.parquet"))
+        task = asyncio.create_task(rpq.recover((store, "torn"), output))
+        await begun.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert os.listdir(tmp_path) == []
+
+
+def _fields(fault: Fault) -> dict[str, Any]:
+    """A fault is used up, so each test makes its own."""
+    return {name: getattr(fault, name) for name in Fault.__slots__}

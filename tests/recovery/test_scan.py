@@ -1,0 +1,52 @@
+"""Records found in bytes, wherever they lie."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from resilient_pq.format.records import HEADER_SIZE, RECORD_MAGIC, Kind, RecordChain
+from resilient_pq.recovery.scan import headers_in, in_place, majority
+
+ONE, OTHER = b"1" * 16, b"2" * 16
+
+
+def record(file_id: bytes, offset: int, payload: bytes = b"payload") -> bytes:
+    return RecordChain(file_id).record(Kind.CHUNK, offset, payload, num_rows=0, num_row_groups=0)
+
+
+def test_every_header_is_found_with_its_place() -> None:
+    first = record(ONE, 100)
+    data = bytes(7) + first + RECORD_MAGIC + bytes(200) + record(ONE, 9)
+    found = list(headers_in(data, 93))
+    assert [offset for offset, _ in found] == [100, 93 + len(data) - len(first)]
+    assert [header.offset for header in in_place(found)] == [100]
+
+
+def test_a_magic_within_a_magic_hides_nothing() -> None:
+    data = RECORD_MAGIC[:4] + RECORD_MAGIC + record(ONE, 12)
+    assert [offset for offset, _ in headers_in(data, 0)] == [12]
+
+
+def test_a_header_that_is_cut_or_changed_is_none() -> None:
+    whole = record(ONE, 0)
+    assert list(headers_in(whole[: HEADER_SIZE - 1], 0)) == []
+    for at in range(HEADER_SIZE):
+        changed = bytearray(whole)
+        changed[at] ^= 0x10
+        assert list(headers_in(changed, 0)) == [], at
+
+
+def test_a_header_with_a_damaged_payload_is_one() -> None:
+    whole = bytearray(record(ONE, 0))
+    whole[-1] ^= 1
+    ((offset, header),) = headers_in(whole, 0)
+    assert offset == 0
+    assert not header.holds(whole[HEADER_SIZE:])
+
+
+def test_majority() -> None:
+    def headers(*file_ids: bytes) -> Any:
+        return [header for file_id in file_ids for _, header in headers_in(record(file_id, 0), 0)]
+
+    assert majority(headers(ONE, OTHER, OTHER)) == OTHER
+    assert majority([]) is None

@@ -1,0 +1,165 @@
+"""The survey: what it finds, and how little it has to read for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from resilient_pq.format.records import Kind
+from resilient_pq.recovery.survey import survey
+
+KiB = 1024
+
+
+def found_rows(surveyed: Any) -> int:
+    result = surveyed.result
+    named = sum(row_group.num_rows for row_group in result.footer.metadata.row_groups)
+    return named + sum(found.row_group.num_rows for found in result.row_groups.values())
+
+
+def test_of_a_whole_file_it_takes_the_final_footer(small: Any, drive: Any) -> None:
+    surveyed = drive(small.data)
+    assert surveyed.result.footer.header.kind == Kind.FINAL
+    assert surveyed.result.row_groups == {}
+    assert not surveyed.result.scanned
+    assert found_rows(surveyed) == 50
+
+
+def test_of_a_cut_file_it_takes_the_newest_checkpoint_and_the_row_groups_behind_it(
+    small: Any, drive: Any
+) -> None:
+    (final,) = small.records(Kind.FINAL)
+    surveyed = drive(small.data[: final.offset])
+    result = surveyed.result
+    assert result.footer.header == small.records(Kind.CHECKPOINT)[-1]
+    assert sorted(result.row_groups) == [4]
+    assert result.row_groups[4].rows_before == 40
+    assert result.last == small.records(Kind.ROW_GROUP)[-1]
+    assert not result.scanned
+
+
+def test_of_the_anchor_alone_it_takes_the_schema(small: Any, drive: Any) -> None:
+    (anchor,) = small.records(Kind.ANCHOR)
+    result = drive(small.data[: anchor.end]).result
+    assert result.footer.header == anchor
+    assert result.last == anchor
+    assert found_rows(drive(small.data[: anchor.end + 10])) == 0
+
+
+@pytest.mark.parametrize("data", [b"", b"PAR1", b"\0" * 1000, b"PAR1" + b"\xff" * 500])
+def test_where_there_is_nothing_it_finds_nothing(data: bytes, drive: Any) -> None:
+    surveyed = drive(data)
+    assert (surveyed.result.footer, surveyed.result.file_id) == (None, None)
+
+
+def test_an_empty_object_is_asked_for_nothing() -> None:
+    with pytest.raises(StopIteration):
+        next(survey(0))
+
+
+class TestBytesRead:
+    """Of files whose row groups are larger than the window that is looked through for records."""
+
+    def test_no_data_where_the_chain_is_whole(self, large: Any, drive: Any) -> None:
+        (final,) = large.records(Kind.FINAL)
+        surveyed = drive(large.data[: final.offset + 40])
+        assert found_rows(surveyed) == 64
+        assert not surveyed.result.scanned
+        # The last window, and records; data only where it lies in that window.
+        assert surveyed.num_bytes < 256 * KiB + 64 * KiB
+        assert len(large.data) > 9_000 * KiB
+        beyond = [place for place in surveyed.asked if place.start < final.offset - 300 * KiB]
+        assert sum(place.size for place in beyond) < 16 * KiB
+
+    def test_back_to_the_last_record_where_a_row_group_is_torn(self, large: Any, drive: Any) -> None:
+        torn = large.records(Kind.ROW_GROUP)[-1]
+        before = large.records(Kind.ROW_GROUP)[-2]
+        surveyed = drive(large.data[: torn.offset - 10])
+        assert found_rows(surveyed) == 56
+        assert not surveyed.result.scanned
+        assert min(place.start for place in surveyed.asked if place.size > KiB) > before.offset - 2048 * KiB
+        assert surveyed.num_bytes < 3 * (torn.offset - before.offset)
+
+    def test_all_of_it_where_the_chain_is_broken(self, large: Any, drive: Any) -> None:
+        (final,) = large.records(Kind.FINAL)
+        middle = large.records(Kind.ROW_GROUP)[6]
+        assert large.records(Kind.CHECKPOINT)[-1].offset < middle.offset
+        surveyed = drive(large.zeroed((middle.offset, middle.offset + 8), (final.offset, final.end)))
+        assert surveyed.result.scanned
+        assert sorted(surveyed.result.row_groups) == [7]
+        assert found_rows(surveyed) == 56
+        assert surveyed.num_bytes > len(large.data)
+
+
+class TestBrokenRecords:
+    """The final footer is gone, and something else is damaged with it."""
+
+    def without_footer(self, small: Any, *places: tuple[int, int]) -> bytes:
+        (final,) = small.records(Kind.FINAL)
+        data: bytes = small.zeroed(*places)[: final.offset]
+        return data
+
+    def test_a_checkpoint_header(self, small: Any, drive: Any) -> None:
+        last = small.records(Kind.CHECKPOINT)[-1]
+        surveyed = drive(self.without_footer(small, (last.offset, last.offset + 1)))
+        assert surveyed.result.scanned
+        assert surveyed.result.footer.header == small.records(Kind.CHECKPOINT)[0]
+        assert sorted(surveyed.result.row_groups) == [2, 3, 4]
+
+    def test_a_checkpoint_payload(self, small: Any, drive: Any) -> None:
+        last = small.records(Kind.CHECKPOINT)[-1]
+        surveyed = drive(self.without_footer(small, (last.end - 1, last.end)))
+        assert surveyed.result.footer.header == small.records(Kind.CHECKPOINT)[0]
+        assert found_rows(surveyed) == 50
+
+    def test_all_checkpoints(self, small: Any, drive: Any) -> None:
+        places = [(header.offset, header.end) for header in small.records(Kind.CHECKPOINT)]
+        surveyed = drive(self.without_footer(small, *places))
+        assert surveyed.result.footer.header.kind == Kind.ANCHOR
+        assert sorted(surveyed.result.row_groups) == [0, 1, 2, 3, 4]
+
+    def test_the_anchor(self, small: Any, drive: Any) -> None:
+        (anchor,) = small.records(Kind.ANCHOR)
+        surveyed = drive(self.without_footer(small, (anchor.offset, anchor.end)))
+        assert surveyed.result.file_id == anchor.file_id
+        assert found_rows(surveyed) == 50
+
+    def test_a_row_group_record_that_a_checkpoint_names(self, small: Any, drive: Any) -> None:
+        first = small.records(Kind.ROW_GROUP)[0]
+        surveyed = drive(self.without_footer(small, (first.offset, first.end)))
+        assert found_rows(surveyed) == 50
+
+    def test_a_row_group_record_that_nothing_else_names(self, small: Any, drive: Any) -> None:
+        last = small.records(Kind.ROW_GROUP)[-1]
+        surveyed = drive(self.without_footer(small, (last.offset + 100, last.offset + 110)))
+        assert found_rows(surveyed) == 40
+
+    def test_a_chunk_record_of_the_last_row_group(self, small: Any, drive: Any) -> None:
+        last = small.records(Kind.ROW_GROUP)[-1]
+        chunk = next(header for header in reversed(small.headers) if header.number == last.number - 2)
+        assert chunk.kind == Kind.CHUNK
+        surveyed = drive(self.without_footer(small, (chunk.offset, chunk.offset + 96)))
+        assert found_rows(surveyed) == 50
+
+
+class TestEnded:
+    """A footer at the end that no record vouches for still tells that nothing was behind the row groups."""
+
+    def test_when_only_its_record_header_is_damaged(self, small: Any, drive: Any) -> None:
+        (final,) = small.records(Kind.FINAL)
+        assert drive(small.zeroed((final.offset, final.offset + 96))).result.ended
+
+    def test_not_when_it_names_other_row_groups(self, small: Any, drive: Any) -> None:
+        (final,) = small.records(Kind.FINAL)
+        last = small.records(Kind.ROW_GROUP)[-1]
+        places = (final.offset, final.offset + 96), (last.offset, last.end)
+        surveyed = drive(small.zeroed(*places))
+        assert found_rows(surveyed) == 40
+        assert not surveyed.result.ended
+
+    def test_not_when_it_is_not_there(self, small: Any, drive: Callable[[bytes], Any]) -> None:
+        for header in small.headers:
+            if header.kind != Kind.FINAL:
+                assert not drive(small.data[: header.offset + 1]).result.ended

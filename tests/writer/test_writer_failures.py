@@ -1,0 +1,251 @@
+"""Errors and cancellation: nothing is published, what is stored is kept, nothing is left running."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import logging
+import random
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+import resilient_pq as rpq
+from resilient_pq import StoreError, WriterFailedError
+from resilient_pq.io.memory import MemoryStore
+from resilient_pq.io.testing import Fault, FaultyStore
+
+Look = Callable[..., Awaitable[Any]]
+
+
+class BrokenError(Exception):
+    pass
+
+
+async def _break(
+    url: Any, *, checkpoint: bool = False, opened: list[rpq.Writer] | None = None, **options: Any
+) -> None:
+    """Write five rows, and fail in the block."""
+    async with rpq.create(url, **options) as writer:
+        if opened is not None:
+            opened.append(writer)
+        await writer.write({"a": range(5)})
+        if checkpoint:
+            await writer.checkpoint()
+        raise BrokenError
+
+
+async def test_an_exception_in_the_block_publishes_nothing(slow_store: Any, is_there: Look) -> None:
+    opened: list[rpq.Writer] = []
+    with pytest.raises(BrokenError):
+        await _break((slow_store, "file"), opened=opened, row_group_rows=2)
+    assert slow_store.sinks[0].ended == ["abort"], "nothing was stored that could be lost"
+    assert opened[0].closed and not await is_there(slow_store)
+
+
+async def test_stored_rows_are_kept_and_the_error_says_where(
+    slow_store: Any, is_there: Look, caplog: pytest.LogCaptureFixture
+) -> None:
+    opened: list[rpq.Writer] = []
+    with pytest.raises(BrokenError) as caught, caplog.at_level(logging.ERROR, "resilient_pq"):
+        await _break((slow_store, "file"), opened=opened, checkpoint=True)
+    assert slow_store.sinks[0].ended == ["keep"] and not await is_there(slow_store)
+    assert caught.value.__notes__ == ["5 rows are kept in a slow place"]
+    assert "not published" in caplog.text and "5 rows are kept in a slow place" in caplog.text
+    assert opened[0].num_rows_stored == 5
+
+
+async def test_stored_rows_are_removed_on_request(slow_store: Any, is_there: Look) -> None:
+    with pytest.raises(BrokenError):
+        await _break((slow_store, "file"), checkpoint=True, on_error="abort")
+    assert slow_store.sinks[0].ended == ["abort"] and not await is_there(slow_store)
+
+
+async def test_what_was_there_before_stays(store: MemoryStore) -> None:
+    await store.put("file", b"what was there")
+    with pytest.raises(BrokenError):
+        await _break((store, "file"))
+    assert bytes((await store.read_tail("file", 99)).data) == b"what was there"
+
+
+# --- a store that fails -------------------------------------------------------------------------------------
+
+
+async def _write_and_checkpoint(url: Any, opened: list[rpq.Writer]) -> None:
+    async with rpq.create(url, row_group_rows=2) as writer:
+        opened.append(writer)
+        for _ in range(4):
+            await writer.write({"a": range(3)})
+            await writer.checkpoint()
+
+
+@pytest.mark.parametrize(
+    ("verb", "skip"), [("write", 0), ("write", 3), ("commit", 0), ("commit", 2), ("complete", 0)]
+)
+async def test_a_store_that_fails(store: MemoryStore, is_there: Look, verb: str, skip: int) -> None:
+    faulty = FaultyStore(store, [Fault(verb, StoreError("the disk is full"), skip=skip)])
+    opened: list[rpq.Writer] = []
+    with pytest.raises(StoreError, match="the disk is full") as caught:
+        await _write_and_checkpoint((faulty, "file"), opened)
+    assert caught.value.where.key == "memory:file"
+    assert opened[0].closed and not await is_there(store)
+
+
+async def _swallow_the_failure(url: Any) -> None:
+    async with rpq.create(url, row_group_rows=2) as writer:
+        with pytest.raises(StoreError, match="the disk is full"):
+            await writer.write({"a": range(3)})
+        for call in (lambda: writer.write({"a": [1]}), writer.checkpoint, writer.close):
+            with pytest.raises(WriterFailedError) as failed:
+                await call()
+            assert failed.value.num_rows_stored == 0
+            assert isinstance(failed.value.__cause__, StoreError)
+            assert failed.value.where.key == "memory:file" and failed.value.hint
+
+
+async def test_nothing_is_taken_after_a_failure(store: MemoryStore, is_there: Look) -> None:
+    """And an error that was swallowed does not end in a file."""
+    faulty = FaultyStore(store, [Fault("write", StoreError("the disk is full"), skip=1)])
+    with pytest.raises(WriterFailedError, match="the writer has failed: the disk is full") as caught:
+        await _swallow_the_failure((faulty, "file"))
+    assert isinstance(caught.value.__cause__, StoreError)
+    assert not await is_there(store)
+
+
+async def test_a_failed_writer_says_what_survives(slow_store: Any, is_there: Look) -> None:
+    faulty = FaultyStore(slow_store, [Fault("write", StoreError("gone"), skip=6)])
+    writer = await rpq.create((faulty, "file"), row_group_rows=2)
+    await writer.write({"a": range(2)})
+    await writer.checkpoint()
+    with pytest.raises(StoreError, match="gone"):
+        await writer.write({"a": range(20)})
+    with pytest.raises(WriterFailedError) as caught:
+        await writer.write({"a": [1]})
+    assert caught.value.num_rows_stored == writer.num_rows_stored == 2
+    await writer.abort()
+    assert not await is_there(slow_store)
+
+
+async def test_a_failing_store_does_not_hide_the_error_of_the_block(slow_store: Any) -> None:
+    faulty = FaultyStore(slow_store, [Fault("abort", StoreError("cannot abort"))])
+    with pytest.raises((BrokenError, StoreError)) as caught:
+        await _break((faulty, "file"))
+    error: BaseException | None = caught.value
+    chain = []
+    while error is not None:
+        chain.append(type(error))
+        error = error.__context__
+    assert BrokenError in chain
+
+
+# --- cancellation -------------------------------------------------------------------------------------------
+
+
+async def _write_much(store: Any, url: Any, opened: list[rpq.Writer]) -> None:
+    async with rpq.create(url, row_group_rows=3, checkpoint_every=2, checkpoint_overhead=100.0) as writer:
+        opened.append(writer)
+        for step in range(12):
+            await writer.write({"a": range(10 * step, 10 * step + 4), "b": ["x"] * 4})
+            if step % 5 == 4:
+                await writer.checkpoint()
+
+
+async def _cancelled_after(turns: int, work: Any) -> bool:
+    """Run, and cancel after so many turns of the loop; whether it was cancelled before its end."""
+    task = asyncio.ensure_future(work)
+    for _ in range(turns):
+        if task.done():
+            break
+        await asyncio.sleep(0)
+    task.cancel()
+    try:
+        await task
+    except asyncio.CancelledError:
+        return True
+    return False
+
+
+async def test_cancelled_at_any_point_publishes_nothing(make_slow_store: Any, is_there: Look) -> None:
+    rng = random.Random(11)
+    cancelled = kept = 0
+    for turns in [*range(30), *(rng.randrange(30, 1500) for _ in range(60))]:
+        store = make_slow_store()
+        opened: list[rpq.Writer] = []
+        if await _cancelled_after(turns, _write_much(store, (store, "file"), opened)):
+            cancelled += 1
+            assert not await is_there(store), turns
+            if opened:
+                sink = store.sinks[0]
+                assert opened[0].closed
+                # Nothing can be lost before a row is stored; after that it is kept.
+                assert sink.ended == (["keep"] if opened[0].num_rows_stored else ["abort"]), turns
+                kept += sink.ended == ["keep"]
+        else:
+            assert store.sinks[0].ended == ["complete"]
+        assert asyncio.all_tasks() == {asyncio.current_task()}, turns
+    assert cancelled > 50 and kept > 5
+
+
+async def test_cancelled_local_writers_leave_a_partial_file_that_is_readable(tmp_path: Path) -> None:
+    rng = random.Random(5)
+    kept = 0
+    for number in range(40):
+        path = tmp_path / f"{number}.parquet"
+        opened: list[rpq.Writer] = []
+        cancelled = await _cancelled_after(rng.randrange(1500), _write_much(None, path, opened))
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        partial = path.with_name(f"{path.name}.partial")
+        if not cancelled:
+            assert pq.read_metadata(path).num_rows == 48 and not partial.exists()
+            continue
+        assert not path.exists()
+        assert partial.exists() == bool(opened and opened[0].num_rows_stored)
+        if partial.exists():
+            kept += 1
+            checkpoint = opened[0].last_checkpoint
+            head = io.BytesIO(partial.read_bytes()[: checkpoint.offset])
+            if checkpoint.ordinal:
+                assert pq.read_table(head, page_checksum_verification=True).num_rows == checkpoint.num_rows
+    assert kept
+
+
+async def _cancel_a_write(url: Any) -> None:
+    async with rpq.create(url, row_group_rows=1) as writer:
+        assert await _cancelled_after(200, writer.write({"a": range(500)}))
+        with pytest.raises(WriterFailedError):
+            await writer.write({"a": [1]})
+
+
+async def test_a_write_that_was_cancelled_fails_the_writer(slow_store: Any, is_there: Look) -> None:
+    """Whether its rows were taken is in doubt: going on might lose or repeat them."""
+    with pytest.raises(WriterFailedError):
+        await _cancel_a_write((slow_store, "file"))
+    assert not await is_there(slow_store)
+
+
+async def test_waiting_for_another_write_may_be_cancelled(slow_store: Any, is_there: Look) -> None:
+    """A call that never began has done nothing."""
+    async with rpq.create((slow_store, "file"), row_group_rows=1) as writer:
+        first = asyncio.create_task(writer.write({"a": range(20)}))
+        await asyncio.sleep(0)
+        second = asyncio.create_task(writer.write({"a": [99]}))
+        await asyncio.sleep(0)
+        second.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await second
+        await first
+        await writer.write({"a": [20]})
+    async with rpq.open((slow_store, "file")) as file:
+        assert (await file.read()).to_pydict() == {"a": list(range(21))}
+    assert await is_there(slow_store)
+
+
+async def test_an_interrupt_in_the_block_keeps_what_is_stored(slow_store: Any, is_there: Look) -> None:
+    writer = await rpq.create((slow_store, "file"))
+    await writer.write({"a": [1]})
+    await writer.checkpoint()
+    await writer.__aexit__(KeyboardInterrupt, KeyboardInterrupt(), None)
+    assert slow_store.sinks[0].ended == ["keep"] and not await is_there(slow_store)
