@@ -178,7 +178,8 @@ class ChunkPlace:
 
     def pack(self) -> bytes:
         """The 24 bytes."""
-        return _CHUNK.pack(self.row_group, self.column, self.first_row, self.codec, 0)
+        # The codec comes from a Thrift i32, and a hostile file may have made it negative: keep its bits.
+        return _CHUNK.pack(self.row_group, self.column, self.first_row, self.codec & 0xFFFFFFFF, 0)
 
     @classmethod
     def unpack(cls, payload: Any) -> ChunkPlace:

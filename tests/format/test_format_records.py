@@ -194,3 +194,8 @@ def test_row_group_record_keeps_all_its_copies() -> None:
     assert decoded == record and end == len(thrift.encode(record))
     with pytest.raises(ThriftError, match="RowGroupRecord"):
         thrift.decode(RowGroupRecord, thrift.encode(record)[:-1])
+
+
+def test_a_negative_codec_of_a_hostile_file_is_packed() -> None:
+    packed = ChunkPlace(1, 2, 3, -5).pack()
+    assert struct.unpack("<IIQII", packed) == (1, 2, 3, 2**32 - 5, 0)

@@ -1,6 +1,6 @@
 """File systems of fsspec: what they raise, how they publish, and the sessions they bring."""
 
-# ruff: noqa: ASYNC240 - files are looked at directly here, while nothing else runs
+
 
 from __future__ import annotations
 

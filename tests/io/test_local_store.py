@@ -1,6 +1,6 @@
 """Files: partial names, locks, what is stored and what a full disk leaves, and readers of growing files."""
 
-# ruff: noqa: ASYNC220, ASYNC230, ASYNC240 - files are looked at directly here, while nothing else runs
+# ruff: noqa: ASYNC220, ASYNC230 - files are looked at directly here, while nothing else runs
 
 from __future__ import annotations
 

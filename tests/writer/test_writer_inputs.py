@@ -1,0 +1,280 @@
+"""What a writer takes, in every form that rows come in; what does not fit costs nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import decimal
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any
+
+import duckdb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import resilient_pq as rpq
+from resilient_pq import SchemaError, UnsupportedError
+from resilient_pq.io.memory import MemoryStore
+
+Read = Callable[..., Awaitable[Any]]
+
+
+def _table() -> pa.Table:
+    return pa.table(
+        {"a": pa.array([1, None, 3]), "b": pa.array(["x", "y", None]), "c": pa.array([1.5, -0.0, None])}
+    )
+
+
+class OnlyArray:
+    """Has ``__arrow_c_array__`` and nothing else."""
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        self._batch = batch
+
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> Any:
+        return self._batch.__arrow_c_array__(requested_schema)
+
+
+FORMS: dict[str, Callable[[], Any]] = {
+    "table": _table,
+    "record batch": lambda: _table().to_batches()[0],
+    "reader": lambda: pa.RecordBatchReader.from_batches(_table().schema, _table().to_batches()),
+    "only an array": lambda: OnlyArray(_table().to_batches()[0]),
+    "polars": lambda: pl.DataFrame(_table()),
+    "duckdb": lambda: duckdb.from_arrow(_table()),
+    "pandas": lambda: _table().to_pandas(types_mapper=pd.ArrowDtype),
+    "dict of lists": lambda: _table().to_pydict(),
+    "dict of arrays": lambda: {name: _table()[name] for name in "abc"},
+    "records": lambda: _table().to_pylist(),
+    "dict of NumPy": lambda: {
+        "a": np.ma.MaskedArray([1, 2, 3], [False, True, False]),
+        "b": np.array(["x", "y", None], object),
+        "c": np.ma.MaskedArray([1.5, -0.0, 0.0], [False, False, True]),
+    },
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+async def test_every_form_of_rows(store: MemoryStore, table_of: Read, form: str) -> None:
+    async with rpq.create((store, "file")) as writer:
+        await writer.write(FORMS[form]())
+    plain = pa.schema([("a", pa.int64()), ("b", pa.string()), ("c", pa.float64())])
+    assert (await table_of(store)).cast(plain).equals(_table())
+
+
+async def test_what_was_read_can_be_written(store: MemoryStore, table_of: Read) -> None:
+    async with rpq.create((store, "first")) as writer:
+        await writer.write(_table())
+    async with rpq.open((store, "first")) as file, rpq.create((store, "file"), file.schema) as writer:
+        await writer.write(await file.read())
+        async for batch in file.batches(2):
+            await writer.write(batch)
+    assert (await table_of(store)).equals(pa.concat_tables([_table(), _table()]))
+
+
+async def test_forms_may_follow_one_another(store: MemoryStore, table_of: Read) -> None:
+    async with rpq.create((store, "file"), _table().schema) as writer:
+        for form in FORMS.values():
+            await writer.write(form())
+    assert (await table_of(store)).equals(pa.concat_tables([_table()] * len(FORMS)))
+
+
+async def test_python_values_of_every_kind(store: MemoryStore, table_of: Read) -> None:
+    rows: list[dict[str, Any]] = [
+        {
+            "flag": True, "int": 2**63 - 1, "float": 1.5, "text": "ä", "bytes": b"\xff", "day": dt.date(1969, 12, 31),
+            "moment": dt.datetime(2020, 1, 2, 3, 4, 5, 6), "instant": dt.datetime(2020, 1, 1, tzinfo=dt.UTC),
+            "clock": dt.time(1, 2, 3, 4), "span": dt.timedelta(days=-1, microseconds=1),
+            "amount": decimal.Decimal("-12.30"), "list": [1, None], "struct": {"x": 1, "y": "z"}, "none": None,
+        },
+        {},
+    ]  # fmt: skip
+    async with rpq.create((store, "file")) as writer:
+        await writer.write(rows)
+    first, second = (await table_of(store)).to_pylist()
+    assert first == rows[0]
+    assert set(second.values()) == {None}
+
+
+async def test_schema_of_the_first_rows_holds(store: MemoryStore, table_of: Read) -> None:
+    async with rpq.create((store, "file")) as writer:
+        assert writer.schema is None
+        await writer.write([{"a": 1}, {"b": "x"}])
+        assert writer.schema is not None and writer.schema.names == ["a", "b"]
+        await writer.write([{"b": "y"}])
+        await writer.write({"b": ["z"], "a": [7]})
+    assert (await table_of(store)).to_pylist() == [
+        {"a": 1, "b": None}, {"a": None, "b": "x"}, {"a": None, "b": "y"}, {"a": 7, "b": "z"},
+    ]  # fmt: skip
+
+
+# --- the caller's memory ------------------------------------------------------------------------------------
+
+
+async def test_arrays_of_numpy_may_be_changed_after_write(store: MemoryStore, table_of: Read) -> None:
+    """Loops that fill the same arrays again and again are common."""
+    numbers, floats = np.arange(10), np.arange(10.0)
+    moments = np.arange(10).astype("M8[us]")
+    masked = np.ma.MaskedArray(np.arange(10), np.arange(10) % 2 == 0)
+    async with rpq.create((store, "file"), compression="none", encodings="PLAIN") as writer:
+        for step in range(3):
+            numbers[:] = np.arange(10) + 10 * step
+            floats[:], moments[:], masked[:] = numbers, numbers.astype("M8[us]"), numbers
+            masked.mask = numbers % 2 == 0
+            await writer.write({"n": numbers, "slice": numbers[::-1], "f": floats, "t": moments, "m": masked})
+        numbers[:], floats[:], moments[:], masked[:] = -1, -1.0, np.datetime64(0, "us"), -1
+    found = await table_of(store)
+    assert found["n"].to_pylist() == list(range(30))
+    assert found["slice"].to_pylist() == [*range(9, -1, -1), *range(19, 9, -1), *range(29, 19, -1)]
+    assert found["f"].to_pylist() == [float(i) for i in range(30)]
+    assert found["t"].cast(pa.int64()).to_pylist() == list(range(30))
+    assert found["m"].to_pylist() == [i if i % 2 else None for i in range(30)]
+
+
+async def test_lists_may_be_changed_after_write(store: MemoryStore, table_of: Read) -> None:
+    values, record = [1, 2], {"a": 3}
+    async with rpq.create((store, "file")) as writer:
+        await writer.write({"a": values})
+        await writer.write([record])
+        values[:], record["a"] = [0, 0], 0
+    assert (await table_of(store))["a"].to_pylist() == [1, 2, 3]
+
+
+# --- what it refuses ----------------------------------------------------------------------------------------
+
+MISFITS: dict[str, tuple[Any, str]] = {
+    "another type": ({"a": ["text"], "b": ["x"], "c": [1.0]}, "column 'a'"),
+    "a missing column": (pa.table({"a": [1], "b": ["x"]}), "column 'c' .* is missing"),
+    "one column more": (pa.table({"a": [1], "b": ["x"], "c": [1.0], "d": [1]}), "there is no column 'd'"),
+    "another width": (
+        pa.table({"a": pa.array([1], pa.int32()), "b": ["x"], "c": [1.0]}),
+        "column 'a' is int64",
+    ),
+    "an unknown key": ([{"a": 1, "e": 2}], "'e'"),
+    "unequal lengths": ({"a": [1], "b": ["x", "y"], "c": [1.0]}, "different numbers of rows"),
+    "no rows at all": (17, "rows cannot be taken from an object of type int"),
+    "an array, not rows": (pa.array([1, 2]), "struct"),
+    "too large": ({"a": [2**63], "b": ["x"], "c": [1.0]}, "does not fit"),
+    "text as bytes": ({"a": [1], "b": [b"x"], "c": [1.0]}, "column 'b'"),
+    "a misfit behind good rows": ([*_table().to_pylist(), {"a": 1.5}], "column 'a'"),
+}
+
+
+@pytest.mark.parametrize("name", MISFITS)
+async def test_rows_that_do_not_fit_cost_nothing(store: MemoryStore, table_of: Read, name: str) -> None:
+    rows, message = MISFITS[name]
+    async with rpq.create((store, "file"), row_group_rows=2) as writer:
+        await writer.write(_table())
+        with pytest.raises(SchemaError, match=message) as caught:
+            await writer.write(rows)
+        assert caught.value.where.key == "memory:file" and not writer.closed
+        assert writer.num_rows == 3
+        await writer.write(_table())
+    assert (await table_of(store)).equals(pa.concat_tables([_table(), _table()]))
+
+
+async def test_of_a_stream_the_batches_before_the_bad_one_are_kept(
+    store: MemoryStore, table_of: Read
+) -> None:
+    schema = pa.schema([pa.field("a", pa.int64(), nullable=False)])
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for values in ([1, 2], [3, 4], [5, None, 7], [8]):
+            yield pa.record_batch({"a": pa.array(values, pa.int64())})
+
+    async with rpq.create((store, "file"), schema, row_group_rows=3) as writer:
+        reader = pa.RecordBatchReader.from_batches(pa.schema([("a", pa.int64())]), batches())
+        with pytest.raises(SchemaError, match="column 'a' may not be null, but row 5 is") as caught:
+            await writer.write(reader)
+        assert caught.value.where.column == "a" and writer.num_rows == 4
+        await writer.write({"a": [9]})
+    assert (await table_of(store))["a"].to_pylist() == [1, 2, 3, 4, 9]
+
+
+async def test_a_first_batch_that_fails_does_not_settle_the_schema(
+    store: MemoryStore, table_of: Read
+) -> None:
+    interval = pa.table({"i": pa.nulls(2, pa.month_day_nano_interval())})
+    async with rpq.create((store, "file")) as writer:
+        with pytest.raises(SchemaError):
+            await writer.write({"a": [1, "x"]})
+        with pytest.raises(UnsupportedError, match="column 'i'"):
+            await writer.write(interval)
+        await writer.write({"z": ["fine"]})
+    assert (await table_of(store)).to_pydict() == {"z": ["fine"]}
+
+
+# --- without rows -------------------------------------------------------------------------------------------
+
+
+async def test_batches_without_rows_make_a_schema_and_no_row_group(
+    store: MemoryStore, table_of: Read, row_groups_of: Read
+) -> None:
+    async with rpq.create((store, "file")) as writer:
+        await writer.write(_table().slice(0, 0))
+        await writer.write(_table())
+        await writer.write(_table().slice(0, 0))
+    assert (await table_of(store)).equals(_table())
+    assert await row_groups_of(store) == [3]
+
+
+async def test_a_stream_without_batches_makes_an_empty_file(store: MemoryStore, table_of: Read) -> None:
+    async with rpq.create((store, "file")) as writer:
+        await writer.write(pa.RecordBatchReader.from_batches(_table().schema, []))
+    found = await table_of(store)
+    assert found.num_rows == 0 and found.schema.equals(_table().schema)
+    async with rpq.open((store, "file")) as file:
+        assert file.num_row_groups == 0 and (await file.read()).num_rows == 0
+        assert [batch async for batch in file.batches()] == []
+
+
+# --- sources and loops --------------------------------------------------------------------------------------
+
+
+async def test_an_asynchronous_source_batch_by_batch(store: MemoryStore, table_of: Read) -> None:
+    async def source() -> AsyncIterator[dict[str, list[int]]]:
+        for step in range(4):
+            await asyncio.sleep(0)
+            yield {"a": [step]}
+
+    async with rpq.create((store, "file")) as writer:
+        async for rows in source():
+            await writer.write(rows)
+    assert (await table_of(store))["a"].to_pylist() == [0, 1, 2, 3]
+
+
+async def test_tasks_may_write_at_the_same_time(store: MemoryStore, table_of: Read) -> None:
+    async with rpq.create((store, "file"), row_group_rows=8) as writer:
+
+        async def write(task: int) -> None:
+            for step in range(10):
+                await writer.write({"task": [task] * 3, "step": [step] * 3})
+
+        await asyncio.gather(*map(write, range(5)))
+    rows = (await table_of(store)).to_pylist()
+    assert len(rows) == 150
+    for task in range(5):
+        steps = [row["step"] for row in rows if row["task"] == task]
+        assert steps == [step for step in range(10) for _ in range(3)]
+    assert all(rows[at] == rows[at + 1] == rows[at + 2] for at in range(0, 150, 3)), (
+        "a call's rows stay together"
+    )
+
+
+async def test_the_event_loop_stays_free(store: MemoryStore) -> None:
+    turns = 0
+
+    async def beside() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    task = asyncio.create_task(beside())
+    async with rpq.create((store, "file"), compression_level=9) as writer:
+        await writer.write({"a": np.random.default_rng(1).random(200_000)})
+    task.cancel()
+    assert turns > 10
