@@ -29,7 +29,7 @@ _T = TypeVar("_T")
 _IGNORED = re.compile(r"(?:\s|//[^\n]*)*")
 _WORD = re.compile(r'[^\s{}();=,"]+')
 _TOKEN = re.compile(rf'[{{}}();=,]|"(?:[^"\\\n]|\\.)*"|{_WORD.pattern}')
-_NUMBER = re.compile(r"-?[0-9]+")
+_NUMBER = re.compile(r"-?[0-9]{1,10}")
 _PHYSICAL = {
     "boolean": Type.BOOLEAN,
     "int32": Type.INT32,

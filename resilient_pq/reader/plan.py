@@ -103,7 +103,9 @@ def plan_read(
         raise SchemaError("columns is one string; it is a list of names", hint=f"columns=[{columns!r}]")
     positions = contents.schema.select(columns)
     count = len(contents.metadata.row_groups)
-    wanted = range(count) if row_groups is None else row_groups
+    if isinstance(row_groups, int):
+        raise SchemaError("row_groups is one number; it is a list of them", hint=f"row_groups=[{row_groups}]")
+    wanted = range(count) if row_groups is None else list(row_groups)
     for ordinal in wanted:
         if not 0 <= ordinal < count:
             raise SchemaError(f"there is no row group {ordinal}", hint=f"the file has {count}")

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
-from resilient_pq.errors import FormatError, UnsupportedError, Where, located
+from resilient_pq.errors import FormatError, NotParquetError, TornFileError, UnsupportedError, Where, located
+from resilient_pq.format.footer import ENCRYPTED_MAGIC, MAGIC
 from resilient_pq.io import FetchCounters, ObjectInfo, ReadStore, resolve
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader.contents import Contents
@@ -65,6 +66,12 @@ class Source:
                     return await self._read_contents()
                 except FormatError:
                     return await self._read_contents()  # it may have been damaged on the way
+        except TornFileError as error:
+            head = bytes(await self.read(ByteRange(0, min(len(MAGIC), self.info.size))))
+            if head not in (MAGIC, ENCRYPTED_MAGIC):
+                where = Where(key=self.url, offset=0)
+                return NotParquetError("no Parquet magic, neither at the beginning nor at the end", where=where)
+            return error
         except FormatError as error:
             return error
         except UnsupportedError:

@@ -60,7 +60,8 @@ class EncoderOptions:
         encodings: "auto", the name of an encoding for all columns, or names by column path.
         row_group_rows: Rows after which a row group is closed; None for no such limit.
         row_group_bytes: Bytes in memory after which a row group is closed.
-        page_bytes: Encoded bytes after which a data page is cut at the next row.
+        page_bytes: Bytes after which a data page is cut at the next row: of dictionary indices, else of values as
+            PLAIN has them.
         checkpoint_every: Row groups between automatic checkpoints, at least; None for none.
         checkpoint_overhead: Share of the bytes written that automatic checkpoints may take.
         metadata: Key-value metadata of the caller.

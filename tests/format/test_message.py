@@ -501,6 +501,8 @@ def test_errors_name_the_line(text: str, message: str) -> None:
         ("fixed_len_byte_array(-1) a;", "a number of 32 bits is expected, not '-1'"),
         ("int32 a = 2147483648;", "a number of 32 bits is expected, not '2147483648'"),
         ("int32 a = \u0661;", "a number of 32 bits is expected, not '\u0661'"),
+        ("int32 a = " + "9" * 5000 + ";", "a number of 32 bits is expected, not '999"),
+        ("int32 a (DECIMAL(" + "9" * 5000 + "));", "there is no annotation DECIMAL(999"),
         ("int32 a = ;", "a number of 32 bits is expected, not ';'"),
         ("binary a ();", "a name is expected, not ')'"),
         ("binary a (STRING;", "')' is expected, not ';'"),

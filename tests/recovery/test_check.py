@@ -184,3 +184,10 @@ async def test_tables_without_columns_and_rows_without_bytes(write_file: Any) ->
     assert (await checked(written.data)).outcome == rpq.Outcome.SOUND
     report = await checked(written.data[:-1])
     assert report.num_rows == 25
+
+
+async def test_a_large_object_that_is_no_parquet_file_is_called_so() -> None:
+    """Larger than the tail that is read first: its beginning has to be looked at."""
+    report = await checked(b"not parquet" * 50_000)
+    assert report.outcome is rpq.Outcome.NOTHING
+    assert [finding.damage for finding in report.findings] == [rpq.Damage.FOREIGN]
