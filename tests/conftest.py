@@ -63,7 +63,7 @@ def installed_package_in_subprocesses() -> Iterator[None]:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """``--slice`` runs a share of the tests chosen, the same ones for the same ``--slice-seed``."""
-    parser.addoption("--slice", type=float, default=1.0, help="share of the tests to run, 0.15 for 15 %%")
+    parser.addoption("--slice", type=float, default=1.0, help="share of the tests to run, 0.08 for 8 %%")
     parser.addoption("--slice-seed", type=int, default=0, help="which share")
 
 

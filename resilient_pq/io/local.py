@@ -208,15 +208,23 @@ def _sync_and_release(file: PartialFile, failure: StoreError | None) -> None:
 def _create(path: str, options: SinkOptions) -> PartialFile:
     if options.mode == "x" and os.path.lexists(path):
         raise AlreadyExistsError("the file exists already", where=Where(key=path))
+    if options.private_partial:
+        return _beside(path)
     return PartialFile.create(path, overwrite=options.overwrite_partial)
+
+
+def _beside(path: str) -> PartialFile:
+    """A partial file under a name that no other writer draws, which becomes `path`."""
+    path = behind_link(path)
+    refuse_special(path)
+    file = PartialFile.create(f"{path}.{secrets.token_hex(8)}")
+    file.target = path
+    return file
 
 
 def _put(path: str, pieces: list[memoryview], exclusive: bool) -> os.stat_result:
     """Write beside the file, under a name that no other writer draws, and rename."""
-    path = behind_link(path)
-    refuse_special(path)
-    beside = PartialFile.create(f"{path}.{secrets.token_hex(8)}")
-    beside.target = path
+    beside = _beside(path)
     try:
         beside.append(pieces)
         return beside.publish(exclusive=exclusive)

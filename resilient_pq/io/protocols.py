@@ -138,6 +138,8 @@ class SinkOptions:
         equal_parts: Keep all parts at `part_bytes`, for stores that ask for it (Cloudflare R2). An object can
             then have at most 10,000 times `part_bytes`.
         max_bytes_in_flight: Bytes of parts being sent at one time; at least one part is, whatever its size.
+        private_partial: Local files: write to ``NAME.<random>.partial`` instead of ``NAME.partial``, so that neither
+            stands in the way of the other.
         overwrite_partial: Local files: replace a ``NAME.partial`` that a dead writer left. One that a living
             writer holds is never replaced.
 
@@ -150,6 +152,7 @@ class SinkOptions:
     max_part_bytes: int = 64 * MiB
     equal_parts: bool = False
     max_bytes_in_flight: int = 64 * MiB
+    private_partial: bool = False
     overwrite_partial: bool = False
 
     def __post_init__(self) -> None:

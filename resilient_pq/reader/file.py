@@ -25,7 +25,7 @@ from resilient_pq.errors import (
     Where,
     located,
 )
-from resilient_pq.format.footer import Footer, NeedBytes, read_footer
+from resilient_pq.format.footer import TAIL_SIZE, NeedBytes, read_footer
 from resilient_pq.format.metadata import FileMetaData
 from resilient_pq.format.schema import Schema
 from resilient_pq.format.values import LeafColumn
@@ -200,9 +200,10 @@ class File:
                 for start in range(0, table.num_rows, batch_rows):
                     yield table.slice(start, batch_rows)
         finally:
-            if ahead is not None and not ahead.done():
+            if ahead is not None:
                 ahead.cancel()
-                await asyncio.wait([ahead])
+                # What it may have failed with is of rows that nobody asked for: it is taken and dropped.
+                await asyncio.gather(ahead, return_exceptions=True)
 
     async def _row_group(self, plan: ReadPlan, group: RowGroupRead) -> Table:
         with located(Where(key=self.url)):
@@ -323,7 +324,7 @@ async def read_contents(
 async def _read_footer(
     store: ReadStore, key: str, tail_bytes: int, counters: FetchCounters
 ) -> tuple[ObjectInfo, Footer]:
-    tail = await store.read_tail(key, tail_bytes)
+    tail = await store.read_tail(key, max(tail_bytes, TAIL_SIZE))
     counters.requests += 1
     counters.bytes += len(tail.data)
     data, offset = memoryview(tail.data), tail.offset

@@ -135,7 +135,9 @@ async def _recover(
     if not kept and not (ended and not lost):
         raise _nothing(source, findings, candidates.contents)
     sound = ended and not lost and not copies
-    sink = await store.create(key, SinkOptions(mode="w" if overwrite else "x"))
+    # The source may well be the NAME.partial of the very name that the output should have.
+    options = SinkOptions(mode="w" if overwrite else "x", private_partial=True)
+    sink = await store.create(key, options)
     try:
         if sound:
             num_bytes = await _copy(source, sink, source.info.size)

@@ -250,7 +250,7 @@ def lzo_streams(draw: st.DrawFn) -> Assembler:
     return assembler
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=80)
 @given(assembler=lzo_streams())
 def test_every_instruction_of_lzo(assembler: Assembler) -> None:
     data, stream = bytes(assembler.data), assembler.end()

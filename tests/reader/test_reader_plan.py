@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ import pytest
 import resilient_pq as rpq
 from resilient_pq import FormatError, SchemaError
 from resilient_pq.format.footer import Footer, read_footer
-from resilient_pq.format.metadata import FileMetaData, KeyValue
+from resilient_pq.format.metadata import ColumnMetaData, FileMetaData, KeyValue
 from resilient_pq.reader.contents import Contents, FileState, chunk_range
 from resilient_pq.reader.plan import plan_read
 
@@ -34,9 +35,14 @@ def test_everything_in_the_order_of_the_file(our_bytes: bytes) -> None:
     assert [group.ordinal for group in plan.row_groups] == [0, 1, 2, 3, 4]
     assert [group.num_rows for group in plan.row_groups] == [20, 20, 20, 20, 10]
     ranges = [chunk.range for group in plan.row_groups for chunk in group.chunks]
-    assert all(one.end <= two.start for one, two in zip(ranges, ranges[1:], strict=False))
+    assert all(one.end <= two.start for one, two in pairwise(ranges))
     assert plan.num_bytes == sum(each.size for each in ranges) < len(our_bytes)
-    assert [chunk.leaf.column_path for chunk in plan.row_groups[0].chunks] == ["n", "s", "f", "l.list.element"]
+    assert [chunk.leaf.column_path for chunk in plan.row_groups[0].chunks] == [
+        "n",
+        "s",
+        "f",
+        "l.list.element",
+    ]
 
 
 def test_columns_and_row_groups_in_the_order_asked_for(our_bytes: bytes) -> None:
@@ -121,10 +127,19 @@ async def test_refused_at_opening(
 ) -> None:  # fmt: skip
     edit, message = AT_OPENING[name]
     data = our_bytes if whose == "ours" else their_bytes
+    if (name, whose) == ("too many rows", "theirs"):
+        # Early parquet-rs wrote 0 there: without a record to vouch for the footer, the row groups know better.
+        assert _contents(with_footer(data, edit, vouch=False)).num_rows == 90
+        return
     store = await stored(with_footer(data, edit, vouch=whose == "ours"))
     with pytest.raises(FormatError, match=message) as caught:
         await rpq.open((store, "file"))
     assert caught.value.where.key == "memory:file"
+
+
+def _beyond(metadata: FileMetaData) -> None:
+    _set("meta_data.data_page_offset", 2**62)(metadata)
+    _set("meta_data.dictionary_page_offset", 2**61)(metadata)
 
 
 IN_PLANNING: dict[str, tuple[Edit, str]] = {
@@ -133,7 +148,7 @@ IN_PLANNING: dict[str, tuple[Edit, str]] = {
     "another type": (_set("meta_data.type", 1), "physical type 1, the schema DOUBLE"),
     "before the file": (_set("meta_data.data_page_offset", -5), "outside of the data"),
     "in the magic": (_set("meta_data.data_page_offset", 3), "said to lie at 3"),
-    "beyond the data": (_set("meta_data.data_page_offset", 2**62), "outside of the data"),
+    "beyond the data": (_beyond, "outside of the data"),
     "a negative size": (_set("meta_data.total_compressed_size", -1), "outside of the data"),
     "a size beyond the data": (_set("meta_data.total_compressed_size", 2**62), "outside of the data"),
     "a dictionary beyond the data": (_set("meta_data.dictionary_page_offset", 2), "said to lie at 2"),
@@ -163,8 +178,8 @@ CHANGED_IN_OTHERS: dict[str, Edit] = {
     "an unknown codec": _set("meta_data.codec", 66),
     "a page further": _set("meta_data.data_page_offset", 1000),
     "shorter": _set("meta_data.total_compressed_size", 20),
-    "fewer rows": lambda m: (setattr(m, "num_rows", 89), setattr(m.row_groups[1], "num_rows", 19)),
-    "more rows": lambda m: (setattr(m, "num_rows", 10**12 + 70), setattr(m.row_groups[1], "num_rows", 10**12)),
+    "fewer rows": lambda m: setattr(m.row_groups[1], "num_rows", 19),
+    "more rows": lambda m: setattr(m.row_groups[1], "num_rows", 10**12),
     "of another column": lambda m: setattr(_chunk(m), "meta_data", m.row_groups[2].columns[1].meta_data),
 }
 
@@ -216,12 +231,12 @@ def test_the_keys_alone_prove_nothing(our_bytes: bytes, their_bytes: bytes, with
 
 @pytest.mark.parametrize("text", ["x", "1:2:3", "1", "1:a", "1:2,,3:4", "1:2,"])
 def test_malformed_checkpoints(our_bytes: bytes, with_footer: WithFooter, text: str) -> None:
-    with pytest.raises(FormatError, match="rpq.checkpoints is malformed"):
+    with pytest.raises(FormatError, match=r"rpq\.checkpoints is malformed"):
         _contents(with_footer(our_bytes, _rekey("rpq.checkpoints", text)))
 
 
 def test_a_footer_of_ours_without_its_record_is_unvouched(our_bytes: bytes, with_footer: WithFooter) -> None:
-    contents = _contents(with_footer(our_bytes[:-1] + our_bytes[-1:], lambda m: None, vouch=False))
+    contents = _contents(with_footer(our_bytes, lambda m: None, vouch=False))
     assert contents.verified  # nothing was changed: the record still holds
     changed = with_footer(our_bytes, lambda m: setattr(m, "created_by", "someone"), vouch=True)
     start = len(changed) - 8 - int.from_bytes(changed[-8:-4], "little")
@@ -230,9 +245,7 @@ def test_a_footer_of_ours_without_its_record_is_unvouched(our_bytes: bytes, with
 
 
 def test_chunk_ranges() -> None:
-    from resilient_pq.format.metadata import ColumnMetaData
-
-    meta = ColumnMetaData(1, [0], data_page_offset=100, total_compressed_size=50)
+    meta = ColumnMetaData(1, [0], num_values=3, data_page_offset=100, total_compressed_size=50)
     assert chunk_range(meta, 150) == (100, 150)
     with pytest.raises(FormatError):
         chunk_range(meta, 149)

@@ -65,16 +65,14 @@ class TestOutput:
             await rpq.recover(source, names[how], overwrite=True)
         assert source.read_bytes() == torn(small)
 
-    async def test_the_name_that_the_writer_of_the_source_meant_is_refused(
-        self, small: Any, tmp_path: Path
-    ) -> None:
-        """Its NAME.partial would be the source."""
+    async def test_the_name_that_the_writer_of_the_source_meant(self, small: Any, tmp_path: Path) -> None:
+        """The output does not need the NAME.partial that is the source, nor does it touch it."""
         source = tmp_path / "day.parquet.partial"
         source.write_bytes(torn(small))
         for overwrite in (False, True):
-            with pytest.raises(rpq.AlreadyExistsError):
-                await rpq.recover(source, tmp_path / "day.parquet", overwrite=overwrite)
-        assert os.listdir(tmp_path) == [source.name]
+            report = await rpq.recover(source, tmp_path / "day.parquet", overwrite=overwrite)
+            assert pq.read_table(tmp_path / "day.parquet").num_rows == report.num_rows == 40
+        assert sorted(os.listdir(tmp_path)) == ["day.parquet", source.name]
         assert source.read_bytes() == torn(small)
 
     async def test_an_existing_object_is_refused(self, small: Any) -> None:
