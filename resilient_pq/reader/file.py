@@ -25,7 +25,7 @@ from resilient_pq.errors import (
     Where,
     located,
 )
-from resilient_pq.format.footer import TAIL_SIZE, NeedBytes, read_footer
+from resilient_pq.format.footer import TAIL_SIZE, Footer, NeedBytes, read_footer
 from resilient_pq.format.metadata import FileMetaData
 from resilient_pq.format.schema import Schema
 from resilient_pq.format.values import LeafColumn
