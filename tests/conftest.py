@@ -29,7 +29,13 @@ from typing import Any
 import botocore.config
 import botocore.exceptions
 import botocore.session
+import hypothesis
 import pytest
+
+# The quick suite must say the same thing twice of the same code; the thorough one looks for new examples.
+hypothesis.settings.register_profile("quick", derandomize=True, database=None)
+hypothesis.settings.register_profile("search")
+hypothesis.settings.load_profile("search" if os.environ.get("RPQ_HYPOTHESIS") == "search" else "quick")
 
 ACCESS_KEY = "rpq-test-key"
 SECRET_KEY = "rpq-test-secret"

@@ -198,7 +198,9 @@ def _joined_levels(levels: Sequence[NDArray[np.uint8] | None]) -> NDArray[np.uin
 def _joined_values(values: Sequence[Values]) -> Values:
     arrays = [part for part in values if isinstance(part, np.ndarray)]
     if arrays:
-        return np.concatenate(arrays)
+        # Room of our own: for rows of bytes NumPy would choose a layout by the strides of empty pieces, too.
+        joined = np.empty((sum(map(len, arrays)), *arrays[0].shape[1:]), arrays[0].dtype)
+        return np.concatenate(arrays, out=joined)
     strings = [part for part in values if isinstance(part, ByteArrays)]
     lengths = np.concatenate([np.diff(part.offsets) for part in strings])
     offsets = np.zeros(len(lengths) + 1, np.int64)

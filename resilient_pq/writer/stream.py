@@ -134,7 +134,7 @@ class Writer:
         Args:
             data: Anything with ``__arrow_c_stream__`` or ``__arrow_c_array__`` (pyarrow, Polars, pandas, DuckDB,
                 nanoarrow), a dict of arrays or lists, or a list of dict records. Arrow data are kept as they
-                are, so they must not be changed afterwards; NumPy arrays and lists may.
+                are, so they must not be changed afterwards; arrays of NumPy, frames of pandas and lists may.
 
         Raises:
             SchemaError: The data do not fit the schema; no row of the batch at fault is taken.
@@ -155,7 +155,7 @@ class Writer:
 
     def _prepare(self, data: object) -> Iterator[Batch]:
         """The batches of `data`; learns the schema from it where it is not known yet."""
-        data = _without_numpy_of_the_caller(data)
+        data = _owned(data)
         if self._ingest is None:
             if self._given_schema is not None:
                 self._ingest = Ingest.from_schema(self._given_schema)
@@ -364,11 +364,17 @@ class _Failing:
             self._writer._failure = error
 
 
-def _without_numpy_of_the_caller(data: object) -> object:
-    """A dict's NumPy arrays copied: rows wait until their row group is full, and loops reuse their arrays."""
-    if not isinstance(data, Mapping):
-        return data
-    return {name: each.copy() if isinstance(each, np.ndarray) else each for name, each in data.items()}
+def _owned(data: object) -> object:
+    """What a caller may change in place, copied: rows wait for their row group, and loops reuse their arrays."""
+    if isinstance(data, Mapping):
+        return {name: _owned_values(values) for name, values in data.items()}
+    return _owned_values(data)
+
+
+def _owned_values(values: Any) -> Any:
+    """NumPy's arrays and what pandas makes of them; Arrow's own arrays never change."""
+    changeable = isinstance(values, np.ndarray) or type(values).__module__.partition(".")[0] == "pandas"
+    return values.copy() if changeable else values
 
 
 def _next(values: Iterator[T]) -> T | None:

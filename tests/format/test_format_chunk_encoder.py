@@ -273,6 +273,23 @@ def test_pieces_make_the_same_bytes_as_the_whole(
     _assert_consistent(leaf, several, len(rows))
 
 
+@pytest.mark.parametrize("empty", [0, 1, 2])
+def test_pieces_without_values_do_not_decide_the_layout(
+    leaf_of: Make, flat: Make, decoded: Make, rows_of: Make, empty: int
+) -> None:
+    """An array of no rows counts as contiguous whatever its strides are: the others must be so still."""
+    leaf = leaf_of(Type.FIXED_LEN_BYTE_ARRAY, length=4)
+    reversed_rows = np.zeros((0, 16), np.uint8)[:, :4][:, ::-1]
+    nulls = LeafData(2, np.zeros(2, np.uint8), None, reversed_rows)
+    pieces = [flat(leaf, [b"abcd"]), flat(leaf, [b"efgh"])]
+    pieces.insert(empty, nulls)
+    rows: list[Any] = [b"abcd", b"efgh"]
+    rows[empty:empty] = [None, None]
+    for dictionary_bytes in (0, 1000):
+        chunk = encode_chunk(leaf, pieces, ChunkOptions(dictionary_bytes=dictionary_bytes))
+        assert rows_of(decoded(leaf, chunk, num_rows=4)) == rows
+
+
 def test_one_piece_is_not_copied(leaf_of: Make, flat: Make) -> None:
     leaf = leaf_of(Type.INT32)
     data = flat(leaf, [1, 2])

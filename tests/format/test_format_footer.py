@@ -256,6 +256,7 @@ _SUMS = st.builds(ChunkSums, *[st.none() | st.integers(0, 2**32 - 1)] * 4)
 
 
 @given(_SUMS)
+@settings(deadline=None)
 def test_sums_survive_their_text(sums: ChunkSums) -> None:
     metadata = ColumnMetaData(
         1, [0], key_value_metadata=[KeyValue("other", "x"), KeyValue("rpq.crc32", str(sums))]

@@ -134,6 +134,21 @@ async def test_arrays_of_numpy_may_be_changed_after_write(store: MemoryStore, ta
     assert found["m"].to_pylist() == [i if i % 2 else None for i in range(30)]
 
 
+async def test_frames_of_pandas_may_be_changed_after_write(store: MemoryStore, table_of: Read) -> None:
+    frame = pd.DataFrame({"n": np.arange(5), "f": np.arange(5.0), "s": list("abcde")})
+    async with rpq.create((store, "file"), compression="none") as writer:
+        await writer.write(frame)
+        frame.iloc[:, 0] = -1
+        frame.loc[0, "f"] = 99.0
+        frame.loc[1, "s"] = "changed"
+        await writer.write({"n": frame["n"], "f": frame["f"], "s": frame["s"]})
+        frame.iloc[:, 0] = -2
+    found = await table_of(store)
+    assert found["n"].to_pylist() == [0, 1, 2, 3, 4] + [-1] * 5
+    assert found["f"].to_pylist() == [0.0, 1.0, 2.0, 3.0, 4.0, 99.0, 1.0, 2.0, 3.0, 4.0]
+    assert found["s"].to_pylist() == ["a", "b", "c", "d", "e", "a", "changed", "c", "d", "e"]
+
+
 async def test_lists_may_be_changed_after_write(store: MemoryStore, table_of: Read) -> None:
     values, record = [1, 2], {"a": 3}
     async with rpq.create((store, "file")) as writer:

@@ -1,0 +1,150 @@
+"""`resilient_pq.sync` has the same names, the same signatures and the same errors, blocking."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import resilient_pq as rpq
+from resilient_pq import sync as blocking_names
+from resilient_pq.io.memory import MemoryStore
+from resilient_pq.reader.file import File
+from resilient_pq.writer.stream import Writer
+
+#: As whoever uses it without types: the names are those of the asynchronous module.
+sync: Any = blocking_names
+FUNCTIONS = [name for name in rpq.__all__ if inspect.isfunction(getattr(rpq, name))]
+
+
+def test_the_same_names() -> None:
+    assert sync.__all__ == rpq.__all__
+    assert {"create", "open", "check", "recover"} <= set(FUNCTIONS)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_the_same_signatures_and_documentation(name: str) -> None:
+    ours, theirs = getattr(sync, name), getattr(rpq, name)
+    assert inspect.signature(ours) == inspect.signature(theirs)
+    assert ours.__doc__ == theirs.__doc__ and ours is not theirs
+
+
+def test_everything_else_is_the_same_object() -> None:
+    for name in set(rpq.__all__) - set(FUNCTIONS):
+        assert getattr(sync, name) is getattr(rpq, name), name
+
+
+def test_methods_and_properties_of_writers_and_files(tmp_path: Path) -> None:
+    with sync.create(tmp_path / "f.parquet") as writer:
+        _assert_same_members(writer, Writer)
+        writer.write({"a": [1]})
+    with sync.open(tmp_path / "f.parquet") as file:
+        _assert_same_members(file, File)
+
+
+def _assert_same_members(blocking: Any, kind: type) -> None:
+    for name, member in inspect.getmembers(kind):
+        if name.startswith("_"):
+            continue
+        found = getattr(blocking, name)
+        if inspect.isfunction(member):
+            assert callable(found) and not inspect.iscoroutinefunction(inspect.unwrap(found).__class__)
+            expected = [each for each in inspect.signature(member).parameters if each != "self"]
+            assert list(inspect.signature(found).parameters) == expected, name
+        else:
+            assert not inspect.isawaitable(found), name
+    assert set(dir(blocking)) >= {name for name in dir(kind) if not name.startswith("_")}
+
+
+def test_a_whole_life(tmp_path: Path) -> None:
+    path = tmp_path / "f.parquet"
+    with sync.create(path, row_group_rows=3) as writer:
+        writer.write({"a": range(10)})
+        checkpoint = writer.checkpoint()
+        assert (checkpoint.num_rows, writer.num_rows, writer.last_checkpoint) == (10, 10, checkpoint)
+    with sync.open(path) as file:
+        assert pa.table(file.read(columns=["a"], row_groups=[1])).to_pydict() == {"a": [3, 4, 5]}
+        batches = file.batches(2)
+        assert isinstance(batches, Iterator)
+        assert [batch.num_rows for batch in batches] == [2, 1, 2, 1, 2, 1, 1]
+        assert (file.num_rows, file.state) == (10, "complete")
+    assert sync.check(path).outcome == "sound"
+
+
+def test_leaving_the_batches_early_ends_what_runs(tmp_path: Path) -> None:
+    with sync.create(tmp_path / "f.parquet", row_group_rows=3) as writer:
+        writer.write({"a": range(30)})
+    with sync.open(tmp_path / "f.parquet") as file:
+        for batch in file.batches(1):
+            assert batch.num_rows == 1
+            break
+        loop = sync._loop._running()
+        left = asyncio.run_coroutine_threadsafe(_others(), loop).result()
+    assert not left
+
+
+async def _others() -> set[Any]:
+    return asyncio.all_tasks() - {asyncio.current_task()}
+
+
+def test_the_same_errors(tmp_path: Path) -> None:
+    with pytest.raises(rpq.NotFoundError):
+        sync.open(tmp_path / "missing.parquet")
+    with pytest.raises(rpq.SchemaError, match="row_group_rows is 0"):
+        sync.create(tmp_path / "f.parquet", row_group_rows=0)
+    _fail_in_the_block(tmp_path / "f.parquet")
+    assert not (tmp_path / "f.parquet").exists()
+
+
+def _fail_in_the_block(path: Path) -> None:
+    def block() -> None:
+        with sync.create(path) as writer:
+            writer.write({"a": [1]})
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        block()
+
+
+def test_inside_a_running_loop(tmp_path: Path) -> None:
+    """As in a notebook."""
+
+    async def cell() -> Any:
+        with sync.create(tmp_path / "f.parquet") as writer:
+            writer.write({"a": [1, 2]})
+        with sync.open(tmp_path / "f.parquet") as file:
+            return file.read().to_pydict()
+
+    assert asyncio.run(cell()) == {"a": [1, 2]}
+
+
+def test_from_many_threads(tmp_path: Path) -> None:
+    found: dict[int, Any] = {}
+
+    def work(number: int) -> None:
+        path = tmp_path / f"{number}.parquet"
+        with sync.create(path) as writer:
+            writer.write({"a": [number] * 5})
+        with sync.open(path) as file:
+            found[number] = file.read().to_pydict()["a"]
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == {number: [number] * 5 for number in range(8)}
+
+
+def test_a_store_of_the_caller() -> None:
+    store = MemoryStore()
+    with sync.create((store, "file")) as writer:
+        writer.write([{"a": 1}])
+    with sync.open((store, "file")) as file:
+        assert file.read().to_pylist() == [{"a": 1}]
