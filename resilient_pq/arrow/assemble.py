@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,11 +13,12 @@ from resilient_pq.arrow import leaf_arrays
 from resilient_pq.arrow.buffers import Valid, make_array
 from resilient_pq.arrow.field import Field
 from resilient_pq.arrow.leaf_arrays import Places, TypedArray, leaf_array
-from resilient_pq.arrow.nesting import ListShape, MapShape, shape_of
+from resilient_pq.arrow.nesting import MapShape
+from resilient_pq.arrow.projection import Branch
 from resilient_pq.errors import FormatError, Where
 from resilient_pq.format.levels import AssembledOptional, AssembledRepeated, assemble
 from resilient_pq.format.metadata import Repetition
-from resilient_pq.format.schema import Group, Node, Primitive
+from resilient_pq.format.schema import Node
 from resilient_pq.format.values import LeafColumn
 
 #: A fixed-size list has elements also where it is null, and a small file can claim huge ones. Where it would
@@ -27,22 +28,23 @@ _FREE_NULL_ELEMENTS = 1 << 24
 _Steps = Sequence[AssembledOptional | AssembledRepeated]
 
 
-def to_arrow(arrow_type: Any, node: Node, leaves: Sequence[LeafColumn]) -> Any:
-    """One top-level column as a nanoarrow `CArray`.
+def to_arrow(arrow_type: Any, branch: Branch, leaves: Sequence[LeafColumn]) -> Any:
+    """One top-level column, or the wanted part of it, as a nanoarrow `CArray`.
 
     Its type is `arrow_type`, but for three cases that `Table` makes up for: where offsets of 32 bits do not
     suffice it is the large type, where an integer does not fit into the 8 or 16 bits of its annotation it is
     int32, and where ``ARROW:schema`` says fixed-size lists and some are of another size it is a list.
 
     Args:
-        arrow_type: The column's field, a child of what `schema.arrow_schema_of` gives.
-        node: The column's node in the Parquet schema.
-        leaves: Its leaf columns in the schema's order, all over the same rows.
+        arrow_type: The column's field: of what `schema.arrow_schema_of` gives, the part that
+            `projection.projected` keeps.
+        branch: The column's node in the Parquet schema, and what is wanted of it.
+        leaves: Its wanted leaf columns in the schema's order, all over the same rows.
 
     Raises:
         FormatError: The leaves contradict each other, or a value is none of its type.
     """
-    return _Assembly(node, leaves).array(Field.of(arrow_type))[1]
+    return _Assembly(branch, leaves).array(Field.of(arrow_type))[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,55 +76,52 @@ class _Place:
 class _Assembly:
     """Rebuilds the arrays of one column from the top down, all its leaves in step."""
 
-    def __init__(self, node: Node, leaves: Sequence[LeafColumn]) -> None:
-        self.node = node
+    def __init__(self, branch: Branch, leaves: Sequence[LeafColumn]) -> None:
+        self.branch = branch
         self.leaves = leaves
-        ways = list(_ways_to_leaves(node, ()))
-        if len(ways) != len(leaves) or not leaves:
-            raise ValueError(f"column {node.name!r} has {len(ways)} leaves, but {len(leaves)} are given")
-        self.steps = [_steps_of(leaf, way) for leaf, way in zip(leaves, ways, strict=True)]
+        if branch.num_leaves != len(leaves):
+            raise ValueError(
+                f"{branch.num_leaves} leaves of column {branch.node.name!r} are wanted, {len(leaves)} given"
+            )
+        self.steps = [_steps_of(leaf, way) for leaf, way in zip(leaves, branch.ways(), strict=True)]
 
     def array(self, field: Field) -> TypedArray:
-        top = _Place(self.leaves[0].num_rows)
-        if self.node.repetition is Repetition.REPEATED:
-            return self._list(field, self.node, None, top, None)
-        return self._value(field, self.node, top)
+        return self._field(field, self.branch, _Place(self.leaves[0].num_rows))
 
-    def _value(self, field: Field, node: Node, place: _Place) -> TypedArray:
-        """The array of a node that is required or optional."""
-        if isinstance(node, Primitive):
+    def _field(self, field: Field, branch: Branch, place: _Place) -> TypedArray:
+        """The array of a node, which is a list where the node is repeated."""
+        if branch.is_repeated:
+            return self._list(field, branch, None, place, None)
+        if branch.is_leaf:
             return self._leaf(field, place)
         valid = None
-        if node.repetition is Repetition.OPTIONAL:
-            valid = self._valid(node, place)
+        if branch.node.repetition is Repetition.OPTIONAL:
+            valid = self._valid(branch, place)
             place = replace(place, depth=place.depth + 1, alive=valid)
-        return self._group(field, node, place, valid)
+        return self._group(field, branch, place, valid)
 
-    def _group(self, field: Field, node: Group, place: _Place, valid: Valid | None) -> TypedArray:
-        match shape_of(node):
-            case ListShape(repeated, element):
-                return self._list(field, repeated, element, place, valid)
-            case MapShape(repeated, _, _):
+    def _group(self, field: Field, branch: Branch, place: _Place, valid: Valid | None) -> TypedArray:
+        if branch.shape is not None:
+            repeated = branch.children[0]
+            if isinstance(branch.shape, MapShape):
                 return self._map(field, repeated, place, valid)
-        children = self._children(field, node, place)
+            element = None if branch.shape.element is None else repeated.children[0]
+            return self._list(field, repeated, element, place, valid)
+        children = self._children(field, branch, place)
         field = field.with_children(*(child for child, _ in children))
         return field, make_array(field, place.length, [], valid, [array for _, array in children])
 
-    def _children(self, field: Field, node: Group, place: _Place) -> list[TypedArray]:
+    def _children(self, field: Field, branch: Branch, place: _Place) -> list[TypedArray]:
         """The arrays of a group's children, which have its slots."""
         arrays = []
         first = place.first
-        for child_field, child in zip(field.children, node.children, strict=True):
-            below = replace(place, first=first)
-            if child.repetition is Repetition.REPEATED:
-                arrays.append(self._list(child_field, child, None, below, None))
-            else:
-                arrays.append(self._value(child_field, child, below))
-            first += sum(1 for _ in _ways_to_leaves(child, ()))
+        for child_field, child in zip(field.children, branch.children, strict=True):
+            arrays.append(self._field(child_field, child, replace(place, first=first)))
+            first += child.num_leaves
         return arrays
 
     def _list(
-        self, field: Field, repeated: Node, element: Node | None, place: _Place, valid: Valid | None
+        self, field: Field, repeated: Branch, element: Branch | None, place: _Place, valid: Valid | None
     ) -> TypedArray:
         """A list, whose repeated node is itself the element where `element` is None."""
         offsets = self._offsets(repeated, place)
@@ -142,20 +141,20 @@ class _Assembly:
         dtype = np.int32 if field.kind == "+l" else np.int64
         return field, make_array(field, place.length, [offsets.astype(dtype, copy=False)], valid, [array])
 
-    def _element(self, field: Field, repeated: Node, element: Node | None, place: _Place) -> TypedArray:
+    def _element(
+        self, field: Field, repeated: Branch, element: Branch | None, place: _Place
+    ) -> TypedArray:
         if element is not None:
-            if element.repetition is Repetition.REPEATED:
-                return self._list(field, element, None, place, None)
-            return self._value(field, element, place)
-        if isinstance(repeated, Primitive):
+            return self._field(field, element, place)
+        if repeated.is_leaf:
             return self._leaf(field, place)
         return self._group(field, repeated, place, None)
 
-    def _map(self, field: Field, repeated: Group, place: _Place, valid: Valid | None) -> TypedArray:
+    def _map(self, field: Field, repeated: Branch, place: _Place, valid: Valid | None) -> TypedArray:
         offsets = self._offsets(repeated, place)
         if offsets[-1] > leaf_arrays.MAX_SMALL_OFFSET:
             raise self._contradiction(
-                repeated, f"{offsets[-1]:,} entries are too many for one Arrow map array"
+                repeated.node, f"{offsets[-1]:,} entries are too many for one Arrow map array"
             )
         below = _Place(int(offsets[-1]), None, place.depth + 1, place.first)
         children = self._children(field.children[0], repeated, below)
@@ -173,9 +172,9 @@ class _Assembly:
             )
         return leaf_array(field, column, place.places)
 
-    def _valid(self, node: Node, place: _Place) -> Valid | None:
+    def _valid(self, branch: Branch, place: _Place) -> Valid | None:
         """Validity of an optional group, on which all leaves below it must agree."""
-        step = self._agreed(node, place)
+        step = self._agreed(branch, place)
         assert isinstance(step, AssembledOptional)
         valid = step.valid
         if place.places is not None:
@@ -184,9 +183,9 @@ class _Assembly:
             return out
         return None if valid.all() else valid
 
-    def _offsets(self, node: Node, place: _Place) -> NDArray[np.int64]:
+    def _offsets(self, branch: Branch, place: _Place) -> NDArray[np.int64]:
         """List offsets of a repeated node, on which all leaves below it must agree."""
-        step = self._agreed(node, place)
+        step = self._agreed(branch, place)
         assert isinstance(step, AssembledRepeated)
         if place.places is None:
             return step.offsets
@@ -194,33 +193,22 @@ class _Assembly:
         lengths[1:][place.places >= 0] = np.diff(step.offsets)
         return np.cumsum(lengths)
 
-    def _agreed(self, node: Node, place: _Place) -> AssembledOptional | AssembledRepeated:
+    def _agreed(self, branch: Branch, place: _Place) -> AssembledOptional | AssembledRepeated:
         step = self.steps[place.first][place.depth]
         slots = place.length if place.places is None else int(np.count_nonzero(place.places >= 0))
         ours = _step_values(step)
         found = len(ours) - int(isinstance(step, AssembledRepeated))
         if found != slots:
-            raise self._contradiction(node, f"levels of {found:,} slots, where there are {slots:,}")
-        for other in range(place.first + 1, place.first + sum(1 for _ in _ways_to_leaves(node, ()))):
+            raise self._contradiction(branch.node, f"levels of {found:,} slots, where there are {slots:,}")
+        for other in range(place.first + 1, place.first + branch.num_leaves):
             if not np.array_equal(ours, _step_values(self.steps[other][place.depth])):
                 paths = (self.leaves[at].leaf.column_path for at in (place.first, other))
-                raise self._contradiction(node, f"leaves {' and '.join(paths)} have levels that differ")
+                raise self._contradiction(branch.node, f"leaves {' and '.join(paths)} have levels that differ")
         return step
 
     def _contradiction(self, node: Node, what: str) -> FormatError:
         path = self.leaves[0].leaf.path[0]
         return FormatError(f"column {path!r}, at {node.name!r}: {what}", where=Where(column=path))
-
-
-def _ways_to_leaves(node: Node, way: tuple[bool, ...]) -> Iterator[tuple[bool, ...]]:
-    """For each leaf below a node, whether each of its definition levels is a repeated node's."""
-    if node.repetition is not Repetition.REQUIRED:
-        way = (*way, node.repetition is Repetition.REPEATED)
-    if isinstance(node, Primitive):
-        yield way
-        return
-    for child in node.children:
-        yield from _ways_to_leaves(child, way)
 
 
 def _steps_of(column: LeafColumn, way: Sequence[bool]) -> _Steps:

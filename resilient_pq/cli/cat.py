@@ -69,7 +69,8 @@ async def _cat(output: Output, file: rpq.File, names: list[str] | None, head: in
             output.document(render.document(NAME, "read", rows=len(records), url=file.url, records=records))
             return
         if form == "csv":
-            render.write_text(text_rows.csv_header(names if names is not None else file.schema.names))
+            selected = file.schema.select(names)
+            render.write_text(text_rows.csv_header([column.node.name for column in selected]))
         to_text = text_rows.csv_lines if form == "csv" else text_rows.json_lines
         async for batch in batches:
             render.write_text(to_text(batch))

@@ -6,8 +6,8 @@ level (parquet-format, README, "Nested Encoding").
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from resilient_pq.errors import FormatError, SchemaError, UnsupportedError
@@ -89,6 +89,21 @@ class Leaf:
         return ".".join(self.path)
 
 
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """A top-level column, or some of the leaves inside of it.
+
+    Attributes:
+        position: Of the column among the top-level columns.
+        node: The column's node, with everything that is below it in the schema.
+        leaves: The leaves wanted, in the order of the schema.
+    """
+
+    position: int
+    node: Node
+    leaves: tuple[Leaf, ...]
+
+
 @dataclass(frozen=True)
 class Schema:
     """The columns of a file.
@@ -116,21 +131,53 @@ class Schema:
         first = sum(counts[:position])
         return list(self.leaves[first : first + counts[position]])
 
-    def select(self, columns: Sequence[str] | None) -> list[int]:
-        """Positions of the top-level columns that `columns` names, in the order it names them; None is all.
+    def select(self, columns: Iterable[str] | None) -> list[Selection]:
+        """The columns that `columns` names, in the order in which it first names them.
+
+        Args:
+            columns: Names of top-level columns, or paths with dots to fields inside of them, groups or leaves:
+                "Name.Language.Country" is that leaf of the column Name. A path is the one of the Parquet schema,
+                with the groups that lists and maps have there: "phones.list.element". A name that a top-level
+                column has is that column, dots or not. None is all.
 
         Raises:
             SchemaError: A name is not in the schema.
         """
+        everything = [
+            Selection(position, child, tuple(self.top_level_leaves(position)))
+            for position, child in enumerate(self.root.children)
+        ]
         if columns is None:
-            return list(range(len(self.root.children)))
-        positions: list[int] = []
+            return everything
+        wanted: dict[int, set[int]] = {}
         for name in columns:
-            found = [i for i, child in enumerate(self.root.children) if child.name == name]
-            if not found:
-                raise SchemaError(f"there is no column {name!r}", hint=f"columns: {', '.join(self.names)}")
-            positions.extend(position for position in found if position not in positions)
-        return positions
+            for position, leaves in self._named(name, everything):
+                wanted.setdefault(position, set()).update(leaf.ordinal for leaf in leaves)
+        return [
+            replace(whole, leaves=tuple(leaf for leaf in whole.leaves if leaf.ordinal in wanted[whole.position]))
+            for whole in map(everything.__getitem__, wanted)
+        ]
+
+    def _named(self, name: str, everything: Sequence[Selection]) -> list[tuple[int, list[Leaf]]]:
+        """The top-level columns of a name, or those that a path leads into, each with the leaves it names."""
+        found = [(whole.position, list(whole.leaves)) for whole in everything if whole.node.name == name]
+        if found:
+            return found
+        for whole in everything:
+            leaves = [leaf for leaf in whole.leaves if f"{leaf.column_path}.".startswith(f"{name}.")]
+            if leaves:
+                found.append((whole.position, leaves))
+        if not found:
+            inside = [
+                leaf.column_path
+                for whole in everything
+                for leaf in whole.leaves
+                if name.startswith(f"{whole.node.name}.")
+            ]
+            raise SchemaError(
+                f"there is no column {name!r}", hint=f"columns: {', '.join(inside or self.names)}"
+            )
+        return found
 
     @classmethod
     def parse(cls, text: str) -> Schema:

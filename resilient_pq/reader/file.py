@@ -14,6 +14,7 @@ from typing import Any, Literal, Self, TypeVar
 
 from resilient_pq.arrow.assemble import to_arrow
 from resilient_pq.arrow.field import Field
+from resilient_pq.arrow.projection import Branch, branch_of, projected
 from resilient_pq.arrow.schema import arrow_schema_of
 from resilient_pq.arrow.table import Table
 from resilient_pq.errors import (
@@ -27,7 +28,7 @@ from resilient_pq.errors import (
 )
 from resilient_pq.format.footer import TAIL_SIZE, Footer, NeedBytes, read_footer
 from resilient_pq.format.metadata import FileMetaData
-from resilient_pq.format.schema import Schema
+from resilient_pq.format.schema import Schema, Selection
 from resilient_pq.format.values import LeafColumn
 from resilient_pq.io import FetchCounters, FetchOptions, ObjectInfo, ReadStore, fetch, resolve
 from resilient_pq.reader.contents import Contents, FileState, KnownCheckpoint
@@ -143,7 +144,8 @@ class File:
         All ranges are fetched in one parallel wave and decoded while they arrive.
 
         Args:
-            columns: Names of columns, in the order wanted; None for all.
+            columns: Names of columns, in the order wanted, or paths of fields inside of them, as in
+                "Name.Language.Country"; see `Schema.select`. None for all.
             row_groups: Ordinals of row groups, in the order wanted; None for all.
 
         Raises:
@@ -154,11 +156,15 @@ class File:
         """
         with located(Where(key=self.url)):
             plan = plan_read(self.contents, columns, row_groups)
+            schema = self._schema_of(plan)
             columns_read = await self._decode(list(plan.row_groups))
             chunks = await asyncio.gather(
-                *(self._assemble(plan, group, columns_read[i]) for i, group in enumerate(plan.row_groups))
+                *(
+                    self._assemble(plan, schema, group, columns_read[i])
+                    for i, group in enumerate(plan.row_groups)
+                )
             )
-            return Table(self._schema_of(plan), chunks, sum(group.num_rows for group in plan.row_groups))
+            return Table(schema, chunks, sum(group.num_rows for group in plan.row_groups))
 
     async def batches(
         self,
@@ -173,7 +179,8 @@ class File:
 
         Args:
             batch_rows: Rows of a batch, at most; the last of each row group may have fewer.
-            columns: Names of columns, in the order wanted; None for all.
+            columns: Names of columns, in the order wanted, or paths of fields inside of them, as in
+                "Name.Language.Country"; see `Schema.select`. None for all.
             row_groups: Ordinals of row groups, in the order wanted; None for all.
 
         Yields:
@@ -189,14 +196,16 @@ class File:
             raise SchemaError(f"batch_rows is {batch_rows}; it must be at least 1")
         with located(Where(key=self.url)):
             plan = plan_read(self.contents, columns, row_groups)
+            schema = self._schema_of(plan)
         groups = list(plan.row_groups)
-        ahead = asyncio.ensure_future(self._row_group(plan, groups[0])) if groups else None
+        ahead = asyncio.ensure_future(self._row_group(plan, schema, groups[0])) if groups else None
         try:
             for following in [*groups[1:], None]:
                 if ahead is None:
                     return
-                table = await ahead
-                ahead = None if following is None else asyncio.ensure_future(self._row_group(plan, following))
+                table, ahead = await ahead, None
+                if following is not None:
+                    ahead = asyncio.ensure_future(self._row_group(plan, schema, following))
                 for start in range(0, table.num_rows, batch_rows):
                     yield table.slice(start, batch_rows)
         finally:
@@ -205,10 +214,10 @@ class File:
                 # What it may have failed with is of rows that nobody asked for: it is taken and dropped.
                 await asyncio.gather(ahead, return_exceptions=True)
 
-    async def _row_group(self, plan: ReadPlan, group: RowGroupRead) -> Table:
+    async def _row_group(self, plan: ReadPlan, schema: Any, group: RowGroupRead) -> Table:
         with located(Where(key=self.url)):
             (columns,) = await self._decode([group])
-            return Table(self._schema_of(plan), [await self._assemble(plan, group, columns)], group.num_rows)
+            return Table(schema, [await self._assemble(plan, schema, group, columns)], group.num_rows)
 
     async def _decode(self, groups: Sequence[RowGroupRead]) -> list[dict[int, LeafColumn]]:
         """Fetch and decode the chunks of row groups; for each group a dict by the leaf's ordinal."""
@@ -242,27 +251,33 @@ class File:
             return await self._in_thread(lambda: decode(chunk, data, verify=self._verify))
 
     async def _assemble(
-        self, plan: ReadPlan, group: RowGroupRead, columns: Mapping[int, LeafColumn]
+        self, plan: ReadPlan, schema: Any, group: RowGroupRead, columns: Mapping[int, LeafColumn]
     ) -> list[Any]:
         """The Arrow arrays of a row group, one per top-level column asked for."""
-        nodes = [self.schema.root.children[position] for position in plan.positions]
-        schema = self._schema_of(plan)
-        types = [schema.child(i) for i in range(len(nodes))]
 
         def assemble() -> list[Any]:
             arrays = []
-            for arrow_type, node, chunks in zip(types, nodes, group.columns, strict=True):
+            for i, (selected, chunks) in enumerate(zip(plan.columns, group.columns, strict=True)):
                 leaves = [columns[chunk.leaf.ordinal] for chunk in chunks]
-                with located(Where(row_group=group.ordinal, column=node.name)):
-                    arrays.append(to_arrow(arrow_type, node, leaves))
+                with located(Where(row_group=group.ordinal, column=selected.node.name)):
+                    arrays.append(to_arrow(schema.child(i), self._branch(selected), leaves))
             return arrays
 
         return await self._in_thread(assemble)
 
+    def _branch(self, selected: Selection) -> Branch:
+        first = self.schema.top_level_leaves(selected.position)[0].ordinal
+        return branch_of(selected.node, {leaf.ordinal - first for leaf in selected.leaves})
+
     def _schema_of(self, plan: ReadPlan) -> Any:
         """The Arrow schema of what is read; the file's key-value metadata, such as that of pandas, stay with it."""
-        whole = Field.of(self.arrow_schema)
-        return whole.with_children(*(whole.children[position] for position in plan.positions)).to_c()
+        positions = [selected.position for selected in plan.columns]
+        whole = Field.of(arrow_schema_of(self.schema, self.contents.key_value, positions))
+        fields = [
+            projected(field, self._branch(selected))
+            for field, selected in zip(whole.children, plan.columns, strict=True)
+        ]
+        return whole.with_children(*fields).to_c()
 
     async def _in_thread(self, function: Callable[[], T]) -> T:
         async with self._threads:

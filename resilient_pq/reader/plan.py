@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from resilient_pq.errors import FormatError, SchemaError, Where, located
 from resilient_pq.format.metadata import ColumnMetaData
-from resilient_pq.format.schema import Leaf
+from resilient_pq.format.schema import Leaf, Selection
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader.contents import Contents, chunk_range
 
@@ -54,7 +54,7 @@ class RowGroupRead:
     Attributes:
         ordinal: Of the row group.
         num_rows: Its rows.
-        columns: For each top-level column asked for, in order, the chunks of its leaves.
+        columns: For each top-level column asked for, in order, the chunks of the leaves wanted of it.
     """
 
     ordinal: int
@@ -72,11 +72,11 @@ class ReadPlan:
     """A request, worked out.
 
     Attributes:
-        positions: Of the top-level columns asked for, in the order asked for.
+        columns: The top-level columns asked for, in the order asked for, each with the leaves wanted of it.
         row_groups: What to read of each row group.
     """
 
-    positions: tuple[int, ...]
+    columns: tuple[Selection, ...]
     row_groups: tuple[RowGroupRead, ...]
 
     @property
@@ -92,7 +92,7 @@ def plan_read(
 
     Args:
         contents: The file.
-        columns: Names of top-level columns; None for all.
+        columns: Names of columns, or paths of fields inside of them, see `Schema.select`; None for all.
         row_groups: Ordinals of row groups; None for all.
 
     Raises:
@@ -101,7 +101,7 @@ def plan_read(
     """
     if isinstance(columns, str):
         raise SchemaError("columns is one string; it is a list of names", hint=f"columns=[{columns!r}]")
-    positions = contents.schema.select(columns)
+    selected = tuple(contents.schema.select(columns))
     count = len(contents.metadata.row_groups)
     if isinstance(row_groups, int):
         raise SchemaError("row_groups is one number; it is a list of them", hint=f"row_groups=[{row_groups}]")
@@ -109,13 +109,12 @@ def plan_read(
     for ordinal in wanted:
         if not 0 <= ordinal < count:
             raise SchemaError(f"there is no row group {ordinal}", hint=f"the file has {count}")
-    leaves = [contents.schema.top_level_leaves(position) for position in positions]
-    return ReadPlan(tuple(positions), tuple(_row_group(contents, ordinal, leaves) for ordinal in wanted))
+    return ReadPlan(selected, tuple(_row_group(contents, ordinal, selected) for ordinal in wanted))
 
 
-def _row_group(contents: Contents, ordinal: int, leaves: Sequence[Sequence[Leaf]]) -> RowGroupRead:
+def _row_group(contents: Contents, ordinal: int, selected: Sequence[Selection]) -> RowGroupRead:
     row_group = contents.metadata.row_groups[ordinal]
-    columns = tuple(tuple(chunk_read(contents, ordinal, leaf) for leaf in column) for column in leaves)
+    columns = tuple(tuple(chunk_read(contents, ordinal, leaf) for leaf in column.leaves) for column in selected)
     return RowGroupRead(ordinal, row_group.num_rows, columns)
 
 

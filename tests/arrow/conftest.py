@@ -10,6 +10,7 @@ import pytest
 
 from resilient_pq.arrow.assemble import to_arrow
 from resilient_pq.arrow.ingest import Ingest
+from resilient_pq.arrow.projection import branch_of
 from resilient_pq.arrow.schema import arrow_schema_of
 from resilient_pq.arrow.table import Table
 from resilient_pq.format.schema import Leaf
@@ -49,7 +50,7 @@ def _round_trip(data: object, schema: object = None, **options: Any) -> Table:
         chunk = []
         for position, node in enumerate(ingest.schema.root.children):
             ordinals = [leaf.ordinal for leaf in ingest.schema.top_level_leaves(position)]
-            chunk.append(to_arrow(arrow.child(position), node, [columns[ordinal] for ordinal in ordinals]))
+            chunk.append(to_arrow(arrow.child(position), branch_of(node), [columns[ordinal] for ordinal in ordinals]))
         chunks.append(chunk)
         num_rows += batch.num_rows
     return Table(arrow, chunks, num_rows)

@@ -14,6 +14,7 @@ import pytest
 from resilient_pq.arrow import leaf_arrays
 from resilient_pq.arrow.assemble import to_arrow
 from resilient_pq.arrow.field import Field
+from resilient_pq.arrow.projection import branch_of
 from resilient_pq.arrow.schema import arrow_field_of
 from resilient_pq.arrow.table import Table
 from resilient_pq.errors import FormatError
@@ -55,7 +56,7 @@ def columns_of(node: Node, *leaves: dict[str, Any]) -> list[LeafColumn]:
 
 
 def assembled(node: Node, *leaves: dict[str, Any], field: Field | None = None) -> pa.Array:
-    array = pa.array(to_arrow((field or arrow_field_of(node)).to_c(), node, columns_of(node, *leaves)))
+    array = pa.array(to_arrow((field or arrow_field_of(node)).to_c(), branch_of(node), columns_of(node, *leaves)))
     array.validate(full=True)
     return array
 
@@ -460,15 +461,15 @@ def test_nesting_of_other_writers(node: Group, leaves: list[dict[str, Any]], exp
 def test_leaves_that_contradict_each_other(changes: dict[int, dict[str, Any]], message: str) -> None:
     leaves = [{**given, **changes.get(at, {})} for at, given in enumerate(NAME_LEAVES)]
     with pytest.raises(FormatError, match=message):
-        to_arrow(arrow_field_of(NAME), NAME, columns_of(NAME, *leaves))
+        to_arrow(arrow_field_of(NAME), branch_of(NAME), columns_of(NAME, *leaves))
 
 
 def test_mistakes_of_the_caller() -> None:
     node = Group("c", OPTIONAL, (Group("d", OPTIONAL, (INT,)),))
     with pytest.raises(ValueError, match="is nested, but has no definition levels"):
         assembled(node, {"values": np.zeros(1, "<i4"), "present": [True]})
-    with pytest.raises(ValueError, match="has 1 leaves, but 0 are given"):
-        to_arrow(arrow_field_of(INT), INT, [])
+    with pytest.raises(ValueError, match=r"1 leaves of column .x. are wanted, 0 given"):
+        to_arrow(arrow_field_of(INT), branch_of(INT), [])
 
 
 # --- types that give way --------------------------------------------------------------------------------------
@@ -529,8 +530,8 @@ def test_required_fixed_size_lists_of_null_structs() -> None:
 
 
 def test_lists_that_are_not_of_the_stored_size_come_as_lists() -> None:
-    even = to_arrow(PAIRS, LIST, columns_of(LIST, list_leaf([1, 2], None)))
-    odd = to_arrow(PAIRS, LIST, columns_of(LIST, list_leaf([3], [], None)))
+    even = to_arrow(PAIRS, branch_of(LIST), columns_of(LIST, list_leaf([1, 2], None)))
+    odd = to_arrow(PAIRS, branch_of(LIST), columns_of(LIST, list_leaf([3], [], None)))
     table = Table([PAIRS], [[even], [odd]], 5)
     found = pa.table(table)
     found.validate(full=True)
@@ -551,7 +552,7 @@ def test_integers_wider_than_their_annotation_come_as_int32(annotation: Integer,
     def chunk(*values: int) -> Any:
         levels = {"definition": [1] * len(values), "repetition": [0, *[1] * (len(values) - 1)]}
         return to_arrow(
-            field, node, columns_of(node, {"values": np.array(values, "<i4"), **levels, "num_rows": 1})
+            field, branch_of(node), columns_of(node, {"values": np.array(values, "<i4"), **levels, "num_rows": 1})
         )
 
     table = Table([field], [[chunk(1, 2)], [chunk(3, value)]], 2)
@@ -580,7 +581,7 @@ def test_more_text_than_small_offsets_reach_comes_as_large_text() -> None:
     field = arrow_field_of(node)
     little = columns_of(node, {"values": byte_arrays(b"a", b""), "present": [True, False]})
     much = columns_of(node, {"values": byte_arrays(b"x" * 100, b"y" * 100)})
-    found = pa.table(Table([field], [[to_arrow(field, node, part)] for part in (little, much, little)], 6))
+    found = pa.table(Table([field], [[to_arrow(field, branch_of(node), part)] for part in (little, much, little)], 6))
     found.validate(full=True)
     assert found.schema.field("c").type == pa.large_string()
     assert found["c"].to_pylist() == ["a", None, "x" * 100, "y" * 100, "a", None]
@@ -623,7 +624,7 @@ def test_everything_around_a_large_array_follows_it() -> None:
             {**known, "values": np.zeros(length, "<i4"), "present": [False] * length},
             {**known, "values": np.arange(length, dtype="<i4")},
         )
-        return to_arrow(field, node, columns_of(node, *leaves))
+        return to_arrow(field, branch_of(node), columns_of(node, *leaves))
 
     def expected(length: int, size: int) -> list[dict[str, Any]]:
         return [
@@ -654,7 +655,7 @@ def test_fixed_size_lists_and_maps_around_large_text() -> None:
             "repetition": [0, 1, 0],
             "num_rows": 2,
         }
-        return to_arrow(field, node, columns_of(node, given))
+        return to_arrow(field, branch_of(node), columns_of(node, given))
 
     found = pa.table(Table([field], [[chunk(1)], [chunk(200)]], 4))
     found.validate(full=True)
@@ -669,7 +670,7 @@ def test_fixed_size_lists_and_maps_around_large_text() -> None:
         shared = {"definition": [2] * count + [0], "repetition": [0, *[1] * (count - 1), 0], "num_rows": 2}
         keys = {**shared, "values": byte_arrays(*(b"k" * size for _ in range(count)))}
         values = {**shared, "values": np.arange(count, dtype="<i4")}
-        return to_arrow(map_field, map_node, columns_of(map_node, keys, values))
+        return to_arrow(map_field, branch_of(map_node), columns_of(map_node, keys, values))
 
     found = pa.table(Table([map_field], [[entries(1)], [entries(200)]], 4))
     found.validate(full=True)

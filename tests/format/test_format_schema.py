@@ -119,17 +119,45 @@ def test_text_is_that_of_other_parquet_tools() -> None:
     )
 
 
+def positions(schema: Schema, columns: list[str] | None) -> list[int]:
+    return [selected.position for selected in schema.select(columns)]
+
+
 def test_columns_are_selected_by_name() -> None:
     names = ["a", "b", "a", "c"]
     schema = Schema(Group("schema", REQUIRED, tuple(Primitive(name, REQUIRED, Type.INT32) for name in names)))
-    assert schema.select(None) == [0, 1, 2, 3]
-    assert schema.select(["c", "b"]) == [3, 1]
-    assert schema.select(["a"]) == [0, 2]
-    assert schema.select(["b", "b", "a", "b"]) == [1, 0, 2]
-    assert schema.select([]) == []
+    assert positions(schema, None) == [0, 1, 2, 3]
+    assert positions(schema, ["c", "b"]) == [3, 1]
+    assert positions(schema, ["a"]) == [0, 2]
+    assert positions(schema, ["b", "b", "a", "b"]) == [1, 0, 2]
+    assert positions(schema, []) == []
     with pytest.raises(SchemaError, match="there is no column 'A'") as caught:
         schema.select(["b", "A"])
     assert caught.value.hint == "columns: a, b, a, c"
+
+
+def test_fields_inside_of_columns_are_selected_by_path() -> None:
+    schema = Schema.from_elements(DOCUMENT)
+
+    def leaves(*columns: str) -> list[list[str]]:
+        return [[leaf.column_path for leaf in selected.leaves] for selected in schema.select(columns)]
+
+    assert leaves("Name.Language.Country") == [["Name.Language.Country"]]
+    assert leaves("Name.Language") == [["Name.Language.Code", "Name.Language.Country"]]
+    assert leaves("Name.Url", "DocId", "Name.Language.Code") == [["Name.Language.Code", "Name.Url"], ["DocId"]]
+    assert leaves("Name.Url", "Name", "Name.Url") == [["Name.Language.Code", "Name.Language.Country", "Name.Url"]]
+    for name in ("Name.Lang", "Name.", ".Name", "Name.Language.Country.x", "Nam", "", "DocId."):
+        with pytest.raises(SchemaError, match="there is no column"):
+            schema.select([name])
+    with pytest.raises(SchemaError) as caught:
+        schema.select(["Links.Backwards"])
+    assert caught.value.hint == "columns: Links.Backward, Links.Forward"
+
+
+def test_a_name_with_dots_is_a_column_before_it_is_a_path() -> None:
+    inner = Group("a", REQUIRED, (Primitive("b", REQUIRED, Type.INT32),))
+    schema = Schema(Group("schema", REQUIRED, (inner, Primitive("a.b", REQUIRED, Type.INT32))))
+    assert positions(schema, ["a.b"]) == [1] and positions(schema, ["a"]) == [0]
 
 
 def test_leaves_of_top_level_columns() -> None:

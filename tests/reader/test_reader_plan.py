@@ -31,7 +31,7 @@ def _contents(data: bytes) -> Contents:
 
 def test_everything_in_the_order_of_the_file(our_bytes: bytes) -> None:
     plan = plan_read(_contents(our_bytes), None, None)
-    assert plan.positions == (0, 1, 2, 3)
+    assert tuple(column.position for column in plan.columns) == (0, 1, 2, 3)
     assert [group.ordinal for group in plan.row_groups] == [0, 1, 2, 3, 4]
     assert [group.num_rows for group in plan.row_groups] == [20, 20, 20, 20, 10]
     ranges = [chunk.range for group in plan.row_groups for chunk in group.chunks]
@@ -47,7 +47,7 @@ def test_everything_in_the_order_of_the_file(our_bytes: bytes) -> None:
 
 def test_columns_and_row_groups_in_the_order_asked_for(our_bytes: bytes) -> None:
     plan = plan_read(_contents(our_bytes), ["l", "n"], [3, 0, 3])
-    assert plan.positions == (3, 0)
+    assert tuple(column.position for column in plan.columns) == (3, 0)
     assert [group.ordinal for group in plan.row_groups] == [3, 0, 3]
     assert all(len(group.columns) == 2 and len(group.chunks) == 2 for group in plan.row_groups)
 
@@ -65,7 +65,7 @@ def test_nothing_at_all(our_bytes: bytes) -> None:
 REFUSED: list[tuple[Any, Any, str, str | None]] = [
     (["n", "x"], None, "there is no column 'x'", "columns: n, s, f, l"),
     (["N"], None, "there is no column 'N'", "columns: n, s, f, l"),
-    (["l.list.element"], None, "there is no column 'l.list.element'", "columns: n, s, f, l"),
+    (["l.list.item"], None, "there is no column 'l.list.item'", "columns: l.list.element"),
     ("n", None, "columns is one string", "columns=['n']"),
     (None, [5], "there is no row group 5", "the file has 5"),
     (None, [0, -1], "there is no row group -1", "the file has 5"),
@@ -84,7 +84,7 @@ def test_requests_for_what_is_not_there(
 
 def test_names_and_ordinals_may_come_from_anything_that_can_be_walked_once(our_bytes: bytes) -> None:
     plan = plan_read(_contents(our_bytes), (name for name in "sn"), (i for i in (4, 1)))  # type: ignore[arg-type]
-    assert plan.positions == (1, 0) and [group.ordinal for group in plan.row_groups] == [4, 1]
+    assert tuple(column.position for column in plan.columns) == (1, 0) and [group.ordinal for group in plan.row_groups] == [4, 1]
 
 
 # --- footers that say what cannot be ------------------------------------------------------------------------
