@@ -12,7 +12,10 @@ from numpy.typing import NDArray
 
 from resilient_pq.format import compression, thrift
 from resilient_pq.format.checksum import crc32, signed
-from resilient_pq.format.encodings import dictionary, encode_values, rle
+from resilient_pq.format.chunk_options import ChunkOptions
+from resilient_pq.format.encoding_choice import Choice, choose, plain_bytes
+from resilient_pq.format.encodings import bit_packed, dictionary, encode_values, rle
+from resilient_pq.format.encodings.dictionary import Dictionary
 from resilient_pq.format.levels import row_starts
 from resilient_pq.format.metadata import (
     ColumnIndex,
@@ -27,40 +30,11 @@ from resilient_pq.format.metadata import (
     PageHeader,
     PageLocation,
     PageType,
-    Type,
 )
 from resilient_pq.format.page_index import PageSummary, column_index
 from resilient_pq.format.schema import Leaf
 from resilient_pq.format.statistics import Bounds, bounds_of, statistics_of
-from resilient_pq.format.values import ByteArrays, LeafData, Values, check_values, fixed_width
-
-MiB = 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class ChunkOptions:
-    """How the chunks of a column are written.
-
-    Attributes:
-        codec: Compression of every page.
-        level: The codec's level.
-        encoding: Of the values; None chooses a dictionary where it pays, else PLAIN.
-        page_bytes: Bytes after which a data page is cut at the next row: of dictionary indices, else of values as
-            PLAIN has them, whatever the encoding makes of them.
-        page_rows: Rows after which a data page is cut.
-        dictionary_bytes: Largest dictionary page, before compression; 0 for no dictionaries.
-        version: Data pages v1 or v2.
-        statistics: Whether bounds are written.
-    """
-
-    codec: CompressionCodec = CompressionCodec.ZSTD
-    level: int = 3
-    encoding: Encoding | None = None
-    page_bytes: int = MiB
-    page_rows: int = 131_072
-    dictionary_bytes: int = MiB
-    version: int = 1
-    statistics: bool = True
+from resilient_pq.format.values import ByteArrays, LeafData, Levels, Values, check_values
 
 
 @dataclass(slots=True)
@@ -147,15 +121,16 @@ def encode_chunk(leaf: Leaf, pieces: Sequence[LeafData], options: ChunkOptions) 
     data = concatenate(leaf, pieces)
     check_values(leaf, data)
     pages = _Pages(options)
-    built = _build_dictionary(leaf, data.values, options)
+    chosen = choose(leaf, data, options)
+    built = chosen.dictionary
     dictionary_page = dictionary_body = None
     if built is not None:
-        dictionary_page, dictionary_body = _add_dictionary(leaf, pages, built)
+        dictionary_page, dictionary_body = _add_dictionary(leaf, pages, built, chosen.dictionary_encoding)
     cuts = _cuts(leaf, data, built, options)
     locations: list[PageLocation] = []
     summaries: list[PageSummary] = []
     for cut in cuts:
-        locations.append(_add_data_page(leaf, pages, data, built, cut, options))
+        locations.append(_add_data_page(leaf, pages, data, chosen, cut))
         locations[-1].first_row_index = cut.first_row
         bounds = (
             bounds_of(leaf.node, data.values[cut.value : cut.value_end])
@@ -164,7 +139,7 @@ def encode_chunk(leaf: Leaf, pieces: Sequence[LeafData], options: ChunkOptions) 
         )
         num_values = cut.entry_end - cut.entry
         summaries.append(PageSummary(bounds, num_values - (cut.value_end - cut.value), num_values))
-    metadata = _metadata(leaf, pages, built, locations, summaries, options)
+    metadata = _metadata(leaf, pages, chosen, locations, summaries)
     return EncodedChunk(
         buffers=pages.buffers,
         size=pages.size,
@@ -210,38 +185,12 @@ def _joined_values(values: Sequence[Values]) -> Values:
     )
 
 
-def _build_dictionary(leaf: Leaf, values: Values, options: ChunkOptions) -> dictionary.Dictionary | None:
-    """A dictionary where it pays, or where it was asked for and is not too large."""
-    if not options.dictionary_bytes or not len(values) or leaf.node.physical_type is Type.BOOLEAN:
-        return None
-    if options.encoding not in (None, Encoding.RLE_DICTIONARY):
-        return None
-    plain_bytes = _plain_bytes(leaf, values)
-    asked_for = options.encoding is Encoding.RLE_DICTIONARY
-    limit = options.dictionary_bytes if asked_for else min(options.dictionary_bytes, plain_bytes)
-    built = dictionary.build(leaf.node, values, limit)
-    if built is None or asked_for:
-        return built
-    index_bytes = len(values) * rle.bit_width(len(built.values) - 1) // 8
-    pays = _plain_bytes(leaf, built.values) + index_bytes < plain_bytes
-    return built if pays else None
-
-
-def _plain_bytes(leaf: Leaf, values: Values) -> int:
-    if isinstance(values, ByteArrays):
-        return values.num_bytes + 4 * len(values)
-    width = fixed_width(leaf.node)
-    return (len(values) + 7) // 8 if width is None else width * len(values)
-
-
-def _add_dictionary(leaf: Leaf, pages: _Pages, built: dictionary.Dictionary) -> tuple[PageLocation, bytes]:
+def _add_dictionary(leaf: Leaf, pages: _Pages, built: Dictionary, encoding: Encoding) -> tuple[PageLocation, bytes]:
     header = PageHeader(
         type=int(PageType.DICTIONARY_PAGE),
         uncompressed_page_size=0,
         compressed_page_size=0,
-        dictionary_page_header=DictionaryPageHeader(
-            num_values=len(built.values), encoding=int(Encoding.PLAIN)
-        ),
+        dictionary_page_header=DictionaryPageHeader(num_values=len(built.values), encoding=int(encoding)),
     )
     location = pages.add(header, None, encode_values(Encoding.PLAIN, leaf.node, built.values))
     return location, bytes(pages.buffers[-1])
@@ -260,7 +209,7 @@ class _Cut:
 
 
 def _cuts(
-    leaf: Leaf, data: LeafData, built: dictionary.Dictionary | None, options: ChunkOptions
+    leaf: Leaf, data: LeafData, built: Dictionary | None, options: ChunkOptions
 ) -> list[_Cut]:
     """Cut the chunk into pages, at the beginnings of rows only."""
     num_entries = len(data.values) if data.definition_levels is None else len(data.definition_levels)
@@ -288,7 +237,7 @@ def _cuts(
 def _row_cuts(
     leaf: Leaf,
     data: LeafData,
-    built: dictionary.Dictionary | None,
+    built: Dictionary | None,
     starts: NDArray[Any] | None,
     before: NDArray[np.int64] | None,
     options: ChunkOptions,
@@ -298,7 +247,7 @@ def _row_cuts(
     if built is not None:
         size = num_values * rle.bit_width(len(built.values) - 1) // 8
     else:
-        size = _plain_bytes(leaf, data.values)
+        size = plain_bytes(leaf, data.values)
     fewest = -(-data.num_rows // options.page_rows)
     count = max(-(-size // options.page_bytes), fewest, 1)
     if count == 1 or data.num_rows < 2:
@@ -320,21 +269,14 @@ def _row_cuts(
     ] + [data.num_rows]
 
 
-def _value_encoding(built: dictionary.Dictionary | None, options: ChunkOptions) -> Encoding:
-    if built is not None:
-        return Encoding.RLE_DICTIONARY
-    return Encoding.PLAIN if options.encoding in (None, Encoding.RLE_DICTIONARY) else options.encoding
-
-
 def _add_data_page(
     leaf: Leaf,
     pages: _Pages,
     data: LeafData,
-    built: dictionary.Dictionary | None,
+    chosen: Choice,
     cut: _Cut,
-    options: ChunkOptions,
 ) -> PageLocation:
-    encoding = _value_encoding(built, options)
+    encoding, built, options = chosen.encoding, chosen.dictionary, pages.options
     if built is None:
         values = encode_values(encoding, leaf.node, data.values[cut.value : cut.value_end])
     else:
@@ -353,9 +295,14 @@ def _add_data_page(
             type=int(PageType.DATA_PAGE),
             uncompressed_page_size=0,
             compressed_page_size=0,
-            data_page_header=DataPageHeader(num_values=num_values, encoding=int(encoding)),
+            data_page_header=DataPageHeader(
+                num_values=num_values,
+                encoding=int(encoding),
+                definition_level_encoding=int(options.level_encoding),
+                repetition_level_encoding=int(options.level_encoding),
+            ),
         )
-        parts = [rle.encode_prefixed(found, maximum) for found, maximum in levels]
+        parts = [_v1_levels(found, maximum, options.level_encoding) for found, maximum in levels]
         return pages.add(header, None, np.concatenate([*parts, values]) if parts else values)
     parts = [rle.encode_levels(found, maximum) for found, maximum in levels]
     repetition = len(parts[0]) if data.repetition_levels is not None else 0
@@ -377,22 +324,28 @@ def _add_data_page(
     return pages.add(header, np.concatenate(parts) if parts else np.empty(0, np.uint8), values)
 
 
+def _v1_levels(levels: Levels, maximum: int, encoding: Encoding) -> NDArray[np.uint8]:
+    if encoding is Encoding.BIT_PACKED:
+        return bit_packed.encode_levels(levels, maximum)
+    return rle.encode_prefixed(levels, maximum)
+
+
 def _metadata(
     leaf: Leaf,
     pages: _Pages,
-    built: dictionary.Dictionary | None,
+    chosen: Choice,
     locations: list[PageLocation],
     summaries: list[PageSummary],
-    options: ChunkOptions,
 ) -> ColumnMetaData:
-    encoding = _value_encoding(built, options)
+    options, has_dictionary = pages.options, chosen.dictionary is not None
     data_page = PageType.DATA_PAGE if options.version == 1 else PageType.DATA_PAGE_V2
-    encodings = {encoding, Encoding.PLAIN} if built is not None else {encoding}
-    stats = [PageEncodingStats(int(data_page), int(encoding), len(locations))]
-    if built is not None:
-        stats.insert(0, PageEncodingStats(int(PageType.DICTIONARY_PAGE), int(Encoding.PLAIN), 1))
+    encodings = {chosen.encoding}
+    stats = [PageEncodingStats(int(data_page), int(chosen.encoding), len(locations))]
+    if has_dictionary:
+        encodings.add(chosen.dictionary_encoding)
+        stats.insert(0, PageEncodingStats(int(PageType.DICTIONARY_PAGE), int(chosen.dictionary_encoding), 1))
     if leaf.max_definition_level or leaf.max_repetition_level:
-        encodings.add(Encoding.RLE)
+        encodings.add(options.level_encoding if options.version == 1 else Encoding.RLE)
     statistics = None
     if options.statistics:
         bounds = summaries[0].bounds
@@ -408,7 +361,7 @@ def _metadata(
         total_uncompressed_size=pages.uncompressed_size,
         total_compressed_size=pages.size,
         data_page_offset=locations[0].offset,
-        dictionary_page_offset=0 if built is not None else None,
+        dictionary_page_offset=0 if has_dictionary else None,
         statistics=statistics,
         encoding_stats=stats,
     )

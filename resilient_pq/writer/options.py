@@ -9,8 +9,8 @@ from typing import Literal
 
 from resilient_pq.errors import SchemaError
 from resilient_pq.format import compression
-from resilient_pq.format.chunk_encoder import ChunkOptions
-from resilient_pq.format.encodings import ENCODINGS
+from resilient_pq.format.chunk_options import ChunkOptions
+from resilient_pq.format.encodings import DICTIONARY_ENCODINGS, ENCODINGS
 from resilient_pq.format.metadata import CompressionCodec, Encoding, Type
 from resilient_pq.format.schema import Leaf, Schema
 
@@ -18,7 +18,7 @@ MiB = 1024 * 1024
 
 #: Encodings that can be asked for by name, with the physical types they may hold.
 WRITABLE_ENCODINGS: dict[Encoding, frozenset[Type]] = {
-    Encoding.RLE_DICTIONARY: frozenset(Type) - {Type.BOOLEAN},
+    **dict.fromkeys(DICTIONARY_ENCODINGS, frozenset(Type) - {Type.BOOLEAN}),
     **{encoding: known.types for encoding, known in ENCODINGS.items() if known.encode is not None},
 }
 
@@ -29,6 +29,8 @@ class WriteOptions:
 
     Attributes:
         data_page_version: "1.0" (the widest readable) or "2.0".
+        level_encoding: Of definition and repetition levels: "RLE", or in data pages 1.0 the deprecated "BIT_PACKED"
+            for readers that know nothing else. Arrow C++ reads its bits in the wrong order, and others not at all.
         page_rows: Rows after which a data page is cut, whatever its size.
         dictionary_bytes: Largest dictionary page before compression; 0 writes no dictionaries.
         statistics: Whether bounds are written to footer and page index.
@@ -40,6 +42,7 @@ class WriteOptions:
     """
 
     data_page_version: Literal["1.0", "2.0"] = "1.0"
+    level_encoding: Literal["RLE", "BIT_PACKED"] = "RLE"
     page_rows: int = 131_072
     dictionary_bytes: int = MiB
     statistics: bool = True
@@ -57,7 +60,8 @@ class EncoderOptions:
     Attributes:
         compression: "none", "snappy", "gzip", "brotli", "lz4_raw" or "zstd".
         compression_level: The codec's level; None is its default.
-        encodings: "auto", the name of an encoding for all columns, or names by column path.
+        encodings: "auto" for the smallest that every reader decodes, the name of an encoding for all columns, or
+            names by column path.
         row_group_rows: Rows after which a row group is closed; None for no such limit.
         row_group_bytes: Bytes in memory after which a row group is closed.
         page_bytes: Bytes after which a data page is cut at the next row: of dictionary indices, else of values as
@@ -102,6 +106,10 @@ class EncoderOptions:
             raise SchemaError("page_bytes is more than 1 GiB; a page's size is a signed 32-bit number")
         if self.write.data_page_version not in ("1.0", "2.0"):
             raise SchemaError(f"data_page_version is {self.write.data_page_version!r}; it is '1.0' or '2.0'")
+        if self.write.level_encoding not in ("RLE", "BIT_PACKED"):
+            raise SchemaError(f"level_encoding is {self.write.level_encoding!r}; it is 'RLE' or 'BIT_PACKED'")
+        if self.write.level_encoding == "BIT_PACKED" and self.write.data_page_version != "1.0":
+            raise SchemaError("data pages 2.0 have no BIT_PACKED levels", hint='data_page_version="1.0"')
         for key, value in (self.metadata or {}).items():
             if not isinstance(key, str) or not isinstance(value, str):
                 raise SchemaError(f"metadata {key!r} is not text")
@@ -137,6 +145,7 @@ class EncoderOptions:
             codec=self.codec,
             level=compression.check_level(self.codec, self.compression_level),
             encoding=_encoding_named(name, leaf),
+            level_encoding=Encoding[self.write.level_encoding],
             page_bytes=self.page_bytes,
             page_rows=self.write.page_rows,
             dictionary_bytes=self.write.dictionary_bytes,

@@ -79,7 +79,8 @@ def test_no_mask_where_nothing_is_null(leaf_of: Make, flat: Make, encode: Make, 
 
 def test_pages_of_some_rows_alone(leaf_of: Make, flat: Make, encode: Make, rows_of: Make) -> None:
     leaf = leaf_of(Type.INT32)
-    chunk = encode(leaf, flat(leaf, [i % 3 for i in range(100)]), page_rows=10)
+    rows = flat(leaf, [i % 3 for i in range(100)])
+    chunk = encode(leaf, rows, page_rows=10, encoding=Encoding.RLE_DICTIONARY)
     pages = _pages(_bytes(chunk))
     assert pages[0].header.type == PageType.DICTIONARY_PAGE
     column = decode_chunk(leaf, chunk.metadata.codec, [pages[0], pages[3], pages[4]], 20)

@@ -132,7 +132,7 @@ def test_pages_are_about_as_large_as_asked(leaf_of: Make, flat: Make, encode: Ma
         flat(leaf, range(10_000)),
         page_bytes=8_000,
         codec=CompressionCodec.UNCOMPRESSED,
-        dictionary_bytes=0,
+        encoding=Encoding.PLAIN,
     )
     sizes = [len(page.body) for page in _data_pages(chunk)]
     assert len(sizes) == 10 and max(sizes) == min(sizes) == 8_000

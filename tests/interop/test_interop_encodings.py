@@ -81,11 +81,14 @@ HOLDS = {
     "PLAIN": TABLE.column_names,
     "RLE": ["flag"],
     "RLE_DICTIONARY": [name for name in TABLE.column_names if name != "flag"],
+    "PLAIN_DICTIONARY": [name for name in TABLE.column_names if name != "flag"],
     "DELTA_BINARY_PACKED": _INTEGERS,
     "DELTA_LENGTH_BYTE_ARRAY": _STRINGS,
     "DELTA_BYTE_ARRAY": [*_STRINGS, *_FIXED],
     "BYTE_STREAM_SPLIT": [*_INTEGERS, *_FLOATS, *_FIXED],
 }
+
+DICTIONARIES = ("RLE_DICTIONARY", "PLAIN_DICTIONARY")
 
 #: Columns that a library does not read in an encoding, whoever wrote them.
 CANNOT = {
@@ -182,10 +185,10 @@ def test_the_footer_names_what_was_used(write_file: WriteFile, encoding: str, ve
             if not name.startswith("required"):
                 expected.add("RLE")  # of the levels
             assert set(chunk.encodings) == expected
-            assert chunk.has_dictionary_page == (encoding == "RLE_DICTIONARY")
+            assert chunk.has_dictionary_page == (encoding in DICTIONARIES)
 
 
-@pytest.mark.parametrize("encoding", [name for name in HOLDS if name not in ("PLAIN", "RLE_DICTIONARY")])
+@pytest.mark.parametrize("encoding", [name for name in HOLDS if name not in ("PLAIN", *DICTIONARIES)])
 def test_pages_are_cut_where_plain_would(write_file: WriteFile, encoding: str) -> None:
     # A page is then no larger in memory, whatever an encoding makes of its values.
     for name in HOLDS[encoding]:
@@ -219,7 +222,7 @@ def _rows_of_pages(data: bytes) -> list[list[int]]:
 
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 @pytest.mark.parametrize("codec", CODECS)
-@pytest.mark.parametrize("encoding", [name for name in HOLDS if name != "RLE_DICTIONARY"])
+@pytest.mark.parametrize("encoding", [name for name in HOLDS if name not in DICTIONARIES])
 def test_we_read_theirs(read_back: ReadBack, plain: Plain, encoding: str, codec: str, version: str) -> None:
     table = TABLE.select(HOLDS[encoding])
     sink = io.BytesIO()
@@ -297,7 +300,7 @@ def test_an_encoding_is_refused_where_it_cannot_hold_the_column(write_file: Writ
         for name in sorted(set(TABLE.column_names) - set(held)):
             with pytest.raises(SchemaError, match=f"column '{name}.*: {encoding} cannot hold"):
                 write_file(TABLE.select([name]), encodings={name: encoding})
-    for unknown in ("ALP", "BIT_PACKED", "PLAIN_DICTIONARY", "DELTA"):
+    for unknown in ("ALP", "BIT_PACKED", "DELTA"):
         with pytest.raises(SchemaError, match=f"unknown encoding '{unknown}'") as caught:
             write_file(TABLE.select(["double"]), encodings=unknown)
         assert caught.value.hint is not None and "BYTE_STREAM_SPLIT" in caught.value.hint

@@ -86,20 +86,20 @@ async def test_encodings_are_checked_with_the_first_rows(
 async def test_encodings_by_column_and_by_path(
     store: MemoryStore, bytes_of: Callable[..., Awaitable[bytes]]
 ) -> None:
-    rows = {"a": [1] * 50, "b": ["x"] * 50, "flag": [True] * 50, "list": [[1, 2]] * 50, "other": [7] * 50}
+    rows = {"a": [1] * 50, "b": ["x"] * 50, "flag": [True] * 50, "list": [[1, 2]] * 50, "other": [7, 8] * 25}
     encodings = {
         "a": "plain",
         "b": "RLE_DICTIONARY",
         "flag": "RLE",
         "list.list.element": "PLAIN",
-        "other": "auto",
+        "other": "PLAIN_DICTIONARY",
     }
     async with rpq.create((store, "file"), encodings=encodings) as writer:
         await writer.write(rows)
     group = pq.read_metadata(pa.BufferReader(await bytes_of(store))).row_group(0)
     found = {group.column(i).path_in_schema: set(group.column(i).encodings) - {"RLE"} for i in range(5)}
     assert found["a"] == {"PLAIN"} and found["list.list.element"] == {"PLAIN"} and found["flag"] == set()
-    assert found["b"] == found["other"] == {"PLAIN", "RLE_DICTIONARY"}
+    assert found["b"] == {"PLAIN", "RLE_DICTIONARY"} and found["other"] == {"PLAIN_DICTIONARY"}
 
 
 async def test_metadata_of_the_caller_is_in_every_footer(

@@ -1,0 +1,122 @@
+"""The encoding a column chunk gets: what is asked for, else the smallest that every reader decodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from resilient_pq.format.chunk_encoder import encode_chunk
+from resilient_pq.format.chunk_options import ChunkOptions
+from resilient_pq.format.encoding_choice import choose
+from resilient_pq.format.metadata import CompressionCodec, Encoding, Type
+from resilient_pq.format.values import LeafData
+
+Make = Callable[..., Any]
+RANDOM = np.random.default_rng(7)
+CODECS = [CompressionCodec.UNCOMPRESSED, CompressionCodec.SNAPPY, CompressionCodec.ZSTD]
+N = 20_000
+
+#: Columns of integers, and the encoding that is the smallest for them with each codec.
+STEADY = np.arange(N) * 1_000_003
+JITTER = 1_700_000_000_000_000 + np.cumsum(RANDOM.integers(0, 1 << 20, N))
+RANDOM_WIDE = RANDOM.integers(-(1 << 62), 1 << 62, N)
+FEW = RANDOM.integers(0, 7, N) * 1_000_000_007
+
+
+def _size(leaf: Any, data: LeafData, encoding: Encoding | None, codec: CompressionCodec) -> int:
+    return encode_chunk(leaf, [data], ChunkOptions(codec=codec, encoding=encoding)).size
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (STEADY, Encoding.DELTA_BINARY_PACKED),
+        (JITTER, Encoding.DELTA_BINARY_PACKED),
+        (RANDOM_WIDE, Encoding.PLAIN),
+        (FEW, Encoding.RLE_DICTIONARY),
+    ],
+    ids=["steady", "jitter", "random", "few"],
+)
+def test_the_smallest_is_chosen(leaf_of: Make, values: Any, expected: Encoding, codec: CompressionCodec) -> None:
+    leaf = leaf_of(Type.INT64, optional=False)
+    data = LeafData(N, None, None, values)
+    assert choose(leaf, data, ChunkOptions(codec=codec)).encoding is expected
+    sizes = {
+        encoding: _size(leaf, data, encoding, codec)
+        for encoding in (Encoding.PLAIN, Encoding.DELTA_BINARY_PACKED, Encoding.RLE_DICTIONARY)
+    }
+    if expected is Encoding.PLAIN:
+        del sizes[Encoding.DELTA_BINARY_PACKED]  # smaller by a hair, and not read by all
+    assert _size(leaf, data, None, codec) == min(sizes.values())
+
+
+def test_what_the_chosen_encoding_needs_is_there(leaf_of: Make) -> None:
+    leaf = leaf_of(Type.INT64, optional=False)
+    chosen = choose(leaf, LeafData(N, None, None, FEW), ChunkOptions())
+    assert chosen.dictionary is not None and len(chosen.dictionary.values) == 7
+    assert np.array_equal(np.asarray(chosen.dictionary.values)[chosen.dictionary.indices], FEW)
+    assert choose(leaf, LeafData(N, None, None, STEADY), ChunkOptions()).dictionary is None
+
+
+def test_no_deltas_where_a_reader_fails_on_them(leaf_of: Make, flat: Make, lists: Make) -> None:
+    """fastparquet: right values only of v1 pages without nulls and lists, with differences below 32 bits."""
+    steady = list(range(0, 60_000, 3))
+
+    def chosen(leaf: Any, data: LeafData, **options: Any) -> Encoding:
+        return choose(leaf, data, ChunkOptions(**options)).encoding
+
+    for kind in (Type.INT32, Type.INT64):
+        optional, required = leaf_of(kind), leaf_of(kind, optional=False)
+        assert chosen(optional, flat(optional, steady)) is Encoding.DELTA_BINARY_PACKED
+        assert chosen(required, flat(required, steady)) is Encoding.DELTA_BINARY_PACKED
+        assert chosen(required, flat(required, steady), version=2) is Encoding.PLAIN
+        assert chosen(optional, flat(optional, [None, *steady])) is Encoding.PLAIN
+        nested = leaf_of(kind, lists=1)
+        assert chosen(nested, lists(nested, [[value] for value in steady])) is Encoding.PLAIN
+    wide = leaf_of(Type.INT64, optional=False)
+    jumps = np.cumsum(RANDOM.integers(0, 1 << 33, N))
+    assert chosen(wide, LeafData(N, None, None, jumps)) is Encoding.PLAIN
+    around = np.tile(np.array([-(1 << 63), (1 << 63) - 1]), N // 2)
+    assert chosen(wide, LeafData(N, None, None, around), dictionary_bytes=0) is Encoding.PLAIN
+
+
+def test_encodings_that_not_all_read_are_never_chosen(leaf_of: Make, flat: Make) -> None:
+    floats = leaf_of(Type.DOUBLE)
+    assert choose(floats, flat(floats, np.linspace(1, 2, N)), ChunkOptions()).encoding is Encoding.PLAIN
+    flags = leaf_of(Type.BOOLEAN)
+    assert choose(flags, flat(flags, [True] * N), ChunkOptions()).encoding is Encoding.PLAIN
+    strings = leaf_of(Type.BYTE_ARRAY)
+    names = [b"/var/log/%08d" % i for i in range(N)]
+    assert choose(strings, flat(strings, names), ChunkOptions()).encoding is Encoding.PLAIN
+
+
+@pytest.mark.parametrize("encoding", [Encoding.PLAIN, Encoding.DELTA_BINARY_PACKED, Encoding.BYTE_STREAM_SPLIT])
+def test_what_is_asked_for_is_taken(leaf_of: Make, encoding: Encoding) -> None:
+    leaf = leaf_of(Type.INT64, optional=False)
+    for values in (STEADY, RANDOM_WIDE, FEW):
+        chosen = choose(leaf, LeafData(N, None, None, values), ChunkOptions(encoding=encoding))
+        assert chosen.encoding is encoding and chosen.dictionary is None
+
+
+def test_a_dictionary_that_was_asked_for_and_is_too_large(leaf_of: Make) -> None:
+    leaf = leaf_of(Type.INT64, optional=False)
+    data = LeafData(N, None, None, STEADY)
+    for encoding in (Encoding.RLE_DICTIONARY, Encoding.PLAIN_DICTIONARY):
+        assert choose(leaf, data, ChunkOptions(encoding=encoding)).encoding is encoding
+        small = ChunkOptions(encoding=encoding, dictionary_bytes=1000)
+        assert choose(leaf, data, small).encoding is Encoding.PLAIN
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 511, 512, 513, 2049])
+def test_small_chunks(leaf_of: Make, flat: Make, decoded: Make, rows_of: Make, count: int) -> None:
+    leaf = leaf_of(Type.INT64)
+    rows = list(range(count))
+    chunk = encode_chunk(leaf, [flat(leaf, rows)], ChunkOptions())
+    assert rows_of(decoded(leaf, chunk, num_rows=count)) == rows
+    nulls = [None] * count
+    chunk = encode_chunk(leaf, [flat(leaf, nulls)], ChunkOptions())
+    assert rows_of(decoded(leaf, chunk, num_rows=count)) == nulls
