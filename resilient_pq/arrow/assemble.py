@@ -31,9 +31,13 @@ _Steps = Sequence[AssembledOptional | AssembledRepeated]
 def to_arrow(arrow_type: Any, branch: Branch, leaves: Sequence[LeafColumn]) -> Any:
     """One top-level column, or the wanted part of it, as a nanoarrow `CArray`.
 
-    Its type is `arrow_type`, but for three cases that `Table` makes up for: where offsets of 32 bits do not
-    suffice it is the large type, where an integer does not fit into the 8 or 16 bits of its annotation it is
-    int32, and where ``ARROW:schema`` says fixed-size lists and some are of another size it is a list.
+    Its type is `arrow_type`, but for some cases that `Table` makes up for:
+
+    * where offsets of 32 bits do not suffice it is the large type;
+    * where ``ARROW:schema`` says fixed-size lists and some are of another size it is a list;
+    * where a decimal does not fit into 128 bits, whatever its precision, it is one of 256 bits;
+    * where an INT96 is beyond nanoseconds it is a time stamp of microseconds;
+    * where the annotation UNKNOWN stands on values it is what they are without it.
 
     Args:
         arrow_type: The column's field: of what `schema.arrow_schema_of` gives, the part that

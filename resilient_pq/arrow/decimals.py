@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -12,19 +13,35 @@ from resilient_pq.format.values import ByteArrays, Values
 
 #: Some writers pad decimals with sign bytes; a value longer than this is no decimal.
 _LONGEST: Final = 64
+#: Bytes of Arrow's widest decimals.
+WIDEST: Final = 32
+
+
+class _TooWideError(Exception):
+    """A value has more bytes than a row."""
 
 
 def decimal_rows(values: Values, size: int) -> NDArray[np.uint8]:
-    """Little-endian two's complement, `size` bytes a row, of the values of a DECIMAL leaf.
+    """Little-endian two's complement of the values of a DECIMAL leaf, a row of bytes each.
+
+    Rows have `size` bytes, 16 or 32; or 32 where a value needs more than its precision lets expect, as some
+    writers leave them.
 
     Raises:
-        FormatError: A value does not fit into `size` bytes.
+        FormatError: A value does not fit into 32 bytes.
     """
-    if isinstance(values, ByteArrays):
-        return _from_byte_arrays(values, size)
-    if values.ndim == 1:
+    if isinstance(values, np.ndarray) and values.ndim == 1:
         return _from_integers(values, size)
-    return _from_big_endian(values, size)
+    convert: Callable[[Any, int], NDArray[np.uint8]] = (
+        _from_byte_arrays if isinstance(values, ByteArrays) else _from_big_endian
+    )
+    try:
+        try:
+            return convert(values, size)
+        except _TooWideError:
+            return convert(values, WIDEST)
+    except _TooWideError:
+        raise FormatError(f"a decimal does not fit into {WIDEST} bytes") from None
 
 
 def _from_integers(values: NDArray[Any], size: int) -> NDArray[np.uint8]:
@@ -43,7 +60,7 @@ def _from_big_endian(rows: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
     kept = rows[:, padding:]
     sign = np.where(kept[:, :1] & 0x80, np.uint8(0xFF), np.uint8(0))
     if padding and (rows[:, :padding] != sign).any():
-        raise FormatError(f"a decimal of {width} bytes does not fit into {size}")
+        raise _TooWideError
     big_endian = np.empty((count, size), np.uint8)
     big_endian[:, : size - kept.shape[1]] = sign
     big_endian[:, size - kept.shape[1] :] = kept

@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 from resilient_pq.arrow.buffers import Valid, make_array, make_null_array, row_width, storage_dtype
 from resilient_pq.arrow.decimals import decimal_rows
 from resilient_pq.arrow.field import Field
-from resilient_pq.errors import FormatError, Where
+from resilient_pq.arrow.int96 import int96_timestamps
+from resilient_pq.arrow.schema import physical_format
+from resilient_pq.errors import FormatError, Where, located
 from resilient_pq.format.metadata import Repetition, Type
 from resilient_pq.format.values import ByteArrays, LeafColumn, Values
 
@@ -26,17 +28,15 @@ Places: TypeAlias = NDArray[np.int64]
 MAX_SMALL_OFFSET = 2**31 - 1
 
 _LARGE_FORMATS = {"u": "U", "z": "Z"}
-_NARROW_INTEGERS: Final = ("c", "C", "s", "S")
-_JULIAN_DAY_OF_EPOCH: Final = 2_440_588
-_NANOS_PER_DAY: Final = 86_400 * 10**9
 _MILLIS_PER_DAY: Final = 86_400_000
 
 
 def leaf_array(field: Field, column: LeafColumn, places: Places | None) -> TypedArray:
     """One leaf as an array of `field`'s type.
 
-    It comes as a wider type where it must: strings and binaries of more than 2 GiB as their large type, and
-    integers of 8 or 16 bits as int32 where a value has more, as some writers leave them.
+    It comes as a wider type where it must, see `assemble.to_arrow`. Integers of 8 or 16 bits are the lowest
+    bits of what is stored, whatever the others are: so do all readers, as some writers extend the sign of
+    unsigned ones.
 
     Args:
         field: The type wanted, one that `schema.arrow_schema_of` gives for the leaf.
@@ -53,14 +53,21 @@ def leaf_array(field: Field, column: LeafColumn, places: Places | None) -> Typed
         values = _placed(values, places)
     length = len(values)
     if field.kind == "n":
-        if length and (valid is None or valid.any()):
-            raise _misfit(column, "its type is UNKNOWN, so all its values must be null, but some are not")
-        return field, make_null_array(field, length)
-    if isinstance(values, ByteArrays) and field.kind != "d":
+        if not length or (valid is not None and not valid.any()):
+            return field, make_null_array(field, length)
+        field = replace(field, format=physical_format(column.leaf.node))
+    if field.kind == "d":
+        field, data = _decimals(field, column, values)
+    elif field.kind in _LARGE_FORMATS and isinstance(values, np.ndarray):
+        # FIXED_LEN_BYTE_ARRAY(0), for which there is no type of fixed width.
+        empty = ByteArrays(np.zeros(length + 1, np.int32), np.zeros(0, np.uint8))
+        return _string_array(field, empty, valid)
+    elif isinstance(values, ByteArrays):
         return _string_array(field, values, valid)
-    data = _stored(field, column, values, valid)
-    if field.kind in _NARROW_INTEGERS:
-        field, data = _narrowed(field, data)
+    elif column.leaf.node.physical_type is Type.INT96:
+        field, data = int96_timestamps(field, column, values, valid)
+    else:
+        data = _stored(field, column, values)
     return field, make_array(field, length, [data], valid)
 
 
@@ -96,30 +103,24 @@ def _string_array(field: Field, values: ByteArrays, valid: Valid | None) -> Type
     return field, make_array(field, len(values), [offsets.astype(dtype, copy=False), data], valid)
 
 
-def _stored(field: Field, column: LeafColumn, values: Values, valid: Valid | None) -> NDArray[Any]:
+def _decimals(field: Field, column: LeafColumn, values: Values) -> tuple[Field, NDArray[Any]]:
+    with located(Where(column=column.leaf.column_path)):
+        rows = decimal_rows(values, row_width(field))
+    if rows.shape[1] > row_width(field):
+        field = replace(field, format=f"d:76,{field.decimal[1]},256")
+    return field, rows.ravel()
+
+
+def _stored(field: Field, column: LeafColumn, values: NDArray[Any]) -> NDArray[Any]:
     """The data buffer of a fixed-width array."""
-    if field.kind == "d":
-        try:
-            return decimal_rows(values, row_width(field)).ravel()
-        except FormatError as error:
-            raise error.at(Where(column=column.leaf.column_path)) from None
-    assert isinstance(values, np.ndarray)
-    if column.leaf.node.physical_type is Type.INT96:
-        return _int96_to_nanos(column, values, valid)
     if field.kind == "b":
         return np.packbits(values, bitorder="little")
     if field.kind in ("w", "e"):
         return np.ascontiguousarray(values).ravel()
     convert = _CONVERSIONS.get(field.format[:3])
     stored = values if convert is None else convert(column, values)
-    return stored if field.kind in _NARROW_INTEGERS else stored.view(storage_dtype(field))
-
-
-def _narrowed(field: Field, values: NDArray[Any]) -> tuple[Field, NDArray[Any]]:
-    narrow = values.astype(storage_dtype(field))
-    if (narrow == values).all():
-        return field, narrow
-    return replace(field, format="i"), values
+    dtype = storage_dtype(field)
+    return stored.astype(dtype) if dtype.itemsize < stored.itemsize else stored.view(dtype)
 
 
 def _millis_to_seconds(column: LeafColumn, values: NDArray[Any]) -> NDArray[Any]:
@@ -141,25 +142,6 @@ _CONVERSIONS: dict[str, Callable[[LeafColumn, NDArray[Any]], NDArray[Any]]] = {
     "tts": _millis_to_seconds,
     "tdm": _days_to_date64,
 }
-
-
-def _int96_to_nanos(column: LeafColumn, values: NDArray[Any], valid: Valid | None) -> NDArray[Any]:
-    """Nanoseconds since 1970 of INT96: eight bytes of nanoseconds in the day, then four of the Julian day."""
-    words = np.ascontiguousarray(values)
-    nanos = words[:, :8].copy().view("<i8").ravel()
-    days = words[:, 8:].copy().view("<i4").ravel().astype(np.int64) - _JULIAN_DAY_OF_EPOCH
-    if valid is not None:
-        nanos, days = np.where(valid, nanos, 0), np.where(valid, days, 0)
-    # Nanoseconds may be negative or more than a day: bring them into the day before days are multiplied.
-    days = days + nanos // _NANOS_PER_DAY
-    limit = (2**63 - 1) // _NANOS_PER_DAY
-    outside = (days >= limit) | (days < -limit)
-    if outside.any():
-        row = int(np.argmax(outside))
-        date = f"day {int(days[row]):,} from 1970"
-        raise _misfit(column, f"an INT96 timestamp ({date}) is beyond what nanoseconds reach, 1677 to 2262")
-    since: NDArray[Any] = days * _NANOS_PER_DAY + nanos % _NANOS_PER_DAY
-    return since
 
 
 def _misfit(column: LeafColumn, what: str) -> FormatError:

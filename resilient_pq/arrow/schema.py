@@ -64,7 +64,6 @@ _UNANNOTATED = {
     Type.BOOLEAN: "b",
     Type.INT32: "i",
     Type.INT64: "l",
-    Type.INT96: "tsn:",
     Type.FLOAT: "f",
     Type.DOUBLE: "g",
     Type.BYTE_ARRAY: "z",
@@ -161,7 +160,11 @@ def _field_id(field: Field) -> int | None:
 
 
 def arrow_schema_of(
-    schema: Schema, key_value: Mapping[str, str | None], columns: Sequence[int] | None = None
+    schema: Schema,
+    key_value: Mapping[str, str | None],
+    columns: Sequence[int] | None = None,
+    *,
+    int96_unit: str = "ns",
 ) -> Any:
     """The Arrow schema of a file, as a nanoarrow `CSchema` of a struct.
 
@@ -172,6 +175,7 @@ def arrow_schema_of(
         key_value: The file's key-value metadata. ``ARROW:schema`` refines the types; where it is damaged, or
             speaks of another type than the column has, it is ignored, column by column.
         columns: Positions of the top-level columns wanted, in order; None is all.
+        int96_unit: The unit of time stamps that INT96 columns become: ``s``, ``ms``, ``us`` or ``ns``.
 
     Raises:
         UnsupportedError: A wanted column has a group without children, or is nested too deeply.
@@ -180,7 +184,7 @@ def arrow_schema_of(
     stored = stored_fields(key_value.get(ARROW_SCHEMA_KEY), schema.names)
     fields = []
     for position in positions:
-        derived = arrow_field_of(schema.root.children[position])
+        derived = arrow_field_of(schema.root.children[position], int96_unit=int96_unit)
         hint = stored[position]
         fields.append(derived if hint is None else refined(derived, hint) or derived)
     metadata = tuple(
@@ -191,45 +195,46 @@ def arrow_schema_of(
     return Field("", "+s", False, tuple(fields), metadata=metadata).to_c()
 
 
-def arrow_field_of(node: Node) -> Field:
+def arrow_field_of(node: Node, *, int96_unit: str = "ns") -> Field:
     """The Arrow field of a top-level column, by its Parquet type alone.
 
     Raises:
         UnsupportedError: As `arrow_schema_of`.
     """
-    return _field_of(node, ())
+    return _field_of(node, (), int96_unit)
 
 
-def _field_of(node: Node, parents: tuple[str, ...]) -> Field:
+def _field_of(node: Node, parents: tuple[str, ...], int96_unit: str) -> Field:
+    field = _type_of(node, parents, int96_unit)
     if node.repetition is Repetition.REPEATED:
         # A repeated field outside of a LIST is a required list of required elements.
-        return Field(node.name, "+l", False, (_type_of(node, parents),), metadata=_metadata_of(node))
-    field = _type_of(node, parents)
+        return Field(node.name, "+l", False, (field,), metadata=_metadata_of(node))
     return replace(field, nullable=node.repetition is Repetition.OPTIONAL)
 
 
-def _type_of(node: Node, parents: tuple[str, ...]) -> Field:
+def _type_of(node: Node, parents: tuple[str, ...], int96_unit: str) -> Field:
     """The field of a node as if it were required."""
     path = (*parents, node.name)
     metadata = _metadata_of(node)
     if isinstance(node, Primitive):
-        return Field(node.name, _format_of(node), False, metadata=metadata)
+        return Field(node.name, _format_of(node, int96_unit), False, metadata=metadata)
     if len(path) > MAX_NESTING:
         raise UnsupportedError(f"column {path[0]!r} is nested more than {MAX_NESTING} levels deep")
     match shape_of(node):
         case ListShape(repeated, None):
-            return Field(node.name, "+l", False, (_type_of(repeated, path),), metadata=metadata)
+            return Field(node.name, "+l", False, (_type_of(repeated, path, int96_unit),), metadata=metadata)
         case ListShape(_, element) if element is not None:
-            return Field(node.name, "+l", False, (_field_of(element, path),), metadata=metadata)
+            return Field(node.name, "+l", False, (_field_of(element, path, int96_unit),), metadata=metadata)
         case MapShape(_, key, value):
-            entries = Field("entries", "+s", False, (_field_of(key, path), _field_of(value, path)))
+            pair = (_field_of(key, path, int96_unit), _field_of(value, path, int96_unit))
+            entries = Field("entries", "+s", False, pair)
             return Field(node.name, "+m", False, (entries,), metadata=metadata)
     if not node.children:
         column = ".".join(path)
         raise UnsupportedError(
             f"column {column!r}: a group without children has no values to read", where=Where(column=column)
         )
-    children = tuple(_field_of(child, path) for child in node.children)
+    children = tuple(_field_of(child, path, int96_unit) for child in node.children)
     return Field(node.name, "+s", False, children, metadata=metadata)
 
 
@@ -239,10 +244,20 @@ def _metadata_of(node: Node) -> tuple[tuple[bytes, bytes], ...]:
     return ((FIELD_ID_KEY, str(node.field_id).encode()),)
 
 
-def _format_of(node: Primitive) -> str:
+def physical_format(node: Primitive, int96_unit: str = "ns") -> str:
+    """The Arrow format of a leaf by its physical type alone, as if it had no annotation."""
+    match node.physical_type:
+        case Type.FIXED_LEN_BYTE_ARRAY:
+            return f"w:{node.type_length}" if node.type_length else "z"  # nanoarrow refuses a width of 0
+        case Type.INT96:
+            return f"ts{int96_unit[0]}:"
+    return _UNANNOTATED[node.physical_type]
+
+
+def _format_of(node: Primitive, int96_unit: str) -> str:
     """The Arrow format of a leaf; an annotation that does not belong to its physical type is passed over."""
     physical, annotation = node.physical_type, node.logical
-    format = f"w:{node.type_length}" if physical is Type.FIXED_LEN_BYTE_ARRAY else _UNANNOTATED[physical]
+    format = physical_format(node, int96_unit)
     match physical, annotation:
         case _, logical.UNKNOWN if node.repetition is Repetition.OPTIONAL:
             format = "n"

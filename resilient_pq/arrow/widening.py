@@ -1,8 +1,8 @@
 """Arrays of one column that came with different forms of its type, brought to one type.
 
 `assemble.to_arrow` widens an array where it must: 64-bit offsets where there is too much for 32 bits, a list
-where fixed-size lists are not all of one size, 32 bits where an integer does not fit its 8 or 16. All chunks of
-a table have one type, so the others follow.
+where fixed-size lists are not all of one size, and so on. All chunks of a table have one type, so the others
+follow.
 """
 
 from __future__ import annotations
@@ -12,13 +12,15 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from resilient_pq.arrow.buffers import Part, make_array, make_null_array, storage_dtype
+from resilient_pq.arrow.buffers import Part, make_array, make_null_array, row_width, storage_dtype
 from resilient_pq.arrow.field import Field
+from resilient_pq.errors import FormatError
 
-#: What an array of the first form can be made into.
+#: What an array of the first form can be made into, by their kinds.
 _WIDER = {("u", "U"), ("z", "Z"), ("+l", "+L"), ("+w", "+l"), ("+w", "+L")}
-_WIDER |= {("c", "i"), ("C", "i"), ("s", "i"), ("S", "i")}
+_NANOS_PER_MICRO = 1000
 
 
 def widest(fields: Sequence[Field]) -> Field:
@@ -27,19 +29,28 @@ def widest(fields: Sequence[Field]) -> Field:
     Raises:
         ValueError: They differ in more than such forms.
     """
-    first = fields[0]
-    format = first.format
+    first = widest_so_far = fields[0]
     for field in fields:
-        if (_kind(format), field.kind) in _WIDER:
-            format = field.format
-        elif field.format != format and (field.kind, _kind(format)) not in _WIDER:
+        if _is_wider(widest_so_far, field):
+            widest_so_far = field
+        elif field.format != widest_so_far.format and not _is_wider(field, widest_so_far):
             raise ValueError(f"arrays of {field} do not go with arrays of {first}")
     children = zip(*(field.children for field in fields), strict=True)
+    format = widest_so_far.format
     return replace(first, format=format, children=tuple(widest(below) for below in children))
 
 
-def _kind(format: str) -> str:
-    return Field("", format).kind
+def _is_wider(one: Field, other: Field) -> bool:
+    """Whether arrays of `one` can be made into arrays of `other`, but not the other way round."""
+    match one.kind, other.kind:
+        case "n", kind:
+            return kind != "n" and not other.children
+        case "d", "d":
+            (_, scale, bits), (_, other_scale, other_bits) = one.decimal, other.decimal
+            return scale == other_scale and (bits, other_bits) == (128, 256)
+        case "ts", "ts":
+            return (one.unit, other.unit) == ("ns", "us") and one.parameter == other.parameter
+    return (one.kind, other.kind) in _WIDER
 
 
 def widened(array: Any, target: Field) -> Any:
@@ -57,6 +68,8 @@ def _same_form(one: Field, other: Field) -> bool:
 def _widened(part: Part, target: Field) -> Any:
     if target.kind == "n":
         return make_null_array(target, part.length)
+    if part.field.kind == "n":
+        return _nulls(target, part.length)
     buffers: list[Any] = []
     children: list[Any] = []
     match target.kind:
@@ -79,8 +92,48 @@ def _widened(part: Part, target: Field) -> Any:
             children = [_widened(part.child(at), child) for at, child in enumerate(target.children)]
         case "b":
             buffers = [np.packbits(part.booleans(), bitorder="little")]
-        case "w" | "d":
+        case "d":
+            buffers = [_sign_extended(part.rows(), row_width(target)).ravel()]
+        case "w":
             buffers = [part.rows().ravel()]
+        case "ts" if part.field.unit != target.unit:
+            buffers = [_whole_micros(part, target)]
         case _:
             buffers = [part.fixed().astype(storage_dtype(target), copy=False)]
     return make_array(target, part.length, buffers, part.valid(), children)
+
+
+def _nulls(target: Field, length: int) -> Any:
+    """An array of nulls of a type without children."""
+    match target.kind:
+        case "u" | "z" | "U" | "Z":
+            dtype = np.int64 if target.kind in ("U", "Z") else np.int32
+            buffers = [np.zeros(length + 1, dtype), np.zeros(0, np.uint8)]
+        case "b":
+            buffers = [np.zeros((length + 7) // 8, np.uint8)]
+        case "w" | "d":
+            buffers = [np.zeros(length * row_width(target), np.uint8)]
+        case _:
+            buffers = [np.zeros(length, storage_dtype(target))]
+    return make_array(target, length, buffers, np.zeros(length, np.bool_))
+
+
+def _sign_extended(rows: NDArray[np.uint8], width: int) -> NDArray[np.uint8]:
+    if rows.shape[1] == width:
+        return rows
+    sign = np.where(rows[:, -1:] & 0x80, np.uint8(0xFF), np.uint8(0))
+    return np.hstack([rows, np.repeat(sign, width - rows.shape[1], axis=1)])
+
+
+def _whole_micros(part: Part, target: Field) -> NDArray[Any]:
+    """Nanoseconds as microseconds, where nothing is lost."""
+    nanos, valid = part.fixed(), part.valid()
+    if valid is not None:
+        nanos = np.where(valid, nanos, 0)
+    micros: NDArray[Any] = nanos // _NANOS_PER_MICRO
+    if (micros * _NANOS_PER_MICRO != nanos).any():
+        raise FormatError(
+            f"column {target.name!r} has time stamps that nanoseconds do not reach, and others with nanoseconds",
+            hint='read it with ReadOptions(coerce_int96_timestamp_unit="us")',
+        )
+    return micros

@@ -53,11 +53,25 @@ class ReadOptions:
             more request.
         fetch: How ranges are merged, and how many requests and bytes may be under way.
         max_threads: Column chunks decoded at one time; None is the number of processors.
+        coerce_int96_timestamp_unit: The unit of time stamps that INT96 columns become, "us", "ms" or "s":
+            values are cut to whole ones of it. None is nanoseconds, and microseconds where a value is outside
+            the years 1677 to 2262, which is all that nanoseconds reach; with `File.batches` that may differ
+            from one row group to the next.
     """
 
     tail_bytes: int = 256 * KiB
     fetch: FetchOptions = field(default_factory=FetchOptions)
     max_threads: int | None = None
+    coerce_int96_timestamp_unit: Literal["us", "ms", "s"] | None = None
+
+    def __post_init__(self) -> None:
+        """Check what would only show when a file is read."""
+        unit: str | None = self.coerce_int96_timestamp_unit
+        if unit not in (None, "us", "ms", "s"):
+            raise SchemaError(
+                f'coerce_int96_timestamp_unit is {unit!r}; it must be "us", "ms", "s" or None',
+                hint="leave it out for nanoseconds" if unit == "ns" else None,
+            )
 
 
 class File:
@@ -107,7 +121,7 @@ class File:
     def arrow_schema(self) -> Any:
         """The Arrow schema, with ``__arrow_c_schema__``."""
         with located(Where(key=self.url)):
-            return arrow_schema_of(self.contents.schema, self.contents.key_value)
+            return self._arrow_schema(None)
 
     @property
     def num_rows(self) -> int:
@@ -265,6 +279,10 @@ class File:
 
         return await self._in_thread(assemble)
 
+    def _arrow_schema(self, positions: Sequence[int] | None) -> Any:
+        unit = self._options.coerce_int96_timestamp_unit or "ns"
+        return arrow_schema_of(self.schema, self.contents.key_value, positions, int96_unit=unit)
+
     def _branch(self, selected: Selection) -> Branch:
         first = self.schema.top_level_leaves(selected.position)[0].ordinal
         return branch_of(selected.node, {leaf.ordinal - first for leaf in selected.leaves})
@@ -272,7 +290,7 @@ class File:
     def _schema_of(self, plan: ReadPlan) -> Any:
         """The Arrow schema of what is read; the file's key-value metadata, such as that of pandas, stay with it."""
         positions = [selected.position for selected in plan.columns]
-        whole = Field.of(arrow_schema_of(self.schema, self.contents.key_value, positions))
+        whole = Field.of(self._arrow_schema(positions))
         fields = [
             projected(field, self._branch(selected))
             for field, selected in zip(whole.children, plan.columns, strict=True)

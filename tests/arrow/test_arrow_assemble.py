@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal as Number
 from typing import Any
 
@@ -156,12 +157,74 @@ def test_int96_timestamps() -> None:
     ]
 
 
-@pytest.mark.parametrize("days", [106_752, -106_752, 2**31 - 1 - 2_440_588, -(2**31) - 2_440_588])
-def test_int96_timestamps_beyond_nanoseconds(days: int) -> None:
+LAST, FIRST = 2**63 - 1, -(2**63)
+DAY = 86_400 * 10**9
+
+
+def since_1970(nanos: int) -> bytes:
+    return int96(nanos % DAY, nanos // DAY + 2_440_588)
+
+
+def test_int96_timestamps_at_the_ends_of_nanoseconds() -> None:
+    array = assembled(leaf(Type.INT96), {"values": rows(since_1970(LAST), since_1970(FIRST))})
+    assert array.type == pa.timestamp("ns")
+    assert array.view(pa.int64()).to_pylist() == [LAST, FIRST]
+
+
+@pytest.mark.parametrize("micros", [LAST // 1000 + 1, FIRST // 1000, LAST, FIRST])
+def test_int96_timestamps_beyond_nanoseconds_come_as_microseconds(micros: int) -> None:
+    node = leaf(Type.INT96)
+    array = assembled(node, {"values": rows(since_1970(5000), since_1970(micros * 1000))})
+    assert array.type == pa.timestamp("us")
+    assert array.view(pa.int64()).to_pylist() == [5, micros]
+
+
+@pytest.mark.parametrize("day", [2**31 - 1, -(2**31)])
+def test_int96_timestamps_beyond_microseconds(day: int) -> None:
+    with pytest.raises(FormatError, match=r"column 'c': .* is beyond what microseconds reach") as caught:
+        assembled(leaf(Type.INT96), {"values": rows(int96(0, day))})
+    assert caught.value.hint == 'read it with ReadOptions(coerce_int96_timestamp_unit="ms")'
+
+
+def test_int96_timestamps_that_neither_unit_holds() -> None:
+    values = rows(since_1970(LAST + 1000), since_1970(7))
     with pytest.raises(
-        FormatError, match=r"column 'c': an INT96 timestamp .* is beyond what nanoseconds reach"
-    ):
-        assembled(leaf(Type.INT96), {"values": rows(int96(0, days + 2_440_588))})
+        FormatError, match=r"column 'c': an INT96 timestamp .* beyond what nanoseconds"
+    ) as caught:
+        assembled(leaf(Type.INT96), {"values": values})
+    assert caught.value.hint == 'read it with ReadOptions(coerce_int96_timestamp_unit="us")'
+
+
+@pytest.mark.parametrize(("unit", "divisor"), [("us", 10**3), ("ms", 10**6), ("s", 10**9)])
+def test_int96_timestamps_of_a_unit(unit: str, divisor: int) -> None:
+    node = leaf(Type.INT96)
+    nanos = [7, -7, LAST + 12_345, 999_999_999]
+    field = arrow_field_of(node, int96_unit=unit)
+    array = assembled(node, {"values": rows(*map(since_1970, nanos))}, field=field)
+    assert array.type == pa.timestamp(unit)
+    assert array.view(pa.int64()).to_pylist() == [value // divisor for value in nanos]
+
+
+def test_chunks_of_int96_timestamps_of_which_one_is_beyond_nanoseconds() -> None:
+    node = leaf(Type.INT96, repetition=OPTIONAL)
+    field = arrow_field_of(node)
+
+    def table(*chunks: list[int]) -> Table:
+        arrays = [
+            [to_arrow(field, branch_of(node), columns_of(node, {"values": rows(*map(since_1970, [0, *chunk])),
+                                                     "present": [False, *[True] * len(chunk)]}))]
+            for chunk in chunks
+        ]  # fmt: skip
+        return Table([field], arrays, sum(map(len, chunks)) + len(chunks))
+
+    found = pa.table(table([1000], [LAST + 1000 - LAST % 1000], [-1000]))
+    found.validate(full=True)
+    assert found["c"].type == pa.timestamp("us")
+    expected = [None, 1, None, LAST // 1000 + 1, None, -1]
+    assert found["c"].cast(pa.int64()).to_pylist() == expected
+    with pytest.raises(FormatError, match="and others with nanoseconds") as caught:
+        table([1001], [LAST + 1000 - LAST % 1000])
+    assert caught.value.hint == 'read it with ReadOptions(coerce_int96_timestamp_unit="us")'
 
 
 def test_values_are_not_copied_where_layouts_agree() -> None:
@@ -185,14 +248,13 @@ def test_offsets_that_begin_anywhere() -> None:
     ("node", "values", "message"),
     [
         (
-            leaf(Type.FIXED_LEN_BYTE_ARRAY, Decimal(4, 1), 17),
-            rows(b"\x01" + bytes(16)),
-            "17 bytes does not fit into 16",
+            leaf(Type.FIXED_LEN_BYTE_ARRAY, Decimal(4, 1), 33),
+            rows(b"\x01" + bytes(32)),
+            "a decimal does not fit into 32 bytes",
         ),
         (leaf(Type.BYTE_ARRAY, Decimal(4, 1)), byte_arrays(bytes(65)), "a decimal has 65 bytes"),
-        (leaf(Type.INT32, logical.UNKNOWN, repetition=OPTIONAL), np.array([1], "<i4"), "its type is UNKNOWN"),
     ],
-    ids=["wide decimal", "long decimal", "unknown"],
+    ids=["wide decimal", "long decimal"],
 )
 def test_values_that_their_type_does_not_have(node: Primitive, values: Any, message: str) -> None:
     with pytest.raises(FormatError, match=message) as caught:
@@ -540,26 +602,83 @@ def test_lists_that_are_not_of_the_stored_size_come_as_lists() -> None:
 
 
 @pytest.mark.parametrize(
-    ("annotation", "value"),
-    [(Integer(8, True), 300), (Integer(8, False), -1), (Integer(16, True), 2**31 - 1)],
+    ("annotation", "kind", "value", "expected"),
+    [
+        (Integer(8, False), pa.uint8(), -1, 255),
+        (Integer(8, False), pa.uint8(), -128, 128),
+        (Integer(16, False), pa.uint16(), -2, 65_534),
+        (Integer(8, True), pa.int8(), 255, -1),
+        (Integer(8, True), pa.int8(), 300, 44),
+        (Integer(16, True), pa.int16(), 2**31 - 1, -1),
+    ],
     ids=str,
 )
-def test_integers_wider_than_their_annotation_come_as_int32(annotation: Integer, value: int) -> None:
-    # uint_types.parquet and repeated_types.parquet of Drill have such.
-    node = Group("c", REPEATED, (leaf(Type.INT32, annotation, name="x"),))
+def test_integers_are_the_lowest_bits_of_what_is_stored(
+    annotation: Integer, kind: pa.DataType, value: int, expected: int
+) -> None:
+    # uint_types.parquet of Drill has such, and all libraries read it so.
+    array = assembled(leaf(Type.INT32, annotation), {"values": np.array([1, value], "<i4")})
+    assert array.type == kind
+    assert array.to_pylist() == [1, expected]
+
+
+def chunks_of(node: Primitive, *chunks: Any) -> pa.Table:
+    """A table of one column with a chunk for each array of values."""
     field = arrow_field_of(node)
-
-    def chunk(*values: int) -> Any:
-        levels = {"definition": [1] * len(values), "repetition": [0, *[1] * (len(values) - 1)]}
-        return to_arrow(
-            field, branch_of(node), columns_of(node, {"values": np.array(values, "<i4"), **levels, "num_rows": 1})
-        )
-
-    table = Table([field], [[chunk(1, 2)], [chunk(3, value)]], 2)
+    arrays = [
+        [to_arrow(field, branch_of(node), columns_of(node, chunk if isinstance(chunk, dict) else {"values": chunk}))]
+        for chunk in chunks
+    ]
+    table = Table([field], arrays, sum(array.length for (array,) in arrays))
     found = pa.table(table)
-    found.validate(full=True)
-    assert found["c"].type.value_type.field("x").type == pa.int32()
-    assert found["c"].to_pylist() == [[{"x": 1}, {"x": 2}], [{"x": 3}, {"x": value}]]
+    found.validate()
+    return found
+
+
+def test_decimals_that_128_bits_do_not_hold_come_as_wider_ones() -> None:
+    # parquet_logical_types_simple.parquet of Drill has such, in a column of 20 digits.
+    digits = rows(b"12345678901234567890", b"\xff" * 19 + b"\x0f")
+    found = chunks_of(
+        leaf(Type.FIXED_LEN_BYTE_ARRAY, Decimal(20, 2), 20), rows(b"\xff" * 20, bytes(20)), digits
+    )
+    assert found["c"].type == pa.decimal256(76, 2)
+    unscaled = [-1, 0, int.from_bytes(b"12345678901234567890"), -241]
+    assert found["c"].to_pylist() == [Number(f"{value}E-2") for value in unscaled]
+
+
+@pytest.mark.parametrize(
+    ("node", "values", "expected"),
+    [
+        (leaf(Type.BOOLEAN), np.array([True, False]), [True, False]),
+        (leaf(Type.INT32), np.array([1, -2], "<i4"), [1, -2]),
+        (leaf(Type.DOUBLE), np.array([1.5, 2.5]), [1.5, 2.5]),
+        (leaf(Type.BYTE_ARRAY), byte_arrays(b"a", b""), [b"a", b""]),
+        (leaf(Type.FIXED_LEN_BYTE_ARRAY, length=2), rows(b"ab", b"cd"), [b"ab", b"cd"]),
+        (
+            leaf(Type.INT96),
+            rows(since_1970(0), since_1970(DAY)),
+            [dt.datetime(1970, 1, 1), dt.datetime(1970, 1, 2)],
+        ),
+    ],
+    ids=lambda value: value.physical_type.name if isinstance(value, Primitive) else "",
+)
+def test_values_under_the_annotation_of_nulls_are_what_they_are_without_it(
+    node: Primitive, values: Any, expected: list[Any]
+) -> None:
+    node = replace(node, repetition=OPTIONAL, logical=logical.UNKNOWN)
+    nulls = {"values": values, "present": [False, False]}
+    assert chunks_of(node, nulls, nulls)["c"].type == pa.null()
+    assert chunks_of(node, nulls, values, nulls)["c"].to_pylist() == [None, None, *expected, None, None]
+
+
+def test_fixed_length_values_of_no_bytes() -> None:
+    # all_nulls_no_booleans.parquet of DuckDB has such a column.
+    node = leaf(Type.FIXED_LEN_BYTE_ARRAY, length=0, repetition=OPTIONAL)
+    found = chunks_of(node, {"values": np.zeros((3, 0), np.uint8), "present": [True, False, True]})
+    assert found["c"].type == pa.binary()
+    assert found["c"].to_pylist() == [b"", None, b""]
+    decimals = replace(node, logical=Decimal(3, 1))
+    assert chunks_of(decimals, np.zeros((2, 0), np.uint8))["c"].to_pylist() == [Number("0.0")] * 2
 
 
 def test_a_stored_size_beyond_all_measure_takes_no_memory() -> None:

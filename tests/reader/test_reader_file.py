@@ -162,3 +162,23 @@ async def test_an_unfinished_file_warns_once(tmp_path: Path) -> None:
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
                 assert pa.table(await file.read()).equals(TABLE)
+
+
+@pytest.mark.parametrize("unit", ["ns", "days", 1])
+def test_units_that_int96_is_not_read_in(unit: object) -> None:
+    with pytest.raises(rpq.SchemaError, match='must be "us", "ms", "s" or None'):
+        rpq.ReadOptions(coerce_int96_timestamp_unit=unit)  # type: ignore[arg-type]
+
+
+async def test_int96_in_a_unit(tmp_path: Path) -> None:
+    path = tmp_path / "theirs.parquet"
+    times = pa.table({"t": pa.array([[1_999, None], [-1]], pa.list_(pa.timestamp("ns")))})
+    pq.write_table(times, path, use_deprecated_int96_timestamps=True)
+    async with rpq.open(path) as file:
+        assert pa.table(await file.read())["t"].type.value_type == pa.timestamp("ns")
+    options = rpq.ReadOptions(coerce_int96_timestamp_unit="us")
+    async with rpq.open(path, options=options) as file:
+        found = pa.table(await file.read())["t"].combine_chunks()
+        assert pa.schema(file.arrow_schema).field("t").type == found.type
+    assert found.type.value_type == pa.timestamp("us")
+    assert found.values.cast(pa.int64()).to_pylist() == [1, None, -1]
