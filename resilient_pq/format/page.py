@@ -112,13 +112,17 @@ def pages_of(chunk: memoryview, base: int, num_values: int | None = None) -> Ite
         at, ordinal, found = end, ordinal + 1, found + page.num_values
 
 
-def check_crc(page: Page) -> bool:
+def check_crc(page: Page, *, zero_is_none: bool = False) -> bool:
     """Compare the body with the header's CRC32; False where the header has none.
+
+    Args:
+        page: The page.
+        zero_is_none: Whether its writer leaves 0 there without computing anything.
 
     Raises:
         ChecksumError: They differ.
     """
-    if page.header.crc is None:
+    if page.header.crc is None or (zero_is_none and page.header.crc == 0):
         return False
     stored, computed = unsigned(page.header.crc), crc32(page.body)
     if stored != computed:

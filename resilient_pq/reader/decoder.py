@@ -53,7 +53,7 @@ def verify_chunk(chunk: ChunkRead, data: memoryview) -> bool:
     if stored is not None and stored == computed:
         return True
     for page in pages_of(data, chunk.range.start, chunk.num_values_to_read):
-        check_crc(page)
+        check_crc(page, zero_is_none=chunk.zero_crc_is_none)
     if stored is not None and computed is not None:
         raise ChecksumError(
             "column chunk CRC32 does not match, though those of its pages do: a page header was changed",

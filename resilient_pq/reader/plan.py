@@ -27,6 +27,7 @@ class ChunkRead:
         range: Its bytes.
         num_rows: Rows of its row group.
         slack: Bytes of `range` behind what the footer says, for writers that counted too few.
+        zero_crc_is_none: Whether a page CRC32 of 0 stands for none, as of writers that compute none.
     """
 
     row_group: int
@@ -35,6 +36,7 @@ class ChunkRead:
     range: ByteRange
     num_rows: int
     slack: int = 0
+    zero_crc_is_none: bool = False
 
     @property
     def num_values_to_read(self) -> int | None:
@@ -130,19 +132,31 @@ def chunk_read(contents: Contents, ordinal: int, leaf: Leaf) -> ChunkRead:
         if metadata is None:
             raise FormatError("the column chunk has no metadata")
         if row_group.columns[leaf.ordinal].file_path:
-            raise FormatError("the column chunk lies in another file")
+            raise FormatError(
+                f"the column chunk lies in another file, {row_group.columns[leaf.ordinal].file_path!r}",
+                hint="read that file",
+            )
         if metadata.type != leaf.node.physical_type:
             raise FormatError(
                 f"the chunk has physical type {metadata.type}, the schema {leaf.node.physical_type.name}"
             )
         start, end = chunk_range(metadata, contents.data_end)
-    slack = min(_slack(contents.metadata.created_by), contents.data_end - end)
-    return ChunkRead(ordinal, leaf, metadata, ByteRange(start, end + slack), row_group.num_rows, slack)
+    created_by = contents.metadata.created_by or ""
+    slack = min(_slack(created_by), contents.data_end - end)
+    return ChunkRead(
+        ordinal,
+        leaf,
+        metadata,
+        ByteRange(start, end + slack),
+        row_group.num_rows,
+        slack,
+        zero_crc_is_none=created_by.startswith("Parquet.jl"),
+    )
 
 
-def _slack(created_by: str | None) -> int:
+def _slack(created_by: str) -> int:
     """parquet-mr up to 1.2.8 left the dictionary page's header out of the chunk's size (PARQUET-816)."""
-    if created_by is None or not created_by.startswith("parquet-mr"):
+    if not created_by.startswith("parquet-mr"):
         return 0
     version = re.search(r"version (\d+)\.(\d+)\.(\d+)", created_by)
     is_old = version is None or tuple(int(part) for part in version.groups()) <= (1, 2, 8)
