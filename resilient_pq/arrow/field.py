@@ -6,6 +6,7 @@ spelling that every Arrow library shares. May import nanoarrow and the errors, n
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -72,6 +73,8 @@ class Field:
         dictionary: The values of a dictionary type, else None.
         metadata: Key-value metadata in order.
         keys_sorted: Whether the keys of a map are sorted.
+        repeated: Whether it is a list for being a repeated field of a Parquet schema, outside of any LIST: where
+            a record leaves it out it occurs no times. Nothing that Arrow knows.
     """
 
     name: str
@@ -81,6 +84,7 @@ class Field:
     dictionary: Field | None = None
     metadata: tuple[tuple[bytes, bytes], ...] = ()
     keys_sorted: bool = False
+    repeated: bool = dataclasses.field(default=False, compare=False)
 
     @classmethod
     def of(cls, arrow: object) -> Field:

@@ -13,11 +13,11 @@ from resilient_pq.arrow.buffers import Part, Valid, num_bytes, span
 from resilient_pq.arrow.field import Field, normalised
 from resilient_pq.arrow.matching import Fit, fit_columns
 from resilient_pq.arrow.physical import UnstorableValueError, may_fail, no_values, physical_values
-from resilient_pq.arrow.schema import arrow_schema_of, encode_arrow_schema, schema_from_arrow
+from resilient_pq.arrow.schema import arrow_field_of, encode_arrow_schema, schema_from_arrow
 from resilient_pq.arrow.sources import Source, open_source
-from resilient_pq.errors import SchemaError, Where
+from resilient_pq.errors import SchemaError, UnsupportedError, Where
 from resilient_pq.format.levels import Optional, Repeated, Shredded, Step, shred
-from resilient_pq.format.metadata import Repetition
+from resilient_pq.format.metadata import Repetition, Type
 from resilient_pq.format.schema import Node, Primitive, Schema
 from resilient_pq.format.values import ByteArrays, LeafData, Values
 
@@ -60,15 +60,17 @@ class Ingest:
         """Take rows of a known schema.
 
         Args:
-            schema: Anything with ``__arrow_c_schema__`` that describes a struct of columns, or the Parquet
-                schema of a file.
+            schema: Anything with ``__arrow_c_schema__`` that describes a struct of columns, or a Parquet schema,
+                which is then kept as it is: its repeated fields, its annotations, its carriers of decimals.
 
         Raises:
             SchemaError: `schema` is not the schema of a table.
             UnsupportedError: A column has a type that Parquet, or this version, has no form for.
         """
         if isinstance(schema, Schema):
-            schema = arrow_schema_of(schema, {})
+            _check_writable(schema)
+            columns = tuple(arrow_field_of(node) for node in schema.root.children)
+            return cls(schema, Field("", "+s", False, columns))
         field = Field.of(schema)
         return cls(schema_from_arrow(field), normalised(field))
 
@@ -154,6 +156,15 @@ class Ingest:
             yield Batch(part.length, leaves, sum(map(_leaf_bytes, leaves)))
 
 
+def _check_writable(schema: Schema) -> None:
+    for leaf in schema.leaves:
+        if leaf.node.physical_type is Type.FIXED_LEN_BYTE_ARRAY and not leaf.node.type_length:
+            raise UnsupportedError(
+                f"column {leaf.column_path!r}: values of no bytes cannot be written",
+                where=Where(column=leaf.column_path),
+            )
+
+
 def _is_text(value: bytes) -> bool:
     try:
         value.decode()
@@ -170,7 +181,7 @@ def _refuse_null_rows(rows: Part, first_row: int) -> None:
 
 def _may_fail(fit: Fit, part: Part) -> bool:
     """Whether taking some rows of the column can fail, so that all must be looked at before any is taken."""
-    if fit.node.repetition is Repetition.REQUIRED and part.view.null_count != 0:
+    if fit.node.repetition is not Repetition.OPTIONAL and part.view.null_count != 0:
         return True
     if not fit.children:
         return may_fail(part)
@@ -212,10 +223,10 @@ class _Shredder:
             steps = (*steps, Optional(valid))
         elif valid is not None:
             self._refuse_nulls(fit, valid, steps)
-        if isinstance(fit.node, Primitive):
-            yield self._leaf(fit, fit.node, part, steps)
-        elif part.field.kind == "n":
+        if part.field.kind == "n":
             yield from self._absent(fit.node, steps)
+        elif isinstance(fit.node, Primitive) and not fit.children:
+            yield self._leaf(fit, fit.node, part, steps)
         elif part.field.kind == "+s":
             for position, child in zip(fit.positions, fit.children, strict=True):
                 yield from self._node(child, part.child(position), steps)
@@ -234,8 +245,7 @@ class _Shredder:
         if positions is not None and _is_everything(positions, part.length):
             positions = None
         try:
-            # Where only nulls came there is no value, whatever the type of the leaf.
-            values = no_values(node) if part.field.kind == "n" else physical_values(node, part, positions)
+            values = physical_values(node, part, positions)
         except UnstorableValueError as error:
             row = self._row_of(shredded, len(steps), error.index)
             raise SchemaError(
@@ -244,20 +254,17 @@ class _Shredder:
         return LeafData(self.num_rows, shredded.definition_levels, shredded.repetition_levels, values)
 
     def _absent(self, node: Node, steps: tuple[Step, ...]) -> Iterator[LeafData]:
-        """The leaves below a nested node that is null in every slot."""
-        children = () if isinstance(node, Primitive) else node.children
-        for child in children:
-            below = steps
-            if child.repetition is Repetition.OPTIONAL:
-                below = (*steps, Optional(None))
-            elif child.repetition is Repetition.REPEATED:
-                below = (*steps, Repeated(_NO_SLOTS, _NO_SLOTS))
-            if isinstance(child, Primitive):
-                shredded = shred(self.num_rows, below)
-                levels = shredded.definition_levels, shredded.repetition_levels
-                yield LeafData(self.num_rows, *levels, no_values(child))
-            else:
-                yield from self._absent(child, below)
+        """The leaves of a node of which no slot has a value, whose own step is among `steps` where it is optional."""
+        if node.repetition is Repetition.REPEATED:
+            steps = (*steps, Repeated(_NO_SLOTS, _NO_SLOTS))
+        if isinstance(node, Primitive):
+            shredded = shred(self.num_rows, steps)
+            levels = shredded.definition_levels, shredded.repetition_levels
+            yield LeafData(self.num_rows, *levels, no_values(node))
+            return
+        for child in node.children:
+            optional = child.repetition is Repetition.OPTIONAL
+            yield from self._absent(child, (*steps, Optional(None)) if optional else steps)
 
     def _refuse_nulls(self, fit: Fit, valid: Valid, steps: tuple[Step, ...]) -> None:
         """Refuse a null in a required node; below a parent that is null itself it means nothing."""

@@ -7,10 +7,12 @@ list, any zone of an instant, decimals of any width. Values are never cast.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from resilient_pq.arrow.field import Field
+from resilient_pq.arrow.nesting import ListShape, MapShape, shape_of
 from resilient_pq.errors import SchemaError, Where
+from resilient_pq.format.metadata import Repetition
 from resilient_pq.format.schema import Group, Node
 
 _FORMS = {"U": "u", "vu": "u", "Z": "z", "vz": "z", "+L": "+l"}
@@ -24,7 +26,7 @@ class Fit:
 
     Attributes:
         path: The column's path as a user names it, with dots.
-        node: The node.
+        node: The node; the element of a list is not REPEATED, also where the repeated node itself is the element.
         found: The type of the data; null where only nulls are there, whatever the node's type.
         positions: Of each child in `children`, where it stands among the children of `found`.
         children: The fits of a struct's fields, of a list's element, or of a map's key and value.
@@ -106,13 +108,13 @@ def _fit(expected: Field, node: Node, found: Field, path: str) -> Fit:
             )
         case "+l" | "+L" | "+w":
             positions = (0,)
-            element = expected.children[0], _repeated(node)[0], values.children[0]
+            element = expected.children[0], _element_of(node), values.children[0]
             children = (_fit(*element, f"{path}.element"),)
         case "+m":
             positions = (0, 1)
             parts = zip(
                 expected.children[0].children,
-                _repeated(node),
+                _entry_of(node),
                 values.children[0].children,
                 ("key", "value"),
                 strict=True,
@@ -127,10 +129,19 @@ def _fit(expected: Field, node: Node, found: Field, path: str) -> Fit:
     return Fit(path, node, found, positions, children)
 
 
-def _repeated(node: Node) -> tuple[Node, ...]:
-    """The children of the repeated group below a list or a map that we made."""
-    group = node.children[0] if isinstance(node, Group) else None
-    return group.children if isinstance(group, Group) else ()
+def _element_of(node: Node) -> Node:
+    """The element of a list; a repeated node that is itself the element is one that is always there."""
+    shape = shape_of(node) if isinstance(node, Group) and node.repetition is not Repetition.REPEATED else None
+    if not isinstance(shape, ListShape):
+        return replace(node, repetition=Repetition.REQUIRED)
+    return shape.element or replace(shape.repeated, repetition=Repetition.REQUIRED)
+
+
+def _entry_of(node: Node) -> tuple[Node, Node]:
+    """Key and value of a map."""
+    shape = shape_of(node) if isinstance(node, Group) else None
+    assert isinstance(shape, MapShape)
+    return shape.key, shape.value
 
 
 def _form(field: Field) -> tuple[object, ...]:

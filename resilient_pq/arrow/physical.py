@@ -20,6 +20,8 @@ from resilient_pq.format.schema import Primitive
 from resilient_pq.format.values import ByteArrays, Values, empty_fixed
 
 _MILLISECONDS_PER_DAY: Final = 86_400_000
+_NANOS_PER_DAY: Final = 86_400 * 10**9
+_JULIAN_DAY_OF_EPOCH: Final = 2_440_588
 _LARGEST_VALUE: Final = 2**31 - 1
 
 
@@ -55,7 +57,8 @@ def physical_values(node: Primitive, part: Part, positions: NDArray[np.int64] | 
     """The values of some slots of an array, as a leaf's `LeafData` has them.
 
     Args:
-        node: The leaf that the values are for; its type is that of the array by `schema_from_arrow`.
+        node: The leaf that the values are for; its type is that of the array by `schema_from_arrow`, or has it
+            by `arrow_field_of`.
         part: The array.
         positions: The slots that have a value, in order; None is all, and all have one.
 
@@ -65,12 +68,14 @@ def physical_values(node: Primitive, part: Part, positions: NDArray[np.int64] | 
     field = part.field
     if field.dictionary is not None:
         return _dictionary_values(node, part, positions)
-    if node.physical_type is Type.BYTE_ARRAY:
-        return _checked_lengths(byte_arrays_of(part, positions))
     if field.kind in ("w", "d"):
         rows = _chosen(part.rows(), positions)
-        return rows if field.kind == "w" else _decimals(rows, node.type_length or 0)
+        return rows if field.kind == "w" else _decimals(node, rows)
+    if node.physical_type is Type.BYTE_ARRAY:
+        return _checked_lengths(byte_arrays_of(part, positions))
     values = _chosen(part.booleans() if field.kind == "b" else part.fixed(), positions)
+    if node.physical_type is Type.INT96:
+        return _nanos_to_int96(values)
     convert = _CONVERSIONS.get(field.format[:3], _same_bits)
     return convert(values)
 
@@ -125,8 +130,36 @@ def _checked_lengths(values: ByteArrays) -> ByteArrays:
     return values
 
 
-def _decimals(rows: NDArray[np.uint8], width: int) -> NDArray[np.uint8]:
-    """Little-endian rows as big-endian ones of `width` bytes, the bytes cut off being nothing but sign."""
+def _decimals(node: Primitive, rows: NDArray[np.uint8]) -> Values:
+    """Little-endian rows as the carrier has them that the schema chose (LogicalTypes.md, DECIMAL)."""
+    match node.physical_type:
+        case Type.INT32:
+            return _big_endian(rows, 4).view(">i4").ravel().astype("<i4")
+        case Type.INT64:
+            return _big_endian(rows, 8).view(">i8").ravel().astype("<i8")
+        case Type.BYTE_ARRAY:
+            return _shortest(rows[:, ::-1])
+    return _big_endian(rows, node.type_length or 0)
+
+
+def _shortest(rows: NDArray[np.uint8]) -> ByteArrays:
+    """Big-endian rows without the bytes at their beginning that are nothing but sign."""
+    count, width = rows.shape
+    sign = np.where(rows[:, :1] & 0x80, np.uint8(0xFF), np.uint8(0))
+    # A byte can go where the next one says the same sign by itself.
+    spare = (rows[:, :-1] == sign) & ((rows[:, 1:] & 0x80) == (sign & 0x80))
+    spared = np.logical_and.accumulate(spare, axis=1).sum(axis=1)
+    offsets = np.zeros(count + 1, np.int64)
+    np.cumsum(width - spared, out=offsets[1:])
+    return ByteArrays(offsets, rows[np.arange(width) >= spared[:, None]])
+
+
+def _big_endian(rows: NDArray[np.uint8], width: int) -> NDArray[np.uint8]:
+    """Little-endian rows as big-endian ones of `width` bytes, which are more, or fewer by nothing but sign."""
+    if rows.shape[1] < width:
+        sign = np.where(rows[:, -1:] & 0x80, np.uint8(0xFF), np.uint8(0))
+        padding = 8 * -(-width // 8) - rows.shape[1]
+        rows = np.concatenate([rows, np.repeat(sign, padding, axis=1)], axis=1)
     size = min(rows.shape[1], 8)
     words = rows.view(f"<i{size}")
     top = (width - 1) // size
@@ -163,6 +196,15 @@ def _date64_to_days(values: NDArray[Any]) -> NDArray[Any]:
     if outside.any():
         raise UnstorableValueError(int(np.argmax(outside)), "a date64 is too far from 1970")
     return days.astype(np.int32)
+
+
+def _nanos_to_int96(values: NDArray[Any]) -> NDArray[np.uint8]:
+    """Eight bytes of nanoseconds in the day, then four of the Julian day."""
+    days = values // _NANOS_PER_DAY
+    rows = np.empty((len(values), 12), np.uint8)
+    rows[:, :8] = (values - days * _NANOS_PER_DAY).astype("<i8")[:, None].view(np.uint8)
+    rows[:, 8:] = (days + _JULIAN_DAY_OF_EPOCH).astype("<i4")[:, None].view(np.uint8)
+    return rows
 
 
 def _halves_to_rows(values: NDArray[Any]) -> NDArray[Any]:

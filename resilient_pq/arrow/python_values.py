@@ -44,6 +44,11 @@ def array_of(name: str, values: Sequence[Any], field: Field | None = None) -> tu
     return field, _build(name, field, plain)
 
 
+def member(record: Mapping[str, Any], field: Field) -> Any:
+    """What a record has for a field: None where it leaves it out, and no elements where the field is repeated."""
+    return record.get(field.name, [] if field.repeated else None)
+
+
 def _plain(name: str, value: Any) -> Any:
     """A NumPy scalar as the Python value that it is."""
     if not isinstance(value, np.generic):
@@ -316,7 +321,7 @@ def _build_nested(name: str, field: Field, values: Sequence[Any], valid: Valid |
             raise _misfit(name, f"it has no field {unknown!r}")
         children = []
         for child in field.children:
-            below = [None if value is None else value.get(child.name) for value in values]
+            below = [None if value is None else member(value, child) for value in values]
             children.append(array_of(f"{name}.{child.name}", below, child)[1])
         return make_array(field, len(values), [], valid, children)
     if field.kind == "+m":

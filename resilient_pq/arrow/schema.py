@@ -208,7 +208,7 @@ def _field_of(node: Node, parents: tuple[str, ...], int96_unit: str) -> Field:
     field = _type_of(node, parents, int96_unit)
     if node.repetition is Repetition.REPEATED:
         # A repeated field outside of a LIST is a required list of required elements.
-        return Field(node.name, "+l", False, (field,), metadata=_metadata_of(node))
+        return Field(node.name, "+l", False, (field,), metadata=_metadata_of(node), repeated=True)
     return replace(field, nullable=node.repetition is Repetition.OPTIONAL)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from resilient_pq.arrow.buffers import make_array
 from resilient_pq.arrow.field import Field
 from resilient_pq.arrow.numpy_values import array_of_numpy
-from resilient_pq.arrow.python_values import array_of
+from resilient_pq.arrow.python_values import array_of, member
 from resilient_pq.errors import SchemaError
 
 
@@ -96,7 +96,11 @@ def _from_records(records: Sequence[Mapping[str, Any]], expected: Field | None) 
                     f"record {row} has a key {unknown!r} that is no column",
                     hint=f"columns: {', '.join(names)}",
                 )
-    pairs = [array_of(name, [record.get(name) for record in records], fields.get(name)) for name in names]
+    pairs = []
+    for name in names:
+        known = fields.get(name)
+        values = [record.get(name) if known is None else member(record, known) for record in records]
+        pairs.append(array_of(name, values, known))
     root = Field("", "+s", False, tuple(field for field, _ in pairs))
     return Source(root, iter((make_array(root, len(records), [], None, [array for _, array in pairs]),)))
 

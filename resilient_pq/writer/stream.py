@@ -442,7 +442,10 @@ def create(
 
     Args:
         url: A URL ("s3://bucket/key", any fsspec URL), a path, or a pair of a store and a key in it.
-        schema: Anything with ``__arrow_c_schema__``; None takes it from the first batch.
+        schema: Anything with ``__arrow_c_schema__``, or a `Schema`: of `Schema.parse`, or of another file. A
+            `Schema` is written as it is, with its repeated fields, its annotations and its carriers of decimals;
+            a record that leaves a repeated field out has no elements of it. None takes the schema from the first
+            batch.
         compression: "zstd", "snappy", "gzip", "brotli", "lz4_raw" or "none".
         compression_level: The codec's level; None is its default (zstd 3, gzip 2, brotli 4).
         encodings: "auto", one encoding for all columns ("PLAIN", "RLE_DICTIONARY"), or a dict by column.
