@@ -33,6 +33,7 @@ from resilient_pq.format.metadata import (
 )
 from resilient_pq.format.page_index import PageSummary, column_index
 from resilient_pq.format.schema import Leaf
+from resilient_pq.format.size_statistics import page_sizes, size_statistics_of
 from resilient_pq.format.statistics import Bounds, bounds_of, statistics_of
 from resilient_pq.format.values import ByteArrays, LeafData, Levels, Values, check_values
 
@@ -132,19 +133,13 @@ def encode_chunk(leaf: Leaf, pieces: Sequence[LeafData], options: ChunkOptions) 
     for cut in cuts:
         locations.append(_add_data_page(leaf, pages, data, chosen, cut))
         locations[-1].first_row_index = cut.first_row
-        bounds = (
-            bounds_of(leaf.node, data.values[cut.value : cut.value_end])
-            if options.statistics
-            else Bounds(None, None)
-        )
-        num_values = cut.entry_end - cut.entry
-        summaries.append(PageSummary(bounds, num_values - (cut.value_end - cut.value), num_values))
+        summaries.append(_summary(leaf, data, cut, options))
     metadata = _metadata(leaf, pages, chosen, locations, summaries)
     return EncodedChunk(
         buffers=pages.buffers,
         size=pages.size,
         metadata=metadata,
-        offset_index=OffsetIndex(page_locations=locations),
+        offset_index=_offset_index(locations, summaries),
         column_index=column_index(leaf.node, summaries) if options.statistics else None,
         headers=b"".join(pages.headers),
         header_crcs=pages.header_crcs,
@@ -152,6 +147,25 @@ def encode_chunk(leaf: Leaf, pieces: Sequence[LeafData], options: ChunkOptions) 
         dictionary_page=dictionary_page,
         dictionary_body=dictionary_body,
     )
+
+
+def _summary(leaf: Leaf, data: LeafData, cut: _Cut, options: ChunkOptions) -> PageSummary:
+    num_values = cut.entry_end - cut.entry
+    null_count = num_values - (cut.value_end - cut.value)
+    if not options.statistics:
+        return PageSummary(Bounds(None, None), null_count, num_values)
+    values = data.values[cut.value : cut.value_end]
+    repetition, definition = (
+        None if levels is None else levels[cut.entry : cut.entry_end]
+        for levels in (data.repetition_levels, data.definition_levels)
+    )
+    sizes = page_sizes(leaf, values, repetition, definition)
+    return PageSummary(bounds_of(leaf.node, values), null_count, num_values, sizes)
+
+
+def _offset_index(locations: list[PageLocation], summaries: Sequence[PageSummary]) -> OffsetIndex:
+    sizes = [summary.sizes.byte_array_bytes for summary in summaries]
+    return OffsetIndex(locations, [size for size in sizes if size is not None] or None)
 
 
 def concatenate(leaf: Leaf, pieces: Sequence[LeafData]) -> LeafData:
@@ -346,12 +360,13 @@ def _metadata(
         stats.insert(0, PageEncodingStats(int(PageType.DICTIONARY_PAGE), int(chosen.dictionary_encoding), 1))
     if leaf.max_definition_level or leaf.max_repetition_level:
         encodings.add(options.level_encoding if options.version == 1 else Encoding.RLE)
-    statistics = None
+    statistics = sizes = None
     if options.statistics:
         bounds = summaries[0].bounds
         for summary in summaries[1:]:
             bounds = bounds.merged(summary.bounds)
         statistics = statistics_of(leaf.node, bounds, sum(summary.null_count for summary in summaries))
+        sizes = size_statistics_of([summary.sizes for summary in summaries])
     return ColumnMetaData(
         type=int(leaf.node.physical_type),
         encodings=sorted(int(used) for used in encodings),
@@ -364,4 +379,5 @@ def _metadata(
         dictionary_page_offset=0 if has_dictionary else None,
         statistics=statistics,
         encoding_stats=stats,
+        size_statistics=sizes,
     )

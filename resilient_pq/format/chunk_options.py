@@ -23,7 +23,7 @@ class ChunkOptions:
         page_rows: Rows after which a data page is cut.
         dictionary_bytes: Largest dictionary page, before compression; 0 for no dictionaries.
         version: Data pages v1 or v2.
-        statistics: Whether bounds are written.
+        statistics: Whether bounds, counts and sizes are written.
     """
 
     codec: CompressionCodec = CompressionCodec.ZSTD

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
 from resilient_pq.format.metadata import BoundaryOrder, ColumnIndex
 from resilient_pq.format.schema import Primitive
+from resilient_pq.format.size_statistics import PageSizes, page_histograms
 from resilient_pq.format.statistics import Bounds, Order, order_of, plain_bound
 
 
@@ -20,11 +21,13 @@ class PageSummary:
         bounds: Of the page's values.
         null_count: Entries without a value.
         num_values: Entries, nulls included.
+        sizes: Of its values in memory, and its levels.
     """
 
     bounds: Bounds
     null_count: int
     num_values: int
+    sizes: PageSizes = field(default_factory=PageSizes)
 
 
 def column_index(node: Primitive, pages: Sequence[PageSummary]) -> ColumnIndex | None:
@@ -52,18 +55,16 @@ def column_index(node: Primitive, pages: Sequence[PageSummary]) -> ColumnIndex |
         minima.append(low)
         maxima.append(high)
     filled = [page.bounds for page, is_null in zip(pages, null_pages, strict=True) if not is_null]
-    nans = (
-        [page.bounds.nan_count or 0 for page in pages]
-        if any(b.nan_count is not None for b in filled)
-        else None
-    )
+    floating = any(page.bounds.nan_count is not None for page in pages)
     return ColumnIndex(
         null_pages=null_pages,
         min_values=minima,
         max_values=maxima,
         boundary_order=int(_boundary_order(filled)),
         null_counts=[page.null_count for page in pages],
-        nan_counts=nans,
+        repetition_level_histograms=page_histograms([page.sizes.repetition_levels for page in pages]),
+        definition_level_histograms=page_histograms([page.sizes.definition_levels for page in pages]),
+        nan_counts=[page.bounds.nan_count or 0 for page in pages] if floating else None,
     )
 
 

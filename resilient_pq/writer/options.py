@@ -33,7 +33,7 @@ class WriteOptions:
             for readers that know nothing else. Arrow C++ reads its bits in the wrong order, and others not at all.
         page_rows: Rows after which a data page is cut, whatever its size.
         dictionary_bytes: Largest dictionary page before compression; 0 writes no dictionaries.
-        statistics: Whether bounds are written to footer and page index.
+        statistics: Whether bounds, null counts and sizes are written to footer and page index.
         part_bytes: Bytes of a part of an upload at first; doubled every 800 parts.
         max_part_bytes: Bytes that a part of an upload never exceeds. 64 MiB reach 0.5 TiB, 1 GiB reaches 5 TiB.
         equal_parts: Keep all parts of an upload equal, as R2 demands.
