@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import xxhash
 from numpy.typing import NDArray
 
 from resilient_pq.errors import FormatError, SchemaError, UnsupportedError
-from resilient_pq.format import thrift
+from resilient_pq.format import kernels, thrift
 from resilient_pq.format.encodings import plain
 from resilient_pq.format.metadata import Empty, Type
 from resilient_pq.format.schema import Primitive
@@ -21,9 +19,9 @@ from resilient_pq.format.values import ByteArrays, Values, fixed_width
 
 _BLOCK_BYTES = 32
 _WORDS = 8
-#: The odd constants of the specification, one for each word of a block.
-_SALTS = np.array(
-    [0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31], np.uint32
+#: How many bits are set in each number of 16 bits.
+_BITS_SET = (
+    np.unpackbits(np.arange(1 << 16, dtype="<u2").view(np.uint8)).reshape(-1, 16).sum(1, dtype=np.uint8)
 )
 #: Larger filters are refused, when reading and when writing: parquet-java's limit.
 MAX_BYTES = 128 * 1024 * 1024
@@ -91,9 +89,7 @@ class BloomFilter:
         Raises:
             UnsupportedError: BOOLEAN columns have no filters.
         """
-        hashes = hashes_of(node, values)
-        blocks, masks = self._places(hashes)
-        np.bitwise_or.at(self.blocks, blocks, masks)
+        kernels.bloom_insert(self.blocks, hashes_of(node, values))
 
     def may_contain(self, node: Primitive, values: Values) -> NDArray[np.bool_]:
         """For every value, False where it is certainly not in the chunk.
@@ -101,17 +97,26 @@ class BloomFilter:
         Raises:
             UnsupportedError: BOOLEAN columns have no filters.
         """
-        blocks, masks = self._places(hashes_of(node, values))
-        found: NDArray[np.bool_] = ((self.blocks[blocks] & masks) == masks).all(axis=1)
-        return found
+        return kernels.bloom_contains(self.blocks, hashes_of(node, values))
 
-    def _places(self, hashes: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
-        """The block of each hash, and the bits it sets in its eight words."""
-        high = hashes >> np.uint64(32)
-        blocks = ((high * np.uint64(len(self.blocks))) >> np.uint64(32)).astype(np.int64)
-        low = (hashes & np.uint64(0xFFFFFFFF)).astype(np.uint32)
-        bits = (low[:, None] * _SALTS[None, :]) >> np.uint32(27)
-        return blocks, np.uint32(1) << bits
+    def false_positives(self) -> float:
+        """The share of values that pass though none of them was added, by the bits that are set."""
+        halves = _BITS_SET[self.blocks.view(np.uint16)].reshape(-1, _WORDS, 2)
+        shares = (halves[:, :, 0] + halves[:, :, 1]) / np.float32(32)
+        return float(shares.prod(axis=1).mean())
+
+    def folded(self, false_positives: float) -> BloomFilter:
+        """The smallest filter of the same values of which at most this share of other values pass.
+
+        A value's block is its hash times the number of blocks: of half as many blocks each is two neighbours in one.
+        """
+        smallest = self
+        while len(smallest.blocks) > 1 and len(smallest.blocks) % 2 == 0:
+            half = BloomFilter(smallest.blocks[0::2] | smallest.blocks[1::2])
+            if half.false_positives() > false_positives:
+                break
+            smallest = half
+        return smallest
 
     def to_bytes(self) -> bytes:
         """Header and bits, as they stand in a file."""
@@ -144,6 +149,30 @@ class BloomFilter:
         return cls(words.reshape(-1, _WORDS).astype(np.uint32))
 
 
+@dataclass(frozen=True, slots=True)
+class FilterOptions:
+    """How the filters of a column are sized.
+
+    Attributes:
+        ndv: Distinct values that a filter has room for; None sizes it by those that are there.
+        fpp: Share of other values that pass when so many were added.
+    """
+
+    ndv: int | None = None
+    fpp: float = 0.05
+
+
+def filter_of(node: Primitive, values: Values, options: FilterOptions) -> BloomFilter:
+    """The filter of these values; any of them may stand more than once.
+
+    Raises:
+        UnsupportedError: BOOLEAN columns have no filters.
+    """
+    made = BloomFilter.sized(len(values) if options.ndv is None else options.ndv, options.fpp)
+    made.insert(node, values)
+    return made.folded(options.fpp) if options.ndv is None else made
+
+
 def header_size(data: Any) -> tuple[int, int]:
     """Bytes of the header at the front of `data`, and of the bits behind it.
 
@@ -163,11 +192,6 @@ def hashes_of(node: Primitive, values: Values) -> NDArray[np.uint64]:
     if node.physical_type is Type.BOOLEAN:
         raise UnsupportedError("BOOLEAN columns have no bloom filters")
     if isinstance(values, ByteArrays):
-        first = int(values.offsets[0])
-        raw = values.data[first : values.offsets[-1]].tobytes()
-        borders = (values.offsets - first).tolist()
-    else:
-        raw = plain.encode(node, values).tobytes()
-        borders = [at * (fixed_width(node) or 0) for at in range(len(values) + 1)]
-    digests = (xxhash.xxh64_intdigest(raw[start:end]) for start, end in pairwise(borders))
-    return np.fromiter(digests, np.uint64, len(values))
+        return kernels.byte_array_hashes(values.offsets, values.data)
+    width = fixed_width(node) or 0
+    return kernels.row_hashes(plain.encode(node, values).reshape(len(values), width))

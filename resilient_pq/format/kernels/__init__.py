@@ -24,8 +24,11 @@ from resilient_pq.format.kernels import reference
 
 __all__ = [
     "active",
+    "bloom_contains",
+    "bloom_insert",
     "byte_array_gather",
     "byte_array_gather_lengths",
+    "byte_array_hashes",
     "byte_array_join",
     "byte_array_lengths",
     "byte_array_min_max",
@@ -38,6 +41,7 @@ __all__ = [
     "join_prefixes",
     "rle_decode",
     "rle_encode",
+    "row_hashes",
     "shared_prefixes",
     "spread",
     "thrift_end",
@@ -76,8 +80,11 @@ def _kernel(definition: _Kernel) -> _Kernel:
 active: Final[str] = "reference" if _chosen is reference else "native"
 """Which kernels are used, ``native`` or ``reference``."""
 
+bloom_contains = _kernel(reference.bloom_contains)
+bloom_insert = _kernel(reference.bloom_insert)
 byte_array_gather = _kernel(reference.byte_array_gather)
 byte_array_gather_lengths = _kernel(reference.byte_array_gather_lengths)
+byte_array_hashes = _kernel(reference.byte_array_hashes)
 byte_array_join = _kernel(reference.byte_array_join)
 byte_array_lengths = _kernel(reference.byte_array_lengths)
 byte_array_min_max = _kernel(reference.byte_array_min_max)
@@ -90,6 +97,7 @@ gather = _kernel(reference.gather)
 join_prefixes = _kernel(reference.join_prefixes)
 rle_decode = _kernel(reference.rle_decode)
 rle_encode = _kernel(reference.rle_encode)
+row_hashes = _kernel(reference.row_hashes)
 shared_prefixes = _kernel(reference.shared_prefixes)
 spread = _kernel(reference.spread)
 thrift_end = _kernel(reference.thrift_end)

@@ -179,6 +179,53 @@ cdef extern from *:
         else if (size > 0) first = (uint64_t)from[0] << 16 | (uint64_t)from[size >> 1] << 8 | from[size - 1];
         return folded(first ^ other_secret, last ^ hash);
     }
+
+    /* xxh64 with seed 0, as BloomFilter.md asks for it. */
+    #define XXH_1 UINT64_C(0x9E3779B185EBCA87)
+    #define XXH_2 UINT64_C(0xC2B2AE3D27D4EB4F)
+    #define XXH_3 UINT64_C(0x165667B19E3779F9)
+    #define XXH_4 UINT64_C(0x85EBCA77C2B2AE63)
+    #define XXH_5 UINT64_C(0x27D4EB2F165667C5)
+
+    INLINED uint64_t rotated(uint64_t word, int by) { return word << by | word >> (64 - by); }
+    INLINED uint64_t xxh_round(uint64_t lane, uint64_t word) { return rotated(lane + word * XXH_2, 31) * XXH_1; }
+
+    INLINED uint64_t xxh64(const uint8_t *from, ptrdiff_t size) {
+        uint64_t hash = XXH_5;
+        const uint64_t length = (uint64_t)size;
+        if (size >= 32) {
+            uint64_t lanes[4] = {XXH_1 + XXH_2, XXH_2, 0, 0 - XXH_1};
+            for (; size >= 32; from += 32, size -= 32)
+                for (int lane = 0; lane < 4; ++lane) lanes[lane] = xxh_round(lanes[lane], load64(from + 8 * lane));
+            hash = rotated(lanes[0], 1) + rotated(lanes[1], 7) + rotated(lanes[2], 12) + rotated(lanes[3], 18);
+            for (int lane = 0; lane < 4; ++lane) hash = (hash ^ xxh_round(0, lanes[lane])) * XXH_1 + XXH_4;
+        }
+        hash += length;
+        for (; size >= 8; from += 8, size -= 8) hash = rotated(hash ^ xxh_round(0, load64(from)), 27) * XXH_1 + XXH_4;
+        if (size >= 4) {
+            hash = rotated(hash ^ load32(from) * XXH_1, 23) * XXH_2 + XXH_3;
+            from += 4;
+            size -= 4;
+        }
+        for (; size > 0; ++from, --size) hash = rotated(hash ^ *from * XXH_5, 11) * XXH_1;
+        hash = (hash ^ hash >> 33) * XXH_2;
+        hash = (hash ^ hash >> 29) * XXH_3;
+        return hash ^ hash >> 32;
+    }
+
+    /* One bit in each of the eight words of a block of a split-block bloom filter. */
+    static const uint32_t BLOOM_SALTS[8] = {0x47B6137BU, 0x44974D91U, 0x8824AD5BU, 0xA2B7289DU,
+                                            0x705495C7U, 0x2DF1424BU, 0x9EFC4947U, 0x5C6BFB31U};
+
+    INLINED void bloom_set(uint32_t *block, uint32_t hash) {
+        for (int word = 0; word < 8; ++word) block[word] |= UINT32_C(1) << (hash * BLOOM_SALTS[word] >> 27);
+    }
+    INLINED int bloom_has(const uint32_t *block, uint32_t hash) {
+        uint32_t missing = 0;
+        for (int word = 0; word < 8; ++word)
+            missing |= ~block[word] & UINT32_C(1) << (hash * BLOOM_SALTS[word] >> 27);
+        return !missing;
+    }
     """
     const ptrdiff_t GROUP_SLACK
     uint32_t load32(const uint8_t* source) noexcept nogil
@@ -199,6 +246,9 @@ cdef extern from *:
     uint64_t folded(uint64_t a, uint64_t b) noexcept nogil
     uint64_t hash_bytes(const uint8_t* source, ptrdiff_t size, uint64_t secret,
                         uint64_t other_secret) noexcept nogil
+    uint64_t xxh64(const uint8_t* source, ptrdiff_t size) noexcept nogil
+    void bloom_set(uint32_t* block, uint32_t hash) noexcept nogil
+    bint bloom_has(const uint32_t* block, uint32_t hash) noexcept nogil
 
 ctypedef fused Level:
     uint8_t
@@ -1460,3 +1510,74 @@ cdef inline Py_ssize_t write_block(const Offset* values, Py_ssize_t n, uint8_t* 
         pack_u64(deltas + MINIBLOCK * miniblock, out + written, MINIBLOCK // 8, width)
         written += MINIBLOCK // 8 * width
     return written
+
+
+# --- bloom filters -----------------------------------------------------------------------------------------
+
+
+def byte_array_hashes(offsets not None, const uint8_t[::1] data not None):
+    """See `reference.byte_array_hashes`."""
+    cdef const int32_t[::1] narrow
+    cdef const int64_t[::1] wide
+    if offsets.itemsize == 4:
+        narrow = offsets
+        return hash_byte_arrays(&narrow[0], narrow.shape[0], &data[0], data.shape[0])
+    wide = offsets
+    return hash_byte_arrays(&wide[0], wide.shape[0], &data[0], data.shape[0])
+
+
+cdef object hash_byte_arrays(const Offset* offsets, Py_ssize_t num_offsets, const uint8_t* data, Py_ssize_t size):
+    cdef uint64_t[::1] hashes
+    cdef Py_ssize_t i
+    check_offsets(offsets, num_offsets, size)
+    array = np.empty(num_offsets - 1, np.uint64)
+    hashes = array
+    with nogil:
+        for i in range(num_offsets - 1):
+            hashes[i] = xxh64(data + offsets[i], <ptrdiff_t> (offsets[i + 1] - offsets[i]))
+    return array
+
+
+def row_hashes(const uint8_t[:, ::1] rows not None):
+    """See `reference.row_hashes`."""
+    cdef uint64_t[::1] hashes
+    cdef Py_ssize_t i, width = rows.shape[1]
+    array = np.empty(rows.shape[0], np.uint64)
+    hashes = array
+    with nogil:
+        if width == 8:  # a constant size: the compiler leaves out what no value of eight bytes needs
+            for i in range(rows.shape[0]):
+                hashes[i] = xxh64(&rows[i, 0], 8)
+        else:
+            for i in range(rows.shape[0]):
+                hashes[i] = xxh64(&rows[0, 0] + i * width, width)
+    return array
+
+
+def bloom_insert(uint32_t[:, ::1] blocks not None, const uint64_t[::1] hashes not None):
+    """See `reference.bloom_insert`."""
+    cdef uint64_t num_blocks = filter_blocks(blocks.shape[0], blocks.shape[1])
+    cdef Py_ssize_t i
+    with nogil:
+        for i in range(hashes.shape[0]):
+            bloom_set(&blocks[<Py_ssize_t> ((hashes[i] >> 32) * num_blocks >> 32), 0], <uint32_t> hashes[i])
+
+
+def bloom_contains(const uint32_t[:, ::1] blocks not None, const uint64_t[::1] hashes not None):
+    """See `reference.bloom_contains`."""
+    cdef uint64_t num_blocks = filter_blocks(blocks.shape[0], blocks.shape[1])
+    cdef uint8_t[::1] found
+    cdef Py_ssize_t i
+    array = np.empty(hashes.shape[0], np.bool_)
+    found = array.view(np.uint8)
+    with nogil:
+        for i in range(hashes.shape[0]):
+            found[i] = bloom_has(&blocks[<Py_ssize_t> ((hashes[i] >> 32) * num_blocks >> 32), 0],
+                                 <uint32_t> hashes[i])
+    return array
+
+
+cdef uint64_t filter_blocks(Py_ssize_t num_blocks, Py_ssize_t words) except 0:
+    if words != 8 or not 0 < num_blocks < <Py_ssize_t> 1 << 31:
+        raise ValueError("a filter has blocks of eight words, and one block at least")
+    return <uint64_t> num_blocks

@@ -11,7 +11,7 @@ not repeated below:
 * The compiled kernels release the GIL. Calls may run in as many threads as one likes, as long as nobody
   changes an array that another call reads or writes.
 
-May import NumPy and the errors, nothing else of ours.
+May import NumPy, xxhash and the errors, nothing else of ours.
 """
 
 from __future__ import annotations
@@ -23,13 +23,17 @@ from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
+import xxhash
 from numpy.typing import NDArray
 
 from resilient_pq.errors import EncodingError, FormatError, ThriftError
 
 __all__ = [
+    "bloom_contains",
+    "bloom_insert",
     "byte_array_gather",
     "byte_array_gather_lengths",
+    "byte_array_hashes",
     "byte_array_join",
     "byte_array_lengths",
     "byte_array_min_max",
@@ -42,6 +46,7 @@ __all__ = [
     "join_prefixes",
     "rle_decode",
     "rle_encode",
+    "row_hashes",
     "shared_prefixes",
     "spread",
     "thrift_end",
@@ -833,6 +838,57 @@ def _varint_bytes(value: int) -> bytes:
 
 def _zigzag_bytes(value: int) -> bytes:
     return _varint_bytes(value << 1 if value >= 0 else (-value << 1) - 1)
+
+
+# --- bloom filters ---------------------------------------------------------------------------------------
+
+#: The odd constants of BloomFilter.md, one for each word of a block.
+_SALTS = np.array(
+    [0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31],
+    np.uint32,
+)
+
+
+def byte_array_hashes(offsets: Offsets, data: BytesLike) -> NDArray[np.uint64]:
+    """xxh64, with seed 0, of each value ``data[offsets[i]:offsets[i + 1]]``.
+
+    Raises:
+        EncodingError: As of `byte_array_join`.
+    """
+    values = _byte_arrays(offsets, data)
+    return np.fromiter(map(xxhash.xxh64_intdigest, values), np.uint64, len(values))
+
+
+def row_hashes(rows: NDArray[np.uint8]) -> NDArray[np.uint64]:
+    """xxh64, with seed 0, of each row."""
+    if rows.ndim != 2 or rows.dtype != np.uint8 or not rows.flags.c_contiguous:
+        raise ValueError("rows must be a contiguous two-dimensional array of uint8")
+    return np.fromiter((xxhash.xxh64_intdigest(row) for row in rows), np.uint64, len(rows))
+
+
+def bloom_insert(blocks: NDArray[np.uint32], hashes: NDArray[np.uint64]) -> None:
+    """Set the bits of each hash in a split-block bloom filter, whose blocks have eight words each."""
+    places, masks = _bloom_places(blocks, hashes)
+    np.bitwise_or.at(blocks, places, masks)
+
+
+def bloom_contains(blocks: NDArray[np.uint32], hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """For each hash, whether a split-block bloom filter has all of its bits."""
+    places, masks = _bloom_places(blocks, hashes)
+    found: NDArray[np.bool_] = ((blocks[places] & masks) == masks).all(axis=1)
+    return found
+
+
+def _bloom_places(
+    blocks: NDArray[np.uint32], hashes: NDArray[np.uint64]
+) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
+    """The block of each hash, and the bit that it has in each of the block's words."""
+    _require_types(hashes, np.uint64)
+    if blocks.ndim != 2 or blocks.shape[1] != 8 or not 0 < len(blocks) < 2**31 or blocks.dtype != np.uint32:
+        raise ValueError("a filter has blocks of eight words, and one block at least")
+    places = ((hashes >> np.uint64(32)) * np.uint64(len(blocks))) >> np.uint64(32)
+    bits = (hashes.astype(np.uint32)[:, None] * _SALTS[None, :]) >> np.uint32(27)
+    return places.astype(np.int64), np.uint32(1) << bits
 
 
 def _octets(buffer: BytesLike) -> NDArray[np.uint8]:
