@@ -47,6 +47,7 @@ from resilient_pq.errors import (
     WriterStateError,
 )
 from resilient_pq.format.schema import Schema
+from resilient_pq.format.sorting import SortingColumn
 from resilient_pq.io import FetchCounters, FetchOptions, MergeOptions, ObjectInfo, StoredState, UploadInfo
 from resilient_pq.reader.contents import FileState, KnownCheckpoint
 from resilient_pq.reader.file import File, IncompleteFileWarning, ReadOptions, open
@@ -92,6 +93,7 @@ __all__ = [
     "ResilientPQError",
     "Schema",
     "SchemaError",
+    "SortingColumn",
     "StoreError",
     "StoredState",
     "Table",

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from resilient_pq.format import compression, thrift
+from resilient_pq.format import bloom, compression, thrift
 from resilient_pq.format.checksum import crc32, signed
 from resilient_pq.format.chunk_options import ChunkOptions
 from resilient_pq.format.encoding_choice import Choice, choose, plain_bytes
@@ -53,6 +53,7 @@ class EncodedChunk:
         crc: CRC32 of the whole chunk, headers included.
         dictionary_page: Where the dictionary page lies; None without one.
         dictionary_body: Its bytes as stored.
+        bloom_filter: Its bloom filter as stored; None without one.
     """
 
     buffers: list[Any]
@@ -65,6 +66,7 @@ class EncodedChunk:
     crc: int
     dictionary_page: PageLocation | None
     dictionary_body: bytes | None
+    bloom_filter: bytes | None = None
 
     def place(self, offset: int) -> None:
         """Make all offsets absolute: the chunk's first byte lies at `offset`."""
@@ -146,7 +148,14 @@ def encode_chunk(leaf: Leaf, pieces: Sequence[LeafData], options: ChunkOptions) 
         crc=pages.crc,
         dictionary_page=dictionary_page,
         dictionary_body=dictionary_body,
+        bloom_filter=_bloom_filter(leaf, data.values if built is None else built.values, options),
     )
+
+
+def _bloom_filter(leaf: Leaf, values: Values, options: ChunkOptions) -> bytes | None:
+    if options.bloom_filter is None:
+        return None
+    return bloom.filter_of(leaf.node, values, options.bloom_filter).to_bytes()
 
 
 def _summary(leaf: Leaf, data: LeafData, cut: _Cut, options: ChunkOptions) -> PageSummary:

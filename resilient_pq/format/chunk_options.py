@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from resilient_pq.format.bloom import FilterOptions
 from resilient_pq.format.metadata import CompressionCodec, Encoding
 
 MiB = 1024 * 1024
@@ -24,6 +25,7 @@ class ChunkOptions:
         dictionary_bytes: Largest dictionary page, before compression; 0 for no dictionaries.
         version: Data pages v1 or v2.
         statistics: Whether bounds, counts and sizes are written.
+        bloom_filter: How bloom filters are sized; None for none.
     """
 
     codec: CompressionCodec = CompressionCodec.ZSTD
@@ -35,3 +37,4 @@ class ChunkOptions:
     dictionary_bytes: int = MiB
     version: int = 1
     statistics: bool = True
+    bloom_filter: FilterOptions | None = None

@@ -10,12 +10,14 @@ from collections.abc import Iterator, Mapping
 
 from resilient_pq.arrow.ingest import Batch
 from resilient_pq.errors import Where, located
-from resilient_pq.format.chunk_encoder import encode_chunk
+from resilient_pq.format.chunk_encoder import concatenate, encode_chunk
 from resilient_pq.format.levels import slice_rows
 from resilient_pq.format.records import RecordChain
 from resilient_pq.format.schema import Schema
+from resilient_pq.format.sorting import is_sorted
 from resilient_pq.format.values import LeafData
 from resilient_pq.writer import policy
+from resilient_pq.writer.column_options import sorting_columns
 from resilient_pq.writer.layout import Buffers, Layout
 from resilient_pq.writer.options import EncoderOptions
 from resilient_pq.writer.policy import Progress
@@ -27,6 +29,7 @@ class Encoder:
     Attributes:
         layout: Where the bytes go.
         num_rows_taken: Rows taken, whether encoded or not.
+        num_unsorted: Row groups whose rows are not in the order that the caller declared.
     """
 
     def __init__(
@@ -42,8 +45,10 @@ class Encoder:
         """
         self.layout = Layout(schema, RecordChain(file_id), key_value)
         self.num_rows_taken = 0
+        self.num_unsorted = 0
         self._options = options
         self._chunk_options = options.chunk_options(schema)
+        self._sorting = sorting_columns(schema, options.write.sorting_columns)
         self._open: list[list[LeafData]] = [[] for _ in schema.leaves]
         self._open_rows = self._open_bytes = 0
         self._no_more_fit = False
@@ -92,6 +97,7 @@ class Encoder:
     def close_row_group(self) -> Iterator[Buffers]:
         """Encode the open row group, column chunk by column chunk, then its record."""
         ordinal, num_rows = len(self.layout.row_groups), self._open_rows
+        in_order = self._in_order()
         for leaf, options in zip(self.layout.schema.leaves, self._chunk_options, strict=True):
             pieces, self._open[leaf.ordinal] = self._open[leaf.ordinal], []
             with located(Where(row_group=ordinal, column=leaf.column_path)):
@@ -99,7 +105,16 @@ class Encoder:
         self._open_rows = self._open_bytes = 0
         self._no_more_fit = False
         self._since_checkpoint += 1
-        yield self.layout.end_row_group(num_rows)
+        declared = [column.to_thrift(leaf) for leaf, column in self._sorting] if in_order else None
+        yield self.layout.end_row_group(num_rows, sorting_columns=declared or None)
+
+    def _in_order(self) -> bool:
+        """Whether the open row group's rows are in the order that was declared: a file claims nothing untrue."""
+        for leaf, _ in self._sorting:
+            self._open[leaf.ordinal] = [concatenate(leaf, self._open[leaf.ordinal])]
+        in_order = is_sorted([(leaf, self._open[leaf.ordinal][0], column) for leaf, column in self._sorting])
+        self.num_unsorted += not in_order
+        return in_order
 
     @property
     def checkpoint_due(self) -> bool:

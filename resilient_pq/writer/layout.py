@@ -6,7 +6,7 @@ Sans-io. The encoder makes the chunks it lays out of rows; a recovery takes them
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from resilient_pq.format import footer, thrift
@@ -44,6 +44,7 @@ class LaidRowGroup:
         serialized: Its metadata, with the keys that a checkpoint's footer has.
         column_indexes: Serialised ColumnIndex of each chunk, None where there is none.
         offset_indexes: Serialised OffsetIndex of each chunk, None where there is none.
+        bloom_filters: Bloom filter of each chunk as stored, None where there is none.
         num_rows: Its rows.
         end: Offset just after its record.
     """
@@ -51,6 +52,7 @@ class LaidRowGroup:
     serialized: bytes
     column_indexes: tuple[bytes | None, ...]
     offset_indexes: tuple[bytes | None, ...]
+    bloom_filters: tuple[bytes | None, ...]
     num_rows: int
     end: int
 
@@ -122,7 +124,8 @@ class Layout:
         """
         self.offset = offset
         for row_group, end in row_groups:
-            self._append(row_group, end, [None] * len(row_group.columns), [None] * len(row_group.columns))
+            none = [None] * len(row_group.columns)
+            self._append(row_group, end, none, none, none)
         self.num_checkpoints = len(checkpoints)
         self._checkpoints = [f"{at}:{num_rows}" for at, num_rows in checkpoints]
 
@@ -173,6 +176,7 @@ class Layout:
             self.offset,
             [None if chunk.column_index is None else thrift.encode(chunk.column_index) for chunk in chunks],
             [None if chunk.offset_index is None else thrift.encode(chunk.offset_index) for chunk in chunks],
+            [chunk.bloom_filter for chunk in chunks],
         )
         return [record]
 
@@ -182,11 +186,11 @@ class Layout:
         end: int,
         column_indexes: Sequence[bytes | None],
         offset_indexes: Sequence[bytes | None],
+        bloom_filters: Sequence[bytes | None],
     ) -> None:
         serialized = thrift.encode(row_group)
-        self.row_groups.append(
-            LaidRowGroup(serialized, tuple(column_indexes), tuple(offset_indexes), row_group.num_rows, end)
-        )
+        indexes = tuple(column_indexes), tuple(offset_indexes), tuple(bloom_filters)
+        self.row_groups.append(LaidRowGroup(serialized, *indexes, row_group.num_rows, end))
         self.num_rows += row_group.num_rows
         self.serialized_bytes += len(serialized)
 
@@ -206,7 +210,7 @@ class Layout:
         return self._anchor_bytes + self.serialized_bytes + named + len(footer.CHECKPOINTS_KEY)
 
     def finish(self, *, state: str = "complete", extra: Mapping[str, str] | None = None) -> Iterator[Buffers]:
-        """The last bytes of the file: the page indexes, then the final footer.
+        """The last bytes of the file: the bloom filters, the page indexes, then the final footer.
 
         Args:
             state: What the file says of itself.
@@ -223,16 +227,20 @@ class Layout:
         yield [self._record(Kind.FINAL, self._footer(serialized, state, extra or {}))]
 
     def _indexes(self, row_groups: list[RowGroup], sums: list[list[ChunkSums]]) -> Iterator[Buffers]:
-        """All column indexes, then all offset indexes (parquet-format, PageIndex.md), noting where they lie."""
-        for kind in ("column_index", "offset_index"):
+        """All bloom filters, all column indexes, then all offset indexes, noting where they lie.
+
+        That is the order of parquet-format, BloomFilter.md and PageIndex.md.
+        """
+        for kind in ("bloom_filter", "column_index", "offset_index"):
             buffers: list[bytes] = []
             for ordinal, (laid, row_group) in enumerate(zip(self.row_groups, row_groups, strict=True)):
-                indexes = laid.column_indexes if kind == "column_index" else laid.offset_indexes
+                indexes = _indexes_of(laid, kind)
                 for leaf, (chunk, index) in enumerate(zip(row_group.columns, indexes, strict=True)):
                     if index is None:
                         continue
-                    setattr(chunk, f"{kind}_offset", self.offset)
-                    setattr(chunk, f"{kind}_length", len(index))
+                    named = chunk.meta_data if kind == "bloom_filter" else chunk
+                    setattr(named, f"{kind}_offset", self.offset)
+                    setattr(named, f"{kind}_length", len(index))
                     sums[ordinal][leaf] = _with(sums[ordinal][leaf], kind, crc32(index))
                     buffers.append(index)
                     self.offset += len(index)
@@ -295,10 +303,16 @@ def _sums(chunk: ColumnChunk) -> ChunkSums:
     return found or ChunkSums()
 
 
+def _indexes_of(laid: LaidRowGroup, kind: str) -> tuple[bytes | None, ...]:
+    if kind == "bloom_filter":
+        return laid.bloom_filters
+    return laid.column_indexes if kind == "column_index" else laid.offset_indexes
+
+
 def _with(sums: ChunkSums, kind: str, crc: int) -> ChunkSums:
-    if kind == "column_index":
-        return ChunkSums(sums.chunk, crc, sums.offset_index, sums.bloom)
-    return ChunkSums(sums.chunk, sums.column_index, crc, sums.bloom)
+    if kind == "bloom_filter":
+        return replace(sums, bloom=crc)
+    return replace(sums, column_index=crc) if kind == "column_index" else replace(sums, offset_index=crc)
 
 
 def _set_sums(chunk: ColumnChunk, sums: ChunkSums) -> None:

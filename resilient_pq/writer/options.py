@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from resilient_pq.errors import SchemaError
 from resilient_pq.format import compression
+from resilient_pq.format.bloom import FilterOptions
 from resilient_pq.format.chunk_options import ChunkOptions
 from resilient_pq.format.encodings import DICTIONARY_ENCODINGS, ENCODINGS
 from resilient_pq.format.metadata import CompressionCodec, Encoding, Type
 from resilient_pq.format.schema import Leaf, Schema
+from resilient_pq.writer.column_options import bloom_filters, check_names
 
 MiB = 1024 * 1024
 
@@ -34,6 +36,14 @@ class WriteOptions:
         page_rows: Rows after which a data page is cut, whatever its size.
         dictionary_bytes: Largest dictionary page before compression; 0 writes no dictionaries.
         statistics: Whether bounds, null counts and sizes are written to footer and page index.
+        bloom_filter_options: Columns that get bloom filters: a list of their paths, or a dict as pyarrow takes it,
+            with True or {"ndv": ..., "fpp": 0.05} for each. Without ndv, the number of distinct values to expect, a
+            filter is sized by those that are in its chunk. Filters stay in memory until the file is complete, about
+            a byte for each distinct value.
+        sorting_columns: The order in which the rows of each row group come: names, ("name", "descending"),
+            ("name", "ascending", "at_start") for nulls first, or SortingColumn of ours or of pyarrow. Nothing is
+            sorted by it. A row group whose rows come in another order is written all the same, with a warning in
+            the log, and does not claim to be sorted.
         part_bytes: Bytes of a part of an upload at first; doubled every 800 parts.
         max_part_bytes: Bytes that a part of an upload never exceeds. 64 MiB reach 0.5 TiB, 1 GiB reaches 5 TiB.
         equal_parts: Keep all parts of an upload equal, as R2 demands.
@@ -46,6 +56,8 @@ class WriteOptions:
     page_rows: int = 131_072
     dictionary_bytes: int = MiB
     statistics: bool = True
+    bloom_filter_options: Mapping[str, bool | Mapping[str, float | None]] | Sequence[str] | None = None
+    sorting_columns: Sequence[Any] | None = None
     part_bytes: int = 8 * MiB
     max_part_bytes: int = 64 * MiB
     equal_parts: bool = False
@@ -125,18 +137,14 @@ class EncoderOptions:
         """How the chunks of each leaf column are written.
 
         Raises:
-            SchemaError: `encodings` names a column or an encoding that is not there.
+            SchemaError: A setting names a column or an encoding that is not there.
         """
         if not isinstance(self.encodings, str):
-            known = {leaf.column_path for leaf in schema.leaves} | set(schema.names)
-            for name in self.encodings:
-                if name not in known:
-                    raise SchemaError(
-                        f"encodings: there is no column {name!r}", hint=f"columns: {', '.join(sorted(known))}"
-                    )
-        return [self._chunk_options(leaf) for leaf in schema.leaves]
+            check_names(schema, "encodings", self.encodings)
+        filters = bloom_filters(schema, self.write.bloom_filter_options)
+        return [self._chunk_options(leaf, filters[leaf.ordinal]) for leaf in schema.leaves]
 
-    def _chunk_options(self, leaf: Leaf) -> ChunkOptions:
+    def _chunk_options(self, leaf: Leaf, bloom_filter: FilterOptions | None) -> ChunkOptions:
         if isinstance(self.encodings, str):
             name = self.encodings
         else:
@@ -151,6 +159,7 @@ class EncoderOptions:
             dictionary_bytes=self.write.dictionary_bytes,
             version=1 if self.write.data_page_version == "1.0" else 2,
             statistics=self.write.statistics,
+            bloom_filter=bloom_filter,
         )
 
 

@@ -194,10 +194,13 @@ class Writer:
 
     async def _close_row_group(self) -> None:
         assert self._encoder is not None
-        pieces = self._encoder.close_row_group()
+        pieces, unsorted = self._encoder.close_row_group(), self._encoder.num_unsorted
         buffers: Buffers | None
         while (buffers := await _in_thread(_next, pieces)) is not None:
             await self._push(buffers)
+        if self._encoder.num_unsorted > unsorted:
+            ordinal = len(self._encoder.layout.row_groups) - 1
+            log.warning("%s: the rows of row group %d are not sorted as declared", self.url, ordinal)
 
     async def _push(self, buffers: Buffers) -> None:
         await self._sink.write(*(memoryview(buffer).cast("B") for buffer in buffers))

@@ -1,0 +1,124 @@
+"""Settings that name columns, as a caller may write them, checked against the schema. Pure."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from resilient_pq.errors import SchemaError
+from resilient_pq.format.bloom import FilterOptions
+from resilient_pq.format.metadata import Type
+from resilient_pq.format.schema import Leaf, Schema
+from resilient_pq.format.sorting import SortingColumn
+from resilient_pq.format.statistics import Order, order_of
+
+_DIRECTIONS = {"ascending": False, "descending": True}
+_NULLS = {"at_start": True, "at_end": False}
+
+
+def check_names(schema: Schema, setting: str, names: Collection[Any]) -> None:
+    """Refuse names that are neither a leaf column's nor a top-level column's.
+
+    Raises:
+        SchemaError: There is no such column.
+    """
+    known = {leaf.column_path for leaf in schema.leaves} | set(schema.names)
+    for name in names:
+        if name not in known:
+            raise SchemaError(
+                f"{setting}: there is no column {name!r}", hint=f"columns: {', '.join(sorted(known))}"
+            )
+
+
+def bloom_filters(
+    schema: Schema, given: Mapping[str, Any] | Sequence[str] | None
+) -> list[FilterOptions | None]:
+    """How the bloom filters of each leaf column are sized; None for those that get none.
+
+    Raises:
+        SchemaError: There is no such column, it cannot have filters, or an option is out of range.
+    """
+    if isinstance(given, str):
+        raise SchemaError("bloom_filter_options is one string", hint=f"bloom_filter_options=[{given!r}]")
+    if not isinstance(given, Mapping):
+        given = dict.fromkeys(given or (), True)
+    check_names(schema, "bloom_filter_options", given)
+    wanted = {name: _filter_options(name, options) for name, options in given.items()}
+    return [_filter_of(leaf, wanted) for leaf in schema.leaves]
+
+
+def _filter_of(leaf: Leaf, wanted: Mapping[str, FilterOptions | None]) -> FilterOptions | None:
+    boolean = leaf.node.physical_type is Type.BOOLEAN
+    if leaf.column_path in wanted:
+        if boolean and wanted[leaf.column_path] is not None:
+            raise SchemaError(f"column {leaf.column_path!r}: BOOLEAN columns have no bloom filters")
+        return wanted[leaf.column_path]
+    return None if boolean else wanted.get(leaf.path[0])
+
+
+def _filter_options(name: str, options: Any) -> FilterOptions | None:
+    if options is None or options is False:
+        return None
+    if options is True:
+        return FilterOptions()
+    if not isinstance(options, Mapping) or not {*options} <= {"ndv", "fpp"}:
+        raise SchemaError(f"bloom_filter_options of {name!r} are {options!r}; they are a dict of ndv and fpp")
+    ndv, fpp = options.get("ndv"), options.get("fpp", FilterOptions().fpp)
+    if ndv is not None:
+        try:
+            ndv = operator.index(ndv)
+        except TypeError:
+            raise SchemaError(f"ndv of {name!r} is {ndv!r}; it is a number of values") from None
+        if ndv < 1:
+            raise SchemaError(f"ndv of {name!r} is {ndv}; it must be at least 1")
+    if not isinstance(fpp, float | int) or not 0 < fpp < 1:
+        raise SchemaError(f"fpp of {name!r} is {fpp!r}; it is a share between 0 and 1, 0.01 for 1 %")
+    return FilterOptions(ndv, float(fpp))
+
+
+def sorting_columns(schema: Schema, given: Sequence[Any] | None) -> list[tuple[Leaf, SortingColumn]]:
+    """The sort order that a caller declares, with the leaves.
+
+    Raises:
+        SchemaError: There is no such column, or its values have no order.
+    """
+    if isinstance(given, str | SortingColumn):
+        raise SchemaError("sorting_columns is one column; it is a list of them")
+    leaves = {leaf.column_path: leaf for leaf in schema.leaves}
+    found: list[tuple[Leaf, SortingColumn]] = []
+    for entry in given or ():
+        column = _sorting_column(schema, entry)
+        leaf = leaves.get(column.column)
+        if leaf is None:
+            raise SchemaError(
+                f"sorting_columns: there is no column {column.column!r}", hint=f"columns: {', '.join(leaves)}"
+            )
+        if leaf.max_repetition_level or order_of(leaf.node) is Order.UNDEFINED:
+            raise SchemaError(f"sorting_columns: rows cannot be sorted by column {column.column!r}")
+        if any(leaf is known for known, _ in found):
+            raise SchemaError(f"sorting_columns names column {column.column!r} twice")
+        found.append((leaf, column))
+    return found
+
+
+def _sorting_column(schema: Schema, entry: Any) -> SortingColumn:
+    """One column of the order, in any of the forms that are taken."""
+    match entry:
+        case SortingColumn():
+            return entry
+        case str():
+            return SortingColumn(entry)
+        case (str(name), direction) if direction in _DIRECTIONS:
+            return SortingColumn(name, _DIRECTIONS[direction])
+        case (str(name), direction, nulls) if direction in _DIRECTIONS and nulls in _NULLS:
+            return SortingColumn(name, _DIRECTIONS[direction], _NULLS[nulls])
+        case object(column_index=int(index), descending=bool(descending), nulls_first=bool(nulls_first)):
+            if not 0 <= index < len(schema.leaves):  # pyarrow's
+                raise SchemaError(f"sorting_columns: there is no column {index}")
+            return SortingColumn(schema.leaves[index].column_path, descending, nulls_first)
+        case _:
+            raise SchemaError(
+                f"sorting_columns: {entry!r} is no column of a sort order",
+                hint='a name, ("name", "descending"), ("name", "ascending", "at_start") or a SortingColumn',
+            )
