@@ -37,6 +37,7 @@ from resilient_pq.io.protocols import (
     SinkOptions,
     StoredState,
     WriteStore,
+    folder_prefix,
     pieces_of,
 )
 
@@ -108,8 +109,8 @@ class FsspecStore(WriteStore):
 
     @property
     def capabilities(self) -> Capabilities:
-        """Nothing beyond the plain verbs can be told of file systems in general."""
-        return Capabilities()
+        """Beyond the plain verbs, only that a listing can be asked for."""
+        return Capabilities(list_names=True)
 
     def url_of(self, key: str) -> str:
         """The URL of a file."""
@@ -151,6 +152,17 @@ class FsspecStore(WriteStore):
             raise UnsupportedError(f"{self.name} does not say how large it is", where=self._where(key))
         version = [f"{name}={found[name]}" for name in _VERSION_FIELDS if found.get(name) is not None]
         return ObjectInfo(key, found["size"], " ".join(version) or None)
+
+    async def list_names(self, folder: str) -> list[str]:
+        """Every file below the folder, asked for anew: file systems remember listings."""
+        prefix = folder_prefix(folder)
+        self._filesystem.invalidate_cache()
+        try:
+            async with self._explained("cannot list", folder):
+                found: list[str] = await self._call("find", folder)
+        except NotFoundError:
+            return []
+        return sorted(key.removeprefix(prefix) for key in found if key.startswith(prefix))
 
     async def put(
         self, key: str, data: Sequence[Buffer] | Buffer, *, if_none_match: bool = False

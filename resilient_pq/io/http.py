@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
+from urllib.parse import quote, urlsplit, urlunsplit
 
 import aiohttp
 from fsspec.implementations.http import HTTPFileSystem
@@ -74,6 +75,12 @@ class HttpStore(RangedGetStore, WriteStore):
     def url_of(self, key: str) -> str:
         """The URL itself."""
         return key
+
+    def beside(self, key: str, name: str) -> str:
+        """The URL of a file in the folder of another, with the query of that one."""
+        parts = urlsplit(key)
+        folder, slash, _ = parts.path.rpartition("/")
+        return urlunsplit(parts._replace(path=f"{folder}{slash}{quote(name)}", fragment=""))
 
     async def put(
         self, key: str, data: Sequence[Buffer] | Buffer, *, if_none_match: bool = False

@@ -63,7 +63,9 @@ class LocalStore(WriteStore):
     @property
     def capabilities(self) -> Capabilities:
         """Everything a file can do; an upload in parts it cannot."""
-        return Capabilities(suffix_range=True, if_match=True, if_none_match=True, durable_commit=True)
+        return Capabilities(
+            suffix_range=True, if_match=True, if_none_match=True, durable_commit=True, list_names=True
+        )
 
     def url_of(self, key: str) -> str:
         """The path of the file."""
@@ -86,6 +88,14 @@ class LocalStore(WriteStore):
     async def head(self, key: str) -> ObjectInfo:
         """What the file is."""
         return _info(key, await in_thread(_status, self.url_of(key)))
+
+    def beside(self, key: str, name: str) -> str:
+        """The path of a file in the folder of another; on Windows paths may have backslashes."""
+        return os.path.join(os.path.dirname(key), *name.split("/"))
+
+    async def list_names(self, folder: str) -> list[str]:
+        """Every file below the folder; links are followed, but not in circles."""
+        return await in_thread(_list_names, self.url_of(folder))
 
     async def put(
         self, key: str, data: Sequence[Buffer] | Buffer, *, if_none_match: bool = False
@@ -242,6 +252,25 @@ def _status(path: str) -> os.stat_result:
         status = os.stat(path)
     refuse_special(path)
     return status
+
+
+def _list_names(folder: str) -> list[str]:
+    names: list[str] = []
+    # Each folder with the real paths of itself and of all that lead to it: a link back to one of them is a circle.
+    waiting = [(folder, "", frozenset([os.path.realpath(folder)]))]
+    while waiting:
+        path, prefix, leading = waiting.pop()
+        with explained("cannot list", path):
+            try:
+                entries = list(os.scandir(path))
+            except FileNotFoundError:
+                continue  # never there, or removed a moment ago
+            for entry in entries:
+                if not entry.is_dir():
+                    names.append(prefix + entry.name)
+                elif (real := os.path.realpath(entry.path)) not in leading:
+                    waiting.append((entry.path, f"{prefix}{entry.name}/", leading | {real}))
+    return sorted(names)
 
 
 def _read_tail(path: str, size: int) -> tuple[os.stat_result, int, memoryview]:

@@ -28,6 +28,7 @@ from resilient_pq.io.protocols import (
     SinkOptions,
     StoredState,
     UploadInfo,
+    folder_prefix,
     pieces_of,
 )
 
@@ -63,6 +64,7 @@ class MemoryStore(MultipartStore):
             multipart=True,
             list_parts=True,
             server_side_copy=True,
+            list_names=True,
         )
 
     def url_of(self, key: str) -> str:
@@ -87,6 +89,11 @@ class MemoryStore(MultipartStore):
     async def head(self, key: str) -> ObjectInfo:
         """What the object is."""
         return self._find(key)[0]
+
+    async def list_names(self, folder: str) -> list[str]:
+        """Every object whose key begins with the folder's."""
+        prefix = folder_prefix(folder)
+        return sorted(key.removeprefix(prefix) for key in self._objects if key.startswith(prefix))
 
     async def put(
         self, key: str, data: Sequence[Buffer] | Buffer, *, if_none_match: bool = False

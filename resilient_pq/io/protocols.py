@@ -17,6 +17,8 @@ from enum import StrEnum
 from types import TracebackType
 from typing import Literal, Protocol, Self, TypeAlias, runtime_checkable
 
+from resilient_pq.errors import UnsupportedError, Where
+
 Buffer: TypeAlias = bytes | bytearray | memoryview
 """What may be written: contiguous bytes, which must not change until the object is published."""
 
@@ -113,6 +115,7 @@ class Capabilities:
         equal_parts: All parts but the last must have the same size.
         server_side_copy: Bytes can be copied between objects without passing through the client.
         durable_commit: `ObjectSink.commit` makes every byte survive the process.
+        list_names: `ReadStore.list_names` tells what is below a folder.
     """
 
     suffix_range: bool = False
@@ -123,6 +126,7 @@ class Capabilities:
     equal_parts: bool = False
     server_side_copy: bool = False
     durable_commit: bool = False
+    list_names: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,6 +275,28 @@ class ReadStore(Protocol):
             NotFoundError: No such object.
         """
 
+    def beside(self, key: str, name: str) -> str:
+        """The key of the object `name`, a relative path with slashes, in the folder that `key` lies in."""
+        folder, slash, _ = key.rpartition("/")
+        return f"{folder}{slash}{name}"
+
+    async def list_names(self, folder: str) -> list[str]:
+        """Every object below a folder, at any depth.
+
+        Args:
+            folder: A key, with a slash at its end or without.
+
+        Returns:
+            Their names relative to `folder`, with slashes, sorted: `beside` makes keys of them. None where there
+            is no such folder.
+
+        Raises:
+            UnsupportedError: The store cannot tell.
+        """
+        raise UnsupportedError(
+            f"{self.name} cannot list what is in a folder", where=Where(key=self.url_of(folder))
+        )
+
     @abstractmethod
     async def close(self) -> None:
         """Let go of connections. A second call does nothing."""
@@ -390,3 +416,9 @@ def pieces_of(data: Sequence[Buffer] | Buffer) -> list[memoryview]:
     buffers = (data,) if isinstance(data, bytes | bytearray | memoryview) else data
     views = (memoryview(buffer).cast("B") for buffer in buffers)
     return [view for view in views if view.nbytes]
+
+
+def folder_prefix(folder: str) -> str:
+    """What every key below a folder begins with, where keys are names with slashes; nothing for the top."""
+    trimmed = folder.rstrip("/")
+    return f"{trimmed}/" if trimmed or folder else ""

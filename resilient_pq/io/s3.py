@@ -31,6 +31,7 @@ from resilient_pq.io.protocols import (
     Part,
     SinkOptions,
     UploadInfo,
+    folder_prefix,
     pieces_of,
 )
 from resilient_pq.io.ranged_get import Answer, RangedGetStore, bare_etag
@@ -84,11 +85,36 @@ class S3Store(RangedGetStore, MultipartStore):
             list_parts=True,
             equal_parts=self._equal_parts,
             server_side_copy=True,
+            list_names=True,
         )
 
     def url_of(self, key: str) -> str:
         """The URL of an object."""
         return f"s3://{key}"
+
+    async def list_names(self, folder: str) -> list[str]:
+        """Every object whose name begins with the folder's; of a folder itself some tools make an empty object."""
+        bucket, prefix = _split(folder_prefix(folder))
+        names: list[str] = []
+        more: dict[str, str] = {}
+        while True:
+            request = partial(
+                self._client.call,
+                "list_objects_v2",
+                self.url_of(folder),
+                Bucket=bucket,
+                Prefix=prefix,
+                **more,
+            )
+            page = await self._retrying(request)
+            found = (str(item["Key"]) for item in page.get("Contents", []))
+            names += [name.removeprefix(prefix) for name in found if not name.endswith("/")]
+            if not page.get("IsTruncated"):
+                return sorted(names)
+            following = {"ContinuationToken": str(page.get("NextContinuationToken") or "")}
+            if following["ContinuationToken"] in ("", more.get("ContinuationToken")):
+                raise StoreError("the listing ends before its end", where=self._where(folder))
+            more = following
 
     async def put(
         self, key: str, data: Sequence[Buffer] | Buffer, *, if_none_match: bool = False

@@ -276,6 +276,19 @@ async def test_it_can_only_be_read(site: Site) -> None:
                 await act
 
 
+async def test_names_beside_a_file_are_quoted(store: HttpStore) -> None:
+    for url, found in (
+        ("http://h/f/_metadata", "http://h/f/a%20b/c%3Fd%23e%2525.parquet"),
+        ("http://h/_metadata?token=x%20y", "http://h/a%20b/c%3Fd%23e%2525.parquet?token=x%20y"),
+    ):
+        assert store.beside(url, "a b/c?d#e%25.parquet") == found
+
+
+async def test_a_web_server_has_no_listing(site: Site, store: HttpStore) -> None:
+    with pytest.raises(UnsupportedError, match="the web server cannot list"):
+        await store.list_names(site.url)
+
+
 async def test_a_closed_store_and_one_of_another_loop(site: Site) -> None:
     store = HttpStore()
     await store.head(site.url)

@@ -516,3 +516,25 @@ async def test_a_sink_that_ended_says_so(store: LocalStore, path: str) -> None:
     await sink.abort()
     with pytest.raises(WriterClosedError):
         await sink.complete()
+
+
+# --- listing
+
+
+async def test_a_listing_follows_links_but_not_in_circles(store: LocalStore, tmp_path: Path) -> None:
+    """What a link leads to belongs to the folder, also by two ways; a link back up does not."""
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "b").touch()
+    (tmp_path / "folder" / "deep").mkdir(parents=True)
+    (tmp_path / "folder" / "a").touch()
+    (tmp_path / "folder" / "one").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "folder" / "two").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "folder" / "deep" / "up").symlink_to(tmp_path / "folder")
+    (tmp_path / "elsewhere" / "itself").symlink_to(tmp_path / "elsewhere")
+    assert await store.list_names(str(tmp_path / "folder")) == ["a", "one/b", "two/b"]
+
+
+async def test_a_listing_of_a_file(store: LocalStore, tmp_path: Path) -> None:
+    (tmp_path / "a").touch()
+    with pytest.raises(StoreError, match="cannot list"):
+        await store.list_names(str(tmp_path / "a"))

@@ -742,6 +742,42 @@ async def test_uploads_come_in_pages() -> None:
     assert pages.asked[1]["UploadIdMarker"] == "1"
 
 
+async def test_names_come_in_pages() -> None:
+    async with S3Store() as store:
+        store._client.call = pages = Pages(  # type: ignore[method-assign, assignment]
+            {
+                "Contents": [{"Key": "day/"}, {"Key": "day/b"}],
+                "IsTruncated": True,
+                "NextContinuationToken": "more",
+            },
+            {"Contents": [{"Key": "day/a/"}, {"Key": "day/a/c"}], "IsTruncated": False},
+        )
+        assert await store.list_names("bucket/day") == ["a/c", "b"]
+    assert [asked.get("ContinuationToken") for asked in pages.asked] == [None, "more"]
+    assert [(asked["Bucket"], asked["Prefix"]) for asked in pages.asked] == [("bucket", "day/")] * 2
+
+
+@pytest.mark.parametrize("token", [{}, {"NextContinuationToken": "again"}])
+async def test_a_listing_that_breaks_off_is_no_listing(token: dict[str, str]) -> None:
+    page = {"Contents": [{"Key": "a"}], "IsTruncated": True, **token}
+    async with S3Store() as store:
+        store._client.call = Pages(page, page)  # type: ignore[method-assign, assignment]
+        with pytest.raises(StoreError, match="ends before its end"):
+            await store.list_names("bucket/")
+
+
+@pytest.mark.thorough
+async def test_a_listing_of_more_names_than_a_page_has(moto_server: Any) -> None:
+    s3 = moto_server
+    for number in range(1_005):
+        s3.client.put_object(Bucket=s3.bucket, Key=f"many/{number:04}", Body=b"")
+    async with store_of(s3) as store:
+        found = await store.list_names(f"{s3.bucket}/many")
+        assert found == [f"{number:04}" for number in range(1_005)]
+        with pytest.raises(NotFoundError, match="no such bucket"):
+            await store.list_names("no-such-bucket-here/folder")
+
+
 async def test_a_store_that_does_not_list_by_prefix() -> None:
     """MinIO finds nothing unless the prefix is a whole key."""
     every = [{"Key": key, "UploadId": key} for key in ("day/1", "day/2", "night/1")]

@@ -34,11 +34,18 @@ class TestLocalStore(StoreContract):
     def prefix(self, tmp_path: Path) -> str:
         return f"{tmp_path}/"
 
+    def make_folder(self, key: str) -> None:
+        Path(key).mkdir(parents=True)
+
 
 class TestLocalStoreBelowARoot(StoreContract):
     @pytest.fixture
     def store(self, tmp_path: Path) -> WriteStore:
+        self.root = tmp_path
         return LocalStore(tmp_path)
+
+    def make_folder(self, key: str) -> None:
+        (self.root / key).mkdir(parents=True)
 
     @pytest.fixture
     def prefix(self) -> str:
@@ -111,3 +118,6 @@ class TestFsspecFiles(StoreContract):
     @pytest.fixture
     def prefix(self, tmp_path: Path) -> str:
         return f"{tmp_path}/"
+
+    def make_folder(self, key: str) -> None:
+        Path(key).mkdir(parents=True)

@@ -25,6 +25,7 @@ from resilient_pq.errors import (
     ObjectChangedError,
     RangeError,
     StoreError,
+    UnsupportedError,
     WriterClosedError,
 )
 from resilient_pq.io.protocols import (
@@ -59,6 +60,9 @@ async def read_all(store: WriteStore, key: str) -> bytes:
 
 class StoreContract:
     """Reading, writing and publishing; needs the fixtures `store` and `prefix`."""
+
+    def make_folder(self, key: str) -> None:
+        """Make a folder and those that lead to it, where a store does not do so by itself when it writes."""
 
     async def test_tail_of_a_larger_object(self, store: WriteStore, prefix: str) -> None:
         """A tail has the last bytes, and says where they begin."""
@@ -156,6 +160,37 @@ class StoreContract:
         for name in ("a b", "a+b", "a%20b", "a=1&b", "köln-東京", "a#b"):
             await store.put(prefix + name, name.encode())
             assert await read_all(store, prefix + name) == name.encode()
+
+    async def test_names_below_a_folder(self, store: WriteStore, prefix: str) -> None:
+        """Every object below a folder is listed at once, at any depth, and none beside it."""
+        names = ["a", "a b/c%20d", "deep/er/köln", "deep/er/x=1&y", "_a/.b"]
+        for folder in ("folder/a b", "folder/deep/er", "folder/_a", "folder2"):
+            self.make_folder(prefix + folder)
+        for name in names:
+            await store.put(f"{prefix}folder/{name}", b"1")
+        await store.put(f"{prefix}folder2/a", b"1")
+        await store.put(f"{prefix}folder.a", b"1")
+        if not store.capabilities.list_names:
+            with raises(UnsupportedError):
+                await store.list_names(prefix + "folder")
+            return
+        for folder in (prefix + "folder", prefix + "folder/"):
+            assert await store.list_names(folder) == sorted(names)
+        assert await store.list_names(prefix + "folder/deep") == ["er/köln", "er/x=1&y"]
+        await store.delete(f"{prefix}folder/a")
+        assert await store.list_names(prefix + "folder") == sorted(names[1:])
+
+    async def test_names_below_no_folder(self, store: WriteStore, prefix: str) -> None:
+        """A folder that is not there holds nothing."""
+        if store.capabilities.list_names:
+            assert await store.list_names(prefix + "nowhere") == []
+
+    async def test_names_beside(self, store: WriteStore, prefix: str) -> None:
+        """What is listed below a folder leads to its key by any other object of that folder."""
+        self.make_folder(prefix + "folder/deep")
+        await store.put(prefix + "folder/deep/er", DATA)
+        key = store.beside(prefix + "folder/_metadata", "deep/er")
+        assert await read_all(store, key) == DATA
 
     async def test_sink_publishes_when_complete(self, store: WriteStore, prefix: str) -> None:
         """What is written is seen when it is complete, whole, and not before."""

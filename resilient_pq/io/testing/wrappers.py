@@ -80,6 +80,14 @@ class _Around(MultipartStore):
         """Handed on."""
         return await self._do(Call("head", key), lambda: self.inner.head(key))
 
+    def beside(self, key: str, name: str) -> str:
+        """The inner store's."""
+        return self.inner.beside(key, name)
+
+    async def list_names(self, folder: str) -> list[str]:
+        """Handed on."""
+        return await self._do(Call("list_names", folder), lambda: self.inner.list_names(folder))
+
     async def put(
         self, key: str, data: Sequence[Buffer] | Buffer, *, if_none_match: bool = False
     ) -> ObjectInfo:
