@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from resilient_pq.io.counters import FetchCounters, counting
-from resilient_pq.io.fetch import FetchOptions, fetch
+from resilient_pq.io.fetch import FetchOptions, Place, fetch, fetch_places
 from resilient_pq.io.local import LocalStore
 from resilient_pq.io.memory import MemoryStore
 from resilient_pq.io.multipart import MultipartSink, max_object_size, part_size
@@ -54,6 +54,7 @@ __all__ = [
     "ObjectSink",
     "ObjectTail",
     "Part",
+    "Place",
     "ReadStore",
     "RetryPolicy",
     "S3Store",
@@ -63,6 +64,7 @@ __all__ = [
     "WriteStore",
     "counting",
     "fetch",
+    "fetch_places",
     "max_object_size",
     "merge",
     "part_size",

@@ -17,7 +17,8 @@ class FetchCounters:
     """What a reader asked of its store so far.
 
     Attributes:
-        requests: Range reads asked of the store; those sent again are counted in `retries`.
+        requests: Reads asked of the store, and questions what an object is; those sent again are counted in
+            `retries`.
         bytes: Bytes that came back.
         useful_bytes: Bytes of those that were wanted; the rest are the gaps read over.
         retries: Requests sent again after a failure.

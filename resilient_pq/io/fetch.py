@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from resilient_pq.errors import TransientError, Where
 from resilient_pq.io.counters import FetchCounters, counting
 from resilient_pq.io.protocols import MiB, ObjectInfo, ReadStore
-from resilient_pq.io.ranges import ByteRange, MergedRange, MergeOptions, merge, union
+from resilient_pq.io.ranges import ByteRange, MergeOptions, merge, union
 
-__all__ = ["FetchCounters", "FetchOptions", "fetch"]
+__all__ = ["FetchCounters", "FetchOptions", "Place", "fetch", "fetch_places"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,20 @@ class FetchOptions:
 DEFAULT_FETCH_OPTIONS = FetchOptions()
 
 
-async def fetch(
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Bytes of one version of one object.
+
+    Attributes:
+        info: The version; requests for it are pinned to it.
+        range: Which bytes.
+    """
+
+    info: ObjectInfo
+    range: ByteRange
+
+
+def fetch(
     store: ReadStore,
     info: ObjectInfo,
     ranges: Sequence[ByteRange],
@@ -51,7 +64,7 @@ async def fetch(
     counters: FetchCounters | None = None,
     in_order: bool = False,
 ) -> AsyncGenerator[tuple[int, memoryview], None]:
-    """The bytes of every wanted range, each as soon as it is whole.
+    """The bytes of every wanted range of one object, each as soon as it is whole.
 
     Leaving the loop early cancels what is still under way; wrap the call in `contextlib.aclosing` so that it
     happens there and then. New requests go out when the consumer comes back for the next range.
@@ -70,7 +83,34 @@ async def fetch(
     Raises:
         StoreError: The first error of any request; the others are cancelled.
     """
-    wave = _Wave(store, info, ranges, options, counters or FetchCounters(), in_order)
+    places = [Place(info, wanted) for wanted in ranges]
+    return fetch_places(store, places, options=options, counters=counters, in_order=in_order)
+
+
+async def fetch_places(
+    store: ReadStore,
+    places: Sequence[Place],
+    *,
+    options: FetchOptions = DEFAULT_FETCH_OPTIONS,
+    counters: FetchCounters | None = None,
+    in_order: bool = False,
+) -> AsyncGenerator[tuple[int, memoryview], None]:
+    """As `fetch`, of several objects in one wave: the bounds hold for all of them together.
+
+    Args:
+        store: Where to read.
+        places: What is wanted; ranges of one object are merged.
+        options: How requests are merged and bounded.
+        counters: Added to, when given.
+        in_order: Deliver by index; otherwise as the bytes arrive.
+
+    Yields:
+        The index of a wanted place and its bytes, once for each place.
+
+    Raises:
+        StoreError: The first error of any request; the others are cancelled.
+    """
+    wave = _Wave(store, places, options, counters or FetchCounters(), in_order)
     try:
         while not wave.done:
             wave.launch()
@@ -83,34 +123,53 @@ async def fetch(
         await wave.cancel()
 
 
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """One request: the range asked for, and the piece of each wanted place in it, by the place's index."""
+
+    info: ObjectInfo
+    range: ByteRange
+    parts: tuple[tuple[int, ByteRange], ...]
+
+
+def _requests(places: Sequence[Place], options: MergeOptions) -> list[_Request]:
+    """The requests that cover all places, object by object in the order they first come, each by offset."""
+    of_object: dict[ObjectInfo, list[int]] = {}
+    for index, place in enumerate(places):
+        of_object.setdefault(place.info, []).append(index)
+    return [
+        _Request(info, one.range, tuple((indexes[at], piece) for at, piece in one.parts))
+        for info, indexes in of_object.items()
+        for one in merge([places[index].range for index in indexes], options)
+    ]
+
+
 class _Wave:
     """The state of one fetch: what waits, what is under way, what has arrived."""
 
     def __init__(
         self,
         store: ReadStore,
-        info: ObjectInfo,
-        ranges: Sequence[ByteRange],
+        places: Sequence[Place],
         options: FetchOptions,
         counters: FetchCounters,
         in_order: bool,
     ) -> None:
         self._store = store
-        self._info = info
-        self._ranges = ranges
+        self._places = places
         self._options = options
         self._counters = counters
         self._in_order = in_order
         self._next_index = 0
-        merged = merge(ranges, options.merge)
+        merged = _requests(places, options.merge)
         if in_order:
             # Requests go out in the order their ranges are delivered, so that a budget full of later ranges
             # can never stand in the way of the next one.
             merged.sort(key=lambda request: min(index for index, _ in request.parts))
         self._waiting = deque(merged)
-        self._running: dict[asyncio.Task[memoryview], MergedRange] = {}
+        self._running: dict[asyncio.Task[memoryview], _Request] = {}
         self._held = 0  # bytes requested and not yet taken
-        self._missing = [0] * len(ranges)  # pieces each wanted range still waits for
+        self._missing = [0] * len(places)  # pieces each wanted range still waits for
         self._assembled: dict[int, bytearray] = {}  # wanted ranges that come in several pieces
         for request in merged:
             for index, _ in request.parts:
@@ -119,7 +178,7 @@ class _Wave:
         self._ready: dict[int, tuple[memoryview, _Lease | None]] = {
             index: (memoryview(b""), None) for index, count in enumerate(self._missing) if not count
         }
-        self._undelivered = len(ranges)
+        self._undelivered = len(places)
 
     @property
     def done(self) -> bool:
@@ -137,23 +196,23 @@ class _Wave:
                 return
             self._send(self._waiting.popleft())
 
-    def _send(self, request: MergedRange) -> None:
+    def _send(self, request: _Request) -> None:
         wanted = union(piece for _, piece in request.parts)
         self._counters.requests += 1
         self._counters.useful_bytes += sum(piece.size for piece in wanted)
         self._held += request.range.size
-        task = asyncio.create_task(self._read(request.range))
+        task = asyncio.create_task(self._read(request.info, request.range))
         self._running[task] = request
 
-    async def _read(self, wanted: ByteRange) -> memoryview:
+    async def _read(self, info: ObjectInfo, wanted: ByteRange) -> memoryview:
         """One request's bytes, exactly."""
         with counting(self._counters):
-            data = await self._store.read_range(self._info.key, wanted.start, wanted.end, pin=self._info)
+            data = await self._store.read_range(info.key, wanted.start, wanted.end, pin=info)
         self._counters.bytes += len(data)
         if len(data) != wanted.size:
             raise TransientError(
                 f"{self._store.name} gave {len(data):,} bytes for a range of {wanted.size:,}",
-                where=Where(key=self._store.url_of(self._info.key), offset=wanted.start),
+                where=Where(key=self._store.url_of(info.key), offset=wanted.start),
             )
         return memoryview(data)
 
@@ -166,11 +225,11 @@ class _Wave:
             data = task.result()
             self._receive(self._running.pop(task), data)
 
-    def _receive(self, request: MergedRange, data: memoryview) -> None:
+    def _receive(self, request: _Request, data: memoryview) -> None:
         """Hand the pieces of a request to the wanted ranges they belong to."""
         lease = _Lease(request.range.size)
         for index, piece in request.parts:
-            wanted = self._ranges[index]
+            wanted = self._places[index].range
             view = data[piece.start - request.range.start : piece.end - request.range.start]
             self._missing[index] -= 1
             if piece.size == wanted.size:

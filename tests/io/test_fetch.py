@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from resilient_pq.errors import NotFoundError, ObjectChangedError, TransientError
 from resilient_pq.io.counters import FetchCounters, count_retry
-from resilient_pq.io.fetch import FetchOptions, fetch
+from resilient_pq.io.fetch import FetchOptions, Place, fetch, fetch_places
 from resilient_pq.io.memory import MemoryStore
 from resilient_pq.io.protocols import ObjectInfo
 from resilient_pq.io.ranges import ByteRange, MergeOptions
@@ -233,3 +233,65 @@ async def test_retries_inside_the_store_are_counted_apart() -> None:
 def test_bounds_that_could_never_fetch(bound: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="at least 1"):
         FetchOptions(**bound)  # type: ignore[arg-type]
+
+
+# --- several objects
+
+
+@given(
+    wanted=st.lists(st.tuples(st.sampled_from("abc"), byte_ranges), max_size=12),
+    max_requests=st.integers(1, 4),
+    memory_budget=st.integers(1, 3000),
+    in_order=st.booleans(),
+    merge=st.sampled_from([APART, MergeOptions()]),
+)
+async def test_places_of_several_objects(
+    wanted: list[tuple[str, ByteRange]],
+    max_requests: int,
+    memory_budget: int,
+    in_order: bool,
+    merge: MergeOptions,
+) -> None:
+    """Every place gets the bytes of its own object, in one wave, and requests of two objects never share."""
+    contents = {"a": DATA, "b": DATA[::-1], "c": bytes(len(DATA))}
+    store = RecordingStore(MemoryStore())
+    infos = {key: await store.put(key, data) for key, data in contents.items()}
+    store.calls.clear()
+    places = [Place(infos[key], one) for key, one in wanted]
+    options = FetchOptions(merge, max_requests, memory_budget)
+    found = [
+        (index, bytes(data))
+        async for index, data in fetch_places(store, places, options=options, in_order=in_order)
+    ]
+    assert sorted(found) == [
+        (index, contents[key][one.start : one.end]) for index, (key, one) in enumerate(wanted)
+    ]
+    if in_order:
+        assert [index for index, _ in found] == list(range(len(wanted)))
+    assert {call.key for call in store.calls} == {key for key, one in wanted if one.size}
+
+
+async def test_the_bounds_hold_for_all_objects_together() -> None:
+    store = GatedStore()
+    places = [Place(await store.put(f"{n}", DATA), ByteRange(0, 100)) for n in range(50)]
+
+    async def drain() -> int:
+        return len([one async for one in fetch_places(store, places, options=FetchOptions(max_requests=7))])
+
+    task = asyncio.create_task(drain())
+    await settle()
+    assert store.running == 7
+    store.open.set()
+    assert await task == 50
+    assert store.most_running == 7
+
+
+async def test_one_object_of_several_is_replaced() -> None:
+    store = MemoryStore()
+    places = [Place(await store.put(f"{n}", DATA), ByteRange(0, 100)) for n in range(3)]
+    await store.put("1", DATA)
+    with pytest.raises(ObjectChangedError) as caught:
+        async with aclosing(fetch_places(store, places)) as arriving:
+            async for _ in arriving:
+                pass
+    assert caught.value.where.key == "memory:1"
