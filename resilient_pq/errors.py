@@ -43,7 +43,8 @@ class Where:
 
     Attributes:
         key: The URL, path or key of the object.
-        row_group: Ordinal of the row group, from 0.
+        row_group: Ordinal of the row group, from 0, in the file that was opened: a summary counts those of all
+            its files.
         column: Dotted path of the column.
         page: Ordinal of the page within its column chunk, from 0; the dictionary page counts.
         offset: Absolute byte offset in the object.

@@ -42,6 +42,7 @@ CHECKPOINT_KEY = "rpq.checkpoint"
 FILE_ID_KEY = "rpq.file_id"
 FORMAT_KEY = "rpq.format"
 CHECKPOINTS_KEY = "rpq.checkpoints"
+FILES_KEY = "rpq.files"
 CRC_KEY = "rpq.crc32"
 RECORD_KEY = "rpq.record"
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 
 from resilient_pq.errors import FormatError, Where
 from resilient_pq.format import footer
 from resilient_pq.format.footer import Footer, key_values
 from resilient_pq.format.metadata import ColumnMetaData, FileMetaData, RowGroup
-from resilient_pq.format.records import Kind
+from resilient_pq.format.records import HEADER_SIZE, Kind
 from resilient_pq.format.schema import Schema
 from resilient_pq.version import MAKER
 
@@ -47,6 +50,7 @@ class Contents:
         key_value: Key-value metadata of the file.
         state: What the file says of itself; None for files of others.
         checkpoints: The checkpoints that a resilient file's footer names, oldest first.
+        file_sizes: Bytes of each data file when a summary of ours was written.
     """
 
     footer: Footer
@@ -54,6 +58,7 @@ class Contents:
     key_value: dict[str, str | None]
     state: FileState | None
     checkpoints: tuple[KnownCheckpoint, ...]
+    file_sizes: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def metadata(self) -> FileMetaData:
@@ -74,9 +79,11 @@ class Contents:
     def unvouched(self) -> bool:
         """Whether the footer was written by us, but the record that should vouch for it is gone.
 
-        Its file-level keys do not tell: other libraries copy them into their own files.
+        Its file-level keys do not tell: other libraries copy them into their own files. The chunks' keys and the
+        maker do, but for summaries that others make of our files: they copy these too. Those have their footer
+        directly behind the magic, and every footer of ours, summaries included, has a record between the two.
         """
-        if self.verified:
+        if self.verified or self.footer.start < len(footer.MAGIC) + HEADER_SIZE:
             return False
         return (self.metadata.created_by or "").startswith(MAKER) or any(
             chunk.meta_data is not None and footer.CRC_KEY in key_values(chunk.meta_data.key_value_metadata)
@@ -84,9 +91,16 @@ class Contents:
             for chunk in row_group.columns
         )
 
+    @cached_property
+    def data_files(self) -> tuple[str, ...]:
+        """What the chunks' `file_path`s say, each once, in order, as they stand there; nothing but in a summary."""
+        row_groups = self.metadata.row_groups
+        named = (chunk.file_path for row_group in row_groups for chunk in row_group.columns)
+        return tuple(dict.fromkeys(path for path in named if path is not None))
+
     @property
     def data_end(self) -> int:
-        """Offset before which all column chunks must end."""
+        """Offset before which all column chunks in this file must end."""
         return self.footer.start
 
     @classmethod
@@ -107,7 +121,9 @@ class Contents:
             found.metadata.num_rows = total  # early parquet-rs wrote 0 there: the row groups know better
         key_value = key_values(found.metadata.key_value_metadata)
         state = _state(found, key_value)
-        return cls(found, schema, key_value, state, _checkpoints(found, key_value) if state else ())
+        if state is None:
+            return cls(found, schema, key_value, None, ())
+        return cls(found, schema, key_value, state, _checkpoints(found, key_value), _file_sizes(key_value))
 
 
 def _check_row_group(row_group: RowGroup, ordinal: int, schema: Schema) -> None:
@@ -140,6 +156,17 @@ def _checkpoints(found: Footer, key_value: dict[str, str | None]) -> tuple[Known
     if record is not None and record.kind == Kind.CHECKPOINT:
         known.append(KnownCheckpoint(len(known) + 1, record.offset, record.num_rows))
     return tuple(known)
+
+
+def _file_sizes(key_value: dict[str, str | None]) -> dict[str, int]:
+    text = key_value.get(footer.FILES_KEY)
+    try:
+        sizes = json.loads(text) if text else {}
+    except (ValueError, RecursionError):
+        sizes = None
+    if not isinstance(sizes, dict) or not all(type(size) is int for size in sizes.values()):
+        raise FormatError(f"{footer.FILES_KEY} is malformed")
+    return sizes
 
 
 def chunk_range(metadata: ColumnMetaData, end: int) -> tuple[int, int]:

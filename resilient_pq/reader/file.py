@@ -30,8 +30,10 @@ from resilient_pq.format.footer import TAIL_SIZE, Footer, NeedBytes, read_footer
 from resilient_pq.format.metadata import FileMetaData
 from resilient_pq.format.schema import Schema, Selection
 from resilient_pq.format.values import LeafColumn
-from resilient_pq.io import FetchCounters, FetchOptions, ObjectInfo, ReadStore, fetch, resolve
+from resilient_pq.io import FetchCounters, FetchOptions, ObjectInfo, ReadStore, resolve
+from resilient_pq.reader.chunk_objects import ChunkObjects
 from resilient_pq.reader.contents import Contents, FileState, KnownCheckpoint
+from resilient_pq.reader.data_file import remedy
 from resilient_pq.reader.decoder import decode
 from resilient_pq.reader.plan import ChunkRead, ReadPlan, RowGroupRead, plan_read
 
@@ -81,6 +83,7 @@ class File:
         url: What is being read.
         info: Size and version of the object; every read is pinned to them.
         counters: Requests made and bytes moved so far, the opening included.
+        objects: What the chunks lie in: the file itself, and the data files that a summary names.
     """
 
     def __init__(
@@ -99,6 +102,7 @@ class File:
         self.info = info
         self.counters = counters
         self.contents = contents
+        self.objects = ChunkObjects(store, info, contents, options=options.fetch, counters=counters)
         self._store = store
         self._verify = verify
         self._options = options
@@ -134,6 +138,11 @@ class File:
         return len(self.contents.metadata.row_groups)
 
     @property
+    def data_files(self) -> tuple[str, ...]:
+        """The files that a summary names, relative to its folder; none where all rows are in this file."""
+        return self.contents.data_files
+
+    @property
     def state(self) -> FileState | None:
         """What a resilient file says of itself: complete, in-progress or salvaged; None for files of others."""
         return self.contents.state
@@ -166,6 +175,7 @@ class File:
             SchemaError: There is no such column or row group.
             FormatError: The file is damaged; a `ChecksumError` names the page.
             ObjectChangedError: The object was replaced after it was opened.
+            NotFoundError: A data file that a summary names is not there.
             StoreError: The store could not give the bytes.
         """
         with located(Where(key=self.url)):
@@ -242,27 +252,23 @@ class File:
             i, chunk = chunks[position]
             decoded[i][chunk.leaf.ordinal] = await self._decode_chunk(chunk, data)
 
-        ranges = [chunk.range for _, chunk in chunks]
+        wave = self.objects.fetch([chunk for _, chunk in chunks])
         try:
-            async with asyncio.TaskGroup() as tasks, aclosing(self._fetch(ranges)) as arriving:
+            async with asyncio.TaskGroup() as tasks, aclosing(wave) as arriving:
                 async for position, data in arriving:
                     tasks.create_task(decode_one(position, data))
         except BaseExceptionGroup as group:
             raise group.exceptions[0] from None  # each of them names its own place; one is enough
         return decoded
 
-    def _fetch(self, ranges: Sequence[Any]) -> Any:
-        return fetch(self._store, self.info, ranges, options=self._options.fetch, counters=self.counters)
-
     async def _decode_chunk(self, chunk: ChunkRead, data: memoryview) -> LeafColumn:
-        try:
-            return await self._in_thread(lambda: decode(chunk, data, verify=self._verify))
-        except ChecksumError:
-            # A transfer can go wrong as well as a disk: fetch the bytes once more before believing it.
-            async with aclosing(self._fetch([chunk.range])) as arriving:
-                async for _, again in arriving:
-                    data = again
-            return await self._in_thread(lambda: decode(chunk, data, verify=self._verify))
+        with located(Where(key=self.objects.url_of(chunk.file))):
+            try:
+                return await self._in_thread(lambda: decode(chunk, data, verify=self._verify))
+            except ChecksumError:
+                # A transfer can go wrong as well as a disk: fetch the bytes once more before believing it.
+                again = await self.objects.read(chunk)
+                return await self._in_thread(lambda: decode(chunk, again, verify=self._verify))
 
     async def _assemble(
         self, plan: ReadPlan, schema: Any, group: RowGroupRead, columns: Mapping[int, LeafColumn]
@@ -408,6 +414,9 @@ def open(
 ) -> Opening:
     """Open a Parquet file, ours or anyone's, for reading columns by byte range.
 
+    A summary of a folder (``_metadata``) reads as one file with the rows of all files that it names; they are
+    found by its place. Values that stand only in the names of folders (``day=1/``) are no columns of it.
+
     Use it as ``async with rpq.open(url) as file``.
 
     Args:
@@ -441,11 +450,12 @@ def open(
             if owns_store:
                 await store.close()
             if isinstance(error, TornFileError | ChecksumError) and error.hint is None:
-                error.hint = f"rpq recover {name} RECOVERED"
+                error.hint = remedy(name)
             raise
         if contents.state not in (None, FileState.COMPLETE):
+            of_whom = "a file that it names was not finished" if contents.data_files else "its writer did not finish it"
             warnings.warn(
-                f"{name} is {contents.state}: its writer did not finish it",
+                f"{name} is {contents.state}: {of_whom}",
                 IncompleteFileWarning,
                 stacklevel=3,
             )

@@ -11,7 +11,10 @@ from resilient_pq.format.metadata import ColumnMetaData
 from resilient_pq.format.schema import Leaf, Selection
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader.contents import Contents, chunk_range
+from resilient_pq.reader.data_file import data_file
 
+#: Offsets are signed 64-bit integers: no data file is larger, and how large it is turns out when it is read.
+_MAX_FILE_SIZE = (1 << 63) - 1
 #: A dictionary page's header is smaller than this.
 _MAX_HEADER = 100
 
@@ -28,6 +31,8 @@ class ChunkRead:
         num_rows: Rows of its row group.
         slack: Bytes of `range` behind what the footer says, for writers that counted too few.
         zero_crc_is_none: Whether a page CRC32 of 0 stands for none, as of writers that compute none.
+        file: The data file that a summary names for it, relative to the summary's folder; None where it lies in
+            the file itself. Whether `range` lies within a data file is still to be seen.
     """
 
     row_group: int
@@ -37,6 +42,7 @@ class ChunkRead:
     num_rows: int
     slack: int = 0
     zero_crc_is_none: bool = False
+    file: str | None = None
 
     @property
     def num_values_to_read(self) -> int | None:
@@ -127,22 +133,20 @@ def chunk_read(contents: Contents, ordinal: int, leaf: Leaf) -> ChunkRead:
         FormatError: The footer does not say where it is, or it is not where it can be.
     """
     row_group = contents.metadata.row_groups[ordinal]
-    metadata = row_group.columns[leaf.ordinal].meta_data
+    column = row_group.columns[leaf.ordinal]
+    metadata = column.meta_data
     with located(Where(row_group=ordinal, column=leaf.column_path)):
         if metadata is None:
             raise FormatError("the column chunk has no metadata")
-        if row_group.columns[leaf.ordinal].file_path:
-            raise FormatError(
-                f"the column chunk lies in another file, {row_group.columns[leaf.ordinal].file_path!r}",
-                hint="read that file",
-            )
+        file = data_file(column.file_path)
         if metadata.type != leaf.node.physical_type:
             raise FormatError(
                 f"the chunk has physical type {metadata.type}, the schema {leaf.node.physical_type.name}"
             )
-        start, end = chunk_range(metadata, contents.data_end)
+        data_end = contents.data_end if file is None else _MAX_FILE_SIZE
+        start, end = chunk_range(metadata, data_end)
     created_by = contents.metadata.created_by or ""
-    slack = min(_slack(created_by), contents.data_end - end)
+    slack = min(_slack(created_by), data_end - end)
     return ChunkRead(
         ordinal,
         leaf,
@@ -151,6 +155,7 @@ def chunk_read(contents: Contents, ordinal: int, leaf: Leaf) -> ChunkRead:
         row_group.num_rows,
         slack,
         zero_crc_is_none=created_by.startswith("Parquet.jl"),
+        file=file,
     )
 
 

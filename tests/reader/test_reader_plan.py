@@ -144,7 +144,7 @@ def _beyond(metadata: FileMetaData) -> None:
 
 IN_PLANNING: dict[str, tuple[Edit, str]] = {
     "no metadata": (_set("meta_data", None), "the column chunk has no metadata"),
-    "another file": (_set("file_path", "part-0.parquet"), "lies in another file"),
+    "another folder": (_set("file_path", "../part-0.parquet"), "leads out of the folder"),
     "another type": (_set("meta_data.type", 1), "physical type 1, the schema DOUBLE"),
     "before the file": (_set("meta_data.data_page_offset", -5), "outside of the data"),
     "in the magic": (_set("meta_data.data_page_offset", 3), "said to lie at 3"),

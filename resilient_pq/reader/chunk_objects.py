@@ -1,0 +1,142 @@
+"""The objects that a file's chunks lie in, and their bytes. An async shell."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import aclosing
+
+from resilient_pq.errors import FormatError, NotFoundError, ObjectChangedError, Where
+from resilient_pq.io import FetchCounters, FetchOptions, ObjectInfo, Place, ReadStore, counting, fetch_places
+from resilient_pq.io.ranges import ByteRange
+from resilient_pq.reader.contents import Contents
+from resilient_pq.reader.plan import ChunkRead
+
+
+class ChunkObjects:
+    """The file itself, and the data files that it names when it is a summary.
+
+    A data file is pinned to the version that is there when the first of its chunks is wanted, with one question
+    (HEAD) for its size and version; the questions for several files go out side by side.
+    """
+
+    def __init__(
+        self,
+        store: ReadStore,
+        info: ObjectInfo,
+        contents: Contents,
+        *,
+        options: FetchOptions,
+        counters: FetchCounters,
+    ) -> None:
+        """Nothing is asked before a chunk is wanted.
+
+        Args:
+            store: Where the file is; data files are in the same store.
+            info: The version of the file itself.
+            contents: Its footer.
+            options: How many requests and bytes may be under way, over all objects.
+            counters: Added to.
+        """
+        self._store = store
+        self._info = info
+        self._contents = contents
+        self._options = options
+        self._counters = counters
+        self._pinned: dict[str, ObjectInfo] = {}
+        self._pinning = asyncio.Lock()
+
+    def url_of(self, file: str | None) -> str:
+        """The URL or path of a data file; of the file itself for None."""
+        return self._store.url_of(self._key_of(file))
+
+    def _key_of(self, file: str | None) -> str:
+        return self._info.key if file is None else self._store.beside(self._info.key, file)
+
+    async def pin(self, files: Iterable[str | None]) -> None:
+        """Ask what the data files are that were not wanted before.
+
+        Raises:
+            NotFoundError: One of them is not there.
+            ObjectChangedError: One has another size than when the summary was written, if that tells.
+            StoreError: The store could not say.
+        """
+        async with self._pinning:
+            new = [file for file in dict.fromkeys(files) if file is not None and file not in self._pinned]
+            bound = asyncio.Semaphore(self._options.max_requests)
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    for file in new:
+                        tasks.create_task(self._pin(file, bound))
+            except BaseExceptionGroup as group:
+                raise group.exceptions[0] from None  # each of them names its own file; one is enough
+
+    async def _pin(self, file: str, bound: asyncio.Semaphore) -> None:
+        key = self._key_of(file)
+        where = Where(key=self._store.url_of(key))
+        again = "if that is as it should be, write the summary again: rpq metadata FOLDER --overwrite"
+        try:
+            async with bound:
+                self._counters.requests += 1
+                with counting(self._counters):
+                    info = await self._store.head(key)
+        except NotFoundError as error:
+            raise NotFoundError(
+                f"a data file that the summary names is not there: {error.message}", where=where, hint=again
+            ) from error
+        stated = self._contents.file_sizes.get(file, info.size)
+        if stated != info.size:
+            raise ObjectChangedError(
+                f"the data file was replaced after the summary was written: it has {info.size:,} bytes instead of"
+                f" {stated:,}",
+                where=where,
+                hint=again,
+            )
+        self._pinned[file] = info
+
+    def place_of(self, chunk: ChunkRead) -> Place:
+        """The bytes of a chunk in their object, which is pinned already.
+
+        Raises:
+            FormatError: They do not lie within it.
+        """
+        if chunk.file is None:
+            return Place(self._info, chunk.range)
+        info = self._pinned[chunk.file]
+        start, end = chunk.range.start, chunk.range.end - chunk.slack
+        if end > info.size:
+            raise FormatError(
+                f"a column chunk is said to lie at {start:,} to {end:,} of a data file with {info.size:,} bytes",
+                where=chunk.where.merged_with(Where(key=self.url_of(chunk.file))),
+            )
+        return Place(info, ByteRange(start, min(chunk.range.end, info.size)))
+
+    async def fetch(self, chunks: Sequence[ChunkRead]) -> AsyncGenerator[tuple[int, memoryview], None]:
+        """The bytes of chunks, whatever objects they lie in, in one parallel wave.
+
+        Yields:
+            The index of a chunk and its bytes, once for each chunk, as they arrive.
+
+        Raises:
+            FormatError: A chunk does not lie within its object.
+            StoreError: The first error of any request; the others are cancelled.
+        """
+        await self.pin(chunk.file for chunk in chunks)
+        places = [self.place_of(chunk) for chunk in chunks]
+        wave = fetch_places(self._store, places, options=self._options, counters=self._counters)
+        async with aclosing(wave) as arriving:
+            async for delivery in arriving:
+                yield delivery
+
+    async def read(self, chunk: ChunkRead) -> memoryview:
+        """The bytes of one chunk.
+
+        Raises:
+            FormatError: It does not lie within its object.
+            StoreError: The store could not give them.
+        """
+        data = memoryview(b"")
+        async with aclosing(self.fetch([chunk])) as arriving:
+            async for _, found in arriving:
+                data = found
+        return data
