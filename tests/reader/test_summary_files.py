@@ -52,7 +52,7 @@ def theirs(table: pa.Table) -> bytes:
 
 async def ours(table: pa.Table) -> bytes:
     store = MemoryStore()
-    async with rpq.create((store, "file"), row_group_rows=20, compression="none") as writer:
+    async with rpq.create((store, "file"), row_group_rows=20, compression="none", encodings="PLAIN") as writer:
         await writer.write(table)
     return bytes((await store.read_tail("file", 1 << 30)).data)
 
