@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resilient_pq.arrow.buffers import Valid, make_array, make_null_array, row_width, storage_dtype
+from resilient_pq.arrow.byte_strings import is_utf8
 from resilient_pq.arrow.decimals import decimal_rows
 from resilient_pq.arrow.field import Field
 from resilient_pq.arrow.int96 import int96_timestamps
@@ -28,6 +29,8 @@ Places: TypeAlias = NDArray[np.int64]
 MAX_SMALL_OFFSET = 2**31 - 1
 
 _LARGE_FORMATS = {"u": "U", "z": "Z"}
+#: Of text that is not UTF-8: libraries may rely on it that what comes as text is.
+_BINARY_FORMATS = {"u": "z", "U": "Z"}
 _MILLIS_PER_DAY: Final = 86_400_000
 
 
@@ -92,6 +95,8 @@ def _placed(values: Values, places: Places) -> Values:
 
 
 def _string_array(field: Field, values: ByteArrays, valid: Valid | None) -> TypedArray:
+    if field.kind in _BINARY_FORMATS and not is_utf8(values):
+        field = replace(field, format=_BINARY_FORMATS[field.kind])
     offsets, data = values.offsets, values.data
     if field.kind in _LARGE_FORMATS and offsets[-1] > MAX_SMALL_OFFSET:
         if values.num_bytes > MAX_SMALL_OFFSET:

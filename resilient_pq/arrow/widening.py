@@ -19,7 +19,8 @@ from resilient_pq.arrow.field import Field
 from resilient_pq.errors import FormatError
 
 #: What an array of the first form can be made into, by their kinds.
-_WIDER = {("u", "U"), ("z", "Z"), ("+l", "+L"), ("+w", "+l"), ("+w", "+L")}
+_WIDER = {("+l", "+L"), ("+w", "+l"), ("+w", "+L")}
+_STRINGS = ("u", "U", "z", "Z")
 _NANOS_PER_MICRO = 1000
 
 
@@ -31,13 +32,21 @@ def widest(fields: Sequence[Field]) -> Field:
     """
     first = widest_so_far = fields[0]
     for field in fields:
-        if _is_wider(widest_so_far, field):
+        if field.kind in _STRINGS and widest_so_far.kind in _STRINGS:
+            widest_so_far = replace(first, format=_widest_string(field.kind, widest_so_far.kind))
+        elif _is_wider(widest_so_far, field):
             widest_so_far = field
         elif field.format != widest_so_far.format and not _is_wider(field, widest_so_far):
             raise ValueError(f"arrays of {field} do not go with arrays of {first}")
     children = zip(*(field.children for field in fields), strict=True)
     format = widest_so_far.format
     return replace(first, format=format, children=tuple(widest(below) for below in children))
+
+
+def _widest_string(*kinds: str) -> str:
+    """Large where one is, and binary where one is: then not all is text."""
+    widest = "z" if any(kind in ("z", "Z") for kind in kinds) else "u"
+    return widest.upper() if any(kind in ("U", "Z") for kind in kinds) else widest
 
 
 def _is_wider(one: Field, other: Field) -> bool:

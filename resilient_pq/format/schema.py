@@ -224,6 +224,10 @@ class Schema:
             raise UnsupportedError(f"the schema is nested more than {MAX_LEVEL} levels deep")
         return schema
 
+    def without_empty_groups(self) -> Schema:
+        """The same columns, but none that is a group without leaves: it has no values, and no levels to tell nulls."""
+        return Schema(_without_empty_groups(self.root), self.elements)
+
     def to_elements(self) -> list[SchemaElement]:
         """The footer's depth-first list; one that was read is given back as it was.
 
@@ -237,6 +241,14 @@ class Schema:
     def __str__(self) -> str:
         """The schema as message text, as parquet tools print it; `parse` reads it back."""
         return message.text(self.elements or self.to_elements())
+
+
+def _without_empty_groups(group: Group) -> Group:
+    children = [
+        _without_empty_groups(child) if isinstance(child, Group) else child for child in group.children
+    ]
+    kept = tuple(child for child in children if isinstance(child, Primitive) or child.children)
+    return replace(group, children=kept)
 
 
 def _count_leaves(node: Node) -> int:

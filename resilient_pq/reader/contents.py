@@ -46,7 +46,7 @@ class Contents:
 
     Attributes:
         footer: The footer as read.
-        schema: The columns.
+        schema: The columns, without groups that have no leaves.
         key_value: Key-value metadata of the file.
         state: What the file says of itself; None for files of others.
         checkpoints: The checkpoints that a resilient file's footer names, oldest first.
@@ -110,7 +110,7 @@ class Contents:
         Raises:
             FormatError: It contradicts itself.
         """
-        schema = Schema.from_elements(found.metadata.schema)
+        schema = Schema.from_elements(found.metadata.schema).without_empty_groups()
         total = 0
         for ordinal, row_group in enumerate(found.metadata.row_groups):
             _check_row_group(row_group, ordinal, schema)

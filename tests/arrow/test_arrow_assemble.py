@@ -635,6 +635,44 @@ def chunks_of(node: Primitive, *chunks: Any) -> pa.Table:
     return found
 
 
+@pytest.mark.parametrize(
+    "values",
+    [
+        [b"a", b"\xff"],
+        [b"", b"\xc3", b"\xa9", b""],  # a character in two values
+        [b"\xed\xa0\x80"],  # a surrogate
+        [b"\xc0\xaf"],  # longer than it has to be
+        [b"x" * (2**18 - 1) + b"\xc3"],  # a character cut short
+        [b"\xc3\xa9" * 2**17, b"\xa9"],
+    ],
+    ids=["byte", "halves", "surrogate", "overlong", "cut", "second half"],
+)
+def test_text_that_is_not_utf8_comes_as_binary(values: list[bytes]) -> None:
+    node = leaf(Type.BYTE_ARRAY, logical.STRING)
+    found = chunks_of(node, byte_arrays(b"\xc3\xa9"), byte_arrays(*values))
+    found.validate(full=True)
+    assert found["c"].type == pa.binary()
+    assert found["c"].to_pylist() == [b"\xc3\xa9", *values]
+
+
+def test_text_that_is_utf8_stays_text() -> None:
+    node = leaf(Type.BYTE_ARRAY, logical.STRING, repetition=OPTIONAL)
+    values = ["", "é" * (2**17 + 1), "x", "", "€😀", ""]
+    found = chunks_of(node, byte_arrays(*(value.encode() for value in values)))
+    assert found["c"].type == pa.string()
+    assert found["c"].to_pylist() == values
+    within = byte_arrays(b"\xff", "é".encode(), b"\xff")[1:2]  # what is not shown does not matter
+    assert chunks_of(node, within)["c"].to_pylist() == ["é"]
+
+
+@pytest.mark.usefixtures("small_offsets")
+def test_large_text_beside_text_that_is_not_utf8() -> None:
+    much = byte_arrays(b"x" * 100, b"y" * 100)
+    found = chunks_of(leaf(Type.BYTE_ARRAY, logical.STRING), much, byte_arrays(b"\xff"))
+    assert found["c"].type == pa.large_binary()
+    assert found["c"].to_pylist() == [b"x" * 100, b"y" * 100, b"\xff"]
+
+
 def test_decimals_that_128_bits_do_not_hold_come_as_wider_ones() -> None:
     # parquet_logical_types_simple.parquet of Drill has such, in a column of 20 digits.
     digits = rows(b"12345678901234567890", b"\xff" * 19 + b"\x0f")
