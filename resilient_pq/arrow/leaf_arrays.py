@@ -49,10 +49,12 @@ def leaf_array(field: Field, column: LeafColumn, places: Places | None) -> Typed
     Raises:
         FormatError: A value is none of the type that the file's schema says.
     """
-    valid = column.present if column.leaf.node.repetition is Repetition.OPTIONAL else None
+    # A required leaf has slots without a value, too, below groups that are null.
+    present = column.present
+    valid = present if column.leaf.node.repetition is Repetition.OPTIONAL else None
     values = column.values
     if places is not None:
-        valid = _placed_valid(valid, places)
+        present, valid = _placed_valid(present, places), _placed_valid(valid, places)
         values = _placed(values, places)
     length = len(values)
     if field.kind == "n":
@@ -68,7 +70,7 @@ def leaf_array(field: Field, column: LeafColumn, places: Places | None) -> Typed
     elif isinstance(values, ByteArrays):
         return _string_array(field, values, valid)
     elif column.leaf.node.physical_type is Type.INT96:
-        field, data = int96_timestamps(field, column, values, valid)
+        field, data = int96_timestamps(field, column, values, present)
     else:
         data = _stored(field, column, values)
     return field, make_array(field, length, [data], valid)

@@ -72,6 +72,14 @@ async def test_old_nanoseconds(store: MemoryStore, table_of: Callable[..., Any])
     assert theirs["t"].combine_chunks() == moments and theirs["ts"].to_pylist() == lists.to_pylist()
 
 
+async def test_old_nanoseconds_below_a_group_that_is_null(store: MemoryStore) -> None:
+    schema = rpq.Schema.parse("message m { optional group g { required int96 t; } }")
+    records = [{"g": None}, {"g": {"t": dt.datetime(2020, 1, 2, 3, 4, 5, 6)}}]
+    await _write(store, schema, records)
+    _, found = await _read(store)
+    assert found.to_pylist() == records
+
+
 async def test_annotations_that_arrow_does_not_know(store: MemoryStore) -> None:
     schema = rpq.Schema.parse(
         """message m {
