@@ -46,9 +46,11 @@ from resilient_pq.errors import (
     WriterFailedError,
     WriterStateError,
 )
+from resilient_pq.format.bounds import ColumnStatistics, DecodedColumnIndex
 from resilient_pq.format.schema import Schema
 from resilient_pq.format.sorting import SortingColumn
 from resilient_pq.io import FetchCounters, FetchOptions, MergeOptions, ObjectInfo, StoredState, UploadInfo
+from resilient_pq.reader.bloom_filter import ColumnBloomFilter
 from resilient_pq.reader.contents import FileState, KnownCheckpoint
 from resilient_pq.reader.file import File, IncompleteFileWarning, ReadOptions, open
 from resilient_pq.recovery.check import check
@@ -65,7 +67,10 @@ __all__ = [
     "Checkpoint",
     "ChecksumError",
     "CodecUnavailableError",
+    "ColumnBloomFilter",
+    "ColumnStatistics",
     "Damage",
+    "DecodedColumnIndex",
     "EncodingError",
     "FetchCounters",
     "FetchOptions",

@@ -46,12 +46,15 @@ NOT_IN_FORMAT = {
 }
 #: Functions of their arguments alone.
 PURE = (
+    "writer.column_options",
     "writer.encoder",
     "writer.layout",
     "writer.policy",
     "reader.plan",
     "reader.decoder",
     "reader.contents",
+    "reader.bloom_filter",
+    "reader.indexes",
     "recovery.scan",
     "recovery.survey",
     "recovery.verify",

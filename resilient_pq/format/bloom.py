@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,6 +99,12 @@ class BloomFilter:
             UnsupportedError: BOOLEAN columns have no filters.
         """
         return kernels.bloom_contains(self.blocks, hashes_of(node, values))
+
+    def may_contain_plain(self, values: Sequence[bytes]) -> NDArray[np.bool_]:
+        """For every value in PLAIN encoding, without a length, False where it is certainly not in the chunk."""
+        offsets = np.zeros(len(values) + 1, np.int64)
+        np.cumsum([len(value) for value in values], out=offsets[1:])
+        return kernels.bloom_contains(self.blocks, kernels.byte_array_hashes(offsets, b"".join(values)))
 
     def false_positives(self) -> float:
         """The share of values that pass though none of them was added, by the bits that are set."""

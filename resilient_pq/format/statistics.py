@@ -55,8 +55,7 @@ def order_of(node: Primitive) -> Order:
             return Order.UNDEFINED
         case Type.BYTE_ARRAY | Type.FIXED_LEN_BYTE_ARRAY:
             if isinstance(annotation, Decimal):
-                fixed = node.physical_type is Type.FIXED_LEN_BYTE_ARRAY
-                return Order.SIGNED_BYTES if fixed else Order.UNDEFINED
+                return Order.SIGNED_BYTES
             return Order.FLOAT16 if annotation == logical.FLOAT16 else Order.BYTES
 
 
@@ -89,6 +88,8 @@ def bounds_of(node: Primitive, values: Values) -> Bounds:
     if not len(values) or order is Order.UNDEFINED:
         return Bounds(None, None, 0 if floating else None)
     if isinstance(values, ByteArrays):
+        if order is Order.SIGNED_BYTES:  # integers of any length: this package never writes them
+            return Bounds(None, None)
         low, high = kernels.byte_array_min_max(values.offsets, values.data)
         return Bounds(values.value(low), values.value(high))
     match order:

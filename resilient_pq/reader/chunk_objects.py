@@ -100,16 +100,45 @@ class ChunkObjects:
         Raises:
             FormatError: They do not lie within it.
         """
-        if chunk.file is None:
-            return Place(self._info, chunk.range)
-        info = self._pinned[chunk.file]
-        start, end = chunk.range.start, chunk.range.end - chunk.slack
+        return self._place(chunk.file, chunk.range, "a column chunk", chunk.where, slack=chunk.slack)
+
+    def _place(
+        self, file: str | None, wanted: ByteRange, what: str, where: Where, *, slack: int
+    ) -> Place:
+        """Bytes of an object; of the last `slack` of them, as many as there are."""
+        info = self._info if file is None else self._pinned[file]
+        end = wanted.end - slack
         if end > info.size:
             raise FormatError(
-                f"a column chunk is said to lie at {start:,} to {end:,} of a data file with {info.size:,} bytes",
-                where=chunk.where.merged_with(Where(key=self.url_of(chunk.file))),
+                f"{what} is said to lie at {wanted.start:,} to {end:,} of a data file with {info.size:,} bytes",
+                where=where.merged_with(Where(key=self.url_of(file))),
             )
-        return Place(info, ByteRange(start, min(chunk.range.end, info.size)))
+        return Place(info, ByteRange(wanted.start, min(wanted.end, info.size)))
+
+    async def read_range(
+        self, file: str | None, wanted: ByteRange, what: str, where: Where, *, slack: int = 0
+    ) -> memoryview:
+        """Bytes of a data file; of the file itself for None.
+
+        Args:
+            file: The data file, relative to the summary's folder.
+            wanted: Its bytes.
+            what: What they are, for errors.
+            where: What they belong to, for errors.
+            slack: How many of the last of them the file need not have.
+
+        Raises:
+            FormatError: They do not lie within it.
+            StoreError: The store could not give them.
+        """
+        await self.pin([file])
+        return await self._one(self._place(file, wanted, what, where, slack=slack))
+
+    async def _one(self, place: Place) -> memoryview:
+        wave = fetch_places(self._store, [place], options=self._options, counters=self._counters)
+        async with aclosing(wave) as arriving:
+            _, data = await anext(arriving)
+        return data
 
     async def fetch(self, chunks: Sequence[ChunkRead]) -> AsyncGenerator[tuple[int, memoryview], None]:
         """The bytes of chunks, whatever objects they lie in, in one parallel wave.
@@ -135,8 +164,5 @@ class ChunkObjects:
             FormatError: It does not lie within its object.
             StoreError: The store could not give them.
         """
-        data = memoryview(b"")
-        async with aclosing(self.fetch([chunk])) as arriving:
-            async for _, found in arriving:
-                data = found
-        return data
+        await self.pin([chunk.file])
+        return await self._one(self.place_of(chunk))

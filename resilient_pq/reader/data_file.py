@@ -15,6 +15,9 @@ from resilient_pq.errors import FormatError
 METADATA_NAME = "_metadata"
 COMMON_METADATA_NAME = "_common_metadata"
 
+#: Offsets are signed 64-bit integers: no data file is larger, and how large it is turns out when it is read.
+MAX_FILE_SIZE = (1 << 63) - 1
+
 # A drive of Windows is one letter. A colon further back is part of a name, as in ``at=12:30:00``.
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:")
 
@@ -23,16 +26,14 @@ def data_file(file_path: str | None) -> str | None:
     """The data file that a `file_path` names, relative to the summary's folder; None for the file itself.
 
     Raises:
-        FormatError: It is no name of a file below that folder: empty, absolute, a URL, with ``..``, or with
+        FormatError: It is no name of a file below that folder: absolute, a URL, with ``..``, or with
             characters that no such name has.
     """
-    if file_path is None:
-        return None
+    if not file_path:
+        return None  # some writers leave an empty one
     segments = file_path.split("/")
     reason = None
-    if not file_path:
-        reason = "is empty"
-    elif file_path.startswith("/"):
+    if file_path.startswith("/"):
         reason = "is an absolute path"
     elif _SCHEME.match(file_path):
         reason = "is a URL or an absolute path"

@@ -26,11 +26,15 @@ from resilient_pq.errors import (
     Where,
     located,
 )
+from resilient_pq.format.bounds import ColumnStatistics, DecodedColumnIndex
 from resilient_pq.format.footer import TAIL_SIZE, Footer, NeedBytes, read_footer
-from resilient_pq.format.metadata import FileMetaData
+from resilient_pq.format.metadata import FileMetaData, OffsetIndex
 from resilient_pq.format.schema import Schema, Selection
+from resilient_pq.format.sorting import SortingColumn
 from resilient_pq.format.values import LeafColumn
 from resilient_pq.io import FetchCounters, FetchOptions, ObjectInfo, ReadStore, resolve
+from resilient_pq.reader import indexes
+from resilient_pq.reader.bloom_filter import ColumnBloomFilter
 from resilient_pq.reader.chunk_objects import ChunkObjects
 from resilient_pq.reader.contents import Contents, FileState, KnownCheckpoint
 from resilient_pq.reader.data_file import remedy
@@ -156,6 +160,118 @@ class File:
     def key_value_metadata(self) -> dict[str, str | None]:
         """Key-value metadata of the file."""
         return dict(self.contents.key_value)
+
+    @property
+    def sorting_columns(self) -> tuple[SortingColumn, ...]:
+        """The order in which the rows of every row group are, as far as the file says so; others do not check it."""
+        return indexes.common_sorting_columns(self.contents)
+
+    def statistics(self, row_group: int, column: str | int) -> ColumnStatistics:
+        """What the footer says of the values of a column chunk, as far as its writer can be trusted.
+
+        Args:
+            row_group: Ordinal of the row group.
+            column: Path of the leaf column, with dots, or its ordinal among the leaves.
+
+        Raises:
+            SchemaError: There is no such row group or column.
+            FormatError: The footer says nothing of the chunk.
+        """
+        with located(Where(key=self.url)):
+            return indexes.statistics_of_chunk(indexes.chunk_of(self.contents, row_group, column))
+
+    # -- indexes ---------------------------------------------------------------------------------
+
+    async def column_index(self, row_group: int, column: str | int) -> DecodedColumnIndex | None:
+        """What is known of each data page of a column chunk: bounds, null counts, histograms of levels.
+
+        Args:
+            row_group: Ordinal of the row group.
+            column: Path of the leaf column, with dots, or its ordinal among the leaves.
+
+        Returns:
+            The index; None where the file has none.
+
+        Raises:
+            SchemaError: There is no such row group or column.
+            FormatError: The index is damaged.
+            StoreError: The store could not give the bytes.
+        """
+        return await self._index(row_group, column, indexes.column_index_place, indexes.decode_columns)
+
+    async def offset_index(self, row_group: int, column: str | int) -> OffsetIndex | None:
+        """Where the data pages of a column chunk lie, and with which rows they begin.
+
+        Args:
+            row_group: Ordinal of the row group.
+            column: Path of the leaf column, with dots, or its ordinal among the leaves.
+
+        Returns:
+            The index, whose pages lie within the chunk, in the order of their rows; None where the file has none.
+
+        Raises:
+            SchemaError: There is no such row group or column.
+            FormatError: The index is damaged.
+            StoreError: The store could not give the bytes.
+        """
+        return await self._index(row_group, column, indexes.offset_index_place, indexes.decode_offsets)
+
+    async def bloom_filter(self, row_group: int, column: str | int) -> ColumnBloomFilter | None:
+        """The bloom filter of a column chunk, which tells values that are certainly not in it.
+
+        Args:
+            row_group: Ordinal of the row group.
+            column: Path of the leaf column, with dots, or its ordinal among the leaves.
+
+        Returns:
+            The filter; None where the file has none.
+
+        Raises:
+            SchemaError: There is no such row group or column.
+            FormatError: The filter is damaged.
+            UnsupportedError: It is of a kind that this version does not know.
+            StoreError: The store could not give the bytes.
+        """
+        found = await self._index(row_group, column, indexes.bloom_filter_place, indexes.decode_filter)
+        if found is None:
+            return None
+        return ColumnBloomFilter(indexes.chunk_of(self.contents, row_group, column).leaf, found)
+
+    async def _index(
+        self,
+        row_group: int,
+        column: str | int,
+        find: Callable[[indexes.Chunk], indexes.Place | None],
+        decode_bytes: Callable[[indexes.Place, memoryview], T],
+    ) -> T | None:
+        with located(Where(key=self.url)):
+            place = find(indexes.chunk_of(self.contents, row_group, column))
+            if place is None:
+                return None
+            data = await self._read_index(place)
+            if not place.complete:
+                place = indexes.with_length(place, data)
+                at_hand = place.range.size <= len(data)
+                data = data[: place.range.size] if at_hand else await self._read_index(place)
+            try:
+                return await self._in_thread(lambda: self._verified(place, data, decode_bytes))
+            except ChecksumError:
+                # A transfer can go wrong as well as a disk: fetch the bytes once more before believing it.
+                again = await self._read_index(place)
+                return await self._in_thread(lambda: self._verified(place, again, decode_bytes))
+
+    async def _read_index(self, place: indexes.Place) -> memoryview:
+        slack = 0 if place.complete else place.range.size - 1
+        return await self.objects.read_range(
+            place.file, place.range, f"the {place.what}", place.where, slack=slack
+        )
+
+    def _verified(
+        self, place: indexes.Place, data: memoryview, decode_bytes: Callable[[indexes.Place, memoryview], T]
+    ) -> T:
+        if self._verify:
+            indexes.check_sum(place, data)
+        return decode_bytes(place, data)
 
     # -- reading ---------------------------------------------------------------------------------
 

@@ -11,10 +11,8 @@ from resilient_pq.format.metadata import ColumnMetaData
 from resilient_pq.format.schema import Leaf, Selection
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader.contents import Contents, chunk_range
-from resilient_pq.reader.data_file import data_file
+from resilient_pq.reader.data_file import MAX_FILE_SIZE, data_file
 
-#: Offsets are signed 64-bit integers: no data file is larger, and how large it is turns out when it is read.
-_MAX_FILE_SIZE = (1 << 63) - 1
 #: A dictionary page's header is smaller than this.
 _MAX_HEADER = 100
 
@@ -143,7 +141,7 @@ def chunk_read(contents: Contents, ordinal: int, leaf: Leaf) -> ChunkRead:
             raise FormatError(
                 f"the chunk has physical type {metadata.type}, the schema {leaf.node.physical_type.name}"
             )
-        data_end = contents.data_end if file is None else _MAX_FILE_SIZE
+        data_end = contents.data_end if file is None else MAX_FILE_SIZE
         start, end = chunk_range(metadata, data_end)
     created_by = contents.metadata.created_by or ""
     slack = min(_slack(created_by), data_end - end)

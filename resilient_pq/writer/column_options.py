@@ -94,12 +94,17 @@ def sorting_columns(schema: Schema, given: Sequence[Any] | None) -> list[tuple[L
             raise SchemaError(
                 f"sorting_columns: there is no column {column.column!r}", hint=f"columns: {', '.join(leaves)}"
             )
-        if leaf.max_repetition_level or order_of(leaf.node) is Order.UNDEFINED:
+        if leaf.max_repetition_level or order_of(leaf.node) is Order.UNDEFINED or _is_odd_decimal(leaf):
             raise SchemaError(f"sorting_columns: rows cannot be sorted by column {column.column!r}")
         if any(leaf is known for known, _ in found):
             raise SchemaError(f"sorting_columns names column {column.column!r} twice")
         found.append((leaf, column))
     return found
+
+
+def _is_odd_decimal(leaf: Leaf) -> bool:
+    """Whether values are decimals of any length, which `is_sorted` does not compare."""
+    return leaf.node.physical_type is Type.BYTE_ARRAY and order_of(leaf.node) is Order.SIGNED_BYTES
 
 
 def _sorting_column(schema: Schema, entry: Any) -> SortingColumn:

@@ -59,7 +59,7 @@ ORDERS = [
     (_node(Type.FIXED_LEN_BYTE_ARRAY, logical.INTERVAL, 12), Order.UNDEFINED),
     (_node(Type.BYTE_ARRAY), Order.BYTES),
     (_node(Type.BYTE_ARRAY, logical.STRING), Order.BYTES),
-    (_node(Type.BYTE_ARRAY, Decimal(20, 2)), Order.UNDEFINED),
+    (_node(Type.BYTE_ARRAY, Decimal(20, 2)), Order.SIGNED_BYTES),
     (_node(Type.BYTE_ARRAY, Kept("GEOMETRY")), Order.UNDEFINED),
 ]
 

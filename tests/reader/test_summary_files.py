@@ -273,7 +273,6 @@ HOSTILE = {
     "..\\x.parquet": "has a backslash",
     "a\\b.parquet": "has a backslash",
     "a\0b": "null character",
-    "": "is empty",
     ".": "not in its plain form",
     "./x": "not in its plain form",
     "a//b": "not in its plain form",
