@@ -112,7 +112,7 @@ def expected_metadata(contents: Contents) -> Iterator[Expected]:
 
 
 def _beside_the_data(contents: Contents) -> Iterator[Expected]:
-    """The chunk records, the indexes and the row-group records."""
+    """The chunk records, the bloom filters, the indexes and the row-group records."""
     limit = contents.footer.start
     for ordinal, row_group in enumerate(contents.metadata.row_groups):
         for leaf, column in zip(contents.schema.leaves, row_group.columns, strict=True):
@@ -142,10 +142,12 @@ def _record_range(text: str, limit: int) -> ByteRange:
 
 
 def _indexes(column: ColumnChunk, where: Where, limit: int) -> Iterator[Expected]:
-    sums = ChunkSums.of(column.meta_data) if column.meta_data is not None else None
-    if sums is None:
+    metadata = column.meta_data
+    sums = ChunkSums.of(metadata) if metadata is not None else None
+    if metadata is None or sums is None:
         return
     places = (
+        ("bloom filter", metadata.bloom_filter_offset, metadata.bloom_filter_length, sums.bloom),
         ("column index", column.column_index_offset, column.column_index_length, sums.column_index),
         ("offset index", column.offset_index_offset, column.offset_index_length, sums.offset_index),
     )

@@ -275,8 +275,9 @@ def lost_row_groups(whole: Whole, table: pa.Table) -> set[int]:
 
 @pytest.fixture(scope="session")
 def small() -> Whole:
-    """Five row groups, and checkpoints behind the second and the fourth."""
-    return asyncio.run(write(make_rows(5 * 12 - 2)))
+    """Five row groups, checkpoints behind the second and the fourth, and bloom filters of two columns."""
+    options = rpq.WriteOptions(bloom_filter_options=["id", "town"])
+    return asyncio.run(write(make_rows(5 * 12 - 2), options=options))
 
 
 @pytest.fixture(scope="session")

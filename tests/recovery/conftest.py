@@ -84,9 +84,9 @@ def write_file() -> Callable[..., Any]:
 
 @pytest.fixture(scope="session")
 def small() -> Written:
-    """Five row groups of ten rows, checkpoints behind the second and the fourth."""
+    """Five row groups of ten rows, checkpoints behind the second and the fourth, bloom filters of one column."""
     table = pa.table({"id": list(range(50)), "name": [None if i % 3 else f"n{i}" for i in range(50)]})
-    return asyncio.run(write(table))
+    return asyncio.run(write(table, options=rpq.WriteOptions(bloom_filter_options=["name"])))
 
 
 @pytest.fixture(scope="session")

@@ -102,8 +102,9 @@ def test_a_record_is_compared_with_all_that_it_should_be(small: Any) -> None:
     assert (finding.start, finding.end, finding.costs_rows) == (anchor.offset, anchor.end, False)
 
 
-def test_an_index_is_compared_with_its_checksum(small: Any) -> None:
-    expected = next(e for e in verify.expected_metadata(contents_of(small.data)) if e.what == "column index")
+@pytest.mark.parametrize("what", ["column index", "offset index", "bloom filter"])
+def test_an_index_is_compared_with_its_checksum(small: Any, what: str) -> None:
+    expected = next(e for e in verify.expected_metadata(contents_of(small.data)) if e.what == what)
     data = bytearray(of(small.data, expected.range))
     assert verify.examine_expected(expected, memoryview(data), b"") is None
     data[0] ^= 1
