@@ -18,6 +18,7 @@ The names here are asynchronous; `resilient_pq.sync` has the same names, blockin
 from __future__ import annotations
 
 from resilient_pq.arrow.table import Table
+from resilient_pq.dataset.write import WrittenMetadata, write_metadata
 from resilient_pq.errors import (
     AccessDeniedError,
     AlreadyExistsError,
@@ -114,6 +115,7 @@ __all__ = [
     "WriterClosedError",
     "WriterFailedError",
     "WriterStateError",
+    "WrittenMetadata",
     "__version__",
     "check",
     "complete_upload",
@@ -121,4 +123,5 @@ __all__ = [
     "list_uploads",
     "open",
     "recover",
+    "write_metadata",
 ]

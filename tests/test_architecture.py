@@ -28,7 +28,8 @@ ROOMS = {
     "writer": {"arrow", "format", "io"},
     "reader": {"arrow", "format", "io"},
     "recovery": {"writer", "reader", "arrow", "format", "io"},
-    "cli": {"recovery", "writer", "reader", "arrow", "format", "io", ""},
+    "dataset": {"reader", "arrow", "format", "io"},
+    "cli": {"dataset", "recovery", "writer", "reader", "arrow", "format", "io", ""},
 }
 OPEN_TO_ALL = {"errors", "version"}
 #: The sans-io core: bytes in, values out.
@@ -54,12 +55,15 @@ PURE = (
     "reader.decoder",
     "reader.contents",
     "reader.bloom_filter",
+    "reader.data_file",
     "reader.indexes",
     "recovery.scan",
     "recovery.survey",
     "recovery.verify",
     "recovery.choose",
     "recovery.report",
+    "dataset.shared_keys",
+    "dataset.summary",
     "io.ranges",
 )
 NOT_IN_PURE = {"asyncio", "os", "socket", "pathlib", "time", "random", "logging", "tempfile", "threading"}

@@ -28,7 +28,14 @@ from resilient_pq.format.metadata import (
     KeyValue,
     SchemaElement,
 )
-from resilient_pq.format.records import FOOTER_KINDS, HEADER_SIZE, RecordHeader, parse_header
+from resilient_pq.format.records import (
+    FOOTER_KINDS,
+    HEADER_SIZE,
+    Kind,
+    RecordHeader,
+    parse_header,
+    payload_sums,
+)
 
 MAGIC = b"PAR1"
 ENCRYPTED_MAGIC = b"PARE"
@@ -55,6 +62,27 @@ _SHORT_LIST = 15
 def frame(metadata: bytes) -> bytes:
     """The footer around serialised file metadata."""
     return metadata + len(metadata).to_bytes(4, "little") + MAGIC
+
+
+def sealed(metadata: bytes, file_id: bytes, *, num_rows: int, num_row_groups: int) -> bytes:
+    """A whole summary: the magic, and the footer around serialised file metadata.
+
+    fastparquet takes everything between the first magic and the last eight bytes of a summary for file metadata, so
+    that no record can stand before them. A record's header stands behind them instead, and counts to the footer, as
+    the signature of an encrypted file does: readers stop where the file metadata end.
+
+    Args:
+        metadata: The file metadata, which are the payload that the header speaks of.
+        file_id: 16 random bytes.
+        num_rows: Rows of the file.
+        num_row_groups: Row groups of the file.
+    """
+    payload_hash, payload_crc = payload_sums(metadata)
+    header = RecordHeader(
+        Kind.SEAL, 0, file_id, len(MAGIC) + len(metadata), 0, 0, num_rows, num_row_groups, 0, len(metadata),
+        payload_hash, payload_crc,
+    )  # fmt: skip
+    return MAGIC + frame(metadata + header.pack())
 
 
 def serialize(
@@ -124,13 +152,16 @@ class Footer:
         metadata: The file metadata.
         start: Absolute offset of the file metadata.
         length: Bytes of the file metadata.
-        record: The record header directly before it, which vouches for it; None for files of others.
+        record: The record header that vouches for it, directly before the file metadata or, in a summary, behind
+            them; None for files of others.
+        trailing: Bytes between the file metadata and their length of which nothing is known.
     """
 
     metadata: FileMetaData
     start: int
     length: int
     record: RecordHeader | None
+    trailing: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,12 +179,12 @@ def read_footer(tail: memoryview, offset: int) -> Footer | NeedBytes:
         offset: Absolute offset of the first of them.
 
     Returns:
-        The footer, checked against the record header before it where there is one; or what more is needed.
+        The footer, checked against the record header that vouches for it where there is one; or what more is needed.
 
     Raises:
         NotParquetError: This is no Parquet file.
         TornFileError: The footer is missing or cut short.
-        ChecksumError: The record header before the footer is whole, but the footer is not what was written.
+        ChecksumError: The record header is whole, but the footer is not what was written.
         ThriftError: The footer does not parse.
         FormatError: The footer says what cannot be.
     """
@@ -175,6 +206,8 @@ def read_footer(tail: memoryview, offset: int) -> Footer | NeedBytes:
         return NeedBytes(max(start - HEADER_SIZE, 0))
     payload = tail[start - offset :]
     record = _record_before(tail, start - offset, start)
+    if record is None and (record := _seal(payload, start)) is not None:
+        payload = payload[: record.payload_size]
     if record is not None and not record.holds(payload):
         raise ChecksumError(
             "footer CRC32 does not match",
@@ -182,10 +215,10 @@ def read_footer(tail: memoryview, offset: int) -> Footer | NeedBytes:
             computed=crc32(payload),
             where=Where(offset=start),
         )
-    metadata, _ = thrift.decode(FileMetaData, payload, 0, what="footer")
+    metadata, end = thrift.decode(FileMetaData, payload, 0, what="footer")
     if metadata.encryption_algorithm is not None:
         raise UnsupportedError("the file is encrypted", where=Where(offset=start))
-    return Footer(metadata, start, length, record)
+    return Footer(metadata, start, length, record, 0 if record is not None else length - end)
 
 
 def _record_before(tail: memoryview, at: int, start: int) -> RecordHeader | None:
@@ -194,6 +227,17 @@ def _record_before(tail: memoryview, at: int, start: int) -> RecordHeader | None
         return None
     header = parse_header(tail[at - HEADER_SIZE : at])
     if header is None or header.kind not in FOOTER_KINDS or header.payload_offset != start:
+        return None
+    return header
+
+
+def _seal(payload: memoryview, start: int) -> RecordHeader | None:
+    """The record header behind the file metadata that `payload` begins with, if it says that it lies just there."""
+    at = len(payload) - TAIL_SIZE - HEADER_SIZE
+    if at < 0:
+        return None
+    header = parse_header(payload[at:])
+    if header is None or (header.kind, header.offset, header.payload_size) != (Kind.SEAL, start + at, at):
         return None
     return header
 

@@ -63,9 +63,10 @@ class Kind(IntEnum):
     FINAL = 4
     CHUNK = 5
     PARITY = 6
+    SEAL = 7
 
 
-#: Kinds whose payload is ``FileMetaData | u32 length | PAR1``.
+#: Kinds whose payload follows them, and is ``FileMetaData | u32 length | PAR1``.
 FOOTER_KINDS = (Kind.ANCHOR, Kind.CHECKPOINT, Kind.FINAL)
 
 

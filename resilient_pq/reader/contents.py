@@ -80,11 +80,13 @@ class Contents:
         """Whether the footer was written by us, but the record that should vouch for it is gone.
 
         Its file-level keys do not tell: other libraries copy them into their own files. The chunks' keys and the
-        maker do, but for summaries that others make of our files: they copy these too. Those have their footer
-        directly behind the magic, and every footer of ours, summaries included, has a record between the two.
+        maker do, but for summaries that others make of our files: they copy these too. Only summaries have their
+        footer where there is no room for a record before it, and only ours have one behind the file metadata.
         """
-        if self.verified or self.footer.start < len(footer.MAGIC) + HEADER_SIZE:
+        if self.verified:
             return False
+        if self.footer.start < len(footer.MAGIC) + HEADER_SIZE:
+            return self.footer.trailing > 0 and footer.FORMAT_KEY in self.key_value
         return (self.metadata.created_by or "").startswith(MAKER) or any(
             chunk.meta_data is not None and footer.CRC_KEY in key_values(chunk.meta_data.key_value_metadata)
             for row_group in self.metadata.row_groups

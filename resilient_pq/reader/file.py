@@ -469,9 +469,9 @@ async def read_contents(
     contents = Contents.of(found)
     if verify and contents.unvouched:
         raise FormatError(
-            "the record before the footer is damaged: nothing vouches for the footer",
+            "the record of the footer is damaged: nothing vouches for the footer",
             where=Where(offset=found.start),
-            hint="recover the file, or open it with verify=False",
+            hint=f"{remedy(store.url_of(key))}, or open it with verify=False",
         )
     return info, contents
 

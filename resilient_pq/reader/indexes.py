@@ -61,7 +61,7 @@ class Chunk:
     @property
     def data_end(self) -> int:
         """Offset before which everything of it ends; how large a data file is turns out when it is read."""
-        return self.contents.data_end if self.column.file_path is None else MAX_FILE_SIZE
+        return MAX_FILE_SIZE if self.column.file_path else self.contents.data_end
 
     @property
     def metadata(self) -> ColumnMetaData:

@@ -281,3 +281,47 @@ def test_malformed_sums_are_refused(text: str) -> None:
     metadata: Any = ColumnMetaData(1, [0], key_value_metadata=[KeyValue("rpq.crc32", text)])
     with pytest.raises(FormatError, match="malformed"):
         ChunkSums.of(metadata)
+
+
+# --- summaries ------------------------------------------------------------------------------------------------
+
+
+def sealed_summary() -> bytes:
+    element = SchemaElement(name="schema", num_children=0)
+    metadata = footer.serialize(
+        [element], [], num_rows=0, column_orders=None, key_value={"rpq.format": "1"}, created_by="somebody"
+    )
+    return footer.sealed(metadata, bytes(range(16)), num_rows=0, num_row_groups=0)
+
+
+def test_a_seal_vouches_for_what_stands_before_it() -> None:
+    data = sealed_summary()
+    found = footer.read_footer(memoryview(data), 0)
+    assert isinstance(found, Footer)
+    assert found.record is not None and found.record.file_id == bytes(range(16))
+    assert (found.record.kind, found.record.end - found.record.payload_size) == (Kind.SEAL, len(data) - 8)
+    assert (found.start, found.length, found.trailing) == (4, len(data) - 12, 0)
+    assert found.metadata.created_by == "somebody"
+
+
+def test_a_seal_at_another_place_vouches_for_nothing() -> None:
+    """Copied together with the metadata to where they do not belong."""
+    moved = b"PAR1" + bytes(7) + sealed_summary()[4:]
+    found = footer.read_footer(memoryview(moved), 0)
+    assert isinstance(found, Footer) and found.record is None and found.trailing == 96
+
+
+def test_every_byte_of_a_sealed_footer_counts() -> None:
+    data = sealed_summary()
+    seal = len(data) - 8 - 96
+    for at in range(4, len(data)):
+        changed = memoryview(data[:at] + bytes([data[at] ^ 0x20]) + data[at + 1 :])
+        if at < seal:
+            with pytest.raises(ChecksumError):
+                footer.read_footer(changed, 0)
+        elif at < len(data) - 8:
+            found = footer.read_footer(changed, 0)
+            assert isinstance(found, Footer) and (found.record, found.trailing) == (None, 96)
+        else:
+            with pytest.raises(FormatError):
+                footer.read_footer(changed, 0)
