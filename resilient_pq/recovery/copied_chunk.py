@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from resilient_pq.format.checksum import crc32, signed
 from resilient_pq.format.chunk_encoder import EncodedChunk
-from resilient_pq.format.metadata import OffsetIndex, PageLocation, PageType
+from resilient_pq.format.metadata import ColumnIndex, OffsetIndex, PageLocation, PageType
 from resilient_pq.format.page import Page, pages_of
 from resilient_pq.reader.plan import ChunkRead
 
 _DATA_PAGES = (PageType.DATA_PAGE, PageType.DATA_PAGE_V2)
 
 
-def copied_chunk(chunk: ChunkRead, data: memoryview) -> EncodedChunk:
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """What a file has besides a chunk's pages, and what its checksums vouch for; None for what is missing.
+
+    Attributes:
+        column_index: Bounds of its data pages.
+        offset_index: Locations of its data pages, in the file that the chunk comes from.
+        bloom_filter: Its bloom filter as stored.
+    """
+
+    column_index: ColumnIndex | None = None
+    offset_index: OffsetIndex | None = None
+    bloom_filter: bytes | None = None
+
+
+def copied_chunk(chunk: ChunkRead, data: memoryview, derived: Derived) -> EncodedChunk:
     """The chunk as it is, its offsets counted from its own first byte.
 
-    An OffsetIndex is made where every row is one entry of a page; a page of a nested v1 column does not tell its
-    rows. A ColumnIndex is not made: it would take decoding the values.
+    An OffsetIndex that is missing is made where every row is one entry of a page; a page of a nested v1 column does
+    not tell its rows. A ColumnIndex and a bloom filter are not made: it would take decoding the values.
 
     Raises:
         ThriftError: A page header does not parse.
@@ -33,18 +48,30 @@ def copied_chunk(chunk: ChunkRead, data: memoryview) -> EncodedChunk:
     dictionary = next((page for page in pages if page.header.type == PageType.DICTIONARY_PAGE), None)
     if dictionary is not None:
         metadata.dictionary_page_offset = dictionary.offset
+    offset_index = _moved(chunk, derived.offset_index) or _offset_index(chunk, pages)
     return EncodedChunk(
         buffers=[data],
         size=len(data),
         metadata=metadata,
-        offset_index=_offset_index(chunk, pages),
-        column_index=None,
+        offset_index=offset_index,
+        column_index=None if offset_index is None else derived.column_index,
         headers=b"".join(page.header_bytes for page in pages),
         header_crcs=[signed(crc32(page.header_bytes)) for page in pages],
         crc=crc32(data),
         dictionary_page=None if dictionary is None else _location(dictionary, 0),
         dictionary_body=None if dictionary is None else bytes(dictionary.body),
+        bloom_filter=derived.bloom_filter,
     )
+
+
+def _moved(chunk: ChunkRead, index: OffsetIndex | None) -> OffsetIndex | None:
+    """The index with its offsets counted from the chunk's first byte."""
+    if index is None:
+        return None
+    locations = [
+        replace(location, offset=location.offset - chunk.range.start) for location in index.page_locations
+    ]
+    return OffsetIndex(locations, index.unencoded_byte_array_data_bytes)
 
 
 def _location(page: Page, first_row: int) -> PageLocation:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
 from resilient_pq.errors import (
@@ -22,9 +22,13 @@ from resilient_pq.errors import (
     Where,
     located,
 )
+from resilient_pq.format import thrift
+from resilient_pq.format.checksum import crc32
+from resilient_pq.format.metadata import ColumnIndex, OffsetIndex
 from resilient_pq.format.records import RecordChain
 from resilient_pq.io import ObjectSink, SinkOptions, WriteStore, resolve
 from resilient_pq.io.ranges import ByteRange
+from resilient_pq.reader import indexes
 from resilient_pq.reader.contents import Contents, FileState
 from resilient_pq.reader.decoder import verify_chunk
 from resilient_pq.reader.plan import ChunkRead, chunk_read
@@ -36,7 +40,7 @@ from resilient_pq.recovery.choose import (
     candidates_of_survey,
     without,
 )
-from resilient_pq.recovery.copied_chunk import copied_chunk
+from resilient_pq.recovery.copied_chunk import Derived, copied_chunk
 from resilient_pq.recovery.report import Damage, Finding, Kept, LostRegion, Outcome, Report, rows_lost
 from resilient_pq.recovery.source import Location, Source, open_source
 from resilient_pq.writer.layout import Buffers, Layout
@@ -268,10 +272,40 @@ async def _laid_again(
     for candidate in kept:
         for leaf in candidates.contents.schema.leaves:
             chunk = chunk_read(candidates.contents, positions[candidate.ordinal], leaf)
+            derived = await _derived(source, candidates.contents, chunk)
             data = await _read_again(source, chunk)
-            yield layout.chunk(await asyncio.to_thread(copied_chunk, chunk, data)), chunk.range.size
+            yield layout.chunk(await asyncio.to_thread(copied_chunk, chunk, data, derived)), chunk.range.size
         sorting = candidate.row_group.sorting_columns
         yield layout.end_row_group(candidate.row_group.num_rows, sorting_columns=sorting), 0
+
+
+async def _derived(source: Source, contents: Contents, chunk: ChunkRead) -> Derived:
+    """The chunk's indexes and bloom filter, as far as checksums vouch for them; what is damaged is left behind."""
+    of = indexes.Chunk(contents, chunk.row_group, chunk.leaf)
+    columns = await _vouched(source, of, indexes.column_index_place)
+    offsets = await _vouched(source, of, indexes.offset_index_place)
+    bloom = await _vouched(source, of, indexes.bloom_filter_place)
+    return Derived(
+        None if columns is None else thrift.decode(ColumnIndex, columns)[0],
+        None if offsets is None else thrift.decode(OffsetIndex, offsets)[0],
+        None if bloom is None else bytes(bloom),
+    )
+
+
+async def _vouched(
+    source: Source, chunk: indexes.Chunk, find: Callable[[indexes.Chunk], indexes.Place | None]
+) -> memoryview | None:
+    try:
+        place = find(chunk)
+    except FormatError:
+        return None  # it has been reported as a finding, and readers do without
+    if place is None or place.crc is None or not place.complete:
+        return None
+    for _ in range(2):  # it may have been damaged on the way
+        data = await source.read(place.range)
+        if crc32(data) == place.crc:
+            return data
+    return None
 
 
 async def _read_again(source: Source, chunk: ChunkRead) -> memoryview:
