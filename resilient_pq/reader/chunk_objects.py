@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
 
-from resilient_pq.errors import FormatError, NotFoundError, ObjectChangedError, Where
+from resilient_pq.errors import FormatError, NotFoundError, ObjectChangedError, Where, located
 from resilient_pq.io import FetchCounters, FetchOptions, ObjectInfo, Place, ReadStore, counting, fetch_places
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader.contents import Contents
@@ -18,6 +18,9 @@ class ChunkObjects:
 
     A data file is pinned to the version that is there when the first of its chunks is wanted, with one question
     (HEAD) for its size and version; the questions for several files go out side by side.
+
+    Attributes:
+        contents: The footer that names them.
     """
 
     def __init__(
@@ -40,11 +43,16 @@ class ChunkObjects:
         """
         self._store = store
         self._info = info
-        self._contents = contents
+        self.contents = contents
         self._options = options
         self._counters = counters
         self._pinned: dict[str, ObjectInfo] = {}
         self._pinning = asyncio.Lock()
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of the file itself and of all data files that were wanted so far."""
+        return self._info.size + sum(info.size for info in self._pinned.values())
 
     def url_of(self, file: str | None) -> str:
         """The URL or path of a data file; of the file itself for None."""
@@ -84,7 +92,7 @@ class ChunkObjects:
             raise NotFoundError(
                 f"a data file that the summary names is not there: {error.message}", where=where, hint=again
             ) from error
-        stated = self._contents.file_sizes.get(file, info.size)
+        stated = self.contents.file_sizes.get(file, info.size)
         if stated != info.size:
             raise ObjectChangedError(
                 f"the data file was replaced after the summary was written: it has {info.size:,} bytes instead of"
@@ -100,45 +108,21 @@ class ChunkObjects:
         Raises:
             FormatError: They do not lie within it.
         """
-        return self._place(chunk.file, chunk.range, "a column chunk", chunk.where, slack=chunk.slack)
-
-    def _place(
-        self, file: str | None, wanted: ByteRange, what: str, where: Where, *, slack: int
-    ) -> Place:
-        """Bytes of an object; of the last `slack` of them, as many as there are."""
-        info = self._info if file is None else self._pinned[file]
-        end = wanted.end - slack
-        if end > info.size:
-            raise FormatError(
-                f"{what} is said to lie at {wanted.start:,} to {end:,} of a data file with {info.size:,} bytes",
-                where=where.merged_with(Where(key=self.url_of(file))),
+        if chunk.file is None:
+            return Place(self._info, chunk.range)
+        with located(chunk.where):
+            return self._place(
+                chunk.file, ByteRange(chunk.range.start, chunk.range.end - chunk.slack), chunk.slack
             )
-        return Place(info, ByteRange(wanted.start, min(wanted.end, info.size)))
 
-    async def read_range(
-        self, file: str | None, wanted: ByteRange, what: str, where: Where, *, slack: int = 0
-    ) -> memoryview:
-        """Bytes of a data file; of the file itself for None.
-
-        Args:
-            file: The data file, relative to the summary's folder.
-            wanted: Its bytes.
-            what: What they are, for errors.
-            where: What they belong to, for errors.
-            slack: How many of the last of them the file need not have.
-
-        Raises:
-            FormatError: They do not lie within it.
-            StoreError: The store could not give them.
-        """
-        await self.pin([file])
-        return await self._one(self._place(file, wanted, what, where, slack=slack))
-
-    async def _one(self, place: Place) -> memoryview:
-        wave = fetch_places(self._store, [place], options=self._options, counters=self._counters)
-        async with aclosing(wave) as arriving:
-            _, data = await anext(arriving)
-        return data
+    def _place(self, file: str, wanted: ByteRange, slack: int = 0) -> Place:
+        info = self._pinned[file]
+        if wanted.end > info.size:
+            raise FormatError(
+                f"bytes {wanted.start:,} to {wanted.end:,} are said to lie in a data file that has {info.size:,} bytes",
+                where=Where(key=self.url_of(file)),
+            )
+        return Place(info, ByteRange(wanted.start, min(wanted.end + slack, info.size)))
 
     async def fetch(self, chunks: Sequence[ChunkRead]) -> AsyncGenerator[tuple[int, memoryview], None]:
         """The bytes of chunks, whatever objects they lie in, in one parallel wave.
@@ -165,4 +149,29 @@ class ChunkObjects:
             StoreError: The store could not give them.
         """
         await self.pin([chunk.file])
-        return await self._one(self.place_of(chunk))
+        return await self._read(self.place_of(chunk))
+
+    async def read_range(self, file: str | None, wanted: ByteRange, *, slack: int = 0) -> memoryview:
+        """Any bytes of a data file, or of the file itself for None.
+
+        Args:
+            file: The data file, relative to the summary's folder.
+            wanted: Its bytes.
+            slack: How many of the last of them a data file need not have.
+
+        Raises:
+            FormatError: They do not lie within the data file.
+            StoreError: The store could not give them.
+        """
+        await self.pin([file])
+        if file is None:
+            return await self._read(Place(self._info, wanted))
+        return await self._read(self._place(file, ByteRange(wanted.start, wanted.end - slack), slack))
+
+    async def _read(self, place: Place) -> memoryview:
+        data = memoryview(b"")
+        wave = fetch_places(self._store, [place], options=self._options, counters=self._counters)
+        async with aclosing(wave) as arriving:
+            async for _, found in arriving:
+                data = found
+        return data

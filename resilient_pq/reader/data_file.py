@@ -26,14 +26,16 @@ def data_file(file_path: str | None) -> str | None:
     """The data file that a `file_path` names, relative to the summary's folder; None for the file itself.
 
     Raises:
-        FormatError: It is no name of a file below that folder: absolute, a URL, with ``..``, or with
+        FormatError: It is no name of a file below that folder: empty, absolute, a URL, with ``..``, or with
             characters that no such name has.
     """
-    if not file_path:
-        return None  # some writers leave an empty one
+    if file_path is None:
+        return None
     segments = file_path.split("/")
     reason = None
-    if file_path.startswith("/"):
+    if not file_path:
+        reason = "is empty"
+    elif file_path.startswith("/"):
         reason = "is an absolute path"
     elif _SCHEME.match(file_path):
         reason = "is a URL or an absolute path"
@@ -48,9 +50,16 @@ def data_file(file_path: str | None) -> str | None:
     return file_path
 
 
+def is_summary_name(url: str) -> bool:
+    """Whether a summary is called so."""
+    return url.rpartition("/")[2] in (METADATA_NAME, COMMON_METADATA_NAME)
+
+
+def writing_again(url: str) -> tuple[str, ...]:
+    """The command that writes a summary again."""
+    return ("rpq", "metadata", url.rpartition("/")[0] or ".", "--overwrite")
+
+
 def remedy(url: str) -> str:
     """The command for a file whose footer is damaged: a summary is written again, anything else is recovered."""
-    folder, _, name = url.rpartition("/")
-    if name in (METADATA_NAME, COMMON_METADATA_NAME):
-        return f"rpq metadata {folder or '.'} --overwrite"
-    return f"rpq recover {url} RECOVERED"
+    return " ".join(writing_again(url)) if is_summary_name(url) else f"rpq recover {url} RECOVERED"

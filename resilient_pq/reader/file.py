@@ -261,10 +261,9 @@ class File:
                 return await self._in_thread(lambda: self._verified(place, again, decode_bytes))
 
     async def _read_index(self, place: indexes.Place) -> memoryview:
-        slack = 0 if place.complete else place.range.size - 1
-        return await self.objects.read_range(
-            place.file, place.range, f"the {place.what}", place.where, slack=slack
-        )
+        with located(place.where):
+            slack = 0 if place.complete else place.range.size - 1
+            return await self.objects.read_range(place.file, place.range, slack=slack)
 
     def _verified(
         self, place: indexes.Place, data: memoryview, decode_bytes: Callable[[indexes.Place, memoryview], T]
@@ -569,7 +568,11 @@ def open(
                 error.hint = remedy(name)
             raise
         if contents.state not in (None, FileState.COMPLETE):
-            of_whom = "a file that it names was not finished" if contents.data_files else "its writer did not finish it"
+            of_whom = (
+                "a file that it names was not finished"
+                if contents.data_files
+                else "its writer did not finish it"
+            )
             warnings.warn(
                 f"{name} is {contents.state}: {of_whom}",
                 IncompleteFileWarning,

@@ -194,7 +194,7 @@ def _place(chunk: Chunk, what: str, offset: int | None, length: int | None) -> P
             raise FormatError(f"the bloom filter is said to have {length:,} bytes")
         sums = ChunkSums.of(chunk.metadata) or ChunkSums()
     crc = {"column index": sums.column_index, "offset index": sums.offset_index, "bloom filter": sums.bloom}
-    return Place(chunk, what, data_file(chunk.column.file_path), ByteRange(offset, offset + length), crc[what])
+    return Place(chunk, what, data_file(chunk.column.file_path or None), ByteRange(offset, offset + length), crc[what])
 
 
 # --- their bytes ------------------------------------------------------------------------------------------------

@@ -136,7 +136,7 @@ def chunk_read(contents: Contents, ordinal: int, leaf: Leaf) -> ChunkRead:
     with located(Where(row_group=ordinal, column=leaf.column_path)):
         if metadata is None:
             raise FormatError("the column chunk has no metadata")
-        file = data_file(column.file_path)
+        file = data_file(column.file_path or None)  # some writers leave an empty one
         if metadata.type != leaf.node.physical_type:
             raise FormatError(
                 f"the chunk has physical type {metadata.type}, the schema {leaf.node.physical_type.name}"

@@ -4,15 +4,29 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
-from resilient_pq.errors import FormatError, NotParquetError, TornFileError, Where, located
+from resilient_pq.errors import (
+    FormatError,
+    NotFoundError,
+    NotParquetError,
+    ObjectChangedError,
+    TornFileError,
+    Where,
+    located,
+)
+from resilient_pq.reader.chunk_objects import ChunkObjects
 from resilient_pq.reader.contents import Contents, FileState
+from resilient_pq.reader.data_file import is_summary_name, writing_again
 from resilient_pq.reader.plan import ChunkRead, chunk_read
 from resilient_pq.recovery.choose import Candidates, candidates_of_survey
 from resilient_pq.recovery.report import Damage, Finding, Outcome, Report
 from resilient_pq.recovery.source import Location, Source, open_source
 from resilient_pq.recovery.verify import examine_chunk, examine_expected, expected_metadata
+
+#: Findings in the files of a summary after which there is something to do.
+_DAMAGES = (Damage.CORRUPT, Damage.MISSING, Damage.TORN)
 
 #: Called with the bytes examined so far and the bytes there are.
 Progress = Callable[[int, int], None]
@@ -22,6 +36,9 @@ async def check(
     url: Location, *, storage_options: Mapping[str, Any] | None = None, progress: Progress | None = None
 ) -> Report:
     """Read an object and say what is wrong with it; nothing is written.
+
+    Of a summary the chunks and indexes that it names are read, in the files that they lie in; of what else stands
+    in those files, their own check tells.
 
     Args:
         url: A URL, a path, or a pair of a store and a key in it.
@@ -108,26 +125,41 @@ def _report(
     *,
     num_row_groups: int = 0,
 ) -> Report:
-    # Of what a recovery made there is nothing more to be had.
-    finished = outcome is Outcome.INCOMPLETE and contents is not None and contents.state is FileState.SALVAGED
     return Report(
         verb="check",
         url=source.url,
         outcome=outcome,
         num_rows=num_rows,
         num_row_groups=num_row_groups,
-        size=source.info.size,
+        size=source.info.size if contents is None else source.objects(contents).num_bytes,
         findings=tuple(findings),
-        next=() if finished else next_commands(source.url, outcome),
+        next=_next_commands(source.url, contents, outcome, findings),
         schema=None if contents is None else str(contents.schema),
     )
 
 
-def next_commands(url: str, outcome: Outcome) -> tuple[tuple[str, ...], ...]:
-    """The command to run after a check; none where there is nothing to do."""
-    if outcome not in (Outcome.DAMAGED, Outcome.INCOMPLETE):
+def _next_commands(
+    url: str, contents: Contents | None, outcome: Outcome, findings: list[Finding]
+) -> tuple[tuple[str, ...], ...]:
+    """The commands to run after a check; none where there is nothing to do."""
+    if contents is not None and contents.data_files:
+        commands = [_of_summary(url, finding) for finding in findings if finding.damage in _DAMAGES]
+        return tuple(dict.fromkeys(commands))
+    if outcome is Outcome.NOTHING and is_summary_name(url):
+        return (writing_again(url),)
+    # Of what a recovery made there is nothing more to be had.
+    finished = outcome is Outcome.INCOMPLETE and contents is not None and contents.state is FileState.SALVAGED
+    if finished or outcome not in (Outcome.DAMAGED, Outcome.INCOMPLETE):
         return ()
     return (("rpq", "recover", url, recovered_name(url)),)
+
+
+def _of_summary(url: str, finding: Finding) -> tuple[str, ...]:
+    """A data file that is damaged is looked at by itself; a summary that speaks of others than are there is not."""
+    file = finding.where.key
+    if finding.damage is not Damage.CORRUPT or file in (None, url):
+        return writing_again(url)
+    return ("rpq", "check", str(file))
 
 
 def recovered_name(url: str) -> str:
@@ -140,27 +172,56 @@ async def examine_row_groups(
     source: Source, contents: Contents, progress: Progress | None
 ) -> AsyncIterator[Finding]:
     """What is wrong with the column chunks of a file, chunk by chunk; one chunk is in memory at a time."""
+    objects = source.objects(contents)
+    total = source.info.size
+    if contents.data_files:
+        chunks = [
+            chunk.meta_data for row_group in contents.metadata.row_groups for chunk in row_group.columns
+        ]
+        total = max(1, sum(chunk.total_compressed_size for chunk in chunks if chunk is not None))
+    unusable: dict[str, Finding] = {}  # data files that cannot be read at all
     done = 0
     for ordinal in range(len(contents.metadata.row_groups)):
+        told: set[str] = set()
         for leaf in contents.schema.leaves:
             try:
                 chunk = chunk_read(contents, ordinal, leaf)
+                if chunk.file is not None and chunk.file not in unusable:
+                    finding = await _unusable(objects, chunk.file)
+                    if finding is not None:
+                        unusable[chunk.file] = finding
+                if chunk.file in unusable:
+                    if chunk.file not in told:
+                        told.add(chunk.file)
+                        found = unusable[chunk.file]
+                        yield replace(found, where=found.where.merged_with(Where(row_group=ordinal)))
+                    continue
+                objects.place_of(chunk)
             except FormatError as error:
                 yield Finding(Damage.CORRUPT, error.message, error.where)
                 continue
-            for finding in await examine_twice(source, chunk):
+            for finding in await _examine_twice(objects, chunk):
                 yield finding
             done += chunk.range.size
             if progress is not None:
-                progress(done, source.info.size)
+                progress(done, total)
 
 
-async def examine_twice(source: Source, chunk: ChunkRead) -> list[Finding]:
+async def _unusable(objects: ChunkObjects, file: str) -> Finding | None:
+    """What stands against reading a data file that a summary names; None where nothing does."""
+    try:
+        await objects.pin([file])
+    except (NotFoundError, ObjectChangedError) as error:
+        return Finding(Damage.MISSING, error.message, error.where)
+    return None
+
+
+async def _examine_twice(objects: ChunkObjects, chunk: ChunkRead) -> list[Finding]:
     """Examine a chunk; where it seems damaged, fetch it once more before believing it."""
-    findings = await asyncio.to_thread(examine_chunk, chunk, await source.read(chunk.range))
+    findings = await asyncio.to_thread(examine_chunk, chunk, await objects.read(chunk))
     if findings:
-        findings = await asyncio.to_thread(examine_chunk, chunk, await source.read(chunk.range))
-    return findings
+        findings = await asyncio.to_thread(examine_chunk, chunk, await objects.read(chunk))
+    return [_in_file(finding, objects, chunk.file) for finding in findings]
 
 
 async def examine_metadata(source: Source, contents: Contents) -> AsyncIterator[Finding]:
@@ -168,9 +229,29 @@ async def examine_metadata(source: Source, contents: Contents) -> AsyncIterator[
     record = contents.footer.record
     if record is None:
         return
+    objects = source.objects(contents)
+    unusable: set[str] = set()  # told with their chunks already
     for expected in expected_metadata(contents):
-        finding = examine_expected(expected, await source.read(expected.range), record.file_id)
+        file = expected.file
+        if file is not None and (file in unusable or await _unusable(objects, file) is not None):
+            unusable.add(file)
+            continue
+        try:
+            finding = examine_expected(
+                expected, await objects.read_range(file, expected.range), record.file_id
+            )
+            if finding is not None:
+                data = await objects.read_range(file, expected.range)
+                finding = examine_expected(expected, data, record.file_id)
+        except FormatError as error:
+            where = error.where.merged_with(expected.where)
+            finding = Finding(Damage.CORRUPT, error.message, where, costs_rows=False)
         if finding is not None:
-            finding = examine_expected(expected, await source.read(expected.range), record.file_id)
-        if finding is not None:
-            yield finding
+            yield _in_file(finding, objects, file)
+
+
+def _in_file(finding: Finding, objects: ChunkObjects, file: str | None) -> Finding:
+    """A finding of a data file names it."""
+    if file is None:
+        return finding
+    return replace(finding, where=finding.where.merged_with(Where(key=objects.url_of(file))))

@@ -86,7 +86,7 @@ def candidates_of_contents(contents: Contents) -> Candidates:
     """All row groups of a file whose footer is whole."""
     found = _named_by(contents.metadata)
     record = contents.footer.record
-    resumable = record is not None and record.kind != Kind.FINAL
+    resumable = record is not None and record.kind not in (Kind.FINAL, Kind.SEAL)
     return Candidates(
         contents,
         tuple(found),

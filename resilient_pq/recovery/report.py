@@ -71,6 +71,7 @@ class Finding:
         return {
             "damage": str(self.damage),
             "message": self.message,
+            "file": self.where.key,
             **_place(self.where),
             "start": self.start,
             "end": self.end,
@@ -139,7 +140,7 @@ class Report:
         outcome: The answer in one word.
         num_rows: Rows that can be read, or that a recovery can keep.
         num_row_groups: Their row groups.
-        size: Bytes of the object.
+        size: Bytes of the object; those of its data files too when it is a summary.
         findings: What is not as it should be.
         next: The commands to run next, as argument lists.
         schema: The schema as message text; None when it is not known.

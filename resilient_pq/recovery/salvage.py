@@ -30,6 +30,7 @@ from resilient_pq.io import ObjectSink, SinkOptions, WriteStore, resolve
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader import indexes
 from resilient_pq.reader.contents import Contents, FileState
+from resilient_pq.reader.data_file import writing_again
 from resilient_pq.reader.decoder import verify_chunk
 from resilient_pq.reader.plan import ChunkRead, chunk_read
 from resilient_pq.recovery.check import Progress, broken_footer, examine_metadata, examine_row_groups
@@ -77,7 +78,7 @@ async def recover(
     Raises:
         NothingToRecoverError: Not one row can be kept; nothing was written. Its report names the schema when the
             anchor is whole.
-        RecoveryError: `src` and `dst` are the same object.
+        RecoveryError: `src` and `dst` are the same object, or `src` is a summary of other files.
         AlreadyExistsError: There is an object at `dst`, and `overwrite` is False.
         StoreError: A store refused; nothing was published.
     """
@@ -126,6 +127,12 @@ async def _recover(
         candidates = candidates_of_contents(contents)
     if candidates is None:
         raise _nothing(source, findings, None)
+    if candidates.contents.data_files:
+        raise RecoveryError(
+            "it is a summary: its rows lie in other files",
+            where=Where(key=source.url),
+            hint=f"recover those that are damaged, then write it again: {' '.join(writing_again(source.url))}",
+        )
     data = [finding async for finding in examine_row_groups(source, candidates.contents, progress)]
     copies = [finding async for finding in examine_metadata(source, candidates.contents)]
     findings += data + copies

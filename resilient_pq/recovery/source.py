@@ -13,8 +13,9 @@ from typing import Any, Self
 
 from resilient_pq.errors import FormatError, NotParquetError, TornFileError, UnsupportedError, Where, located
 from resilient_pq.format.footer import ENCRYPTED_MAGIC, MAGIC
-from resilient_pq.io import FetchCounters, ObjectInfo, ReadStore, resolve
+from resilient_pq.io import FetchCounters, FetchOptions, ObjectInfo, ReadStore, resolve
 from resilient_pq.io.ranges import ByteRange
+from resilient_pq.reader.chunk_objects import ChunkObjects
 from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.file import read_contents
 from resilient_pq.recovery import survey as surveying
@@ -43,6 +44,7 @@ class Source:
     info: ObjectInfo
     counters: FetchCounters
     owns_store: bool
+    _objects: ChunkObjects | None = None
 
     async def read(self, place: ByteRange) -> memoryview:
         """The bytes of a range."""
@@ -52,6 +54,15 @@ class Source:
         self.counters.requests += 1
         self.counters.bytes += place.size
         return memoryview(data)
+
+    def objects(self, contents: Contents) -> ChunkObjects:
+        """The objects that the chunks of a footer lie in, the same ones each time: their versions stay pinned."""
+        if self._objects is None or self._objects.contents is not contents:
+            options = FetchOptions()
+            self._objects = ChunkObjects(
+                self.store, self.info, contents, options=options, counters=self.counters
+            )
+        return self._objects
 
     async def contents(self) -> Contents | FormatError:
         """The footer at the object's end, understood; or what is wrong with it.
@@ -70,7 +81,9 @@ class Source:
             head = bytes(await self.read(ByteRange(0, min(len(MAGIC), self.info.size))))
             if head not in (MAGIC, ENCRYPTED_MAGIC):
                 where = Where(key=self.url, offset=0)
-                return NotParquetError("no Parquet magic, neither at the beginning nor at the end", where=where)
+                return NotParquetError(
+                    "no Parquet magic, neither at the beginning nor at the end", where=where
+                )
             return error
         except FormatError as error:
             return error

@@ -18,6 +18,9 @@ from resilient_pq.reader.decoder import decode, verify_chunk
 from resilient_pq.reader.plan import ChunkRead, chunk_read
 from resilient_pq.recovery.report import Damage, Finding
 
+#: How large a data file is turns out when it is read.
+_ANYWHERE = 1 << 63
+
 
 def examine_chunk(chunk: ChunkRead, data: memoryview) -> list[Finding]:
     """What is wrong with a column chunk; nothing when every byte is vouched for, or at least decodes."""
@@ -76,6 +79,7 @@ class Expected:
         kind: Of the record; None for what is none.
         crc: CRC32 of what is no record.
         where: The place in the format's words.
+        file: The data file that it lies in; None for the file itself.
     """
 
     what: str
@@ -83,10 +87,13 @@ class Expected:
     kind: Kind | None
     crc: int | None = None
     where: Where = NOWHERE
+    file: str | None = None
 
 
 def expected_metadata(contents: Contents) -> Iterator[Expected]:
     """Everything besides data pages and the footer that a resilient file's footer leads to.
+
+    Of data files that a summary names it is the indexes; their second copies are looked at when they are checked.
 
     Raises:
         FormatError: The footer says what cannot be.
@@ -97,6 +104,8 @@ def expected_metadata(contents: Contents) -> Iterator[Expected]:
     yield Expected("the magic at the beginning", ByteRange(0, len(MAGIC)), None, crc32(MAGIC))
     found = list(_beside_the_data(contents))
     yield from found
+    if record.kind == Kind.SEAL:
+        return  # a summary has no records besides
     # Of an anchor and of checkpoints only the beginning is known; the next thing follows on them.
     starts = sorted([expected.range.start for expected in found] + [record.offset])
     heads = [("anchor", len(MAGIC), Kind.ANCHOR)]
@@ -117,14 +126,16 @@ def _beside_the_data(contents: Contents) -> Iterator[Expected]:
     for ordinal, row_group in enumerate(contents.metadata.row_groups):
         for leaf, column in zip(contents.schema.leaves, row_group.columns, strict=True):
             where = Where(row_group=ordinal, column=leaf.column_path)
-            start = chunk_read(contents, ordinal, leaf).range.start
-            if start >= CHUNK_RECORD_SIZE:
+            chunk = chunk_read(contents, ordinal, leaf)
+            start = chunk.range.start
+            if chunk.file is None and start >= CHUNK_RECORD_SIZE:
                 yield Expected(
                     "chunk record", ByteRange(start - CHUNK_RECORD_SIZE, start), Kind.CHUNK, where=where
                 )
-            yield from _indexes(column, where, limit)
-        if row_group.columns and row_group.columns[0].meta_data is not None:
-            text = key_values(row_group.columns[0].meta_data.key_value_metadata).get(RECORD_KEY)
+            yield from _indexes(column, where, limit if chunk.file is None else _ANYWHERE, chunk.file)
+        first = row_group.columns[0] if row_group.columns else None
+        if first is not None and first.file_path is None and first.meta_data is not None:
+            text = key_values(first.meta_data.key_value_metadata).get(RECORD_KEY)
             if text is not None:
                 yield Expected(
                     "row-group record",
@@ -141,7 +152,7 @@ def _record_range(text: str, limit: int) -> ByteRange:
     return ByteRange(int(offset), int(offset) + int(size))
 
 
-def _indexes(column: ColumnChunk, where: Where, limit: int) -> Iterator[Expected]:
+def _indexes(column: ColumnChunk, where: Where, limit: int, file: str | None) -> Iterator[Expected]:
     metadata = column.meta_data
     sums = ChunkSums.of(metadata) if metadata is not None else None
     if metadata is None or sums is None:
@@ -156,7 +167,7 @@ def _indexes(column: ColumnChunk, where: Where, limit: int) -> Iterator[Expected
             continue
         if not 0 <= offset <= offset + length <= limit:
             raise FormatError(f"the {what} is said to lie outside of the file", where=where)
-        yield Expected(what, ByteRange(offset, offset + length), None, crc, where)
+        yield Expected(what, ByteRange(offset, offset + length), None, crc, where, file)
 
 
 def examine_expected(expected: Expected, data: memoryview, file_id: bytes) -> Finding | None:

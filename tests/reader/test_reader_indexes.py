@@ -10,6 +10,7 @@ import math
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -242,7 +243,7 @@ async def test_a_wrong_transfer_is_repeated(
     data: bytes, opened: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with opened(data) as file:
-        fetched = file._fetch_one
+        fetched = file._read_index
         calls = []
 
         async def once_wrong(place: Any) -> memoryview:
@@ -251,7 +252,7 @@ async def test_a_wrong_transfer_is_repeated(
             found[0] ^= len(calls) == 1
             return memoryview(found)
 
-        monkeypatch.setattr(file, "_fetch_one", once_wrong)
+        monkeypatch.setattr(file, "_read_index", once_wrong)
         assert await file.column_index(0, "n") is not None
         assert len(calls) == 2 and calls[0] == calls[1]
 
@@ -374,3 +375,18 @@ async def test_offset_indexes_that_cannot_be(
         with pytest.raises(rpq.FormatError, match=r"page|rows") as caught:
             await file.offset_index(0, "n")
         assert caught.value.where.column == "n"
+
+
+async def test_indexes_of_a_data_file_that_a_summary_names(tmp_path: Path) -> None:
+    table = pa.table({"n": range(100), "s": [f"{i}" for i in range(100)]})
+    options = rpq.WriteOptions(page_rows=30, bloom_filter_options=["n"])
+    for name in ("a", "b"):
+        async with rpq.create(tmp_path / f"{name}.parquet", options=options) as writer:
+            await writer.write(table)
+    await rpq.write_metadata(tmp_path)
+    async with rpq.open(tmp_path / "_metadata") as summary, rpq.open(tmp_path / "b.parquet") as alone:
+        assert summary.num_row_groups == 2
+        assert await summary.column_index(1, "n") == await alone.column_index(0, "n")
+        assert await summary.offset_index(1, "n") == await alone.offset_index(0, "n")
+        found = await summary.bloom_filter(1, "n")
+        assert found is not None and found.may_contain(7)

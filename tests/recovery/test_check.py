@@ -140,6 +140,7 @@ async def test_json(small: Any) -> None:
     assert list(document["findings"][0]) == [
         "damage",
         "message",
+        "file",
         "row_group",
         "column",
         "page",
