@@ -17,13 +17,16 @@ from resilient_pq.format import compression, kernels
 from resilient_pq.format.encodings import DICTIONARY_ENCODINGS, Strings, delta, dictionary, encoding_for
 from resilient_pq.format.metadata import Encoding, PageType, Type
 from resilient_pq.format.page import DataPage, Page, open_data_page
+from resilient_pq.format.quirks import NO_QUIRKS, Quirks
 from resilient_pq.format.schema import Leaf
 from resilient_pq.format.values import ByteArrays, LeafColumn, Values, empty_fixed
 
 _DATA_PAGES = (PageType.DATA_PAGE, PageType.DATA_PAGE_V2)
 
 
-def decode_chunk(leaf: Leaf, codec: int, pages: Sequence[Page], num_rows: int) -> LeafColumn:
+def decode_chunk(
+    leaf: Leaf, codec: int, pages: Sequence[Page], num_rows: int, quirks: Quirks = NO_QUIRKS
+) -> LeafColumn:
     """The column that the pages of a chunk hold.
 
     Args:
@@ -31,6 +34,7 @@ def decode_chunk(leaf: Leaf, codec: int, pages: Sequence[Page], num_rows: int) -
         codec: How the pages are compressed.
         pages: All pages of the chunk, or the dictionary page and those of some rows.
         num_rows: The rows that the pages cover.
+        quirks: What their writer is known to get wrong.
 
     Raises:
         FormatError: The pages are damaged, or do not cover `num_rows` rows.
@@ -39,7 +43,7 @@ def decode_chunk(leaf: Leaf, codec: int, pages: Sequence[Page], num_rows: int) -
     num_entries = sum(page.num_values for page in pages)
     if not leaf.max_repetition_level:
         _check_rows(num_entries, num_rows)  # before room is made for what a damaged header announces
-    decoder = _ChunkDecoder(leaf, codec, num_entries)
+    decoder = _ChunkDecoder(leaf, codec, num_entries, quirks)
     for page in pages:
         try:
             decoder.add(page)
@@ -56,15 +60,16 @@ def _check_rows(found: int, num_rows: int) -> None:
 class _ChunkDecoder:
     """Levels and values of a chunk, filled page by page."""
 
-    def __init__(self, leaf: Leaf, codec: int, num_entries: int) -> None:
+    def __init__(self, leaf: Leaf, codec: int, num_entries: int, quirks: Quirks) -> None:
         self._leaf = leaf
         self._codec = codec
+        self._quirks = quirks
         self._dictionary: Values | None = None
         self._entry = self._slot = 0
         try:
             self._definition = np.empty(num_entries if leaf.max_definition_level else 0, np.uint8)
             self._repetition = np.empty(num_entries if leaf.max_repetition_level else 0, np.uint8)
-            self._present = np.ones(num_entries if leaf.max_definition_level else 0, np.bool_)
+            self._present = np.empty(num_entries if leaf.max_definition_level else 0, np.bool_)
             self._values = (
                 np.zeros(num_entries, np.int32)  # the lengths of byte arrays
                 if leaf.node.physical_type is Type.BYTE_ARRAY
@@ -86,7 +91,7 @@ class _ChunkDecoder:
             count = page.header.dictionary_page_header.num_values
             self._dictionary = dictionary.decode_dictionary(self._leaf.node, body, count)
         elif page.header.type in _DATA_PAGES:
-            self._add_data(open_data_page(page, self._leaf, self._codec))
+            self._add_data(open_data_page(page, self._leaf, self._codec, self._quirks))
 
     def _add_data(self, data: DataPage) -> None:
         entries = slice(self._entry, self._entry + data.num_values)

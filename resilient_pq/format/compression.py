@@ -164,7 +164,7 @@ def decompress(codec: int, data: memoryview, size: int) -> memoryview:
         return data
     known = CODECS.get(_codec(codec))
     if known is None:
-        raise CodecUnavailableError(_codec(codec).name)
+        raise CodecUnavailableError(_codec(codec).name, hint="pip install --upgrade cramjam isal")
     if not len(data) and not size:
         return data  # some writers leave out even the empty frame
     try:
@@ -181,4 +181,7 @@ def _codec(codec: int) -> CompressionCodec:
     try:
         return CompressionCodec(codec)
     except ValueError:
-        raise UnsupportedError(f"unknown compression codec {codec}") from None
+        raise UnsupportedError(
+            f"unknown compression codec {codec}",
+            hint="a newer version may know it: pip install --upgrade resilient_pq",
+        ) from None

@@ -39,6 +39,8 @@ from resilient_pq.format.records import (
 
 MAGIC = b"PAR1"
 ENCRYPTED_MAGIC = b"PARE"
+#: Of a form of the footer that is proposed for the specification.
+EXTENDED_MAGIC = b"PARX"
 #: Bytes after the file metadata: its length and the magic.
 TAIL_SIZE = 8
 #: Magic, an empty footer and its tail: nothing shorter is a Parquet file.
@@ -133,12 +135,14 @@ def metadata_length(tail: Any, where: Where) -> int:
     """Bytes of the file metadata, by the last eight bytes of a file.
 
     Raises:
-        UnsupportedError: The footer is encrypted.
+        UnsupportedError: The footer is encrypted, or has a form of the future.
         TornFileError: The magic is missing at the end.
     """
     last = bytes(tail[-TAIL_SIZE:])
     if last[4:] == ENCRYPTED_MAGIC:
         raise UnsupportedError("the footer is encrypted", where=where)
+    if last[4:] == EXTENDED_MAGIC:
+        raise UnsupportedError("the footer has the extended form PARX", where=where)
     if len(last) < TAIL_SIZE or last[4:] != MAGIC:
         raise TornFileError("no Parquet magic at the end: the footer is missing or cut short", where=where)
     return int.from_bytes(last[:4], "little")

@@ -172,16 +172,18 @@ _TO_CONVERTED: dict[Logical, ConvertedType] = {
 
 def from_element(element: SchemaElement) -> Logical | None:
     """The annotation of a schema element: its `LogicalType`, else its `ConvertedType`, else None."""
-    union = element.logicalType
-    # parquet-java says UNKNOWN of what has a converted type only, such as INTERVAL.
-    if union is not None and (union.UNKNOWN is None or element.converted_type is None):
-        return _from_thrift(union)
-    if element.converted_type is None:
-        return None
     if element.converted_type == ConvertedType.DECIMAL:
         # A missing scale means 0 (parquet-format, LogicalTypes.md, DECIMAL).
-        return Decimal(element.precision or 0, element.scale or 0)
-    return _CONVERTED.get(element.converted_type)
+        converted: Logical | None = Decimal(element.precision or 0, element.scale or 0)
+    else:
+        converted = None if element.converted_type is None else _CONVERTED.get(element.converted_type)
+    if element.logicalType is None:
+        return converted
+    annotation = _from_thrift(element.logicalType)
+    # parquet-java says UNKNOWN of what has a converted type only, such as INTERVAL. Of an annotation of the future,
+    # or one that says nothing, the older one tells more.
+    says_nothing = annotation in (UNKNOWN, Kept(UNKNOWN_ANNOTATION), Decimal(0, 0))
+    return converted if says_nothing and converted is not None else annotation
 
 
 def _from_thrift(union: pq.LogicalType) -> Logical:
@@ -222,7 +224,7 @@ def _unit_from_thrift(unit: pq.TimeUnit | None) -> TimeUnit | None:
 
 def without_unknown(element: SchemaElement) -> SchemaElement:
     """The element as it can be written: without an annotation of which nothing but its presence was read."""
-    annotation = from_element(element)
+    annotation = None if element.logicalType is None else _from_thrift(element.logicalType)
     if isinstance(annotation, Kept) and annotation.name == UNKNOWN_ANNOTATION:
         return replace(element, logicalType=None)
     return element

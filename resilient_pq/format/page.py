@@ -17,6 +17,7 @@ from resilient_pq.format import compression, thrift
 from resilient_pq.format.checksum import crc32, unsigned
 from resilient_pq.format.encodings import bit_packed, rle
 from resilient_pq.format.metadata import DataPageHeader, DataPageHeaderV2, Encoding, PageHeader, PageType
+from resilient_pq.format.quirks import NO_QUIRKS, Quirks
 from resilient_pq.format.schema import Leaf
 from resilient_pq.format.values import Levels
 
@@ -142,10 +143,12 @@ class EncodedLevels:
     Attributes:
         encoding: RLE or BIT_PACKED.
         data: Their bytes, without a length before them.
+        lsb_first: Whether BIT_PACKED ones begin at the least significant bit, as some writers had it.
     """
 
     encoding: Encoding
     data: memoryview
+    lsb_first: bool = False
 
     def decode(self, maximum: int, out: Levels) -> None:
         """Fill `out`, one per entry of the page; `maximum` is the greatest that the column has.
@@ -154,7 +157,7 @@ class EncodedLevels:
             EncodingError: They do not decode, or one is greater than `maximum`.
         """
         if self.encoding is Encoding.BIT_PACKED:
-            bit_packed.decode_levels(self.data, maximum, out)
+            bit_packed.decode_levels(self.data, maximum, out, lsb_first=self.lsb_first)
         else:
             rle.decode_levels(self.data, maximum, out)
 
@@ -178,8 +181,14 @@ class DataPage:
     values: memoryview
 
 
-def open_data_page(page: Page, leaf: Leaf, codec: int) -> DataPage:
+def open_data_page(page: Page, leaf: Leaf, codec: int, quirks: Quirks = NO_QUIRKS) -> DataPage:
     """Decompress a data page and split it into levels and values.
+
+    Args:
+        page: The page.
+        leaf: Its column.
+        codec: How it is compressed.
+        quirks: What its writer is known to get wrong.
 
     Raises:
         FormatError: The page is damaged.
@@ -187,27 +196,27 @@ def open_data_page(page: Page, leaf: Leaf, codec: int) -> DataPage:
     """
     header = page.data_header
     if isinstance(header, DataPageHeader):
-        return _open_v1(page, header, leaf, codec)
+        return _open_v1(page, header, leaf, codec, quirks)
     if isinstance(header, DataPageHeaderV2):
         return _open_v2(page, header, leaf, codec)
     raise FormatError(f"a page of type {page.header.type} is not a data page")
 
 
-def _open_v1(page: Page, header: DataPageHeader, leaf: Leaf, codec: int) -> DataPage:
+def _open_v1(page: Page, header: DataPageHeader, leaf: Leaf, codec: int, quirks: Quirks) -> DataPage:
     """In version 1 the levels stand before the values, compressed with them."""
     rest = compression.decompress(codec, page.body, page.header.uncompressed_page_size)
-    count = header.num_values
+    count, lsb = header.num_values, quirks.lsb_levels
     repetition, rest = _take_levels(
-        rest, count, header.repetition_level_encoding, leaf.max_repetition_level, "repetition levels"
+        rest, count, header.repetition_level_encoding, leaf.max_repetition_level, "repetition levels", lsb
     )
     definition, rest = _take_levels(
-        rest, count, header.definition_level_encoding, leaf.max_definition_level, "definition levels"
+        rest, count, header.definition_level_encoding, leaf.max_definition_level, "definition levels", lsb
     )
     return DataPage(count, header.encoding, repetition, definition, rest)
 
 
 def _take_levels(
-    data: memoryview, count: int, encoding: int, maximum: int, what: str
+    data: memoryview, count: int, encoding: int, maximum: int, what: str, lsb_first: bool
 ) -> tuple[EncodedLevels | None, memoryview]:
     """Split levels from what follows them; whatever encoding is named, there are none where the maximum is 0."""
     if not maximum:
@@ -219,7 +228,7 @@ def _take_levels(
             levels, rest = bit_packed.take(data, count, maximum, what)
         case _:
             raise UnsupportedError(f"{what} in encoding {encoding} are not supported")
-    return EncodedLevels(Encoding(encoding), levels), rest
+    return EncodedLevels(Encoding(encoding), levels, lsb_first), rest
 
 
 def _open_v2(page: Page, header: DataPageHeaderV2, leaf: Leaf, codec: int) -> DataPage:

@@ -31,7 +31,7 @@ def decode(chunk: ChunkRead, data: Any, *, verify: bool) -> LeafColumn:
         if verify:
             verify_chunk(chunk, view)
         pages = list(pages_of(view, chunk.range.start, chunk.num_values_to_read))
-        return decode_chunk(chunk.leaf, chunk.metadata.codec, pages, chunk.num_rows)
+        return decode_chunk(chunk.leaf, chunk.metadata.codec, pages, chunk.num_rows, chunk.quirks)
 
 
 def verify_chunk(chunk: ChunkRead, data: memoryview) -> bool:
@@ -53,7 +53,7 @@ def verify_chunk(chunk: ChunkRead, data: memoryview) -> bool:
     if stored is not None and stored == computed:
         return True
     for page in pages_of(data, chunk.range.start, chunk.num_values_to_read):
-        check_crc(page, zero_is_none=chunk.zero_crc_is_none)
+        check_crc(page, zero_is_none=chunk.quirks.zero_crc_is_none)
     if stored is not None and computed is not None:
         raise ChecksumError(
             "column chunk CRC32 does not match, though those of its pages do: a page header was changed",

@@ -6,8 +6,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from resilient_pq.errors import FormatError, SchemaError, Where, located
+from resilient_pq.errors import FormatError, SchemaError, UnsupportedError, Where, located
 from resilient_pq.format.metadata import ColumnMetaData
+from resilient_pq.format.quirks import NO_QUIRKS, Quirks
 from resilient_pq.format.schema import Leaf, Selection
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader.contents import Contents, chunk_range
@@ -28,7 +29,7 @@ class ChunkRead:
         range: Its bytes.
         num_rows: Rows of its row group.
         slack: Bytes of `range` behind what the footer says, for writers that counted too few.
-        zero_crc_is_none: Whether a page CRC32 of 0 stands for none, as of writers that compute none.
+        quirks: What its writer is known to get wrong.
         file: The data file that a summary names for it, relative to the summary's folder; None where it lies in
             the file itself. Whether `range` lies within a data file is still to be seen.
     """
@@ -39,7 +40,7 @@ class ChunkRead:
     range: ByteRange
     num_rows: int
     slack: int = 0
-    zero_crc_is_none: bool = False
+    quirks: Quirks = NO_QUIRKS
     file: str | None = None
 
     @property
@@ -129,11 +130,14 @@ def chunk_read(contents: Contents, ordinal: int, leaf: Leaf) -> ChunkRead:
 
     Raises:
         FormatError: The footer does not say where it is, or it is not where it can be.
+        UnsupportedError: It is encrypted.
     """
     row_group = contents.metadata.row_groups[ordinal]
     column = row_group.columns[leaf.ordinal]
     metadata = column.meta_data
     with located(Where(row_group=ordinal, column=leaf.column_path)):
+        if column.crypto_metadata is not None or column.encrypted_column_metadata is not None:
+            raise UnsupportedError("the column chunk is encrypted", hint="leave the column out")
         if metadata is None:
             raise FormatError("the column chunk has no metadata")
         file = data_file(column.file_path or None)  # some writers leave an empty one
@@ -152,8 +156,8 @@ def chunk_read(contents: Contents, ordinal: int, leaf: Leaf) -> ChunkRead:
         ByteRange(start, end + slack),
         row_group.num_rows,
         slack,
-        zero_crc_is_none=created_by.startswith("Parquet.jl"),
-        file=file,
+        Quirks.of(created_by),
+        file,
     )
 
 

@@ -58,7 +58,7 @@ def _page_findings(chunk: ChunkRead, data: memoryview) -> Iterator[Finding]:
         if page is None:
             return
         try:
-            check_crc(page, zero_is_none=chunk.zero_crc_is_none)
+            check_crc(page, zero_is_none=chunk.quirks.zero_crc_is_none)
         except ChecksumError as error:
             yield _finding(error, chunk.where, ByteRange(page.offset, page.end))
 

@@ -32,11 +32,31 @@ def take(data: memoryview, count: int, maximum: int, what: str) -> tuple[memoryv
     return data[:size], data[size:]
 
 
-def decode_levels(data: memoryview, maximum: int, out: Levels) -> None:
+def decode_levels(data: memoryview, maximum: int, out: Levels, *, lsb_first: bool = False) -> None:
     """Fill `out` with levels.
+
+    Args:
+        data: Their bytes.
+        maximum: The greatest that the column has.
+        out: One per level.
+        lsb_first: Whether they begin at the least significant bit, against the specification.
 
     Raises:
         EncodingError: They do not decode, or one is greater than `maximum`.
     """
-    kernels.unpack_bits_msb(data, bit_width(maximum), out)
+    if lsb_first:
+        kernels.rle_decode(_as_run(data, len(out)), bit_width(maximum), out)
+    else:
+        kernels.unpack_bits_msb(data, bit_width(maximum), out)
     check_maximum(out, maximum)
+
+
+def _as_run(data: memoryview, count: int) -> bytes:
+    """A bit-packed run of the RLE encoding, which begins at the least significant bit: a header before the data."""
+    header = (count + 7) // 8 << 1 | 1
+    varint = bytearray()
+    while header > 0x7F:
+        varint.append(header & 0x7F | 0x80)
+        header >>= 7
+    varint.append(header)
+    return bytes(varint) + bytes(data)
