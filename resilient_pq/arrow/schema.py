@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from resilient_pq.arrow.decimals import WIDEST
 from resilient_pq.arrow.field import EXTENSION_NAME_KEY, MAX_NESTING, Field, normalised
 from resilient_pq.arrow.nesting import ListShape, MapShape, shape_of
 from resilient_pq.arrow.stored_schema import ARROW_SCHEMA_KEY, encode_arrow_schema, refined, stored_fields
@@ -60,6 +61,8 @@ _INTEGERS = {
     (Type.INT32, Integer(32, False)): "I",
     (Type.INT64, Integer(64, False)): "L",
 }
+#: Of Arrow's widest decimals.
+_MOST_DIGITS: Final = 76
 _UNANNOTATED = {
     Type.BOOLEAN: "b",
     Type.INT32: "i",
@@ -261,8 +264,9 @@ def _format_of(node: Primitive, int96_unit: str) -> str:
     match physical, annotation:
         case _, logical.UNKNOWN if node.repetition is Repetition.OPTIONAL:
             format = "n"
-        case _, Decimal(precision, scale) if _holds_decimal(physical, precision, scale):
-            format = f"d:{precision},{scale}" if precision <= 38 else f"d:{precision},{scale},256"
+        case _, Decimal(precision, scale) if _holds_decimal(node, precision, scale):
+            width = "" if precision <= 38 else ",256"
+            format = f"d:{min(precision, _MOST_DIGITS)},{scale}{width}"
         case ((Type.INT32 | Type.INT64), Integer()):
             format = _INTEGERS.get((physical, annotation), format)
         case Type.INT32, logical.DATE:
@@ -280,7 +284,18 @@ def _format_of(node: Primitive, int96_unit: str) -> str:
     return format
 
 
-def _holds_decimal(physical: Type, precision: int, scale: int) -> bool:
-    """Whether Arrow has a decimal for it: of at most 76 digits, none of them beyond the scale."""
-    stored = (Type.INT32, Type.INT64, Type.FIXED_LEN_BYTE_ARRAY, Type.BYTE_ARRAY)
-    return physical in stored and 1 <= precision <= 76 and 0 <= scale <= precision
+def _holds_decimal(node: Primitive, precision: int, scale: int) -> bool:
+    """Whether Arrow has a decimal for it: of at most 76 digits, none of them beyond the scale.
+
+    Numbers of 77 digits may fit into 256 bits, as those of BigQuery do, whose BIGNUMERIC is said to have so many.
+    """
+    if not 0 <= scale <= min(precision, _MOST_DIGITS):
+        return False
+    match node.physical_type:
+        case Type.FIXED_LEN_BYTE_ARRAY if (node.type_length or 0) <= WIDEST:
+            return precision >= 1
+        case Type.BYTE_ARRAY:
+            return 1 <= precision <= _MOST_DIGITS + 1
+        case Type.INT32 | Type.INT64 | Type.FIXED_LEN_BYTE_ARRAY:
+            return 1 <= precision <= _MOST_DIGITS
+    return False

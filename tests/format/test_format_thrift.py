@@ -349,3 +349,16 @@ def test_none_is_left_out_and_defaults_are_written() -> None:
     assert thrift.encode(pq.Statistics()) == b"\0"
     assert thrift.decode(pq.Statistics, b"\0") == (pq.Statistics(), 1)
     assert thrift.decode(pq.SchemaElement, b"\0")[0].name == ""
+
+
+@pytest.mark.parametrize("decode", [thrift._decode, thrift._decode_plain], ids=["fast", "plain"])
+@pytest.mark.parametrize("false", [0, 2])
+def test_lists_of_booleans_of_either_spelling(decode: Any, false: int) -> None:
+    # The compact protocol has 1 and 2; some writers, as of cudf's column_index_thrift_bool_list.parquet, 1 and 0.
+    index = pq.ColumnIndex([True, True, True, False], [b""] * 4, [b""] * 4)
+    encoded = thrift.encode(index)
+    head = bytes([1 << 4 | 9, 4 << 4 | encoded[1] & 0x0F])
+    assert encoded.startswith(head + b"\x01\x01\x01")
+    edited = head + bytes([1, false, 1, false]) + encoded[len(head) + 4 :]
+    assert decode(edited, pq.ColumnIndex).null_pages == [True, False, True, False]
+    assert thrift.decode(pq.ColumnIndex, edited)[0].null_pages == [True, False, True, False]
