@@ -151,6 +151,7 @@ _CONVERTED: dict[int, Logical] = {
     ConvertedType.BSON: BSON,
     ConvertedType.INTERVAL: INTERVAL,
     **_CONVERTED_INTEGERS,
+    24: UNKNOWN,  # of old parquet-cpp only, which called it NA
 }
 _TO_CONVERTED: dict[Logical, ConvertedType] = {
     **{logical: ConvertedType(converted) for converted, logical in _CONVERTED_INTEGERS.items()},

@@ -266,7 +266,7 @@ EMPTY_UNIT = TimeType(isAdjustedToUTC=True, unit=TimeUnit())
         ({"logicalType": LogicalType(UNKNOWN=Empty()), "converted_type": 6}, pa.date32()),
         ({"logicalType": LogicalType(TIME=EMPTY_UNIT)}, pa.int32()),
         ({"logicalType": LogicalType(GEOMETRY=None, VARIANT=None)}, pa.int32()),
-        # 24 was that of nulls in old parquet-cpp; 22 and 99 are of nobody.
+        # 22 and 99 are of nobody; 24 was that of nulls in old parquet-cpp, but here are values.
         *(({"converted_type": number}, pa.int32()) for number in (22, 24, 99, -1)),
         # What belongs to another physical type is passed over.
         ({"converted_type": 0}, pa.int32()),
@@ -286,6 +286,13 @@ async def test_annotations(element: dict[str, Any], expected: pa.DataType) -> No
     table = await read(file_of("required int32 a;", 2, ONE_TWO, edit=with_element(**element)))
     assert table["a"].type == expected
     assert len(table["a"]) == 2
+
+
+async def test_the_annotation_of_nulls_of_old_parquet_cpp() -> None:
+    chunk = Chunk([data_page(levels(1, 0, 0), 2)], 2)
+    table = await read(file_of("optional int32 a;", 2, chunk, edit=with_element(converted_type=24)))
+    assert table["a"].type == pa.null()
+    assert table["a"].to_pylist() == [None, None]
 
 
 async def test_decimals_in_more_digits_than_there_are_keep_their_bytes() -> None:
