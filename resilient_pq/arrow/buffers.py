@@ -256,12 +256,17 @@ def sliced(array: Any, start: int, length: int) -> Any:
 
     nanoarrow's own slices keep the null count of the whole array, which makes pyarrow take them for unequal.
     """
-    part = Part.of(array).slice(start, length)
+    children = [array.child(position) for position in range(array.n_children)]
+    return array_of_part(Part.of(array).slice(start, length), children)
+
+
+def array_of_part(part: Part, children: Sequence[Any] = ()) -> Any:
+    """The `CArray` of some slots, sharing their memory; `children` are the whole ones of the array."""
     if part.field.kind == "n":
-        return make_null_array(part.field, length)
+        return make_null_array(part.field, part.length)
     valid = part.valid()
     buffers: list[Any] = [part.data(buffer) for buffer in range(int(part.view.n_buffers))]
     if valid is None:
         buffers[0] = None
-    children = [array.child(position) for position in range(array.n_children)]
-    return _from_buffers(array.schema, length, buffers, _null_count(valid), children, part.start)
+    schema = part.field.to_c()
+    return _from_buffers(schema, part.length, buffers, _null_count(valid), children, part.start)

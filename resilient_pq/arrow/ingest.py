@@ -9,12 +9,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from resilient_pq.arrow.buffers import Part, Valid, num_bytes, span
+from resilient_pq.arrow.buffers import Part, Valid, span
 from resilient_pq.arrow.field import Field, normalised
 from resilient_pq.arrow.matching import Fit, fit_columns
 from resilient_pq.arrow.physical import UnstorableValueError, may_fail, no_values, physical_values
 from resilient_pq.arrow.schema import arrow_field_of, encode_arrow_schema, schema_from_arrow
-from resilient_pq.arrow.sources import Source, open_source
+from resilient_pq.arrow.sources import Rows, Source, open_source
 from resilient_pq.errors import SchemaError, UnsupportedError, Where
 from resilient_pq.format.levels import Optional, Repeated, Shredded, Step, shred
 from resilient_pq.format.metadata import Repetition, Type
@@ -131,23 +131,22 @@ class Ingest:
         self, source: Source, columns: Sequence[tuple[int, Fit]], batch_bytes: int
     ) -> Iterator[Batch]:
         first_row = 0
-        for array in source.arrays:
-            rows = Part.of(array, source.field)
+        for rows in source.batches:
             _refuse_null_rows(rows, first_row)
             yield from self._batches_of(rows, columns, first_row, batch_bytes)
             first_row += rows.length
 
     def _batches_of(
-        self, rows: Part, columns: Sequence[tuple[int, Fit]], first_row: int, batch_bytes: int
+        self, rows: Rows, columns: Sequence[tuple[int, Fit]], first_row: int, batch_bytes: int
     ) -> Iterator[Batch]:
-        size = num_bytes(rows)
+        size = rows.num_bytes
         step = max(1, rows.length * batch_bytes // size) if size > batch_bytes else rows.length
         slices = [
             (first_row + start, rows.slice(start, min(step, rows.length - start)))
             for start in range(0, rows.length, max(step, 1))
         ]
         if len(slices) > 1:
-            risky = [(position, fit) for position, fit in columns if _may_fail(fit, rows.child(position))]
+            risky = [(position, fit) for position, fit in columns if _may_fail(fit, rows.columns[position])]
             for row, part in slices:
                 for _ in _Shredder(part.length, row).leaves(part, risky):
                     pass
@@ -173,10 +172,9 @@ def _is_text(value: bytes) -> bool:
     return True
 
 
-def _refuse_null_rows(rows: Part, first_row: int) -> None:
-    valid = rows.valid()
-    if valid is not None:
-        raise SchemaError(f"row {first_row + int(np.argmin(valid))} is null as a whole")
+def _refuse_null_rows(rows: Rows, first_row: int) -> None:
+    if rows.valid is not None:
+        raise SchemaError(f"row {first_row + int(np.argmin(rows.valid))} is null as a whole")
 
 
 def _may_fail(fit: Fit, part: Part) -> bool:
@@ -213,9 +211,9 @@ class _Shredder:
         self.num_rows = num_rows
         self.first_row = first_row
 
-    def leaves(self, rows: Part, columns: Sequence[tuple[int, Fit]]) -> Iterator[LeafData]:
+    def leaves(self, rows: Rows, columns: Sequence[tuple[int, Fit]]) -> Iterator[LeafData]:
         for position, fit in columns:
-            yield from self._node(fit, rows.child(position), ())
+            yield from self._node(fit, rows.columns[position], ())
 
     def _node(self, fit: Fit, part: Part, steps: tuple[Step, ...]) -> Iterator[LeafData]:
         valid = _valid(part)

@@ -8,12 +8,45 @@ from typing import Any
 
 import nanoarrow
 import numpy as np
+from nanoarrow.c_array import CArray
 
-from resilient_pq.arrow.buffers import make_array
+from resilient_pq.arrow.buffers import Part, Valid, num_bytes
 from resilient_pq.arrow.field import Field
 from resilient_pq.arrow.numpy_values import array_of_numpy
 from resilient_pq.arrow.python_values import array_of, member
 from resilient_pq.errors import SchemaError
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Some rows, column by column. Columns stay in the arrays that they came in: nanoarrow's own slices and
+    parents of arrays are copies of what is in them, and those of views write beyond their memory.
+
+    Attributes:
+        length: How many rows.
+        columns: The slots of each column.
+        valid: Which rows are not null as a whole; None where none is.
+    """
+
+    length: int
+    columns: tuple[Part, ...]
+    valid: Valid | None = None
+
+    @classmethod
+    def of(cls, array: Any, field: Field) -> Rows:
+        """The rows of a nanoarrow `CArray` of structs."""
+        part = Part.of(array, field)
+        return cls(part.length, tuple(map(part.child, range(len(field.children)))), part.valid())
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes that the rows take in memory."""
+        return sum(map(num_bytes, self.columns))
+
+    def slice(self, start: int, length: int) -> Rows:
+        """`length` rows from `start` on."""
+        valid = None if self.valid is None else self.valid[start : start + length]
+        return Rows(length, tuple(column.slice(start, length) for column in self.columns), valid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +55,11 @@ class Source:
 
     Attributes:
         field: The struct of their columns; the table's metadata is its metadata.
-        arrays: nanoarrow `CArray`s of that struct.
+        batches: The rows, in order.
     """
 
     field: Field
-    arrays: Iterator[Any]
+    batches: Iterator[Rows]
 
 
 def open_source(data: object, expected: Field | None = None) -> Source:
@@ -42,12 +75,9 @@ def open_source(data: object, expected: Field | None = None) -> Source:
     """
     if isinstance(data, Source):
         return data
-    if hasattr(data, "__arrow_c_stream__"):
-        stream = nanoarrow.c_array_stream(data)
-        return _readable(Field.of(stream.get_schema()), stream)
-    if hasattr(data, "__arrow_c_array__"):
-        array = nanoarrow.c_array(data)
-        return _readable(Field.of(array.schema), (array,))
+    if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
+        field, arrays = _arrays_of(data)
+        return Source(field, (Rows.of(array, field) for array in arrays))
     if isinstance(data, Mapping):
         return _from_columns(data, expected)
     if isinstance(data, (list, tuple)) and all(isinstance(record, Mapping) for record in data):
@@ -58,13 +88,20 @@ def open_source(data: object, expected: Field | None = None) -> Source:
     )
 
 
-def _readable(field: Field, arrays: Iterable[Any]) -> Source:
-    """The arrays in a form whose buffers nanoarrow shows: it knows no decimals of 32 and 64 bits."""
+def _arrays_of(data: Any) -> tuple[Field, Iterable[Any]]:
+    """The type and the nanoarrow `CArray`s of Arrow data, in a form whose buffers nanoarrow shows."""
+    if hasattr(data, "__arrow_c_stream__"):
+        arrays: Any = nanoarrow.c_array_stream(data)
+        field = Field.of(arrays.get_schema())
+    else:
+        arrays = (nanoarrow.c_array(data),)
+        field = Field.of(arrays[0].schema)
     storage = _storage(field)
     if storage == field:
-        return Source(field, iter(arrays))
+        return field, arrays
+    # nanoarrow knows no decimals of 32 and 64 bits: the same memory, under a type of as many bytes.
     schema = storage.to_c()
-    return Source(field, (nanoarrow.c_array(array.__arrow_c_array__()[1], schema) for array in arrays))
+    return field, (CArray(array, array._addr(), schema) for array in arrays)
 
 
 def _storage(field: Field) -> Field:
@@ -102,46 +139,47 @@ def _from_records(records: Sequence[Mapping[str, Any]], expected: Field | None) 
         values = [record.get(name) if known is None else member(record, known) for record in records]
         pairs.append(array_of(name, values, known))
     root = Field("", "+s", False, tuple(field for field, _ in pairs))
-    return Source(root, iter((make_array(root, len(records), [], None, [array for _, array in pairs]),)))
+    columns = tuple(Part.of(array, field) for field, array in pairs)
+    return Source(root, iter((Rows(len(records), columns),)))
 
 
 def _from_columns(columns: Mapping[str, Any], expected: Field | None) -> Source:
     known = {child.name: child for child in expected.children} if expected is not None else {}
     chunked = {str(name): _column(str(name), values, known.get(name)) for name, values in columns.items()}
     root = Field("", "+s", False, tuple(replace(field, name=name) for name, (field, _) in chunked.items()))
-    return Source(root, _aligned(_storage(root), [chunks for _, chunks in chunked.values()]))
+    return Source(root, _aligned(root, [chunks for _, chunks in chunked.values()]))
 
 
-def _column(name: str, values: Any, expected: Field | None) -> tuple[Field, list[Any]]:
-    """The type and the arrays of one column."""
+def _column(name: str, values: Any, expected: Field | None) -> tuple[Field, list[Part]]:
+    """The type and the chunks of one column."""
     if hasattr(values, "__arrow_c_array__") or hasattr(values, "__arrow_c_stream__"):
-        source = open_source(values)
-        return source.field, list(source.arrays)
+        field, arrays = _arrays_of(values)
+        return field, [Part.of(array, field) for array in arrays]
     if isinstance(values, (list, tuple, range)):
         field, array = array_of(name, values, expected)
-        return field, [array]
+        return field, [Part.of(array, field)]
     if isinstance(values, np.ndarray) or hasattr(values, "__array__"):
         array = values if isinstance(values, np.ndarray) else np.asarray(values)
         field, array = array_of_numpy(name, array, expected)
-        return field, [array]
+        return field, [Part.of(array, field)]
     raise SchemaError(
         f"column {name!r}: values cannot be taken from an object of type {type(values).__name__}",
         hint="pass a list, a NumPy array or an Arrow array",
     )
 
 
-def _aligned(root: Field, columns: Sequence[Sequence[Any]]) -> Iterator[Any]:
-    """Record batches of columns whose chunks may end at different rows."""
+def _aligned(root: Field, columns: Sequence[Sequence[Part]]) -> Iterator[Rows]:
+    """Rows of columns whose chunks may end at different rows."""
     ends = [np.cumsum([chunk.length for chunk in chunks], dtype=np.int64).tolist() for chunks in columns]
     lengths = [column[-1] if column else 0 for column in ends]
     if len(set(lengths)) > 1:
         pairs = zip(root.children, lengths, strict=True)
         rows = ", ".join(f"{child.name!r} {length:,}" for child, length in pairs)
         raise SchemaError(f"the columns have different numbers of rows: {rows}")
-    return _cut(root, columns, ends)
+    return _cut(columns, ends)
 
 
-def _cut(root: Field, columns: Sequence[Sequence[Any]], ends: Sequence[Sequence[int]]) -> Iterator[Any]:
+def _cut(columns: Sequence[Sequence[Part]], ends: Sequence[Sequence[int]]) -> Iterator[Rows]:
     at = [0] * len(columns)
     row = 0
     for cut in sorted({end for column in ends for end in column}):
@@ -153,6 +191,6 @@ def _cut(root: Field, columns: Sequence[Sequence[Any]], ends: Sequence[Sequence[
                 at[position] += 1
             chunk = chunks[at[position]]
             first = row - (column_ends[at[position]] - chunk.length)
-            children.append(chunk[first : first + cut - row])
-        yield make_array(root, cut - row, [], None, children)
+            children.append(chunk.slice(first, cut - row))
+        yield Rows(cut - row, tuple(children))
         row = cut

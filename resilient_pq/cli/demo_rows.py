@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from resilient_pq.arrow.buffers import array_of_part
 from resilient_pq.arrow.field import Field
 from resilient_pq.arrow.sources import open_source
 from resilient_pq.arrow.table import Table
@@ -126,10 +127,9 @@ def _columns_of(batch: Any, names: list[str]) -> Table:
     source = open_source(batch)
     positions = [[field.name for field in source.field.children].index(name) for name in names]
     chunks, num_rows = [], 0
-    for array in source.arrays:
-        rows = slice(array.offset, array.offset + array.length)
-        chunks.append([array.child(position)[rows] for position in positions])
-        num_rows += array.length
+    for rows in source.batches:
+        chunks.append([array_of_part(rows.columns[position]) for position in positions])
+        num_rows += rows.length
     return Table([source.field.children[position].to_c() for position in positions], chunks, num_rows)
 
 

@@ -21,7 +21,8 @@ def arrow_of(data: object, schema: pa.Schema | None = None) -> pa.Table:
     """What our own conversion makes of Python values, seen by pyarrow."""
     source = open_source(data, None if schema is None else Ingest.from_schema(schema).field)
     schema = pa.schema(source.field.to_c())
-    table = pa.Table.from_batches([pa.record_batch(array) for array in source.arrays], schema)
+    batches = [[pa.array(column.owner) for column in rows.columns] for rows in source.batches]
+    table = pa.Table.from_batches([pa.record_batch(columns, schema=schema) for columns in batches], schema)
     table.validate(full=True)
     return table
 
