@@ -1,4 +1,4 @@
-"""Tables of any type and every way to write them, as hypothesis draws them; and what equal means."""
+"""Tables of any type at any depth and every way to write them, as hypothesis draws them; and what equal means."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ import pytest
 from hypothesis import strategies as st
 
 import resilient_pq as rpq
+from resilient_pq.arrow.schema import schema_from_arrow
 from resilient_pq.io.memory import MemoryStore
+from resilient_pq.writer.options import WRITABLE_ENCODINGS
 
 Choice = tuple[pa.DataType, st.SearchStrategy[Any]]
 
@@ -35,20 +37,31 @@ def _range_of(kind: pa.DataType) -> st.SearchStrategy[int]:
     return st.integers(low, high) | st.sampled_from([low, high, 0, 1]) | st.integers(0, 5)
 
 
+#: The zeros, infinities and NaNs among the bits of floats.
+_ODD_BITS = {
+    pa.float16(): [0, 1 << 15, 0x7C00, 0xFC00, 0x7E00, 0xFFFF, 1],
+    pa.float32(): [0, 1 << 31, 0x7F800000, 0xFF800000, 0x7FC00000, 0xFFFFFFFF, 1],
+    pa.float64(): [0, 1 << 63, 0x7FF << 52, 0xFFF << 52, 0x7FF8 << 48, 2**64 - 1, 1],
+}
+
+
 def _decimals(precision: int, scale: int) -> st.SearchStrategy[decimal.Decimal]:
     largest = 10**precision - 1
     context = decimal.Context(prec=100)
-    return st.integers(-largest, largest).map(lambda n: decimal.Decimal(n).scaleb(-scale, context))
+    numbers = st.integers(-largest, largest) | st.sampled_from([0, largest, -largest])
+    return numbers.map(lambda n: decimal.Decimal(n).scaleb(-scale, context))
 
 
 FLAT: list[Choice] = [
     (pa.null(), st.none()),
     (pa.bool_(), st.booleans()),
     *((kind, _range_of(kind)) for kind in INTEGERS),
-    *((kind, _range_of(bits)) for kind, bits in FLOATS.items()),
+    *((kind, _range_of(bits) | st.sampled_from(_ODD_BITS[kind])) for kind, bits in FLOATS.items()),
     *((kind, TEXT) for kind in (pa.string(), pa.large_string(), pa.string_view())),
     *((kind, OCTETS) for kind in (pa.binary(), pa.large_binary(), pa.binary_view())),
     *((pa.binary(width), st.binary(min_size=width, max_size=width)) for width in (1, 7, 16, 64, 65, 80)),
+    (pa.uuid(), st.binary(min_size=16, max_size=16)),
+    (pa.json_(), TEXT),
     (pa.date32(), st.integers(-(2**31), 2**31 - 1)),
     (pa.date64(), st.integers(-(2**31), 2**31 - 1).map(lambda days: days * 86_400_000)),
     (pa.time32("s"), st.integers(0, 86_399)),
@@ -61,16 +74,29 @@ FLAT: list[Choice] = [
         for zone in (None, "UTC", "Asia/Kathmandu", "+05:30")
     ),
     *((pa.duration(unit), I64) for unit in UNITS),
+    *((pa.decimal32(p, s), _decimals(p, s)) for p, s in ((1, 0), (9, 9))),
+    *((pa.decimal64(p, s), _decimals(p, s)) for p, s in ((3, 1), (18, 4))),
     *((pa.decimal128(p, s), _decimals(p, s)) for p, s in ((1, 1), (9, 2), (18, 0), (19, 18), (38, 10))),
     *((pa.decimal256(p, s), _decimals(p, s)) for p, s in ((5, 3), (39, 0), (76, 38))),
     (pa.dictionary(pa.int8(), pa.string()), st.sampled_from(["a", "bb", "", "a longer value"])),
     (pa.dictionary(pa.uint16(), pa.int64()), st.integers(-2, 2)),
     (pa.dictionary(pa.int64(), pa.binary()), st.sampled_from([b"a", b"\xff", b""])),
+    (pa.dictionary(pa.int32(), pa.decimal128(5, 2)), _decimals(5, 2)),
 ]
 
 
+# --- arrays of drawn values ---------------------------------------------------------------------------------
+
+
 def make_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """An array of drawn values: integers stand for times, and for the bits of floats."""
+    """An array of drawn values: integers stand for times, and for the bits of floats.
+
+    Where a list or a struct is null, something stands in its children all the same.
+    """
+    if isinstance(kind, pa.ExtensionType):
+        return pa.ExtensionArray.from_storage(kind, make_array(values, kind.storage_type))
+    if pa.types.is_nested(kind):
+        return _make_nested(values, kind)
     if pa.types.is_dictionary(kind):
         return make_array(values, kind.value_type).dictionary_encode().cast(kind)
     if kind in FLOATS:
@@ -82,114 +108,179 @@ def make_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     return pa.array(values, kind)
 
 
-def plain_type(kind: pa.DataType) -> pa.DataType:
-    """The type that a column of this type has when it is read back."""
+def _make_nested(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    mask = pa.array([value is None for value in values], pa.bool_())
+    junk = next((value for value in values if value is not None), None)
+    filled = [junk if value is None else value for value in values]
+    if pa.types.is_struct(kind):
+        children = [
+            make_array([None if value is None else value[field.name] for value in filled], field.type)
+            for field in kind
+        ]
+        return pa.StructArray.from_arrays(children, fields=list(kind), mask=mask)
+    if pa.types.is_fixed_size_list(kind):
+        blank = [None] * kind.list_size
+        elements = [each for value in filled for each in (blank if value is None else value)]
+        return pa.FixedSizeListArray.from_arrays(make_array(elements, kind.value_type), type=kind, mask=mask)
+    lists = [value or [] for value in filled]
+    sizes = np.cumsum([0, *map(len, lists)])
+    elements = [element for each in lists for element in each]
+    if pa.types.is_map(kind):
+        keys = make_array([key for key, _ in elements], kind.key_type)
+        items = make_array([item for _, item in elements], kind.item_type)
+        return pa.MapArray.from_arrays(pa.array(sizes, pa.int32()), keys, items, kind, mask=mask)
+    large = pa.types.is_large_list(kind)
+    offsets = pa.array(sizes, pa.int64() if large else pa.int32())
+    form = pa.LargeListArray if large else pa.ListArray
+    return form.from_arrays(offsets, make_array(elements, kind.value_type), kind, mask=mask)
+
+
+_PER_UNIT = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
+
+
+def values_of(array: pa.Array | pa.ChunkedArray) -> list[Any]:
+    """Values that are equal only if they are the same, in whichever form or unit of its type an array has them.
+
+    Floats are the integers of their bits, times nanoseconds, dates days, structs and entries of maps tuples.
+    """
+    if isinstance(array, pa.ChunkedArray):
+        return [value for chunk in array.chunks for value in values_of(chunk)]
+    kind = array.type
+    if isinstance(array, pa.ExtensionArray):
+        return values_of(array.storage)
     if pa.types.is_dictionary(kind):
-        return kind.value_type
-    return {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}.get(kind, kind)
+        return values_of(array.dictionary_decode())
+    if pa.types.is_nested(kind):
+        return _nested_values(array)
+    if kind in FLOATS:
+        return list(array.view(FLOATS[kind]).to_pylist())
+    if pa.types.is_date(kind):
+        return list(array.cast(pa.date32()).cast(pa.int32()).to_pylist())
+    if pa.types.is_temporal(kind):
+        counts = array.view(pa.int32() if kind.bit_width == 32 else pa.int64()).to_pylist()
+        return [None if count is None else count * _PER_UNIT[kind.unit] for count in counts]
+    return list(array.to_pylist())
 
 
-def bits(array: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Floats as the integers of their bits: NaN equals nothing, and the zeros equal each other."""
-    if array.type not in FLOATS:
-        return array
-    kind = FLOATS[array.type]
-    return pa.chunked_array([chunk.view(kind) for chunk in array.chunks], kind)
+def _nested_values(array: pa.Array) -> list[Any]:
+    kind = array.type
+    if pa.types.is_struct(kind):
+        children = [values_of(array.field(position)) for position in range(kind.num_fields)]
+        rows: list[Any] = list(zip(*children, strict=True))
+    elif pa.types.is_fixed_size_list(kind):
+        size = kind.list_size
+        elements = values_of(array.values)
+        starts = range(array.offset * size, (array.offset + len(array)) * size, size or 1)
+        rows = [elements[start : start + size] for start in starts] if size else [[]] * len(array)
+    else:
+        entries = pa.types.is_map(kind)
+        elements = (
+            list(zip(values_of(array.keys), values_of(array.items), strict=True))
+            if entries
+            else values_of(array.values)
+        )
+        rows = [elements[start:end] for start, end in pairwise(array.offsets.to_pylist())]
+    return [row if there else None for row, there in zip(rows, array.is_valid().to_pylist(), strict=True)]
 
 
-@st.composite
-def _flat_column(draw: st.DrawFn, length: int, choices: Sequence[Choice]) -> tuple[pa.Field, pa.ChunkedArray]:
-    """A column of `length` rows, cut out of larger arrays, in one chunk or several."""
-    kind, values = draw(st.sampled_from(choices))
-    nullable = kind == pa.null() or draw(st.booleans())
-    # Few values again and again, or all unlike: dictionaries pay or not.
-    if draw(st.booleans()) and kind != pa.null():
-        values = st.sampled_from(draw(st.lists(values, min_size=1, max_size=3)))
-    slots = st.none() | values if nullable else values
-    whole = draw(st.lists(slots, min_size=length, max_size=length))
-    # What stands before and behind a slice must not leak in.
-    margin = draw(st.lists(values, min_size=1, max_size=9))
-    cuts = sorted({0, length, *draw(st.lists(st.integers(0, length), max_size=2))})
-    chunks = []
-    for start, end in pairwise(cuts):
-        longer = make_array([*margin, *whole[start:end], *margin], kind)
-        chunks.append(longer.slice(len(margin), end - start))
-    return pa.field("c", kind, nullable), pa.chunked_array(chunks, kind)
+# --- columns and tables -------------------------------------------------------------------------------------
 
-
-@st.composite
-def _flat_table(draw: st.DrawFn, max_rows: int, choices: Sequence[Choice]) -> pa.Table:
-    length = draw(st.integers(0, max_rows))
-    columns = draw(st.lists(_flat_column(length, choices), min_size=1, max_size=4))
-    fields = [field.with_name(f"c{at}") for at, (field, _) in enumerate(columns)]
-    return pa.table([column for _, column in columns], schema=pa.schema(fields))
-
-
-# --- nested -------------------------------------------------------------------------------------------------
-
-_LEAVES: list[Choice] = [
-    (pa.bool_(), st.booleans()),
-    (pa.int8(), st.integers(-128, 127)),
-    (pa.uint64(), st.integers(0, 2**64 - 1)),
-    (pa.float64(), st.floats()),
-    (pa.string(), st.text(max_size=4)),
-    (pa.binary(3), st.binary(min_size=3, max_size=3)),
-    (pa.decimal128(5, 2), _decimals(5, 2)),
-    (pa.null(), st.none()),
+_KEYS = [
+    (kind, values)
+    for kind, values in FLAT
+    if kind != pa.null() and not pa.types.is_dictionary(kind) and not isinstance(kind, pa.ExtensionType)
 ]
+_NAMES = ["a", "b", "element", "item", "key", "value", "list", "array", "key_value", "ä"]
 
 
 @st.composite
-def _nested(draw: st.DrawFn, depth: int) -> Choice:
+def _type(draw: st.DrawFn, depth: int, leaves: Sequence[Choice]) -> Choice:
     """A type of structs, lists and maps, and its values."""
-    form = (
-        draw(st.sampled_from(["leaf", "list", "large list", "pairs", "struct", "map"])) if depth else "leaf"
-    )
+    forms = ["leaf", "leaf", "list", "large list", "fixed-size list", "struct", "struct", "map"]
+    form = draw(st.sampled_from(forms)) if depth else "leaf"
     if form == "leaf":
-        leaf: Choice = draw(st.sampled_from(_LEAVES))
+        leaf: Choice = draw(st.sampled_from(leaves))
         return leaf
     if form == "struct":
-        names = draw(
-            st.lists(
-                st.sampled_from(["a", "b", "element", "key", "list"]), min_size=1, max_size=3, unique=True
-            )
-        )
         fields, values = [], {}
-        for name in names:
-            field, strategy = draw(_field(name, depth - 1))
+        for name in draw(st.lists(st.sampled_from(_NAMES), min_size=1, max_size=3, unique=True)):
+            field, strategy = draw(_field(name, depth - 1, leaves))
             fields.append(field)
             values[name] = strategy
         return pa.struct(fields), st.fixed_dictionaries(values)
     if form == "map":
-        kind, strategy = draw(_nested(depth - 1))
-        pairs = st.tuples(st.text(max_size=2), st.none() | strategy)
-        return pa.map_(pa.string(), kind), st.lists(pairs, max_size=3, unique_by=lambda pair: pair[0])
-    field, strategy = draw(_field("element", depth - 1))
-    if form == "pairs":
-        return pa.list_(field, 2), st.lists(strategy, min_size=2, max_size=2)
-    kind = pa.list_(field) if form == "list" else pa.large_list(field)
-    return kind, st.lists(strategy, max_size=3)
+        key, keys = draw(st.sampled_from([choice for choice in _KEYS if choice in leaves] or _KEYS))
+        item, items = draw(_field("value", depth - 1, leaves))
+        kind = pa.map_(pa.field("key", key, nullable=False), item, keys_sorted=draw(st.booleans()))
+        return kind, st.lists(st.tuples(keys, items), max_size=3)
+    field, strategy = draw(_field(draw(st.sampled_from(["element", "item"])), depth - 1, leaves))
+    if form == "fixed-size list":
+        size = draw(st.integers(1, 3))
+        return pa.list_(field, size), st.lists(strategy, min_size=size, max_size=size)
+    return (pa.list_(field) if form == "list" else pa.large_list(field)), st.lists(strategy, max_size=3)
 
 
 @st.composite
-def _field(draw: st.DrawFn, name: str, depth: int) -> tuple[pa.Field, st.SearchStrategy[Any]]:
-    kind, strategy = draw(_nested(depth))
-    # pyarrow cannot read back a required list of fixed size below a struct that is null.
-    nullable = kind == pa.null() or pa.types.is_fixed_size_list(kind) or draw(st.booleans())
-    return pa.field(name, kind, nullable), st.none() | strategy if nullable else strategy
+def _field(
+    draw: st.DrawFn, name: str, depth: int, leaves: Sequence[Choice]
+) -> tuple[pa.Field, st.SearchStrategy[Any]]:
+    kind, values = draw(_type(depth, leaves))
+    nullable = kind == pa.null() or draw(st.booleans())
+    # Few values again and again, or all unlike: dictionaries pay or not.
+    if kind != pa.null() and draw(st.booleans()):
+        values = st.sampled_from(draw(st.lists(values, min_size=1, max_size=3)))
+    return pa.field(name, kind, nullable), st.none() | values if nullable else values
 
 
 @st.composite
-def _nested_table(draw: st.DrawFn, max_rows: int) -> pa.Table:
+def _column(
+    draw: st.DrawFn, name: str, length: int, depth: int, leaves: Sequence[Choice]
+) -> tuple[pa.Field, pa.ChunkedArray]:
+    """A column of `length` rows, cut out of larger arrays, in one chunk or several."""
+    field, values = draw(_field(name, depth, leaves))
+    whole = draw(st.lists(values, min_size=length, max_size=length))
+    # What stands before and behind a slice must not leak in.
+    margin = draw(st.lists(values, max_size=2))
+    cuts = sorted({0, length, *draw(st.lists(st.integers(0, length), max_size=2))})
+    chunks = []
+    for start, end in pairwise(cuts):
+        longer = make_array([*margin, *whole[start:end], *margin], field.type)
+        chunks.append(longer.slice(len(margin), end - start))
+    return field, pa.chunked_array(chunks, field.type)
+
+
+@st.composite
+def _table(
+    draw: st.DrawFn, max_rows: int, depth: int, leaves: Sequence[Choice], max_columns: int
+) -> pa.Table:
     length = draw(st.integers(0, max_rows))
-    drawn = draw(st.lists(_field("c", 3), min_size=1, max_size=2))
-    fields, arrays = [], []
-    for at, (field, values) in enumerate(drawn):
-        margin = draw(st.integers(0, 3))
-        rows = draw(st.lists(values, min_size=length + 2 * margin, max_size=length + 2 * margin))
-        fields.append(field.with_name(f"c{at}"))
-        arrays.append(pa.array(rows, field.type).slice(margin, length))
-    return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+    count = draw(st.integers(1, max_columns))
+    columns = [draw(_column(f"c{at}", length, depth, leaves)) for at in range(count)]
+    schema = pa.schema([field for field, _ in columns])
+    return pa.Table.from_arrays([column for _, column in columns], schema=schema)
+
+
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """The type that a column of this type has when it is read back."""
+    if pa.types.is_dictionary(kind):
+        return plain_type(kind.value_type)
+    if pa.types.is_decimal32(kind) or pa.types.is_decimal64(kind):
+        return pa.decimal128(kind.precision, kind.scale)
+    if pa.types.is_struct(kind):
+        return pa.struct([_plain_field(field) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(_plain_field(kind.key_field), _plain_field(kind.item_field), kind.keys_sorted)
+    if pa.types.is_fixed_size_list(kind):
+        return pa.list_(_plain_field(kind.value_field), kind.list_size)
+    if pa.types.is_large_list(kind):
+        return pa.large_list(_plain_field(kind.value_field))
+    if pa.types.is_list(kind):
+        return pa.list_(_plain_field(kind.value_field))
+    return {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}.get(kind, kind)
+
+
+def _plain_field(field: pa.Field) -> pa.Field:
+    return field.with_type(plain_type(field.type))
 
 
 # --- ways to write ------------------------------------------------------------------------------------------
@@ -214,6 +305,25 @@ WAYS = st.fixed_dictionaries(
 )
 
 
+def _encodings(schema: pa.Schema) -> st.SearchStrategy[dict[str, str]]:
+    """An encoding for every leaf, of those that may hold its physical type."""
+    return st.fixed_dictionaries(
+        {
+            leaf.column_path: st.sampled_from(
+                [
+                    "auto",
+                    *(
+                        each.name
+                        for each, types in WRITABLE_ENCODINGS.items()
+                        if leaf.node.physical_type in types
+                    ),
+                ]
+            )
+            for leaf in schema_from_arrow(schema).leaves
+        }
+    )
+
+
 async def _write(batches: Sequence[pa.Table], schema: pa.Schema, way: dict[str, Any]) -> bytes:
     store = MemoryStore()
     async with rpq.create((store, "file"), schema, **way) as writer:
@@ -223,25 +333,34 @@ async def _write(batches: Sequence[pa.Table], schema: pa.Schema, way: dict[str, 
 
 
 @pytest.fixture(scope="session")
-def flat_tables() -> Callable[..., st.SearchStrategy[pa.Table]]:
-    """Tables of flat columns of any type, or of the types that are given."""
+def tables() -> Callable[..., st.SearchStrategy[pa.Table]]:
+    """Tables of columns of any type, nested up to `depth`; `leaves` are pairs of a type and its values."""
 
-    def strategy(max_rows: int = 40, choices: Sequence[Choice] = FLAT) -> st.SearchStrategy[pa.Table]:
-        return _flat_table(max_rows, choices)
+    def strategy(
+        max_rows: int = 20, *, depth: int = 3, leaves: Sequence[Choice] = FLAT, max_columns: int = 2
+    ) -> st.SearchStrategy[pa.Table]:
+        return _table(max_rows, depth, leaves, max_columns)
 
     return strategy
 
 
-@pytest.fixture(scope="session")
-def nested_tables() -> Callable[..., st.SearchStrategy[pa.Table]]:
-    """Tables of structs, lists and maps, three deep."""
-    return _nested_table
+@pytest.fixture(params=FLAT, ids=lambda choice: str(choice[0]))
+def leaf(request: pytest.FixtureRequest) -> Choice:
+    """Each type that is not nested, and its values, in turn."""
+    chosen: Choice = request.param
+    return chosen
 
 
 @pytest.fixture(scope="session")
 def ways() -> st.SearchStrategy[dict[str, Any]]:
     """Options of `create`."""
     return WAYS
+
+
+@pytest.fixture(scope="session")
+def encodings() -> Callable[[pa.Schema], st.SearchStrategy[dict[str, str]]]:
+    """The option of `create`, for a schema."""
+    return _encodings
 
 
 @pytest.fixture(scope="session")
@@ -273,17 +392,24 @@ def read() -> Callable[..., pa.Table]:
 
 
 @pytest.fixture(scope="session")
+def exact() -> Callable[[pa.Table], dict[str, list[Any]]]:
+    """The columns as values that are equal only if they are the same; see `values_of`."""
+
+    def values(table: pa.Table) -> dict[str, list[Any]]:
+        return {name: values_of(table[name]) for name in table.column_names}
+
+    return values
+
+
+@pytest.fixture(scope="session")
 def assert_same() -> Callable[[pa.Table, pa.Table], None]:
     """Equal to the last bit, and of the types that are expected back."""
 
     def check(found: pa.Table, expected: pa.Table) -> None:
-        plain = pa.schema([field.with_type(plain_type(field.type)) for field in expected.schema])
+        plain = pa.schema([_plain_field(field) for field in expected.schema])
         assert found.schema.equals(plain)
         assert found.num_rows == expected.num_rows
         for name in expected.column_names:
-            wanted = expected[name]
-            if wanted.type != found[name].type:
-                wanted = wanted.cast(found[name].type)
-            assert bits(found[name]).equals(bits(wanted)), name
+            assert values_of(found[name]) == values_of(expected[name]), name
 
     return check

@@ -1,94 +1,117 @@
-"""The compiled kernels and those in NumPy make the same bytes, and each reads what the other wrote."""
+"""The compiled kernels and those in NumPy make the same bytes of any table, and read the same out of any file."""
 
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from importlib import import_module
+from typing import Any
 
+import pyarrow as pa
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from resilient_pq.format import kernels
+from resilient_pq.format.kernels import reference
 
-SCRIPT = """
-import asyncio, hashlib, sys
-from pathlib import Path
+Draw = st.DataObject
+Using = Callable[[str], AbstractContextManager[None]]
+quick = settings(deadline=None, suppress_health_check=list(HealthCheck))
 
-import numpy as np
-
-import resilient_pq as rpq
-from resilient_pq.format import kernels
+pytestmark = pytest.mark.skipif(kernels.active != "native", reason="there are no compiled kernels here")
 
 
-def rows(seed):
-    rng = np.random.default_rng(seed)
-    count = int(rng.integers(1, 400))
-    words = [f"word {i}" * int(rng.integers(0, 4)) for i in range(9)]
-    lists = [[int(x) for x in rng.integers(-3, 3, int(rng.integers(0, 5)))] for _ in range(count)]
-    return {
-        "few": rng.integers(0, 4, count),
-        "many": rng.integers(-(2**62), 2**62, count),
-        "small": rng.integers(0, 200, count).astype(np.uint8),
-        "gaps": np.ma.MaskedArray(rng.integers(0, 9, count), rng.random(count) < 0.4),
-        "single": rng.random(count).astype(np.float32),
-        "half": np.where(rng.random(count) < 0.2, np.nan, rng.random(count)).astype(np.float16),
-        "flag": rng.random(count) < 0.3,
-        "text": [None if rng.random() < 0.3 else words[int(rng.integers(0, 9))] for _ in range(count)],
-        "unlike": [f"{i}-{rng.random()}" for i in range(count)],
-        "list": [None if rng.random() < 0.2 else [None if x == 0 else x for x in each] for each in lists],
-    }
+@pytest.fixture(scope="session")
+def using() -> Using:
+    """Makes everything use the kernels of one kind for a while, and every file have the same id."""
+
+    @contextmanager
+    def use(which: str) -> Iterator[None]:
+        native = import_module("resilient_pq.format.kernels._native")
+        with pytest.MonkeyPatch.context() as patch:
+            for name in reference.__all__:
+                fallback = getattr(reference, name)
+                patch.setattr(
+                    kernels, name, fallback if which == "reference" else getattr(native, name, fallback)
+                )
+            patch.setattr(os, "urandom", bytes)
+            yield
+
+    return use
 
 
-def ways():
-    for version in ("1.0", "2.0"):
-        for page_rows in (7, 100_000):
-            for dictionary_bytes in (0, 1 << 20):
-                yield {
-                    "compression": "none", "row_group_rows": 150, "page_bytes": 500,
-                    "options": rpq.WriteOptions(version, page_rows, dictionary_bytes),
-                }
+def test_the_kernels_are_exchanged(using: Using) -> None:
+    assert kernels.rle_decode.__module__ == "resilient_pq.format.kernels._native"
+    with using("reference"):
+        assert all(getattr(kernels, name) is getattr(reference, name) for name in reference.__all__)
+    assert kernels.rle_decode.__module__ == "resilient_pq.format.kernels._native"
 
 
-async def main(expected, folder, other):
-    assert kernels.active == expected, kernels.active
-    for number, way in enumerate(ways()):
-        data = rows(number)
-        async with rpq.create(folder / f"{number}.parquet", **way) as writer:
-            await writer.write(data)
-        sums = []
-        async with rpq.open(folder / f"{number}.parquet") as file:
-            for group in file.metadata.row_groups:
-                for chunk in group.columns:
-                    pairs = {pair.key: pair.value for pair in chunk.meta_data.key_value_metadata}
-                    sums.append((pairs["rpq.crc32"], chunk.meta_data.statistics))
-        print(number, hashlib.sha256(repr(sums).encode()).hexdigest())
-        for path in (folder / f"{number}.parquet", other / f"{number}.parquet"):
-            if path.exists():
-                async with rpq.open(path) as file:
-                    found = (await file.read()).to_pydict()
-                assert found["list"] == data["list"] and found["text"] == data["text"]
-                assert found["unlike"] == data["unlike"] and found["flag"] == data["flag"].tolist()
-                assert found["many"] == data["many"].tolist() and found["gaps"] == data["gaps"].tolist()
-                assert repr(found["half"]) == repr([float(x) for x in data["half"]])
+@pytest.fixture(scope="session")
+def compare(using: Using, ways: Any, encodings: Any, written: Any, read: Any, assert_same: Any) -> Any:
+    """Writes a table in a way that is drawn with either kind, and reads it with either."""
+
+    def check(draw: Draw, table: pa.Table) -> None:
+        way = {**draw.draw(ways), "encodings": draw.draw(encodings(table.schema))}
+        files = []
+        for which in ("native", "reference"):
+            with using(which):
+                files.append(written([table], table.schema, way))
+        assert files[0] == files[1]
+        with using("reference"):
+            assert_same(read(files[0]), table)
+
+    return check
 
 
-asyncio.run(main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])))
-"""
+@given(draw=st.data())
+@settings(quick, max_examples=40)
+def test_any_table(draw: Draw, tables: Any, compare: Any) -> None:
+    compare(draw, draw.draw(tables()))
 
 
-def _run(which: str, folder: Path, other: Path) -> str:
-    folder.mkdir()
-    environment = {**os.environ, "RESILIENT_PQ_KERNELS": which}
-    command = [sys.executable, "-c", SCRIPT, which, str(folder), str(other)]
-    ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
-    assert ran.returncode == 0, ran.stderr
-    return ran.stdout
+@pytest.mark.thorough
+@given(draw=st.data())
+@settings(quick, max_examples=3000)
+def test_many_tables(draw: Draw, tables: Any, compare: Any) -> None:
+    compare(draw, draw.draw(tables(40)))
 
 
-@pytest.mark.skipif(kernels.active != "native", reason="there are no compiled kernels here")
-def test_both_kernels_write_the_same_and_read_each_other(tmp_path: Path) -> None:
-    native = _run("native", tmp_path / "native", tmp_path / "reference")
-    reference = _run("reference", tmp_path / "reference", tmp_path / "native")
-    assert native.count("\n") == 8
-    assert native == reference
+@pytest.mark.parametrize("rows", [1000, 5000])
+def test_tables_of_many_rows(using: Using, written: Any, read: Any, assert_same: Any, rows: int) -> None:
+    """Long enough for runs, blocks and miniblocks to fill, and for several of each."""
+    numbers = [None if i % 7 == 3 else (i * 2654435761) % 2**40 - 2**39 for i in range(rows)]
+    table = pa.table(
+        {
+            "int64": numbers,
+            "int32": pa.array([i // 9 for i in range(rows)], pa.int32()),
+            "runs": pa.array([i // 100 % 2 == 0 for i in range(rows)]),
+            "double": pa.array([i / 3 for i in range(rows)]),
+            "text": pa.array([f"https://example.org/{i // 10}/{i % 3}" for i in range(rows)]),
+            "fixed": pa.array([i.to_bytes(5, "big") for i in range(rows)], pa.binary(5)),
+            "lists": pa.array([[str(i)] * (i % 4) for i in range(rows)]),
+        }
+    )
+    ways: list[dict[str, Any]] = [
+        {"encodings": "PLAIN"},
+        {"encodings": "auto"},
+        {"encodings": {"int64": "DELTA_BINARY_PACKED", "text": "DELTA_BYTE_ARRAY", "runs": "RLE"}},
+        {"encodings": {"int32": "DELTA_BINARY_PACKED", "text": "DELTA_LENGTH_BYTE_ARRAY"}},
+        {
+            "encodings": {
+                "double": "BYTE_STREAM_SPLIT",
+                "fixed": "DELTA_BYTE_ARRAY",
+                "lists": "DELTA_BYTE_ARRAY",
+            }
+        },
+    ]
+    for way in ways:
+        files = []
+        for which in ("native", "reference"):
+            with using(which):
+                files.append(written([table], table.schema, {**way, "compression": "none"}))
+        assert files[0] == files[1], way
+        with using("reference"):
+            assert_same(read(files[0]), table)
