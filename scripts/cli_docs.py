@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "cli.md"
-VERBS = ("write", "cat", "inspect", "check", "recover", "demo")
+VERBS = ("write", "cat", "inspect", "check", "recover", "metadata", "demo")
 HEAD = """# The command line
 
 `rpq` writes results to stdout, progress and hints to stderr. It never asks a question, and never changes the file it

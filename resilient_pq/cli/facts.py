@@ -12,6 +12,7 @@ from resilient_pq.format.metadata import ColumnMetaData, CompressionCodec, Encod
 from resilient_pq.format.page import Page
 from resilient_pq.format.schema import Leaf, Schema
 from resilient_pq.reader.contents import Contents, chunk_range
+from resilient_pq.reader.data_file import data_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +45,10 @@ class RowGroupFacts:
     Attributes:
         ordinal: Its number, from 0.
         rows: Its rows.
-        offset: Absolute offset of its first chunk.
+        offset: Absolute offset of its first chunk, in the file that it lies in.
         num_bytes: Of its chunks as stored.
         uncompressed: Bytes of its chunks before compression.
+        files: The data files that a summary names for its chunks; none where they lie in the file itself.
     """
 
     ordinal: int
@@ -54,6 +56,7 @@ class RowGroupFacts:
     offset: int
     num_bytes: int
     uncompressed: int
+    files: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,17 +125,22 @@ def row_groups_of(contents: Contents) -> Iterator[RowGroupFacts]:
     """Every row group.
 
     Raises:
-        FormatError: A chunk does not lie within the file.
+        FormatError: A chunk does not lie within the file, or is said to lie where no data file of a summary can.
     """
     for ordinal, group in enumerate(contents.metadata.row_groups):
-        chunks = [chunk.meta_data for chunk in group.columns if chunk.meta_data is not None]
-        ranges = [chunk_range(chunk, contents.data_end) for chunk in chunks]
+        chunks = [
+            (chunk.meta_data, data_file(chunk.file_path))
+            for chunk in group.columns
+            if chunk.meta_data is not None
+        ]
+        ranges = [chunk_range(chunk, contents.data_end_in(file)) for chunk, file in chunks]
         yield RowGroupFacts(
             ordinal,
             group.num_rows,
             min((start for start, _ in ranges), default=0),
             sum(end - start for start, end in ranges),
-            sum(chunk.total_uncompressed_size for chunk in chunks),
+            sum(chunk.total_uncompressed_size for chunk, _ in chunks),
+            list(dict.fromkeys(file for _, file in chunks if file is not None)),
         )
 
 
@@ -175,6 +183,7 @@ def summary_of(contents: Contents, size: int) -> dict[str, Any]:
         "state": None if contents.state is None else str(contents.state),
         "file_id": contents.key_value.get(FILE_ID_KEY) if contents.state is not None else None,
         "created_by": contents.metadata.created_by,
+        "data_files": len(contents.data_files),
         "footer_verified": contents.verified,
         "chunks_checksummed": contents.verified and has_chunk_sums(contents),
         "key_value_metadata": sorted(contents.key_value),

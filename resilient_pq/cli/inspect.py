@@ -17,7 +17,7 @@ from resilient_pq.cli.render import Output
 from resilient_pq.cli.running import run_verb
 from resilient_pq.errors import FormatError, SchemaError, Where, located
 from resilient_pq.format.page import pages_of
-from resilient_pq.io import ReadStore, resolve
+from resilient_pq.io import resolve
 from resilient_pq.reader.plan import chunk_read
 
 NAME = "inspect"
@@ -73,7 +73,7 @@ async def _inspect(output: Output, url: str, sections: Sections, reached: Storag
         async with rpq.open((store, key)) as file:
             pages = None
             if sections.pages is not None:
-                pages = [page async for page in _pages(store, file, sections.pages)]
+                pages = [page async for page in _pages(file, sections.pages)]
             with located(Where(key=file.url)):
                 _show(output, file, sections, pages)
                 output.document(_document(file, sections, pages))
@@ -85,7 +85,7 @@ async def _inspect(output: Output, url: str, sections: Sections, reached: Storag
     return ExitCode.SOUND
 
 
-async def _pages(store: ReadStore, file: rpq.File, name: str) -> AsyncIterator[PageFacts]:
+async def _pages(file: rpq.File, name: str) -> AsyncIterator[PageFacts]:
     """The pages of a column, chunk by chunk."""
     leaf = facts.leaf_named(file.schema, name)
     if leaf is None:
@@ -96,9 +96,9 @@ async def _pages(store: ReadStore, file: rpq.File, name: str) -> AsyncIterator[P
     for ordinal in range(file.num_row_groups):
         with located(Where(key=file.url)):
             chunk = chunk_read(file.contents, ordinal, leaf)
-            data = await store.read_range(file.info.key, chunk.range.start, chunk.range.end, pin=file.info)
-            with located(chunk.where):
-                for page in pages_of(memoryview(data), chunk.range.start):
+            data = await file.objects.read(chunk)
+            with located(chunk.where.merged_with(Where(key=file.objects.url_of(chunk.file)))):
+                for page in pages_of(data, chunk.range.start):
                     yield facts.page_of(ordinal, page)
 
 
@@ -141,6 +141,8 @@ def _show_summary(output: Output, file: rpq.File) -> None:
     output.line("file", file.url)
     output.line("size", render.in_bytes(file.info.size))
     output.line("rows", f"{file.num_rows:,} in {groups}")
+    if file.data_files:
+        output.line("summary of", render.counted(len(file.data_files), "file"))
     output.line("state", summary["state"] or "not told: no resilient file")
     if summary["file_id"]:
         output.line("file id", summary["file_id"])
@@ -182,17 +184,19 @@ def _show_columns(output: Output, columns: Sequence[ColumnFacts]) -> None:
 
 
 def _show_row_groups(output: Output, groups: Sequence[RowGroupFacts]) -> None:
-    output.table(
-        ("row group", "rows", "offset", "bytes", "uncompressed"),
-        [
-            tuple(
-                f"{number:,}"
-                for number in (group.ordinal, group.rows, group.offset, group.num_bytes, group.uncompressed)
-            )
-            for group in groups
-        ],
-        left=0,
-    )
+    header: tuple[str, ...] = ("row group", "rows", "offset", "bytes", "uncompressed")
+    rows = [
+        tuple(
+            f"{number:,}"
+            for number in (group.ordinal, group.rows, group.offset, group.num_bytes, group.uncompressed)
+        )
+        for group in groups
+    ]
+    named = any(group.files for group in groups)
+    if named:
+        header = ("file", *header)
+        rows = [(", ".join(group.files), *row) for group, row in zip(groups, rows, strict=True)]
+    output.table(header, rows, left=1 if named else 0)
 
 
 def _show_pages(output: Output, pages: Sequence[PageFacts]) -> None:

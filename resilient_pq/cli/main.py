@@ -8,7 +8,7 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from resilient_pq.cli import cat, check, demo, inspect, recover, write
+from resilient_pq.cli import cat, check, demo, inspect, metadata, recover, write
 from resilient_pq.cli.exit_codes import ExitCode
 from resilient_pq.cli.render import Output, write_text
 from resilient_pq.version import __version__
@@ -16,7 +16,7 @@ from resilient_pq.version import __version__
 #: A command that cannot be understood. Typer brings its own click or uses the one installed; both have this class.
 UsageError = cast("type[Exception]", typer.BadParameter.__base__)
 
-VERBS = (write, cat, inspect, check, recover, demo)
+VERBS = (write, cat, inspect, check, recover, metadata, demo)
 
 _SETTINGS: dict[str, Any] = {
     "add_completion": False,

@@ -206,7 +206,7 @@ def write_text(text: str) -> None:
 
 def checked(output: Output, report: Report) -> None:
     """What a check found, and the command to run next."""
-    _list(output, [(str(finding.damage), _words(finding)) for finding in report.findings])
+    _list(output, [(str(finding.damage), _words(finding, report.url)) for finding in report.findings])
     what = f"{counted(report.num_rows, 'row')} in {counted(report.num_row_groups, 'row group')}"
     match report.outcome:
         case Outcome.SOUND:
@@ -259,8 +259,9 @@ def _lost_words(region: LostRegion) -> str:
     return f"{where} {region.start:,} to {region.end:,}, {rows}: {region.reason}"
 
 
-def _words(finding: Finding) -> str:
-    place = _without_key(finding.where)
+def _words(finding: Finding, url: str) -> str:
+    """What was found and where, the object only where it is not the one that was looked at."""
+    place = _without_key(finding.where) if finding.where.key == url else str(finding.where)
     if finding.where.offset is None and finding.start is not None and finding.end is not None:
         stretch = f"bytes {finding.start:,} to {finding.end:,}"
         place = f"{place}, {stretch}" if place else stretch

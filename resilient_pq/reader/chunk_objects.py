@@ -10,6 +10,7 @@ from resilient_pq.errors import FormatError, NotFoundError, ObjectChangedError, 
 from resilient_pq.io import FetchCounters, FetchOptions, ObjectInfo, Place, ReadStore, counting, fetch_places
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader.contents import Contents
+from resilient_pq.reader.data_file import writing_again
 from resilient_pq.reader.plan import ChunkRead
 
 
@@ -82,7 +83,9 @@ class ChunkObjects:
     async def _pin(self, file: str, bound: asyncio.Semaphore) -> None:
         key = self._key_of(file)
         where = Where(key=self._store.url_of(key))
-        again = "if that is as it should be, write the summary again: rpq metadata FOLDER --overwrite"
+        again = (
+            f"if it is meant to be so, write the summary again: {' '.join(writing_again(self.url_of(None)))}"
+        )
         try:
             async with bound:
                 self._counters.requests += 1
@@ -90,7 +93,7 @@ class ChunkObjects:
                     info = await self._store.head(key)
         except NotFoundError as error:
             raise NotFoundError(
-                f"a data file that the summary names is not there: {error.message}", where=where, hint=again
+                "a data file that the summary names is not there", where=where, hint=again
             ) from error
         stated = self.contents.file_sizes.get(file, info.size)
         if stated != info.size:

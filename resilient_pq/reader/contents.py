@@ -16,6 +16,9 @@ from resilient_pq.format.records import HEADER_SIZE, Kind
 from resilient_pq.format.schema import Schema
 from resilient_pq.version import MAKER
 
+#: Offsets are signed 64-bit integers.
+MAX_FILE_SIZE = (1 << 63) - 1
+
 
 class FileState(StrEnum):
     """What a resilient file says of itself; files of others say nothing."""
@@ -104,6 +107,10 @@ class Contents:
     def data_end(self) -> int:
         """Offset before which all column chunks in this file must end."""
         return self.footer.start
+
+    def data_end_in(self, file: str | None) -> int:
+        """The same for a data file; how large that is turns out when it is read. This file's own for None."""
+        return self.footer.start if file is None else MAX_FILE_SIZE
 
     @classmethod
     def of(cls, found: Footer) -> Contents:

@@ -15,9 +15,6 @@ from resilient_pq.errors import FormatError
 METADATA_NAME = "_metadata"
 COMMON_METADATA_NAME = "_common_metadata"
 
-#: Offsets are signed 64-bit integers: no data file is larger, and how large it is turns out when it is read.
-MAX_FILE_SIZE = (1 << 63) - 1
-
 # A drive of Windows is one letter. A colon further back is part of a name, as in ``at=12:30:00``.
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:")
 

@@ -23,7 +23,7 @@ from resilient_pq.format.schema import Leaf, Schema
 from resilient_pq.format.sorting import SortingColumn, sorting_columns_of
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader.contents import Contents, chunk_range
-from resilient_pq.reader.data_file import MAX_FILE_SIZE, data_file
+from resilient_pq.reader.data_file import data_file
 
 #: Enough for the header of a bloom filter whose length the footer does not tell, and for a small filter.
 _HEADER_GUESS = 1024
@@ -61,7 +61,7 @@ class Chunk:
     @property
     def data_end(self) -> int:
         """Offset before which everything of it ends; how large a data file is turns out when it is read."""
-        return MAX_FILE_SIZE if self.column.file_path else self.contents.data_end
+        return self.contents.data_end_in(self.column.file_path or None)
 
     @property
     def metadata(self) -> ColumnMetaData:

@@ -12,7 +12,7 @@ from resilient_pq.format.quirks import NO_QUIRKS, Quirks
 from resilient_pq.format.schema import Leaf, Selection
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader.contents import Contents, chunk_range
-from resilient_pq.reader.data_file import MAX_FILE_SIZE, data_file
+from resilient_pq.reader.data_file import data_file
 
 #: A dictionary page's header is smaller than this.
 _MAX_HEADER = 100
@@ -145,7 +145,7 @@ def chunk_read(contents: Contents, ordinal: int, leaf: Leaf) -> ChunkRead:
             raise FormatError(
                 f"the chunk has physical type {metadata.type}, the schema {leaf.node.physical_type.name}"
             )
-        data_end = contents.data_end if file is None else MAX_FILE_SIZE
+        data_end = contents.data_end_in(file)
         start, end = chunk_range(metadata, data_end)
     created_by = contents.metadata.created_by or ""
     slack = min(_slack(created_by), data_end - end)

@@ -18,9 +18,6 @@ from resilient_pq.reader.decoder import decode, verify_chunk
 from resilient_pq.reader.plan import ChunkRead, chunk_read
 from resilient_pq.recovery.report import Damage, Finding
 
-#: How large a data file is turns out when it is read.
-_ANYWHERE = 1 << 63
-
 
 def examine_chunk(chunk: ChunkRead, data: memoryview) -> list[Finding]:
     """What is wrong with a column chunk; nothing when every byte is vouched for, or at least decodes."""
@@ -132,7 +129,7 @@ def _beside_the_data(contents: Contents) -> Iterator[Expected]:
                 yield Expected(
                     "chunk record", ByteRange(start - CHUNK_RECORD_SIZE, start), Kind.CHUNK, where=where
                 )
-            yield from _indexes(column, where, limit if chunk.file is None else _ANYWHERE, chunk.file)
+            yield from _indexes(column, where, contents.data_end_in(chunk.file), chunk.file)
         first = row_group.columns[0] if row_group.columns else None
         if first is not None and first.file_path is None and first.meta_data is not None:
             text = key_values(first.meta_data.key_value_metadata).get(RECORD_KEY)

@@ -19,7 +19,7 @@ VERB_NAMES = [verb.NAME for verb in VERBS]
 
 
 def test_verbs_are_those_of_the_design() -> None:
-    assert VERB_NAMES == ["write", "cat", "inspect", "check", "recover", "demo"]
+    assert VERB_NAMES == ["write", "cat", "inspect", "check", "recover", "metadata", "demo"]
 
 
 def test_version(rpq_process: Callable[..., Any]) -> None:
