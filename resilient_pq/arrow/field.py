@@ -14,8 +14,9 @@ import nanoarrow
 
 from resilient_pq.errors import SchemaError
 
-#: Fields nested deeper than this are refused; pyarrow imports no more.
-MAX_NESTING: Final = 63
+#: Fields nested deeper than this are refused: with four calls for a level, Python's own limit is near. pyarrow takes
+#: 63 levels from another library, and reads about 90 of a file.
+MAX_NESTING: Final = 150
 
 #: Where the C data interface keeps the name of an extension type.
 EXTENSION_NAME_KEY: Final = b"ARROW:extension:name"

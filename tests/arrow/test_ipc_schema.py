@@ -158,7 +158,7 @@ def test_shared_tables_cannot_be_read_without_end() -> None:
 
 def test_fields_nested_too_deeply() -> None:
     kind = pa.int8()
-    for _ in range(70):
+    for _ in range(160):
         kind = pa.list_(kind)
     assert read_schema_message(pa.schema({"a": kind, "b": pa.int8()}).serialize().to_pybytes()) == [
         None,
