@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+
+#: A dictionary page's header is smaller than this.
+_MAX_HEADER = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,11 +15,13 @@ class Quirks:
 
     Attributes:
         zero_crc_is_none: It computes no page CRC32, and leaves 0 for it.
+        uncounted_bytes: How many bytes of a chunk its size may lack: a dictionary page's header (PARQUET-816).
         lsb_levels: It packs BIT_PACKED levels from the least significant bit on, not from the most significant.
     """
 
     zero_crc_is_none: bool = False
     lsb_levels: bool = False
+    uncounted_bytes: int = 0
 
     @classmethod
     def of(cls, created_by: str | None) -> Quirks:
@@ -24,7 +30,16 @@ class Quirks:
         return cls(
             zero_crc_is_none=name.startswith("parquet.jl"),
             lsb_levels=name.startswith("impala"),  # IMPALA-3006
+            uncounted_bytes=_MAX_HEADER if _is_old_parquet_mr(name) else 0,
         )
+
+
+def _is_old_parquet_mr(name: str) -> bool:
+    """Whether it is parquet-mr up to 1.2.8."""
+    if not name.startswith("parquet-mr"):
+        return False
+    version = re.search(r"version (\d+)\.(\d+)\.(\d+)", name)
+    return version is None or tuple(int(part) for part in version.groups()) <= (1, 2, 8)
 
 
 NO_QUIRKS = Quirks()

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from resilient_pq.errors import FormatError, SchemaError, UnsupportedError, Where, located
+from resilient_pq.format.footer import CRC_KEY, key_values
 from resilient_pq.format.metadata import ColumnMetaData
 from resilient_pq.format.quirks import NO_QUIRKS, Quirks
 from resilient_pq.format.schema import Leaf, Selection
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader.contents import Contents, chunk_range
 from resilient_pq.reader.data_file import data_file
-
-#: A dictionary page's header is smaller than this.
-_MAX_HEADER = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,24 +144,10 @@ def chunk_read(contents: Contents, ordinal: int, leaf: Leaf) -> ChunkRead:
             )
         data_end = contents.data_end_in(file)
         start, end = chunk_range(metadata, data_end)
-    created_by = contents.metadata.created_by or ""
-    slack = min(_slack(created_by), data_end - end)
+    quirks = Quirks.of(contents.metadata.created_by)
+    # What we laid out is counted right, whoever encoded it: a recovery leaves the maker's name as it was.
+    laid_by_us = CRC_KEY in key_values(metadata.key_value_metadata)
+    slack = 0 if laid_by_us else min(quirks.uncounted_bytes, data_end - end)
     return ChunkRead(
-        ordinal,
-        leaf,
-        metadata,
-        ByteRange(start, end + slack),
-        row_group.num_rows,
-        slack,
-        Quirks.of(created_by),
-        file,
+        ordinal, leaf, metadata, ByteRange(start, end + slack), row_group.num_rows, slack, quirks, file
     )
-
-
-def _slack(created_by: str) -> int:
-    """parquet-mr up to 1.2.8 left the dictionary page's header out of the chunk's size (PARQUET-816)."""
-    if not created_by.startswith("parquet-mr"):
-        return 0
-    version = re.search(r"version (\d+)\.(\d+)\.(\d+)", created_by)
-    is_old = version is None or tuple(int(part) for part in version.groups()) <= (1, 2, 8)
-    return _MAX_HEADER if is_old else 0
