@@ -47,9 +47,15 @@ def to_arrow(arrow_type: Any, branch: Branch, leaves: Sequence[LeafColumn]) -> A
         leaves: Its wanted leaf columns in the schema's order, all over the same rows.
 
     Raises:
-        FormatError: The leaves contradict each other, or a value is none of its type.
+        FormatError: The leaves contradict each other, or a value is none of its type; or memory does not suffice.
     """
-    return _Assembly(branch, leaves).array(Field.of(arrow_type))[1]
+    try:
+        return _Assembly(branch, leaves).array(Field.of(arrow_type))[1]
+    except MemoryError as error:
+        rows = leaves[0].num_rows
+        raise FormatError(
+            f"there is not enough memory for the {rows:,} rows of column {branch.node.name!r}"
+        ) from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from resilient_pq.errors import EncodingError, FormatError, ResilientPQError, Where
+from resilient_pq.errors import EncodingError, FormatError, Where, located
 from resilient_pq.format import compression, kernels
 from resilient_pq.format.encodings import DICTIONARY_ENCODINGS, Strings, delta, dictionary, encoding_for
 from resilient_pq.format.metadata import Encoding, PageType, Type
@@ -43,13 +43,16 @@ def decode_chunk(
     num_entries = sum(page.num_values for page in pages)
     if not leaf.max_repetition_level:
         _check_rows(num_entries, num_rows)  # before room is made for what a damaged header announces
-    decoder = _ChunkDecoder(leaf, codec, num_entries, quirks)
-    for page in pages:
-        try:
-            decoder.add(page)
-        except ResilientPQError as error:
-            raise error.at(Where(page=page.ordinal, offset=page.offset)) from error.__cause__
-    return decoder.finish(num_rows)
+    try:
+        decoder = _ChunkDecoder(leaf, codec, num_entries, quirks)
+        for page in pages:
+            with located(Where(page=page.ordinal, offset=page.offset)):
+                decoder.add(page)
+        return decoder.finish(num_rows)
+    except MemoryError as error:
+        raise FormatError(
+            f"there is not enough memory for the {num_entries:,} values of the chunk"
+        ) from error
 
 
 def _check_rows(found: int, num_rows: int) -> None:

@@ -41,12 +41,14 @@ class Codec:
         compress: Bytes and level to compressed bytes; None where it is only read.
         levels: The levels that may be asked for, as (lowest, highest); None where there are none.
         default_level: The level when none is asked for.
+        most: Bytes that one compressed byte can stand for at most; None where there is no bound worth the name.
     """
 
     decompress_into: Callable[[Any, Any], int]
     compress: Callable[[Any, int], Any] | None = None
     levels: tuple[int, int] | None = None
     default_level: int = 0
+    most: int | None = None
 
 
 def _gzip_compress(data: Any, level: int) -> Any:
@@ -77,22 +79,24 @@ def _gzip_decompress_into(data: Any, out: Buffer) -> int:
 
 CODECS: dict[CompressionCodec, Codec] = {
     CompressionCodec.SNAPPY: Codec(
-        cramjam.snappy.decompress_raw_into, lambda data, _: cramjam.snappy.compress_raw(data)
+        cramjam.snappy.decompress_raw_into, lambda data, _: cramjam.snappy.compress_raw(data), most=22
     ),
-    CompressionCodec.GZIP: Codec(_gzip_decompress_into, _gzip_compress, (0, 9), 2),
-    CompressionCodec.LZO: Codec(lzo_decompress_into),
+    CompressionCodec.GZIP: Codec(_gzip_decompress_into, _gzip_compress, (0, 9), 2, most=1032),
+    CompressionCodec.LZO: Codec(lzo_decompress_into, most=255),
     CompressionCodec.BROTLI: Codec(
         cramjam.brotli.decompress_into,
         lambda data, level: cramjam.brotli.compress(data, level=level),
         (0, 11),
         4,
     ),
-    CompressionCodec.LZ4: Codec(lz4_decompress_into),
+    CompressionCodec.LZ4: Codec(lz4_decompress_into, most=255),
     CompressionCodec.ZSTD: Codec(
         cramjam.zstd.decompress_into, lambda data, level: cramjam.zstd.compress(data, level=level), (1, 22), 3
     ),
     CompressionCodec.LZ4_RAW: Codec(
-        lz4_block_decompress_into, lambda data, _: cramjam.lz4.compress_block(data, store_size=False)
+        lz4_block_decompress_into,
+        lambda data, _: cramjam.lz4.compress_block(data, store_size=False),
+        most=255,
     ),
 }
 
@@ -167,6 +171,8 @@ def decompress(codec: int, data: memoryview, size: int) -> memoryview:
         raise CodecUnavailableError(_codec(codec).name, hint="pip install --upgrade cramjam isal")
     if not len(data) and not size:
         return data  # some writers leave out even the empty frame
+    if known.most is not None and size > known.most * len(data):  # before room is made for it
+        raise EncodingError(f"{len(data):,} bytes of {_codec(codec).name} data cannot become {size:,}")
     try:
         out = np.empty(size, np.uint8)
         filled = known.decompress_into(data, out)

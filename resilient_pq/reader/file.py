@@ -373,7 +373,8 @@ class File:
                 async for position, data in arriving:
                     tasks.create_task(decode_one(position, data))
         except BaseExceptionGroup as group:
-            raise group.exceptions[0] from None  # each of them names its own place; one is enough
+            first = group.exceptions[0]  # each of them names its own place; one is enough
+            raise first from first.__cause__
         return decoded
 
     async def _decode_chunk(self, chunk: ChunkRead, data: memoryview) -> LeafColumn:

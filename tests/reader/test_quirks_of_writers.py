@@ -541,3 +541,35 @@ async def test_values_that_are_announced_and_not_there(count: int) -> None:
     for schema in ("required int32 a;", "repeated int32 a;"):
         with pytest.raises(rpq.FormatError):
             await read(file_of(schema, 2, chunk))
+
+
+@pytest.mark.parametrize(
+    ("codec", "size"),
+    [
+        (CompressionCodec.SNAPPY, 1000),
+        (CompressionCodec.GZIP, 31_000),
+        (CompressionCodec.LZO, 10_000),
+        (CompressionCodec.LZ4, 10_000),
+        (CompressionCodec.LZ4_RAW, 10_000),
+    ],
+)
+async def test_sizes_that_compression_does_not_reach(codec: CompressionCodec, size: int) -> None:
+    for announced in (size, 2**31 - 1):
+        chunk = Chunk([data_page(bytes(30), 2, size=announced)], 2, codec)
+        with pytest.raises(
+            rpq.FormatError, match=f"30 bytes of {codec.name} data cannot become {announced:,}"
+        ):
+            await read(file_of("required int32 a;", 2, chunk))
+
+
+@pytest.mark.parametrize("place", ["resilient_pq.format.chunk_decoder._ChunkDecoder.add",
+                                   "resilient_pq.arrow.assemble._Assembly.array"])  # fmt: skip
+async def test_memory_that_does_not_suffice(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(place, fail)
+    with pytest.raises(rpq.FormatError, match="there is not enough memory for the 2 ") as caught:
+        await read(file_of("required int32 a;", 2, ONE_TWO))
+    assert isinstance(caught.value.__cause__, MemoryError)
+    assert (caught.value.where.row_group, caught.value.where.column) == (0, "a")
