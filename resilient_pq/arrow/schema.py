@@ -221,7 +221,7 @@ def _type_of(node: Node, parents: tuple[str, ...], int96_unit: str) -> Field:
     metadata = _metadata_of(node)
     if isinstance(node, Primitive):
         return Field(node.name, _format_of(node, int96_unit), False, metadata=metadata)
-    if len(path) > MAX_NESTING:
+    if len(path) >= MAX_NESTING:  # what is below has one more
         raise UnsupportedError(f"column {path[0]!r} is nested more than {MAX_NESTING} levels deep")
     match shape_of(node):
         case ListShape(repeated, None):

@@ -327,6 +327,34 @@ async def test_groups_without_leaves_are_passed_over() -> None:
     assert table.to_pylist() == [{"a": {"x": 1}}, {"a": {"x": 2}}]
 
 
+@pytest.mark.parametrize("depth", [100, 149])
+async def test_groups_nested_deeply(depth: int) -> None:
+    # max_nesting_depth.parquet of Impala has a hundred.
+    schema = "optional int32 x;"
+    for level in range(depth):
+        schema = f"optional group g{level} {{ {schema} }}"
+    chunk = Chunk([data_page(levels(depth + 1, depth + 1, 1, 0) + ints(7), 3)], 3)
+    store = MemoryStore()
+    await store.put("file", file_of(schema, 3, chunk))
+    async with rpq.open((store, "file")) as file:
+        first, second, third = (await file.read()).to_pylist()
+    for level in reversed(range(depth)):
+        first = first[f"g{level}"]
+    assert first == {"x": 7}
+    assert second == {f"g{depth - 1}": {f"g{depth - 2}": None}}
+    assert third == {f"g{depth - 1}": None}
+
+
+@pytest.mark.parametrize("depth", [200, 240])
+async def test_groups_nested_too_deeply(depth: int) -> None:
+    schema = "optional int32 x;"
+    for level in range(depth):
+        schema = f"optional group g{level} {{ {schema} }}"
+    chunk = Chunk([data_page(levels(depth + 1, 0), 1)], 1)
+    with pytest.raises(rpq.UnsupportedError, match="nested more than 150 levels deep"):
+        await read(file_of(schema, 1, chunk))
+
+
 # --- pages ----------------------------------------------------------------------------------------------
 
 
@@ -453,6 +481,12 @@ async def test_the_encoding_of_levels_that_are_not_there() -> None:
     for level in (BIT_PACKED, 99):
         chunk = Chunk([data_page(ints(1, 2), 2, level=level)], 2)
         assert await column(file_of("required int32 a;", 2, chunk)) == [1, 2]
+
+
+async def test_more_levels_than_values() -> None:
+    # too_many_def_levels.parquet of Impala: what is behind the last value means nothing.
+    chunk = Chunk([data_page(levels(1, 1, 0, 1, 1, 0, 1) + ints(1, 2), 3)], 3)
+    assert await column(file_of("optional int32 a;", 3, chunk)) == [1, None, 2]
 
 
 async def test_the_last_group_of_bits_may_be_cut_short() -> None:
