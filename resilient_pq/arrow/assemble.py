@@ -37,7 +37,7 @@ def to_arrow(arrow_type: Any, branch: Branch, leaves: Sequence[LeafColumn]) -> A
     * where text is not UTF-8 it is binary;
     * where ``ARROW:schema`` says fixed-size lists and some are of another size it is a list;
     * where a decimal does not fit into 128 bits, whatever its precision, it is one of 256 bits;
-    * where an INT96 is beyond nanoseconds it is a time stamp of microseconds;
+    * where an INT96 is beyond nanoseconds it is a time stamp of microseconds, to which all are cut;
     * where the annotation UNKNOWN stands on values it is what they are without it.
 
     Args:

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from resilient_pq.arrow.buffers import Valid
 from resilient_pq.arrow.field import Field
-from resilient_pq.errors import FormatError, Where
-from resilient_pq.format.values import LeafColumn
 
 _JULIAN_DAY_OF_EPOCH: Final = 2_440_588
 _SECONDS_PER_DAY: Final = 86_400
@@ -23,25 +21,18 @@ _FIRST_DAY, _FIRST_NANO = divmod(-(2**63), _NANOS_PER_DAY)
 _LAST_DAY, _LAST_NANO = divmod(2**63 - 1, _NANOS_PER_DAY)
 
 
-def int96_timestamps(
-    field: Field, column: LeafColumn, values: NDArray[Any], valid: Valid | None
-) -> tuple[Field, NDArray[Any]]:
+def int96_timestamps(field: Field, values: NDArray[Any], valid: Valid | None) -> tuple[Field, NDArray[Any]]:
     """The values of an INT96 leaf, counted from 1970.
 
     Args:
-        field: A time stamp of any unit. Of another unit than nanoseconds, values are cut to whole ones of it.
-            Of nanoseconds, they come in microseconds where one is outside the years 1677 to 2262, which is
-            all that nanoseconds reach. Microseconds wrap around at 64 bits, as those of Spark do, which
-            writes years beyond 292277 so.
-        column: The leaf.
+        field: A time stamp of any unit; values are cut to whole ones of it. Of nanoseconds, they come in
+            microseconds where one is outside the years 1677 to 2262, which is all that nanoseconds reach.
+            Microseconds wrap around at 64 bits, as those of Spark do, which writes years beyond 292277 so.
         values: Twelve bytes a row.
         valid: Which rows have a value; None where all have.
 
     Returns:
         The field with the unit in which the values are, and the values.
-
-    Raises:
-        FormatError: A value is beyond what nanoseconds reach, and another is no whole number of microseconds.
     """
     words = np.ascontiguousarray(values)
     nanos = words[:, :8].copy().view("<i8").ravel()
@@ -54,19 +45,7 @@ def int96_timestamps(
         outside = (days < _FIRST_DAY) | ((days == _FIRST_DAY) & (nanos < _FIRST_NANO))
         outside |= (days > _LAST_DAY) | ((days == _LAST_DAY) & (nanos > _LAST_NANO))
         if outside.any():
-            _check_micros(column, nanos, int(days[np.argmax(outside)]))
             field = replace(field, format=f"tsu:{field.parameter}")
     per_second = _PER_SECOND[field.unit]
     # At either end the product alone may wrap around, and the sum then wraps back.
     return field, days * (_SECONDS_PER_DAY * per_second) + nanos // (10**9 // per_second)
-
-
-def _check_micros(column: LeafColumn, nanos: NDArray[np.int64], day: int) -> None:
-    if (nanos % 1000).any():
-        path = column.leaf.column_path
-        raise FormatError(
-            f"column {path!r}: an INT96 timestamp (day {day:,} from 1970) is beyond what nanoseconds reach,"
-            " but others are no whole microseconds",
-            where=Where(column=path),
-            hint='read it with ReadOptions(coerce_int96_timestamp_unit="us")',
-        )

@@ -70,7 +70,7 @@ def leaf_array(field: Field, column: LeafColumn, places: Places | None) -> Typed
     elif isinstance(values, ByteArrays):
         return _string_array(field, values, valid)
     elif column.leaf.node.physical_type is Type.INT96:
-        field, data = int96_timestamps(field, column, values, present)
+        field, data = int96_timestamps(field, values, present)
     else:
         data = _stored(field, column, values)
     return field, make_array(field, length, [data], valid)

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from resilient_pq.arrow.buffers import Part, make_array, make_null_array, row_width, storage_dtype
 from resilient_pq.arrow.field import Field
-from resilient_pq.errors import FormatError
 
 #: What an array of the first form can be made into, by their kinds.
 _WIDER = {("+l", "+L"), ("+w", "+l"), ("+w", "+L")}
@@ -106,7 +105,7 @@ def _widened(part: Part, target: Field) -> Any:
         case "w":
             buffers = [part.rows().ravel()]
         case "ts" if part.field.unit != target.unit:
-            buffers = [_whole_micros(part, target)]
+            buffers = [part.fixed() // _NANOS_PER_MICRO]
         case _:
             buffers = [part.fixed().astype(storage_dtype(target), copy=False)]
     return make_array(target, part.length, buffers, part.valid(), children)
@@ -132,17 +131,3 @@ def _sign_extended(rows: NDArray[np.uint8], width: int) -> NDArray[np.uint8]:
         return rows
     sign = np.where(rows[:, -1:] & 0x80, np.uint8(0xFF), np.uint8(0))
     return np.hstack([rows, np.repeat(sign, width - rows.shape[1], axis=1)])
-
-
-def _whole_micros(part: Part, target: Field) -> NDArray[Any]:
-    """Nanoseconds as microseconds, where nothing is lost."""
-    nanos, valid = part.fixed(), part.valid()
-    if valid is not None:
-        nanos = np.where(valid, nanos, 0)
-    micros: NDArray[Any] = nanos // _NANOS_PER_MICRO
-    if (micros * _NANOS_PER_MICRO != nanos).any():
-        raise FormatError(
-            f"column {target.name!r} has time stamps that nanoseconds do not reach, and others with nanoseconds",
-            hint='read it with ReadOptions(coerce_int96_timestamp_unit="us")',
-        )
-    return micros

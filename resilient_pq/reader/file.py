@@ -60,9 +60,9 @@ class ReadOptions:
         fetch: How ranges are merged, and how many requests and bytes may be under way.
         max_threads: Column chunks decoded at one time; None is the number of processors.
         coerce_int96_timestamp_unit: The unit of time stamps that INT96 columns become, "us", "ms" or "s":
-            values are cut to whole ones of it. None is nanoseconds, and microseconds where a value is outside
-            the years 1677 to 2262, which is all that nanoseconds reach; with `File.batches` that may differ
-            from one row group to the next.
+            values are cut to whole ones of it. None is nanoseconds, and microseconds for columns with a value
+            outside the years 1677 to 2262, which is all that nanoseconds reach; with `File.batches` that may
+            differ from one row group to the next.
     """
 
     tail_bytes: int = 256 * KiB
