@@ -220,8 +220,6 @@ def read_footer(tail: memoryview, offset: int) -> Footer | NeedBytes:
             where=Where(offset=start),
         )
     metadata, end = thrift.decode(FileMetaData, payload, 0, what="footer")
-    if metadata.encryption_algorithm is not None:
-        raise UnsupportedError("the file is encrypted", where=Where(offset=start))
     return Footer(metadata, start, length, record, 0 if record is not None else length - end)
 
 
