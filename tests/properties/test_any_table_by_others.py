@@ -1,0 +1,136 @@
+"""DuckDB and Polars read any table of ours, nested in any way, with the values that were written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from resilient_pq.arrow.schema import schema_from_arrow
+from resilient_pq.format.metadata import Repetition, Type
+from resilient_pq.format.schema import Leaf
+
+Draw = st.DataObject
+Choice = tuple[pa.DataType, st.SearchStrategy[Any]]
+quick = settings(deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def _leaves(leaf_of: Callable[[pa.DataType], Choice]) -> list[Choice]:
+    """Types that both have, with values that both can hold.
+
+    Durations, seconds, zones by name and the like are kept under ``ARROW:schema``, which not all read: the tests
+    of interoperability have them.
+    """
+    kinds = [
+        pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64(),
+        pa.float32(), pa.float64(), pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.binary(5),
+        pa.dictionary(pa.int8(), pa.string()), pa.decimal128(9, 2), pa.decimal128(38, 10),
+    ]  # fmt: skip
+    moderate = st.integers(-(2**50), 2**50)
+    return [
+        *map(leaf_of, kinds),
+        (pa.date32(), st.integers(-100_000, 100_000)),
+        (pa.time64("us"), st.integers(0, 86_399_999_999)),
+        *((pa.timestamp(unit, zone), moderate) for unit in ("ms", "us") for zone in (None, "UTC")),
+    ]
+
+
+def _by_duckdb(path: Path) -> pa.Table:
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        return connection.sql(f"SELECT * FROM read_parquet('{path}')").to_arrow_table()
+
+
+def _by_polars(path: Path) -> pa.Table:
+    return pl.read_parquet(path).to_arrow()
+
+
+def _duckdb_cannot_decode(leaf: Leaf, encoding: str) -> bool:
+    return leaf.node.physical_type is Type.FIXED_LEN_BYTE_ARRAY and encoding == "BYTE_STREAM_SPLIT"
+
+
+def _polars_cannot_decode(leaf: Leaf, encoding: str) -> bool:
+    """Besides what it refuses: pages without values of a required leaf below a null, which end in a panic."""
+    if leaf.node.physical_type is Type.FIXED_LEN_BYTE_ARRAY:
+        return encoding in ("BYTE_STREAM_SPLIT", "DELTA_BYTE_ARRAY")
+    required = leaf.node.repetition is Repetition.REQUIRED and leaf.max_definition_level > 0
+    return required and encoding in ("DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY")
+
+
+def _polars_cannot_nest(kind: pa.DataType) -> bool:
+    """Lists of fixed size in anything else: it ends in a panic, or gives other values."""
+    below = [kind.field(at).type for at in range(kind.num_fields)]
+    return any(pa.types.is_fixed_size_list(each) or _polars_cannot_nest(each) for each in below)
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A library that reads nested tables.
+
+    Attributes:
+        read: A file as an Arrow table.
+        cannot_decode: Whether it does not read a leaf in an encoding, whoever wrote it.
+        cannot_nest: Whether it does not read a type.
+    """
+
+    read: Callable[[Path], pa.Table]
+    cannot_decode: Callable[[Leaf, str], bool]
+    cannot_nest: Callable[[pa.DataType], bool] = lambda kind: False
+
+    def encodings(self, schema: pa.Schema, drawn: dict[str, str]) -> dict[str, str]:
+        """Those drawn, but for the ones that it cannot decode."""
+        return {
+            leaf.column_path: "PLAIN"
+            if self.cannot_decode(leaf, drawn[leaf.column_path])
+            else drawn[leaf.column_path]
+            for leaf in schema_from_arrow(schema).leaves
+        }
+
+
+PEERS = {
+    "duckdb": Peer(_by_duckdb, _duckdb_cannot_decode),
+    "polars": Peer(_by_polars, _polars_cannot_decode, _polars_cannot_nest),
+}
+
+
+@pytest.fixture(scope="session")
+def read_by(
+    tables: Any, leaf_of: Any, ways: Any, encodings: Any, written: Any, exact: Any, tmp_path_factory: Any
+) -> Any:
+    """Has a library read a table that is drawn."""
+
+    def check(draw: Draw, peer: Peer) -> None:
+        # Polars keeps the last of the pairs of a map whose keys are equal.
+        table = draw.draw(tables(leaves=_leaves(leaf_of), unlike_keys=True))
+        assume(not any(map(peer.cannot_nest, table.schema.types)))
+        way = draw.draw(ways)
+        way["encodings"] = peer.encodings(table.schema, draw.draw(encodings(table.schema)))
+        path = tmp_path_factory.mktemp("any") / "any.parquet"
+        path.write_bytes(written([table], table.schema, way))
+        assert exact(peer.read(path)) == exact(table)
+        path.unlink()
+
+    return check
+
+
+@pytest.mark.parametrize("name", PEERS)
+@given(draw=st.data())
+@settings(quick, max_examples=20)
+def test_any_table(draw: Draw, name: str, read_by: Any) -> None:
+    read_by(draw, PEERS[name])
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", PEERS)
+@given(draw=st.data())
+@settings(quick, max_examples=1000)
+def test_many_tables(draw: Draw, name: str, read_by: Any) -> None:
+    read_by(draw, PEERS[name])
