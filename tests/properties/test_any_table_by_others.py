@@ -1,4 +1,4 @@
-"""DuckDB and Polars read any table of ours, nested in any way, with the values that were written."""
+"""DuckDB and Polars read any table of ours, nested in any way, with the values that were written; and we theirs."""
 
 from __future__ import annotations
 
@@ -134,3 +134,66 @@ def test_any_table(draw: Draw, name: str, read_by: Any) -> None:
 @settings(quick, max_examples=1000)
 def test_many_tables(draw: Draw, name: str, read_by: Any) -> None:
     read_by(draw, PEERS[name])
+
+
+# --- the other way ------------------------------------------------------------------------------------------
+
+
+def _write_by_duckdb(draw: Draw, table: pa.Table, path: Path) -> None:
+    codec = draw.draw(st.sampled_from(["uncompressed", "snappy", "gzip", "zstd", "brotli", "lz4_raw"]))
+    options = [
+        "FORMAT parquet",
+        f"COMPRESSION {codec}",
+        f"PARQUET_VERSION {draw.draw(st.sampled_from(['v1', 'v2']))}",
+        f"DICTIONARY_SIZE_LIMIT {draw.draw(st.sampled_from([1, 1000]))}",
+    ]
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.register("given_table", table)
+        connection.execute(f"COPY given_table TO '{path}' ({', '.join(options)})")
+
+
+def _write_by_polars(draw: Draw, table: pa.Table, path: Path) -> None:
+    frame = pl.from_arrow(table)
+    assert isinstance(frame, pl.DataFrame)
+    frame.write_parquet(
+        path,
+        compression=draw.draw(st.sampled_from(["uncompressed", "snappy", "gzip", "brotli", "zstd", "lz4"])),
+        row_group_size=draw.draw(st.sampled_from([None, 1, 5])),
+        data_page_size=draw.draw(st.sampled_from([None, 1, 100])),
+        statistics=draw.draw(st.sampled_from([True, False, "full"])),
+    )
+
+
+WRITERS = {"duckdb": _write_by_duckdb, "polars": _write_by_polars}
+
+
+@pytest.fixture(scope="session")
+def read_theirs(tables: Any, leaf_of: Any, written: Any, read: Any, exact: Any, tmp_path_factory: Any) -> Any:
+    """Has a library write a table that is drawn, and reads it."""
+
+    def check(draw: Draw, name: str) -> None:
+        table = draw.draw(tables(leaves=_leaves(leaf_of), unlike_keys=True))
+        # As we give it back, with nothing below what is null.
+        clean = read(written([table], table.schema, {}))
+        path = tmp_path_factory.mktemp("theirs") / "any.parquet"
+        WRITERS[name](draw, clean, path)
+        assert exact(read(path.read_bytes())) == exact(table)
+        path.unlink()
+
+    return check
+
+
+@pytest.mark.parametrize("name", WRITERS)
+@given(draw=st.data())
+@settings(quick, max_examples=20)
+def test_theirs_are_read_too(draw: Draw, name: str, read_theirs: Any) -> None:
+    read_theirs(draw, name)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", WRITERS)
+@given(draw=st.data())
+@settings(quick, max_examples=1000)
+def test_many_of_theirs_are_read_too(draw: Draw, name: str, read_theirs: Any) -> None:
+    read_theirs(draw, name)
