@@ -325,7 +325,7 @@ def _encodings(schema: pa.Schema) -> st.SearchStrategy[dict[str, str]]:
     )
 
 
-async def _write(batches: Sequence[pa.Table], schema: pa.Schema, way: dict[str, Any]) -> bytes:
+async def _write(batches: Sequence[Any], schema: pa.Schema, way: dict[str, Any]) -> bytes:
     store = MemoryStore()
     async with rpq.create((store, "file"), schema, **way) as writer:
         for batch in batches:
@@ -379,7 +379,7 @@ def encodings() -> Callable[[pa.Schema], st.SearchStrategy[dict[str, str]]]:
 def written() -> Callable[..., bytes]:
     """The bytes of a file of some batches."""
 
-    def write(batches: Sequence[pa.Table], schema: pa.Schema, way: dict[str, Any]) -> bytes:
+    def write(batches: Sequence[Any], schema: pa.Schema, way: dict[str, Any]) -> bytes:
         return asyncio.run(_write(batches, schema, way))
 
     return write

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import io
+import struct
 import warnings
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -30,7 +32,8 @@ def round_trip(ways: Any, encodings: Any, written: Any, read: Any, assert_same: 
     def check(draw: Draw, table: pa.Table) -> None:
         way = {**draw.draw(ways), "encodings": draw.draw(encodings(table.schema))}
         cut = draw.draw(st.integers(0, table.num_rows))
-        data = written([table.slice(0, cut), table.slice(cut)], table.schema, way)
+        form = draw.draw(st.sampled_from(FORMS))
+        data = written([form(table.slice(0, cut)), form(table.slice(cut))], table.schema, way)
         assert_same(read(data), table)
         _assert_encodings(data, way)
         assert asyncio.run(_check(data)).findings == ()
@@ -39,6 +42,14 @@ def round_trip(ways: Any, encodings: Any, written: Any, read: Any, assert_same: 
             assert exact(theirs) == exact(table)
 
     return check
+
+
+#: What the same rows may come as.
+FORMS: list[Callable[[pa.Table], Any]] = [
+    lambda table: table,
+    lambda table: table.to_reader(max_chunksize=3),
+    lambda table: dict(zip(table.column_names, table.columns, strict=True)),
+]
 
 
 async def _check(data: bytes) -> rpq.Report:
@@ -76,7 +87,7 @@ def _beyond_pyarrow(kind: pa.DataType, *, below: bool = False) -> bool:
 
 
 @given(draw=st.data())
-@settings(quick, max_examples=100)
+@settings(quick, max_examples=60)
 def test_round_trip(draw: Draw, tables: Any, round_trip: Any) -> None:
     round_trip(draw, draw.draw(tables()))
 
@@ -99,6 +110,67 @@ def test_round_trip_of_deep_ones(draw: Draw, tables: Any, round_trip: Any) -> No
 @settings(quick, max_examples=3)
 def test_every_type(draw: Draw, leaf: Any, tables: Any, round_trip: Any) -> None:
     round_trip(draw, draw.draw(tables(30, depth=1, leaves=[leaf])))
+
+
+@pytest.fixture(scope="session")
+def as_records(tables: Any, leaf_of: Any, ways: Any, written: Any, assert_same: Any) -> Any:
+    """Writes what `to_pylist` gives as records, and as columns of Python values."""
+
+    async def read(data: bytes) -> rpq.Table:
+        store = MemoryStore()
+        await store.put("file", data)
+        async with rpq.open((store, "file")) as file:
+            return await file.read()
+
+    def check(draw: Draw) -> None:
+        table, way = draw.draw(tables(leaves=_in_python(leaf_of))), draw.draw(ways)
+        given_first = asyncio.run(read(written([table], table.schema, way)))
+        for form in (given_first.to_pylist, given_first.to_pydict):
+            found = asyncio.run(read(written([form()], table.schema, way)))
+            assert_same(pa.table(found), table)
+
+    return check
+
+
+def _in_python(leaf_of: Any) -> list[Any]:
+    """Types whose values Python holds, but for those of NaNs whose bits it does not keep."""
+    kinds = [
+        pa.null(), pa.bool_(), pa.int8(), pa.int64(), pa.uint8(), pa.uint64(), pa.string(), pa.large_string(),
+        pa.binary(), pa.binary(5), pa.uuid(), pa.json_(), pa.time32("s"), pa.time32("ms"), pa.time64("us"),
+        pa.dictionary(pa.int8(), pa.string()), pa.decimal32(9, 9), pa.decimal64(18, 4), pa.decimal128(38, 10),
+        pa.decimal256(76, 38),
+    ]  # fmt: skip
+    moderate = st.integers(-(2**50), 2**50)
+    return [
+        *map(leaf_of, kinds),
+        (
+            pa.float64(),
+            st.floats(allow_nan=False).map(lambda x: int.from_bytes(struct.pack("<d", x), "little")),
+        ),
+        (pa.date32(), st.integers(-100_000, 100_000)),
+        (pa.date64(), st.integers(-100_000, 100_000).map(lambda days: days * 86_400_000)),
+        *(
+            (pa.timestamp(unit, zone), moderate)
+            for unit in ("ms", "us")
+            for zone in (None, "UTC", "Asia/Tokyo")
+        ),
+        (pa.timestamp("s", "+05:30"), st.integers(-(2**32), 2**32)),
+        (pa.timestamp("ns"), moderate.map(lambda count: count * 1000)),
+        (pa.duration("us"), moderate),
+    ]
+
+
+@given(draw=st.data())
+@settings(quick, max_examples=25)
+def test_records(draw: Draw, as_records: Any) -> None:
+    as_records(draw)
+
+
+@pytest.mark.thorough
+@given(draw=st.data())
+@settings(quick, max_examples=1500)
+def test_many_records(draw: Draw, as_records: Any) -> None:
+    as_records(draw)
 
 
 @given(draw=st.data())
