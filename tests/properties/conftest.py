@@ -306,8 +306,9 @@ WAYS = st.fixed_dictionaries(
 )
 
 
-def _encodings(schema: pa.Schema) -> st.SearchStrategy[dict[str, str]]:
+def _encodings(schema: pa.Schema | rpq.Schema) -> st.SearchStrategy[dict[str, str]]:
     """An encoding for every leaf, of those that may hold its physical type."""
+    leaves = schema.leaves if isinstance(schema, rpq.Schema) else schema_from_arrow(schema).leaves
     return st.fixed_dictionaries(
         {
             leaf.column_path: st.sampled_from(
@@ -320,7 +321,7 @@ def _encodings(schema: pa.Schema) -> st.SearchStrategy[dict[str, str]]:
                     ),
                 ]
             )
-            for leaf in schema_from_arrow(schema).leaves
+            for leaf in leaves
         }
     )
 
@@ -370,7 +371,7 @@ def ways() -> st.SearchStrategy[dict[str, Any]]:
 
 
 @pytest.fixture(scope="session")
-def encodings() -> Callable[[pa.Schema], st.SearchStrategy[dict[str, str]]]:
+def encodings() -> Callable[[pa.Schema | rpq.Schema], st.SearchStrategy[dict[str, str]]]:
     """The option of `create`, for a schema."""
     return _encodings
 

@@ -169,10 +169,11 @@ async def _written(
     return store
 
 
-async def _round_trip(draw: st.DataObject, ways: Any) -> None:
+async def _round_trip(draw: st.DataObject, ways: Any, encodings: Any) -> None:
     schema, records = draw.draw(_records())
     assert Schema.parse(str(schema)) == schema
-    store = await _written(schema, records, draw.draw(ways), draw.draw(st.integers(0, len(records))))
+    way = {**draw.draw(ways), "encodings": draw.draw(encodings(schema))}
+    store = await _written(schema, records, way, draw.draw(st.integers(0, len(records))))
     async with rpq.open((store, "file")) as file:
         assert file.schema == schema
         found = await file.read()
@@ -217,12 +218,12 @@ def _beyond_pyarrow(node: Node) -> bool:
 
 @given(draw=st.data())
 @settings(quick, max_examples=60)
-def test_records_of_any_schema(draw: st.DataObject, ways: Any) -> None:
-    asyncio.run(_round_trip(draw, ways))
+def test_records_of_any_schema(draw: st.DataObject, ways: Any, encodings: Any) -> None:
+    asyncio.run(_round_trip(draw, ways, encodings))
 
 
 @pytest.mark.thorough
 @given(draw=st.data())
 @settings(quick, max_examples=3000)
-def test_records_of_many_schemas(draw: st.DataObject, ways: Any) -> None:
-    asyncio.run(_round_trip(draw, ways))
+def test_records_of_many_schemas(draw: st.DataObject, ways: Any, encodings: Any) -> None:
+    asyncio.run(_round_trip(draw, ways, encodings))
