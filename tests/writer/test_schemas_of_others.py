@@ -1,0 +1,65 @@
+"""Files that others wrote, copied under their own schemas: what comes back is the schema and the rows."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import resilient_pq as rpq
+from resilient_pq.errors import ResilientPQError
+from resilient_pq.io.memory import MemoryStore
+
+ROOT = Path(__file__).resolve().parents[2]
+CORPUS = Path(os.environ.get("RPQ_CORPUS", ROOT.parent / "shared" / "corpus"))
+
+#: Not to be copied, and why.
+UNLIKE = {
+    "uint_types.parquet": "its unsigned integers are wider than their annotation: they are read as int32",
+    "unknown-logical-type.parquet": "an annotation that nobody knows cannot be written",
+    "large_string_map.brotli.parquet": "two strings of a gigabyte",
+}
+
+pytestmark = pytest.mark.filterwarnings("ignore::resilient_pq.IncompleteFileWarning")
+
+
+def _files() -> list[Path]:
+    found = sorted(CORPUS.rglob("*.par*"))
+    if not found:
+        pytest.skip(f"there is no corpus at {CORPUS}: set RPQ_CORPUS")
+    return [
+        path for path in found if path.is_file() and path.name not in UNLIKE and path.stat().st_size < 2**20
+    ]
+
+
+async def _copied(path: Path) -> bool:
+    """Compare a copy with its original; whether there is one, or the original cannot be read."""
+    store = MemoryStore()
+    await store.put("original", path.read_bytes())
+    try:
+        async with rpq.open((store, "original")) as original:
+            schema, rows = original.schema, await original.read()
+    except ResilientPQError:
+        return False
+    async with rpq.create((store, "copy"), schema) as writer:
+        await writer.write(rows)
+    async with rpq.open((store, "copy")) as copy:
+        assert copy.schema == schema, path
+        found = pa.table(await copy.read())
+    expected = pa.table(rows).cast(found.schema)
+    # NaN equals nothing, but its text equals itself.
+    assert found.equals(expected) or str(found.to_pydict()) == str(expected.to_pydict()), path
+    return True
+
+
+async def test_some_files() -> None:
+    sample = random.Random(7).sample(_files(), 40)
+    assert sum([await _copied(path) for path in sample]) > 30
+
+
+@pytest.mark.thorough
+async def test_all_files() -> None:
+    assert sum([await _copied(path) for path in _files()]) > 1000
