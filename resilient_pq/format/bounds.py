@@ -80,7 +80,7 @@ class ColumnStatistics:
         high: The upper bound.
         is_min_exact: Whether the lower bound is the smallest value; None where the writer did not say.
         is_max_exact: Whether the upper bound is the largest value.
-        null_count: Entries without a value, those of empty lists included.
+        null_count: Entries without a value; writers differ in whether empty lists are among them, ours counts them.
         nan_count: Values that are NaN.
         distinct_count: Distinct values, as far as the writer cared.
         num_values: Entries, nulls included; not known of pages.
@@ -329,17 +329,19 @@ def _page(
     repetition: tuple[int, ...] | None,
     definition: tuple[int, ...] | None,
 ) -> ColumnStatistics:
-    is_null = index.null_pages[at]
     bounds = _NOTHING
-    if order is not BoundsOrder.UNKNOWN and not is_null:
+    if order is not BoundsOrder.UNKNOWN and not index.null_pages[at]:
         bounds = _bounds(leaf.node, order, index.min_values[at], index.max_values[at])
+    null_count = _count(index.null_counts[at], None) if index.null_counts else None
+    # Some writers call pages null of whose values they kept no account: their nulls must have been counted.
+    all_null = index.null_pages[at] and bool(null_count) and leaf.max_definition_level > 0
     return ColumnStatistics(
         leaf.node,
         bounds.low,
         bounds.high,
-        null_count=_count(index.null_counts[at], None) if index.null_counts else None,
+        null_count=null_count,
         nan_count=_count(index.nan_counts[at], None) if index.nan_counts else None,
-        all_null=is_null,
+        all_null=all_null,
         repetition_level_histogram=repetition,
         definition_level_histogram=definition,
     )

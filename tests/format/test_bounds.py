@@ -278,6 +278,7 @@ def test_size_statistics(sizes: SizeStatistics | None, expected: tuple[Any, ...]
 
 
 def index_of(*pages: tuple[int, int] | None, order: int = 0, **more: Any) -> ColumnIndex:
+    more.setdefault("null_counts", [4 if page is None else 0 for page in pages])
     return ColumnIndex(
         [page is None for page in pages],
         [b"" if page is None else i32(page[0]) for page in pages],
@@ -359,6 +360,16 @@ def changed(**fields: Any) -> Callable[[], ColumnIndex]:
 def test_an_index_that_contradicts_itself(make: Callable[[], ColumnIndex]) -> None:
     with pytest.raises(FormatError):
         decode_column_index(file(OURS, TYPE_ORDER), I32, make())
+
+
+@pytest.mark.parametrize(("counts", "expected"), [(None, False), ([0], False), ([-1], False), ([3], True)])
+def test_null_pages_count_their_nulls(counts: list[int] | None, expected: bool) -> None:
+    """parquet-mr 1.13 says so of pages without statistics, too."""
+    metadata = file(OURS, TYPE_ORDER)
+    (page,) = decode_column_index(metadata, I32, index_of(None, null_counts=counts)).pages
+    assert (page.all_null, page.low, page.high) == (expected, None, None)
+    required = replace(I32, max_definition_level=0)
+    assert not decode_column_index(metadata, required, index_of(None, null_counts=counts)).pages[0].all_null
 
 
 def test_lists_that_some_writers_leave_empty() -> None:
