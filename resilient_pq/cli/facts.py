@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
-from resilient_pq.format.footer import CRC_KEY, FILE_ID_KEY
+from resilient_pq.cli.text_rows import plain
+from resilient_pq.format.footer import CRC_KEY, FILE_ID_KEY, key_values
 from resilient_pq.format.metadata import ColumnMetaData, CompressionCodec, Encoding, PageType
 from resilient_pq.format.page import Page
 from resilient_pq.format.schema import Leaf, Schema
 from resilient_pq.reader.contents import Contents, chunk_range
 from resilient_pq.reader.data_file import data_file
+from resilient_pq.reader.indexes import Chunk, statistics_of_chunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,49 @@ class RowGroupFacts:
     num_bytes: int
     uncompressed: int
     files: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkFacts:
+    """A column chunk.
+
+    Attributes:
+        row_group: Ordinal of its row group.
+        column: Path of its column, with dots.
+        values: Entries, nulls included.
+        nulls: Entries without a value; None where the statistics do not tell, and so with all that follow.
+        nans: Values that are NaN.
+        distinct: Distinct values.
+        min: Lower bound of the values, as `rpq cat --json` writes them.
+        max: Upper bound of the values.
+        min_exact: Whether the lower bound is the smallest value.
+        max_exact: Whether the upper bound is the largest value.
+        num_bytes: As stored.
+        uncompressed: Bytes before compression.
+        byte_array_bytes: Bytes of its byte arrays before any encoding.
+        column_index: Whether there are bounds of its pages.
+        offset_index: Whether there are the places of its pages.
+        bloom_filter: Whether there is a bloom filter.
+        metadata: Keys of its key-value metadata.
+    """
+
+    row_group: int
+    column: str
+    values: int
+    nulls: int | None
+    nans: int | None
+    distinct: int | None
+    min: Any
+    max: Any
+    min_exact: bool | None
+    max_exact: bool | None
+    num_bytes: int
+    uncompressed: int
+    byte_array_bytes: int | None
+    column_index: bool
+    offset_index: bool
+    bloom_filter: bool
+    metadata: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +187,40 @@ def row_groups_of(contents: Contents) -> Iterator[RowGroupFacts]:
             sum(chunk.total_uncompressed_size for chunk, _ in chunks),
             list(dict.fromkeys(file for _, file in chunks if file is not None)),
         )
+
+
+def chunks_of(contents: Contents) -> Iterator[ChunkFacts]:
+    """Every column chunk, row group by row group.
+
+    Raises:
+        FormatError: The footer says nothing of a chunk.
+    """
+    for ordinal in range(len(contents.metadata.row_groups)):
+        for leaf in contents.schema.leaves:
+            yield _chunk(Chunk(contents, ordinal, leaf))
+
+
+def _chunk(chunk: Chunk) -> ChunkFacts:
+    known, metadata = statistics_of_chunk(chunk), chunk.metadata
+    return ChunkFacts(
+        chunk.row_group,
+        chunk.leaf.column_path,
+        metadata.num_values,
+        known.null_count,
+        known.nan_count,
+        known.distinct_count,
+        plain(known.min),
+        plain(known.max),
+        known.is_min_exact,
+        known.is_max_exact,
+        metadata.total_compressed_size,
+        metadata.total_uncompressed_size,
+        known.byte_array_bytes,
+        chunk.column.column_index_offset is not None,
+        chunk.column.offset_index_offset is not None,
+        metadata.bloom_filter_offset is not None,
+        sorted(key_values(metadata.key_value_metadata)),
+    )
 
 
 def page_of(row_group: int, page: Page) -> PageFacts:

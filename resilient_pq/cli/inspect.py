@@ -11,7 +11,7 @@ import typer
 import resilient_pq as rpq
 from resilient_pq.cli import facts, render
 from resilient_pq.cli.exit_codes import ExitCode, epilog
-from resilient_pq.cli.facts import ColumnFacts, PageFacts, RowGroupFacts
+from resilient_pq.cli.facts import ChunkFacts, ColumnFacts, PageFacts, RowGroupFacts
 from resilient_pq.cli.options import AsJson, EndpointUrl, Storage, StorageOptions, Url, storage
 from resilient_pq.cli.render import Output
 from resilient_pq.cli.running import run_verb
@@ -35,19 +35,23 @@ class Sections:
 
     schema: bool
     row_groups: bool
+    chunks: bool
     pages: str | None
     checkpoints: bool
 
     @property
     def nothing(self) -> bool:
         """Whether only the summary is asked for."""
-        return not (self.schema or self.row_groups or self.checkpoints) and self.pages is None
+        return not (self.schema or self.row_groups or self.chunks or self.checkpoints) and self.pages is None
 
 
 def inspect(
     url: Url,
     schema: Annotated[bool, typer.Option("--schema", help="Show the Parquet schema.")] = False,
     row_groups: Annotated[bool, typer.Option("--row-groups", help="List the row groups.")] = False,
+    chunks: Annotated[
+        bool, typer.Option("--chunks", help="List the column chunks, with their statistics and indexes.")
+    ] = False,
     pages: Annotated[
         str | None,
         typer.Option(metavar="COLUMN", help="List the pages of a column; its chunks are read for that."),
@@ -59,10 +63,10 @@ def inspect(
 ) -> int:
     """Show what a file is made of.
 
-    Only the end of the file is read, except for --pages. With --schema, --row-groups, --pages or --checkpoints these
-    are shown instead of the summary. A leaf of a nested column is named by its path with dots.
+    Only the end of the file is read, except for --pages. With --schema, --row-groups, --chunks, --pages or
+    --checkpoints these are shown instead of the summary. A leaf of a nested column is named by its path with dots.
     """
-    sections = Sections(schema, row_groups, pages, checkpoints)
+    sections = Sections(schema, row_groups, chunks, pages, checkpoints)
     reached = storage(endpoint_url, storage_option)
     return run_verb(NAME, lambda output: _inspect(output, url, sections, reached), as_json=as_json)
 
@@ -113,6 +117,8 @@ def _document(file: rpq.File, sections: Sections, pages: Sequence[PageFacts] | N
     document["checkpoints"] = [asdict(checkpoint) for checkpoint in file.checkpoints]
     if sections.row_groups:
         document["row_group_list"] = [asdict(group) for group in facts.row_groups_of(file.contents)]
+    if sections.chunks:
+        document["chunks"] = [asdict(chunk) for chunk in facts.chunks_of(file.contents)]
     if pages is not None:
         document["pages"] = [asdict(page) for page in pages]
     return document
@@ -129,6 +135,8 @@ def _show(output: Output, file: rpq.File, sections: Sections, pages: Sequence[Pa
         output.block(str(file.schema))
     if sections.row_groups:
         _show_row_groups(output, list(facts.row_groups_of(file.contents)))
+    if sections.chunks:
+        _show_chunks(output, list(facts.chunks_of(file.contents)))
     if pages is not None:
         _show_pages(output, pages)
     if sections.checkpoints:
@@ -197,6 +205,39 @@ def _show_row_groups(output: Output, groups: Sequence[RowGroupFacts]) -> None:
         header = ("file", *header)
         rows = [(", ".join(group.files), *row) for group, row in zip(groups, rows, strict=True)]
     output.table(header, rows, left=1 if named else 0)
+
+
+def _show_chunks(output: Output, chunks: Sequence[ChunkFacts]) -> None:
+    output.table(
+        (
+            "column",
+            "min",
+            "max",
+            "page index",
+            "bloom",
+            "row group",
+            "values",
+            "nulls",
+            "bytes",
+            "uncompressed",
+        ),
+        [
+            (
+                chunk.column,
+                render.shortened(chunk.min),
+                render.shortened(chunk.max),
+                "yes" if chunk.column_index else "offsets" if chunk.offset_index else "no",
+                "yes" if chunk.bloom_filter else "no",
+                f"{chunk.row_group:,}",
+                f"{chunk.values:,}",
+                "?" if chunk.nulls is None else f"{chunk.nulls:,}",
+                f"{chunk.num_bytes:,}",
+                f"{chunk.uncompressed:,}",
+            )
+            for chunk in chunks
+        ],
+        left=5,
+    )
 
 
 def _show_pages(output: Output, pages: Sequence[PageFacts]) -> None:

@@ -303,6 +303,12 @@ def in_bytes(number: int) -> str:
     return f"{exact} ({size:.1f} {unit})" if unit else exact
 
 
+def shortened(value: Any, *, at_most: int = 24) -> str:
+    """A value in a cell of a table; ``?`` where it is not known."""
+    text = "?" if value is None else str(value)
+    return text if len(text) <= at_most else f"{text[: at_most - 1]}…"
+
+
 def printable(text: str) -> str:
     """The text with everything escaped that could move a terminal's cursor: names in files may hold anything."""
     if text.isprintable():

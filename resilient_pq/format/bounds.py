@@ -17,6 +17,7 @@ from typing import Any
 
 from resilient_pq.errors import FormatError
 from resilient_pq.format import logical
+from resilient_pq.format.logical import Decimal
 from resilient_pq.format.metadata import (
     BoundaryOrder,
     ColumnIndex,
@@ -34,6 +35,8 @@ _FLOATING = (Order.FLOAT, Order.FLOAT16)
 _BYTE_STRINGS = (Type.BYTE_ARRAY, Type.FIXED_LEN_BYTE_ARRAY)
 #: Orders that a comparison of signed numbers, the only one of old writers, agrees with.
 _SIGNED = (Order.SIGNED, Order.FLOAT, Order.BOOLEAN)
+#: Arrow's decimals have 76 digits; nobody's have so many.
+_MAX_SCALE = 1000
 _PARQUET_MR = re.compile(r"parquet-mr version (\d+)\.(\d+)\.(\d+)(?:-cdh(\d+)\.(\d+))?")
 
 
@@ -192,8 +195,11 @@ def _chunk_bounds(file: FileMetaData, leaf: Leaf, found: Statistics) -> tuple[_B
 def _distrusted(created_by: str | None, node: Primitive) -> bool:
     """Whether the writer is known for wrong bounds of byte strings: parquet-mr before 1.8.0 (PARQUET-251).
 
-    Files that do not name their writer may be of the same time (PARQUET-297).
+    Files that do not name their writer may be of the same time (PARQUET-297). Decimals of a scale that cannot be have
+    no bounds either: digits for all their places might fill the memory.
     """
+    if isinstance(node.logical, Decimal) and not 0 <= node.logical.scale <= _MAX_SCALE:
+        return True
     if node.physical_type not in _BYTE_STRINGS:
         return False
     if not created_by:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,58 @@ def test_sections(rpq_run: Run, sound: Path) -> None:
     several = rpq_run("inspect", sound, "--schema", "--row-groups").out
     assert "message schema" in several
     assert "uncompressed" in several
+
+
+def test_chunks(rpq_run: Run, sound: Path) -> None:
+    chunks = rpq_run("inspect", sound, "--chunks", "--json").document["chunks"]
+    assert [(chunk["row_group"], chunk["column"]) for chunk in chunks[:4]] == [
+        (0, "number"), (0, "text"), (0, "share"), (1, "number"),
+    ]  # fmt: skip
+    with rpq.open(sound) as file:
+        for chunk in chunks:
+            said = file.statistics(chunk["row_group"], chunk["column"])
+            assert (chunk["min"], chunk["max"], chunk["nulls"]) == (said.min, said.max, said.null_count)
+    assert chunks[0]["column_index"] and chunks[0]["offset_index"] and not chunks[0]["bloom_filter"]
+    assert chunks[0]["metadata"] == ["rpq.crc32", "rpq.record"]
+    lines = rpq_run("inspect", sound, "--chunks").out.splitlines()
+    assert lines[0].split()[:4] == ["column", "min", "max", "page"]
+    assert len(lines) == 1 + len(chunks)
+
+
+def test_chunks_of_any_type(rpq_run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "types.parquet"
+    table = pa.table(
+        {
+            "day": pa.array([0, 1], pa.date32()),
+            "far": pa.array([2**31 - 1, None], pa.date32()),
+            "at": pa.array([1, 2_000], pa.timestamp("ns", "UTC")),
+            "raw": pa.array([b"\xff", b"\x00"]),
+            "text": pa.array(["\x1b[2J" * 9, "x"]),
+            "dec": pa.array([Decimal("1.50"), Decimal("-2.25")]),
+            "f": pa.array([float("inf"), float("nan")]),
+            "half": pa.array([1.5, None], pa.float16()),
+            "none": pa.nulls(2, pa.int8()),
+        }
+    )
+    options = rpq.WriteOptions(bloom_filter_options=["day"])
+    with rpq.create(path, options=options) as writer:
+        writer.write(table)
+    chunks = {c["column"]: c for c in rpq_run("inspect", path, "--chunks", "--json").document["chunks"]}
+    assert {name: (chunk["min"], chunk["max"]) for name, chunk in chunks.items()} == {
+        "day": ("1970-01-01", "1970-01-02"),
+        "far": ("5881580-07-11", "5881580-07-11"),
+        "at": ("1970-01-01T00:00:00.000000001", "1970-01-01T00:00:00.000002+00:00"),
+        "raw": ("AA==", "/w=="),
+        "text": ("\x1b[2J" * 9, "x"),
+        "dec": ("-2.25", "1.50"),
+        "f": (None, None),
+        "half": (1.5, 1.5),
+        "none": (None, None),
+    }
+    assert chunks["f"]["nans"] == 1 and chunks["none"]["nulls"] == 2
+    assert chunks["day"]["bloom_filter"] and not chunks["far"]["bloom_filter"]
+    shown = rpq_run("inspect", path, "--chunks").out
+    assert "\x1b" not in shown and "…" in shown
 
 
 def test_pages(rpq_run: Run, sound: Path) -> None:

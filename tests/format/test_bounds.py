@@ -231,6 +231,14 @@ def test_writers_known_for_wrong_bounds_of_byte_strings(created_by: str | None, 
     assert bounds(I32, TYPE_ORDER, created_by, **both(i32(1), i32(2))) == (1, 2)
 
 
+@pytest.mark.parametrize(
+    ("scale", "expected"), [(0, 5), (1000, 5), (-1, None), (1001, None), (2**31 - 1, None)]
+)
+def test_decimals_of_a_scale_that_cannot_be(scale: int, expected: int | None) -> None:
+    leaf = leaf_of(Type.INT32, Decimal(9, scale))
+    assert bounds(leaf, **both(i32(5), i32(5))) == (expected, expected)
+
+
 def test_flags_and_counts() -> None:
     found = chunk(
         TEXT,
