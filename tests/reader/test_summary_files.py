@@ -13,11 +13,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from aiohttp import web
 
 import resilient_pq as rpq
 from resilient_pq import ReadOptions
 from resilient_pq.format import footer, thrift
-from resilient_pq.format.metadata import FileMetaData
+from resilient_pq.format.metadata import FileMetaData, SchemaElement
 from resilient_pq.io import FetchOptions, MemoryStore, ObjectInfo
 from resilient_pq.io.testing import Fault, FaultyStore, RecordingStore
 
@@ -412,3 +413,63 @@ async def test_a_torn_summary_is_to_be_written_again(store: MemoryStore) -> None
     with pytest.raises(rpq.TornFileError) as caught:
         await rpq.open((store, SUMMARY))
     assert caught.value.hint == "rpq metadata memory:folder --overwrite"
+
+
+async def test_old_writers_that_counted_too_few_bytes() -> None:
+    """Of theirs a little more is read than the footer says, but no more than the data file has (PARQUET-816)."""
+    store = await folder_of("theirs")
+    cut = bytes((await store.read_tail(f"folder/{name_of(0)}", 1 << 30)).data)
+    async with rpq.open((store, SUMMARY)) as file:
+        last = file.metadata.row_groups[1].columns[2].meta_data
+    assert last is not None
+    start = min(last.data_page_offset, last.dictionary_page_offset or last.data_page_offset)
+    await store.put(f"folder/{name_of(0)}", cut[: start + last.total_compressed_size + 7])
+    await replace_summary(store, lambda metadata: setattr(metadata, "created_by", "parquet-mr version 1.2.8"))
+    recording = RecordingStore(store)
+    async with rpq.open((recording, SUMMARY)) as file:
+        assert pa.table(await file.read()).combine_chunks().equals(ALL.combine_chunks())
+    ends = [call.end for call in recording.calls if call.key == f"folder/{name_of(0)}" and call.end]
+    assert max(ends) == start + last.total_compressed_size + 7
+
+
+@pytest.mark.parametrize("files", ["[]", "{", '{"a": "1"}', '{"a": true}', "[" * 100_000])
+async def test_sizes_that_are_none(files: str) -> None:
+    keys = {"rpq.files": files, "rpq.state": "complete", "rpq.file_id": bytes(16).hex()}
+    metadata = footer.serialize(
+        [SchemaElement(name="schema", num_children=0)],
+        [],
+        num_rows=0,
+        column_orders=None,
+        key_value=keys,
+        created_by=None,
+    )
+    store = MemoryStore()
+    await store.put(SUMMARY, footer.sealed(metadata, bytes(16), num_rows=0, num_row_groups=0))
+    with pytest.raises(rpq.FormatError, match=r"rpq\.files is malformed"):
+        await rpq.open((store, SUMMARY))
+    # Keys that others copied say nothing.
+    await store.put(SUMMARY, b"PAR1" + footer.frame(metadata))
+    async with rpq.open((store, SUMMARY)) as file:
+        assert file.contents.file_sizes == {}
+
+
+async def test_on_a_web_server(tmp_path: Path) -> None:
+    """Names become parts of URLs."""
+    names = ["a b/c%20d?e#f.parquet", "köln/x=1&y.parquet"]
+    made = [(name, theirs(table_of(number))) for number, name in enumerate(names)]
+    for name, data in made:
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_bytes(data)
+    (tmp_path / "_metadata").write_bytes(summary_by_pyarrow(made))
+    application = web.Application()
+    application.router.add_static("/data", tmp_path)
+    runner = web.AppRunner(application)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    try:
+        port = runner.addresses[0][1]
+        async with rpq.open(f"http://127.0.0.1:{port}/data/_metadata") as file:
+            assert pa.table(await file.read()).combine_chunks().equals(ALL.slice(0, 60).combine_chunks())
+    finally:
+        await runner.cleanup()
