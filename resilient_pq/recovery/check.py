@@ -173,32 +173,24 @@ async def examine_row_groups(
 ) -> AsyncIterator[Finding]:
     """What is wrong with the column chunks of a file, chunk by chunk; one chunk is in memory at a time."""
     objects = source.objects(contents)
-    total = source.info.size
-    if contents.data_files:
-        chunks = [
-            chunk.meta_data for row_group in contents.metadata.row_groups for chunk in row_group.columns
-        ]
-        total = max(1, sum(chunk.total_compressed_size for chunk in chunks if chunk is not None))
-    unusable: dict[str, Finding] = {}  # data files that cannot be read at all
+    total = _bytes_to_examine(source, contents)
+    files: dict[str, Finding | None] = {}
     done = 0
     for ordinal in range(len(contents.metadata.row_groups)):
-        told: set[str] = set()
+        told: set[str | None] = set()
         for leaf in contents.schema.leaves:
             try:
                 chunk = chunk_read(contents, ordinal, leaf)
-                if chunk.file is not None and chunk.file not in unusable:
-                    finding = await _unusable(objects, chunk.file)
-                    if finding is not None:
-                        unusable[chunk.file] = finding
-                if chunk.file in unusable:
-                    if chunk.file not in told:
-                        told.add(chunk.file)
-                        found = unusable[chunk.file]
-                        yield replace(found, where=found.where.merged_with(Where(row_group=ordinal)))
-                    continue
-                objects.place_of(chunk)
+                unusable = await _unusable(objects, chunk.file, files)
+                if unusable is None:
+                    objects.place_of(chunk)
             except FormatError as error:
                 yield Finding(Damage.CORRUPT, error.message, error.where)
+                continue
+            if unusable is not None:
+                if chunk.file not in told:
+                    yield replace(unusable, where=unusable.where.merged_with(Where(row_group=ordinal)))
+                told.add(chunk.file)
                 continue
             for finding in await _examine_twice(objects, chunk):
                 yield finding
@@ -207,13 +199,33 @@ async def examine_row_groups(
                 progress(done, total)
 
 
-async def _unusable(objects: ChunkObjects, file: str) -> Finding | None:
-    """What stands against reading a data file that a summary names; None where nothing does."""
-    try:
-        await objects.pin([file])
-    except (NotFoundError, ObjectChangedError) as error:
-        return Finding(Damage.MISSING, error.message, error.where)
-    return None
+def _bytes_to_examine(source: Source, contents: Contents) -> int:
+    if not contents.data_files:
+        return source.info.size
+    row_groups = contents.metadata.row_groups
+    chunks = [chunk.meta_data for row_group in row_groups for chunk in row_group.columns]
+    return max(1, sum(chunk.total_compressed_size for chunk in chunks if chunk is not None))
+
+
+async def _unusable(
+    objects: ChunkObjects, file: str | None, known: dict[str, Finding | None]
+) -> Finding | None:
+    """What stands against reading a data file that a summary names; None where nothing does.
+
+    Args:
+        objects: They pin it.
+        file: The data file; None for the file itself.
+        known: What was found before, added to.
+    """
+    if file is None:
+        return None
+    if file not in known:
+        known[file] = None
+        try:
+            await objects.pin([file])
+        except (NotFoundError, ObjectChangedError) as error:
+            known[file] = Finding(Damage.MISSING, error.message, error.where)
+    return known[file]
 
 
 async def _examine_twice(objects: ChunkObjects, chunk: ChunkRead) -> list[Finding]:
@@ -230,12 +242,11 @@ async def examine_metadata(source: Source, contents: Contents) -> AsyncIterator[
     if record is None:
         return
     objects = source.objects(contents)
-    unusable: set[str] = set()  # told with their chunks already
+    files: dict[str, Finding | None] = {}
     for expected in expected_metadata(contents):
         file = expected.file
-        if file is not None and (file in unusable or await _unusable(objects, file) is not None):
-            unusable.add(file)
-            continue
+        if await _unusable(objects, file, files) is not None:
+            continue  # told with its chunks already
         try:
             finding = examine_expected(
                 expected, await objects.read_range(file, expected.range), record.file_id

@@ -298,6 +298,16 @@ async def test_paths_that_lead_elsewhere_are_refused(store: MemoryStore, path: s
         assert (await file.read(row_groups=[0, 2])).num_rows == 40
 
 
+async def test_a_check_tells_of_paths_that_lead_elsewhere(store: MemoryStore) -> None:
+    await replace_summary(store, set_path("../x", row_group=1, column=2))
+    report = await rpq.check((store, SUMMARY))
+    (finding,) = report.findings
+    assert "leads out of the folder: '../x'" in finding.message
+    assert (finding.where.row_group, finding.where.column) == (1, "l.list.element")
+    assert (report.num_rows, report.num_row_groups) == (ALL.num_rows - 10, FILES * 2 - 1)
+    assert report.next == (("rpq", "metadata", "memory:folder", "--overwrite"),)
+
+
 @pytest.mark.parametrize(
     "name", ["at=2020-01-01 12:30:00", "12:30", "a..b", "..a", "x.", "köln 東京", "a%2F..", "~"]
 )
