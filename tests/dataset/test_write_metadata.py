@@ -206,6 +206,7 @@ async def test_files_without_rows(folders: dict[str, Folder]) -> None:
         assert (await file.read()).num_rows == 10
 
 
+@pytest.mark.thorough
 async def test_ordinals_end_where_they_no_longer_fit() -> None:
     """RowGroup.ordinal has 16 bits."""
     from resilient_pq.dataset.summary import Summary
