@@ -17,6 +17,7 @@ The names here are asynchronous; `resilient_pq.sync` has the same names, blockin
 
 from __future__ import annotations
 
+from resilient_pq.arrow.int96 import CutTimestampWarning
 from resilient_pq.arrow.table import Table
 from resilient_pq.dataset.write import WrittenMetadata, write_metadata
 from resilient_pq.errors import (
@@ -70,6 +71,7 @@ __all__ = [
     "CodecUnavailableError",
     "ColumnBloomFilter",
     "ColumnStatistics",
+    "CutTimestampWarning",
     "Damage",
     "DecodedColumnIndex",
     "EncodingError",

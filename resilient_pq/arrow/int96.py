@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from typing import Any, Final
 
@@ -13,12 +14,37 @@ from resilient_pq.arrow.field import Field
 
 _JULIAN_DAY_OF_EPOCH: Final = 2_440_588
 _SECONDS_PER_DAY: Final = 86_400
+_NANOS_PER_MICRO: Final = 1000
 #: For each unit, how many of it are a second.
 _PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _NANOS_PER_DAY: Final = _SECONDS_PER_DAY * _PER_SECOND["ns"]
 #: The first and the last nanosecond that 64 bits hold, as a day and a nanosecond in it.
 _FIRST_DAY, _FIRST_NANO = divmod(-(2**63), _NANOS_PER_DAY)
 _LAST_DAY, _LAST_NANO = divmod(2**63 - 1, _NANOS_PER_DAY)
+
+
+class CutTimestampWarning(UserWarning):
+    """INT96 timestamps came in microseconds, as one is beyond nanoseconds, and others lost digits by that."""
+
+
+def micros_of(field: Field, nanos: NDArray[np.int64], valid: Valid | None) -> NDArray[np.int64]:
+    """Nanoseconds as whole microseconds; where digits are lost, a warning says so.
+
+    Args:
+        field: What they belong to.
+        nanos: Counted from anywhere.
+        valid: Which of them are values; None where all are.
+    """
+    micros = nanos // _NANOS_PER_MICRO
+    cut = micros * _NANOS_PER_MICRO != nanos
+    if (cut if valid is None else cut & valid).any():
+        warnings.warn(
+            f"column {field.name!r}: some INT96 timestamps are beyond nanoseconds, so all come in microseconds, and"
+            ' others lost digits by that; ReadOptions(coerce_int96_timestamp_unit="us") asks for it',
+            CutTimestampWarning,
+            stacklevel=2,
+        )
+    return micros
 
 
 def int96_timestamps(field: Field, values: NDArray[Any], valid: Valid | None) -> tuple[Field, NDArray[Any]]:
@@ -45,6 +71,7 @@ def int96_timestamps(field: Field, values: NDArray[Any], valid: Valid | None) ->
         outside = (days < _FIRST_DAY) | ((days == _FIRST_DAY) & (nanos < _FIRST_NANO))
         outside |= (days > _LAST_DAY) | ((days == _LAST_DAY) & (nanos > _LAST_NANO))
         if outside.any():
+            micros_of(field, nanos, None)
             field = replace(field, format=f"tsu:{field.parameter}")
     per_second = _PER_SECOND[field.unit]
     # At either end the product alone may wrap around, and the sum then wraps back.

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from resilient_pq.arrow.buffers import Part, make_array, make_null_array, row_width, storage_dtype
 from resilient_pq.arrow.field import Field
+from resilient_pq.arrow.int96 import micros_of
 
 #: What an array of the first form can be made into, by their kinds.
 _WIDER = {("+l", "+L"), ("+w", "+l"), ("+w", "+L")}
 _STRINGS = ("u", "U", "z", "Z")
-_NANOS_PER_MICRO = 1000
 
 
 def widest(fields: Sequence[Field]) -> Field:
@@ -105,7 +105,7 @@ def _widened(part: Part, target: Field) -> Any:
         case "w":
             buffers = [part.rows().ravel()]
         case "ts" if part.field.unit != target.unit:
-            buffers = [part.fixed() // _NANOS_PER_MICRO]
+            buffers = [micros_of(part.field, part.fixed(), part.valid())]
         case _:
             buffers = [part.fixed().astype(storage_dtype(target), copy=False)]
     return make_array(target, part.length, buffers, part.valid(), children)

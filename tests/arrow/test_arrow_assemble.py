@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from resilient_pq import CutTimestampWarning
 from resilient_pq.arrow import leaf_arrays
 from resilient_pq.arrow.assemble import to_arrow
 from resilient_pq.arrow.field import Field
@@ -188,7 +189,8 @@ def test_int96_timestamps_beyond_microseconds_wrap_around() -> None:
 
 def test_int96_timestamps_beyond_nanoseconds_beside_some_of_nanoseconds() -> None:
     values = rows(since_1970(LAST + 1001), since_1970(1999), since_1970(-1))
-    array = assembled(leaf(Type.INT96), {"values": values})
+    with pytest.warns(CutTimestampWarning, match=r"column 'c': some INT96 timestamps are beyond nanoseconds"):
+        array = assembled(leaf(Type.INT96), {"values": values})
     assert array.type == pa.timestamp("us")
     assert array.view(pa.int64()).to_pylist() == [(LAST + 1001) // 1000, 1, -1]
 
@@ -215,7 +217,8 @@ def test_chunks_of_int96_timestamps_of_which_one_is_beyond_nanoseconds() -> None
         ]  # fmt: skip
         return Table([field], arrays, sum(map(len, chunks)) + len(chunks))
 
-    found = pa.table(table([1999], [LAST + 1000 - LAST % 1000], [-1]))
+    with pytest.warns(CutTimestampWarning, match="lost digits"):
+        found = pa.table(table([1999], [LAST + 1000 - LAST % 1000], [-1]))
     found.validate(full=True)
     assert found["c"].type == pa.timestamp("us")
     expected = [None, 1, None, LAST // 1000 + 1, None, -1]
