@@ -29,8 +29,9 @@ MEMORY_LIMIT = 1024 * MiB
 #: Seconds that one reader has for one file.
 TIME_LIMIT = 40.0
 
-#: Files that hold more than `MEMORY_LIMIT`, so that whoever reads them needs more.
+#: Files that hold more than `MEMORY_LIMIT`, so that whoever reads them needs more, and `LARGE_TIME_LIMIT`.
 LARGE = ("large_string_map.brotli.parquet",)
+LARGE_TIME_LIMIT = 240.0
 
 _FUZZ = "clusterfuzz-testcase-minimized-parquet-arrow-fuzz-"
 #: Files that a peer reads, but we do not, or with other values: the end of their paths, and why that is right.
@@ -64,7 +65,7 @@ class Outcome(StrEnum):
     MISSED = "missed"  # an error of ours, but a peer reads it
     FOREIGN = "foreign"  # an error that is none of ours
     CRASHED = "crashed"  # the process ended
-    HUNG = "hung"  # no answer in `TIME_LIMIT`
+    HUNG = "hung"  # no answer within the time limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +152,9 @@ class Judge:
         process.stdin.write(json.dumps({"path": str(path), "left_out": left_out}).encode() + b"\n")
         process.stdin.flush()
         reader = OURS
+        seconds = LARGE_TIME_LIMIT if str(path).endswith(LARGE) else TIME_LIMIT
         while True:
-            line = self._line(process, TIME_LIMIT)
+            line = self._line(process, seconds)
             if line is None:
                 outcome = Outcome.HUNG if process.poll() is None else Outcome.CRASHED
                 self._stop()

@@ -64,6 +64,7 @@ def test_a_sample(path: Path, judge: Any) -> None:
 
 
 @pytest.mark.thorough
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("path", _parameters(FILES))
 def test_every_file(path: Path, judge: Any) -> None:
     verdict = judge.judge(path)
