@@ -326,7 +326,7 @@ def _by_peers(
         at_work(name)
         try:
             return name, read(path)
-        except Exception:
+        except Exception:  # whatever a peer has to say of a file that it does not read
             continue
         except BaseException as error:
             if "Panic" not in type(error).__name__:  # that of Rust's panics is no Exception
@@ -353,7 +353,7 @@ class _Measured:
 
     def __exit__(self, *_: object) -> None:
         self.seconds = time.perf_counter() - self._started
-        self.peak = _status("VmHWM") - self._before
+        self.peak = max(_status("VmHWM") - self._before, 0)
         resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final
 
 import numpy as np
@@ -35,13 +36,10 @@ def decimal_rows(values: Values, size: int) -> NDArray[np.uint8]:
     convert: Callable[[Any, int], NDArray[np.uint8]] = (
         _from_byte_arrays if isinstance(values, ByteArrays) else _from_big_endian
     )
-    try:
-        try:
-            return convert(values, size)
-        except _TooWideError:
-            return convert(values, WIDEST)
-    except _TooWideError:
-        raise FormatError(f"a decimal does not fit into {WIDEST} bytes") from None
+    for width in (size, WIDEST):
+        with suppress(_TooWideError):
+            return convert(values, width)
+    raise FormatError(f"a decimal does not fit into {WIDEST} bytes")
 
 
 def _from_integers(values: NDArray[Any], size: int) -> NDArray[np.uint8]:
