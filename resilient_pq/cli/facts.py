@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import IntEnum
 from typing import Any
 
@@ -14,7 +14,7 @@ from resilient_pq.format.page import Page
 from resilient_pq.format.schema import Leaf, Schema
 from resilient_pq.reader.contents import Contents, chunk_range
 from resilient_pq.reader.data_file import data_file
-from resilient_pq.reader.indexes import Chunk, statistics_of_chunk
+from resilient_pq.reader.indexes import Chunk, common_sorting_columns, statistics_of_chunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,6 +266,7 @@ def summary_of(contents: Contents, size: int) -> dict[str, Any]:
         "footer_verified": contents.verified,
         "chunks_checksummed": contents.verified and has_chunk_sums(contents),
         "key_value_metadata": sorted(contents.key_value),
+        "sorting_columns": [asdict(column) for column in common_sorting_columns(contents)],
     }
 
 

@@ -158,10 +158,16 @@ def _show_summary(output: Output, file: rpq.File) -> None:
     output.line("checksums", _checksums(summary))
     if summary["state"]:
         output.line("checkpoints", f"{len(file.checkpoints):,}")
+    if file.sorting_columns:
+        output.line("sorted by", ", ".join(_order(column) for column in file.sorting_columns))
     keys = [key for key in summary["key_value_metadata"] if not key.startswith(("rpq.", "ARROW:"))]
     if keys:
         output.line("metadata", render.wrapped_names(keys))
     output.line("", "")
+
+
+def _order(column: rpq.SortingColumn) -> str:
+    return f"{column.column}{' descending' * column.descending}{' nulls first' * column.nulls_first}"
 
 
 def _checksums(summary: dict[str, Any]) -> str:

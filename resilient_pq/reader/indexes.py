@@ -231,7 +231,9 @@ def decode_offsets(place: Place, data: memoryview) -> OffsetIndex:
     chunk = place.chunk
     with located(place.where):
         index, _ = thrift.decode(OffsetIndex, data, what="offset index")
-        start, end = chunk_range(chunk.metadata, chunk.data_end)
+        start, end = len(MAGIC), chunk.data_end
+        if chunk.metadata.num_values:  # of an empty chunk the footer does not tell where its pages lie
+            start, end = chunk_range(chunk.metadata, end)
         for page in index.page_locations:
             if not start <= page.offset < page.offset + page.compressed_page_size <= end:
                 raise FormatError(f"a page is said to lie at {page.offset:,}, outside of its column chunk")

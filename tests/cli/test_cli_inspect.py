@@ -118,6 +118,18 @@ def test_chunks_of_any_type(rpq_run: Run, tmp_path: Path) -> None:
     assert "\x1b" not in shown and "…" in shown
 
 
+def test_a_sorted_file(rpq_run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "sorted.parquet"
+    options = rpq.WriteOptions(sorting_columns=["a", ("b", "descending", "at_start")])
+    with rpq.create(path, options=options) as writer:
+        writer.write({"a": [1, 1, 2], "b": ["y", "x", "z"]})
+    assert rpq_run("inspect", path).words("sorted by") == ["a, b descending nulls first"]
+    assert rpq_run("inspect", path, "--json").document["sorting_columns"] == [
+        {"column": "a", "descending": False, "nulls_first": False},
+        {"column": "b", "descending": True, "nulls_first": True},
+    ]
+
+
 def test_pages(rpq_run: Run, sound: Path) -> None:
     ended = rpq_run("inspect", sound, "--pages", "text", "--json")
     assert ended.code == ExitCode.SOUND

@@ -274,6 +274,14 @@ async def test_files_of_others(opened: Any) -> None:
         assert (await file.bloom_filter(0, "n")).may_contain(range(100)).all()
 
 
+async def test_a_chunk_without_values_may_have_a_page(opened: Any, with_footer: WithFooter) -> None:
+    def edit(metadata: FileMetaData) -> None:
+        metadata.row_groups[0].columns[0].meta_data.num_values = 0
+
+    async with opened(with_footer(their_file(), edit, vouch=False)) as file:
+        assert len((await file.offset_index(0, "n")).page_locations) > 0
+
+
 @pytest.mark.parametrize("what", WHAT)
 @pytest.mark.parametrize(
     ("offset", "length"),
