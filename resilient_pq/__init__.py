@@ -54,7 +54,9 @@ from resilient_pq.format.sorting import SortingColumn
 from resilient_pq.io import FetchCounters, FetchOptions, MergeOptions, ObjectInfo, StoredState, UploadInfo
 from resilient_pq.reader.bloom_filter import ColumnBloomFilter
 from resilient_pq.reader.contents import FileState, KnownCheckpoint
-from resilient_pq.reader.file import File, IncompleteFileWarning, ReadOptions, open
+from resilient_pq.reader.file import File
+from resilient_pq.reader.opening import IncompleteFileWarning, open
+from resilient_pq.reader.options import ReadOptions
 from resilient_pq.recovery.check import check
 from resilient_pq.recovery.report import Damage, Finding, Kept, LostRegion, Outcome, Report
 from resilient_pq.recovery.salvage import recover

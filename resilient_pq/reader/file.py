@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-import warnings
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
 from functools import cached_property
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from resilient_pq.arrow.assemble import to_arrow
 from resilient_pq.arrow.field import Field
@@ -19,65 +17,25 @@ from resilient_pq.arrow.schema import arrow_schema_of
 from resilient_pq.arrow.table import Table
 from resilient_pq.errors import (
     ChecksumError,
-    FormatError,
     SchemaError,
-    TornFileError,
-    UnsupportedError,
     Where,
     located,
 )
 from resilient_pq.format.bounds import ColumnStatistics, DecodedColumnIndex
-from resilient_pq.format.footer import TAIL_SIZE, Footer, NeedBytes, read_footer
 from resilient_pq.format.metadata import FileMetaData, OffsetIndex
 from resilient_pq.format.schema import Schema, Selection
 from resilient_pq.format.sorting import SortingColumn
 from resilient_pq.format.values import LeafColumn
-from resilient_pq.io import FetchCounters, FetchOptions, ObjectInfo, ReadStore, resolve
+from resilient_pq.io import FetchCounters, ObjectInfo, ReadStore
 from resilient_pq.reader import indexes
 from resilient_pq.reader.bloom_filter import ColumnBloomFilter
 from resilient_pq.reader.chunk_objects import ChunkObjects
 from resilient_pq.reader.contents import Contents, FileState, KnownCheckpoint
-from resilient_pq.reader.data_file import remedy
 from resilient_pq.reader.decoder import decode
+from resilient_pq.reader.options import ReadOptions
 from resilient_pq.reader.plan import ChunkRead, ReadPlan, RowGroupRead, plan_read
 
-KiB = 1024
-
 T = TypeVar("T")
-
-
-class IncompleteFileWarning(UserWarning):
-    """The file is a checkpoint of a writer that never finished, or what a recovery could keep of one."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReadOptions:
-    """How files are read.
-
-    Attributes:
-        tail_bytes: Bytes asked for from the end of the object when it is opened; a longer footer costs one
-            more request.
-        fetch: How ranges are merged, and how many requests and bytes may be under way.
-        max_threads: Column chunks decoded at one time; None is the number of processors.
-        coerce_int96_timestamp_unit: The unit of time stamps that INT96 columns become, "us", "ms" or "s":
-            values are cut to whole ones of it. None is nanoseconds, and microseconds for columns with a value
-            outside the years 1677 to 2262, which is all that nanoseconds reach; with `File.batches` that may
-            differ from one row group to the next.
-    """
-
-    tail_bytes: int = 256 * KiB
-    fetch: FetchOptions = field(default_factory=FetchOptions)
-    max_threads: int | None = None
-    coerce_int96_timestamp_unit: Literal["us", "ms", "s"] | None = None
-
-    def __post_init__(self) -> None:
-        """Check what would only show when a file is read."""
-        unit: str | None = self.coerce_int96_timestamp_unit
-        if unit not in (None, "us", "ms", "s"):
-            raise SchemaError(
-                f'coerce_int96_timestamp_unit is {unit!r}; it must be "us", "ms", "s" or None',
-                hint="leave it out for nanoseconds" if unit == "ns" else None,
-            )
 
 
 class File:
@@ -443,144 +401,3 @@ class File:
 
 def _distinct(group: RowGroupRead) -> list[ChunkRead]:
     return list({chunk.leaf.ordinal: chunk for chunk in group.chunks}.values())
-
-
-async def read_contents(
-    store: ReadStore, key: str, *, tail_bytes: int, counters: FetchCounters, verify: bool = True
-) -> tuple[ObjectInfo, Contents]:
-    """Read and understand a footer: one request for the object's tail, one more where the footer is longer.
-
-    Args:
-        store: Where to read.
-        key: What to read.
-        tail_bytes: Bytes asked for from the end of the object.
-        counters: Added to.
-        verify: Whether a footer of ours is refused when no record vouches for it.
-
-    Raises:
-        FormatError: There is no footer, or it is damaged.
-        StoreError: The store could not give the bytes.
-    """
-    try:
-        info, found = await _read_footer(store, key, tail_bytes, counters)
-    except ChecksumError:
-        # A transfer can go wrong as well as a disk: fetch the bytes once more before believing it.
-        info, found = await _read_footer(store, key, tail_bytes, counters)
-    contents = Contents.of(found)
-    if verify and contents.unvouched:
-        raise FormatError(
-            "the record of the footer is damaged: nothing vouches for the footer",
-            where=Where(offset=found.start),
-            hint=f"{remedy(store.url_of(key))}, or open it with verify=False",
-        )
-    return info, contents
-
-
-async def _read_footer(
-    store: ReadStore, key: str, tail_bytes: int, counters: FetchCounters
-) -> tuple[ObjectInfo, Footer]:
-    tail = await store.read_tail(key, max(tail_bytes, TAIL_SIZE))
-    counters.requests += 1
-    counters.bytes += len(tail.data)
-    data, offset = memoryview(tail.data), tail.offset
-    found = read_footer(data, offset)
-    if isinstance(found, NeedBytes):
-        missing = await store.read_range(key, found.start, offset, pin=tail.info)
-        counters.requests += 1
-        counters.bytes += len(missing)
-        found = read_footer(memoryview(b"".join([missing, data])), found.start)
-        if isinstance(found, NeedBytes):
-            raise FormatError("the footer does not say where it begins")
-    return tail.info, found
-
-
-class Opening:
-    """What `open` gives: ``async with`` or ``await`` it to have the `File`."""
-
-    def __init__(self, opening: Callable[[], Any]) -> None:
-        """Keep what opens the file until it is asked for."""
-        self._opening = opening
-        self._file: File | None = None
-
-    def __await__(self) -> Generator[Any, None, File]:
-        """Open the file; the caller closes it."""
-        file: File = yield from self._opening().__await__()
-        return file
-
-    async def __aenter__(self) -> File:
-        """Open the file."""
-        self._file = await self
-        return self._file
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Close the file."""
-        assert self._file is not None
-        await self._file.close()
-
-
-def open(
-    url: str | os.PathLike[str] | tuple[ReadStore, str],
-    *,
-    verify: bool = True,
-    on_damage: Literal["raise"] = "raise",
-    options: ReadOptions | None = None,
-    storage_options: Mapping[str, Any] | None = None,
-) -> Opening:
-    """Open a Parquet file, ours or anyone's, for reading columns by byte range.
-
-    A summary of a folder (``_metadata``) reads as one file with the rows of all files that it names; they are
-    found by its place. Values that stand only in the names of folders (``day=1/``) are no columns of it.
-
-    Use it as ``async with rpq.open(url) as file``.
-
-    Args:
-        url: A URL ("s3://bucket/key", any fsspec URL), a path, or a pair of a store and a key in it.
-        verify: Compare every checksum that the file has.
-        on_damage: "raise" is what this version does with a damaged page.
-        options: How to read.
-        storage_options: Credentials, endpoint and so on, as fsspec and pandas take them.
-
-    Raises:
-        NotFoundError: On entering: no such object.
-        NotParquetError: On entering: the object is no Parquet file.
-        TornFileError: On entering: its footer is missing or cut short; `recover` may help.
-        FormatError: On entering: its footer is damaged; `recover` may help.
-    """
-    if on_damage != "raise":
-        raise UnsupportedError(f"on_damage={on_damage!r} is not supported yet")
-    chosen = options or ReadOptions()
-
-    async def opening() -> File:
-        store, key = url if isinstance(url, tuple) else resolve(url, storage_options)
-        owns_store = not isinstance(url, tuple)
-        counters = FetchCounters()
-        name = store.url_of(key)
-        try:
-            with located(Where(key=name)):
-                info, contents = await read_contents(
-                    store, key, tail_bytes=chosen.tail_bytes, counters=counters, verify=verify
-                )
-        except BaseException as error:
-            if owns_store:
-                await store.close()
-            if isinstance(error, TornFileError | ChecksumError) and error.hint is None:
-                error.hint = remedy(name)
-            raise
-        if contents.state not in (None, FileState.COMPLETE):
-            of_whom = (
-                "a file that it names was not finished"
-                if contents.data_files
-                else "its writer did not finish it"
-            )
-            warnings.warn(
-                f"{name} is {contents.state}: {of_whom}",
-                IncompleteFileWarning,
-                stacklevel=3,
-            )
-        return File(
-            store, info, contents, verify=verify, options=chosen, counters=counters, owns_store=owns_store
-        )
-
-    return Opening(opening)
