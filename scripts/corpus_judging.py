@@ -33,26 +33,6 @@ TIME_LIMIT = 40.0
 LARGE = ("large_string_map.brotli.parquet",)
 LARGE_TIME_LIMIT = 240.0
 
-_FUZZ = "clusterfuzz-testcase-minimized-parquet-arrow-fuzz-"
-#: Files that a peer reads, but we do not, or with other values: the end of their paths, and why that is right.
-EXCEPTIONS = {
-    "data/datapage_v1-corrupt-checksum.parquet": "a page's checksum does not hold, as the name says",
-    "data/rle-dict-uncompressed-corrupt-checksum.parquet": "a page's checksum does not hold, as the name says",
-    "parquet/interval_dictionary.parquet": "the others take the INTERVAL values for nulls, as they are UNKNOWN too",
-    "parquet/nullable_interval_dictionary.parquet": "as interval_dictionary.parquet",
-    "complex/repeated_types.parquet": "pyarrow takes INT96 of Julian day 0, in the year -4712, for 1970",
-    "data/int96_from_spark.parquet": "its last value is that of int96_from_spark.md, but not in pyarrow",
-    "fastparquet/split/_metadata": "a summary, whose column chunks lie in other files",
-    "bad_data/ARROW-GH-45185.parquet": "its first row begins within a list, which polars lets pass",
-    "bad_data/ARROW-RS-GH-6229-LEVELS.parquet": "its levels end too early, which duckdb lets pass",
-    f"{_FUZZ}5697144926502912.fuzz": "its footer has a wire type that Thrift does not have",
-    f"{_FUZZ}4740205688193024": "it does not begin as a Parquet file does",
-    f"{_FUZZ}5665099979423744": "it does not begin as a Parquet file does",
-    f"{_FUZZ}5068991573000192": "a column chunk is said to be longer than the file",
-    f"{_FUZZ}5682250927833088": "a column chunk is said to be longer than the file",
-    f"{_FUZZ}5754721228029952": "a column chunk is said to be longer than the file",
-}
-
 
 class Outcome(StrEnum):
     """What came of a file."""
@@ -66,6 +46,49 @@ class Outcome(StrEnum):
     FOREIGN = "foreign"  # an error that is none of ours
     CRASHED = "crashed"  # the process ended
     HUNG = "hung"  # no answer within the time limit
+
+
+_FUZZ = "clusterfuzz-testcase-minimized-parquet-arrow-fuzz-"
+#: Files that a peer reads, but we do not, or with other values: the end of their paths, what comes of them, and why
+#: that is right.
+EXCEPTIONS: dict[str, tuple[Outcome, str]] = {
+    "/datapage_v1-corrupt-checksum.parquet": (
+        Outcome.CHECKSUM,
+        "a page's checksum does not hold, as the name says",
+    ),
+    "/rle-dict-uncompressed-corrupt-checksum.parquet": (
+        Outcome.CHECKSUM,
+        "a page's checksum does not hold, as the name says",
+    ),
+    "/interval_dictionary.parquet": (
+        Outcome.DIFFERENT,
+        "the others take the INTERVAL values for nulls, as they are UNKNOWN too",
+    ),
+    "/nullable_interval_dictionary.parquet": (Outcome.DIFFERENT, "as interval_dictionary.parquet"),
+    "/repeated_types.parquet": (
+        Outcome.DIFFERENT,
+        "pyarrow takes INT96 of Julian day 0, in the year -4712, for 1970",
+    ),
+    "/int96_from_spark.parquet": (
+        Outcome.DIFFERENT,
+        "its last value is that of int96_from_spark.md, but not in pyarrow",
+    ),
+    "fastparquet/split/_metadata": (Outcome.MISSED, "a summary, whose column chunks lie in other files"),
+    "/ARROW-GH-45185.parquet": (
+        Outcome.MISSED,
+        "its first row begins within a list, which polars lets pass",
+    ),
+    "/ARROW-RS-GH-6229-LEVELS.parquet": (
+        Outcome.MISSED,
+        "its levels end too early, which duckdb lets pass",
+    ),
+    f"{_FUZZ}5697144926502912.fuzz": (Outcome.MISSED, "its footer has a wire type that Thrift does not have"),
+    f"{_FUZZ}4740205688193024": (Outcome.MISSED, "it does not begin as a Parquet file does"),
+    f"{_FUZZ}5665099979423744": (Outcome.MISSED, "it does not begin as a Parquet file does"),
+    f"{_FUZZ}5068991573000192": (Outcome.MISSED, "a column chunk is said to be longer than the file"),
+    f"{_FUZZ}5682250927833088": (Outcome.MISSED, "a column chunk is said to be longer than the file"),
+    f"{_FUZZ}5754721228029952": (Outcome.MISSED, "a column chunk is said to be longer than the file"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,20 +112,19 @@ class Verdict:
     peak: int = 0
 
     @property
-    def exception(self) -> str | None:
-        """Why the file is one of `EXCEPTIONS`; None where it is not."""
-        return next((reason for end, reason in EXCEPTIONS.items() if self.path.endswith(end)), None)
+    def exception(self) -> tuple[Outcome, str] | None:
+        """What is to come of it, and why, where the file is one of `EXCEPTIONS`."""
+        return next((found for end, found in EXCEPTIONS.items() if self.path.endswith(end)), None)
 
     @property
     def faults(self) -> list[str]:
         """What is wrong with it; empty where all is as it should be."""
         found = []
-        good = (Outcome.EQUAL, Outcome.ALONE, Outcome.REFUSED)
-        excused = (Outcome.CHECKSUM, Outcome.DIFFERENT, Outcome.MISSED)
-        if self.outcome not in good and not (self.exception and self.outcome in excused):
-            found.append(f"{self.outcome} (peer: {self.peer}): {self.detail}")
-        if self.outcome in good and self.exception:
-            found.append(f"{self.outcome}, though it is an exception: {self.exception}")
+        expected = (
+            (Outcome.EQUAL, Outcome.ALONE, Outcome.REFUSED) if self.exception is None else self.exception[:1]
+        )
+        if self.outcome not in expected:
+            found.append(f"{self.outcome}, not {' or '.join(expected)} (peer: {self.peer}): {self.detail}")
         if self.peak > MEMORY_LIMIT and not self.path.endswith(LARGE):
             found.append(f"took {self.peak / MiB:,.0f} MiB")
         return found
@@ -302,8 +324,8 @@ def _judged(path: str, left_out: Sequence[str], at_work: Callable[[str], None]) 
     if theirs is None:
         outcome = Outcome.ALONE if table is not None else Outcome.REFUSED
     elif isinstance(error, rpq.ChecksumError):
-        said = _difference(path, read_by_us(path, verify=False), peer, theirs) or said
-        outcome = Outcome.CHECKSUM
+        different = _difference(path, read_by_us(path, verify=False), peer, theirs)
+        said, outcome = (different, Outcome.DIFFERENT) if different else (said, Outcome.CHECKSUM)
     elif table is None:
         outcome = Outcome.MISSED
     else:

@@ -102,7 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for verdict in everything:
         name = Path(verdict.path).relative_to(chosen.folder)
         if chosen.listed and verdict.exception is not None:
-            print(f"listed  {name}: {verdict.exception}")
+            print(f"listed  {name}: {verdict.exception[1]}")
         for fault in verdict.faults:
             print(f"fault   {name}: {fault}")
     return int(any(verdict.faults for verdict in everything))

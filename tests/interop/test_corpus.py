@@ -74,7 +74,7 @@ def test_every_file(path: Path, judge: Any) -> None:
 @pytest.mark.skipif(not FILES, reason="there is no corpus")
 def test_every_exception_is_there() -> None:
     for end in judging.EXCEPTIONS:
-        assert sum(str(path).endswith(end) for path in FILES) == 1, end
+        assert any(str(path).endswith(end) for path in FILES), end
 
 
 @pytest.mark.skipif(not FILES, reason="there is no corpus")
