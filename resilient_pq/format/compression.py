@@ -52,6 +52,7 @@ class Codec:
 
 
 def _gzip_compress(data: Any, level: int) -> Any:
+    # What ISA-L makes of the same data may differ from call to call: it looks for matches in memory left as it was.
     if level <= _ISAL_MAX_LEVEL:
         return isal_zlib.compress(data, level, _GZIP_WINDOW)
     return zlib.compress(data, level, _GZIP_WINDOW)

@@ -220,12 +220,12 @@ def _prefixes(data: bytes) -> list[tuple[int, int]]:
 @given(draw=st.data())
 @settings(quick, max_examples=30)
 def test_how_rows_are_batched_leaves_no_trace(
-    draw: Draw, tables: Any, ways: Any, encodings: Any, written: Any, read: Any, assert_same: Any
+    draw: Draw, tables: Any, repeatable_ways: Any, encodings: Any, written: Any, read: Any, assert_same: Any
 ) -> None:
     """Where row groups are cut by rows: the same chunks, byte by byte."""
     table = draw.draw(tables())
     way = {
-        **draw.draw(ways),
+        **draw.draw(repeatable_ways),
         "encodings": draw.draw(encodings(table.schema)),
         "row_group_bytes": 1 << 26,
         "checkpoint_every": None,

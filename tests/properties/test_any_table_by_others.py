@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
@@ -31,12 +32,15 @@ def _leaves(leaf_of: Callable[[pa.DataType], Choice]) -> list[Choice]:
     """
     kinds = [
         pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64(),
-        pa.float32(), pa.float64(), pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.binary(5),
+        pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.binary(5),
         pa.dictionary(pa.int8(), pa.string()), pa.decimal128(9, 2), pa.decimal128(38, 10),
     ]  # fmt: skip
     moderate = st.integers(-(2**50), 2**50)
     return [
         *map(leaf_of, kinds),
+        # One NaN only: DuckDB takes those of other bits for the same.
+        (pa.float32(), st.floats(width=32).map(lambda x: int(np.float32(x).view(np.uint32)))),
+        (pa.float64(), st.floats().map(lambda x: int(np.float64(x).view(np.uint64)))),
         (pa.date32(), st.integers(-100_000, 100_000)),
         (pa.time64("us"), st.integers(0, 86_399_999_999)),
         *((pa.timestamp(unit, zone), moderate) for unit in ("ms", "us") for zone in (None, "UTC")),
@@ -50,7 +54,10 @@ def _by_duckdb(path: Path) -> pa.Table:
 
 
 def _by_polars(path: Path) -> pa.Table:
-    return pl.read_parquet(path).to_arrow()
+    try:
+        return pl.read_parquet(path).to_arrow()
+    except pl.exceptions.PanicException as error:  # no Exception to Python
+        raise AssertionError(str(error)) from None
 
 
 def _duckdb_cannot_decode(leaf: Leaf, encoding: str) -> bool:

@@ -50,11 +50,13 @@ def test_the_kernels_are_exchanged(using: Using) -> None:
 
 
 @pytest.fixture(scope="session")
-def compare(using: Using, ways: Any, encodings: Any, written: Any, read: Any, assert_same: Any) -> Any:
+def compare(
+    using: Using, repeatable_ways: Any, encodings: Any, written: Any, read: Any, assert_same: Any
+) -> Any:
     """Writes a table in a way that is drawn with either kind, and reads it with either."""
 
     def check(draw: Draw, table: pa.Table) -> None:
-        way = {**draw.draw(ways), "encodings": draw.draw(encodings(table.schema))}
+        way = {**draw.draw(repeatable_ways), "encodings": draw.draw(encodings(table.schema))}
         files = []
         for which in ("native", "reference"):
             with using(which):
