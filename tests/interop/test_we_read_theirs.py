@@ -66,6 +66,10 @@ def test_pyarrow_every_type(
         pytest.param({"use_compliant_nested_type": False}, id="old names of elements"),
         pytest.param({"store_decimal_as_integer": True}, id="decimals as integers"),
         pytest.param({"write_statistics": False}, id="no statistics"),
+        pytest.param({"use_deprecated_int96_timestamps": True}, id="nanoseconds in 96 bits"),
+        pytest.param(
+            {"use_deprecated_int96_timestamps": True, "store_schema": False}, id="nothing but 96 bits"
+        ),
         pytest.param({"row_group_size": 1}, id="a row group a row"),
         pytest.param(
             {"version": "1.0", "coerce_timestamps": "us", "allow_truncated_timestamps": True}, id="old"
@@ -251,6 +255,35 @@ def test_fastparquet(
     expected = pq.read_table(path)
     _assert_same(read_back(path.read_bytes()), expected, plain)
     assert read_back(path.read_bytes())["int"].to_pylist() == list(range(40))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"times": "int96"},
+        {"has_nulls": True},
+        {"stats": True},
+        {"object_encoding": "utf8"},
+        {"object_encoding": "bytes"},
+        {"object_encoding": "json"},
+    ],
+    ids=str,
+)
+def test_fastparquet_ways(
+    read_back: ReadBack, plain: Plain, frame: pd.DataFrame, options: dict[str, Any], tmp_path: Path
+) -> None:
+    path = tmp_path / "fast.parquet"
+    objects = {"utf8": "ä{}", "bytes": b"\xff{}", "json": {"a": [1, "{}"]}}
+    if "object_encoding" in options:
+        value = objects[options["object_encoding"]]
+        frame = frame.assign(object=pd.Series([value] * len(frame), dtype=object))
+    # It takes counts of any unit for nanoseconds when it writes those of 96 bits.
+    frame = frame.assign(moment=frame["moment"].astype("datetime64[ns]"))
+    fastparquet.write(str(path), frame, **options)
+    found = read_back(path.read_bytes())
+    _assert_same(found, pq.read_table(path), plain)
+    assert found["int"].to_pylist() == list(range(40))
+    assert found["moment"].to_pylist() == list(frame["moment"])
 
 
 def test_pandas_through_pyarrow(read_back: ReadBack, frame: pd.DataFrame) -> None:
