@@ -44,7 +44,6 @@ class LaidRowGroup:
         serialized: Its metadata, with the keys that a checkpoint's footer has.
         column_indexes: Serialised ColumnIndex of each chunk, None where there is none.
         offset_indexes: Serialised OffsetIndex of each chunk, None where there is none.
-        bloom_filters: Bloom filter of each chunk as stored, None where there is none.
         num_rows: Its rows.
         end: Offset just after its record.
     """
@@ -52,7 +51,6 @@ class LaidRowGroup:
     serialized: bytes
     column_indexes: tuple[bytes | None, ...]
     offset_indexes: tuple[bytes | None, ...]
-    bloom_filters: tuple[bytes | None, ...]
     num_rows: int
     end: int
 
@@ -125,7 +123,7 @@ class Layout:
         self.offset = offset
         for row_group, end in row_groups:
             none = [None] * len(row_group.columns)
-            self._append(row_group, end, none, none, none)
+            self._append(row_group, end, none, none)
         self.num_checkpoints = len(checkpoints)
         self._checkpoints = [f"{at}:{num_rows}" for at, num_rows in checkpoints]
 
@@ -141,16 +139,28 @@ class Layout:
         return [record, *buffers]
 
     def end_row_group(self, num_rows: int, *, sorting_columns: list[SortingColumn] | None = None) -> Buffers:
-        """Complete the open row group, of which all chunks have been laid out; gives its record."""
+        """Complete the open row group, of which all chunks have been laid out; gives its bloom filters and its record.
+
+        The filters stand here and not before the footer, so that none has to wait in memory for it, and checkpoints
+        name them too (parquet-format, BloomFilter.md, allows both).
+        """
         chunks, self._chunks = self._chunks, []
+        filters: list[bytes] = []
         for chunk in chunks:
+            sums = ChunkSums(chunk=chunk.crc)
+            if chunk.bloom_filter is not None:
+                sums = replace(sums, bloom=crc32(chunk.bloom_filter))
+                chunk.metadata.bloom_filter_offset = self.offset
+                chunk.metadata.bloom_filter_length = len(chunk.bloom_filter)
+                self.offset += len(chunk.bloom_filter)
+                filters.append(chunk.bloom_filter)
             chunk.metadata.key_value_metadata = [
                 *(
                     pair
                     for pair in chunk.metadata.key_value_metadata or ()
                     if not pair.key.startswith("rpq.")
                 ),
-                KeyValue(footer.CRC_KEY, str(ChunkSums(chunk=chunk.crc))),
+                KeyValue(footer.CRC_KEY, str(sums)),
             ]
         row_group = RowGroup(
             columns=[ColumnChunk(meta_data=chunk.metadata) for chunk in chunks],
@@ -176,9 +186,8 @@ class Layout:
             self.offset,
             [None if chunk.column_index is None else thrift.encode(chunk.column_index) for chunk in chunks],
             [None if chunk.offset_index is None else thrift.encode(chunk.offset_index) for chunk in chunks],
-            [chunk.bloom_filter for chunk in chunks],
         )
-        return [record]
+        return [*filters, record]
 
     def _append(
         self,
@@ -186,10 +195,9 @@ class Layout:
         end: int,
         column_indexes: Sequence[bytes | None],
         offset_indexes: Sequence[bytes | None],
-        bloom_filters: Sequence[bytes | None],
     ) -> None:
         serialized = thrift.encode(row_group)
-        indexes = tuple(column_indexes), tuple(offset_indexes), tuple(bloom_filters)
+        indexes = tuple(column_indexes), tuple(offset_indexes)
         self.row_groups.append(LaidRowGroup(serialized, *indexes, row_group.num_rows, end))
         self.num_rows += row_group.num_rows
         self.serialized_bytes += len(serialized)
@@ -210,7 +218,7 @@ class Layout:
         return self._anchor_bytes + self.serialized_bytes + named + len(footer.CHECKPOINTS_KEY)
 
     def finish(self, *, state: str = "complete", extra: Mapping[str, str] | None = None) -> Iterator[Buffers]:
-        """The last bytes of the file: the bloom filters, the page indexes, then the final footer.
+        """The last bytes of the file: the page indexes, then the final footer.
 
         Args:
             state: What the file says of itself.
@@ -227,20 +235,16 @@ class Layout:
         yield [self._record(Kind.FINAL, self._footer(serialized, state, extra or {}))]
 
     def _indexes(self, row_groups: list[RowGroup], sums: list[list[ChunkSums]]) -> Iterator[Buffers]:
-        """All bloom filters, all column indexes, then all offset indexes, noting where they lie.
-
-        That is the order of parquet-format, BloomFilter.md and PageIndex.md.
-        """
-        for kind in ("bloom_filter", "column_index", "offset_index"):
+        """All column indexes, then all offset indexes (parquet-format, PageIndex.md), noting where they lie."""
+        for kind in ("column_index", "offset_index"):
             buffers: list[bytes] = []
             for ordinal, (laid, row_group) in enumerate(zip(self.row_groups, row_groups, strict=True)):
-                indexes = _indexes_of(laid, kind)
+                indexes = laid.column_indexes if kind == "column_index" else laid.offset_indexes
                 for leaf, (chunk, index) in enumerate(zip(row_group.columns, indexes, strict=True)):
                     if index is None:
                         continue
-                    named = chunk.meta_data if kind == "bloom_filter" else chunk
-                    setattr(named, f"{kind}_offset", self.offset)
-                    setattr(named, f"{kind}_length", len(index))
+                    setattr(chunk, f"{kind}_offset", self.offset)
+                    setattr(chunk, f"{kind}_length", len(index))
                     sums[ordinal][leaf] = _with(sums[ordinal][leaf], kind, crc32(index))
                     buffers.append(index)
                     self.offset += len(index)
@@ -303,15 +307,7 @@ def _sums(chunk: ColumnChunk) -> ChunkSums:
     return found or ChunkSums()
 
 
-def _indexes_of(laid: LaidRowGroup, kind: str) -> tuple[bytes | None, ...]:
-    if kind == "bloom_filter":
-        return laid.bloom_filters
-    return laid.column_indexes if kind == "column_index" else laid.offset_indexes
-
-
 def _with(sums: ChunkSums, kind: str, crc: int) -> ChunkSums:
-    if kind == "bloom_filter":
-        return replace(sums, bloom=crc)
     return replace(sums, column_index=crc) if kind == "column_index" else replace(sums, offset_index=crc)
 
 

@@ -38,8 +38,7 @@ class WriteOptions:
         statistics: Whether bounds, null counts and sizes are written to footer and page index.
         bloom_filter_options: Columns that get bloom filters: a list of their paths, or a dict as pyarrow takes it,
             with True or {"ndv": ..., "fpp": 0.05} for each. Without ndv, the number of distinct values to expect, a
-            filter is sized by those that are in its chunk. Filters stay in memory until the file is complete, about
-            a byte for each distinct value.
+            filter is sized by those that are in its chunk, about a byte for each.
         sorting_columns: The order in which the rows of each row group come: names, ("name", "descending"),
             ("name", "ascending", "at_start") for nulls first, or SortingColumn of ours or of pyarrow. Nothing is
             sorted by it. A row group whose rows come in another order is written all the same, with a warning in

@@ -18,7 +18,6 @@ CORPUS = Path(os.environ.get("RPQ_CORPUS", ROOT.parent / "shared" / "corpus"))
 
 #: Not to be copied, and why.
 UNLIKE = {
-    "uint_types.parquet": "its unsigned integers are wider than their annotation: they are read as int32",
     "unknown-logical-type.parquet": "an annotation that nobody knows cannot be written",
     "large_string_map.brotli.parquet": "two strings of a gigabyte",
 }
@@ -42,6 +41,8 @@ async def _copied(path: Path) -> bool:
     try:
         async with rpq.open((store, "original")) as original:
             schema, rows = original.schema, await original.read()
+            if pa.schema(original.arrow_schema).types != pa.schema(rows.schema).types:
+                return False  # values that the column's type cannot hold came in a wider one
     except ResilientPQError:
         return False
     async with rpq.create((store, "copy"), schema) as writer:

@@ -95,24 +95,29 @@ async def write(table: pa.Table, options: rpq.WriteOptions, **more: Any) -> byte
     return bytes((await store.read_tail("file", 1 << 40)).data)
 
 
-async def test_the_final_footer_names_filters_and_checkpoints_do_not() -> None:
+@pytest.mark.filterwarnings("ignore::resilient_pq.IncompleteFileWarning")
+async def test_filters_stand_behind_their_row_group_and_checkpoints_name_them() -> None:
+    options = rpq.WriteOptions(bloom_filter_options=["a"])
     table = pa.table({"a": range(100), "b": [f"{i % 7}" for i in range(100)]})
-    options = rpq.WriteOptions(bloom_filter_options=["a", "b"])
     data = await write(table, options, checkpoint_every=1, checkpoint_overhead=100.0)
-    places = []
     async with rpq.open(await put(data)) as file:
-        for chunk in chunks_of(file):
-            meta = chunk.meta_data
-            assert meta.bloom_filter_offset and meta.bloom_filter_length and ChunkSums.of(meta).bloom
-            places.append((meta.bloom_filter_offset, chunk.column_index_offset))
         end = data.index(b"PAR1", file.checkpoints[1].offset) + 4
-    assert max(bloom for bloom, _ in places) < min(index for _, index in places)
-    with pytest.warns(rpq.IncompleteFileWarning):
-        async with rpq.open(await put(data[:end])) as file:
-            assert len(chunks_of(file)) == 4
-            for chunk in chunks_of(file):
-                assert chunk.meta_data.bloom_filter_offset is None
-                assert ChunkSums.of(chunk.meta_data).bloom is None
+    for part in (data, data[:end]):
+        store, key = await put(part)
+        async with rpq.open((store, key)) as file:
+            for group, row_group in enumerate(file.metadata.row_groups):
+                first, last = (chunk.meta_data for chunk in row_group.columns)
+                assert first is not None and last is not None
+                start = last.dictionary_page_offset or last.data_page_offset
+                assert first.bloom_filter_offset == start + last.total_compressed_size
+                assert ChunkSums.of(first).bloom is not None
+                found = await file.bloom_filter(group, "a")
+                assert found is not None and found.may_contain(list(range(50 * group, 50 * group + 50))).all()
+                assert not found.may_contain(list(range(5000, 5100))).all()
+        await rpq.recover((store, key), (store, "saved"))
+        async with rpq.open((store, "saved")) as saved:
+            again = await saved.bloom_filter(1, "a")
+            assert again is not None and again.may_contain(75)
 
 
 async def put(data: bytes) -> tuple[MemoryStore, str]:
