@@ -19,8 +19,10 @@ from resilient_pq.errors import SchemaError
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Some rows, column by column. Columns stay in the arrays that they came in: nanoarrow's own slices and
-    parents of arrays are copies of what is in them, and those of views write beyond their memory.
+    """Some rows, column by column.
+
+    Columns stay in the arrays that they came in: nanoarrow's own slices and parents of arrays are copies of what
+    is in them, and those of views write beyond their memory.
 
     Attributes:
         length: How many rows.
