@@ -18,6 +18,7 @@ The names here are asynchronous; `resilient_pq.sync` has the same names, blockin
 from __future__ import annotations
 
 from resilient_pq.arrow.int96 import CutTimestampWarning
+from resilient_pq.arrow.schema import schema_from_arrow, schema_to_arrow
 from resilient_pq.arrow.table import Table
 from resilient_pq.dataset.write import WrittenMetadata, write_metadata
 from resilient_pq.errors import (
@@ -127,5 +128,7 @@ __all__ = [
     "list_uploads",
     "open",
     "recover",
+    "schema_from_arrow",
+    "schema_to_arrow",
     "write_metadata",
 ]

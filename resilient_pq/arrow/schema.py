@@ -20,7 +20,14 @@ from resilient_pq.format.logical import Decimal, Integer, Logical, Time, Timesta
 from resilient_pq.format.metadata import Repetition, Type
 from resilient_pq.format.schema import Group, Node, Primitive, Schema
 
-__all__ = ["arrow_field_of", "arrow_schema_of", "decimal_width", "encode_arrow_schema", "schema_from_arrow"]
+__all__ = [
+    "arrow_field_of",
+    "arrow_schema_of",
+    "decimal_width",
+    "encode_arrow_schema",
+    "schema_from_arrow",
+    "schema_to_arrow",
+]
 
 #: pyarrow keeps a column's field id under this key of the field's metadata.
 FIELD_ID_KEY: Final = b"PARQUET:field_id"
@@ -88,6 +95,15 @@ def schema_from_arrow(arrow: object) -> Schema:
     if root.kind != "+s":
         raise SchemaError(f"the schema of a table is a struct, not {root}")
     return Schema(Group("schema", Repetition.REQUIRED, tuple(_node_of(child, ()) for child in root.children)))
+
+
+def schema_to_arrow(schema: Schema) -> Any:
+    """The Arrow schema of a Parquet schema, by its Parquet types alone, with ``__arrow_c_schema__``.
+
+    Raises:
+        UnsupportedError: A column is nested too deeply.
+    """
+    return arrow_schema_of(schema, {})
 
 
 def _node_of(field: Field, parents: tuple[str, ...]) -> Node:

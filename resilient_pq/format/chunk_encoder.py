@@ -25,6 +25,7 @@ from resilient_pq.format.metadata import (
     DataPageHeaderV2,
     DictionaryPageHeader,
     Encoding,
+    KeyValue,
     OffsetIndex,
     PageEncodingStats,
     PageHeader,
@@ -388,5 +389,6 @@ def _metadata(
         dictionary_page_offset=0 if has_dictionary else None,
         statistics=statistics,
         encoding_stats=stats,
+        key_value_metadata=[KeyValue(key, value) for key, value in options.key_value] or None,
         size_statistics=sizes,
     )

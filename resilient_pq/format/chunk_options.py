@@ -26,6 +26,7 @@ class ChunkOptions:
         version: Data pages v1 or v2.
         statistics: Whether bounds, counts and sizes are written.
         bloom_filter: How bloom filters are sized; None for none.
+        key_value: Key-value metadata of each chunk.
     """
 
     codec: CompressionCodec = CompressionCodec.ZSTD
@@ -38,3 +39,4 @@ class ChunkOptions:
     version: int = 1
     statistics: bool = True
     bloom_filter: FilterOptions | None = None
+    key_value: tuple[tuple[str, str], ...] = ()

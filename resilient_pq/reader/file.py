@@ -22,6 +22,7 @@ from resilient_pq.errors import (
     located,
 )
 from resilient_pq.format.bounds import ColumnStatistics, DecodedColumnIndex
+from resilient_pq.format.footer import key_values
 from resilient_pq.format.metadata import FileMetaData, OffsetIndex
 from resilient_pq.format.schema import Schema, Selection
 from resilient_pq.format.sorting import SortingColumn
@@ -137,6 +138,22 @@ class File:
         """
         with located(Where(key=self.url)):
             return indexes.statistics_of_chunk(indexes.chunk_of(self.contents, row_group, column))
+
+    def column_metadata(self, row_group: int, column: str | int) -> dict[str, str | None]:
+        """The key-value metadata of a column chunk, without what only this library reads (``rpq.*``).
+
+        Args:
+            row_group: Ordinal of the row group.
+            column: Path of the leaf column, with dots, or its ordinal among the leaves.
+
+        Raises:
+            SchemaError: There is no such row group or column.
+            FormatError: The footer says nothing of the chunk.
+        """
+        with located(Where(key=self.url)):
+            chunk = indexes.chunk_of(self.contents, row_group, column)
+            pairs = key_values(chunk.metadata.key_value_metadata)
+        return {key: value for key, value in pairs.items() if not key.startswith("rpq.")}
 
     # -- indexes ---------------------------------------------------------------------------------
 

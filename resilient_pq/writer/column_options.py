@@ -31,6 +31,36 @@ def check_names(schema: Schema, setting: str, names: Collection[Any]) -> None:
             )
 
 
+def check_key_values(setting: str, key_values: Mapping[Any, Any]) -> None:
+    """Refuse key-value metadata that is no text, or that only the writer itself writes.
+
+    Raises:
+        SchemaError: Which pair it is.
+    """
+    for key, value in key_values.items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise SchemaError(f"{setting} {key!r} is not text")
+        if key.startswith("rpq.") or key == "ARROW:schema":
+            raise SchemaError(f"the {setting} key {key!r} is the writer's own")
+
+
+def column_metadata(
+    schema: Schema, given: Mapping[str, Mapping[str, str]] | None
+) -> list[tuple[tuple[str, str], ...]]:
+    """The key-value metadata for the chunks of each leaf column.
+
+    Raises:
+        SchemaError: There is no such column, or a pair is no text.
+    """
+    known = given or {}
+    check_names(schema, "column_metadata", known)
+    for pairs in known.values():
+        if not isinstance(pairs, Mapping):
+            raise SchemaError(f"column_metadata has {pairs!r} where a dict should be")
+        check_key_values("column_metadata", pairs)
+    return [tuple(known.get(leaf.column_path, known.get(leaf.path[0], {})).items()) for leaf in schema.leaves]
+
+
 def bloom_filters(
     schema: Schema, given: Mapping[str, Any] | Sequence[str] | None
 ) -> list[FilterOptions | None]:

@@ -14,7 +14,7 @@ from resilient_pq.format.chunk_options import ChunkOptions
 from resilient_pq.format.encodings import DICTIONARY_ENCODINGS, ENCODINGS
 from resilient_pq.format.metadata import CompressionCodec, Encoding, Type
 from resilient_pq.format.schema import Leaf, Schema
-from resilient_pq.writer.column_options import bloom_filters, check_names
+from resilient_pq.writer.column_options import bloom_filters, check_key_values, check_names, column_metadata
 
 MiB = 1024 * 1024
 
@@ -39,6 +39,7 @@ class WriteOptions:
         bloom_filter_options: Columns that get bloom filters: a list of their paths, or a dict as pyarrow takes it,
             with True or {"ndv": ..., "fpp": 0.05} for each. Without ndv, the number of distinct values to expect, a
             filter is sized by those that are in its chunk, about a byte for each.
+        column_metadata: Key-value metadata of the chunks of a column, by its path.
         sorting_columns: The order in which the rows of each row group come: names, ("name", "descending"),
             ("name", "ascending", "at_start") for nulls first, or SortingColumn of ours or of pyarrow. Nothing is
             sorted by it. A row group whose rows come in another order is written all the same, with a warning in
@@ -56,6 +57,7 @@ class WriteOptions:
     dictionary_bytes: int = MiB
     statistics: bool = True
     bloom_filter_options: Mapping[str, bool | Mapping[str, float | None]] | Sequence[str] | None = None
+    column_metadata: Mapping[str, Mapping[str, str]] | None = None
     sorting_columns: Sequence[Any] | None = None
     part_bytes: int = 8 * MiB
     max_part_bytes: int = 64 * MiB
@@ -121,11 +123,7 @@ class EncoderOptions:
             raise SchemaError(f"level_encoding is {self.write.level_encoding!r}; it is 'RLE' or 'BIT_PACKED'")
         if self.write.level_encoding == "BIT_PACKED" and self.write.data_page_version != "1.0":
             raise SchemaError("data pages 2.0 have no BIT_PACKED levels", hint='data_page_version="1.0"')
-        for key, value in (self.metadata or {}).items():
-            if not isinstance(key, str) or not isinstance(value, str):
-                raise SchemaError(f"metadata {key!r} is not text")
-            if key.startswith("rpq.") or key == "ARROW:schema":
-                raise SchemaError(f"the metadata key {key!r} is the writer's own")
+        check_key_values("metadata", self.metadata or {})
 
     @property
     def codec(self) -> CompressionCodec:
@@ -141,9 +139,15 @@ class EncoderOptions:
         if not isinstance(self.encodings, str):
             check_names(schema, "encodings", self.encodings)
         filters = bloom_filters(schema, self.write.bloom_filter_options)
-        return [self._chunk_options(leaf, filters[leaf.ordinal]) for leaf in schema.leaves]
+        key_values = column_metadata(schema, self.write.column_metadata)
+        return [
+            self._chunk_options(leaf, bloom_filter, key_value)
+            for leaf, bloom_filter, key_value in zip(schema.leaves, filters, key_values, strict=True)
+        ]
 
-    def _chunk_options(self, leaf: Leaf, bloom_filter: FilterOptions | None) -> ChunkOptions:
+    def _chunk_options(
+        self, leaf: Leaf, bloom_filter: FilterOptions | None, key_value: tuple[tuple[str, str], ...]
+    ) -> ChunkOptions:
         if isinstance(self.encodings, str):
             name = self.encodings
         else:
@@ -159,6 +163,7 @@ class EncoderOptions:
             version=1 if self.write.data_page_version == "1.0" else 2,
             statistics=self.write.statistics,
             bloom_filter=bloom_filter,
+            key_value=key_value,
         )
 
 

@@ -7,11 +7,13 @@ import os
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import resilient_pq as rpq
 from resilient_pq import sync
 from resilient_pq.errors import ResilientPQError, SchemaError, UnsupportedError
 from resilient_pq.format import logical, thrift
@@ -583,3 +585,16 @@ def test_schemas_that_are_too_deep() -> None:
             Schema.parse(text)
     with pytest.raises(ResilientPQError):
         Schema.parse("message m " + "{" * 10_000)
+
+
+def test_schemas_from_arrow_and_back() -> None:
+    arrow = pa.schema(
+        [pa.field("id", pa.int64(), nullable=False), pa.field("tags", pa.list_(pa.string())), pa.field("at", pa.date32())]
+    )
+    schema = rpq.schema_from_arrow(arrow)
+    assert schema == Schema.parse(
+        "message schema { required int64 id; optional group tags (LIST) { repeated group list "
+        "{ optional binary element (STRING); } } optional int32 at (DATE); }"
+    )
+    assert Schema.parse(str(schema)) == schema
+    assert pa.schema(rpq.schema_to_arrow(schema)).equals(arrow)

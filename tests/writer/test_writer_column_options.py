@@ -187,3 +187,42 @@ async def test_only_row_groups_in_order_claim_to_be(caplog: pytest.LogCaptureFix
     assert [record.message for record in caplog.records] == [
         "memory:file: the rows of row group 2 are not sorted as declared"
     ]
+
+
+# --- key-value metadata of chunks -----------------------------------------------------------------------
+
+
+async def test_metadata_of_columns_are_in_every_chunk() -> None:
+    given = {"a": {"unit": "m", "": "x"}, "s": {"of": "s"}, "s.ok": {"of": "ok"}}
+    table = pa.table({"a": range(100), "b": ["b"] * 100, "s": [{"x": 1, "ok": True}] * 100})
+    data = await write(table, rpq.WriteOptions(column_metadata=given))
+    async with rpq.open(await put(data)) as file:
+        for group in (0, 1):
+            assert file.column_metadata(group, "a") == {"unit": "m", "": "x"}
+            assert file.column_metadata(group, "b") == {}
+            assert file.column_metadata(group, "s.x") == {"of": "s"}
+            assert file.column_metadata(group, "s.ok") == {"of": "ok"}
+    store, key = await put(data)
+    damaged = bytearray(data)
+    damaged[10] ^= 1  # the anchor: chunks are laid again
+    await store.put(key, bytes(damaged))
+    await rpq.recover((store, key), (store, "saved"))
+    async with rpq.open((store, "saved")) as file:
+        assert file.column_metadata(1, "a") == {"unit": "m", "": "x"}
+    footer = pq.ParquetFile(pa.BufferReader(data)).metadata
+    assert footer.num_row_groups == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"z": {"a": "b"}}, "column_metadata: there is no column 'z'"),
+        ({"a": {"rpq.crc32": "0"}}, "the column_metadata key 'rpq.crc32' is the writer's own"),
+        ({"a": {"k": 1}}, "column_metadata 'k' is not text"),
+        ({"a": "b"}, "column_metadata has 'b' where a dict should be"),
+    ],
+)
+async def test_metadata_of_columns_that_cannot_be(given: Any, message: str) -> None:
+    with pytest.raises(rpq.SchemaError) as caught:
+        await write(pa.table({"a": [1]}), rpq.WriteOptions(column_metadata=given))
+    assert message in str(caught.value)
