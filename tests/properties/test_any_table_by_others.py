@@ -136,6 +136,7 @@ def test_any_table(draw: Draw, name: str, read_by: Any) -> None:
 
 
 @pytest.mark.thorough
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", PEERS)
 @given(draw=st.data())
 @settings(quick, max_examples=1000)
@@ -199,6 +200,7 @@ def test_theirs_are_read_too(draw: Draw, name: str, read_theirs: Any) -> None:
 
 
 @pytest.mark.thorough
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", WRITERS)
 @given(draw=st.data())
 @settings(quick, max_examples=1000)

@@ -75,8 +75,9 @@ def test_any_table(draw: Draw, tables: Any, compare: Any) -> None:
 
 
 @pytest.mark.thorough
+@pytest.mark.timeout(1800)
 @given(draw=st.data())
-@settings(quick, max_examples=3000)
+@settings(quick, max_examples=1500)
 def test_many_tables(draw: Draw, tables: Any, compare: Any) -> None:
     compare(draw, draw.draw(tables(40)))
 
