@@ -32,10 +32,12 @@ import botocore.session
 import hypothesis
 import pytest
 
-# The quick suite must say the same thing twice of the same code; the thorough one looks for new examples.
-hypothesis.settings.register_profile("quick", derandomize=True, database=None)
-hypothesis.settings.register_profile("search")
-hypothesis.settings.load_profile("search" if os.environ.get("RPQ_HYPOTHESIS") == "search" else "quick")
+# Every suite must say the same thing twice of the same code; RPQ_HYPOTHESIS=search looks for new examples.
+SEARCHING = os.environ.get("RPQ_HYPOTHESIS") == "search"
+hypothesis.settings.register_profile("quick", derandomize=not SEARCHING, database=None)
+hypothesis.settings.load_profile("quick")
+#: Examples of a property in the thorough suite; of a slice of it as large a share, but not fewer than a hundred.
+THOROUGH_EXAMPLES = 1500
 
 ACCESS_KEY = "rpq-test-key"
 SECRET_KEY = "rpq-test-secret"
@@ -71,6 +73,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """``--slice`` runs a share of the tests chosen, the same ones for the same ``--slice-seed``."""
     parser.addoption("--slice", type=float, default=1.0, help="share of the tests to run, 0.08 for 8 %%")
     parser.addoption("--slice-seed", type=int, default=0, help="which share")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Properties that name no number of examples draw many in the thorough suite."""
+    if config.getoption("markexpr") == "thorough":
+        examples = max(100, int(THOROUGH_EXAMPLES * config.getoption("--slice")))
+        quick = hypothesis.settings.get_profile("quick")
+        hypothesis.settings.register_profile("thorough", quick, max_examples=examples)
+        hypothesis.settings.load_profile("thorough")
 
 
 @pytest.hookimpl(trylast=True)

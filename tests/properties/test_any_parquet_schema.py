@@ -225,6 +225,6 @@ def test_records_of_any_schema(draw: st.DataObject, ways: Any, encodings: Any) -
 @pytest.mark.thorough
 @pytest.mark.timeout(1800)
 @given(draw=st.data())
-@settings(quick, max_examples=1500)
+@settings(quick)
 def test_records_of_many_schemas(draw: st.DataObject, ways: Any, encodings: Any) -> None:
     asyncio.run(_round_trip(draw, ways, encodings))

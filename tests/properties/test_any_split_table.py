@@ -76,7 +76,7 @@ def test_split_into_files(draw: Draw, flat_tables: Any, ways: Any, written: Any,
 
 @pytest.mark.thorough
 @given(draw=st.data())
-@settings(quick, max_examples=300)
+@settings(quick, max_examples=quick.max_examples // 5)
 def test_split_into_many_files(
     draw: Draw, flat_tables: Any, ways: Any, written: Any, assert_same: Any
 ) -> None:

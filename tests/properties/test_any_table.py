@@ -95,7 +95,7 @@ def test_round_trip(draw: Draw, tables: Any, round_trip: Any) -> None:
 @pytest.mark.thorough
 @pytest.mark.timeout(1800)
 @given(draw=st.data())
-@settings(quick, max_examples=1500)
+@settings(quick)
 def test_round_trip_of_many(draw: Draw, tables: Any, round_trip: Any) -> None:
     round_trip(draw, draw.draw(tables(40)))
 
@@ -103,7 +103,7 @@ def test_round_trip_of_many(draw: Draw, tables: Any, round_trip: Any) -> None:
 @pytest.mark.thorough
 @pytest.mark.timeout(1800)
 @given(draw=st.data())
-@settings(quick, max_examples=300)
+@settings(quick, max_examples=quick.max_examples // 5)
 def test_round_trip_of_deep_ones(draw: Draw, tables: Any, round_trip: Any) -> None:
     round_trip(draw, draw.draw(tables(6, depth=7, max_columns=1)))
 
@@ -171,7 +171,7 @@ def test_records(draw: Draw, as_records: Any) -> None:
 @pytest.mark.thorough
 @pytest.mark.timeout(1800)
 @given(draw=st.data())
-@settings(quick, max_examples=1500)
+@settings(quick)
 def test_many_records(draw: Draw, as_records: Any) -> None:
     as_records(draw)
 
@@ -307,6 +307,6 @@ def test_theirs_are_read_too(draw: Draw, tables: Any, read_theirs: Any) -> None:
 @pytest.mark.thorough
 @pytest.mark.timeout(1800)
 @given(draw=st.data())
-@settings(quick, max_examples=1500)
+@settings(quick)
 def test_many_of_theirs_are_read_too(draw: Draw, tables: Any, read_theirs: Any) -> None:
     read_theirs(draw, draw.draw(tables(40)))

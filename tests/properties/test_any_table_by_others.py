@@ -139,7 +139,7 @@ def test_any_table(draw: Draw, name: str, read_by: Any) -> None:
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", PEERS)
 @given(draw=st.data())
-@settings(quick, max_examples=1000)
+@settings(quick)
 def test_many_tables(draw: Draw, name: str, read_by: Any) -> None:
     read_by(draw, PEERS[name])
 
@@ -203,6 +203,6 @@ def test_theirs_are_read_too(draw: Draw, name: str, read_theirs: Any) -> None:
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", WRITERS)
 @given(draw=st.data())
-@settings(quick, max_examples=1000)
+@settings(quick)
 def test_many_of_theirs_are_read_too(draw: Draw, name: str, read_theirs: Any) -> None:
     read_theirs(draw, name)

@@ -77,7 +77,7 @@ def test_any_table(draw: Draw, tables: Any, compare: Any) -> None:
 @pytest.mark.thorough
 @pytest.mark.timeout(1800)
 @given(draw=st.data())
-@settings(quick, max_examples=1500)
+@settings(quick)
 def test_many_tables(draw: Draw, tables: Any, compare: Any) -> None:
     compare(draw, draw.draw(tables(40)))
 

@@ -198,14 +198,14 @@ def test_of_nested_columns(draw: Draw, nested_tables: Any, ways: Any, written: A
 
 @pytest.mark.thorough
 @given(draw=st.data())
-@settings(quick, max_examples=2000)
+@settings(quick)
 def test_of_many_flat_columns(draw: Draw, flat_tables: Any, ways: Any, written: Any) -> None:
     _ours(draw, flat_tables(), ways, written)
 
 
 @pytest.mark.thorough
 @given(draw=st.data())
-@settings(quick, max_examples=1500)
+@settings(quick)
 def test_of_many_nested_columns(draw: Draw, nested_tables: Any, ways: Any, written: Any) -> None:
     _ours(draw, nested_tables(20), ways, written)
 
