@@ -125,11 +125,19 @@ class Schema:
         """Names of the top-level columns."""
         return [child.name for child in self.root.children]
 
+    @cached_property
+    def columns(self) -> tuple[Selection, ...]:
+        """The top-level columns with all of their leaves, in the order of the file."""
+        found, first = [], 0
+        for position, child in enumerate(self.root.children):
+            end = first + _count_leaves(child)
+            found.append(Selection(position, child, self.leaves[first:end]))
+            first = end
+        return tuple(found)
+
     def top_level_leaves(self, position: int) -> list[Leaf]:
         """The leaves below the top-level column at `position`."""
-        counts = [_count_leaves(child) for child in self.root.children]
-        first = sum(counts[:position])
-        return list(self.leaves[first : first + counts[position]])
+        return list(self.columns[position].leaves)
 
     def select(self, columns: Iterable[str] | None) -> list[Selection]:
         """The columns that `columns` names, in the order in which it first names them.
@@ -143,37 +151,37 @@ class Schema:
         Raises:
             SchemaError: A name is not in the schema.
         """
-        everything = [
-            Selection(position, child, tuple(self.top_level_leaves(position)))
-            for position, child in enumerate(self.root.children)
-        ]
         if columns is None:
-            return everything
+            return list(self.columns)
         wanted: dict[int, set[int]] = {}
         for name in columns:
-            for position, leaves in self._named(name, everything):
+            for position, leaves in self._named(name):
                 wanted.setdefault(position, set()).update(leaf.ordinal for leaf in leaves)
         return [
             replace(whole, leaves=tuple(leaf for leaf in whole.leaves if leaf.ordinal in wanted[whole.position]))
-            for whole in map(everything.__getitem__, wanted)
+            for whole in map(self.columns.__getitem__, wanted)
         ]
 
-    def _named(self, name: str, everything: Sequence[Selection]) -> list[tuple[int, list[Leaf]]]:
+    @cached_property
+    def _by_name(self) -> dict[str, list[Selection]]:
+        """The top-level columns of each name."""
+        found: dict[str, list[Selection]] = {}
+        for column in self.columns:
+            found.setdefault(column.node.name, []).append(column)
+        return found
+
+    def _named(self, name: str) -> list[tuple[int, tuple[Leaf, ...]]]:
         """The top-level columns of a name, or those that a path leads into, each with the leaves it names."""
-        found = [(whole.position, list(whole.leaves)) for whole in everything if whole.node.name == name]
-        if found:
-            return found
-        for whole in everything:
-            leaves = [leaf for leaf in whole.leaves if f"{leaf.column_path}.".startswith(f"{name}.")]
+        if name in self._by_name:
+            return [(whole.position, whole.leaves) for whole in self._by_name[name]]
+        entered = [column for column in self.columns if name.startswith(f"{column.node.name}.")]
+        found = []
+        for column in entered:
+            leaves = tuple(leaf for leaf in column.leaves if f"{leaf.column_path}.".startswith(f"{name}."))
             if leaves:
-                found.append((whole.position, leaves))
+                found.append((column.position, leaves))
         if not found:
-            inside = [
-                leaf.column_path
-                for whole in everything
-                for leaf in whole.leaves
-                if name.startswith(f"{whole.node.name}.")
-            ]
+            inside = [leaf.column_path for column in entered for leaf in column.leaves]
             raise SchemaError(
                 f"there is no column {name!r}", hint=f"columns: {', '.join(inside or self.names)}"
             )

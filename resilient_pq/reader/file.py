@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 from functools import cached_property
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -24,7 +25,7 @@ from resilient_pq.errors import (
 from resilient_pq.format.bounds import ColumnStatistics, DecodedColumnIndex
 from resilient_pq.format.footer import key_values
 from resilient_pq.format.metadata import FileMetaData, OffsetIndex
-from resilient_pq.format.schema import Schema, Selection
+from resilient_pq.format.schema import Schema
 from resilient_pq.format.sorting import SortingColumn
 from resilient_pq.format.values import LeafColumn
 from resilient_pq.io import FetchCounters, ObjectInfo, ReadStore
@@ -37,6 +38,15 @@ from resilient_pq.reader.options import ReadOptions
 from resilient_pq.reader.plan import ChunkRead, ReadPlan, RowGroupRead, plan_read
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """What to read, and the Arrow types and the parts of columns that it becomes."""
+
+    plan: ReadPlan
+    schema: Any
+    branches: tuple[Branch, ...]
 
 
 class File:
@@ -269,16 +279,16 @@ class File:
             StoreError: The store could not give the bytes.
         """
         with located(Where(key=self.url)):
-            plan = plan_read(self.contents, columns, row_groups)
-            schema = self._schema_of(plan)
+            request = self._request(columns, row_groups)
+            plan = request.plan
             columns_read = await self._decode(list(plan.row_groups))
             chunks = await asyncio.gather(
                 *(
-                    self._assemble(plan, schema, group, columns_read[i])
+                    self._assemble(request, group, columns_read[i])
                     for i, group in enumerate(plan.row_groups)
                 )
             )
-            return Table(schema, chunks, sum(group.num_rows for group in plan.row_groups))
+            return Table(request.schema, chunks, sum(group.num_rows for group in plan.row_groups))
 
     async def batches(
         self,
@@ -309,17 +319,16 @@ class File:
         if batch_rows < 1:
             raise SchemaError(f"batch_rows is {batch_rows}; it must be at least 1")
         with located(Where(key=self.url)):
-            plan = plan_read(self.contents, columns, row_groups)
-            schema = self._schema_of(plan)
-        groups = list(plan.row_groups)
-        ahead = asyncio.ensure_future(self._row_group(plan, schema, groups[0])) if groups else None
+            request = self._request(columns, row_groups)
+        groups = request.plan.row_groups
+        ahead = asyncio.ensure_future(self._row_group(request, groups[0])) if groups else None
         try:
             for following in [*groups[1:], None]:
                 if ahead is None:
                     return
                 table, ahead = await ahead, None
                 if following is not None:
-                    ahead = asyncio.ensure_future(self._row_group(plan, schema, following))
+                    ahead = asyncio.ensure_future(self._row_group(request, following))
                 for start in range(0, table.num_rows, batch_rows):
                     yield table.slice(start, batch_rows)
         finally:
@@ -328,10 +337,10 @@ class File:
                 # What it may have failed with is of rows that nobody asked for: it is taken and dropped.
                 await asyncio.gather(ahead, return_exceptions=True)
 
-    async def _row_group(self, plan: ReadPlan, schema: Any, group: RowGroupRead) -> Table:
+    async def _row_group(self, request: _Request, group: RowGroupRead) -> Table:
         with located(Where(key=self.url)):
             (columns,) = await self._decode([group])
-            return Table(schema, [await self._assemble(plan, schema, group, columns)], group.num_rows)
+            return Table(request.schema, [await self._assemble(request, group, columns)], group.num_rows)
 
     async def _decode(self, groups: Sequence[RowGroupRead]) -> list[dict[int, LeafColumn]]:
         """Fetch and decode the chunks of row groups; for each group a dict by the leaf's ordinal."""
@@ -362,37 +371,37 @@ class File:
                 return await self._in_thread(lambda: decode(chunk, again, verify=self._verify))
 
     async def _assemble(
-        self, plan: ReadPlan, schema: Any, group: RowGroupRead, columns: Mapping[int, LeafColumn]
+        self, request: _Request, group: RowGroupRead, columns: Mapping[int, LeafColumn]
     ) -> list[Any]:
         """The Arrow arrays of a row group, one per top-level column asked for."""
 
         def assemble() -> list[Any]:
             arrays = []
-            for i, (selected, chunks) in enumerate(zip(plan.columns, group.columns, strict=True)):
+            for i, (branch, chunks) in enumerate(zip(request.branches, group.columns, strict=True)):
                 leaves = [columns[chunk.leaf.ordinal] for chunk in chunks]
-                with located(Where(row_group=group.ordinal, column=selected.node.name)):
-                    arrays.append(to_arrow(schema.child(i), self._branch(selected), leaves))
+                with located(Where(row_group=group.ordinal, column=branch.node.name)):
+                    arrays.append(to_arrow(request.schema.child(i), branch, leaves))
             return arrays
 
         return await self._in_thread(assemble)
 
+    def _request(self, columns: Sequence[str] | None, row_groups: Sequence[int] | None) -> _Request:
+        """Work out what to read, and what it becomes.
+
+        The file's key-value metadata, such as that of pandas, stay with the schema of what is read.
+        """
+        plan = plan_read(self.contents, columns, row_groups)
+        branches = []
+        for column in plan.columns:
+            first = self.schema.columns[column.position].leaves[0].ordinal
+            branches.append(branch_of(column.node, {leaf.ordinal - first for leaf in column.leaves}))
+        whole = Field.of(self._arrow_schema([column.position for column in plan.columns]))
+        fields = [projected(*pair) for pair in zip(whole.children, branches, strict=True)]
+        return _Request(plan, whole.with_children(*fields).to_c(), tuple(branches))
+
     def _arrow_schema(self, positions: Sequence[int] | None) -> Any:
         unit = self._options.coerce_int96_timestamp_unit or "ns"
         return arrow_schema_of(self.schema, self.contents.key_value, positions, int96_unit=unit)
-
-    def _branch(self, selected: Selection) -> Branch:
-        first = self.schema.top_level_leaves(selected.position)[0].ordinal
-        return branch_of(selected.node, {leaf.ordinal - first for leaf in selected.leaves})
-
-    def _schema_of(self, plan: ReadPlan) -> Any:
-        """The Arrow schema of what is read; the file's key-value metadata, such as that of pandas, stay with it."""
-        positions = [selected.position for selected in plan.columns]
-        whole = Field.of(self._arrow_schema(positions))
-        fields = [
-            projected(field, self._branch(selected))
-            for field, selected in zip(whole.children, plan.columns, strict=True)
-        ]
-        return whole.with_children(*fields).to_c()
 
     async def _in_thread(self, function: Callable[[], T]) -> T:
         async with self._threads:
