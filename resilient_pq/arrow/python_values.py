@@ -101,15 +101,20 @@ _FORMATS: dict[type, str] = {
     bytes: "z",
     dt.date: "tdD",
     dt.time: "ttu",
-    dt.timedelta: "tDu",
 }
 
 
 def _timestamp_field(name: str, values: Sequence[dt.datetime]) -> Field:
-    """Microseconds; the zone of the first value where they have one, and UTC where that zone has no name."""
+    """Nanoseconds where a value has them, else microseconds; the zone of the first value where they have one, and
+    UTC where that zone has no name."""
+    format = "tsn:" if any(map(_nanoseconds, values)) else "tsu:"
     if all(value.tzinfo is None for value in values):
-        return Field(name, "tsu:")
-    return Field(name, f"tsu:{getattr(values[0].tzinfo, 'key', None) or 'UTC'}")
+        return Field(name, format)
+    return Field(name, f"{format}{getattr(values[0].tzinfo, 'key', None) or 'UTC'}")
+
+
+def _duration_field(name: str, values: Sequence[dt.timedelta]) -> Field:
+    return Field(name, "tDn" if any(map(_nanoseconds, values)) else "tDu")
 
 
 def _decimal_field(name: str, values: Sequence[Decimal]) -> Field:
@@ -145,6 +150,7 @@ def _list_field(name: str, values: Sequence[Sequence[Any]]) -> Field:
 
 _FIELDS_BY_VALUE: dict[type, Callable[[str, Sequence[Any]], Field]] = {
     dt.datetime: _timestamp_field,
+    dt.timedelta: _duration_field,
     Decimal: _decimal_field,
     dict: _struct_field,
     list: _list_field,
@@ -227,7 +233,8 @@ def _timestamp(name: str, field: Field, value: Any) -> int:
     if (value.tzinfo is None) == bool(field.parameter):
         has = "has no" if value.tzinfo is None else "has a"
         raise _misfit(name, f"it is {field}, but {value!r} {has} time zone")
-    return _in_unit(name, field, (value - (_EPOCH_UTC if field.parameter else _EPOCH)) // _MICROSECOND, value)
+    since = value - (_EPOCH_UTC if field.parameter else _EPOCH)
+    return _in_unit(name, field, since // _MICROSECOND * 1000 + _nanoseconds(value), value)
 
 
 def _time(name: str, field: Field, value: Any) -> int:
@@ -235,17 +242,23 @@ def _time(name: str, field: Field, value: Any) -> int:
     if value.tzinfo is not None:
         raise _misfit(name, f"it is {field}, but {value!r} has a time zone")
     seconds = (value.hour * 60 + value.minute) * 60 + value.second
-    return _in_unit(name, field, seconds * 10**6 + value.microsecond, value)
+    return _in_unit(name, field, (seconds * 10**6 + value.microsecond) * 1000, value)
 
 
 def _duration(name: str, field: Field, value: Any) -> int:
     _require(name, field, (value,), dt.timedelta)
-    microseconds: int = value // _MICROSECOND
-    return _in_unit(name, field, microseconds, value)
+    return _in_unit(name, field, value // _MICROSECOND * 1000 + _nanoseconds(value), value)
 
 
-def _in_unit(name: str, field: Field, microseconds: int, value: Any) -> int:
-    number, rest = divmod(microseconds * _PER_SECOND[field.unit], 10**6)
+def _nanoseconds(value: dt.datetime | dt.timedelta) -> int:
+    """What a time has beyond its microseconds: pandas' kinds of `datetime` and `timedelta` have that."""
+    name = "nanosecond" if isinstance(value, dt.datetime) else "nanoseconds"
+    nanoseconds: int = getattr(value, name, 0)
+    return nanoseconds
+
+
+def _in_unit(name: str, field: Field, nanoseconds: int, value: Any) -> int:
+    number, rest = divmod(nanoseconds * _PER_SECOND[field.unit], 10**9)
     if rest:
         raise _misfit(name, f"{value!r} is not whole in the unit of {field}")
     return number

@@ -9,6 +9,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -251,3 +252,32 @@ def test_values_that_do_not_fit_their_column(kind: pa.DataType, value: Any, mess
     for data in ({"c": [None, value]}, [{"c": value}]):
         with pytest.raises(SchemaError, match=message):
             arrow_of(data, schema)
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "stored"),
+    [
+        ([pd.Timestamp(1_001), None, dt.datetime(1970, 1, 1)], pa.timestamp("ns"), [1_001, None, 0]),
+        ([pd.Timestamp(-1, tz="UTC")], pa.timestamp("ns", "UTC"), [-1]),
+        ([pd.Timedelta(1_001), pd.Timedelta(-1)], pa.duration("ns"), [1_001, -1]),
+        ([pd.Timestamp(2_000)], pa.timestamp("us"), [2]),
+        ([pd.Timedelta(2_000)], pa.duration("us"), [2]),
+    ],
+    ids=repr,
+)
+def test_times_of_pandas_keep_their_nanoseconds(
+    values: list[Any], kind: pa.DataType, stored: list[int | None]
+) -> None:
+    for schema in (None, pa.schema({"a": kind})):
+        found = arrow_of({"a": values}, schema)["a"]
+        assert found.type == kind
+        assert found.cast(pa.int64()).to_pylist() == stored
+
+
+def test_nanoseconds_do_not_fit_microseconds() -> None:
+    for value, kind in (
+        (pd.Timestamp(1_001), pa.timestamp("us")),
+        (pd.Timedelta(1_001), pa.duration("us")),
+    ):
+        with pytest.raises(SchemaError, match="is not whole in the unit"):
+            arrow_of({"a": [value]}, pa.schema({"a": kind}))
