@@ -125,6 +125,13 @@ def _node_of(field: Field, parents: tuple[str, ...]) -> Node:
             return Group(field.name, repetition, (repeated,), logical.LIST, field_id)
         case "+m":
             key, value = field.children[0].children
+            if normalised(key).kind == "n":
+                column = ".".join(path)
+                raise SchemaError(
+                    f"column {column!r}: the keys of a map are never null, but have the type null",
+                    where=Where(column=column),
+                    hint="cast the map to one whose keys have another type",
+                )
             entry = (
                 _node_of(replace(key, name="key", nullable=False), path),
                 _node_of(replace(value, name="value"), path),

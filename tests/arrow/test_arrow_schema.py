@@ -182,6 +182,14 @@ def test_types_that_cannot_be_written(kind: pa.DataType) -> None:
     assert caught.value.where.column == "outer.inner"
 
 
+@pytest.mark.parametrize("key", [pa.null(), pa.dictionary(pa.int8(), pa.null())], ids=str)
+def test_maps_whose_keys_could_only_be_null_are_refused(key: pa.DataType) -> None:
+    nothing = pa.array([], pa.int32())
+    made = pa.MapArray.from_arrays(pa.array([0], pa.int32()), pa.array([], pa.null()).cast(key), nothing)
+    with pytest.raises(SchemaError, match="column 'm': the keys of a map are never null"):
+        schema_from_arrow(pa.schema({"m": made.type}))
+
+
 def test_what_is_no_schema_of_a_table() -> None:
     with pytest.raises(SchemaError, match="the schema of a table is a struct, not int32"):
         schema_from_arrow(pa.int32())
