@@ -78,7 +78,7 @@ def open_source(data: object, expected: Field | None = None) -> Source:
     if isinstance(data, Source):
         return data
     if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
-        field, arrays = _arrays_of(data)
+        field, arrays = arrays_of(data)
         return Source(field, (Rows.of(array, field) for array in arrays))
     if isinstance(data, Mapping):
         return _from_columns(data, expected)
@@ -90,7 +90,7 @@ def open_source(data: object, expected: Field | None = None) -> Source:
     )
 
 
-def _arrays_of(data: Any) -> tuple[Field, Iterable[Any]]:
+def arrays_of(data: Any) -> tuple[Field, Iterable[Any]]:
     """The type and the nanoarrow `CArray`s of Arrow data, in a form whose buffers nanoarrow shows."""
     if hasattr(data, "__arrow_c_stream__"):
         arrays: Any = nanoarrow.c_array_stream(data)
@@ -155,7 +155,7 @@ def _from_columns(columns: Mapping[str, Any], expected: Field | None) -> Source:
 def _column(name: str, values: Any, expected: Field | None) -> tuple[Field, list[Part]]:
     """The type and the chunks of one column."""
     if hasattr(values, "__arrow_c_array__") or hasattr(values, "__arrow_c_stream__"):
-        field, arrays = _arrays_of(values)
+        field, arrays = arrays_of(values)
         return field, [Part.of(array, field) for array in arrays]
     if isinstance(values, (list, tuple, range)):
         field, array = array_of(name, values, expected)

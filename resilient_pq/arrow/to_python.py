@@ -17,9 +17,11 @@ from zoneinfo import ZoneInfo
 import numpy as np
 from numpy.typing import NDArray
 
-from resilient_pq.arrow.buffers import Part, span
+from resilient_pq.arrow.buffers import DTYPES, Part, span
+from resilient_pq.arrow.byte_strings import byte_arrays_of
 from resilient_pq.arrow.field import Field
 from resilient_pq.errors import FormatError, SchemaError, UnsupportedError, Where
+from resilient_pq.format.values import ByteArrays
 
 #: What to do with a time that Python's `datetime` cannot hold.
 Inexact: TypeAlias = Literal["raise", "numpy"]
@@ -43,12 +45,16 @@ def python_values(part: Part, path: str, inexact: Inexact = "raise") -> list[Any
 
     Raises:
         FormatError: Text is not UTF-8.
-        SchemaError: A time cannot be held by `datetime`, and `inexact` is ``raise``.
+        SchemaError: A time cannot be held by `datetime`, and `inexact` is ``raise``; or an index leads out of its
+            dictionary.
+        UnsupportedError: The type is one that no table of ours has.
     """
     field = part.field
     valid = part.valid()
     if field.kind == "n":
         return [None] * part.length
+    if field.kind == "dictionary":
+        return _looked_up(part, path, inexact, valid)
     values = _values(part, path, inexact, valid)
     if valid is None:
         return values
@@ -63,7 +69,13 @@ def _values(part: Part, path: str, inexact: Inexact, valid: NDArray[np.bool_] | 
         case "b":
             values = part.booleans().tolist()
         case "u" | "U" | "z" | "Z":
-            values = _strings(part, path)
+            values = _strings(byte_arrays_of(part, None), path, text=field.kind in ("u", "U"))
+        case "vu" | "vz":
+            there = np.arange(part.length) if valid is None else np.flatnonzero(valid)
+            values = [None] * part.length
+            found = _strings(byte_arrays_of(part, there), path, text=field.kind == "vu")
+            for row, value in zip(there.tolist(), found, strict=True):
+                values[row] = value
         case "w":
             width, raw = field.width, part.rows().tobytes()
             values = [raw[at : at + width] for at in range(0, len(raw), width)]
@@ -75,9 +87,29 @@ def _values(part: Part, path: str, inexact: Inexact, valid: NDArray[np.bool_] | 
             values = _structs(part, path, inexact)
         case "+l" | "+L" | "+w" | "+m":
             values = _lists(part, path, inexact)
-        case _:
+        case kind if kind in DTYPES:
             values = part.fixed().tolist()
+        case _:
+            raise UnsupportedError(f"column {path!r}: values of type {field}", where=Where(column=path))
     return values
+
+
+def _looked_up(part: Part, path: str, inexact: Inexact, valid: NDArray[np.bool_] | None) -> list[Any]:
+    """The values that the indices of a dictionary array lead to."""
+    entries = part.dictionary()
+    indices = part.indices()
+    if valid is not None:
+        indices = indices[valid]
+    if len(indices) and not 0 <= int(indices.min()) <= int(indices.max()) < entries.length:
+        raise SchemaError(
+            f"column {path!r}: an index leads out of a dictionary of {entries.length}",
+            where=Where(column=path),
+        )
+    known = python_values(entries, path, inexact)
+    found = iter([known[index] for index in indices.tolist()])
+    return [
+        next(found) if there else None for there in (valid if valid is not None else [True] * part.length)
+    ]
 
 
 def _structs(part: Part, path: str, inexact: Inexact) -> list[Any]:
@@ -86,17 +118,17 @@ def _structs(part: Part, path: str, inexact: Inexact) -> list[Any]:
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
-def _strings(part: Part, path: str) -> list[Any]:
-    offsets = part.offsets()
+def _strings(values: ByteArrays, path: str, *, text: bool) -> list[Any]:
+    offsets = values.offsets
     first = int(offsets[0])
-    raw = part.data()[first : int(offsets[-1])].tobytes()
+    raw = values.data[first : int(offsets[-1])].tobytes()
     bounds = pairwise((offsets - first).tolist())
-    if part.field.kind in ("z", "Z"):
+    if not text:
         return [raw[start:end] for start, end in bounds]
     try:
         if raw.isascii():
-            text = raw.decode("ascii")
-            return [text[start:end] for start, end in bounds]
+            characters = raw.decode("ascii")
+            return [characters[start:end] for start, end in bounds]
         return [raw[start:end].decode("utf-8") for start, end in bounds]
     except UnicodeDecodeError as error:
         raise FormatError(

@@ -169,7 +169,7 @@ def from_python(node: Primitive, value: Any) -> Any:
     Args:
         node: The column.
         value: Text as str or bytes, UUIDs as such or bytes; a datetime with a time zone exactly where the column
-            is in UTC, or NumPy's datetime64.
+            is in UTC (pandas' Timestamp is one, and keeps its nanoseconds), or NumPy's datetime64.
 
     Raises:
         SchemaError: The value is of another kind than the column's.
@@ -294,11 +294,13 @@ def _from_datetime(node: Primitive, value: Any, per_second: int, *, utc: bool) -
         return _numpy_ticks(node, value, "M8", per_second)
     if not isinstance(value, dt.datetime) or (value.tzinfo is not None) != utc:
         _require(node, value)
-    return _ticks(value - (_EPOCH.replace(tzinfo=dt.UTC) if utc else _EPOCH), per_second)
+    since = value - (_EPOCH.replace(tzinfo=dt.UTC) if utc else _EPOCH)
+    nanos = getattr(value, "nanosecond", 0)  # beyond the microseconds, which only those of pandas have
+    return _ticks(since, per_second, nanos)
 
 
-def _ticks(since: dt.timedelta, per_second: int) -> Any:
-    return _whole(Fraction(since // dt.timedelta(microseconds=1) * per_second, 10**6))
+def _ticks(since: dt.timedelta, per_second: int, nanos: int = 0) -> Any:
+    return _whole(Fraction((since // dt.timedelta(microseconds=1) * 1000 + nanos) * per_second, 10**9))
 
 
 def _numpy_ticks(node: Primitive, value: np.datetime64 | np.timedelta64, kind: str, per_second: int) -> Any:

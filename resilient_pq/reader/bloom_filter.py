@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import nanoarrow
 import numpy as np
 from numpy.typing import NDArray
 
 from resilient_pq.arrow.buffers import Part
+from resilient_pq.arrow.sources import arrays_of
 from resilient_pq.arrow.to_python import python_values
 from resilient_pq.errors import Where, located
 from resilient_pq.format.bloom import BloomFilter
@@ -35,9 +36,9 @@ class ColumnBloomFilter:
     def may_contain(self, values: Any) -> Any:
         """Whether the chunk may contain a value; False is certain, True is not.
 
-        True is also the answer for what a filter cannot tell: nulls, NaN, INT96, and DECIMAL in byte arrays of any
-        length. Zero stands for both zeros of floating point, and a number that the column's type cannot hold is in no
-        chunk, except that numbers are rounded to FLOAT and FLOAT16.
+        True is also the answer for what a filter cannot tell: nulls, NaN and NaT, INT96, and DECIMAL in byte arrays
+        of any length. Zero stands for both zeros of floating point, and a number that the column's type cannot hold
+        is in no chunk, except that numbers are rounded to FLOAT and FLOAT16.
 
         Args:
             values: A value as tables give it (str, bytes, int, float, date, datetime, time, Decimal), or several:
@@ -61,7 +62,7 @@ class ColumnBloomFilter:
         with located(Where(column=self.column)):
             for at, value in enumerate(values):
                 node = self._leaf.node
-                stored = None if value is None else to_plain(node, from_python(node, value))
+                stored = None if _is_null(value) else to_plain(node, from_python(node, value))
                 if stored is None:
                     found[at] = True
                     continue
@@ -71,10 +72,19 @@ class ColumnBloomFilter:
         return found
 
 
+def _is_null(value: Any) -> bool:
+    """Whether a value is None, or the NaN or NaT that NumPy and pandas have in place of it, whatever the column."""
+    if value is None:
+        return True
+    has_none = isinstance(value, float | dt.datetime | np.floating | np.datetime64 | np.timedelta64)
+    return has_none and bool(value != value)  # noqa: PLR0124 (no other value differs from itself)
+
+
 def _several(values: Any) -> Sequence[Any] | None:
     """The values of a collection; None for what is one value itself."""
     if hasattr(values, "__arrow_c_stream__") or hasattr(values, "__arrow_c_array__"):
-        parts = [Part.of(array) for array in nanoarrow.c_array_stream(values)]
+        field, arrays = arrays_of(values)
+        parts = [Part.of(array, field) for array in arrays]
         return [value for part in parts for value in python_values(part, "values", "numpy")]
     if isinstance(values, np.ndarray):
         return [*values] if values.ndim else None

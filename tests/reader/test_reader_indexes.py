@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -131,6 +132,49 @@ async def test_bloom_filters_contain_every_value(opened: Any, data: bytes) -> No
             assert found.may_contain(python).all()
             assert all(found.may_contain(value) is True for value in python)
         assert await file.bloom_filter(0, "flag") is None
+
+
+@pytest.mark.parametrize(
+    ("arrow", "values"),
+    [
+        (pa.string_view(), ["a", None, "a text that is longer than twelve bytes"]),
+        (pa.binary_view(), [b"a", b"\xff" * 20]),
+        (pa.decimal32(9, 2), [decimal.Decimal("-1234567.89")]),
+        (pa.decimal64(18, 3), [decimal.Decimal("0.125"), None]),
+        (pa.dictionary(pa.int8(), pa.string()), ["a", "b", "a"]),
+    ],
+    ids=str,
+)
+async def test_bloom_filters_take_arrow_arrays_of_any_type(arrow: pa.DataType, values: list[Any]) -> None:
+    array = pa.array(values, arrow)
+    store = MemoryStore()
+    options = rpq.WriteOptions(bloom_filter_options=["x"])
+    async with rpq.create((store, "file"), options=options) as writer:
+        await writer.write(pa.table({"x": array}))
+    async with rpq.open((store, "file")) as file:
+        found = await file.bloom_filter(0, "x")
+        assert found.may_contain(array).all()
+        assert found.may_contain(pa.chunked_array([array, array])).tolist() == [True] * 2 * len(array)
+
+
+async def test_bloom_filters_know_the_nanoseconds_and_the_nulls_of_pandas_and_numpy() -> None:
+    instants = pa.array([1, 1_001, -1, 10**18 + 7, None], pa.timestamp("ns"))
+    table = pa.table({"n": pa.array([1, None], pa.uint8()).take(pa.array([0, 0, 0, 0, 1]))})
+    table = table.append_column("local", instants).append_column(
+        "utc", instants.cast(pa.timestamp("ns", "UTC"))
+    )
+    store = MemoryStore()
+    options = rpq.WriteOptions(bloom_filter_options=table.column_names)
+    async with rpq.create((store, "file"), options=options) as writer:
+        await writer.write(table)
+    async with rpq.open((store, "file")) as file:
+        for name in table.column_names:
+            found = await file.bloom_filter(0, name)
+            of_pandas = table[name].to_pandas()
+            assert found.may_contain(table[name].to_pylist()).all()
+            assert found.may_contain([*of_pandas]).all()
+            assert found.may_contain(of_pandas.to_numpy()).all()
+        assert not (await file.bloom_filter(0, "local")).may_contain(pd.Timestamp(2))
 
 
 async def test_bloom_filters_exclude_most_others(opened: Any, data: bytes) -> None:
