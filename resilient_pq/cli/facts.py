@@ -11,7 +11,7 @@ from resilient_pq.cli.text_rows import plain
 from resilient_pq.format.footer import CRC_KEY, FILE_ID_KEY, key_values
 from resilient_pq.format.metadata import ColumnMetaData, CompressionCodec, Encoding, PageType
 from resilient_pq.format.page import Page
-from resilient_pq.format.schema import Leaf, Schema
+from resilient_pq.format.schema import Leaf
 from resilient_pq.reader.contents import Contents, chunk_range
 from resilient_pq.reader.data_file import data_file
 from resilient_pq.reader.indexes import Chunk, common_sorting_columns, statistics_of_chunk
@@ -247,11 +247,6 @@ def has_chunk_sums(contents: Contents) -> bool:
         chunk is not None and any(pair.key == CRC_KEY for pair in chunk.key_value_metadata or ())
         for chunk in chunks
     )
-
-
-def leaf_named(schema: Schema, name: str) -> Leaf | None:
-    """The leaf whose path is `name`; None when there is none."""
-    return next((leaf for leaf in schema.leaves if leaf.column_path == name), None)
 
 
 def summary_of(contents: Contents, size: int) -> dict[str, Any]:

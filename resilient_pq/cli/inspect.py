@@ -91,7 +91,7 @@ async def _inspect(output: Output, url: str, sections: Sections, reached: Storag
 
 async def _pages(file: rpq.File, name: str) -> AsyncIterator[PageFacts]:
     """The pages of a column, chunk by chunk."""
-    leaf = facts.leaf_named(file.schema, name)
+    leaf = file.schema.leaf_named(name)
     if leaf is None:
         names = [leaf.column_path for leaf in file.schema.leaves]
         raise SchemaError(

@@ -139,6 +139,14 @@ class Schema:
         """The leaves below the top-level column at `position`."""
         return list(self.columns[position].leaves)
 
+    def leaf_named(self, path: str) -> Leaf | None:
+        """The leaf column of a path with dots; None where there is none.
+
+        As in `select`, a name that a top-level column has is that column, dots or not.
+        """
+        found = [leaf for leaf in self.leaves if leaf.column_path == path]
+        return min(found, key=lambda leaf: len(leaf.path), default=None)
+
     def select(self, columns: Iterable[str] | None) -> list[Selection]:
         """The columns that `columns` names, in the order in which it first names them.
 

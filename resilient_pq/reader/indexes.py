@@ -124,9 +124,9 @@ def _leaf_named(schema: Schema, column: str | int) -> Leaf:
         if 0 <= column < len(schema.leaves):
             return schema.leaves[column]
     else:
-        for leaf in schema.leaves:
-            if leaf.column_path == column:
-                return leaf
+        leaf = schema.leaf_named(column)
+        if leaf is not None:
+            return leaf
     names = ", ".join(leaf.column_path for leaf in schema.leaves)
     raise SchemaError(f"there is no column {column!r}", hint=f"columns: {names}")
 

@@ -115,14 +115,14 @@ def sorting_columns(schema: Schema, given: Sequence[Any] | None) -> list[tuple[L
     """
     if isinstance(given, str | SortingColumn):
         raise SchemaError("sorting_columns is one column; it is a list of them")
-    leaves = {leaf.column_path: leaf for leaf in schema.leaves}
     found: list[tuple[Leaf, SortingColumn]] = []
     for entry in given or ():
         column = _sorting_column(schema, entry)
-        leaf = leaves.get(column.column)
+        leaf = schema.leaf_named(column.column)
         if leaf is None:
+            names = ", ".join(known.column_path for known in schema.leaves)
             raise SchemaError(
-                f"sorting_columns: there is no column {column.column!r}", hint=f"columns: {', '.join(leaves)}"
+                f"sorting_columns: there is no column {column.column!r}", hint=f"columns: {names}"
             )
         if leaf.max_repetition_level or order_of(leaf.node) is Order.UNDEFINED or _is_odd_decimal(leaf):
             raise SchemaError(f"sorting_columns: rows cannot be sorted by column {column.column!r}")

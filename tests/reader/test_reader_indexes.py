@@ -177,6 +177,27 @@ async def test_bloom_filters_know_the_nanoseconds_and_the_nulls_of_pandas_and_nu
         assert not (await file.bloom_filter(0, "local")).may_contain(pd.Timestamp(2))
 
 
+@pytest.mark.parametrize("first", ["inside", "outside"])
+async def test_a_name_with_dots_is_the_column_that_has_it(first: str) -> None:
+    outside = {"a.b": pa.array([2, 1])}
+    inside = {"a": pa.array([{"b": 50}, {"b": 100}])}
+    table = pa.table(inside | outside if first == "inside" else outside | inside)
+    store = MemoryStore()
+    options = rpq.WriteOptions(bloom_filter_options=["a.b"], sorting_columns=[("a.b", "descending")])
+    async with rpq.create((store, "file"), options=options) as writer:
+        await writer.write(table)
+    async with rpq.open((store, "file")) as file:
+        assert (await file.read(columns=["a.b"])).to_pylist() == [{"a.b": 2}, {"a.b": 1}]
+        assert (file.statistics(0, "a.b").min, file.statistics(0, "a.b").max) == (1, 2)
+        assert (await file.bloom_filter(0, "a.b")).may_contain([1, 2, 50, 100]).tolist() == [
+            True,
+            True,
+            False,
+            False,
+        ]
+        assert file.sorting_columns == (rpq.SortingColumn("a.b", descending=True),)
+
+
 async def test_bloom_filters_exclude_most_others(opened: Any, data: bytes) -> None:
     async with opened(data) as file:
         for name, others in {
