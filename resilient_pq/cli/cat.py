@@ -14,6 +14,7 @@ from resilient_pq.cli.exit_codes import ExitCode, epilog
 from resilient_pq.cli.options import AsJson, EndpointUrl, StorageOptions, Url, split_names, storage
 from resilient_pq.cli.render import Output
 from resilient_pq.cli.running import run_verb
+from resilient_pq.errors import Where, located
 
 NAME = "cat"
 #: Rows that become text at one time.
@@ -69,7 +70,8 @@ async def _cat(output: Output, file: rpq.File, names: list[str] | None, head: in
             output.document(render.document(NAME, "read", rows=len(records), url=file.url, records=records))
             return
         if form == "csv":
-            selected = file.schema.select(names)
+            with located(Where(key=file.url)):
+                selected = file.schema.select(names)
             render.write_text(text_rows.csv_header([column.node.name for column in selected]))
         to_text = text_rows.csv_lines if form == "csv" else text_rows.json_lines
         async for batch in batches:

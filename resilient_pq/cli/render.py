@@ -303,7 +303,7 @@ def in_bytes(number: int) -> str:
     return f"{exact} ({size:.1f} {unit})" if unit else exact
 
 
-def shortened(value: Any, *, at_most: int = 24) -> str:
+def shortened(value: Any, *, at_most: int = 32) -> str:
     """A value in a cell of a table; ``?`` where it is not known."""
     text = "?" if value is None else str(value)
     return text if len(text) <= at_most else f"{text[: at_most - 1]}…"

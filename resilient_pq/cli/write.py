@@ -47,7 +47,7 @@ def write(
         int, size_option("--row-group-bytes", "Bytes in memory that close a row group.")
     ] = "64MiB",  # type: ignore[assignment]  # parsed like an argument
     page_bytes: Annotated[
-        int, size_option("--page-bytes", "Encoded bytes after which a page is cut.")
+        int, size_option("--page-bytes", "Bytes of values, or of dictionary indices, that close a page.")
     ] = "1MiB",  # type: ignore[assignment]
     checkpoint_every: Annotated[
         int, typer.Option(min=0, metavar="N", help="Row groups between checkpoints, at least; 0 for none.")

@@ -84,6 +84,7 @@ class FsspecStore(WriteStore):
 
         Raises:
             UnsupportedError: The scheme is not known, or its package is not installed.
+            StoreError: The file system connects when it is made, as FTP does, and cannot.
         """
         options = dict(storage_options or {})
         chained = "::" in url
@@ -98,6 +99,12 @@ class FsspecStore(WriteStore):
             raise UnsupportedError(f"cannot tell what {url} leads to: {error}") from error
         except TypeError as error:
             raise UnsupportedError(f"storage_options do not fit {url}: {error}") from error
+        except OSError as error:
+            raise from_os_error(error, "cannot connect", url) from error
+        except Exception as error:
+            # Drivers raise what their vendors' libraries raise.
+            reason = f"{type(error).__name__}: {error}"
+            raise StoreError(f"cannot connect: {reason}", where=Where(key=url)) from error
         prefix = url[: -len(key)] if key and url.endswith(key) else None
         return cls(filesystem, prefix=prefix), key
 

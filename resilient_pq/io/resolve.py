@@ -22,14 +22,15 @@ def resolve(
 
     The caller closes the store. A path, ``file://`` and ``s3://bucket/name`` have stores of their own, and so
     have ``http://`` and ``https://``, which can only be read; everything else is left to fsspec, chained URLs
-    such as ``simplecache::s3://`` included. Nothing is connected yet, and no existence checked.
+    such as ``simplecache::s3://`` included. No existence is checked, and nothing connected yet but by the few file
+    systems of fsspec that connect when they are made.
 
     Args:
         url: A path, or a URL. Names on S3 are taken as they stand: ``%20`` is three characters.
         storage_options: What fsspec, s3fs and pandas call so. Local files need none and ignore them.
 
     Raises:
-        StoreError: The URL names no object.
+        StoreError: The URL names no object, or is one of a file system that connects at once, and cannot.
         UnsupportedError: The scheme is not known, or needs a package that is not installed; the hint names
         it.
     """

@@ -92,8 +92,10 @@ class Opening:
 
     async def __aenter__(self) -> File:
         """Open the file."""
-        self._file = await self
-        return self._file
+        # Not `await self`: a warning is to name the caller's line, and counts the frames between.
+        file: File = await self._opening()
+        self._file = file
+        return file
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

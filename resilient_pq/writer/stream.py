@@ -454,7 +454,8 @@ def create(
         encodings: "auto", one encoding for all columns ("PLAIN", "RLE_DICTIONARY"), or a dict by column.
         row_group_rows: Rows after which a row group is closed; None leaves it to `row_group_bytes`.
         row_group_bytes: Bytes in memory after which a row group is closed.
-        page_bytes: Bytes of values, before compression, after which a data page is cut at the next row.
+        page_bytes: Bytes after which a data page is cut at the next row: of dictionary indices, else of values as
+            PLAIN has them, both before compression.
         checkpoint_every: Row groups between automatic checkpoints, at least; None for none.
         checkpoint_overhead: Share of the bytes written that automatic checkpoints may take.
         mode: "w" replaces an object of this name when the file is complete, "x" fails if there is one.

@@ -62,9 +62,11 @@ def test_one_document(rpq_run: Run, sound: Path) -> None:
 
 
 def test_no_such_column(rpq_run: Run, sound: Path) -> None:
-    ended = rpq_run("cat", sound, "--columns", "nothing")
-    assert (ended.code, ended.out) == (ExitCode.USAGE, "")
-    assert "hint        columns: number, text, share" in ended.err
+    for form in ("jsonl", "csv"):
+        ended = rpq_run("cat", sound, "--columns", "nothing", "--format", form)
+        assert (ended.code, ended.out) == (ExitCode.USAGE, "")
+        assert f"there is no column 'nothing' (at {sound})" in ended.err
+        assert "hint        columns: number, text, share" in ended.err
 
 
 def test_a_torn_file(rpq_run: Run, torn: Path) -> None:

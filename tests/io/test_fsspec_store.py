@@ -206,6 +206,21 @@ def test_options_that_a_file_system_does_not_take() -> None:
         resolve("rpqstrict://a", {"no_such_option": 1})
 
 
+@pytest.mark.parametrize("raised", [OSError("the vendor's reason"), RuntimeError("the vendor's reason")])
+def test_a_file_system_that_cannot_connect_when_it_is_made(raised: Exception) -> None:
+    class Unreachable(MemoryFileSystem):
+        protocol = "rpqunreachable"
+
+        def __init__(self) -> None:
+            raise raised
+
+    fsspec.register_implementation("rpqunreachable", Unreachable, clobber=True)
+    with pytest.raises(StoreError, match=r"cannot connect: .*the vendor's reason") as caught:
+        resolve("rpqunreachable://a")
+    assert type(caught.value.__cause__) is type(raised)
+    assert "rpqunreachable://a" in str(caught.value)
+
+
 async def test_a_chain_over_s3(moto_server: Any, tmp_path: Path) -> None:
     options = {"s3": moto_server.storage_options, "simplecache": {"cache_storage": str(tmp_path / "cache")}}
     url = f"simplecache::s3://{moto_server.bucket}/chained"

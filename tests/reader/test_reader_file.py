@@ -156,8 +156,12 @@ async def test_an_unfinished_file_warns_once(tmp_path: Path) -> None:
     partial = tmp_path / "f.parquet.partial"
     (tmp_path / "cut.parquet").write_bytes(partial.read_bytes()[: checkpoint.offset])
     await writer.abort()
-    with pytest.warns(rpq.IncompleteFileWarning, match="in-progress"):
+    with pytest.warns(rpq.IncompleteFileWarning, match="in-progress") as awaited:
+        await (await rpq.open(tmp_path / "cut.parquet")).close()
+    assert [warning.filename for warning in awaited] == [__file__]
+    with pytest.warns(rpq.IncompleteFileWarning, match="in-progress") as entered:
         async with rpq.open(tmp_path / "cut.parquet") as file:
+            assert [warning.filename for warning in entered] == [__file__]
             assert file.state is rpq.FileState.IN_PROGRESS
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
