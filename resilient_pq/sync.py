@@ -23,15 +23,138 @@ import inspect
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from types import TracebackType
-from typing import Any, ParamSpec, Self
+from typing import Any, ParamSpec, Self, TypeVar
 
 import resilient_pq
-from resilient_pq import *  # noqa: F403 (every name that is not a function is the same here)
-from resilient_pq import File, Writer, __all__
+from resilient_pq import (
+    AccessDeniedError,
+    AlreadyExistsError,
+    Checkpoint,
+    ChecksumError,
+    CodecUnavailableError,
+    ColumnBloomFilter,
+    ColumnStatistics,
+    CutTimestampWarning,
+    Damage,
+    DecodedColumnIndex,
+    EncodingError,
+    FetchCounters,
+    FetchOptions,
+    File,
+    FileFullError,
+    FileState,
+    Finding,
+    FormatError,
+    IncompleteFileWarning,
+    Kept,
+    KnownCheckpoint,
+    LostRegion,
+    MergeOptions,
+    NotFoundError,
+    NothingToRecoverError,
+    NotParquetError,
+    ObjectChangedError,
+    ObjectInfo,
+    Outcome,
+    PreconditionError,
+    RangeError,
+    ReadOptions,
+    RecoveryError,
+    Report,
+    ResilientPQError,
+    Schema,
+    SchemaError,
+    SortingColumn,
+    StoredState,
+    StoreError,
+    Table,
+    ThriftError,
+    ThrottledError,
+    TornFileError,
+    TransientError,
+    UnsupportedError,
+    UploadInfo,
+    Where,
+    WriteOptions,
+    Writer,
+    WriterClosedError,
+    WriterFailedError,
+    WriterStateError,
+    WrittenMetadata,
+    __version__,
+)
+from resilient_pq.reader.opening import Opening
+from resilient_pq.writer.stream import Creation
 
-__all__ = list(__all__)
+# Every name that is not a function is the same here. They are written out because type checkers keep to the first
+# meaning of a name: after an ``import *``, `open` would be the asynchronous one to them.
+__all__ = [
+    "AccessDeniedError",
+    "AlreadyExistsError",
+    "Checkpoint",
+    "ChecksumError",
+    "CodecUnavailableError",
+    "ColumnBloomFilter",
+    "ColumnStatistics",
+    "CutTimestampWarning",
+    "Damage",
+    "DecodedColumnIndex",
+    "EncodingError",
+    "FetchCounters",
+    "FetchOptions",
+    "File",
+    "FileFullError",
+    "FileState",
+    "Finding",
+    "FormatError",
+    "IncompleteFileWarning",
+    "Kept",
+    "KnownCheckpoint",
+    "LostRegion",
+    "MergeOptions",
+    "NotFoundError",
+    "NotParquetError",
+    "NothingToRecoverError",
+    "ObjectChangedError",
+    "ObjectInfo",
+    "Outcome",
+    "PreconditionError",
+    "RangeError",
+    "ReadOptions",
+    "RecoveryError",
+    "Report",
+    "ResilientPQError",
+    "Schema",
+    "SchemaError",
+    "SortingColumn",
+    "StoreError",
+    "StoredState",
+    "Table",
+    "ThriftError",
+    "ThrottledError",
+    "TornFileError",
+    "TransientError",
+    "UnsupportedError",
+    "UploadInfo",
+    "Where",
+    "WriteOptions",
+    "Writer",
+    "WriterClosedError",
+    "WriterFailedError",
+    "WriterStateError",
+    "WrittenMetadata",
+    "__version__",
+    "check",
+    "complete_upload",
+    "create",
+    "list_uploads",
+    "open",
+    "recover",
+    "write_metadata",
+]
 
 P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class _Loop:
@@ -141,10 +264,20 @@ class Blocking:
         _loop.run(_await(self._target.__aexit__(kind, error, traceback)))
 
 
-create = _blocking(resilient_pq.create)
-open = _blocking(resilient_pq.open)
-check = _blocking(resilient_pq.check)
-recover = _blocking(resilient_pq.recover)
-complete_upload = _blocking(resilient_pq.complete_upload)
-list_uploads = _blocking(resilient_pq.list_uploads)
-write_metadata = _blocking(resilient_pq.write_metadata)
+def _opened(function: Callable[P, Creation | Opening]) -> Callable[P, Blocking]:
+    """`_blocking`, for type checkers: gives what is open, to be used as a context manager or not."""
+    return _blocking(function)
+
+
+def _awaited(function: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, R]:
+    """`_blocking`, for type checkers: gives what the coroutine returns."""
+    return _blocking(function)
+
+
+create = _opened(resilient_pq.create)
+open = _opened(resilient_pq.open)
+check = _awaited(resilient_pq.check)
+recover = _awaited(resilient_pq.recover)
+complete_upload = _awaited(resilient_pq.complete_upload)
+list_uploads = _awaited(resilient_pq.list_uploads)
+write_metadata = _awaited(resilient_pq.write_metadata)

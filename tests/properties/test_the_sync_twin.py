@@ -18,7 +18,7 @@ from resilient_pq.io.memory import MemoryStore
 from resilient_pq.reader.file import File
 from resilient_pq.writer.stream import Writer
 
-#: As whoever uses it without types: the names are those of the asynchronous module.
+#: Without types, for the tests that look members up by their names.
 sync: Any = blocking_names
 #: What waits for nothing is the same in both.
 PURE = {"schema_from_arrow", "schema_to_arrow"}
@@ -41,6 +41,34 @@ def test_the_same_signatures_and_documentation(name: str) -> None:
 def test_everything_else_is_the_same_object() -> None:
     for name in set(rpq.__all__) - set(FUNCTIONS):
         assert getattr(sync, name) is getattr(rpq, name), name
+
+
+USER = """
+from typing import assert_type
+from resilient_pq import sync as rpq
+
+with rpq.create("f.parquet", options=rpq.WriteOptions()) as writer:
+    writer.write({"a": [1]})
+with rpq.open("f.parquet") as file:
+    for batch in file.batches():
+        print(batch.num_rows)
+assert_type(rpq.check("f.parquet"), rpq.Report)
+assert_type(rpq.write_metadata("folder"), rpq.WrittenMetadata)
+assert_type(rpq.list_uploads("s3://bucket"), list[rpq.UploadInfo])
+"""
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("more", "said"), [("", "Success"), ('rpq.open("f.parquet", verfy=True)', 'keyword argument "verfy"')]
+)
+def test_a_script_that_is_checked_strictly(tmp_path: Path, more: str, said: str) -> None:
+    api = pytest.importorskip("mypy.api")
+    script = tmp_path / "script.py"
+    script.write_text(USER + more)
+    out, err, status = api.run(["--strict", f"--cache-dir={tmp_path}", "--config-file=", str(script)])
+    assert (status == 0, err) == (not more, ""), out
+    assert said in out
 
 
 def test_methods_and_properties_of_writers_and_files(tmp_path: Path) -> None:
