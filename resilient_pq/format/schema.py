@@ -163,6 +163,8 @@ class Schema:
             return list(self.columns)
         wanted: dict[int, set[int]] = {}
         for name in columns:
+            if not isinstance(name, str):
+                raise SchemaError(f"{name!r} is no name of a column", hint=f"columns: {', '.join(self.names)}")
             for position, leaves in self._named(name):
                 wanted.setdefault(position, set()).update(leaf.ordinal for leaf in leaves)
         return [

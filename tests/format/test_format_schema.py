@@ -152,6 +152,8 @@ def test_fields_inside_of_columns_are_selected_by_path() -> None:
     with pytest.raises(SchemaError) as caught:
         schema.select(["Links.Backwards"])
     assert caught.value.hint == "columns: Links.Backward, Links.Forward"
+    with pytest.raises(SchemaError, match="1 is no name of a column"):
+        schema.select([1])  # type: ignore[list-item]
 
 
 def test_a_name_with_dots_is_a_column_before_it_is_a_path() -> None:
