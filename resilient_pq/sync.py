@@ -82,6 +82,8 @@ from resilient_pq import (
     WriterStateError,
     WrittenMetadata,
     __version__,
+    schema_from_arrow,
+    schema_to_arrow,
 )
 from resilient_pq.reader.opening import Opening
 from resilient_pq.writer.stream import Creation
@@ -150,6 +152,8 @@ __all__ = [
     "list_uploads",
     "open",
     "recover",
+    "schema_from_arrow",
+    "schema_to_arrow",
     "write_metadata",
 ]
 

@@ -62,8 +62,8 @@ def _assert_encodings(data: bytes, way: dict[str, Any]) -> None:
     """The encodings that were asked for are those of the pages."""
     for chunk in _chunks(data):
         asked = way["encodings"][chunk.path_in_schema]
-        if asked == "RLE_DICTIONARY":
-            assert set(chunk.encodings) <= {"RLE_DICTIONARY", "PLAIN", "RLE"}
+        if asked in ("RLE_DICTIONARY", "PLAIN_DICTIONARY"):
+            assert set(chunk.encodings) <= {asked, "PLAIN", "RLE"}  # PLAIN where the dictionary is too large
         elif asked != "auto":
             assert set(chunk.encodings) - {"RLE"} == {asked} - {"RLE"}
 
@@ -273,7 +273,7 @@ def _their_encodings(draw: Draw, schema: pa.Schema, encodings: Any) -> dict[str,
             "store_decimal_as_integer": draw.draw(st.booleans()),
         }
     chosen = draw.draw(encodings(schema))
-    own_word = {"auto": "PLAIN", "RLE_DICTIONARY": "PLAIN"}
+    own_word = dict.fromkeys(("auto", "RLE_DICTIONARY", "PLAIN_DICTIONARY"), "PLAIN")
     return {
         "use_dictionary": False,
         "column_encoding": {path: own_word.get(name, name) for path, name in chosen.items()},

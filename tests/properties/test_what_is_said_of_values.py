@@ -186,28 +186,28 @@ def _ours(draw: Draw, tables: Any, ways: Any, written: Callable[..., bytes]) -> 
 
 @given(draw=st.data())
 @settings(quick, max_examples=25)
-def test_of_flat_columns(draw: Draw, flat_tables: Any, ways: Any, written: Any) -> None:
-    _ours(draw, flat_tables(), ways, written)
+def test_of_flat_columns(draw: Draw, tables: Any, ways: Any, written: Any) -> None:
+    _ours(draw, tables(40, depth=0), ways, written)
 
 
 @given(draw=st.data())
 @settings(quick, max_examples=15)
-def test_of_nested_columns(draw: Draw, nested_tables: Any, ways: Any, written: Any) -> None:
-    _ours(draw, nested_tables(20), ways, written)
+def test_of_nested_columns(draw: Draw, tables: Any, ways: Any, written: Any) -> None:
+    _ours(draw, tables(20), ways, written)
 
 
 @pytest.mark.thorough
 @given(draw=st.data())
 @settings(quick)
-def test_of_many_flat_columns(draw: Draw, flat_tables: Any, ways: Any, written: Any) -> None:
-    _ours(draw, flat_tables(), ways, written)
+def test_of_many_flat_columns(draw: Draw, tables: Any, ways: Any, written: Any) -> None:
+    _ours(draw, tables(40, depth=0), ways, written)
 
 
 @pytest.mark.thorough
 @given(draw=st.data())
 @settings(quick)
-def test_of_many_nested_columns(draw: Draw, nested_tables: Any, ways: Any, written: Any) -> None:
-    _ours(draw, nested_tables(20), ways, written)
+def test_of_many_nested_columns(draw: Draw, tables: Any, ways: Any, written: Any) -> None:
+    _ours(draw, tables(20), ways, written)
 
 
 # --- theirs ---------------------------------------------------------------------------------------------
