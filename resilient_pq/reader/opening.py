@@ -11,6 +11,7 @@ from typing import Any, Literal
 from resilient_pq.errors import (
     ChecksumError,
     FormatError,
+    SchemaError,
     TornFileError,
     UnsupportedError,
     Where,
@@ -128,6 +129,7 @@ def open(
         storage_options: Credentials, endpoint and so on, as fsspec and pandas take them.
 
     Raises:
+        SchemaError: `options` are none.
         NotFoundError: On entering: no such object.
         NotParquetError: On entering: the object is no Parquet file.
         TornFileError: On entering: its footer is missing or cut short; `recover` may help.
@@ -135,7 +137,9 @@ def open(
     """
     if on_damage != "raise":
         raise UnsupportedError(f"on_damage={on_damage!r} is not supported yet")
-    chosen = options or ReadOptions()
+    chosen = ReadOptions() if options is None else options
+    if not isinstance(chosen, ReadOptions):
+        raise SchemaError(f"options is {options!r}; open takes ReadOptions")
 
     async def opening() -> File:
         store, key = url if isinstance(url, tuple) else resolve(url, storage_options)

@@ -32,7 +32,14 @@ class ReadOptions:
     coerce_int96_timestamp_unit: Literal["us", "ms", "s"] | None = None
 
     def __post_init__(self) -> None:
-        """Check what would only show when a file is read."""
+        """Check what would only show when a file is read.
+
+        Raises:
+            SchemaError: A setting is out of range.
+        """
+        threads: object = self.max_threads
+        if threads is not None and (not isinstance(threads, int) or threads < 1):
+            raise SchemaError(f"max_threads is {threads!r}; it is a whole number, at least 1")
         unit: str | None = self.coerce_int96_timestamp_unit
         if unit not in (None, "us", "ms", "s"):
             raise SchemaError(

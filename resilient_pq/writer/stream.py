@@ -468,7 +468,9 @@ def create(
         SchemaError: A setting is out of range.
         StoreError: On entering: the store refuses.
     """
-    rest = options or WriteOptions()
+    rest = WriteOptions() if options is None else options
+    if not isinstance(rest, WriteOptions):
+        raise SchemaError(f"options is {options!r}; create takes WriteOptions")
     encoder_options = EncoderOptions(
         compression, compression_level, encodings, row_group_rows, row_group_bytes, page_bytes,
         checkpoint_every, checkpoint_overhead, metadata, rest,
