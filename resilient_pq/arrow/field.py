@@ -20,7 +20,8 @@ MAX_NESTING: Final = 150
 
 #: Where the C data interface keeps the name of an extension type.
 EXTENSION_NAME_KEY: Final = b"ARROW:extension:name"
-_EXTENSION_KEYS = (EXTENSION_NAME_KEY, b"ARROW:extension:metadata")
+EXTENSION_METADATA_KEY: Final = b"ARROW:extension:metadata"
+_EXTENSION_KEYS = (EXTENSION_NAME_KEY, EXTENSION_METADATA_KEY)
 
 _NULLABLE, _KEYS_SORTED = 2, 4
 _BLANK = nanoarrow.c_schema(nanoarrow.null())
@@ -151,6 +152,15 @@ class Field:
         """The same field over other children."""
         return replace(self, children=children)
 
+    @property
+    def extension(self) -> bytes:
+        """The name of the extension type that this is the storage of; empty where it is none."""
+        return dict(self.metadata).get(EXTENSION_NAME_KEY, b"")
+
+    def without_extension(self) -> Field:
+        """The storage alone."""
+        return replace(self, metadata=tuple(pair for pair in self.metadata if pair[0] not in _EXTENSION_KEYS))
+
     def __str__(self) -> str:
         """The type as pyarrow prints it, for messages."""
         return _type_name(self)
@@ -175,7 +185,7 @@ def normalised(field: Field) -> Field:
         format = f"d:{field.decimal[0]},{field.decimal[1]}"
     metadata = field.metadata
     if format != field.format or field.dictionary is not None or children != field.children:
-        metadata = tuple(pair for pair in metadata if pair[0] not in _EXTENSION_KEYS)
+        metadata = field.without_extension().metadata
     return replace(field, format=format, children=children, dictionary=None, metadata=metadata)
 
 

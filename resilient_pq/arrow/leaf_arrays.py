@@ -98,7 +98,7 @@ def _placed(values: Values, places: Places) -> Values:
 
 def _string_array(field: Field, values: ByteArrays, valid: Valid | None) -> TypedArray:
     if field.kind in _BINARY_FORMATS and not is_utf8(values):
-        field = replace(field, format=_BINARY_FORMATS[field.kind])
+        field = replace(field.without_extension(), format=_BINARY_FORMATS[field.kind])
     offsets, data = values.offsets, values.data
     if field.kind in _LARGE_FORMATS and offsets[-1] > MAX_SMALL_OFFSET:
         if values.num_bytes > MAX_SMALL_OFFSET:

@@ -6,6 +6,7 @@ Types are found by looking at the values, or given; either way nothing is conver
 from __future__ import annotations
 
 import datetime as dt
+import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
@@ -293,6 +294,8 @@ def _build_rows(name: str, field: Field, values: Sequence[Any], valid: Valid | N
     """Fixed-size binaries and decimals."""
     rows = bytearray()
     if field.kind == "w":
+        if field.width == 16:
+            values = [value.bytes if isinstance(value, uuid.UUID) else value for value in values]
         _require(name, field, [v for v in values if v is not None], bytes, bytearray, memoryview)
         for value in values:
             if value is not None and len(value) != field.width:

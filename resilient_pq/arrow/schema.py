@@ -11,7 +11,13 @@ from dataclasses import replace
 from typing import Any, Final
 
 from resilient_pq.arrow.decimals import WIDEST
-from resilient_pq.arrow.field import EXTENSION_NAME_KEY, MAX_NESTING, Field, normalised
+from resilient_pq.arrow.field import (
+    EXTENSION_METADATA_KEY,
+    EXTENSION_NAME_KEY,
+    MAX_NESTING,
+    Field,
+    normalised,
+)
 from resilient_pq.arrow.nesting import ListShape, MapShape, shape_of
 from resilient_pq.arrow.stored_schema import ARROW_SCHEMA_KEY, encode_arrow_schema, refined, stored_fields
 from resilient_pq.errors import SchemaError, UnsupportedError, Where
@@ -143,7 +149,7 @@ def _node_of(field: Field, parents: tuple[str, ...]) -> Node:
 
 
 def _primitive_of(field: Field, path: tuple[str, ...]) -> _Physical:
-    extension = _EXTENSIONS.get((dict(field.metadata).get(EXTENSION_NAME_KEY, b""), field.format))
+    extension = _EXTENSIONS.get((field.extension, field.format))
     if extension is not None:
         return extension
     if field.kind in _TO_PARQUET:
@@ -234,16 +240,16 @@ def _field_of(node: Node, parents: tuple[str, ...], int96_unit: str) -> Field:
     field = _type_of(node, parents, int96_unit)
     if node.repetition is Repetition.REPEATED:
         # A repeated field outside of a LIST is a required list of required elements.
-        return Field(node.name, "+l", False, (field,), metadata=_metadata_of(node), repeated=True)
+        return Field(node.name, "+l", False, (field,), metadata=_field_id_of(node), repeated=True)
     return replace(field, nullable=node.repetition is Repetition.OPTIONAL)
 
 
 def _type_of(node: Node, parents: tuple[str, ...], int96_unit: str) -> Field:
     """The field of a node as if it were required."""
     path = (*parents, node.name)
-    metadata = _metadata_of(node)
+    metadata = _field_id_of(node)
     if isinstance(node, Primitive):
-        return Field(node.name, _format_of(node, int96_unit), False, metadata=metadata)
+        return Field(node.name, _format_of(node, int96_unit), False, metadata=metadata + _extension_of(node))
     if len(path) >= MAX_NESTING:  # what is below has one more
         raise UnsupportedError(f"column {path[0]!r} is nested more than {MAX_NESTING} levels deep")
     match shape_of(node):
@@ -264,10 +270,21 @@ def _type_of(node: Node, parents: tuple[str, ...], int96_unit: str) -> Field:
     return Field(node.name, "+s", False, children, metadata=metadata)
 
 
-def _metadata_of(node: Node) -> tuple[tuple[bytes, bytes], ...]:
+def _field_id_of(node: Node) -> tuple[tuple[bytes, bytes], ...]:
     if node.field_id is None or node.field_id < 0:
         return ()
     return ((FIELD_ID_KEY, str(node.field_id).encode()),)
+
+
+def _extension_of(node: Primitive) -> tuple[tuple[bytes, bytes], ...]:
+    """The metadata that make a UUID Arrow's canonical extension type of it, as pyarrow does.
+
+    JSON stays text: as an extension type Polars would no longer take it for that.
+    """
+    fixed = node.physical_type is Type.FIXED_LEN_BYTE_ARRAY and node.type_length == 16
+    if node.logical != logical.UUID or not fixed:
+        return ()
+    return ((EXTENSION_NAME_KEY, b"arrow.uuid"), (EXTENSION_METADATA_KEY, b""))
 
 
 def physical_format(node: Primitive, int96_unit: str = "ns") -> str:

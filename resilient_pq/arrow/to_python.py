@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+import uuid
 from collections.abc import Callable
 from decimal import Context, Decimal
 from itertools import pairwise
@@ -79,6 +80,8 @@ def _values(part: Part, path: str, inexact: Inexact, valid: NDArray[np.bool_] | 
         case "w":
             width, raw = field.width, part.rows().tobytes()
             values = [raw[at : at + width] for at in range(0, len(raw), width)]
+            if field.extension == b"arrow.uuid" and width == 16:
+                values = [uuid.UUID(bytes=value) for value in values]
         case "d":
             values = _decimals(part)
         case "tdD" | "tdm" | "ts" | "tt" | "tD":

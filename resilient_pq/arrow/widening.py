@@ -39,6 +39,8 @@ def widest(fields: Sequence[Field]) -> Field:
             raise ValueError(f"arrays of {field} do not go with arrays of {first}")
     children = zip(*(field.children for field in fields), strict=True)
     format = widest_so_far.format
+    if format in ("z", "Z") and first.kind in ("u", "U"):
+        first = first.without_extension()
     return replace(first, format=format, children=tuple(widest(below) for below in children))
 
 

@@ -6,6 +6,7 @@
 | date, time, timestamp | ISO 8601, with its offset where the column has a time zone | the same |
 | duration | ISO 8601 (PT1.5S) | the same |
 | decimal | text with all its digits | the same |
+| UUID | its 36 characters | the same |
 | bytes | base64 | the same |
 | NaN, infinity | null, for JSON has neither | nan, inf |
 | list, struct | array, object | JSON |
@@ -20,6 +21,7 @@ import datetime as dt
 import io
 import json
 import math
+import uuid
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
@@ -103,6 +105,8 @@ def _text(value: Any) -> str:
             return base64.b64encode(value).decode("ascii")
         case Decimal():
             return format(value, "f")
+        case uuid.UUID():
+            return str(value)
         case dt.date() | dt.time():  # a datetime is a date
             return value.isoformat()
         case dt.timedelta():

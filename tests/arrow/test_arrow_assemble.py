@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal as Number
@@ -106,7 +107,7 @@ def leaf(
         (leaf(Type.INT32, Integer(16, False)), np.array([65535], "<i4"), [65535]),
         (leaf(Type.INT32, Integer(32, False)), np.array([-1], "<i4"), [2**32 - 1]),
         (leaf(Type.INT64, Integer(64, False)), np.array([-1], "<i8"), [2**64 - 1]),
-        (leaf(Type.FIXED_LEN_BYTE_ARRAY, logical.UUID, 16), rows(bytes(range(16))), [bytes(range(16))]),
+        (leaf(Type.FIXED_LEN_BYTE_ARRAY, logical.UUID, 16), rows(bytes(range(16))), [uuid.UUID(bytes=bytes(range(16)))]),
         (leaf(Type.FIXED_LEN_BYTE_ARRAY, logical.FLOAT16, 2), rows(b"\x00\x3e"), [1.5]),
         (leaf(Type.BYTE_ARRAY, logical.JSON), byte_arrays(b"{}"), ["{}"]),
         (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -93,7 +94,7 @@ async def test_annotations_that_arrow_does_not_know(store: MemoryStore) -> None:
         }"""
     )
     record = {
-        "kind": "a", "data": "{}", "more": b"\x05\0\0\0\0", "id": bytes(range(16)), "span": bytes(12),
+        "kind": "a", "data": "{}", "more": b"\x05\0\0\0\0", "id": uuid.UUID(int=7), "span": bytes(12),
         "clock": dt.time(1, 2, 3), "place": b"\1\1\0\0\0" + np.array([1.0, 2.0]).tobytes(),
     }  # fmt: skip
     await _write(store, schema, [record, {**record, "more": None, "place": None}])
