@@ -139,15 +139,12 @@ def _summary_key(
 
 async def _refuse_existing(store: ReadStore, *keys: str) -> None:
     for key in keys:
-        try:
-            await store.head(key)
-        except NotFoundError:
-            continue
-        raise AlreadyExistsError(
-            "there is a summary already",
-            where=Where(key=store.url_of(key)),
-            hint="use --overwrite (overwrite=True) to replace it",
-        )
+        if await store.exists(key):
+            raise AlreadyExistsError(
+                "there is a summary already",
+                where=Where(key=store.url_of(key)),
+                hint="use --overwrite (overwrite=True) to replace it",
+            )
 
 
 async def _names(store: ReadStore, key: str) -> list[str]:

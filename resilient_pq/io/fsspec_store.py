@@ -227,11 +227,8 @@ class FsspecStore(WriteStore):
         return bool(getattr(inner, "async_impl", False)) or "memory" in inner.protocol
 
     async def _refuse_existing(self, key: str) -> None:
-        try:
-            await self.head(key)
-        except NotFoundError:
-            return
-        raise AlreadyExistsError("the object exists already", where=self._where(key))
+        if await self.exists(key):
+            raise AlreadyExistsError("the object exists already", where=self._where(key))
 
     async def _call(self, method: str, *args: Any, **options: Any) -> Any:
         if not self._asynchronous:

@@ -17,7 +17,7 @@ from enum import StrEnum
 from types import TracebackType
 from typing import Literal, Protocol, Self, TypeAlias, runtime_checkable
 
-from resilient_pq.errors import UnsupportedError, Where
+from resilient_pq.errors import NotFoundError, UnsupportedError, Where
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 """What may be written: contiguous bytes, which must not change until the object is published."""
@@ -274,6 +274,14 @@ class ReadStore(Protocol):
         Raises:
             NotFoundError: No such object.
         """
+
+    async def exists(self, key: str) -> bool:
+        """Whether there is such an object."""
+        try:
+            await self.head(key)
+        except NotFoundError:
+            return False
+        return True
 
     def beside(self, key: str, name: str) -> str:
         """The key of the object `name`, a relative path with slashes, in the folder that `key` lies in."""

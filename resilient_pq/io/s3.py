@@ -326,11 +326,8 @@ class S3Store(RangedGetStore, MultipartStore):
         return {"IfNoneMatch": "*"}
 
     async def _refuse_existing(self, key: str) -> None:
-        try:
-            await self.head(key)
-        except NotFoundError:
-            return
-        raise AlreadyExistsError("the object exists already", where=self._where(key))
+        if await self.exists(key):
+            raise AlreadyExistsError("the object exists already", where=self._where(key))
 
     async def _publishing(
         self, key: str, send: Callable[[], Awaitable[ObjectInfo]], etag: Callable[[], str | None]

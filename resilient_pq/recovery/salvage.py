@@ -15,7 +15,6 @@ from typing import Any
 from resilient_pq.errors import (
     AlreadyExistsError,
     FormatError,
-    NotFoundError,
     NothingToRecoverError,
     RecoveryError,
     TransientError,
@@ -101,13 +100,10 @@ async def _check_output(source: Source, store: WriteStore, key: str, *, overwrit
         raise RecoveryError(
             f"{url} is the damaged file itself", hint="a recovery writes a new file; name another output"
         )
-    if overwrite:
-        return
-    try:
-        await store.head(key)
-    except NotFoundError:
-        return
-    raise AlreadyExistsError(f"{url} exists", hint="name another output, or use --overwrite (overwrite=True)")
+    if not overwrite and await store.exists(key):
+        raise AlreadyExistsError(
+            f"{url} exists", hint="name another output, or use --overwrite (overwrite=True)"
+        )
 
 
 def _same_file(one: str, other: str) -> bool:

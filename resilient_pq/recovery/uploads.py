@@ -79,8 +79,8 @@ async def complete_upload(
     store, key = url if isinstance(url, tuple) else resolve(url, storage_options)
     try:
         multipart = _multipart(store)
-        if not overwrite:
-            await _refuse_existing(multipart, key)
+        if not overwrite and await multipart.exists(key):
+            raise AlreadyExistsError(f"{store.url_of(key)} exists", hint="use overwrite=True to replace it")
         chosen = upload_id or await _only_upload(multipart, key)
         parts = gap_free(await multipart.list_parts(key, chosen))
         if not parts:
@@ -99,14 +99,6 @@ def _multipart(store: object) -> MultipartStore:
             "this store has no multipart uploads", hint="uploads are a matter of S3: s3://bucket/key"
         )
     return store
-
-
-async def _refuse_existing(store: MultipartStore, key: str) -> None:
-    try:
-        await store.head(key)
-    except NotFoundError:
-        return
-    raise AlreadyExistsError(f"{store.url_of(key)} exists", hint="use overwrite=True to replace it")
 
 
 async def _only_upload(store: MultipartStore, key: str) -> str:
