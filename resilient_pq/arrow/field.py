@@ -25,6 +25,8 @@ _EXTENSION_KEYS = (EXTENSION_NAME_KEY, EXTENSION_METADATA_KEY)
 
 _NULLABLE, _KEYS_SORTED = 2, 4
 _BLANK = nanoarrow.c_schema(nanoarrow.null())
+#: How many of each unit are a second.
+PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _UNITS = {"s": "s", "m": "ms", "u": "us", "n": "ns"}
 _NAMES = {
     "n": "null",

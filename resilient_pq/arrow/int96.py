@@ -10,17 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resilient_pq.arrow.buffers import Valid
-from resilient_pq.arrow.field import Field
+from resilient_pq.arrow.field import PER_SECOND, Field
+from resilient_pq.format.values import INT96_WIDTH, JULIAN_DAY_OF_EPOCH, NANOS_PER_DAY
 
-_JULIAN_DAY_OF_EPOCH: Final = 2_440_588
 _SECONDS_PER_DAY: Final = 86_400
 _NANOS_PER_MICRO: Final = 1000
-#: For each unit, how many of it are a second.
-_PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-_NANOS_PER_DAY: Final = _SECONDS_PER_DAY * _PER_SECOND["ns"]
 #: The first and the last nanosecond that 64 bits hold, as a day and a nanosecond in it.
-_FIRST_DAY, _FIRST_NANO = divmod(-(2**63), _NANOS_PER_DAY)
-_LAST_DAY, _LAST_NANO = divmod(2**63 - 1, _NANOS_PER_DAY)
+_FIRST_DAY, _FIRST_NANO = divmod(-(2**63), NANOS_PER_DAY)
+_LAST_DAY, _LAST_NANO = divmod(2**63 - 1, NANOS_PER_DAY)
 
 
 class CutTimestampWarning(UserWarning):
@@ -35,16 +32,18 @@ def micros_of(field: Field, nanos: NDArray[np.int64], valid: Valid | None) -> ND
         nanos: Counted from anywhere.
         valid: Which of them are values; None where all are.
     """
-    micros = nanos // _NANOS_PER_MICRO
-    cut = micros * _NANOS_PER_MICRO != nanos
-    if (cut if valid is None else cut & valid).any():
+    _warn_of_cuts(field, nanos if valid is None else nanos[valid])
+    return nanos // _NANOS_PER_MICRO
+
+
+def _warn_of_cuts(field: Field, nanos: NDArray[np.int64]) -> None:
+    if (nanos % _NANOS_PER_MICRO).any():
         warnings.warn(
             f"column {field.name!r}: some INT96 timestamps are beyond nanoseconds, so all come in microseconds, and"
             ' others lost digits by that; ReadOptions(coerce_int96_timestamp_unit="us") asks for it',
             CutTimestampWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
-    return micros
 
 
 def int96_timestamps(field: Field, values: NDArray[Any], valid: Valid | None) -> tuple[Field, NDArray[Any]]:
@@ -62,17 +61,26 @@ def int96_timestamps(field: Field, values: NDArray[Any], valid: Valid | None) ->
     """
     words = np.ascontiguousarray(values)
     nanos = words[:, :8].copy().view("<i8").ravel()
-    days = words[:, 8:].copy().view("<i4").ravel().astype(np.int64) - _JULIAN_DAY_OF_EPOCH
+    days = words[:, 8:].copy().view("<i4").ravel().astype(np.int64) - JULIAN_DAY_OF_EPOCH
     if valid is not None:
         nanos, days = np.where(valid, nanos, 0), np.where(valid, days, 0)
     # Nanoseconds may be negative or more than a day: bring them into the day before days are multiplied.
-    days, nanos = days + nanos // _NANOS_PER_DAY, nanos % _NANOS_PER_DAY
+    days, nanos = days + nanos // NANOS_PER_DAY, nanos % NANOS_PER_DAY
     if field.unit == "ns":
         outside = (days < _FIRST_DAY) | ((days == _FIRST_DAY) & (nanos < _FIRST_NANO))
         outside |= (days > _LAST_DAY) | ((days == _LAST_DAY) & (nanos > _LAST_NANO))
         if outside.any():
-            micros_of(field, nanos, None)
+            _warn_of_cuts(field, nanos)
             field = replace(field, format=f"tsu:{field.parameter}")
-    per_second = _PER_SECOND[field.unit]
+    per_second = PER_SECOND[field.unit]
     # At either end the product alone may wrap around, and the sum then wraps back.
     return field, days * (_SECONDS_PER_DAY * per_second) + nanos // (10**9 // per_second)
+
+
+def int96_rows(nanos: NDArray[Any]) -> NDArray[np.uint8]:
+    """Nanoseconds since 1970 as INT96, twelve bytes a row."""
+    days = nanos // NANOS_PER_DAY
+    rows = np.empty((len(nanos), INT96_WIDTH), np.uint8)
+    rows[:, :8] = (nanos - days * NANOS_PER_DAY).astype("<i8")[:, None].view(np.uint8)
+    rows[:, 8:] = (days + JULIAN_DAY_OF_EPOCH).astype("<i4")[:, None].view(np.uint8)
+    return rows

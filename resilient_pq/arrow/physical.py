@@ -14,14 +14,13 @@ from numpy.typing import NDArray
 
 from resilient_pq.arrow.buffers import Part
 from resilient_pq.arrow.byte_strings import byte_arrays_of, take
+from resilient_pq.arrow.int96 import int96_rows
 from resilient_pq.format import kernels
 from resilient_pq.format.metadata import Type
 from resilient_pq.format.schema import Primitive
 from resilient_pq.format.values import ByteArrays, Values, empty_fixed
 
 _MILLISECONDS_PER_DAY: Final = 86_400_000
-_NANOS_PER_DAY: Final = 86_400 * 10**9
-_JULIAN_DAY_OF_EPOCH: Final = 2_440_588
 _LARGEST_VALUE: Final = 2**31 - 1
 
 
@@ -75,7 +74,7 @@ def physical_values(node: Primitive, part: Part, positions: NDArray[np.int64] | 
         return _checked_lengths(byte_arrays_of(part, positions))
     values = _chosen(part.booleans() if field.kind == "b" else part.fixed(), positions)
     if node.physical_type is Type.INT96:
-        return _nanos_to_int96(values)
+        return int96_rows(values)
     convert = _CONVERSIONS.get(field.format[:3], _same_bits)
     return convert(values)
 
@@ -196,15 +195,6 @@ def _date64_to_days(values: NDArray[Any]) -> NDArray[Any]:
     if outside.any():
         raise UnstorableValueError(int(np.argmax(outside)), "a date64 is too far from 1970")
     return days.astype(np.int32)
-
-
-def _nanos_to_int96(values: NDArray[Any]) -> NDArray[np.uint8]:
-    """Eight bytes of nanoseconds in the day, then four of the Julian day."""
-    days = values // _NANOS_PER_DAY
-    rows = np.empty((len(values), 12), np.uint8)
-    rows[:, :8] = (values - days * _NANOS_PER_DAY).astype("<i8")[:, None].view(np.uint8)
-    rows[:, 8:] = (days + _JULIAN_DAY_OF_EPOCH).astype("<i4")[:, None].view(np.uint8)
-    return rows
 
 
 def _halves_to_rows(values: NDArray[Any]) -> NDArray[Any]:

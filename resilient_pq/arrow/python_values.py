@@ -16,14 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resilient_pq.arrow.buffers import Valid, make_array, make_null_array, storage_dtype
-from resilient_pq.arrow.field import Field
+from resilient_pq.arrow.field import PER_SECOND, Field
 from resilient_pq.errors import SchemaError, Where
 
 _EPOCH_DAY: Final = dt.date(1970, 1, 1).toordinal()
 _EPOCH: Final = dt.datetime(1970, 1, 1)
 _EPOCH_UTC: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MICROSECOND: Final = dt.timedelta(microseconds=1)
-_PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _MOST_DIGITS: Final = 1000
 
 
@@ -259,7 +258,7 @@ def _nanoseconds(value: dt.datetime | dt.timedelta) -> int:
 
 
 def _in_unit(name: str, field: Field, nanoseconds: int, value: Any) -> int:
-    number, rest = divmod(nanoseconds * _PER_SECOND[field.unit], 10**9)
+    number, rest = divmod(nanoseconds * PER_SECOND[field.unit], 10**9)
     if rest:
         raise _misfit(name, f"{value!r} is not whole in the unit of {field}")
     return number

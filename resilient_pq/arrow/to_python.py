@@ -20,14 +20,13 @@ from numpy.typing import NDArray
 
 from resilient_pq.arrow.buffers import DTYPES, Part, span
 from resilient_pq.arrow.byte_strings import byte_arrays_of
-from resilient_pq.arrow.field import Field
+from resilient_pq.arrow.field import PER_SECOND, Field
 from resilient_pq.errors import FormatError, SchemaError, UnsupportedError, Where
 from resilient_pq.format.values import ByteArrays
 
 #: What to do with a time that Python's `datetime` cannot hold.
 Inexact: TypeAlias = Literal["raise", "numpy"]
 
-_PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _EPOCH_DAY: Final = dt.date(1970, 1, 1).toordinal()
 _EPOCH: Final = dt.datetime(1970, 1, 1)
 _OFFSET: Final = re.compile(r"([+-])(\d\d):?(\d\d)")
@@ -220,7 +219,7 @@ def _date(days: int) -> dt.date | None:
 
 
 def _timedelta(number: int, unit: str) -> dt.timedelta | None:
-    microseconds, rest = divmod(number * 10**6, _PER_SECOND[unit])
+    microseconds, rest = divmod(number * 10**6, PER_SECOND[unit])
     if rest:
         return None
     try:

@@ -22,7 +22,7 @@ from resilient_pq.format import logical
 from resilient_pq.format.logical import Decimal, Integer, Time, Timestamp, TimeUnit
 from resilient_pq.format.metadata import Type
 from resilient_pq.format.schema import Primitive
-from resilient_pq.format.values import INT96_WIDTH
+from resilient_pq.format.values import INT96_WIDTH, JULIAN_DAY_OF_EPOCH, NANOS_PER_DAY
 
 #: No decimal of any use has more bytes, and turning digits to text takes time that grows with their square.
 MAX_DECIMAL_BYTES: Final = 64
@@ -42,8 +42,6 @@ _SECONDS: Final = {"W": 604_800, "D": 86_400, "h": 3600, "m": 60}
 _PARTS: Final = {"ms": 10**3, "us": 10**6, "ns": 10**9, "ps": 10**12, "fs": 10**15, "as": 10**18}
 _EXACT: Final = decimal.Context(prec=1000, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)
 _EPOCH: Final = dt.datetime(1970, 1, 1)
-_JULIAN_DAY_OF_EPOCH: Final = 2_440_588
-_NANOS_PER_DAY: Final = 86_400 * 10**9
 
 
 def from_plain(node: Primitive, data: bytes) -> Any:
@@ -116,7 +114,7 @@ def to_python(node: Primitive, comparable: Any) -> Any:
                 return comparable
     if node.physical_type is Type.INT96:
         days, nanos = comparable
-        return _datetime((days - _JULIAN_DAY_OF_EPOCH) * _NANOS_PER_DAY + nanos, TimeUnit.NANOS, utc=False)
+        return _datetime((days - JULIAN_DAY_OF_EPOCH) * NANOS_PER_DAY + nanos, TimeUnit.NANOS, utc=False)
     return comparable
 
 
@@ -196,8 +194,8 @@ def from_python(node: Primitive, value: Any) -> Any:
         case Type.FLOAT | Type.DOUBLE:
             return _float(node, value, _FLOATS[node.physical_type])
         case Type.INT96:
-            days, nanos = divmod(_from_datetime(node, value, 10**9, utc=False), _NANOS_PER_DAY)
-            return int(days) + _JULIAN_DAY_OF_EPOCH, nanos
+            days, nanos = divmod(_from_datetime(node, value, 10**9, utc=False), NANOS_PER_DAY)
+            return int(days) + JULIAN_DAY_OF_EPOCH, nanos
     return _float(node, value, _HALF) if _is_half(node) else _octets(node, value)
 
 

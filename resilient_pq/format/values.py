@@ -17,7 +17,10 @@ from resilient_pq.format.metadata import Type
 from resilient_pq.format.schema import Leaf, Primitive
 
 Levels: TypeAlias = NDArray[np.uint8]
+#: INT96 timestamps: eight bytes of nanoseconds in the day, then four of the Julian day.
 INT96_WIDTH = 12
+JULIAN_DAY_OF_EPOCH = 2_440_588
+NANOS_PER_DAY = 86_400 * 10**9
 
 
 @dataclass(frozen=True, slots=True)
