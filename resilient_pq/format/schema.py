@@ -135,10 +135,6 @@ class Schema:
             first = end
         return tuple(found)
 
-    def top_level_leaves(self, position: int) -> list[Leaf]:
-        """The leaves below the top-level column at `position`."""
-        return list(self.columns[position].leaves)
-
     def leaf_named(self, path: str) -> Leaf | None:
         """The leaf column of a path with dots; None where there is none.
 

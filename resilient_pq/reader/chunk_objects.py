@@ -111,21 +111,21 @@ class ChunkObjects:
         Raises:
             FormatError: They do not lie within it.
         """
-        if chunk.file is None:
-            return Place(self._info, chunk.range)
         with located(chunk.where):
-            return self._place(
-                chunk.file, ByteRange(chunk.range.start, chunk.range.end - chunk.slack), chunk.slack
-            )
+            return self._place(chunk.file, chunk.range, chunk.slack)
 
-    def _place(self, file: str, wanted: ByteRange, slack: int = 0) -> Place:
+    def _place(self, file: str | None, wanted: ByteRange, slack: int) -> Place:
+        """Bytes of an object; of the last `slack` of them, as many as a data file has."""
+        if file is None:
+            return Place(self._info, wanted)
         info = self._pinned[file]
-        if wanted.end > info.size:
+        end = wanted.end - slack
+        if end > info.size:
             raise FormatError(
-                f"bytes {wanted.start:,} to {wanted.end:,} are said to lie in a data file that has {info.size:,} bytes",
+                f"bytes {wanted.start:,} to {end:,} are said to lie in a data file that has {info.size:,} bytes",
                 where=Where(key=self.url_of(file)),
             )
-        return Place(info, ByteRange(wanted.start, min(wanted.end + slack, info.size)))
+        return Place(info, ByteRange(wanted.start, min(wanted.end, info.size)))
 
     async def fetch(self, chunks: Sequence[ChunkRead]) -> AsyncGenerator[tuple[int, memoryview], None]:
         """The bytes of chunks, whatever objects they lie in, in one parallel wave.
@@ -167,9 +167,7 @@ class ChunkObjects:
             StoreError: The store could not give them.
         """
         await self.pin([file])
-        if file is None:
-            return await self._read(Place(self._info, wanted))
-        return await self._read(self._place(file, ByteRange(wanted.start, wanted.end - slack), slack))
+        return await self._read(self._place(file, wanted, slack))
 
     async def _read(self, place: Place) -> memoryview:
         data = memoryview(b"")

@@ -344,7 +344,7 @@ class File:
 
     async def _decode(self, groups: Sequence[RowGroupRead]) -> list[dict[int, LeafColumn]]:
         """Fetch and decode the chunks of row groups; for each group a dict by the leaf's ordinal."""
-        chunks = [(i, chunk) for i, group in enumerate(groups) for chunk in _distinct(group)]
+        chunks = [(i, chunk) for i, group in enumerate(groups) for chunk in group.chunks]
         decoded: list[dict[int, LeafColumn]] = [{} for _ in groups]
 
         async def decode_one(position: int, data: memoryview) -> None:
@@ -423,7 +423,3 @@ class File:
     ) -> None:
         """Close the file."""
         await self.close()
-
-
-def _distinct(group: RowGroupRead) -> list[ChunkRead]:
-    return list({chunk.leaf.ordinal: chunk for chunk in group.chunks}.values())

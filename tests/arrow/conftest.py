@@ -49,7 +49,7 @@ def _round_trip(data: object, schema: object = None, **options: Any) -> Table:
         columns = [_as_column(*pair) for pair in zip(ingest.schema.leaves, batch.leaves, strict=True)]
         chunk = []
         for position, node in enumerate(ingest.schema.root.children):
-            ordinals = [leaf.ordinal for leaf in ingest.schema.top_level_leaves(position)]
+            ordinals = [leaf.ordinal for leaf in ingest.schema.columns[position].leaves]
             chunk.append(to_arrow(arrow.child(position), branch_of(node), [columns[ordinal] for ordinal in ordinals]))
         chunks.append(chunk)
         num_rows += batch.num_rows

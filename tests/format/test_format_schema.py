@@ -165,7 +165,7 @@ def test_a_name_with_dots_is_a_column_before_it_is_a_path() -> None:
 def test_leaves_of_top_level_columns() -> None:
     schema = Schema.from_elements(DOCUMENT)
     assert schema.names == ["DocId", "Links", "Name"]
-    paths = [[leaf.column_path for leaf in schema.top_level_leaves(position)] for position in range(3)]
+    paths = [[leaf.column_path for leaf in column.leaves] for column in schema.columns]
     assert paths[0] == ["DocId"] and paths[1] == ["Links.Backward", "Links.Forward"] and len(paths[2]) == 3
 
 
