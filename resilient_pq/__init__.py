@@ -47,6 +47,7 @@ from resilient_pq.errors import (
     Where,
     WriterClosedError,
     WriterFailedError,
+    WriterFencedError,
     WriterStateError,
 )
 from resilient_pq.format.bounds import ColumnStatistics, DecodedColumnIndex
@@ -119,6 +120,7 @@ __all__ = [
     "Writer",
     "WriterClosedError",
     "WriterFailedError",
+    "WriterFencedError",
     "WriterStateError",
     "WrittenMetadata",
     "__version__",

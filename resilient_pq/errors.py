@@ -15,6 +15,7 @@ Any room may import this module; it imports nothing of ours::
     ├─ WriterStateError (RuntimeError)
     │  ├─ WriterClosedError
     │  ├─ WriterFailedError               an earlier write failed; .num_rows_stored
+    │  ├─ WriterFencedError               somebody else completed or aborted the upload, or goes on with it
     │  └─ FileFullError                   the file was completed at a limit; go on in the next one
     ├─ StoreError (OSError)               .retryable
     │  ├─ NotFoundError (FileNotFoundError)
@@ -193,6 +194,10 @@ class WriterFailedError(WriterStateError):
         """Say how many rows survive."""
         super().__init__(message, where=where, hint=hint)
         self.num_rows_stored = num_rows_stored
+
+
+class WriterFencedError(WriterStateError):
+    """Somebody else took over: the upload was completed, aborted or resumed, and this writer can spoil nothing."""
 
 
 class FileFullError(WriterStateError):

@@ -274,7 +274,7 @@ class _SpooledSink(LocalSink):
         """None: a temporary file of this machine is no promise."""
         return 0
 
-    async def commit(self) -> StoredState:
+    async def commit(self, *, wait: bool = True) -> StoredState:
         """A temporary file of this machine is no promise."""
         self._refuse_ended()
         return StoredState.ACCEPTED

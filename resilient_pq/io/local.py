@@ -155,7 +155,7 @@ class LocalSink(ObjectSink):
         await self._do(self._file.append, pieces)
         self._written = self._position
 
-    async def commit(self) -> StoredState:
+    async def commit(self, *, wait: bool = True) -> StoredState:
         """One fsync: what was written survives a kill of this process and a loss of power."""
         self._refuse_ended()
         await self._do(self._file.sync)

@@ -99,7 +99,7 @@ class MemoryStore(MultipartStore):
         self, key: str, data: Sequence[Buffer] | Buffer, *, if_none_match: bool = False
     ) -> ObjectInfo:
         """Write a whole object."""
-        return self._publish(key, b"".join(pieces_of(data)), if_none_match)
+        return self._publish(key, b"".join(pieces_of(data)), if_none_match=if_none_match)
 
     async def create(self, key: str, options: SinkOptions = DEFAULT_SINK_OPTIONS) -> ObjectSink:
         """Begin an object; its bytes are gathered until it is completed."""
@@ -126,7 +126,13 @@ class MemoryStore(MultipartStore):
         return part
 
     async def complete_upload(
-        self, key: str, upload_id: str, parts: Sequence[Part], *, if_none_match: bool = False
+        self,
+        key: str,
+        upload_id: str,
+        parts: Sequence[Part],
+        *,
+        if_none_match: bool = False,
+        if_match: str | None = None,
     ) -> ObjectInfo:
         """Publish the named parts as one object."""
         upload = self._upload(key, upload_id)
@@ -136,7 +142,7 @@ class MemoryStore(MultipartStore):
             if found is None or found[0].etag != part.etag:
                 raise StoreError(f"part {part.number} is not the one that is stored", where=self._where(key))
             chosen.append(found[1])
-        info = self._publish(key, b"".join(chosen), if_none_match)
+        info = self._publish(key, b"".join(chosen), if_none_match=if_none_match, if_match=if_match)
         del self._uploads[upload_id]
         return info
 
@@ -195,9 +201,13 @@ class MemoryStore(MultipartStore):
         if key in self._objects:
             raise AlreadyExistsError("the object exists already", where=self._where(key))
 
-    def _publish(self, key: str, data: bytes, if_none_match: bool) -> ObjectInfo:
+    def _publish(
+        self, key: str, data: bytes, *, if_none_match: bool, if_match: str | None = None
+    ) -> ObjectInfo:
         if if_none_match:
             self._refuse_existing(key)
+        if if_match is not None and (key not in self._objects or self._objects[key][0].etag != if_match):
+            raise ObjectChangedError("the object was replaced meanwhile", where=self._where(key))
         info = ObjectInfo(key, len(data), f'"{next(self._serial):x}"')
         self._objects[key] = (info, data)
         return info
@@ -229,7 +239,7 @@ class _MemorySink(ObjectSink):
         for piece in pieces_of(buffers):
             self._data += piece
 
-    async def commit(self) -> StoredState:
+    async def commit(self, *, wait: bool = True) -> StoredState:
         """Memory does not outlive the process."""
         self._refuse_ended()
         return StoredState.ACCEPTED

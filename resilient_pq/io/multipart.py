@@ -110,7 +110,7 @@ class MultipartSink(ObjectSink):
         while self._tail.size and self._tail.size >= (size := self._next_size()):
             await self._send(size)
 
-    async def commit(self) -> StoredState:
+    async def commit(self, *, wait: bool = True) -> StoredState:
         """`STORED` when the last byte filled a part and all parts are acknowledged, else `ACCEPTED` at once."""
         self._refuse_ended()
         if self._tail.size or self._beginning is None:

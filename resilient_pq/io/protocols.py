@@ -68,12 +68,15 @@ class Part:
         size: Bytes.
         etag: The store's name for these bytes, needed to complete.
         crc32: CRC32 of the bytes where the store keeps it, unsigned.
+        undecided: An earlier attempt to send these very bytes was sent whole and never answered: it may still
+            arrive, and would replace other bytes that were sent under this number meanwhile.
     """
 
     number: int
     size: int
     etag: str
     crc32: int | None = None
+    undecided: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +138,7 @@ class SinkOptions:
 
     Attributes:
         mode: ``"w"`` replaces what is there when the object is completed, ``"x"`` fails if it exists.
+        if_match: Replace this version only, by its ETag, where the store can tell at the moment of publishing.
         part_bytes: Size of the first parts of an upload, a whole number of MiB. An object smaller than one
             part is a single request.
         max_part_bytes: Parts double every 800 parts up to this size, if it is above `part_bytes`. 10,000
@@ -142,6 +146,8 @@ class SinkOptions:
         equal_parts: Keep all parts at `part_bytes`, for stores that ask for it (Cloudflare R2). An object can
             then have at most 10,000 times `part_bytes`.
         max_bytes_in_flight: Bytes of parts being sent at one time; at least one part is, whatever its size.
+        undecided_grace: Seconds that an upload waits after a part was sent whole and not answered before other
+            bytes are sent under that number: a store is taken to have dropped by then what has not arrived.
         private_partial: Local files: write to ``NAME.<random>.partial`` instead of ``NAME.partial``, so that neither
             stands in the way of the other.
         overwrite_partial: Local files: replace a ``NAME.partial`` that a dead writer left. One that a living
@@ -152,10 +158,12 @@ class SinkOptions:
     """
 
     mode: Literal["w", "x"] = "w"
+    if_match: str | None = None
     part_bytes: int = 8 * MiB
     max_part_bytes: int = 64 * MiB
     equal_parts: bool = False
     max_bytes_in_flight: int = 64 * MiB
+    undecided_grace: float = 60.0
     private_partial: bool = False
     overwrite_partial: bool = False
 
@@ -169,6 +177,8 @@ class SinkOptions:
                 raise ValueError(f"{name} is a whole number of MiB, at most 5 GiB, not {size:,} bytes")
         if self.max_bytes_in_flight < 1:
             raise ValueError(f"max_bytes_in_flight is at least 1, not {self.max_bytes_in_flight:,}")
+        if not self.undecided_grace >= 0:
+            raise ValueError(f"undecided_grace is not below 0 seconds, and {self.undecided_grace} is not that")
 
 
 DEFAULT_SINK_OPTIONS = SinkOptions()
@@ -204,9 +214,34 @@ class ObjectSink(Protocol):
             WriterClosedError: The sink has ended.
         """
 
+    def mark(self) -> None:
+        """Note that what was written so far is whole by itself: if anything is stored, that much of it is.
+
+        To be called once, before anything was committed. A sink whose bytes are stored as they come needs no mark.
+        """
+        return
+
     @abstractmethod
-    async def commit(self) -> StoredState:
-        """Make all that was written as durable as this store can, and say how durable that is."""
+    async def commit(self, *, wait: bool = True) -> StoredState:
+        """Make all that was written as durable as this store can, and say how durable that is.
+
+        What was written so far becomes what anyone would find who completed the object now.
+
+        Args:
+            wait: Return only when it is done. Otherwise a sink that has to wait for a store goes on by itself, and
+                `num_bytes_stored` tells when it is done; while it is at work, further calls that do not wait ask
+                for nothing.
+        """
+
+    @property
+    def num_bytes_resent(self) -> int:
+        """Bytes that were sent more than once so far, since commits needed them; retries are not counted."""
+        return 0
+
+    @property
+    def commit_cost(self) -> int:
+        """Bytes of what is written now that a commit would cause to be sent once more."""
+        return 0
 
     @abstractmethod
     async def complete(self) -> ObjectInfo:
@@ -372,12 +407,26 @@ class MultipartStore(WriteStore, Protocol):
 
     @abstractmethod
     async def complete_upload(
-        self, key: str, upload_id: str, parts: Sequence[Part], *, if_none_match: bool = False
+        self,
+        key: str,
+        upload_id: str,
+        parts: Sequence[Part],
+        *,
+        if_none_match: bool = False,
+        if_match: str | None = None,
     ) -> ObjectInfo:
         """Publish the object that the named parts make, in the order of their numbers; others are dropped.
 
+        Args:
+            key: The object.
+            upload_id: The upload.
+            parts: As `put_part` or `list_parts` gave them.
+            if_none_match: Only if there is no such object.
+            if_match: Only in place of the version with this ETag, where the store can tell.
+
         Raises:
             AlreadyExistsError: `if_none_match`, and the object exists.
+            ObjectChangedError: `if_match`, and the object is another version, or gone.
             NotFoundError: No such upload.
         """
 

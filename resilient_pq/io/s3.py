@@ -164,13 +164,21 @@ class S3Store(RangedGetStore, MultipartStore):
         return Part(number, size, str(answer["ETag"]))
 
     async def complete_upload(
-        self, key: str, upload_id: str, parts: Sequence[Part], *, if_none_match: bool = False
+        self,
+        key: str,
+        upload_id: str,
+        parts: Sequence[Part],
+        *,
+        if_none_match: bool = False,
+        if_match: str | None = None,
     ) -> ObjectInfo:
         """Publish the object, naming every part's ETag, and compare its size with that of the parts."""
         chosen = sorted(parts, key=lambda part: part.number)
         named = [{"PartNumber": part.number, "ETag": part.etag} for part in chosen]
         size = sum(part.size for part in chosen)
         condition = await self._if_none_match("complete_multipart_upload") if if_none_match else {}
+        if if_match is not None and await self._client.accepts("complete_multipart_upload", "IfMatch"):
+            condition = {"IfMatch": if_match}
 
         async def send() -> ObjectInfo:
             answer = await self._call(

@@ -6,14 +6,12 @@ give, and decides when to do either.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from resilient_pq.arrow.ingest import Batch
 from resilient_pq.errors import Where, located
 from resilient_pq.format.chunk_encoder import concatenate, encode_chunk
 from resilient_pq.format.levels import slice_rows
-from resilient_pq.format.records import RecordChain
-from resilient_pq.format.schema import Schema
 from resilient_pq.format.sorting import is_sorted
 from resilient_pq.format.values import LeafData
 from resilient_pq.writer import policy
@@ -32,19 +30,16 @@ class Encoder:
         num_unsorted: Row groups whose rows are not in the order that the caller declared.
     """
 
-    def __init__(
-        self, schema: Schema, options: EncoderOptions, *, file_id: bytes, key_value: Mapping[str, str | None]
-    ) -> None:
+    def __init__(self, layout: Layout, options: EncoderOptions) -> None:
         """Prepare to encode.
 
         Args:
-            schema: The columns.
-            options: How to encode them.
-            file_id: 16 random bytes.
-            key_value: Key-value metadata of every footer.
+            layout: Where the bytes go: a new file's, or one of row groups that are in place already.
+            options: How to encode what comes.
         """
-        self.layout = Layout(schema, RecordChain(file_id), key_value)
-        self.num_rows_taken = 0
+        schema = layout.schema
+        self.layout = layout
+        self.num_rows_taken = layout.num_rows
         self.num_unsorted = 0
         self._options = options
         self._chunk_options = options.chunk_options(schema)

@@ -26,10 +26,11 @@ from resilient_pq.errors import (
     WriterFailedError,
     located,
 )
+from resilient_pq.format.records import RecordChain
 from resilient_pq.format.schema import Schema
 from resilient_pq.io import ObjectInfo, ObjectSink, SinkOptions, StoredState, WriteStore, resolve
 from resilient_pq.writer.encoder import Encoder
-from resilient_pq.writer.layout import Buffers
+from resilient_pq.writer.layout import Buffers, Layout
 from resilient_pq.writer.options import EncoderOptions, MiB, WriteOptions
 
 log = logging.getLogger("resilient_pq.writer")
@@ -167,9 +168,8 @@ class Writer:
         assert self._ingest is not None
         source = {key: value for key, value in self._ingest.metadata.items() if not key.startswith("rpq.")}
         key_value = {**source, **(self._options.metadata or {}), "ARROW:schema": self._ingest.encoded_schema}
-        self._encoder = Encoder(
-            self._ingest.schema, self._options, file_id=os.urandom(16), key_value=key_value
-        )
+        layout = Layout(self._ingest.schema, RecordChain(os.urandom(16)), key_value)
+        self._encoder = Encoder(layout, self._options)
         await self._push(self._encoder.layout.start())
 
     async def _take(self, batch: Batch) -> None:

@@ -101,7 +101,7 @@ class SlowSink(ObjectSink):
         await self.sink.write(*buffers)
         await self._pause()
 
-    async def commit(self) -> StoredState:
+    async def commit(self, *, wait: bool = True) -> StoredState:
         await self._pause()
         self._stored = self.sink.position
         return StoredState.STORED

@@ -118,12 +118,20 @@ class _Around(MultipartStore):
         )
 
     async def complete_upload(
-        self, key: str, upload_id: str, parts: Sequence[Part], *, if_none_match: bool = False
+        self,
+        key: str,
+        upload_id: str,
+        parts: Sequence[Part],
+        *,
+        if_none_match: bool = False,
+        if_match: str | None = None,
     ) -> ObjectInfo:
         """Handed on."""
         return await self._do(
             Call("complete_upload", key),
-            lambda: self._multipart.complete_upload(key, upload_id, parts, if_none_match=if_none_match),
+            lambda: self._multipart.complete_upload(
+                key, upload_id, parts, if_none_match=if_none_match, if_match=if_match
+            ),
         )
 
     async def abort_upload(self, key: str, upload_id: str) -> None:
@@ -189,9 +197,23 @@ class _SinkAround(ObjectSink):
         end = start + sum(piece.nbytes for piece in pieces_of(buffers))
         await self._around._do(Call("write", self._key, start, end), lambda: self._sink.write(*buffers))
 
-    async def commit(self) -> StoredState:
+    def mark(self) -> None:
         """Handed on."""
-        return await self._around._do(self._at("commit"), self._sink.commit)
+        self._sink.mark()
+
+    async def commit(self, *, wait: bool = True) -> StoredState:
+        """Handed on."""
+        return await self._around._do(self._at("commit"), lambda: self._sink.commit(wait=wait))
+
+    @property
+    def num_bytes_resent(self) -> int:
+        """The inner sink's."""
+        return self._sink.num_bytes_resent
+
+    @property
+    def commit_cost(self) -> int:
+        """The inner sink's."""
+        return self._sink.commit_cost
 
     async def complete(self) -> ObjectInfo:
         """Handed on."""
