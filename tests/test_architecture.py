@@ -65,6 +65,7 @@ PURE = (
     "dataset.shared_keys",
     "dataset.summary",
     "io.ranges",
+    "io.upload_plan",
 )
 NOT_IN_PURE = {"asyncio", "os", "socket", "pathlib", "time", "random", "logging", "tempfile", "threading"}
 

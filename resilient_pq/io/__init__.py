@@ -12,7 +12,7 @@ from resilient_pq.io.counters import FetchCounters, counting
 from resilient_pq.io.fetch import FetchOptions, Place, fetch, fetch_places
 from resilient_pq.io.local import LocalStore
 from resilient_pq.io.memory import MemoryStore
-from resilient_pq.io.multipart import MultipartSink, max_object_size, part_size
+from resilient_pq.io.multipart import MultipartSink
 from resilient_pq.io.protocols import (
     Buffer,
     Capabilities,
@@ -30,6 +30,7 @@ from resilient_pq.io.protocols import (
 from resilient_pq.io.ranges import ByteRange, MergedRange, MergeOptions, merge
 from resilient_pq.io.resolve import resolve
 from resilient_pq.io.retry import RetryPolicy, retrying
+from resilient_pq.io.upload_plan import max_object_size, part_size
 
 if TYPE_CHECKING:
     from resilient_pq.io.fsspec_store import FsspecStore

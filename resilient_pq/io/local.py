@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shlex
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from io import FileIO
@@ -183,6 +184,10 @@ class LocalSink(ObjectSink):
     def describe(self) -> str:
         """The path of ``NAME.partial``."""
         return self._file.path
+
+    def rescue_command(self) -> str | None:
+        """Keeps what is whole of ``NAME.partial``, in a new file."""
+        return f"rpq recover {shlex.quote(self._file.path)} {shlex.quote(self._file.target)}"
 
     async def _do(self, call: Callable[..., Result], *args: Any) -> Result:
         """One step in a thread, to its end: a file must not be closed under a thread that writes it."""

@@ -1,18 +1,30 @@
-"""An object of unknown size as a multipart upload: parts of growing size, sent side by side within bounds."""
+"""An object of unknown size as a multipart upload: the shell around `upload_plan`, which decides what is sent."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Coroutine
+import logging
+from collections.abc import Coroutine, Sequence
 from typing import Any, Literal
 
-from resilient_pq.errors import NotFoundError, StoreError, TransientError, Where, WriterClosedError
+from resilient_pq.errors import (
+    AccessDeniedError,
+    AlreadyExistsError,
+    NotFoundError,
+    ObjectChangedError,
+    StoreError,
+    TransientError,
+    UnsupportedError,
+    Where,
+    WriterClosedError,
+    WriterFencedError,
+    located,
+)
 from resilient_pq.io.cancellation import finish_first
+from resilient_pq.io.part_buffers import PartBuffers
 from resilient_pq.io.protocols import (
     DEFAULT_SINK_OPTIONS,
     Buffer,
-    KiB,
     MultipartStore,
     ObjectInfo,
     ObjectSink,
@@ -21,48 +33,21 @@ from resilient_pq.io.protocols import (
     StoredState,
     pieces_of,
 )
+from resilient_pq.io.upload_plan import Later, ListParts, PutPart, UploadPlan
 
-MAX_PARTS = 10_000
-PARTS_PER_SIZE = 800
+log = logging.getLogger("resilient_pq.io")
 
-# Smaller pieces are copied together: a page header of 40 bytes is not worth a write of its own.
-_SMALL_PIECE = 64 * KiB
 # How long abort and keep wait for the parts that are being sent before they are broken off, and how long the
 # request that aborts may take.
 _GRACE_SECONDS = 10.0
 
 
-def part_size(number: int, options: SinkOptions = DEFAULT_SINK_OPTIONS) -> int:
-    """Bytes of part `number`, from 1, of an upload.
-
-    `part_bytes`, doubling every 800 parts up to `max_part_bytes`: always a whole number of MiB.
-
-    Raises:
-        StoreError: An upload has at most 10,000 parts; the hint names the setting that makes them larger.
-    """
-    if number > MAX_PARTS:
-        setting = "part_bytes" if options.equal_parts else "max_part_bytes"
-        raise StoreError(
-            f"the object needs more than {MAX_PARTS:,} parts: more than {max_object_size(options):,} bytes",
-            hint=f"raise {setting}, now {getattr(options, setting):,} bytes",
-        )
-    if options.equal_parts:
-        return options.part_bytes
-    longest = max(options.part_bytes, options.max_part_bytes)
-    return min(options.part_bytes << ((number - 1) // PARTS_PER_SIZE), longest)
-
-
-def max_object_size(options: SinkOptions = DEFAULT_SINK_OPTIONS) -> int:
-    """Bytes of the largest object that 10,000 parts can make."""
-    return sum(part_size(number, options) for number in range(1, MAX_PARTS + 1))
-
-
 class MultipartSink(ObjectSink):
-    """The bytes of one object, sent in parts to any `MultipartStore`.
+    """The bytes of one object, sent in parts to any `MultipartStore`, so that the upload can always be completed.
 
-    Nothing is sent before one part is full: a smaller object is a single request when it is completed. After
-    that, parts go out side by side, and `write` waits while `max_bytes_in_flight` is reached. The first part
-    that fails for good fails the sink.
+    Nothing is sent before one part is full or a commit is asked for: a smaller object is a single request when it
+    is completed. After that, parts go out side by side, and `write` waits while too many bytes are held. The
+    first part that fails for good fails the sink.
     """
 
     def __init__(self, store: MultipartStore, key: str, options: SinkOptions = DEFAULT_SINK_OPTIONS) -> None:
@@ -70,28 +55,83 @@ class MultipartSink(ObjectSink):
         self._store = store
         self._key = key
         self._options = options
-        self._position = 0
-        self._tail = _Tail()
-        self._next_number = 1
+        self._plan = UploadPlan(options)
+        self._buffers = PartBuffers(self._plan.end_of)
         self._beginning: asyncio.Task[str] | None = None  # gives the upload id
-        self._sending: dict[asyncio.Task[Part], int] = {}  # and the bytes each holds
-        self._parts: dict[int, Part] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._changed = asyncio.Event()
         self._failure: BaseException | None = None
         self._outcome: Literal["completed", "aborted", "kept"] | None = None
+        self._in_doubt = False  # whether the store may have published the object without saying so
+
+    @classmethod
+    async def resume(
+        cls,
+        store: MultipartStore,
+        key: str,
+        options: SinkOptions,
+        *,
+        upload_id: str,
+        parts: Sequence[Part],
+        tail: Sequence[Buffer],
+    ) -> MultipartSink:
+        """Go on with an upload whose first parts are there already, and commit what is known of the object.
+
+        Args:
+            store: Where.
+            key: The object.
+            options: How; they decide which bytes belong to which part.
+            upload_id: The upload.
+            parts: Parts 1, 2, ... in full, as they were copied.
+            tail: The bytes of the object behind them.
+
+        Raises:
+            ValueError: The parts have other sizes than the options say.
+            StoreError: The store refused; the upload is still there.
+        """
+        sink = cls(store, key, options)
+        pieces = pieces_of(tail)
+        position = sum(part.size for part in parts) + sum(piece.nbytes for piece in pieces)
+        sink._plan = UploadPlan.resume(position, parts, options)
+        sink._plan.take_released()
+        sink._buffers = PartBuffers(sink._plan.end_of, first=len(parts) + 1)
+        for piece in pieces:
+            sink._buffers.append(piece)
+
+        async def known() -> str:
+            return upload_id
+
+        sink._beginning = asyncio.create_task(known())
+        try:
+            await sink._beginning
+            sink._pump()
+            while sink._plan.committing:
+                await sink._change()
+        except BaseException:
+            await sink.keep()
+            raise
+        return sink
 
     @property
     def position(self) -> int:
         """Bytes accepted so far."""
-        return self._position
+        return self._plan.position
 
     @property
     def num_bytes_stored(self) -> int:
-        """Bytes of the acknowledged parts before the first that is not."""
-        stored, number = 0, 1
-        while (part := self._parts.get(number)) is not None:
-            stored += part.size
-            number += 1
-        return stored
+        """Bytes that the newest commit made durable."""
+        return self._plan.position if self._outcome == "completed" else self._plan.stored_end
+
+    @property
+    def num_bytes_resent(self) -> int:
+        """Bytes that commits caused to be sent again."""
+        return self._plan.num_bytes_resent
+
+    @property
+    def commit_cost(self) -> int:
+        """Bytes that a commit now would cause to be sent once more."""
+        return self._plan.commit_cost
 
     @property
     def upload_id(self) -> str | None:
@@ -102,60 +142,78 @@ class MultipartSink(ObjectSink):
         return task.result()
 
     async def write(self, *buffers: Buffer) -> None:
-        """Append the buffers; sends every part that is full, waiting for room."""
+        """Append the buffers; sends what can be sent, waiting while too many bytes are held."""
         self._refuse_ended()
-        for piece in pieces_of(buffers):
-            self._tail.append(piece)
-            self._position += piece.nbytes
-        while self._tail.size and self._tail.size >= (size := self._next_size()):
-            await self._send(size)
+        pieces = pieces_of(buffers)
+        with located(self._where):
+            self._plan.append(sum(piece.nbytes for piece in pieces))
+        for piece in pieces:
+            self._buffers.append(piece)
+        self._pump()
+        while self._plan.congested:
+            await self._change()
+
+    def mark(self) -> None:
+        """What was written so far is what the first part holds until something is committed."""
+        self._plan.mark()
 
     async def commit(self, *, wait: bool = True) -> StoredState:
-        """`STORED` when the last byte filled a part and all parts are acknowledged, else `ACCEPTED` at once."""
+        """Send what was written so far, and make it what anyone would find who completed the upload.
+
+        `ACCEPTED` where that is not done yet: it was not waited for, or the end lies on a multiple of a MiB, where
+        no commit can be.
+        """
         self._refuse_ended()
-        if self._tail.size or self._beginning is None:
-            return StoredState.ACCEPTED
-        await self._all_sent()
-        return StoredState.STORED
+        if wait or not self._plan.committing:
+            end = self._plan.commit()
+            self._pump()
+            while wait and self._plan.stored_end < end:
+                await self._change()
+        return StoredState.STORED if self._plan.stored_end >= self.position else StoredState.ACCEPTED
 
     async def complete(self) -> ObjectInfo:
         """Send what is left, and publish the object.
 
         A cancellation that comes while the store publishes is raised when the outcome is known.
+
+        Raises:
+            WriterFencedError: Somebody else completed, aborted or resumed the upload, or replaced the object that
+                this one was to replace.
         """
         self._refuse_ended()
-        exclusive = self._options.mode == "x"
-        if self._beginning is None:
-            return await self._publish(
-                self._store.put(self._key, self._tail.take(self._tail.size), if_none_match=exclusive)
-            )
-        if self._tail.size:
-            self._next_size()
-            await self._send(self._tail.size)
-        await self._all_sent()
-        parts = [self._parts[number] for number in range(1, self._next_number)]
+        exclusive, if_match = self._options.mode == "x", self._options.if_match
+        self._plan.close()
+        if self._plan.single:
+            data = self._buffers.take_all()
+            return await self._publish(self._store.put(self._key, data, if_none_match=exclusive))
+        self._pump()
+        while not self._plan.completable:
+            await self._change()
+        parts, upload_id = self._plan.parts, await self._begun()
         stored = sum(part.size for part in parts)
-        if stored != self._position:
-            raise StoreError(
-                f"the parts have {stored:,} bytes instead of {self._position:,}", where=self._where
-            )
-        upload_id = await self._begun()
+        if stored != self.position:
+            raise StoreError(f"the parts have {stored:,} bytes instead of {self.position:,}", where=self._where)
         return await self._publish(
-            self._store.complete_upload(self._key, upload_id, parts, if_none_match=exclusive)
+            self._store.complete_upload(
+                self._key, upload_id, parts, if_none_match=exclusive, if_match=if_match
+            )
         )
 
     async def abort(self) -> None:
-        """Break the upload off and remove its parts.
+        """Break the upload off and remove its parts, unless the store may have published the object.
 
         Raises:
             StoreError: The store did not remove them; the hint says how to do it later.
         """
-        if self._outcome is None:
+        if self._outcome is None and self._in_doubt:
+            log.error("%s: it is not known whether it was published; the upload is kept", self.describe())
+            await self.keep()
+        elif self._outcome is None:
             self._outcome = "aborted"
             await finish_first(self._remove())
 
     async def keep(self) -> None:
-        """Let the parts that are being sent arrive, and leave them in the open upload."""
+        """Let the parts and the commit under way arrive, and leave them in the open upload."""
         if self._outcome is None:
             self._outcome = "kept"
             await finish_first(self._settle())
@@ -167,6 +225,12 @@ class MultipartSink(ObjectSink):
             return f"{url}: nothing is stored yet"
         return f"{url}, upload id {self.upload_id}"
 
+    def rescue_command(self) -> str | None:
+        """Completes the upload as far as the newest commit."""
+        if self.upload_id is None:
+            return None
+        return f"rpq uploads complete {self._store.url_of(self._key)} --upload-id {self.upload_id}"
+
     @property
     def _where(self) -> Where:
         return Where(key=self._store.url_of(self._key))
@@ -177,76 +241,137 @@ class MultipartSink(ObjectSink):
         self._refuse_failed()
 
     def _refuse_failed(self) -> None:
-        if isinstance(self._failure, StoreError):
+        if isinstance(self._failure, StoreError | WriterFencedError):
             raise self._failure
         if self._failure is not None:
             raise StoreError(f"a part was not sent: {self._failure!r}", where=self._where) from self._failure
 
-    def _next_size(self) -> int:
-        try:
-            return part_size(self._next_number, self._options)
-        except StoreError as error:
-            raise error.at(self._where) from None
+    # -- sending ---------------------------------------------------------------------------------
 
-    async def _send(self, size: int) -> None:
-        """Begin to send the next part, once there is room for it."""
-        while self._sending and sum(self._sending.values()) + size > self._options.max_bytes_in_flight:
-            await asyncio.wait(self._sending, return_when=asyncio.FIRST_COMPLETED)
-            self._refuse_failed()
-        if self._beginning is None:
-            self._beginning = asyncio.create_task(self._store.create_upload(self._key))
-        number = self._next_number
-        self._next_number += 1
-        task = asyncio.create_task(self._send_part(number, self._tail.take(size)))
-        self._sending[task] = size
-        task.add_done_callback(self._note_part)
+    async def _change(self) -> None:
+        """Wait until something that was under way is done; raises what failed."""
+        self._refuse_failed()
+        if not self._tasks and self._timer is None:
+            raise StoreError("the upload cannot go on: nothing is under way", where=self._where)
+        self._changed.clear()
+        await self._changed.wait()
+        self._refuse_failed()
 
-    async def _begun(self) -> str:
-        """The upload id; a sender that is cancelled leaves the request that asks for it alone."""
-        assert self._beginning is not None
-        return await asyncio.shield(self._beginning)
+    def _pump(self) -> None:
+        """Begin all that the plan asks for."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        loop = asyncio.get_running_loop()
+        while self._failure is None and (request := self._plan.next_request(loop.time())) is not None:
+            match request:
+                case PutPart():
+                    self._start(self._put(request))
+                case ListParts():
+                    self._start(self._list())
+                case Later(at):
+                    self._timer = loop.call_at(at, self._wake)
+                    return
 
-    async def _send_part(self, number: int, pieces: list[memoryview]) -> Part:
-        return await self._store.put_part(self._key, await self._begun(), number, pieces)
+    def _wake(self) -> None:
+        self._timer = None
+        self._pump()
+        self._changed.set()
 
-    def _note_part(self, task: asyncio.Task[Part]) -> None:
-        del self._sending[task]
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
         if task.cancelled():
             self._failure = self._failure or TransientError("a part was broken off", where=self._where)
         elif (error := task.exception()) is not None:
             self._failure = self._failure or error
         else:
-            self._parts[task.result().number] = task.result()
+            for number in self._plan.take_released():
+                self._buffers.drop(number)
+            self._pump()
+        self._changed.set()
 
-    async def _all_sent(self) -> None:
-        while self._sending:
-            self._refuse_failed()
-            await asyncio.wait(self._sending, return_when=asyncio.FIRST_COMPLETED)
-        self._refuse_failed()
+    async def _put(self, request: PutPart) -> None:
+        pieces = self._buffers.view(request.number, request.end - request.start)
+        upload_id = await self._begun()
+        try:
+            part = await self._store.put_part(self._key, upload_id, request.number, pieces)
+        except NotFoundError as error:
+            raise self._fenced(error) from error
+        self._plan.acknowledged(part, asyncio.get_running_loop().time())
+
+    async def _list(self) -> None:
+        try:
+            parts = await self._store.list_parts(self._key, await self._begun())
+        except NotFoundError as error:
+            raise self._fenced(error) from error
+        except (AccessDeniedError, UnsupportedError):
+            if self._plan.committing:
+                raise  # a request went unanswered, and nothing else can tell what became of it
+            self._plan.unlisted()
+            return
+        with located(self._where):
+            self._plan.listed(parts)
+
+    async def _begun(self) -> str:
+        """The upload id; a sender that is cancelled leaves the request that asks for it alone."""
+        if self._beginning is None:
+            self._beginning = asyncio.create_task(self._store.create_upload(self._key))
+        return await asyncio.shield(self._beginning)
+
+    def _fenced(self, error: StoreError) -> WriterFencedError:
+        return WriterFencedError(
+            "the upload was completed or aborted by somebody else",
+            where=error.where.merged_with(self._where),
+            hint="what was stored is theirs now; look at the object before writing it again",
+        )
+
+    # -- ending ----------------------------------------------------------------------------------
 
     async def _publish(self, request: Coroutine[Any, Any, ObjectInfo]) -> ObjectInfo:
         async def publish() -> ObjectInfo:
-            info = await request
+            try:
+                info = await request
+            except (AlreadyExistsError, AccessDeniedError):
+                raise
+            except (NotFoundError, ObjectChangedError) as error:
+                if self._plan.single:
+                    raise
+                raise self._fenced(error) from error
+            except BaseException:
+                self._in_doubt = not self._plan.single
+                raise
             self._outcome = "completed"
             return info
 
         return await finish_first(publish())
 
     async def _settle(self) -> None:
-        """Wait for the parts that are being sent, for a while; afterwards no task of the sink is left."""
-        if self._sending:
-            await asyncio.wait(self._sending, timeout=_GRACE_SECONDS)
-        tasks = list(self._sending)
+        """Wait for what is being sent, for a while; afterwards no task of the sink is left."""
+        self._plan.stop()
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _GRACE_SECONDS
+        while self._tasks and (left := deadline - loop.time()) > 0:
+            await asyncio.wait(self._tasks, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+        if self._timer is not None:
+            self._timer.cancel()
+        tasks: list[asyncio.Task[Any]] = list(self._tasks)
+        self._failure = self._failure or WriterClosedError("the upload has ended", where=self._where)
         if self._beginning is not None:
             if not self._beginning.done():
-                await asyncio.wait([self._beginning], timeout=_GRACE_SECONDS)
-            tasks.append(self._beginning)  # type: ignore[arg-type]
+                await asyncio.wait([self._beginning], timeout=max(0.0, deadline - loop.time()))
+            tasks.append(self._beginning)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        self._tail = _Tail()
+        self._buffers.take_all()
 
     async def _remove(self) -> None:
+        self._failure = self._failure or WriterClosedError("the upload was aborted", where=self._where)
         await self._settle()
         if self.upload_id is None:
             return
@@ -265,37 +390,3 @@ class MultipartSink(ObjectSink):
         except StoreError as error:
             error.hint = error.hint or hint
             raise
-
-
-class _Tail:
-    """The bytes that wait for their part to be full: large pieces as they came, small ones copied together."""
-
-    def __init__(self) -> None:
-        self.size = 0
-        self._pieces: deque[memoryview | bytearray] = deque()
-
-    def append(self, piece: memoryview) -> None:
-        """Add bytes at the end."""
-        self.size += piece.nbytes
-        if piece.nbytes > _SMALL_PIECE:
-            self._pieces.append(piece)
-            return
-        last = self._pieces[-1] if self._pieces else None
-        if isinstance(last, bytearray) and len(last) < _SMALL_PIECE:
-            last += piece
-        else:
-            self._pieces.append(bytearray(piece))
-
-    def take(self, size: int) -> list[memoryview]:
-        """Remove and give the first `size` bytes."""
-        taken: list[memoryview] = []
-        missing = size
-        while missing:
-            piece = memoryview(self._pieces.popleft())
-            if piece.nbytes > missing:
-                self._pieces.appendleft(piece[missing:])
-                piece = piece[:missing]
-            taken.append(piece)
-            missing -= piece.nbytes
-        self.size -= size
-        return taken

@@ -264,6 +264,10 @@ class ObjectSink(Protocol):
     def describe(self) -> str:
         """Where what was kept can be found: the path of ``NAME.partial``, or the key and upload id."""
 
+    def rescue_command(self) -> str | None:
+        """The command that makes an object of what was kept; None where nothing is."""
+        return None
+
 
 @runtime_checkable
 class ReadStore(Protocol):

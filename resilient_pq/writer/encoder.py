@@ -48,6 +48,7 @@ class Encoder:
         self._open_rows = self._open_bytes = 0
         self._no_more_fit = False
         self._since_checkpoint = 0
+        self._checkpoint_end = layout.offset
 
     def take(self, batch: Batch, start: int) -> int:
         """Take rows of `batch` from `start` on into the open row group, as many as fit; returns how many."""
@@ -69,14 +70,32 @@ class Encoder:
         self._no_more_fit = count < rest
         return count
 
-    @property
-    def row_group_due(self) -> bool:
-        """Whether the open row group has reached its limit in rows or bytes."""
+    def row_group_due(self, seconds_since: float) -> bool:
+        """Whether the open row group has reached its limit in rows or bytes, or a checkpoint wants it closed.
+
+        Args:
+            seconds_since: Seconds since the last checkpoint.
+        """
         limit = self._options.row_group_rows
         return self._open_rows > 0 and (
             self._no_more_fit
             or self._open_bytes >= self._options.row_group_bytes
             or (limit is not None and self._open_rows >= limit)
+            or policy.row_group_due(
+                self._progress(seconds_since),
+                self._options.cadence,
+                row_group_bytes=self._options.row_group_bytes,
+            )
+        )
+
+    def checkpoint_due(self, seconds_since: float) -> bool:
+        """Whether an automatic checkpoint should be written now, `seconds_since` seconds after the last one."""
+        return policy.checkpoint_due(self._progress(seconds_since), self._options.cadence)
+
+    def commit_due(self, seconds_since: float, *, cost: int, resent: int) -> bool:
+        """Whether an automatic checkpoint that is due is worth sending `cost` bytes once more than needed."""
+        return policy.time_has_come(self._progress(seconds_since), self._options.cadence) or policy.commit_due(
+            cost, resent, self.layout.offset, self._options.checkpoint_overhead
         )
 
     @property
@@ -111,17 +130,16 @@ class Encoder:
         self.num_unsorted += not in_order
         return in_order
 
-    @property
-    def checkpoint_due(self) -> bool:
-        """Whether an automatic checkpoint should be written now."""
-        progress = Progress(
+    def _progress(self, seconds_since: float) -> Progress:
+        return Progress(
             row_groups_since=self._since_checkpoint,
             bytes_written=self.layout.offset,
             checkpoint_bytes=self.layout.checkpoint_bytes,
             next_checkpoint_bytes=self.layout.next_checkpoint_bytes,
+            bytes_since=self.layout.offset - self._checkpoint_end,
+            seconds_since=seconds_since,
+            open_bytes=self._open_bytes,
         )
-        every, overhead = self._options.checkpoint_every, self._options.checkpoint_overhead
-        return policy.checkpoint_due(progress, every=every, overhead=overhead)
 
     @property
     def changed_since_checkpoint(self) -> bool:
@@ -131,4 +149,6 @@ class Encoder:
     def checkpoint(self) -> Buffers:
         """A checkpoint of all complete row groups; cut here, the file is an ordinary Parquet file."""
         self._since_checkpoint = 0
-        return self.layout.checkpoint()
+        buffers = self.layout.checkpoint()
+        self._checkpoint_end = self.layout.offset
+        return buffers

@@ -23,6 +23,7 @@ from resilient_pq.format.metadata import (
     SortingColumn,
 )
 from resilient_pq.format.records import (
+    HEADER_SIZE,
     MAX_DICTIONARY_COPY,
     ChunkCopies,
     ChunkPlace,
@@ -34,6 +35,9 @@ from resilient_pq.format.schema import Schema
 from resilient_pq.version import CREATED_BY
 
 Buffers = Sequence[Any]
+
+_MIB = 1024 * 1024
+_GAP_BYTES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,11 +209,24 @@ class Layout:
     def checkpoint(self) -> Buffers:
         """A checkpoint of all complete row groups; cut here, the file is an ordinary Parquet file."""
         self.num_checkpoints += 1
+        payload = self._checkpoint_footer()
+        gap = self._gap_before(payload)
         offset = self.offset
-        record = self._record(Kind.CHECKPOINT, self._checkpoint_footer())
+        record = self._record(Kind.CHECKPOINT, payload)
         self._checkpoints.append(f"{offset}:{self.num_rows}")
         self.checkpoint_bytes += len(record)
-        return [record]
+        return [*gap, record]
+
+    def _gap_before(self, payload: bytes) -> Buffers:
+        """Zero bytes where the record of a footer would otherwise end on a multiple of a MiB.
+
+        Parts of an upload are whole numbers of MiB; one that is not tells where the newest footer ends
+        (docs/format.md).
+        """
+        if (self.offset + HEADER_SIZE + len(payload)) % _MIB:
+            return []
+        self.offset += _GAP_BYTES
+        return [bytes(_GAP_BYTES)]
 
     @property
     def next_checkpoint_bytes(self) -> int:
@@ -232,7 +249,9 @@ class Layout:
             for chunk, chunk_sums in zip(row_group.columns, row_sums, strict=True):
                 _set_sums(chunk, chunk_sums)
             serialized.append(thrift.encode(row_group))
-        yield [self._record(Kind.FINAL, self._footer(serialized, state, extra or {}))]
+        payload = self._footer(serialized, state, extra or {})
+        gap = self._gap_before(payload)
+        yield [*gap, self._record(Kind.FINAL, payload)]
 
     def _indexes(self, row_groups: list[RowGroup], sums: list[list[ChunkSums]]) -> Iterator[Buffers]:
         """All column indexes, then all offset indexes (parquet-format, PageIndex.md), noting where they lie."""

@@ -15,6 +15,7 @@ from resilient_pq.format.encodings import DICTIONARY_ENCODINGS, ENCODINGS
 from resilient_pq.format.metadata import CompressionCodec, Encoding, Type
 from resilient_pq.format.schema import Leaf, Schema
 from resilient_pq.writer.column_options import bloom_filters, check_key_values, check_names, column_metadata
+from resilient_pq.writer.policy import Cadence
 
 MiB = 1024 * 1024
 
@@ -44,10 +45,16 @@ class WriteOptions:
             ("name", "ascending", "at_start") for nulls first, or SortingColumn of ours or of pyarrow. Nothing is
             sorted by it. A row group whose rows come in another order is written all the same, with a warning in
             the log, and does not claim to be sorted.
+        checkpoint_seconds: Seconds between automatic checkpoints, besides those of `checkpoint_every`; looked at
+            whenever rows are written. The open row group is closed for it when it has an eighth of
+            `row_group_bytes`, else the checkpoint waits, as it does while `checkpoint_overhead` forbids it.
+        checkpoint_bytes: The same by bytes of the file.
         part_bytes: Bytes of a part of an upload at first; doubled every 800 parts.
         max_part_bytes: Bytes that a part of an upload never exceeds. 64 MiB reach 0.5 TiB, 1 GiB reaches 5 TiB.
         equal_parts: Keep all parts of an upload equal, as R2 demands.
         max_bytes_in_flight: Bytes that may be on their way to the store at once; at least one part is.
+        undecided_grace: Seconds after which a store is taken to have dropped a part that was sent whole and not
+            answered. Until then no other bytes are sent in its place.
         overwrite_partial: Replace the NAME.partial that a crashed writer left, losing what is in it.
     """
 
@@ -59,10 +66,13 @@ class WriteOptions:
     bloom_filter_options: Mapping[str, bool | Mapping[str, float | None]] | Sequence[str] | None = None
     column_metadata: Mapping[str, Mapping[str, str]] | None = None
     sorting_columns: Sequence[Any] | None = None
+    checkpoint_seconds: float | None = None
+    checkpoint_bytes: int | None = None
     part_bytes: int = 8 * MiB
     max_part_bytes: int = 64 * MiB
     equal_parts: bool = False
     max_bytes_in_flight: int = 64 * MiB
+    undecided_grace: float = 60.0
     overwrite_partial: bool = False
 
 
@@ -107,10 +117,17 @@ class EncoderOptions:
         _check_count("page_bytes", self.page_bytes)
         _check_count("page_rows", self.write.page_rows)
         _check_count("dictionary_bytes", self.write.dictionary_bytes, least=0)
-        for name in ("row_group_rows", "checkpoint_every"):
-            value = getattr(self, name)
+        for name, value in (
+            ("row_group_rows", self.row_group_rows),
+            ("checkpoint_every", self.checkpoint_every),
+            ("checkpoint_bytes", self.write.checkpoint_bytes),
+        ):
             if value is not None:
                 _check_count(name, value)
+        if self.write.checkpoint_seconds is not None and not self.write.checkpoint_seconds > 0:
+            raise SchemaError(
+                f"checkpoint_seconds is {self.write.checkpoint_seconds}; it is a number of seconds above 0"
+            )
         if not self.checkpoint_overhead >= 0:  # NaN is not either
             raise SchemaError(
                 f"checkpoint_overhead is {self.checkpoint_overhead}; it is a share, 0.02 for 2 %"
@@ -124,6 +141,16 @@ class EncoderOptions:
         if self.write.level_encoding == "BIT_PACKED" and self.write.data_page_version != "1.0":
             raise SchemaError("data pages 2.0 have no BIT_PACKED levels", hint='data_page_version="1.0"')
         check_key_values("metadata", self.metadata or {})
+
+    @property
+    def cadence(self) -> Cadence:
+        """How often automatic checkpoints are wanted."""
+        return Cadence(
+            self.checkpoint_every,
+            self.write.checkpoint_seconds,
+            self.write.checkpoint_bytes,
+            self.checkpoint_overhead,
+        )
 
     @property
     def codec(self) -> CompressionCodec:

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 MAX_ROW_GROUPS = 32_767
 #: Footers beyond about 100 MB are refused by pyarrow and parquet-java.
 MAX_FOOTER_BYTES = 64 * 1024 * 1024
+#: A row group is closed early for a checkpoint when it has this share of its bytes: one eighth.
+MIN_SHARE = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,26 +26,77 @@ class Progress:
         bytes_written: All bytes of the file so far.
         checkpoint_bytes: Bytes of the checkpoints among them.
         next_checkpoint_bytes: Bytes that a checkpoint would take now.
+        bytes_since: Bytes of the file since the end of the last checkpoint.
+        seconds_since: Seconds since the last checkpoint, or since the first row.
+        open_bytes: Bytes in memory of the rows that are in no row group yet.
     """
 
     row_groups_since: int
     bytes_written: int
     checkpoint_bytes: int
     next_checkpoint_bytes: int
+    bytes_since: int = 0
+    seconds_since: float = 0.0
+    open_bytes: int = 0
 
 
-def checkpoint_due(progress: Progress, *, every: int | None, overhead: float) -> bool:
-    """Whether an automatic checkpoint should be written now.
+@dataclass(frozen=True, slots=True)
+class Cadence:
+    """How often checkpoints are wanted; each wish stands by itself, and None wishes for none.
+
+    Attributes:
+        every: Row groups between checkpoints.
+        seconds: Seconds between checkpoints.
+        num_bytes: Bytes of the file between checkpoints.
+        overhead: Share of the bytes written that checkpoints may take together, whatever is wished for.
+    """
+
+    every: int | None = None
+    seconds: float | None = None
+    num_bytes: int | None = None
+    overhead: float = 0.02
+
+
+def checkpoint_due(progress: Progress, cadence: Cadence) -> bool:
+    """Whether an automatic checkpoint should be written now."""
+    if not progress.row_groups_since or not (
+        (cadence.every is not None and progress.row_groups_since >= cadence.every) or time_has_come(progress, cadence)
+    ):
+        return False
+    return _affordable(progress, cadence)
+
+
+def _affordable(progress: Progress, cadence: Cadence) -> bool:
+    spent = progress.checkpoint_bytes + progress.next_checkpoint_bytes
+    return spent <= cadence.overhead * progress.bytes_written
+
+
+def time_has_come(progress: Progress, cadence: Cadence) -> bool:
+    """Whether a checkpoint is wanted by the seconds or the bytes that have passed since the last one."""
+    return (cadence.seconds is not None and progress.seconds_since >= cadence.seconds) or (
+        cadence.num_bytes is not None and progress.bytes_since >= cadence.num_bytes
+    )
+
+
+def row_group_due(progress: Progress, cadence: Cadence, *, row_group_bytes: int) -> bool:
+    """Whether the open row group should be closed before it is full, for the sake of a checkpoint.
+
+    Only when it has an eighth of its size: many small row groups would cost every reader more than they protect.
+    """
+    large_enough = progress.open_bytes >= max(1, row_group_bytes // MIN_SHARE)
+    return large_enough and time_has_come(progress, cadence) and _affordable(progress, cadence)
+
+
+def commit_due(cost: int, resent: int, bytes_written: int, overhead: float) -> bool:
+    """Whether a checkpoint that nobody asked for is worth sending bytes twice.
 
     Args:
-        progress: What has been written so far.
-        every: Row groups between checkpoints, at least; None for no automatic checkpoints.
-        overhead: Share of the bytes written that checkpoints may take together.
+        cost: Bytes that making it durable would cause to be sent again.
+        resent: Bytes that were sent again so far.
+        bytes_written: All bytes of the file so far.
+        overhead: Share of them that may be sent again.
     """
-    if every is None or progress.row_groups_since < every:
-        return False
-    spent = progress.checkpoint_bytes + progress.next_checkpoint_bytes
-    return spent <= overhead * progress.bytes_written
+    return resent + cost <= overhead * bytes_written
 
 
 def rows_that_fit(

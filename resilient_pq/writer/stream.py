@@ -10,7 +10,7 @@ import logging
 import os
 from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
@@ -46,7 +46,8 @@ class Checkpoint:
         ordinal: Its number in the file, from 1; 0 when nothing has been written yet.
         num_rows: Rows before it.
         offset: Bytes of the file up to its end; cut there, the file is an ordinary Parquet file.
-        state: "stored" when the rows survive the writer, "accepted" when they are still on their way.
+        state: "accepted" while the rows are on their way, "stored" when they survive the writer, "visible" when the
+            object is complete.
     """
 
     ordinal: int
@@ -87,6 +88,7 @@ class Writer:
         self._closed = False
         self._failure: BaseException | None = None
         self._last_checkpoint = Checkpoint(0, 0, 0, StoredState.ACCEPTED)
+        self._checkpoint_time = 0.0
         self._info: ObjectInfo | None = None
 
     # -- what a caller can ask -------------------------------------------------------------------
@@ -103,7 +105,7 @@ class Writer:
 
     @property
     def num_rows_stored(self) -> int:
-        """Rows of complete row groups whose bytes have reached the store: they survive this process."""
+        """Rows that survive this process: those of the row groups that the store has for good."""
         if self._encoder is None:
             return 0
         if self._info is not None:
@@ -118,9 +120,19 @@ class Writer:
         return self._encoder.layout.offset if self._encoder else 0
 
     @property
+    def num_bytes_resent(self) -> int:
+        """Bytes that durable checkpoints caused to be sent again to a store of parts, retries not counted."""
+        return self._sink.num_bytes_resent
+
+    @property
     def last_checkpoint(self) -> Checkpoint:
-        """The newest checkpoint, automatic ones included; ordinal 0 before the first."""
-        return self._last_checkpoint
+        """The newest checkpoint, automatic ones included, in the state it has now; ordinal 0 before the first."""
+        known = self._last_checkpoint
+        if self._info is not None:
+            return replace(known, state=StoredState.VISIBLE)
+        if known.ordinal and self._sink.num_bytes_stored >= known.offset:
+            return replace(known, state=StoredState.STORED)
+        return known
 
     @property
     def closed(self) -> bool:
@@ -170,7 +182,9 @@ class Writer:
         key_value = {**source, **(self._options.metadata or {}), "ARROW:schema": self._ingest.encoded_schema}
         layout = Layout(self._ingest.schema, RecordChain(os.urandom(16)), key_value)
         self._encoder = Encoder(layout, self._options)
+        self._checkpoint_time = _now()
         await self._push(self._encoder.layout.start())
+        self._sink.mark()
 
     async def _take(self, batch: Batch) -> None:
         encoder = self._encoder
@@ -187,10 +201,10 @@ class Writer:
                     hint="go on in a new file",
                 )
             start += await _in_thread(encoder.take, batch, start)
-            if encoder.row_group_due:
+            if encoder.row_group_due(self._seconds_since_checkpoint):
                 await self._close_row_group()
-                if encoder.checkpoint_due:
-                    await self._checkpoint()
+            if encoder.checkpoint_due(self._seconds_since_checkpoint):
+                await self._write_checkpoint()
 
     async def _close_row_group(self) -> None:
         assert self._encoder is not None
@@ -229,18 +243,29 @@ class Writer:
                 if self._encoder.has_open_rows:
                     await self._close_row_group()
                 if self._encoder.changed_since_checkpoint or not self._last_checkpoint.ordinal:
-                    await self._checkpoint()
-                return self._last_checkpoint
+                    await self._write_checkpoint(asked=True)
+                else:
+                    await self._sink.commit()
+                return self.last_checkpoint
 
-    async def _checkpoint(self) -> None:
-        encoder = self._encoder
+    async def _write_checkpoint(self, *, asked: bool = False) -> None:
+        """Write a checkpoint; one that nobody waits for is made durable in the background, if that is worth it."""
+        encoder, sink = self._encoder, self._sink
         assert encoder is not None
+        seconds_since, self._checkpoint_time = self._seconds_since_checkpoint, _now()
+        timed = encoder.commit_due(seconds_since, cost=sink.commit_cost, resent=sink.num_bytes_resent)
         await self._push(encoder.checkpoint())
         layout = encoder.layout
-        ordinal, num_rows, offset = layout.num_checkpoints, layout.num_rows, layout.offset
-        state = await self._sink.commit()
-        self._last_checkpoint = Checkpoint(ordinal, num_rows, offset, state)
-        log.debug("%s: checkpoint %d, %d rows, %d bytes, %s", self.url, ordinal, num_rows, offset, state)
+        self._last_checkpoint = Checkpoint(
+            layout.num_checkpoints, layout.num_rows, layout.offset, StoredState.ACCEPTED
+        )
+        if asked or timed:
+            await sink.commit(wait=asked)
+        log.debug("%s: %s", self.url, self.last_checkpoint)
+
+    @property
+    def _seconds_since_checkpoint(self) -> float:
+        return _now() - self._checkpoint_time
 
     # -- ending ----------------------------------------------------------------------------------
 
@@ -305,6 +330,8 @@ class Writer:
             if self._on_error == "keep" and num_rows:
                 await self._sink.keep()
                 note = f"{num_rows:,} rows are kept in {self._sink.describe()}"
+                if (command := self._sink.rescue_command()) is not None:
+                    note += f"; next: {command}"
                 log.error("%s: not published; %s", self.url, note)
                 if isinstance(error, ResilientPQError) and error.hint is None:
                     error.hint = note
@@ -365,6 +392,10 @@ class _Failing:
             error.at(Where(key=self._writer.url))
         if error is not None and not isinstance(error, SchemaError | FileFullError):
             self._writer._failure = error
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def _owned(data: object) -> object:
@@ -485,6 +516,7 @@ def create(
             max_part_bytes=rest.max_part_bytes,
             equal_parts=rest.equal_parts,
             max_bytes_in_flight=rest.max_bytes_in_flight,
+            undecided_grace=rest.undecided_grace,
             overwrite_partial=rest.overwrite_partial,
         )
     except ValueError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -15,11 +16,13 @@ from resilient_pq.errors import (
     StoreError,
     TransientError,
     WriterClosedError,
+    WriterFencedError,
 )
 from resilient_pq.io.memory import MemoryStore
-from resilient_pq.io.multipart import MAX_PARTS, MultipartSink, max_object_size, part_size
+from resilient_pq.io.multipart import MultipartSink
 from resilient_pq.io.protocols import Buffer, GiB, MiB, ObjectInfo, Part, SinkOptions, StoredState
 from resilient_pq.io.testing import Fault, FaultyStore, RecordingStore
+from resilient_pq.io.upload_plan import MAX_PARTS, max_object_size, part_size
 
 SMALL = SinkOptions(part_bytes=MiB, max_part_bytes=4 * MiB, max_bytes_in_flight=3 * MiB)
 
@@ -29,6 +32,7 @@ class SlowStore(MemoryStore):
 
     def __init__(self) -> None:
         super().__init__()
+        self.sent: list[tuple[int, int]] = []
         self.gate = asyncio.Event()
         self.in_flight = 0
         self.most_in_flight = 0
@@ -39,6 +43,7 @@ class SlowStore(MemoryStore):
         self.most_in_flight = max(self.most_in_flight, self.in_flight)
         try:
             await self.gate.wait()
+            self.sent.append((number, size))
             return await super().put_part(key, upload_id, number, data)
         finally:
             self.in_flight -= size
@@ -112,7 +117,6 @@ async def test_less_than_a_part_is_one_put(size: int) -> None:
     store = RecordingStore(MemoryStore())
     sink = MultipartSink(store, "a", SMALL)
     await sink.write(payload(size))
-    assert await sink.commit() is StoredState.ACCEPTED
     info = await sink.complete()
     assert [call.verb for call in store.calls] == ["put"]
     assert info.size == size
@@ -135,7 +139,9 @@ async def test_more_is_sent_in_parts(size: int) -> None:
     assert info.size == size
     assert await read(store.inner, "a") == data
     assert store.count("put_part") == -(-size // MiB)
-    assert [call.end for call in store.calls if call.verb == "put_part"][:-1] == [MiB] * (-(-size // MiB) - 1)
+    sizes = sorted(call.end or 0 for call in store.calls if call.verb == "put_part")
+    assert sizes[1:] == [MiB] * (-(-size // MiB) - 1), "all are full but one at most"
+    assert [call.verb for call in store.calls[-2:]] == ["list_parts", "complete_upload"]
 
 
 async def test_large_pieces_are_not_copied() -> None:
@@ -155,10 +161,10 @@ async def test_large_pieces_are_not_copied() -> None:
     assert all(isinstance(piece, memoryview) and piece.obj is data for piece in received)
 
 
-async def test_stored_when_every_byte_is_in_an_acknowledged_part() -> None:
+async def test_stored_when_the_commit_is_acknowledged() -> None:
     store = SlowStore()
     sink = MultipartSink(store, "a", SMALL)
-    await sink.write(payload(2 * MiB))
+    await sink.write(payload(2 * MiB + 5))
     commit = asyncio.create_task(sink.commit())
     for _ in range(20):
         await asyncio.sleep(0)
@@ -166,11 +172,52 @@ async def test_stored_when_every_byte_is_in_an_acknowledged_part() -> None:
     assert sink.num_bytes_stored == 0
     store.gate.set()
     assert await commit is StoredState.STORED
-    assert sink.num_bytes_stored == 2 * MiB
+    assert sink.num_bytes_stored == 2 * MiB + 5
+    assert sorted(store.sent) == [(1, MiB), (2, MiB), (3, 5)] and store.sent[-1] == (1, MiB)
     await sink.write(b"one more byte")
-    assert sink.num_bytes_stored == 2 * MiB
-    assert await sink.commit() is StoredState.ACCEPTED
+    assert sink.num_bytes_stored == 2 * MiB + 5
+    assert await sink.commit(wait=False) is StoredState.ACCEPTED
+    assert await sink.commit() is StoredState.STORED
+    assert sink.num_bytes_resent == 5
     await sink.abort()
+
+
+async def test_a_commit_that_is_not_waited_for() -> None:
+    store = SlowStore()
+    sink = MultipartSink(store, "a", SMALL)
+    await sink.write(payload(MiB + 7))
+    assert await sink.commit(wait=False) is StoredState.ACCEPTED
+    await sink.write(payload(MiB))
+    assert await sink.commit(wait=False) is StoredState.ACCEPTED, "one is under way already"
+    store.gate.set()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert sink.num_bytes_stored == MiB + 7
+    assert await sink.commit() is StoredState.STORED
+    assert sink.num_bytes_stored == 2 * MiB + 7
+    await sink.complete()
+    assert await read(store, "a") == payload(MiB + 7) + payload(MiB)
+
+
+async def test_the_first_part_holds_the_mark_until_something_is_committed() -> None:
+    store = RecordingStore(MemoryStore())
+    sink = MultipartSink(store, "a", SMALL)
+    await sink.write(b"head")
+    sink.mark()
+    await sink.write(payload(3 * MiB))
+    await sink.commit(wait=False)
+    await sink.keep()
+    assert [call.end for call in store.calls if call.verb == "put_part"] == [4, MiB, MiB, 4, MiB]
+
+
+async def test_no_commit_ends_on_a_multiple_of_a_mebibyte() -> None:
+    store = MemoryStore()
+    sink = MultipartSink(store, "a", SMALL)
+    await sink.write(payload(2 * MiB))
+    assert await sink.commit() is StoredState.ACCEPTED
+    assert sink.num_bytes_stored == 0
+    await sink.complete()
+    assert await read(store, "a") == payload(2 * MiB)
 
 
 async def test_bytes_in_flight_are_bounded() -> None:
@@ -198,19 +245,18 @@ async def test_a_part_larger_than_the_bound_goes_alone() -> None:
     assert store.most_in_flight == 2 * MiB
 
 
-async def test_an_upload_of_all_the_parts_there_are() -> None:
+async def test_an_upload_of_all_the_parts_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("resilient_pq.io.upload_plan.MAX_PARTS", 3)
     store = MemoryStore()
     sink = MultipartSink(store, "a", SMALL)
-    await sink.write(payload(MiB))
+    await sink.write(payload(3 * MiB - 1))
     await sink.commit()
-    sink._next_number = MAX_PARTS + 1  # as after 10 GiB
-    await sink.write(b"")
-    with pytest.raises(StoreError, match=r"more than 10,000 parts") as caught:
-        await sink.write(b"x")
+    with pytest.raises(StoreError, match=r"more than 3 parts") as caught:
+        await sink.write(b"xy")
     assert caught.value.where.key == "memory:a"
-    with pytest.raises(StoreError, match=r"more than 10,000 parts"):
-        await sink.complete()
-    await sink.abort()
+    await sink.write(b"x")
+    await sink.complete()
+    assert await read(store, "a") == payload(3 * MiB - 1) + b"x"
 
 
 async def test_a_write_cancelled_while_it_waits_has_accepted_its_bytes() -> None:
@@ -239,7 +285,7 @@ async def test_mode_x_is_decided_when_publishing() -> None:
     assert await store.list_uploads("") == []
 
 
-async def test_stored_bytes_end_before_the_first_missing_part() -> None:
+async def test_nothing_is_committed_before_every_part_has_arrived() -> None:
     class Reordering(MemoryStore):
         gate = asyncio.Event()
 
@@ -252,13 +298,16 @@ async def test_stored_bytes_end_before_the_first_missing_part() -> None:
 
     store = Reordering()
     sink = MultipartSink(store, "a", SMALL)
+    await sink.write(payload(5))
+    await sink.commit()
     await sink.write(payload(3 * MiB))
+    await sink.commit(wait=False)
     for _ in range(20):
         await asyncio.sleep(0)
-    assert sink.num_bytes_stored == MiB, "part 3 has arrived, part 2 has not"
+    assert sink.num_bytes_stored == 5, "part 3 has arrived, part 2 has not"
     store.gate.set()
     await sink.commit()
-    assert sink.num_bytes_stored == 3 * MiB
+    assert sink.num_bytes_stored == 3 * MiB + 5
     await sink.abort()
 
 
@@ -319,7 +368,7 @@ async def test_a_part_of_another_size_is_found_before_publishing() -> None:
     store = Shrinking()
     sink = MultipartSink(store, "a", SMALL)
     await sink.write(payload(2 * MiB))
-    with pytest.raises(StoreError, match="2,097,150 bytes instead of 2,097,152"):
+    with pytest.raises(StoreError, match="part 1 is not what was sent"):
         await sink.complete()
     await sink.abort()
     with pytest.raises(NotFoundError):
@@ -329,14 +378,18 @@ async def test_a_part_of_another_size_is_found_before_publishing() -> None:
 async def test_kept_parts_arrive_and_stay() -> None:
     store = SlowStore()
     sink = MultipartSink(store, "a", SMALL)
-    await sink.write(payload(2 * MiB), b"tail")
+    await sink.write(payload(MiB), b"tail")
+    await sink.commit(wait=False)
+    await sink.write(payload(3 * MiB))
     keep = asyncio.create_task(sink.keep())
     await asyncio.sleep(0)
     store.gate.set()
     await keep
+    assert store.in_flight == 0
     upload_id = sink.upload_id
     assert upload_id is not None
-    assert [part.number for part in await store.list_parts("a", upload_id)] == [1, 2]
+    sizes = [part.size for part in await store.list_parts("a", upload_id)]
+    assert sizes == [MiB, 4, MiB, MiB], "the commit under way was made, and what was being sent arrived"
     with pytest.raises(WriterClosedError, match="kept"):
         await sink.write(b"more")
     await sink.abort()  # too late: what was kept stays
@@ -347,7 +400,7 @@ async def test_parts_that_do_not_end_are_broken_off(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("resilient_pq.io.multipart._GRACE_SECONDS", 0.01)
     store, before = SlowStore(), asyncio.all_tasks()
     sink = MultipartSink(store, "a", SMALL)
-    await sink.write(payload(2 * MiB))
+    await sink.write(payload(4 * MiB))
     await sink.abort()
     assert store.in_flight == 0
     assert asyncio.all_tasks() == before
@@ -357,7 +410,7 @@ async def test_parts_that_do_not_end_are_broken_off(monkeypatch: pytest.MonkeyPa
 async def test_an_abort_that_fails_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     store = FaultyStore(MemoryStore(), [Fault("abort_upload", TransientError("503"))])
     sink = MultipartSink(store, "a", SMALL)
-    await sink.write(payload(2 * MiB))
+    await sink.write(payload(4 * MiB))
     with pytest.raises(TransientError, match="503") as caught:
         await sink.abort()
     assert caught.value.hint == f"remove it later: upload id {sink.upload_id} of memory:a"
@@ -369,7 +422,7 @@ async def test_an_abort_that_fails_says_what_to_do(monkeypatch: pytest.MonkeyPat
             await asyncio.Event().wait()
 
     sink = MultipartSink(Silent(), "a", SMALL)
-    await sink.write(payload(2 * MiB))
+    await sink.write(payload(4 * MiB))
     with pytest.raises(TransientError, match="was not removed"):
         await sink.abort()
 
@@ -379,9 +432,102 @@ async def test_an_upload_that_somebody_else_ended_is_aborted() -> None:
     sink = MultipartSink(store, "a", SMALL)
     await sink.write(payload(2 * MiB))
     await sink.commit()
+    await sink.write(b"1")
+    await sink.commit()
     assert sink.upload_id is not None
     await store.abort_upload("a", sink.upload_id)
     await sink.abort()
+
+
+@pytest.mark.parametrize("end", ["abort_upload", "complete_upload"])
+async def test_a_writer_that_comes_back_is_fenced(end: str) -> None:
+    store = MemoryStore()
+    sink = MultipartSink(store, "a", SMALL)
+    await sink.write(payload(2 * MiB + 1))
+    await sink.commit()
+    upload_id = sink.upload_id
+    assert upload_id is not None
+    if end == "abort_upload":
+        await store.abort_upload("a", upload_id)
+    else:
+        await store.complete_upload("a", upload_id, await store.list_parts("a", upload_id))
+    with pytest.raises(WriterFencedError, match="by somebody else"):
+        await sink.write(payload(5 * MiB))
+        await sink.complete()
+    with pytest.raises(WriterFencedError):
+        await sink.complete()
+    await sink.keep()
+    assert await store.exists("a") is (end == "complete_upload")
+
+
+async def test_of_two_that_replace_one_object_one_wins() -> None:
+    store = MemoryStore()
+    first = await store.put("a", b"what was there")
+    sinks = [MultipartSink(store, "a", replace(SMALL, if_match=first.etag)) for _ in range(2)]
+    for sink, text in zip(sinks, (b"1", b"2"), strict=True):
+        await sink.write(payload(2 * MiB), text)
+    await sinks[1].complete()
+    with pytest.raises(WriterFencedError):
+        await sinks[0].complete()
+    await sinks[0].abort()
+    assert await read(store, "a") == payload(2 * MiB) + b"2"
+    assert await store.list_uploads("") == []
+
+
+async def test_a_completion_in_doubt_is_never_aborted(caplog: pytest.LogCaptureFixture) -> None:
+    store = FaultyStore(MemoryStore(), [Fault("complete_upload", TransientError("409"), after=True)])
+    sink = MultipartSink(store, "a", SMALL)
+    await sink.write(payload(2 * MiB))
+    with pytest.raises(TransientError):
+        await sink.complete()
+    await sink.abort()
+    assert "it is not known whether it was published" in caplog.text
+    assert await store.exists("a")
+
+
+async def test_an_unanswered_part_is_waited_for_and_listed() -> None:
+    """The bytes of the open slot change only when what was not answered cannot arrive any more."""
+
+    class Unanswering(MemoryStore):
+        listed = 0
+
+        async def put_part(
+            self, key: str, upload_id: str, number: int, data: Sequence[Buffer] | Buffer
+        ) -> Part:
+            return replace(await super().put_part(key, upload_id, number, data), undecided=True)
+
+        async def list_parts(self, key: str, upload_id: str) -> list[Part]:
+            self.listed += 1
+            return await super().list_parts(key, upload_id)
+
+    store = Unanswering()
+    sink = MultipartSink(store, "a", replace(SMALL, undecided_grace=0.05))
+    loop = asyncio.get_running_loop()
+    await sink.write(b"1")
+    await sink.commit()
+    since = loop.time()
+    assert store.listed == 1
+    await sink.write(b"2")
+    await sink.commit()
+    assert loop.time() - since >= 0.04, "the grace was waited for"
+    await sink.complete()
+    assert await read(store, "a") == b"12"
+
+
+async def test_parts_that_were_copied_and_a_tail() -> None:
+    store = MemoryStore()
+    info = await store.put("old", payload(2 * MiB + 9))
+    upload_id = await store.create_upload("a")
+    parts = [
+        await store.copy_part("a", upload_id, n, "old", (n - 1) * MiB, n * MiB, info.etag) for n in (1, 2)
+    ]
+    tail = payload(2 * MiB + 9)[2 * MiB :]
+    sink = await MultipartSink.resume(store, "a", SMALL, upload_id=upload_id, parts=parts, tail=[tail])
+    assert sink.position == sink.num_bytes_stored == 2 * MiB + 9
+    assert [part.size for part in await store.list_parts("a", upload_id)] == [MiB, MiB, 9]
+    await sink.write(payload(3 * MiB))
+    await sink.complete()
+    assert await read(store, "a") == payload(2 * MiB + 9) + payload(3 * MiB)
 
 
 async def test_a_cancellation_while_publishing_waits_for_the_outcome() -> None:
@@ -390,11 +536,19 @@ async def test_a_cancellation_while_publishing_waits_for_the_outcome() -> None:
         gate = asyncio.Event()
 
         async def complete_upload(
-            self, key: str, upload_id: str, parts: Sequence[Part], *, if_none_match: bool = False
+            self,
+            key: str,
+            upload_id: str,
+            parts: Sequence[Part],
+            *,
+            if_none_match: bool = False,
+            if_match: str | None = None,
         ) -> ObjectInfo:
             self.begun.set()
             await self.gate.wait()
-            return await super().complete_upload(key, upload_id, parts, if_none_match=if_none_match)
+            return await super().complete_upload(
+                key, upload_id, parts, if_none_match=if_none_match, if_match=if_match
+            )
 
     store = Publishing()
     sink = MultipartSink(store, "a", SMALL)

@@ -13,9 +13,12 @@ from hypothesis import strategies as st
 from resilient_pq.writer.policy import (
     MAX_FOOTER_BYTES,
     MAX_ROW_GROUPS,
+    Cadence,
     Progress,
     checkpoint_due,
+    commit_due,
     file_full,
+    row_group_due,
     rows_that_fit,
 )
 
@@ -38,7 +41,7 @@ class Simulation:
             footer = KiB + self.row_groups * self.in_footer
             since = self.row_groups - (self.checkpoints[-1] if self.checkpoints else 0)
             progress = Progress(since, self.bytes_written, self.checkpoint_bytes, footer)
-            if checkpoint_due(progress, every=self.every, overhead=self.overhead):
+            if checkpoint_due(progress, Cadence(every=self.every, overhead=self.overhead)):
                 self.checkpoints.append(self.row_groups)
                 self.bytes_written += footer
                 self.checkpoint_bytes += footer
@@ -166,3 +169,38 @@ def test_a_file_is_full_before_a_limit_of_the_format() -> None:
     assert not file_full(MAX_ROW_GROUPS - 1, 0)
     assert file_full(MAX_ROW_GROUPS, 0)
     assert file_full(1, MAX_FOOTER_BYTES)
+
+
+def _progress(**what: float) -> Progress:
+    return Progress(**{  # type: ignore[arg-type]
+        "row_groups_since": 1, "bytes_written": 100 * MiB, "checkpoint_bytes": 0, "next_checkpoint_bytes": KiB, **what
+    })  # fmt: skip
+
+
+def test_checkpoints_by_time_and_by_bytes() -> None:
+    cadence = Cadence(seconds=5.0, num_bytes=10 * MiB)
+    assert not checkpoint_due(_progress(seconds_since=4.9, bytes_since=9 * MiB), cadence)
+    assert checkpoint_due(_progress(seconds_since=5.0), cadence)
+    assert checkpoint_due(_progress(bytes_since=10 * MiB), cadence)
+    assert not checkpoint_due(_progress(seconds_since=5.0, row_groups_since=0), cadence), "nothing new"
+    assert not checkpoint_due(_progress(seconds_since=99.0), Cadence()), "nobody asked"
+    assert not checkpoint_due(_progress(seconds_since=99.0, next_checkpoint_bytes=3 * MiB), cadence), "too dear"
+
+
+def test_a_row_group_is_closed_early_when_it_has_an_eighth() -> None:
+    cadence = Cadence(every=1, seconds=5.0)
+
+    def due(seconds: float, open_bytes: int, **what: float) -> bool:
+        progress = _progress(row_groups_since=0, seconds_since=seconds, open_bytes=open_bytes, **what)
+        return row_group_due(progress, cadence, row_group_bytes=64 * MiB)
+
+    assert due(5.0, 8 * MiB)
+    assert not due(5.0, 8 * MiB - 1)
+    assert not due(4.0, 63 * MiB)
+    assert not due(5.0, 8 * MiB, next_checkpoint_bytes=3 * MiB), "its checkpoint could not be written"
+
+
+def test_what_a_commit_may_cost() -> None:
+    assert commit_due(MiB, MiB, 100 * MiB, 0.02)
+    assert not commit_due(MiB + 1, MiB, 100 * MiB, 0.02)
+    assert commit_due(0, 0, 0, 0.0), "where it costs nothing it is always done"

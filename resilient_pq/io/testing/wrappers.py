@@ -231,6 +231,10 @@ class _SinkAround(ObjectSink):
         """The inner sink's."""
         return self._sink.describe()
 
+    def rescue_command(self) -> str | None:
+        """The inner sink's."""
+        return self._sink.rescue_command()
+
     def _at(self, verb: str) -> Call:
         return Call(verb, self._key, self._sink.position)
 

@@ -1,0 +1,348 @@
+"""The upload that can always be completed: whatever arrives when, and wherever the writer dies."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from resilient_pq.errors import StoreError
+from resilient_pq.io.protocols import GiB, MiB, Part, SinkOptions
+from resilient_pq.io.upload_plan import (
+    MAX_PARTS,
+    Later,
+    ListParts,
+    PutPart,
+    UploadPlan,
+    max_object_size,
+    part_size,
+)
+
+TiB = 1024 * GiB
+GRACE = 60.0
+
+
+@dataclass
+class Store:
+    """What has arrived, as ranges of the object; some stores list every version of a part, in any order."""
+
+    lists_versions: bool
+    versions: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
+
+    def arrive(self, put: PutPart) -> None:
+        kept = self.versions.get(put.number, []) if self.lists_versions else []
+        self.versions[put.number] = [*kept, (put.start, put.end)]
+
+    def listed(self) -> list[Part]:
+        found = [
+            Part(number, end - start, f'"{start}-{end}"')
+            for number, versions in self.versions.items()
+            for start, end in versions
+        ]
+        random.Random(len(found)).shuffle(found)
+        return found
+
+    def by_the_rule(self) -> list[tuple[int, int]] | None:
+        """Parts without a gap up to the first that is no whole number of MiB; of each number the largest."""
+        found = []
+        number = 1
+        while number in self.versions:
+            start, end = max(self.versions[number], key=lambda version: version[1] - version[0])
+            found.append((start, end))
+            if (end - start) % MiB:
+                return found
+            number += 1
+        return None
+
+
+@dataclass
+class Sending:
+    """A part under way, and whether an attempt of it went unanswered."""
+
+    put: PutPart
+    undecided: bool = False
+
+
+class UploadMachine(RuleBasedStateMachine):
+    """A writer, a store, and requests between them that arrive late, twice or without an answer."""
+
+    @initialize(
+        lists_versions=st.booleans(),
+        part_bytes=st.sampled_from([MiB, 2 * MiB, 3 * MiB]),
+        in_flight=st.sampled_from([1, 2 * MiB, 7 * MiB]),
+        head=st.sampled_from([None, 17, MiB - 1, MiB]),
+    )
+    def begin(self, lists_versions: bool, part_bytes: int, in_flight: int, head: int | None) -> None:
+        self.options = SinkOptions(
+            part_bytes=part_bytes, max_part_bytes=part_bytes, max_bytes_in_flight=in_flight, undecided_grace=GRACE
+        )
+        self.store = Store(lists_versions)
+        self.plan = UploadPlan(self.options)
+        self.now = 0.0
+        self.sending: list[Sending] = []
+        #: Attempts that were sent whole and not answered: they may arrive until the time beside them.
+        self.adrift: list[tuple[PutPart, float]] = []
+        self.listing = False
+        self.closed = False
+        self.points: set[int] = set()
+        self.wanted = 0
+        if head is not None:
+            self.plan.append(head)
+            self.plan.mark()
+            self.points.add(head)
+
+    def pump(self) -> None:
+        while (request := self.plan.next_request(self.now)) is not None:
+            match request:
+                case PutPart():
+                    assert all(other.put.number != request.number for other in self.sending)
+                    assert all(
+                        put.number != request.number or put.end == request.end or until < self.now
+                        for put, until in self.adrift
+                    ), "other bytes are sent while an attempt may still arrive"
+                    self.sending.append(Sending(request))
+                case ListParts():
+                    assert not self.listing
+                    self.listing = True
+                case Later(at):
+                    assert at > self.now
+                    break
+        total = sum(one.put.end - one.put.start for one in self.sending)
+        assert len(self.sending) <= 1 or total <= self.options.max_bytes_in_flight
+
+    @precondition(lambda self: not self.closed)
+    @rule(size=st.one_of(st.integers(1, 5 * MiB), st.sampled_from([MiB, 2 * MiB, 64 * MiB])))
+    def write(self, size: int) -> None:
+        self.plan.append(size)
+        self.pump()
+
+    @precondition(lambda self: not self.closed)
+    @rule(size=st.integers(1, 3 * MiB))
+    def checkpoint(self, size: int) -> None:
+        self.plan.append(size + ((self.plan.position + size) % MiB == 0))
+        self.points.add(self.plan.position)
+        self.wanted = self.plan.commit()
+        assert self.wanted == self.plan.position
+        self.pump()
+
+    @precondition(lambda self: not self.closed and self.plan.begun)
+    @rule(size=st.integers(1, 3 * MiB))
+    def close(self, size: int) -> None:
+        self.plan.append(size + ((self.plan.position + size) % MiB == 0))
+        self.points.add(self.plan.position)
+        self.wanted = self.plan.position
+        self.plan.close()
+        self.closed = True
+        self.pump()
+
+    @precondition(lambda self: self.sending)
+    @rule(data=st.data(), lost=st.booleans())
+    def unanswered(self, data: st.DataObject, lost: bool) -> None:
+        """An attempt is sent whole and not answered; it arrived now, or it may arrive later. It is repeated."""
+        one = data.draw(st.sampled_from(self.sending))
+        one.undecided = True
+        if not lost:
+            self.store.arrive(one.put)
+        self.adrift.append((one.put, float("inf")))
+
+    @precondition(lambda self: self.sending)
+    @rule(data=st.data())
+    def arrives(self, data: st.DataObject) -> None:
+        self.acknowledge(data.draw(st.sampled_from(self.sending)))
+        self.pump()
+
+    def acknowledge(self, one: Sending) -> None:
+        self.sending.remove(one)
+        self.store.arrive(one.put)
+        size = one.put.end - one.put.start
+        etag = f'"{one.put.start}-{one.put.end}"'
+        self.adrift = [
+            (put, self.now + GRACE - 0.5 if put == one.put and until == float("inf") else until)
+            for put, until in self.adrift
+        ]
+        self.plan.acknowledged(Part(one.put.number, size, etag, undecided=one.undecided), self.now)
+
+    @precondition(lambda self: self.adrift)
+    @rule(data=st.data())
+    def drifts_ashore(self, data: st.DataObject) -> None:
+        """What went unanswered arrives after all, within the grace."""
+        put, until = data.draw(st.sampled_from(self.adrift))
+        self.adrift.remove((put, until))
+        if until >= self.now:
+            self.store.arrive(put)
+
+    @precondition(lambda self: self.listing)
+    @rule()
+    def listed(self) -> None:
+        self.listing = False
+        self.plan.listed(self.store.listed())
+        self.pump()
+
+    @rule(seconds=st.sampled_from([0.5, 10.0, 61.0]))
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+        self.pump()
+
+    @invariant()
+    def whoever_completes_has_what_was_stored(self) -> None:
+        if not hasattr(self, "plan"):
+            return
+        found = self.store.by_the_rule()
+        if found is None:
+            assert self.plan.stored_end == 0
+            return
+        assert [start for start, _ in found] == [0, *(end for _, end in found[:-1])], "the ranges join"
+        assert found[-1][1] in self.points, "it ends where the object is whole"
+        assert found[-1][1] >= self.plan.stored_end
+
+    @invariant()
+    def memory_is_bounded(self) -> None:
+        """A writer that waits while it is congested holds what is in flight, and two parts, when it goes on."""
+        if not hasattr(self, "plan") or self.plan.congested:
+            return
+        busy = self.sending or self.listing or self.plan.committing
+        held = self.plan.position - self.plan._released_bytes
+        assert busy or held <= 2 * self.options.part_bytes + max(self.options.max_bytes_in_flight, MiB)
+
+    def teardown(self) -> None:
+        """When all arrives, what was wanted is stored, and a closed upload can be completed."""
+        if not hasattr(self, "plan"):
+            return
+        for _ in range(100_000):
+            self.pump()
+            if self.sending:
+                self.acknowledge(self.sending[0])
+            elif self.listing:
+                self.listed()
+            elif self.plan.committing:
+                self.now += GRACE
+            else:
+                break
+            self.whoever_completes_has_what_was_stored()
+        assert self.plan.stored_end >= self.wanted
+        if self.closed:
+            assert self.plan.completable
+            assert sum(part.size for part in self.plan.parts) == self.plan.position
+            assert [part.number for part in self.plan.parts] == list(range(1, len(self.plan.parts) + 1))
+
+
+UploadMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestAnyInterleaving = UploadMachine.TestCase
+
+
+class ManyMoreMachine(UploadMachine):
+    """The same, for long."""
+
+
+ManyMoreMachine.TestCase.settings = settings(max_examples=3000, stateful_step_count=80, deadline=None)
+TestManyMoreInterleavings = pytest.mark.thorough(pytest.mark.timeout(3000)(ManyMoreMachine.TestCase))
+
+
+# --- part sizes, by simulation of whole uploads
+
+
+def run_to(total: int, options: SinkOptions, *, step: int, commit_every: int) -> Iterator[UploadPlan]:
+    """Everything that is asked for is done at once; gives the plan after each step."""
+    plan = UploadPlan(options)
+    plan.append(1000)
+    plan.mark()
+    since = 0
+    while plan.position < total:
+        plan.append(min(step, total - plan.position))
+        since += step
+        if since >= commit_every:
+            since = 0
+            plan.append(1 + (plan.position % MiB == MiB - 1))
+            plan.commit()
+        serve(plan)
+        yield plan
+    plan.close()
+    serve(plan)
+    yield plan
+
+
+def serve(plan: UploadPlan) -> None:
+    while (request := plan.next_request(0.0)) is not None:
+        match request:
+            case PutPart(number, start, end):
+                plan.acknowledged(Part(number, end - start, f"{start}-{end}"), 0.0)
+            case ListParts():
+                plan.listed(plan.parts)
+            case Later():
+                raise AssertionError("nothing went unanswered")
+
+
+@pytest.mark.parametrize(
+    ("total", "options"),
+    [
+        (5 * TiB - 3, SinkOptions(max_part_bytes=1 * GiB)),
+        (500 * GiB + 17, SinkOptions()),
+        (78 * GiB, SinkOptions(equal_parts=True)),
+    ],
+)
+def test_an_object_of_any_size_within_its_memory(total: int, options: SinkOptions) -> None:
+    most_held = 0
+    for plan in run_to(total, options, step=96 * MiB, commit_every=20 * GiB):
+        most_held = max(most_held, plan.position - plan._released_bytes)
+    assert plan.completable
+    parts = plan.parts
+    assert len(parts) <= MAX_PARTS
+    assert sum(part.size for part in parts) == plan.position >= total
+    assert all(part.size == part_size(part.number, options) for part in parts[:-1])
+    # All that is asked for is served at once, so only the open slot and the part being filled are held.
+    assert most_held <= 2 * (options.part_bytes if options.equal_parts else options.max_part_bytes) + 96 * MiB
+
+
+def test_the_ten_thousandth_part_is_the_last() -> None:
+    options = SinkOptions(equal_parts=True)
+    plan = UploadPlan(options)
+    plan.append(max_object_size(options))
+    with pytest.raises(StoreError, match="more than 10,000 parts") as caught:
+        plan.append(1)
+    assert caught.value.hint is not None and caught.value.hint.startswith("raise part_bytes,")
+    assert plan.position == max_object_size(options)
+    plan.close()
+    serve(plan)
+    assert plan.completable and len(plan.parts) == MAX_PARTS
+
+
+def test_what_a_commit_costs_is_counted() -> None:
+    plan = UploadPlan(SinkOptions())
+    plan.append(3 * MiB + 1)
+    assert plan.commit_cost == 3 * MiB + 1
+    plan.commit()
+    serve(plan)
+    assert (plan.stored_end, plan.num_bytes_resent) == (3 * MiB + 1, 0)
+    plan.append(20 * MiB)
+    plan.commit()
+    serve(plan)
+    assert plan.num_bytes_resent == 3 * MiB + 1, "the open slot was sent in full"
+    assert plan.stored_end == 23 * MiB + 1
+
+
+def test_no_commit_on_a_multiple_of_a_mebibyte() -> None:
+    plan = UploadPlan(SinkOptions())
+    plan.append(2 * MiB)
+    assert plan.commit() == 0
+    assert plan.next_request(0.0) is None
+
+
+def test_a_store_that_lost_a_part_is_found_out() -> None:
+    plan = UploadPlan(SinkOptions(part_bytes=MiB))
+    plan.append(3 * MiB + 5)
+    plan.close()
+    for _ in (2, 3, 4):
+        request = plan.next_request(0.0)
+        assert isinstance(request, PutPart)
+        plan.acknowledged(Part(request.number, request.end - request.start, "a"), 0.0)
+    commit = plan.next_request(0.0)
+    assert commit == PutPart(1, 0, MiB)
+    plan.acknowledged(Part(1, MiB, "a"), 0.0)
+    assert isinstance(plan.next_request(0.0), ListParts)
+    with pytest.raises(StoreError, match="part 2 is not what was sent"):
+        plan.listed([Part(1, MiB, "a"), Part(2, MiB, "b"), Part(3, MiB, "a"), Part(4, 5, "a")])
