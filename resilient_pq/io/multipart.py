@@ -120,7 +120,9 @@ class MultipartSink(ObjectSink):
 
     @property
     def num_bytes_stored(self) -> int:
-        """Bytes that the newest commit made durable."""
+        """Bytes that the newest commit made durable; none after an abort."""
+        if self._outcome == "aborted":
+            return 0
         return self._plan.position if self._outcome == "completed" else self._plan.stored_end
 
     @property

@@ -24,6 +24,7 @@ from resilient_pq.errors import (
     Where,
     WriterClosedError,
     WriterFailedError,
+    WriterFencedError,
     located,
 )
 from resilient_pq.format.records import RecordChain
@@ -326,10 +327,11 @@ class Writer:
             return
         self._closed = True
         try:
-            num_rows = self.num_rows_stored
-            if self._on_error == "keep" and num_rows:
+            if isinstance(error, WriterFencedError):
+                await self._sink.keep()  # what was stored is somebody else's now
+            elif self._on_error == "keep" and self.num_rows_stored:
                 await self._sink.keep()
-                note = f"{num_rows:,} rows are kept in {self._sink.describe()}"
+                note = f"{self.num_rows_stored:,} rows are kept in {self._sink.describe()}"
                 if (command := self._sink.rescue_command()) is not None:
                     note += f"; next: {command}"
                 log.error("%s: not published; %s", self.url, note)

@@ -68,16 +68,10 @@ class Sending:
     undecided: bool = False
 
 
-class UploadMachine(RuleBasedStateMachine):
+class World:
     """A writer, a store, and requests between them that arrive late, twice or without an answer."""
 
-    @initialize(
-        lists_versions=st.booleans(),
-        part_bytes=st.sampled_from([MiB, 2 * MiB, 3 * MiB]),
-        in_flight=st.sampled_from([1, 2 * MiB, 7 * MiB]),
-        head=st.sampled_from([None, 17, MiB - 1, MiB]),
-    )
-    def begin(self, lists_versions: bool, part_bytes: int, in_flight: int, head: int | None) -> None:
+    def __init__(self, *, lists_versions: bool, part_bytes: int, in_flight: int, head: int | None) -> None:
         self.options = SinkOptions(
             part_bytes=part_bytes, max_part_bytes=part_bytes, max_bytes_in_flight=in_flight, undecided_grace=GRACE
         )
@@ -115,14 +109,10 @@ class UploadMachine(RuleBasedStateMachine):
         total = sum(one.put.end - one.put.start for one in self.sending)
         assert len(self.sending) <= 1 or total <= self.options.max_bytes_in_flight
 
-    @precondition(lambda self: not self.closed)
-    @rule(size=st.one_of(st.integers(1, 5 * MiB), st.sampled_from([MiB, 2 * MiB, 64 * MiB])))
     def write(self, size: int) -> None:
         self.plan.append(size)
         self.pump()
 
-    @precondition(lambda self: not self.closed)
-    @rule(size=st.integers(1, 3 * MiB))
     def checkpoint(self, size: int) -> None:
         self.plan.append(size + ((self.plan.position + size) % MiB == 0))
         self.points.add(self.plan.position)
@@ -130,8 +120,6 @@ class UploadMachine(RuleBasedStateMachine):
         assert self.wanted == self.plan.position
         self.pump()
 
-    @precondition(lambda self: not self.closed and self.plan.begun)
-    @rule(size=st.integers(1, 3 * MiB))
     def close(self, size: int) -> None:
         self.plan.append(size + ((self.plan.position + size) % MiB == 0))
         self.points.add(self.plan.position)
@@ -140,24 +128,16 @@ class UploadMachine(RuleBasedStateMachine):
         self.closed = True
         self.pump()
 
-    @precondition(lambda self: self.sending)
-    @rule(data=st.data(), lost=st.booleans())
-    def unanswered(self, data: st.DataObject, lost: bool) -> None:
+    def is_unanswered(self, which: int, *, lost: bool) -> None:
         """An attempt is sent whole and not answered; it arrived now, or it may arrive later. It is repeated."""
-        one = data.draw(st.sampled_from(self.sending))
+        one = self.sending[which]
         one.undecided = True
         if not lost:
             self.store.arrive(one.put)
         self.adrift.append((one.put, float("inf")))
 
-    @precondition(lambda self: self.sending)
-    @rule(data=st.data())
-    def arrives(self, data: st.DataObject) -> None:
-        self.acknowledge(data.draw(st.sampled_from(self.sending)))
-        self.pump()
-
-    def acknowledge(self, one: Sending) -> None:
-        self.sending.remove(one)
+    def arrives(self, which: int) -> None:
+        one = self.sending.pop(which)
         self.store.arrive(one.put)
         size = one.put.end - one.put.start
         etag = f'"{one.put.start}-{one.put.end}"'
@@ -166,32 +146,29 @@ class UploadMachine(RuleBasedStateMachine):
             for put, until in self.adrift
         ]
         self.plan.acknowledged(Part(one.put.number, size, etag, undecided=one.undecided), self.now)
+        self.pump()
 
-    @precondition(lambda self: self.adrift)
-    @rule(data=st.data())
-    def drifts_ashore(self, data: st.DataObject) -> None:
+    def drifts_ashore(self, which: int) -> None:
         """What went unanswered arrives after all, within the grace."""
-        put, until = data.draw(st.sampled_from(self.adrift))
-        self.adrift.remove((put, until))
+        put, until = self.adrift.pop(which)
         if until >= self.now:
             self.store.arrive(put)
 
-    @precondition(lambda self: self.listing)
-    @rule()
-    def listed(self) -> None:
+    def is_listed(self) -> None:
         self.listing = False
         self.plan.listed(self.store.listed())
         self.pump()
 
-    @rule(seconds=st.sampled_from([0.5, 10.0, 61.0]))
     def wait(self, seconds: float) -> None:
         self.now += seconds
         self.pump()
 
-    @invariant()
-    def whoever_completes_has_what_was_stored(self) -> None:
-        if not hasattr(self, "plan"):
-            return
+    def check(self) -> None:
+        """Whoever completes the upload now has what was stored, and an object that is whole; memory is bounded."""
+        if not self.plan.congested:
+            busy = self.sending or self.listing or self.plan.committing
+            held = self.plan.position - self.plan._released_bytes
+            assert busy or held <= 2 * self.options.part_bytes + max(self.options.max_bytes_in_flight, MiB)
         found = self.store.by_the_rule()
         if found is None:
             assert self.plan.stored_end == 0
@@ -200,30 +177,19 @@ class UploadMachine(RuleBasedStateMachine):
         assert found[-1][1] in self.points, "it ends where the object is whole"
         assert found[-1][1] >= self.plan.stored_end
 
-    @invariant()
-    def memory_is_bounded(self) -> None:
-        """A writer that waits while it is congested holds what is in flight, and two parts, when it goes on."""
-        if not hasattr(self, "plan") or self.plan.congested:
-            return
-        busy = self.sending or self.listing or self.plan.committing
-        held = self.plan.position - self.plan._released_bytes
-        assert busy or held <= 2 * self.options.part_bytes + max(self.options.max_bytes_in_flight, MiB)
-
-    def teardown(self) -> None:
+    def drain(self) -> None:
         """When all arrives, what was wanted is stored, and a closed upload can be completed."""
-        if not hasattr(self, "plan"):
-            return
         for _ in range(100_000):
             self.pump()
             if self.sending:
-                self.acknowledge(self.sending[0])
+                self.arrives(0)
             elif self.listing:
-                self.listed()
+                self.is_listed()
             elif self.plan.committing:
                 self.now += GRACE
             else:
                 break
-            self.whoever_completes_has_what_was_stored()
+            self.check()
         assert self.plan.stored_end >= self.wanted
         if self.closed:
             assert self.plan.completable
@@ -231,16 +197,118 @@ class UploadMachine(RuleBasedStateMachine):
             assert [part.number for part in self.plan.parts] == list(range(1, len(self.plan.parts) + 1))
 
 
+class UploadMachine(RuleBasedStateMachine):
+    """Any interleaving that hypothesis thinks of, and makes small when it fails."""
+
+    world: World | None = None
+
+    @initialize(
+        lists_versions=st.booleans(),
+        part_bytes=st.sampled_from([MiB, 2 * MiB, 3 * MiB]),
+        in_flight=st.sampled_from([1, 2 * MiB, 7 * MiB]),
+        head=st.sampled_from([None, 17, MiB - 1, MiB]),
+    )
+    def begin(self, lists_versions: bool, part_bytes: int, in_flight: int, head: int | None) -> None:
+        self.world = World(lists_versions=lists_versions, part_bytes=part_bytes, in_flight=in_flight, head=head)
+
+    @precondition(lambda self: not self.world.closed)
+    @rule(size=st.one_of(st.integers(1, 5 * MiB), st.sampled_from([MiB, 2 * MiB, 64 * MiB])))
+    def write(self, size: int) -> None:
+        self.world.write(size)
+
+    @precondition(lambda self: not self.world.closed)
+    @rule(size=st.integers(1, 3 * MiB))
+    def checkpoint(self, size: int) -> None:
+        self.world.checkpoint(size)
+
+    @precondition(lambda self: not self.world.closed and self.world.plan.begun)
+    @rule(size=st.integers(1, 3 * MiB))
+    def close(self, size: int) -> None:
+        self.world.close(size)
+
+    @precondition(lambda self: self.world.sending)
+    @rule(which=st.integers(0, 9), lost=st.booleans())
+    def is_unanswered(self, which: int, lost: bool) -> None:
+        self.world.is_unanswered(which % len(self.world.sending), lost=lost)
+
+    @precondition(lambda self: self.world.sending)
+    @rule(which=st.integers(0, 9))
+    def arrives(self, which: int) -> None:
+        self.world.arrives(which % len(self.world.sending))
+
+    @precondition(lambda self: self.world.adrift)
+    @rule(which=st.integers(0, 9))
+    def drifts_ashore(self, which: int) -> None:
+        self.world.drifts_ashore(which % len(self.world.adrift))
+
+    @precondition(lambda self: self.world.listing)
+    @rule()
+    def is_listed(self) -> None:
+        self.world.is_listed()
+
+    @rule(seconds=st.sampled_from([0.5, 10.0, 61.0]))
+    def wait(self, seconds: float) -> None:
+        self.world.wait(seconds)
+
+    @invariant()
+    def check(self) -> None:
+        if self.world is not None:
+            self.world.check()
+
+    def teardown(self) -> None:
+        if self.world is not None:
+            self.world.drain()
+
+
 UploadMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
 TestAnyInterleaving = UploadMachine.TestCase
 
 
-class ManyMoreMachine(UploadMachine):
-    """The same, for long."""
+def live(seed: int, steps: int) -> None:
+    """One life of an upload, drawn without hypothesis, which is a hundred times as slow."""
+    rng = random.Random(seed)
+    world = World(
+        lists_versions=rng.random() < 0.5,
+        part_bytes=rng.choice([MiB, 2 * MiB, 3 * MiB]),
+        in_flight=rng.choice([1, 2 * MiB, 7 * MiB]),
+        head=rng.choice([None, 17, MiB - 1, MiB]),
+    )
+    # Some lives have much of one kind and nothing of another.
+    weights = [rng.choice([0, 1, 4]) or 0.1 for _ in range(7)]
+    for _ in range(steps):
+        (what,) = rng.choices(range(7), weights)
+        size = rng.choice([rng.randint(1, 100), rng.randint(1, 3 * MiB), MiB, rng.randint(1, 9 * MiB)])
+        if what == 0 and not world.closed:
+            world.write(size)
+        elif what == 1 and not world.closed:
+            world.checkpoint(size)
+        elif what == 2 and world.sending:
+            world.is_unanswered(rng.randrange(len(world.sending)), lost=rng.random() < 0.5)
+        elif what == 3 and world.sending:
+            world.arrives(rng.randrange(len(world.sending)))
+        elif what == 4 and world.adrift:
+            world.drifts_ashore(rng.randrange(len(world.adrift)))
+        elif what == 5 and world.listing:
+            world.is_listed()
+        elif what == 6:
+            world.wait(rng.choice([0.5, 10.0, 61.0]))
+        elif world.plan.begun and not world.closed and rng.random() < 0.05:
+            world.close(size)
+        world.check()
+    world.drain()
 
 
-ManyMoreMachine.TestCase.settings = settings(max_examples=3000, stateful_step_count=80, deadline=None)
-TestManyMoreInterleavings = pytest.mark.thorough(pytest.mark.timeout(3000)(ManyMoreMachine.TestCase))
+def test_many_lives() -> None:
+    for seed in range(600):
+        live(seed, 60)
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("portion", range(4))
+def test_very_many_lives(portion: int) -> None:
+    for seed in range(100_000 + 20_000 * portion, 120_000 + 20_000 * portion):
+        live(seed, 100)
 
 
 # --- part sizes, by simulation of whole uploads
