@@ -1,5 +1,4 @@
-"""Fixtures that every test may use: two S3 servers on this machine, and a proxy that breaks what passes
-through it.
+"""Fixtures that every test may use: two S3 servers on this machine, and a proxy before them.
 
 `s3` runs a test once against SeaweedFS, a real server, and once against moto's; each test gets a bucket of
 its own. `s3_proxy` stands between a store and that server: it counts requests and injects faults.
@@ -7,7 +6,6 @@ its own. `s3_proxy` stands between a store and that server: it counts requests a
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import math
 import os
@@ -15,10 +13,8 @@ import random
 import shutil
 import signal
 import socket
-import struct
 import subprocess
 import sys
-import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -31,6 +27,9 @@ import botocore.exceptions
 import botocore.session
 import hypothesis
 import pytest
+
+#: Modules of the folder plugins; each says itself what fixtures it has.
+pytest_plugins = ("fault_proxy", "upload_rule")
 
 # Every suite must say the same thing twice of the same code; RPQ_HYPOTHESIS=search looks for new examples.
 SEARCHING = os.environ.get("RPQ_HYPOTHESIS") == "search"
@@ -275,187 +274,8 @@ def s3(s3_server: S3) -> Iterator[S3]:
     client.delete_bucket(Bucket=bucket)
 
 
-@dataclass(frozen=True)
-class ProxiedRequest:
-    """One request as it came in."""
-
-    method: str
-    target: str
-    headers: dict[str, str]
-    size: int
-
-
-@dataclass
-class ProxyFault:
-    """What happens to the next `times` requests of this method whose target contains `match`."""
-
-    method: str
-    match: str
-    times: int
-    status: int | None = None
-    headers: dict[str, str] = field(default_factory=dict)
-    body: bytes = b""
-    reset: bool = False
-    lose_reply: bool = False
-    hang: bool = False
-    cut_after: int | None = None
-    edit: Callable[[bytes, bytes], tuple[bytes, bytes]] | None = None
-
-
-class HttpProxy:
-    """Passes HTTP requests on to one server, one connection for each, in a thread with a loop of its own.
-
-    Attributes:
-        requests: All that came in, in order; those that were broken too.
-        endpoint_url: Where it listens.
-    """
-
-    def __init__(self, upstream: str) -> None:
-        host, port = upstream.removeprefix("http://").split(":")
-        self._upstream = (host, int(port))
-        self._faults: list[ProxyFault] = []
-        self.requests: list[ProxiedRequest] = []
-        self.endpoint_url = ""
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    def on(self, method: str, *, match: str = "", times: int = 1, **what: Any) -> None:
-        """Break the next requests of this method; faults are used up in the order they were given.
-
-        Args:
-            method: ``"GET"``.
-            match: Part of the target, such as ``"partNumber=2"``.
-            times: How many requests.
-            **what: One of `status` (with `headers`, `body`: answered here, not passed on), `reset` (the
-                connection is reset instead), `lose_reply` (passed on, and reset instead of the answer),
-                `hang` (never answered), `cut_after` (closed after that many bytes of the body), `edit` (given
-                the answer's head and body, gives others).
-        """
-        self._faults.append(ProxyFault(method, match, times, **what))
-
-    def count(self, method: str, match: str = "") -> int:
-        """How many such requests came in."""
-        return sum(request.method == method and match in request.target for request in self.requests)
-
-    def wait_for(self, method: str, match: str = "") -> None:
-        """Block, for 30 s at most, until such a request came in."""
-        deadline = time.monotonic() + 30
-        while not self.count(method, match) and time.monotonic() < deadline:
-            time.sleep(0.01)
-
-    def start(self) -> None:
-        self._thread.start()
-        server = asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result()
-        self.endpoint_url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        self._server = server
-
-    def stop(self) -> None:
-        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-    async def _listen(self) -> asyncio.Server:
-        return await asyncio.start_server(self._accept, "127.0.0.1", 0, limit=2**26)
-
-    async def _end(self) -> None:
-        self._server.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        try:
-            await self._serve(reader, writer)
-        except (ConnectionError, asyncio.IncompleteReadError):
-            pass  # the client went away, as some tests mean it to
-        finally:
-            self._tasks.discard(task)
-            writer.close()
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = await reader.readuntil(b"\r\n\r\n")
-        line, *lines = head.decode("latin-1").rstrip().split("\r\n")
-        method, target, _ = line.split(" ", 2)
-        headers = {name.lower(): value.strip() for name, _, value in (row.partition(":") for row in lines)}
-        if "expect" in headers:
-            writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        body = await reader.readexactly(int(headers.get("content-length", 0)))
-        self.requests.append(ProxiedRequest(method, target, headers, len(body)))
-        fault = self._fault_for(method, target)
-        if fault.reset:
-            _reset(writer)
-        elif fault.hang:
-            await asyncio.Event().wait()
-        elif fault.status is not None:
-            lines = [
-                f"HTTP/1.1 {fault.status} Broken",
-                f"Content-Length: {len(fault.body)}",
-                "Connection: close",
-            ]
-            lines += [f"{name}: {value}" for name, value in fault.headers.items()]
-            writer.write("\r\n".join([*lines, "", ""]).encode() + fault.body)
-            await writer.drain()
-        else:
-            answer_head, answer = await self._pass_on(line, lines, headers, body)
-            if fault.lose_reply:
-                _reset(writer)
-                return
-            if fault.edit is not None:
-                answer_head, answer = fault.edit(answer_head, answer)
-            writer.write(answer_head + answer[: fault.cut_after])
-            await writer.drain()
-
-    async def _pass_on(
-        self, line: str, lines: list[str], headers: dict[str, str], body: bytes
-    ) -> tuple[bytes, bytes]:
-        """The answer's head, with its blank line, and body."""
-        kept = [row for row in lines if row.split(":")[0].lower() not in ("connection", "expect")]
-        reader, writer = await asyncio.open_connection(*self._upstream)
-        try:
-            writer.write("\r\n".join([line, *kept, "Connection: close", "", ""]).encode("latin-1") + body)
-            await writer.drain()
-            answer = await reader.read(-1)
-        finally:
-            writer.close()
-        head, _, rest = answer.partition(b"\r\n\r\n")
-        return head + b"\r\n\r\n", rest
-
-    def _fault_for(self, method: str, target: str) -> ProxyFault:
-        for fault in self._faults:
-            if fault.times and fault.method == method and fault.match in target:
-                fault.times -= 1
-                return fault
-        return ProxyFault("", "", 0)
-
-
-def _reset(writer: asyncio.StreamWriter) -> None:
-    """Close so that the other side sees a reset, not an end."""
-    connection = writer.get_extra_info("socket")
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    writer.transport.abort()
-
-
 @pytest.fixture
-def http_proxy() -> Iterator[Callable[[str], HttpProxy]]:
-    """Begins a proxy before any HTTP server, given its URL."""
-    with contextlib.ExitStack() as stack:
-
-        def begin(upstream: str) -> HttpProxy:
-            proxy = HttpProxy(upstream)
-            proxy.start()
-            stack.callback(proxy.stop)
-            return proxy
-
-        yield begin
-
-
-@pytest.fixture
-def s3_proxy(s3: S3, http_proxy: Callable[[str], HttpProxy]) -> tuple[S3, HttpProxy]:
+def s3_proxy(s3: S3, http_proxy: Callable[[str], Any]) -> tuple[S3, Any]:
     """The same bucket through a proxy; the client still goes past it."""
     proxy = http_proxy(s3.endpoint_url)
     return replace(s3, endpoint_url=proxy.endpoint_url), proxy
