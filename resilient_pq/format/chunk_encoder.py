@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from resilient_pq.checksum import crc32, signed
 from resilient_pq.format import bloom, compression, thrift
-from resilient_pq.format.checksum import crc32, signed
 from resilient_pq.format.chunk_options import ChunkOptions
 from resilient_pq.format.encoding_choice import Choice, choose, plain_bytes
 from resilient_pq.format.encodings import bit_packed, dictionary, encode_values, rle

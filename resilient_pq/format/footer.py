@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from resilient_pq.checksum import crc32
 from resilient_pq.errors import (
     ChecksumError,
     FormatError,
@@ -20,7 +21,6 @@ from resilient_pq.errors import (
     Where,
 )
 from resilient_pq.format import thrift
-from resilient_pq.format.checksum import crc32
 from resilient_pq.format.metadata import (
     ColumnMetaData,
     ColumnOrder,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from resilient_pq.checksum import crc32, unsigned
 from resilient_pq.errors import (
     ChecksumError,
     EncodingError,
@@ -14,7 +15,6 @@ from resilient_pq.errors import (
     Where,
 )
 from resilient_pq.format import compression, thrift
-from resilient_pq.format.checksum import crc32, unsigned
 from resilient_pq.format.encodings import bit_packed, rle
 from resilient_pq.format.metadata import DataPageHeader, DataPageHeaderV2, Encoding, PageHeader, PageType
 from resilient_pq.format.quirks import NO_QUIRKS, Quirks

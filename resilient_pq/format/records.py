@@ -34,9 +34,9 @@ from typing import Any
 
 import xxhash
 
+from resilient_pq.checksum import crc32
 from resilient_pq.errors import FormatError
 from resilient_pq.format import thrift
-from resilient_pq.format.checksum import crc32
 from resilient_pq.format.metadata import OffsetIndex, PageLocation, RowGroup
 from resilient_pq.format.thrift import BINARY, I32, field, list_of
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from resilient_pq.checksum import crc32
 from resilient_pq.errors import ChecksumError, located
-from resilient_pq.format.checksum import crc32
 from resilient_pq.format.chunk_decoder import decode_chunk
 from resilient_pq.format.footer import ChunkSums
 from resilient_pq.format.page import check_crc, pages_of

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise, takewhile
 from typing import Any
 
+from resilient_pq.checksum import crc32
 from resilient_pq.errors import ChecksumError, FormatError, SchemaError, Where, located
 from resilient_pq.format import thrift
 from resilient_pq.format.bloom import MAX_BYTES, BloomFilter, header_size
@@ -16,7 +17,6 @@ from resilient_pq.format.bounds import (
     chunk_statistics,
     decode_column_index,
 )
-from resilient_pq.format.checksum import crc32
 from resilient_pq.format.footer import MAGIC, ChunkSums
 from resilient_pq.format.metadata import ColumnChunk, ColumnIndex, ColumnMetaData, OffsetIndex, RowGroup
 from resilient_pq.format.schema import Leaf, Schema

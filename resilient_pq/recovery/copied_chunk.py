@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from resilient_pq.format.checksum import crc32, signed
+from resilient_pq.checksum import crc32, signed
 from resilient_pq.format.chunk_encoder import EncodedChunk
 from resilient_pq.format.metadata import ColumnIndex, OffsetIndex, PageLocation, PageType
 from resilient_pq.format.page import Page, pages_of

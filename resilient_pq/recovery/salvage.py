@@ -12,6 +12,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
+from resilient_pq.checksum import crc32
 from resilient_pq.errors import (
     AlreadyExistsError,
     FormatError,
@@ -22,7 +23,6 @@ from resilient_pq.errors import (
     located,
 )
 from resilient_pq.format import thrift
-from resilient_pq.format.checksum import crc32
 from resilient_pq.format.metadata import ColumnIndex, OffsetIndex
 from resilient_pq.format.records import RecordChain
 from resilient_pq.io import ObjectSink, SinkOptions, WriteStore, resolve

@@ -6,8 +6,8 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from resilient_pq.checksum import crc32
 from resilient_pq.errors import NOWHERE, ChecksumError, FormatError, ResilientPQError, UnsupportedError, Where
-from resilient_pq.format.checksum import crc32
 from resilient_pq.format.footer import MAGIC, RECORD_KEY, ChunkSums, key_values
 from resilient_pq.format.metadata import ColumnChunk
 from resilient_pq.format.page import check_crc, pages_of

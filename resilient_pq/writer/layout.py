@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from resilient_pq.checksum import crc32, signed
 from resilient_pq.format import footer, thrift
-from resilient_pq.format.checksum import crc32, signed
 from resilient_pq.format.chunk_encoder import EncodedChunk
 from resilient_pq.format.footer import ChunkSums
 from resilient_pq.format.metadata import (

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from resilient_pq.checksum import unsigned
 from resilient_pq.errors import SchemaError
-from resilient_pq.format.checksum import unsigned
 from resilient_pq.format.chunk_encoder import ChunkOptions, EncodedChunk, concatenate, encode_chunk
 from resilient_pq.format.levels import slice_rows
 from resilient_pq.format.metadata import CompressionCodec, Encoding, PageType, Type

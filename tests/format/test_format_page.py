@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from resilient_pq.checksum import signed
 from resilient_pq.errors import ChecksumError, EncodingError, FormatError, ThriftError, UnsupportedError
 from resilient_pq.format import thrift
-from resilient_pq.format.checksum import signed
 from resilient_pq.format.metadata import (
     CompressionCodec,
     DataPageHeader,

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pytest
 
 import resilient_pq as rpq
+from resilient_pq.checksum import signed
 from resilient_pq.format import footer, kernels, thrift
-from resilient_pq.format.checksum import signed
 from resilient_pq.format.metadata import (
     ColumnChunk,
     ColumnCryptoMetaData,

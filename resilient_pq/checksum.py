@@ -1,0 +1,70 @@
+"""CRC32 as Parquet, gzip and S3 compute it (polynomial 0x04C11DB7, reflected), by the fastest code at hand."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+# Of polynomials over GF(2), bit 31 is the coefficient of x^0: so this is the polynomial above, read backwards.
+_POLYNOMIAL = 0xEDB88320
+_ONE = 1 << 31
+_X_TO_THE_8 = 1 << 23
+
+
+def combine_in_python(first: int, second: int, second_size: int) -> int:
+    """`combine`, from the mathematics: appending n bytes multiplies the CRC of what stands before by x^(8n)."""
+    shift, power, rest = _ONE, _X_TO_THE_8, second_size
+    while rest:
+        if rest & 1:
+            shift = _product(shift, power)
+        power = _product(power, power)
+        rest >>= 1
+    return _product(first, shift) ^ second
+
+
+def _product(a: int, b: int) -> int:
+    """The product of two polynomials, modulo that of the CRC."""
+    product = 0
+    for bit in range(31, -1, -1):
+        if a >> bit & 1:
+            product ^= b
+        b = b >> 1 ^ (_POLYNOMIAL if b & 1 else 0)  # times x
+    return product
+
+
+def _fastest() -> tuple[Callable[[Any, int], int], Callable[[int, int, int], int]]:
+    try:
+        from isal import isal_zlib  # noqa: PLC0415 (has no wheel on some platforms)
+    except ImportError:
+        return zlib.crc32, combine_in_python
+    return isal_zlib.crc32, getattr(isal_zlib, "crc32_combine", combine_in_python)
+
+
+_crc32, _combine = _fastest()
+
+
+def crc32(data: Any, start: int = 0) -> int:
+    """Unsigned CRC32 of `data`, going on from the CRC32 `start` of what came before it."""
+    return _crc32(data, start)
+
+
+def combine(first: int, second: int, second_size: int) -> int:
+    """Unsigned CRC32 of two runs of bytes, one behind the other, without the bytes.
+
+    Args:
+        first: CRC32 of the first run, unsigned.
+        second: CRC32 of the second run, unsigned.
+        second_size: Bytes of the second run.
+    """
+    return _combine(first, second, second_size)
+
+
+def signed(crc: int) -> int:
+    """The CRC32 as Thrift stores it: a signed 32-bit integer."""
+    return crc - (1 << 32) if crc >= 1 << 31 else crc
+
+
+def unsigned(crc: int) -> int:
+    """The CRC32 as it is compared, from the signed integer that Thrift stores."""
+    return crc & 0xFFFFFFFF
