@@ -225,6 +225,16 @@ def test_the_retry_policy_is_pure_but_for_one_shell() -> None:
     assert not {name.split(".")[0] for name, _ in imports(path)} & {"os", "socket", "pathlib", "logging"}
 
 
+def test_the_limit_of_requests_is_pure_but_for_one_shell() -> None:
+    waiting = (ast.AsyncFunctionDef, ast.Await, ast.AsyncFor, ast.AsyncWith)
+    shells = [
+        node.name
+        for node in tree(module("io.concurrency")).body
+        if isinstance(node, ast.ClassDef) and any(isinstance(inner, waiting) for inner in ast.walk(node))
+    ]
+    assert shells == ["RequestLimiter"]
+
+
 def test_io_knows_no_parquet() -> None:
     wrong = []
     for path in MODULES:

@@ -25,6 +25,7 @@ from resilient_pq.errors import (
     Where,
     located,
 )
+from resilient_pq.io.concurrency import RequestLimiter
 from resilient_pq.io.counters import count_retry
 from resilient_pq.io.protocols import ObjectInfo, ObjectTail, ReadStore
 from resilient_pq.io.retry import DEFAULT_RETRY_POLICY, RetryPolicy, retrying
@@ -36,6 +37,9 @@ Result = TypeVar("Result")
 _CONTENT_RANGE = re.compile(r"\s*bytes\s+(\d{1,19})-(\d{1,19})/(\d{1,19})\s*\Z", re.ASCII | re.IGNORECASE)
 # Large enough to be cheap, small enough that what is skipped or comes in excess stays small.
 _CHUNK = 256 * 1024
+# More than one wave of reads and one sink use at a time; above it requests would queue inside the client,
+# unseen.
+MAX_REQUESTS = 64
 
 
 class Body(Protocol):
@@ -85,11 +89,19 @@ class _NoSuffix(Exception):  # noqa: N818 - never leaves this module
 
 
 class RangedGetStore(ReadStore):
-    """The reading half of a store that speaks HTTP."""
+    """The reading half of a store that speaks HTTP.
 
-    def __init__(self, retry: RetryPolicy = DEFAULT_RETRY_POLICY) -> None:
+    Args:
+        retry: When a request is sent again.
+        max_requests: Requests under way at one time; fewer for a while after the store asked to slow down.
+    """
+
+    def __init__(
+        self, retry: RetryPolicy = DEFAULT_RETRY_POLICY, *, max_requests: int = MAX_REQUESTS
+    ) -> None:
         """Retry as the policy says."""
         self._retry = retry
+        self._limiter = RequestLimiter(max_requests)
         self._suffix_works = True
 
     @abstractmethod
@@ -136,13 +148,17 @@ class RangedGetStore(ReadStore):
     async def _retrying(
         self, operation: Callable[[], Awaitable[Result]], *, resumes: Callable[[], bool] = lambda: False
     ) -> Result:
-        """One operation with its retries, counted and logged."""
+        """One operation with its retries, counted and logged; each attempt waits for its turn."""
+
+        async def attempt() -> Result:
+            async with self._limiter.turn():
+                return await operation()
 
         def note(error: StoreError, delay: float) -> None:
             count_retry(resumed=resumes())
             log.debug("%s: again in %.2f s after: %s", self.name, delay, error.message)
 
-        return await retrying(operation, self._retry, on_retry=note)
+        return await retrying(attempt, self._retry, on_retry=note)
 
 
 class _RangeRead:
