@@ -17,7 +17,7 @@ Any room may import this module; it imports nothing of ours::
     │  ├─ WriterFailedError               an earlier write failed; .num_rows_stored
     │  ├─ WriterFencedError               somebody else completed or aborted the upload, or goes on with it
     │  └─ FileFullError                   the file was completed at a limit; go on in the next one
-    ├─ StoreError (OSError)               .retryable
+    ├─ StoreError (OSError)               .retryable, .undecided, .keep_upload
     │  ├─ NotFoundError (FileNotFoundError)
     │  ├─ AlreadyExistsError (FileExistsError)
     │  ├─ AccessDeniedError (PermissionError)
@@ -209,9 +209,15 @@ class StoreError(ResilientPQError, OSError):
 
     Attributes:
         retryable: True where the same request may well succeed later.
+        undecided: True where the request was sent whole and got no definite answer: it may have been carried
+            out, or may be yet.
+        keep_upload: True where the upload that it is about is whole and must not be aborted: completing it
+            again may succeed, or did already.
     """
 
     retryable: ClassVar[bool] = False
+    undecided: bool = False
+    keep_upload: bool = False
 
 
 class NotFoundError(StoreError, FileNotFoundError):

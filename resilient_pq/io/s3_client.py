@@ -1,14 +1,15 @@
 """s3fs as client, credentials and endpoint options, and nothing else of it: one request per call.
 
 s3fs retries, botocore retries below it, and the attempts multiply; its file objects publish what is torn. So
-only `_call_s3` is used, with both kinds of retry off. What is left is aiohttp's: it sends a request without a
-body once more when the connection breaks before the answer.
+only `_call_s3` is used, with both kinds of retry off; and so is aiohttp's, which sends a request once more when
+the connection breaks before the answer.
 """
 
 from __future__ import annotations
 
 import asyncio
 import errno
+import inspect
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -18,11 +19,14 @@ from typing import Any
 
 import aiohttp.payload
 import s3fs
+from aiobotocore.config import AioConfig
+from aiobotocore.httpsession import AIOHTTPSession
 from aiobotocore.session import AioSession
 from botocore.loaders import create_loader
 
 from resilient_pq.errors import StoreError, UnsupportedError
 from resilient_pq.io.protocols import KiB, MiB
+from resilient_pq.io.ranged_get import MAX_REQUESTS
 from resilient_pq.io.retry import RetryPolicy
 from resilient_pq.io.s3_errors import from_s3_error
 
@@ -31,9 +35,6 @@ log = logging.getLogger("resilient_pq.io")
 CONNECT_SECONDS = 5
 PROGRESS_SECONDS = 15
 
-# More than one wave of reads and one sink use at a time; above it requests would queue inside the client,
-# unseen.
-_CONNECTIONS = 64
 _CHUNK = 256 * KiB
 # Below this a body fits the socket's buffers, and asking first would only cost a round trip.
 _ASK_FIRST = 1 * MiB
@@ -58,6 +59,12 @@ class S3Client:
         return None if url is None else str(url)
 
     @property
+    def _progress_seconds(self) -> float | None:
+        """Seconds without progress after which a request is given up: botocore's `read_timeout`."""
+        seconds = (self._options.get("config_kwargs") or {}).get("read_timeout", PROGRESS_SECONDS)
+        return None if seconds is None else float(seconds)
+
+    @property
     def _client_options(self) -> Mapping[str, Any]:
         options: Mapping[str, Any] = self._options.get("client_kwargs") or {}
         return options
@@ -73,8 +80,10 @@ class S3Client:
                 joined.
 
         Raises:
-            StoreError: Whatever went wrong, in words of ours.
+            StoreError: Whatever went wrong, in words of ours. It is `undecided` only when the whole body was
+                handed over.
         """
+        pieces: _Pieces | None = None
         try:
             filesystem = await self._connected()
             log.debug("%s %s %s", operation, url, parameters.get("Range", ""))
@@ -82,8 +91,8 @@ class S3Client:
             if body is None:
                 answer: dict[str, Any] = await filesystem._call_s3(operation, Bucket=Bucket, **parameters)
                 return answer
-            async with asyncio.timeout(PROGRESS_SECONDS) as patience:
-                parameters["Body"] = _Pieces(body, patience)
+            async with asyncio.timeout(self._progress_seconds) as patience:
+                parameters["Body"] = pieces = _Pieces(body, patience, self._progress_seconds)
                 answer = await filesystem._call_s3(operation, Bucket=Bucket, **parameters)
                 return answer
         except Exception as error:
@@ -92,6 +101,8 @@ class S3Client:
             ours = from_s3_error(error, bucket=Bucket, url=url, doing=operation)
             if ours is None:
                 raise
+            if isinstance(ours, StoreError) and pieces is not None and not pieces.handed_over:
+                ours.undecided = False
             raise ours from error
 
     async def accepts(self, operation: str, parameter: str) -> bool:
@@ -138,12 +149,18 @@ def retry_policy_from(storage_options: Mapping[str, Any], otherwise: RetryPolicy
     return otherwise
 
 
+def max_requests_from(storage_options: Mapping[str, Any]) -> int:
+    """Requests under way at one time: as many as there may be connections, which `config_kwargs` can say."""
+    return max(1, int((storage_options.get("config_kwargs") or {}).get("max_pool_connections", MAX_REQUESTS)))
+
+
 def _filesystem(storage_options: Mapping[str, Any]) -> Any:
     """An s3fs of our own, never shared: its instances are bound to an event loop."""
     config: dict[str, Any] = {
         "connect_timeout": CONNECT_SECONDS,
         "read_timeout": PROGRESS_SECONDS,
-        "max_pool_connections": _CONNECTIONS,
+        "max_pool_connections": MAX_REQUESTS,
+        **_SENDING_ONCE,
         # Checksums as a trailer, botocore's new default, are refused by R2, GCS and Ceph.
         "request_checksum_calculation": "when_required",
         "response_checksum_validation": "when_required",
@@ -159,6 +176,23 @@ def _filesystem(storage_options: Mapping[str, Any]) -> Any:
         filesystem.session = session = AioSession(**filesystem.kwargs)
         session.register_component("data_loader", _loader(session.get_config_variable("data_path")))
     return filesystem
+
+
+class _SessionThatSendsOnce(AIOHTTPSession):  # type: ignore[misc]
+    """Does not send a request without a body again, unasked and uncounted, when the connection breaks."""
+
+    async def _get_session(self, proxy_url: str | None) -> Any:
+        session = await super()._get_session(proxy_url)
+        session._retry_connection = False  # as aiohttp's own test client does
+        return session
+
+
+# Where aiobotocore lets its session be chosen. Elsewhere aiohttp goes on to send such a request a second time.
+_SENDING_ONCE: dict[str, Any] = (
+    {"http_session_cls": _SessionThatSendsOnce}
+    if "http_session_cls" in inspect.signature(AioConfig.__init__).parameters
+    else {}
+)
 
 
 @cache
@@ -186,12 +220,19 @@ class _Pieces(aiohttp.payload.Payload):
 
     aiohttp has no time-out for a body that the server stops taking: so there is patience, which every chunk
     that is taken renews.
+
+    Attributes:
+        handed_over: Every byte was given to the connection; the server may have it all.
     """
 
-    def __init__(self, pieces: Sequence[memoryview], patience: asyncio.Timeout) -> None:
+    def __init__(
+        self, pieces: Sequence[memoryview], patience: asyncio.Timeout, progress_seconds: float | None
+    ) -> None:
         super().__init__(None)
+        self.handed_over = False
         self._pieces = pieces
         self._patience = patience
+        self._progress_seconds = progress_seconds
         self._size = sum(piece.nbytes for piece in pieces)
         self._at = 0  # for read
 
@@ -218,11 +259,14 @@ class _Pieces(aiohttp.payload.Payload):
             for begin in range(0, piece.nbytes, _CHUNK):
                 await writer.write(piece[begin : begin + _CHUNK])
                 self._renew_patience()
+        self.handed_over = True
 
     def _renew_patience(self) -> None:
+        if self._progress_seconds is None:
+            return
         # A server may answer before it has taken the whole body; then nobody is waiting any more.
         with suppress(RuntimeError):
-            self._patience.reschedule(asyncio.get_running_loop().time() + PROGRESS_SECONDS)
+            self._patience.reschedule(asyncio.get_running_loop().time() + self._progress_seconds)
 
     async def write_with_length(self, writer: Any, content_length: int | None) -> None:
         """Send the body, whose length is the announced one."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import aiohttp
 from botocore.exceptions import (
     BotoCoreError,
@@ -42,7 +44,6 @@ _TRANSIENT = frozenset(
         "XAmzContentSHA256Mismatch",
         "ConditionalRequestConflict",
         "OperationAborted",
-        "InternalError",
     }
 )
 _THROTTLED = frozenset(
@@ -56,6 +57,12 @@ _THROTTLED = frozenset(
         "ServiceUnavailable",
     }
 )
+# What the server may carry out still, though it said that it failed. Other refusals are definite: of a body
+# with the wrong digest, or of one that came too slowly, nothing is kept.
+_UNDECIDED = frozenset({408, 500, 502, 504})
+# A header that the store does not know, or knows and does not want. Of a completion InvalidRequest and
+# InvalidPart say more: a size or a checksum did not hold.
+_UNKNOWN_PARAMETER = frozenset({"NotImplemented", "InvalidArgument", "MalformedXML", "UnsupportedArgument"})
 _DENIED = {
     "InvalidAccessKeyId": "the access key is not known to this endpoint; check `key` and `endpoint_url`",
     "SignatureDoesNotMatch": "the secret key does not belong to the access key; check `secret`",
@@ -76,6 +83,8 @@ def from_s3_error(
 ) -> StoreError | UnsupportedError | None:
     """The error of ours that says the same, or None for what is a bug and not the store's doing.
 
+    It is `undecided` where no definite answer came; whether the request was sent at all, the caller knows.
+
     Args:
         error: What s3fs, botocore or aiohttp raised; s3fs hides the answer behind the error it raised from.
         bucket: Named in the message where the bucket is the trouble.
@@ -83,9 +92,8 @@ def from_s3_error(
         doing: The operation, as S3 calls it.
     """
     where = Where(key=url)
-    for cause in (error, error.__cause__):
-        if isinstance(cause, ClientError):
-            return _from_answer(cause, bucket, where, doing)
+    if (answer := _answer_behind(error)) is not None:
+        return _from_answer(answer, bucket, where, doing)
     if isinstance(
         error, NoCredentialsError | PartialCredentialsError | CredentialRetrievalError | ProfileNotFound
     ):
@@ -106,7 +114,7 @@ def from_s3_error(
         | TimeoutError
         | ConnectionError,
     ):
-        return TransientError(f"{doing}: {_reason(error)}", where=where, hint=_ENDPOINT_HINT)
+        return _undecided(TransientError(f"{doing}: {_reason(error)}", where=where, hint=_ENDPOINT_HINT))
     # botocore has no error of its own for an endpoint that is no URL.
     if isinstance(error, BotoCoreError | OSError) or (
         isinstance(error, ValueError) and "endpoint" in str(error)
@@ -115,20 +123,59 @@ def from_s3_error(
     return None
 
 
-def _from_answer(error: ClientError, bucket: str, where: Where, doing: str) -> StoreError | UnsupportedError:
-    """By the code in the body, which says more, then by the status."""
-    answer = error.response
+def status_of(error: BaseException) -> int:
+    """The HTTP status of the answer behind an error, ours or the client's; 0 where none came."""
+    answer = _answer_behind(error)
+    return 0 if answer is None else _code_and_status(answer)[1]
+
+
+def code_of(error: BaseException) -> str:
+    """What S3 calls the error behind an error, ours or the client's: ``"NoSuchKey"``; empty where no answer came."""
+    answer = _answer_behind(error)
+    return "" if answer is None else _code_and_status(answer)[0]
+
+
+def refuses_parameter(error: BaseException) -> bool:
+    """Whether the store may have refused a request for a parameter, or a header, that it does not know."""
+    return code_of(error) in _UNKNOWN_PARAMETER or status_of(error) == 501
+
+
+def _answer_behind(error: BaseException | None) -> dict[str, Any] | None:
+    """The answer that an error was raised for; s3fs hides it behind the error it raised from, and so do we."""
+    while error is not None:
+        if isinstance(error, ClientError):
+            return dict(error.response)
+        error = error.__cause__
+    return None
+
+
+def _code_and_status(answer: dict[str, Any]) -> tuple[str, int]:
     code = str(answer.get("Error", {}).get("Code", ""))
+    status = answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    return code, int(code) if code.isdecimal() else int(status)
+
+
+def _undecided(error: TransientError) -> TransientError:
+    error.undecided = True
+    return error
+
+
+def _from_answer(
+    answer: dict[str, Any], bucket: str, where: Where, doing: str
+) -> StoreError | UnsupportedError:
+    """By the code in the body, which says more, then by the status."""
+    code, status = _code_and_status(answer)
     said = str(answer.get("Error", {}).get("Message", "")) or code
     meta = answer.get("ResponseMetadata", {})
-    status = int(code) if code.isdecimal() else int(meta.get("HTTPStatusCode", 0))
     message = (
         f"{doing} in bucket {bucket}: {said}" if said else f"{doing} in bucket {bucket}: status {status}"
     )
     if code in _THROTTLED or status in (429, 503):
         headers = meta.get("HTTPHeaders", {})
         return ThrottledError(message, retry_after=retry_after(headers.get("retry-after")), where=where)
-    if code in _TRANSIENT or status in (408, 500, 502, 504):
+    if status in _UNDECIDED or code == "InternalError":
+        return _undecided(TransientError(message, where=where))
+    if code in _TRANSIENT:
         return TransientError(message, where=where)
     if code in ("NoSuchBucket", "NoSuchUpload") or status == 404:
         return _not_found(code, bucket, where)

@@ -69,11 +69,6 @@ class TestS3Store(MultipartContract):
             pytest.skip("moto does not compare the ETags of parts")
         await super().test_parts_are_named_by_their_etags(store, prefix)
 
-    async def test_upload_that_is_gone(self, store: Any, prefix: str, s3_server: Any) -> None:
-        if s3_server.server == "moto":
-            pytest.skip("moto answers 500 to a part of an upload that is gone")
-        await super().test_upload_that_is_gone(store, prefix)
-
 
 class TestRecordingStore(MultipartContract):
     @pytest.fixture

@@ -50,6 +50,7 @@ class ProxyFault:
     reset: bool = False
     hang: bool = False
     cut_request: int | None = None
+    flip_bit: int | None = None
     late: bool = False
     duplicate: bool = False
     drop_headers: tuple[str, ...] = ()
@@ -123,7 +124,7 @@ class HttpProxy:
                 reset instead), `hang` (never answered), `cut_request` (the server gets that many bytes of the
                 body, then both connections break), `late` (reset, and passed on by `release`).
                 Passed on in another way: `duplicate` (twice, one after the other), `drop_headers` (without
-                these, as a store does that does not know them).
+                these, as a store does that does not know them), `flip_bit` (with that bit of the body flipped).
                 Passed on, with another answer: `lose_reply` (reset), `hang_reply` (none), `cut_after` (closed
                 after that many bytes of the body), `edit` (given the answer's head and body, gives others).
         """
@@ -238,6 +239,10 @@ class HttpProxy:
         if fault.cut_request is not None:
             await self._pass_on(message, answered=False)
             return None
+        if fault.flip_bit is not None:
+            spoiled = bytearray(message.body)
+            spoiled[fault.flip_bit // 8] ^= 1 << fault.flip_bit % 8
+            message.body = bytes(spoiled)
         if fault.duplicate:
             await self._pass_on(message)
         head, body = await self._pass_on(message)

@@ -322,7 +322,8 @@ class MultipartContract(StoreContract):
         await store.put_part(prefix + "a", upload_id, 1, b"old")
         new = await store.put_part(prefix + "a", upload_id, 1, b"newer")
         await store.put_part(prefix + "a", upload_id, 2, b"not named")
-        assert new in await store.list_parts(prefix + "a", upload_id)
+        listed = await store.list_parts(prefix + "a", upload_id)
+        assert (1, 5, new.etag) in [(part.number, part.size, part.etag) for part in listed]
         await store.complete_upload(prefix + "a", upload_id, [new])
         assert await read_all(store, prefix + "a") == b"newer"
 
@@ -359,6 +360,27 @@ class MultipartContract(StoreContract):
             await store.complete_upload(prefix + "a", upload_id, [part], if_none_match=True)
         assert await read_all(store, prefix + "a") == b"theirs"
 
+    async def test_complete_in_place_of_one_version(self, store: MultipartStore, prefix: str) -> None:
+        """With `if_match` an upload replaces that version and no other, nor makes an object that was deleted."""
+        first = await store.put(prefix + "a", b"first")
+        upload_id = await store.create_upload(prefix + "a")
+        part = await store.put_part(prefix + "a", upload_id, 1, b"ours")
+        await store.put(prefix + "a", b"second")
+        with raises(ObjectChangedError):
+            await store.complete_upload(prefix + "a", upload_id, [part], if_match=first.etag)
+        assert await read_all(store, prefix + "a") == b"second"
+        second = await store.head(prefix + "a")
+        await store.complete_upload(prefix + "a", upload_id, [part], if_match=second.etag)
+        assert await read_all(store, prefix + "a") == b"ours"
+        upload_id = await store.create_upload(prefix + "a")
+        part = await store.put_part(prefix + "a", upload_id, 1, b"ours again")
+        third = await store.head(prefix + "a")
+        await store.delete(prefix + "a")
+        with raises(ObjectChangedError):
+            await store.complete_upload(prefix + "a", upload_id, [part], if_match=third.etag)
+        with raises(NotFoundError):
+            await store.head(prefix + "a")
+
     async def test_parts_are_named_by_their_etags(self, store: MultipartStore, prefix: str) -> None:
         """Of a part sent twice, the version that is named is published, or none: never the other one."""
         upload_id = await store.create_upload(prefix + "a")
@@ -384,6 +406,18 @@ class MultipartContract(StoreContract):
         assert parts[0].size == size
         await store.complete_upload(prefix + "a", upload_id, parts)
         assert await read_all(store, prefix + "a") == self.part + b"and more"
+
+
+    async def test_part_copied_from_a_version_that_is_gone(self, store: MultipartStore, prefix: str) -> None:
+        """A copy is pinned: of another version, or of bytes that are not there, no part is made."""
+        old = await store.put(prefix + "source", b"old bytes")
+        new = await store.put(prefix + "source", b"new bytes")
+        upload_id = await store.create_upload(prefix + "a")
+        with raises(ObjectChangedError):
+            await store.copy_part(prefix + "a", upload_id, 1, prefix + "source", 0, 3, old.etag)
+        with raises(StoreError):
+            await store.copy_part(prefix + "a", upload_id, 1, prefix + "source", 0, 10, new.etag)
+        await store.abort_upload(prefix + "a", upload_id)
 
 
 def _ids(uploads: list[UploadInfo]) -> set[str]:

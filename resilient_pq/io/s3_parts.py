@@ -1,0 +1,270 @@
+"""Uploads to S3 in parts: begun, sent, copied, listed and dropped; `s3` completes them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from resilient_pq.errors import (
+    NotFoundError,
+    ObjectChangedError,
+    PreconditionError,
+    RangeError,
+    StoreError,
+    TransientError,
+    UnsupportedError,
+)
+from resilient_pq.io.protocols import Buffer, Part, UploadInfo, pieces_of
+from resilient_pq.io.ranged_get import bare_etag
+from resilient_pq.io.retry import DEFAULT_RETRY_POLICY, RetryPolicy
+from resilient_pq.io.s3_checksums import FULL_OBJECT, crc32_of, decoded
+from resilient_pq.io.s3_errors import status_of
+from resilient_pq.io.s3_objects import S3Objects, may_be_about_checksums, split_key
+
+log = logging.getLogger("resilient_pq.io")
+
+
+class S3Parts(S3Objects):
+    """What `S3Store` does with uploads before they are completed.
+
+    Args:
+        storage_options: As s3fs takes them.
+        retry: When a request is sent again.
+    """
+
+    def __init__(
+        self,
+        storage_options: Mapping[str, Any] | None = None,
+        *,
+        retry: RetryPolicy = DEFAULT_RETRY_POLICY,
+    ) -> None:
+        """Nothing is opened before the first request."""
+        super().__init__(storage_options, retry=retry)
+        # Of the uploads that keep the CRC32 of their parts, by id: whether that of the object covers its bytes
+        # (FULL_OBJECT) or the sums of its parts (COMPOSITE).
+        self._checksum_types: dict[str, str] = {}
+
+    async def create_upload(self, key: str) -> str:
+        """Begin an upload, one that keeps a CRC32 of all its bytes where the store can; gives its id."""
+        answer = await self._retrying(lambda: self._create_upload(key))
+        upload_id = str(self._told(answer, "UploadId", key))
+        if answer.get("ChecksumAlgorithm") == "CRC32" and "ChecksumType" in answer:
+            self._checksum_types[upload_id] = str(answer["ChecksumType"])
+        else:
+            self._without_crc32.add("create_multipart_upload")
+        return upload_id
+
+    async def _create_upload(self, key: str) -> dict[str, Any]:
+        request = partial(self._call, "create_multipart_upload", key)
+        known = await self._client.accepts("create_multipart_upload", "ChecksumType")
+        if not known or not self._may_take_crc32("create_multipart_upload"):
+            return await request()
+        try:
+            return await request(ChecksumAlgorithm="CRC32", ChecksumType=FULL_OBJECT)
+        except (StoreError, UnsupportedError) as error:
+            if not may_be_about_checksums(error):
+                raise
+            return await request()
+
+    async def put_part(self, key: str, upload_id: str, number: int, data: Sequence[Buffer] | Buffer) -> Part:
+        """Send one part, again and again with the same bytes until it is acknowledged."""
+        pieces = pieces_of(data)
+        size = sum(piece.nbytes for piece in pieces)
+        takes_crc32 = upload_id in self._checksum_types and self._may_take_crc32("upload_part")
+        crc32 = await crc32_of(pieces) if takes_crc32 else None
+
+        async def send() -> Part:
+            request = partial(
+                self._call, "upload_part", key, UploadId=upload_id, PartNumber=number, Body=pieces
+            )
+            if crc32 is None:
+                answer, compared = await request(), False
+            else:
+                answer, compared = await self._with_crc32("upload_part", key, crc32, request)
+            return Part(number, size, str(self._told(answer, "ETag", key)), crc32 if compared else None)
+
+        return await self._sending_part(key, upload_id, send)
+
+    async def abort_upload(self, key: str, upload_id: str) -> None:
+        """Drop the upload and its parts."""
+        failed = False
+
+        async def send() -> None:
+            nonlocal failed
+            try:
+                await self._call("abort_multipart_upload", key, UploadId=upload_id)
+            except NotFoundError:
+                if not failed:  # otherwise an earlier attempt did it, and its reply was lost
+                    raise
+            except StoreError:
+                failed = True
+                raise
+
+        await self._retrying(send)
+        self._checksum_types.pop(upload_id, None)
+
+    async def list_uploads(self, prefix: str) -> list[UploadInfo]:
+        """Every open upload whose key begins with `prefix`, which begins with the bucket."""
+        bucket, name = split_key(prefix)
+        found = await self._list_uploads(bucket, name)
+        if name and not found:
+            # MinIO and others answer only to whole keys: so ask for all, and choose.
+            found = await self._list_uploads(bucket, "")
+        return [upload for upload in found if upload.key.startswith(prefix)]
+
+    async def list_parts(self, key: str, upload_id: str) -> list[Part]:
+        """Every part, by number, and of one number every version that is listed."""
+        found: dict[tuple[int, str, int], Part] = {}
+        marker = 0
+        while True:
+            request = partial(self._call, "list_parts", key, UploadId=upload_id, PartNumberMarker=marker)
+            page = await self._retrying(request)
+            if page.get("ChecksumAlgorithm") == "CRC32" and "ChecksumType" in page:
+                self._checksum_types[upload_id] = str(page["ChecksumType"])
+            parts = [self._listed(part, key) for part in page.get("Parts", [])]
+            found.update({(part.number, part.etag, part.size): part for part in parts})
+            if not page.get("IsTruncated") or not parts:
+                return sorted(found.values(), key=lambda part: (part.number, part.size))
+            last = max(part.number for part in parts)
+            # Versions of one number may lie on both sides of the edge of a page: so that number is asked for
+            # again.
+            marker = last - 1 if last - 1 > marker else last
+
+    async def copy_part(
+        self,
+        key: str,
+        upload_id: str,
+        number: int,
+        source_key: str,
+        start: int,
+        end: int,
+        source_etag: str | None,
+    ) -> Part:
+        """Make a part of bytes of another object, without moving them through here.
+
+        Not every store heeds the pin of a copy: so the version is looked at before and after.
+        """
+        bucket, name = split_key(source_key)
+        pin = {} if source_etag is None else {"CopySourceIfMatch": source_etag}
+
+        async def send() -> Part:
+            answer = await self._call(
+                "upload_part_copy",
+                key,
+                UploadId=upload_id,
+                PartNumber=number,
+                CopySource={"Bucket": bucket, "Key": name},
+                CopySourceRange=f"bytes={start}-{end - 1}",
+                **pin,
+            )
+            result = self._told(answer, "CopyPartResult", key)
+            etag = str(self._told(result, "ETag", key))
+            return Part(number, end - start, etag, decoded(result.get("ChecksumCRC32")))
+
+        if source_etag is not None:
+            await self._refuse_changed(source_key, source_etag, end)
+        try:
+            part = await self._sending_part(key, upload_id, send)
+        except PreconditionError as error:
+            raise self._changed_source(source_key) from error
+        if source_etag is not None:
+            await self._refuse_changed(source_key, source_etag, end)
+        return part
+
+    async def _refuse_changed(self, source_key: str, source_etag: str, end: int) -> None:
+        try:
+            source = await self.head(source_key)
+        except NotFoundError as error:
+            raise self._changed_source(source_key) from error
+        if source.etag is None or bare_etag(source.etag) != bare_etag(source_etag):
+            raise self._changed_source(source_key)
+        if end > source.size:
+            raise RangeError(
+                f"{end:,} is beyond the {source.size:,} bytes of the source", where=self._where(source_key)
+            )
+
+    def _changed_source(self, source_key: str) -> ObjectChangedError:
+        return ObjectChangedError(
+            "the object was replaced while it was copied", where=self._where(source_key)
+        )
+
+    async def _sending_part(self, key: str, upload_id: str, send: Callable[[], Awaitable[Part]]) -> Part:
+        """One part, in as many attempts as it takes; it is `undecided` if one of them may arrive yet.
+
+        Raises:
+            NotFoundError: No such upload, also of a store that answers 500 to all that is asked about it.
+            StoreError: `undecided` if any attempt was.
+        """
+        undecided = looked = False
+
+        async def attempt() -> Part:
+            nonlocal undecided, looked
+            try:
+                return await send()
+            except StoreError as error:
+                undecided = error.undecided = undecided or error.undecided
+                if status_of(error) == 500 and not looked:
+                    looked = True
+                    await self._refuse_gone(key, upload_id)
+                raise
+
+        part = await self._retrying(attempt)
+        return replace(part, undecided=undecided)
+
+    async def _refuse_gone(self, key: str, upload_id: str) -> None:
+        """Raise NotFoundError if the upload is not there; where that cannot be told, nothing."""
+        try:
+            await self._call("list_parts", key, UploadId=upload_id, MaxParts=1)
+        except NotFoundError:
+            raise
+        except (StoreError, UnsupportedError) as error:
+            log.debug("%s: cannot tell whether upload %s is gone: %s", self.name, upload_id, error.message)
+
+    def _told(self, answer: Mapping[str, Any], name: str, key: str) -> Any:
+        """What an answer must have; one without it broke off on its way."""
+        if answer.get(name) is None:
+            error = TransientError(f"the answer of the store has no {name}", where=self._where(key))
+            error.undecided = True
+            raise error
+        return answer[name]
+
+    def _listed(self, part: Mapping[str, Any], key: str) -> Part:
+        try:
+            number, size, etag = int(part["PartNumber"]), int(part["Size"]), str(part["ETag"])
+        except (KeyError, ValueError) as error:
+            raise StoreError(
+                f"the listing of the parts means nothing: {part!r}", where=self._where(key)
+            ) from error
+        return Part(number, size, etag, decoded(part.get("ChecksumCRC32")))
+
+    async def _list_uploads(self, bucket: str, prefix: str) -> list[UploadInfo]:
+        """All pages."""
+        found: list[UploadInfo] = []
+        markers: dict[str, str] = {}
+        while True:
+            request = partial(
+                self._client.call,
+                "list_multipart_uploads",
+                f"s3://{bucket}/{prefix}",
+                Bucket=bucket,
+                Prefix=prefix,
+                **markers,
+            )
+            page = await self._retrying(request)
+            found += [
+                UploadInfo(f"{bucket}/{upload['Key']}", upload["UploadId"], upload.get("Initiated"))
+                for upload in page.get("Uploads", [])
+            ]
+            if not page.get("IsTruncated"):
+                return found
+            # SeaweedFS names the upload alone.
+            names = {"KeyMarker": "NextKeyMarker", "UploadIdMarker": "NextUploadIdMarker"}
+            following = {name: str(page[source]) for name, source in names.items() if page.get(source)}
+            if following in ({}, markers):
+                raise StoreError(
+                    "the listing of uploads ends before its end", where=self._where(f"{bucket}/{prefix}")
+                )
+            markers = following
