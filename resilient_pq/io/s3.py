@@ -130,6 +130,8 @@ class S3Store(S3Parts, MultipartStore):
             if error.retryable:
                 error.keep_upload = True
                 error.hint = f"the upload is kept, and can be completed again; its id is {upload_id}"
+            elif error.undecided and isinstance(error, NotFoundError):
+                error.hint = "an attempt whose reply was lost may have completed it: look at the object"
             raise
         self._checksum_types.pop(upload_id, None)
         return found
@@ -169,8 +171,12 @@ class S3Store(S3Parts, MultipartStore):
 
         try:
             return await self._publishing(key, send, lambda: fingerprint, refused=refused)
-        except TransientError:
-            await self._refuse_gone(key, upload_id)
+        except TransientError as error:
+            try:
+                await self._refuse_gone(key, upload_id)
+            except NotFoundError as gone:
+                gone.undecided = error.undecided
+                raise
             raise
 
     async def _send_completion(

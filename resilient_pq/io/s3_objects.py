@@ -199,7 +199,8 @@ class S3Objects(RangedGetStore):
         """Send what publishes an object, and after a lost reply find out whether it did.
 
         Sent again, such a request may be refused because of its own success: the upload is gone, or the
-        object is another one than before. Only an object of our bytes is taken for that.
+        object is another one than before. Only an object of our bytes is taken for that. An error that is
+        raised is `undecided` if any attempt was.
 
         Args:
             key: The object.
@@ -217,17 +218,18 @@ class S3Objects(RangedGetStore):
                 if undecided and (info := await self._published(key, identify())) is not None:
                     return info
                 ours = refused(error)
+                ours.undecided = undecided
                 if ours is error:
                     raise
                 raise ours from error
             except StoreError as error:
-                undecided = undecided or error.undecided
+                undecided = error.undecided = undecided or error.undecided
                 raise
 
         try:
             return await self._retrying(attempt)
         except StoreError as error:
-            if undecided and error.retryable:
+            if error.undecided and error.retryable:
                 try:
                     info = await self._published(key, identify())
                 except StoreError:

@@ -49,8 +49,12 @@ class S3Parts(S3Objects):
 
     async def create_upload(self, key: str) -> str:
         """Begin an upload, one that keeps a CRC32 of all its bytes where the store can; gives its id."""
-        answer = await self._retrying(lambda: self._create_upload(key))
-        upload_id = str(self._told(answer, "UploadId", key))
+
+        async def send() -> tuple[str, dict[str, Any]]:
+            answer = await self._create_upload(key)
+            return str(self._told(answer, "UploadId", key)), answer
+
+        upload_id, answer = await self._retrying(send)
         if answer.get("ChecksumAlgorithm") == "CRC32" and "ChecksumType" in answer:
             self._checksum_types[upload_id] = str(answer["ChecksumType"])
         else:

@@ -26,7 +26,7 @@ from resilient_pq.errors import (
     TransientError,
     UnsupportedError,
 )
-from resilient_pq.io.s3_errors import from_s3_error
+from resilient_pq.io.s3_errors import code_of, from_s3_error, refuses_parameter, status_of
 
 
 def said(code: str, status: int, message: str = "said so", **headers: str) -> ClientError:
@@ -98,6 +98,35 @@ def test_what_an_answer_tells_is_passed_on() -> None:
     )
     assert ours(said("PermanentRedirect", 301)).hint.startswith("the bucket is in another region")
     assert ours(said("", 400, message="")).message == "get_object in bucket my-bucket: status 400 (400)"
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "undecided"),
+    [
+        ("InternalError", 500, True),
+        ("InternalError", 200, True),
+        ("504", 504, True),
+        ("408", 408, True),
+        ("SlowDown", 503, False),
+        ("BadDigest", 400, False),
+        ("RequestTimeout", 400, False),
+        ("ConditionalRequestConflict", 409, False),
+        ("AccessDenied", 403, False),
+    ],
+)
+def test_what_may_be_carried_out_yet(code: str, status: int, undecided: bool) -> None:
+    assert ours(said(code, status)).undecided == undecided
+    assert ours(ReadTimeoutError(endpoint_url="http://x")).undecided
+
+
+def test_the_answer_is_found_behind_an_error() -> None:
+    error = ours(said("NotImplemented", 501))
+    error.__cause__ = said("NotImplemented", 501)
+    assert (code_of(error), status_of(error), refuses_parameter(error)) == ("NotImplemented", 501, True)
+    silent = TimeoutError()
+    assert (code_of(silent), status_of(silent), refuses_parameter(silent)) == ("", 0, False)
+    for code in ("InvalidRequest", "InvalidPart", "BadDigest"):
+        assert not refuses_parameter(said(code, 400)), "of a completion, these say that it is wrong"
 
 
 @pytest.mark.parametrize(

@@ -655,6 +655,49 @@ async def test_uploads_come_in_pages() -> None:
     assert pages.asked[1]["UploadIdMarker"] == "1"
 
 
+async def test_pages_that_are_told_apart_by_the_upload_alone() -> None:
+    """SeaweedFS names no key to go on from."""
+    async with S3Store() as store:
+        store._client.call = pages = Pages(  # type: ignore[method-assign, assignment]
+            {
+                "Uploads": [{"Key": "b", "UploadId": "1"}],
+                "IsTruncated": True,
+                "NextKeyMarker": "",
+                "NextUploadIdMarker": "1",
+            },
+            {"Uploads": [{"Key": "a", "UploadId": "2"}], "IsTruncated": False},
+        )
+        found = await store.list_uploads("bucket")
+    assert [upload.key for upload in found] == ["bucket/b", "bucket/a"]
+    assert pages.asked[0] == {"Bucket": "bucket", "Prefix": ""}
+    assert pages.asked[1] == {"Bucket": "bucket", "Prefix": "", "UploadIdMarker": "1"}
+
+
+@pytest.mark.parametrize("markers", [{}, {"NextKeyMarker": "a", "NextUploadIdMarker": "1"}])
+async def test_a_listing_of_uploads_that_breaks_off_is_none(markers: dict[str, str]) -> None:
+    page = {"Uploads": [{"Key": "a", "UploadId": "1"}], "IsTruncated": True, **markers}
+    async with S3Store() as store:
+        store._client.call = Pages(page, page)  # type: ignore[method-assign, assignment]
+        with pytest.raises(StoreError, match="ends before its end"):
+            await store.list_uploads("bucket/")
+
+
+async def test_a_store_that_ignores_the_prefix_of_uploads() -> None:
+    every = [{"Key": key, "UploadId": key} for key in ("day/1", "night/1")]
+    async with S3Store() as store:
+        store._client.call = Pages({"Uploads": every})  # type: ignore[method-assign, assignment]
+        found = await store.list_uploads("bucket/day/")
+    assert [upload.key for upload in found] == ["bucket/day/1"]
+
+
+@pytest.mark.parametrize("part", [{}, {"PartNumber": 1, "Size": 1}, {"PartNumber": "x", "Size": 1, "ETag": "a"}])
+async def test_a_listing_of_parts_that_means_nothing(part: dict[str, Any]) -> None:
+    async with S3Store() as store:
+        store._client.call = Pages({"Parts": [part]})  # type: ignore[method-assign, assignment]
+        with pytest.raises(StoreError, match="means nothing"):
+            await store.list_parts("b/a", "upload")
+
+
 async def test_names_come_in_pages() -> None:
     async with S3Store() as store:
         store._client.call = pages = Pages(  # type: ignore[method-assign, assignment]

@@ -130,6 +130,10 @@ class HttpProxy:
         """
         self._faults.append(ProxyFault(method, match, times, skip, **what))
 
+    def mend(self) -> None:
+        """Break nothing more."""
+        self._faults.clear()
+
     def count(self, method: str, match: str = "") -> int:
         """How many such requests came in."""
         return sum(request.method == method and match in request.target for request in self.requests)
