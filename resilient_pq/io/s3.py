@@ -113,8 +113,8 @@ class S3Store(S3Parts, MultipartStore):
         """Publish the object, naming every part's ETag, and compare its size and checksum with those of the parts.
 
         Raises:
-            StoreError: Where it is retryable it has `keep_upload`: nothing is lost, and completing the same
-            parts again gives the object, also when it was published already and only the reply was lost.
+            StoreError: Where it is retryable it has `keep_upload`: nothing is lost, and the same parts can be
+            completed again, also when they were already and only the reply was lost.
         """
         chosen = sorted(parts, key=lambda part: part.number)
         full = self._checksum_types.get(upload_id) == FULL_OBJECT
@@ -187,26 +187,30 @@ class S3Store(S3Parts, MultipartStore):
         fingerprint: Fingerprint,
         condition: Mapping[str, str],
     ) -> dict[str, Any]:
-        """One completion, with size and checksums; without them where the store does not know them."""
+        """One completion, with size and checksum of the object; without them where the store does not know them.
+
+        The checksums of the parts are named whenever they are known: MinIO, and S3 itself where the checksum of
+        the object is made of them, refuse a completion of such an upload without them.
+        """
         request = partial(self._call, "complete_multipart_upload", key, UploadId=upload_id, **condition)
-        plain = [{"PartNumber": part.number, "ETag": part.etag} for part in chosen]
-        if self._plain_completion:
-            return await request(MultipartUpload={"Parts": plain})
+        named = [{"PartNumber": part.number, "ETag": part.etag} for part in chosen]
         crcs = [encoded(part.crc32) for part in chosen if part.crc32 is not None]
-        named = plain
         if len(crcs) == len(chosen):
-            named = [{**one, "ChecksumCRC32": crc} for one, crc in zip(plain, crcs, strict=True)]
+            named = [{**one, "ChecksumCRC32": crc} for one, crc in zip(named, crcs, strict=True)]
+        request = partial(request, MultipartUpload={"Parts": named})
+        if self._plain_completion:
+            return await request()
         sums: dict[str, Any] = {}
         if await self._client.accepts("complete_multipart_upload", "MpuObjectSize"):
             sums["MpuObjectSize"] = fingerprint.size
         if fingerprint.crc32 is not None:
             sums |= {"ChecksumCRC32": encoded(fingerprint.crc32), "ChecksumType": FULL_OBJECT}
         try:
-            return await request(MultipartUpload={"Parts": named}, **sums)
+            return await request(**sums)
         except (StoreError, UnsupportedError) as error:
             if not refuses_parameter(error):
                 raise
-            answer = await request(MultipartUpload={"Parts": plain})
+            answer = await request()
             self._plain_completion = True
             return answer
 

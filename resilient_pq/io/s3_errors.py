@@ -42,6 +42,7 @@ _TRANSIENT = frozenset(
         "IncompleteBody",
         "BadDigest",
         "XAmzContentSHA256Mismatch",
+        "XAmzContentChecksumMismatch",
         "ConditionalRequestConflict",
         "OperationAborted",
     }

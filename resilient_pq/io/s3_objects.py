@@ -22,7 +22,7 @@ from resilient_pq.io.ranged_get import Answer, RangedGetStore
 from resilient_pq.io.retry import DEFAULT_RETRY_POLICY, RetryPolicy
 from resilient_pq.io.s3_checksums import Fingerprint, crc32_of, decoded, encoded, md5_of
 from resilient_pq.io.s3_client import S3Client, max_requests_from, retry_policy_from
-from resilient_pq.io.s3_errors import from_s3_error, refuses_parameter, status_of
+from resilient_pq.io.s3_errors import code_of, from_s3_error, refuses_parameter, status_of
 
 # The name of an access point holds a slash itself.
 _ACCESS_POINT = re.compile(r"(arn:[^/]+:accesspoint/[^/]+)/(.*)", re.DOTALL)
@@ -215,7 +215,9 @@ class S3Objects(RangedGetStore):
             try:
                 return await send()
             except (NotFoundError, PreconditionError) as error:
-                if undecided and (info := await self._published(key, identify())) is not None:
+                # An upload is gone only once: whoever completed it, if the bytes are ours it is our success.
+                gone = code_of(error) == "NoSuchUpload"
+                if (undecided or gone) and (info := await self._published(key, identify())) is not None:
                     return info
                 ours = refused(error)
                 ours.undecided = undecided

@@ -20,7 +20,7 @@ from resilient_pq.errors import (
 from resilient_pq.io.protocols import Buffer, Part, UploadInfo, pieces_of
 from resilient_pq.io.ranged_get import bare_etag
 from resilient_pq.io.retry import DEFAULT_RETRY_POLICY, RetryPolicy
-from resilient_pq.io.s3_checksums import FULL_OBJECT, crc32_of, decoded
+from resilient_pq.io.s3_checksums import COMPOSITE, FULL_OBJECT, crc32_of, decoded
 from resilient_pq.io.s3_errors import status_of
 from resilient_pq.io.s3_objects import S3Objects, may_be_about_checksums, split_key
 
@@ -55,9 +55,7 @@ class S3Parts(S3Objects):
             return str(self._told(answer, "UploadId", key)), answer
 
         upload_id, answer = await self._retrying(send)
-        if answer.get("ChecksumAlgorithm") == "CRC32" and "ChecksumType" in answer:
-            self._checksum_types[upload_id] = str(answer["ChecksumType"])
-        else:
+        if not self._note_checksums(upload_id, answer):
             self._without_crc32.add("create_multipart_upload")
         return upload_id
 
@@ -72,6 +70,14 @@ class S3Parts(S3Objects):
             if not may_be_about_checksums(error):
                 raise
             return await request()
+
+    def _note_checksums(self, upload_id: str, answer: Mapping[str, Any]) -> bool:
+        """Remember what an answer tells of an upload's checksums; whether it keeps the CRC32 of its parts."""
+        if answer.get("ChecksumAlgorithm") != "CRC32":
+            return False
+        # A MinIO that knows no types does not name one, and wants the sum of each part all the same.
+        self._checksum_types[upload_id] = str(answer.get("ChecksumType", COMPOSITE))
+        return True
 
     async def put_part(self, key: str, upload_id: str, number: int, data: Sequence[Buffer] | Buffer) -> Part:
         """Send one part, again and again with the same bytes until it is acknowledged."""
@@ -126,8 +132,7 @@ class S3Parts(S3Objects):
         while True:
             request = partial(self._call, "list_parts", key, UploadId=upload_id, PartNumberMarker=marker)
             page = await self._retrying(request)
-            if page.get("ChecksumAlgorithm") == "CRC32" and "ChecksumType" in page:
-                self._checksum_types[upload_id] = str(page["ChecksumType"])
+            self._note_checksums(upload_id, page)
             parts = [self._listed(part, key) for part in page.get("Parts", [])]
             found.update({(part.number, part.etag, part.size): part for part in parts})
             if not page.get("IsTruncated") or not parts:
@@ -166,7 +171,8 @@ class S3Parts(S3Objects):
             )
             result = self._told(answer, "CopyPartResult", key)
             etag = str(self._told(result, "ETag", key))
-            return Part(number, end - start, etag, decoded(result.get("ChecksumCRC32")))
+            # SeaweedFS lists it in quotes, and answers without.
+            return Part(number, end - start, f'"{bare_etag(etag)}"', decoded(result.get("ChecksumCRC32")))
 
         if source_etag is not None:
             await self._refuse_changed(source_key, source_etag, end)

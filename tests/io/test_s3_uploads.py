@@ -407,6 +407,8 @@ async def test_a_completion_whose_reply_was_lost(shared_proxy: Any) -> None:
             info = await store.complete_upload(key, upload_id, parts)
             assert info.size == len(LAST)
             assert info == await store.head(key)
+            # Who asks again is told the same.
+            assert await store.complete_upload(key, upload_id, parts) == info
     assert read(s3, key) == LAST
 
 
@@ -631,6 +633,21 @@ def test_the_sum_of_parts() -> None:
     parts = [Part(1, len(FIRST), "a", zlib.crc32(FIRST)), Part(2, len(LAST), "b", zlib.crc32(LAST))]
     assert crc32_of_parts(parts) == zlib.crc32(FIRST + LAST)
     assert crc32_of_parts([*parts, Part(3, 1, "c")]) is None
+
+
+async def test_a_store_that_knows_no_types_of_checksums(seaweedfs_proxy: Any) -> None:
+    """As MinIO before 2025: the upload keeps the sums of its parts, and wants them named again."""
+    s3, proxy = seaweedfs_proxy
+    key = new_key(s3)
+    async with store_of(s3) as store:
+        proxy.on("POST", match="uploads", edit=without_header(b"x-amz-checksum-type"))
+        upload_id, parts = await begun(store, key, FIRST, LAST)
+        assert [part.crc32 for part in parts] == [zlib.crc32(FIRST), zlib.crc32(LAST)]
+        await store.complete_upload(key, upload_id, parts)
+    (complete,) = [one for one in proxy.requests if one.method == "POST" and "uploadId" in one.target]
+    assert CRC_HEADER not in complete.headers, "of the object, which may be a sum over the sums of its parts"
+    assert complete.body.count(b"<ChecksumCRC32>") == 2
+    assert read(s3, key) == FIRST + LAST
 
 
 async def test_an_object_that_was_replaced_after_it_was_completed(moto_proxy: Any) -> None:

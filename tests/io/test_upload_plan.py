@@ -84,6 +84,7 @@ class World:
         self.listing = False
         self.closed = False
         self.points: set[int] = set()
+        self.released: set[int] = set()
         self.wanted = 0
         if head is not None:
             self.plan.append(head)
@@ -94,6 +95,7 @@ class World:
         while (request := self.plan.next_request(self.now)) is not None:
             match request:
                 case PutPart():
+                    assert request.number not in self.released, "its bytes are not at hand any more"
                     assert all(other.put.number != request.number for other in self.sending)
                     assert all(
                         put.number != request.number or put.end == request.end or until < self.now
@@ -106,6 +108,7 @@ class World:
                 case Later(at):
                     assert at > self.now
                     break
+        self.released.update(self.plan.take_released())
         total = sum(one.put.end - one.put.start for one in self.sending)
         assert len(self.sending) <= 1 or total <= self.options.max_bytes_in_flight
 

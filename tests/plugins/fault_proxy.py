@@ -28,12 +28,13 @@ CHANGING = ("PUT", "POST", "DELETE")
 
 @dataclass(frozen=True)
 class ProxiedRequest:
-    """One request as it came in."""
+    """One request as it came in; of its body, only what is smaller than 64 KiB."""
 
     method: str
     target: str
     headers: dict[str, str]
     size: int
+    body: bytes = field(repr=False)
 
 
 @dataclass
@@ -219,7 +220,8 @@ class HttpProxy:
         fault = self._fault_for(message.method, message.target)
         cut = fault.cut_request is not None
         message.body = await reader.readexactly(min(size, fault.cut_request or 0) if cut else size)
-        request = ProxiedRequest(message.method, message.target, message.headers, len(message.body))
+        body = message.body if len(message.body) < 2**16 else b""
+        request = ProxiedRequest(message.method, message.target, message.headers, len(message.body), body)
         self.requests.append(request)
         if self.refused or fault.reset:
             return None
