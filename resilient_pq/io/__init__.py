@@ -1,7 +1,7 @@
 """Stores: named bytes with ranges, uploads and retries, on this machine, on S3, or wherever fsspec reaches.
 
-This room knows no Parquet: it imports `resilient_pq.errors`, the standard library and the clients, nothing
-else of ours. The stores that bring a client with them are imported when they are first named.
+This room knows no Parquet: it imports `resilient_pq.errors`, `resilient_pq.checksum`, the standard library and
+the clients, nothing else of ours. The stores that bring a client with them are imported when they are first named.
 """
 
 from __future__ import annotations

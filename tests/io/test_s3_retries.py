@@ -147,6 +147,15 @@ async def test_what_hangs_is_given_up_and_asked_again(moto_proxy: Any) -> None:
     assert [proxy.count(method, "uploadId") for method in ("PUT", "GET", "POST")] == [2, 2, 2]
 
 
+async def test_patience_without_end(moto_proxy: Any) -> None:
+    """botocore takes no `read_timeout` for a wait without end."""
+    s3, _ = moto_proxy
+    options = {**s3.storage_options, "config_kwargs": {"read_timeout": None}}
+    async with S3Store(options, retry=QUICK) as store:
+        await store.put(f"{s3.bucket}/patient", BYTES)
+    assert s3.read("patient") == BYTES
+
+
 async def test_a_listing_that_is_cut_is_asked_for_again(moto_proxy: Any) -> None:
     s3, proxy = moto_proxy
     async with S3Store(s3.storage_options, retry=QUICK) as store:

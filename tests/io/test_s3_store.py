@@ -734,6 +734,27 @@ async def test_a_listing_of_more_names_than_a_page_has(moto_server: Any) -> None
             await store.list_names("no-such-bucket-here/folder")
 
 
+@pytest.mark.thorough
+async def test_listings_of_more_uploads_and_parts_than_a_page_has(s3: Any) -> None:
+    numbers = range(1, 1_006)
+    async with store_of(s3) as store:
+        keys = [f"{s3.bucket}/many/{number:04}" for number in numbers]
+        upload_ids = await asyncio.gather(*map(store.create_upload, keys))
+        for prefix in (f"{s3.bucket}/many/", f"{s3.bucket}/", s3.bucket):
+            found = await store.list_uploads(prefix)
+            assert sorted((upload.key, upload.upload_id) for upload in found) == sorted(
+                zip(keys, upload_ids, strict=True)
+            )
+        sent = [store.put_part(keys[0], upload_ids[0], number, b"x" * number) for number in numbers]
+        await asyncio.gather(*sent)
+        again = [store.put_part(keys[0], upload_ids[0], number, b"y" * number) for number in range(995, 1_006)]
+        newest = {part.number: part for part in await asyncio.gather(*again)}
+        listed = await store.list_parts(keys[0], upload_ids[0])
+        assert {part.number for part in listed} == set(numbers)
+        assert {part.etag for part in newest.values()} <= {part.etag for part in listed}
+        await asyncio.gather(*map(store.abort_upload, keys, upload_ids))
+
+
 async def test_a_store_that_does_not_list_by_prefix() -> None:
     """MinIO finds nothing unless the prefix is a whole key."""
     every = [{"Key": key, "UploadId": key} for key in ("day/1", "day/2", "night/1")]
