@@ -21,7 +21,7 @@ from resilient_pq.errors import (
     StoreError,
     TransientError,
 )
-from resilient_pq.io import RetryPolicy, S3Store
+from resilient_pq.io import RetryPolicy, S3Store, SinkOptions
 from resilient_pq.io.protocols import MiB, ObjectInfo, Part
 from resilient_pq.io.s3_checksums import Fingerprint, crc32_of_parts, decoded, encoded, full_crc32
 
@@ -668,3 +668,37 @@ async def test_sums_of_many_bytes_are_made_beside_the_event_loop(moto_proxy: Any
     async with store_of(s3) as store:
         infos = await asyncio.gather(*(store.put(new_key(s3), FIRST) for _ in range(3)))
     assert {info.size for info in infos} == {len(FIRST)}
+
+
+async def test_an_object_of_parts_that_were_sent_again_has_the_checksum_of_its_bytes(
+    seaweedfs_proxy: Any,
+) -> None:
+    """Through the sink, whose commits send the beginning of a part before the whole of it."""
+    s3, proxy = seaweedfs_proxy
+    key = new_key(s3)
+    async with store_of(s3) as store:
+        sink = await store.create(key, SinkOptions(part_bytes=5 * MiB))
+        for data in (LAST, FIRST, LAST):
+            await sink.write(data)
+            await sink.commit()
+        await sink.complete()
+    (complete,) = sent(proxy, "POST", "uploadId")
+    assert complete[CRC_HEADER] == sum_of(LAST + FIRST + LAST)
+    assert read(s3, key) == LAST + FIRST + LAST
+
+
+async def test_a_sink_keeps_an_upload_whose_completion_is_in_conflict(moto_proxy: Any) -> None:
+    s3, proxy = moto_proxy
+    key = new_key(s3)
+    async with store_of(s3) as store:
+        sink = await store.create(key, SinkOptions(part_bytes=5 * MiB))
+        await sink.write(LAST)
+        await sink.commit()
+        proxy.on("POST", match="uploadId", times=3, status=409, body=error_body("ConditionalRequestConflict"))
+        with pytest.raises(TransientError) as caught:
+            await sink.complete()
+        assert caught.value.keep_upload
+        await sink.abort()
+        (upload,) = await store.list_uploads(key)
+        assert proxy.count("DELETE") == 0
+        await store.abort_upload(key, upload.upload_id)
