@@ -118,6 +118,21 @@ class LocalStore(WriteStore):
         )
         return LocalSink(key, file, exclusive=options.mode == "x")
 
+    async def reopen(self, key: str, options: SinkOptions = DEFAULT_SINK_OPTIONS) -> LocalSink:
+        """Take over the ``NAME.partial`` that an earlier writer left, locked until the sink ends.
+
+        Its bytes stay as they are; the sink goes on at their end, or where it is told to `LocalSink.truncate`.
+
+        Raises:
+            NotFoundError: There is none.
+            AlreadyExistsError: ``mode="x"`` and the file exists, or a living writer holds its ``NAME.partial``.
+        """
+        path = self.url_of(key)
+        file, size = await finish_first(
+            in_thread(_reopen, path, options), undo=lambda found: in_thread(found[0].release)
+        )
+        return LocalSink(key, file, exclusive=options.mode == "x", position=size)
+
     async def delete(self, key: str) -> None:
         """Remove the file, if there is one."""
         await in_thread(_delete, self.url_of(key))
@@ -129,12 +144,12 @@ class LocalStore(WriteStore):
 class LocalSink(ObjectSink):
     """The bytes of one local file, in ``NAME.partial`` as soon as `write` returns."""
 
-    def __init__(self, key: str, file: PartialFile, *, exclusive: bool) -> None:
-        """Take over an open partial file; `LocalStore.create` is the way to get a sink."""
+    def __init__(self, key: str, file: PartialFile, *, exclusive: bool, position: int = 0) -> None:
+        """Take over an open partial file; `LocalStore.create` and `reopen` are the ways to get a sink."""
         self._key = key
         self._file = file
         self._exclusive = exclusive
-        self._position = self._written = 0
+        self._position = self._written = position
         self._failure: StoreError | None = None
         self._ended = False
 
@@ -155,6 +170,16 @@ class LocalSink(ObjectSink):
         self._position += sum(piece.nbytes for piece in pieces)
         await self._do(self._file.append, pieces)
         self._written = self._position
+
+    async def truncate(self, position: int) -> None:
+        """Drop what stands from `position` on, which is where the next bytes belong, and store what stays.
+
+        Raises:
+            StoreError: The file is shorter, or could not be cut.
+        """
+        self._refuse_ended()
+        await self._do(self._file.truncate, position)
+        self._position = self._written = position
 
     async def commit(self, *, wait: bool = True) -> StoredState:
         """One fsync: what was written survives a kill of this process and a loss of power."""
@@ -220,9 +245,23 @@ def _sync_and_release(file: PartialFile, failure: StoreError | None) -> None:
         file.release()
 
 
-def _create(path: str, options: SinkOptions) -> PartialFile:
+def _refuse_existing(path: str, options: SinkOptions) -> None:
     if options.mode == "x" and os.path.lexists(path):
         raise AlreadyExistsError("the file exists already", where=Where(key=path))
+
+
+def _reopen(path: str, options: SinkOptions) -> tuple[PartialFile, int]:
+    file = PartialFile.resume(path)
+    try:
+        _refuse_existing(path, options)
+        return file, file.size()
+    except StoreError:
+        file.release()
+        raise
+
+
+def _create(path: str, options: SinkOptions) -> PartialFile:
+    _refuse_existing(path, options)
     if options.private_partial:
         return _beside(path)
     return PartialFile.create(path, overwrite=options.overwrite_partial)

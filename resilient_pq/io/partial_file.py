@@ -32,7 +32,7 @@ class PartialFile:
     """
 
     def __init__(self, descriptor: int, path: str, target: str) -> None:
-        """Take over an open file; `create` is the way to get one."""
+        """Take over an open file; `create` and `resume` are the ways to get one."""
         self._descriptor: int | None = descriptor
         self.path = path
         self.target = target
@@ -73,6 +73,51 @@ class PartialFile:
             file.release()
             raise
         return file
+
+    @classmethod
+    def resume(cls, target: str) -> PartialFile:
+        """Take over the ``NAME.partial`` that an earlier writer left, locked; its bytes stay as they are.
+
+        Args:
+            target: The path of ``NAME``.
+
+        Raises:
+            NotFoundError: There is none.
+            AlreadyExistsError: A living writer holds it.
+        """
+        target = behind_link(target)
+        path = target + SUFFIX
+        refuse_special(path)
+        with explained("cannot open", path):
+            descriptor = os.open(path, _FLAGS)
+        file = cls(descriptor, path, target)
+        try:
+            with explained("cannot open", path):
+                file._lock()
+                os.lseek(descriptor, 0, os.SEEK_END)
+        except StoreError:
+            file.release()
+            raise
+        return file
+
+    def size(self) -> int:
+        """Bytes of the file now."""
+        with explained("cannot read", self.path):
+            return os.fstat(self._open_descriptor()).st_size
+
+    def truncate(self, size: int) -> None:
+        """Cut the file to its first `size` bytes, and make those survive a loss of power.
+
+        Raises:
+            StoreError: It has fewer.
+        """
+        descriptor = self._open_descriptor()
+        with explained("cannot cut", self.path):
+            if size > os.fstat(descriptor).st_size:
+                raise StoreError(f"the file is shorter than {size:,} bytes", where=Where(key=self.path))
+            os.ftruncate(descriptor, size)
+            os.lseek(descriptor, size, os.SEEK_SET)
+        self.sync()
 
     def append(self, pieces: Sequence[memoryview]) -> None:
         """Write the pieces at the end, all of them."""
@@ -182,7 +227,7 @@ def _left_over(path: str) -> AlreadyExistsError:
     return AlreadyExistsError(
         "an earlier writer left a partial file",
         where=Where(key=path),
-        hint=f"keep its rows with `rpq recover {path} OUTPUT`, or replace it with overwrite_partial=True",
+        hint=f"go on with it: resume; keep its rows: `rpq recover {path} OUTPUT`; replace it: overwrite_partial=True",
     )
 
 

@@ -220,6 +220,91 @@ async def test_a_folder_that_is_a_file(store: LocalStore, tmp_path: Path) -> Non
         await store.create(str(tmp_path / "file" / "a"))
 
 
+# --- what an earlier writer left
+
+
+async def left(store: LocalStore, path: str, data: bytes) -> None:
+    sink = await store.create(path)
+    await sink.write(data)
+    await sink.keep()
+
+
+async def test_reopened_where_it_was_cut(store: LocalStore, path: str, tmp_path: Path) -> None:
+    await left(store, path, b"keep this, and not that")
+    sink = await store.reopen(path)
+    assert sink.position == sink.num_bytes_stored == 23
+    await sink.truncate(9)
+    assert sink.position == sink.num_bytes_stored == 9
+    assert Path(path + ".partial").read_bytes() == b"keep this"
+    await sink.write(b" too")
+    info = await sink.complete()
+    assert (Path(path).read_bytes(), info.size) == (b"keep this too", 13)
+    assert names(tmp_path) == ["day.parquet"]
+
+
+async def test_reopened_without_cutting_it_goes_on_at_the_end(store: LocalStore, path: str) -> None:
+    await left(store, path, b"one")
+    sink = await store.reopen(path)
+    await sink.write(b"two")
+    await sink.complete()
+    assert Path(path).read_bytes() == b"onetwo"
+
+
+async def test_cut_bytes_are_stored_before_the_next_are_written(
+    store: LocalStore, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await left(store, path, b"abcdef")
+    sink = await store.reopen(path)
+    stored: list[int] = []
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        stored.append(os.fstat(descriptor).st_size)
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    await sink.truncate(4)
+    assert stored == [4]
+    await sink.keep()
+
+
+async def test_a_file_is_not_cut_longer(store: LocalStore, path: str) -> None:
+    await left(store, path, b"abc")
+    sink = await store.reopen(path)
+    with pytest.raises(StoreError, match="shorter than 4 bytes"):
+        await sink.truncate(4)
+    await sink.keep()
+    assert Path(path + ".partial").read_bytes() == b"abc"
+
+
+async def test_nothing_to_reopen(store: LocalStore, path: str, tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError):
+        await store.reopen(path)
+    (tmp_path / "day.parquet.partial").mkdir()
+    with pytest.raises(StoreError, match="folder"):
+        await store.reopen(path)
+
+
+async def test_a_living_writer_is_left_alone(store: LocalStore, path: str) -> None:
+    sink = await store.create(path)
+    await sink.write(b"mine")
+    with pytest.raises(AlreadyExistsError, match="another writer is writing") as caught:
+        await store.reopen(path)
+    assert caught.value.hint is not None
+    await sink.complete()
+    assert Path(path).read_bytes() == b"mine"
+
+
+async def test_reopened_for_a_name_that_is_taken(store: LocalStore, path: str) -> None:
+    await left(store, path, b"new")
+    Path(path).write_bytes(b"old")
+    with pytest.raises(AlreadyExistsError):
+        await store.reopen(path, SinkOptions(mode="x"))
+    again = await store.reopen(path)  # the refusal let go of the lock
+    await again.complete()
+    assert Path(path).read_bytes() == b"new"
+
+
 # --- publishing
 
 
