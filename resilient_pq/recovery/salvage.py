@@ -40,6 +40,7 @@ from resilient_pq.recovery.choose import (
     candidates_of_survey,
     without,
 )
+from resilient_pq.recovery.continued import continued, own_keys
 from resilient_pq.recovery.copied_chunk import Derived, copied_chunk
 from resilient_pq.recovery.report import Damage, Finding, Kept, LostRegion, Outcome, Report, rows_lost
 from resilient_pq.recovery.source import Location, Source, open_source
@@ -219,12 +220,12 @@ async def _write(
     )
     if everything and candidates.prefix_end is not None and candidates.last is not None:
         copied = await _copy(source, sink, candidates.prefix_end)
-        layout = _continued(candidates)
+        layout = await continued(source, candidates)
     else:
         layout = Layout(
             candidates.contents.schema,
             RecordChain(os.urandom(16)),
-            _own_keys(candidates.contents),
+            own_keys(candidates.contents),
             made_like=candidates.contents.metadata,
         )
         copied = 0
@@ -241,30 +242,6 @@ async def _copy(source: Source, sink: ObjectSink, end: int) -> int:
     for start in range(0, end, _COPY_BYTES):
         await sink.write(await source.read(ByteRange(start, min(start + _COPY_BYTES, end))))
     return end
-
-
-def _continued(candidates: Candidates) -> Layout:
-    """The layout behind a prefix that stays in its place: same file id, next epoch, the chain going on."""
-    last = candidates.last
-    assert last is not None and candidates.prefix_end is not None
-    newest_footer = last.newest_footer
-    chain = RecordChain(last.file_id, last.epoch + 1, last.number + 1, last.offset, newest_footer)
-    layout = Layout(
-        candidates.contents.schema,
-        chain,
-        _own_keys(candidates.contents),
-        made_like=candidates.contents.metadata,
-    )
-    layout.resume(
-        candidates.prefix_end,
-        [(candidate.row_group, candidate.end) for candidate in candidates.row_groups],
-        [(known.offset, known.num_rows) for known in candidates.contents.checkpoints],
-    )
-    return layout
-
-
-def _own_keys(contents: Contents) -> dict[str, str | None]:
-    return {key: value for key, value in contents.key_value.items() if not key.startswith("rpq.")}
 
 
 async def _laid_again(

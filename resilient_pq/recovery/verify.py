@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from resilient_pq.checksum import crc32
 from resilient_pq.errors import NOWHERE, ChecksumError, FormatError, ResilientPQError, UnsupportedError, Where
 from resilient_pq.format.footer import MAGIC, RECORD_KEY, ChunkSums, key_values
-from resilient_pq.format.metadata import ColumnChunk
+from resilient_pq.format.metadata import ColumnChunk, RowGroup
 from resilient_pq.format.page import check_crc, pages_of
 from resilient_pq.format.records import CHUNK_RECORD_SIZE, HEADER_SIZE, Kind, parse_header
 from resilient_pq.io.ranges import ByteRange
@@ -99,7 +99,7 @@ def expected_metadata(contents: Contents) -> Iterator[Expected]:
     if record is None:
         return
     yield Expected("the magic at the beginning", ByteRange(0, len(MAGIC)), None, crc32(MAGIC))
-    found = list(_beside_the_data(contents))
+    found = list(expected_of_row_groups(contents))
     yield from found
     if record.kind == Kind.SEAL:
         return  # a summary has no records besides
@@ -117,8 +117,12 @@ def expected_metadata(contents: Contents) -> Iterator[Expected]:
             yield Expected(what, ByteRange(start, max(end, start)), kind)
 
 
-def _beside_the_data(contents: Contents) -> Iterator[Expected]:
-    """The chunk records, the bloom filters, the indexes and the row-group records."""
+def expected_of_row_groups(contents: Contents) -> Iterator[Expected]:
+    """The chunk records, the bloom filters, the indexes and the row-group records of all row groups.
+
+    Raises:
+        FormatError: The footer says what cannot be.
+    """
     limit = contents.footer.start
     for ordinal, row_group in enumerate(contents.metadata.row_groups):
         for leaf, column in zip(contents.schema.leaves, row_group.columns, strict=True):
@@ -130,19 +134,23 @@ def _beside_the_data(contents: Contents) -> Iterator[Expected]:
                     "chunk record", ByteRange(start - CHUNK_RECORD_SIZE, start), Kind.CHUNK, where=where
                 )
             yield from _indexes(column, where, contents.data_end_in(chunk.file), chunk.file)
-        first = row_group.columns[0] if row_group.columns else None
-        if first is not None and first.file_path is None and first.meta_data is not None:
-            text = key_values(first.meta_data.key_value_metadata).get(RECORD_KEY)
-            if text is not None:
-                yield Expected(
-                    "row-group record",
-                    _record_range(text, limit),
-                    Kind.ROW_GROUP,
-                    where=Where(row_group=ordinal),
-                )
+        place = record_range(row_group, limit)
+        if place is not None:
+            yield Expected("row-group record", place, Kind.ROW_GROUP, where=Where(row_group=ordinal))
 
 
-def _record_range(text: str, limit: int) -> ByteRange:
+def record_range(row_group: RowGroup, limit: int) -> ByteRange | None:
+    """Where the record of a row group lies; None where its metadata do not say.
+
+    Raises:
+        FormatError: What they say cannot be, or lies beyond `limit`.
+    """
+    first = row_group.columns[0] if row_group.columns else None
+    if first is None or first.file_path is not None or first.meta_data is None:
+        return None
+    text = key_values(first.meta_data.key_value_metadata).get(RECORD_KEY)
+    if text is None:
+        return None
     offset, _, size = text.partition(":")
     if not (offset.isdecimal() and size.isdecimal() and int(offset) + int(size) <= limit):
         raise FormatError(f"{RECORD_KEY} of a row group is malformed: {text!r}")

@@ -5,6 +5,7 @@ Sans-io. The encoder makes the chunks it lays out of rows; a recovery takes them
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,6 +24,7 @@ from resilient_pq.format.metadata import (
     SortingColumn,
 )
 from resilient_pq.format.records import (
+    CHUNK_RECORD_SIZE,
     HEADER_SIZE,
     MAX_DICTIONARY_COPY,
     ChunkCopies,
@@ -59,6 +61,21 @@ class LaidRowGroup:
     end: int
 
 
+@dataclass(frozen=True, slots=True)
+class PlacedRowGroup:
+    """A row group that is in its place already, when a file is gone on with.
+
+    Attributes:
+        row_group: Its metadata, with the keys that a checkpoint's footer has and without places of indexes.
+        end: Offset just after its record.
+        offset_indexes: Serialised OffsetIndex of each chunk, None where there is none.
+    """
+
+    row_group: RowGroup
+    end: int
+    offset_indexes: tuple[bytes | None, ...]
+
+
 class Layout:
     """Lays out one file.
 
@@ -69,6 +86,7 @@ class Layout:
         num_checkpoints: Checkpoints written.
         row_groups: The complete row groups.
         checkpoint_bytes: Bytes of all checkpoints.
+        checkpoint_end: Offset just after the newest checkpoint; 0 where there is none.
         serialized_bytes: Bytes that the row groups take in a footer.
     """
 
@@ -95,6 +113,7 @@ class Layout:
         self.num_checkpoints = 0
         self.row_groups: list[LaidRowGroup] = []
         self.checkpoint_bytes = 0
+        self.checkpoint_end = 0
         self.serialized_bytes = 0
         self._chain = chain
         self._elements = schema.to_elements()
@@ -115,21 +134,32 @@ class Layout:
         return [footer.MAGIC, anchor]
 
     def resume(
-        self, offset: int, row_groups: Sequence[tuple[RowGroup, int]], checkpoints: Sequence[tuple[int, int]]
+        self, offset: int, row_groups: Sequence[PlacedRowGroup], checkpoints: Sequence[tuple[int, int]]
     ) -> None:
         """Go on behind bytes that are in place already.
 
         Args:
             offset: How many there are.
-            row_groups: The complete row groups among them, each with the offset just after its record.
+            row_groups: The complete row groups among them.
             checkpoints: Offset of each checkpoint's record among them, and the rows before it.
         """
         self.offset = offset
-        for row_group, end in row_groups:
-            none = [None] * len(row_group.columns)
-            self._append(row_group, end, none, none)
+        for placed in row_groups:
+            none = [None] * len(placed.row_group.columns)
+            self._append(placed.row_group, placed.end, none, placed.offset_indexes)
         self.num_checkpoints = len(checkpoints)
         self._checkpoints = [f"{at}:{num_rows}" for at, num_rows in checkpoints]
+        # Anchor and checkpoints reach to what follows them, padding before that included.
+        starts = [_first_page(placed.row_group.columns) for placed in row_groups]
+        borders = sorted(
+            [start - CHUNK_RECORD_SIZE for start in starts if start is not None]
+            + [at for at, _ in checkpoints]
+            + [offset]
+        )
+        places = [(at, borders[bisect_right(borders, at)]) for at, _ in checkpoints if at < offset]
+        self._anchor_bytes = borders[0] - len(footer.MAGIC)
+        self.checkpoint_bytes = sum(end - at for at, end in places)
+        self.checkpoint_end = max((end for _, end in places), default=0)
 
     def chunk(self, chunk: EncodedChunk) -> Buffers:
         """The next column chunk of the open row group, its record before it."""
@@ -166,12 +196,13 @@ class Layout:
                 ),
                 KeyValue(footer.CRC_KEY, str(sums)),
             ]
+        columns = [ColumnChunk(meta_data=chunk.metadata) for chunk in chunks]
         row_group = RowGroup(
-            columns=[ColumnChunk(meta_data=chunk.metadata) for chunk in chunks],
+            columns=columns,
             total_byte_size=sum(chunk.metadata.total_uncompressed_size for chunk in chunks),
             num_rows=num_rows,
             sorting_columns=sorting_columns,
-            file_offset=_first_page(chunks),
+            file_offset=_first_page(columns),
             total_compressed_size=sum(chunk.size for chunk in chunks),
             ordinal=len(self.row_groups),
         )
@@ -215,6 +246,7 @@ class Layout:
         record = self._record(Kind.CHECKPOINT, payload)
         self._checkpoints.append(f"{offset}:{self.num_rows}")
         self.checkpoint_bytes += len(record)
+        self.checkpoint_end = self.offset
         return [*gap, record]
 
     def _gap_before(self, payload: bytes) -> Buffers:
@@ -227,6 +259,11 @@ class Layout:
             return []
         self.offset += _GAP_BYTES
         return [bytes(_GAP_BYTES)]
+
+    @property
+    def num_row_groups_since_checkpoint(self) -> int:
+        """Row groups that no checkpoint names yet."""
+        return sum(row_group.end > self.checkpoint_end for row_group in self.row_groups)
 
     @property
     def next_checkpoint_bytes(self) -> int:
@@ -302,11 +339,10 @@ class Layout:
         )
 
 
-def _first_page(chunks: Sequence[EncodedChunk]) -> int | None:
-    if not chunks:
-        return None
-    metadata = chunks[0].metadata
-    return metadata.dictionary_page_offset or metadata.data_page_offset
+def _first_page(chunks: Sequence[ColumnChunk]) -> int | None:
+    """Offset of the first page of a row group's chunks; None where it has none."""
+    metadata = chunks[0].meta_data if chunks else None
+    return None if metadata is None else metadata.dictionary_page_offset or metadata.data_page_offset
 
 
 def _copies(chunk: EncodedChunk) -> ChunkCopies:

@@ -84,12 +84,19 @@ async def test_damaged_ones_are_left_behind(whole: bytes, what: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::resilient_pq.IncompleteFileWarning")
-async def test_a_checkpoint_has_filters_but_no_index_to_take_over(whole: bytes) -> None:
-    """Its footer names no place that is not there."""
+async def test_records_say_where_pages_lie_but_not_what_is_in_them(whole: bytes) -> None:
+    """A file that is cut has no indexes; those of offsets are in the row groups' records."""
     end = chunks_of(whole)[2][0].meta_data.data_page_offset
     report, store = await recovered(whole[:end])
+    await store.put("whole", whole)
     assert report.num_rows == 20
-    async with rpq.open((store, "out")) as file:
+    assert (await rpq.check((store, "out"))).outcome is rpq.Outcome.INCOMPLETE
+    async with rpq.open((store, "whole")) as original, rpq.open((store, "out")) as file:
         for path in PATHS:
             assert await file.column_index(1, path) is None
             assert (await file.bloom_filter(1, path)) is not None
+            assert await file.offset_index(1, path) == await original.offset_index(1, path)
+            assert len((await file.offset_index(1, path)).page_locations) == 3
+    data = bytes((await store.read_tail("out", 1 << 40)).data)
+    kept = pq.read_table(io.BytesIO(data), filters=[("n", ">=", 5)])
+    assert kept["n"].to_pylist() == list(range(5, 20))

@@ -1,0 +1,92 @@
+"""The layout of a file that is gone on with: what is in place stays where it is. An async shell.
+
+Resuming an unfinished file and recovering one whose end alone is lost do the same here.
+"""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from dataclasses import replace
+
+from resilient_pq.errors import FormatError
+from resilient_pq.format import thrift
+from resilient_pq.format.footer import CRC_KEY, ChunkSums
+from resilient_pq.format.metadata import ColumnChunk, KeyValue, RowGroup
+from resilient_pq.format.records import HEADER_SIZE, Kind, RecordChain, RowGroupRecord, parse_header
+from resilient_pq.io.fetch import fetch
+from resilient_pq.io.ranges import ByteRange
+from resilient_pq.reader.contents import Contents
+from resilient_pq.recovery.choose import Candidates
+from resilient_pq.recovery.source import Source
+from resilient_pq.recovery.verify import record_range
+from resilient_pq.writer.layout import Layout, PlacedRowGroup
+
+
+async def continued(source: Source, candidates: Candidates) -> Layout:
+    """The layout behind a prefix that stays in its place: same file id, next epoch, the chain going on.
+
+    The records of the row groups say where their data pages lie, so these indexes are kept. What the column indexes
+    say of the values stands nowhere before a final footer; the row groups in place have none.
+
+    Args:
+        source: The object that the prefix is read from.
+        candidates: What is in place; `prefix_end` and `last` are known.
+    """
+    last, end = candidates.last, candidates.prefix_end
+    assert last is not None and end is not None
+    contents = candidates.contents
+    records = [record_range(candidate.row_group, end) or ByteRange(0, 0) for candidate in candidates.row_groups]
+    row_groups: list[PlacedRowGroup] = []
+    reading = fetch(source.store, source.info, records, counters=source.counters, in_order=True)
+    async with aclosing(reading):
+        async for ordinal, data in reading:
+            candidate = candidates.row_groups[ordinal]
+            indexes = _offset_indexes(candidate.row_group, data, last.file_id)
+            row_groups.append(PlacedRowGroup(_without_indexes(candidate.row_group), candidate.end, indexes))
+    chain = RecordChain(last.file_id, last.epoch + 1, last.number + 1, last.offset, last.newest_footer)
+    layout = Layout(contents.schema, chain, own_keys(contents), made_like=contents.metadata)
+    layout.resume(end, row_groups, [(known.offset, known.num_rows) for known in contents.checkpoints])
+    return layout
+
+
+def own_keys(contents: Contents) -> dict[str, str | None]:
+    """The key-value metadata of a file that are not about this one version of it."""
+    return {key: value for key, value in contents.key_value.items() if not key.startswith("rpq.")}
+
+
+def _offset_indexes(row_group: RowGroup, data: memoryview, file_id: bytes) -> tuple[bytes | None, ...]:
+    """The OffsetIndex of each chunk as the row group's record has it; none where that record is damaged."""
+    none = (None,) * len(row_group.columns)
+    header, payload = parse_header(data), data[HEADER_SIZE:]
+    if header is None or header.kind != Kind.ROW_GROUP or header.file_id != file_id or not header.holds(payload):
+        return none
+    try:
+        record, _ = thrift.decode(RowGroupRecord, payload)
+    except FormatError:
+        return none
+    if len(record.chunks) != len(row_group.columns):
+        return none
+    indexes = [chunk.offset_index for chunk in record.chunks]
+    return tuple(None if index is None else thrift.encode(index) for index in indexes)
+
+
+def _without_indexes(row_group: RowGroup) -> RowGroup:
+    """A row group as checkpoints name it: a final footer adds where its indexes lie, and their sums."""
+    return replace(row_group, columns=[_without_index(chunk) for chunk in row_group.columns])
+
+
+def _without_index(chunk: ColumnChunk) -> ColumnChunk:
+    metadata = chunk.meta_data
+    sums = None if metadata is None else ChunkSums.of(metadata)
+    if metadata is not None and sums is not None:
+        said = KeyValue(CRC_KEY, str(replace(sums, column_index=None, offset_index=None)))
+        pairs = [said if pair.key == CRC_KEY else pair for pair in metadata.key_value_metadata or ()]
+        metadata = replace(metadata, key_value_metadata=pairs)
+    return replace(
+        chunk,
+        meta_data=metadata,
+        column_index_offset=None,
+        column_index_length=None,
+        offset_index_offset=None,
+        offset_index_length=None,
+    )
