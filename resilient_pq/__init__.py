@@ -61,6 +61,7 @@ from resilient_pq.reader.opening import IncompleteFileWarning, open
 from resilient_pq.reader.options import ReadOptions
 from resilient_pq.recovery.check import check
 from resilient_pq.recovery.report import Damage, Finding, Kept, LostRegion, Outcome, Report
+from resilient_pq.recovery.resume import resume
 from resilient_pq.recovery.salvage import recover
 from resilient_pq.recovery.uploads import complete_upload, list_uploads
 from resilient_pq.version import __version__
@@ -130,6 +131,7 @@ __all__ = [
     "list_uploads",
     "open",
     "recover",
+    "resume",
     "schema_from_arrow",
     "schema_to_arrow",
     "write_metadata",

@@ -154,6 +154,7 @@ __all__ = [
     "list_uploads",
     "open",
     "recover",
+    "resume",
     "schema_from_arrow",
     "schema_to_arrow",
     "write_metadata",
@@ -281,6 +282,7 @@ def _awaited(function: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, R]:
 
 
 create = _opened(resilient_pq.create)
+resume = _opened(resilient_pq.resume)
 open = _opened(resilient_pq.open)
 check = _awaited(resilient_pq.check)
 recover = _awaited(resilient_pq.recover)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,7 +13,12 @@ from resilient_pq.arrow.buffers import Part, Valid, span
 from resilient_pq.arrow.field import Field, normalised
 from resilient_pq.arrow.matching import Fit, fit_columns
 from resilient_pq.arrow.physical import UnstorableValueError, may_fail, no_values, physical_values
-from resilient_pq.arrow.schema import arrow_field_of, encode_arrow_schema, schema_from_arrow
+from resilient_pq.arrow.schema import (
+    arrow_field_of,
+    arrow_schema_of,
+    encode_arrow_schema,
+    schema_from_arrow,
+)
 from resilient_pq.arrow.sources import Rows, Source, open_source
 from resilient_pq.errors import SchemaError, UnsupportedError, Where
 from resilient_pq.format.levels import Optional, Repeated, Shredded, Step, shred
@@ -73,6 +78,20 @@ class Ingest:
             return cls(schema, Field("", "+s", False, columns))
         field = Field.of(schema)
         return cls(schema_from_arrow(field), normalised(field))
+
+    @classmethod
+    def from_file(cls, schema: Schema, key_value: Mapping[str, str | None]) -> Ingest:
+        """Take rows as the writer of a file took them.
+
+        Args:
+            schema: The columns of the file.
+            key_value: Its key-value metadata; what they keep of the Arrow schema says how rows are matched.
+
+        Raises:
+            UnsupportedError: A column has a type that this version has no form for.
+        """
+        _check_writable(schema)
+        return cls(schema, Field.of(arrow_schema_of(schema, key_value)))
 
     @classmethod
     def infer(cls, data: object) -> tuple[Ingest, Source]:

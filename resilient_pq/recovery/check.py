@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -23,7 +23,7 @@ from resilient_pq.reader.plan import ChunkRead, chunk_read
 from resilient_pq.recovery.choose import Candidates, candidates_of_survey
 from resilient_pq.recovery.report import Damage, Finding, Outcome, Report
 from resilient_pq.recovery.source import Location, Source, open_source
-from resilient_pq.recovery.verify import examine_chunk, examine_expected, expected_metadata
+from resilient_pq.recovery.verify import Expected, examine_chunk, examine_expected, expected_metadata
 
 #: Findings in the files of a summary after which there is something to do.
 _DAMAGES = (Damage.CORRUPT, Damage.MISSING, Damage.TORN)
@@ -238,12 +238,20 @@ async def _examine_twice(objects: ChunkObjects, chunk: ChunkRead) -> list[Findin
 
 async def examine_metadata(source: Source, contents: Contents) -> AsyncIterator[Finding]:
     """What is wrong with the records and indexes of a resilient file whose footer is whole."""
+    async for finding in examine_places(source, contents, expected_metadata(contents)):
+        yield finding
+
+
+async def examine_places(
+    source: Source, contents: Contents, places: Iterable[Expected]
+) -> AsyncIterator[Finding]:
+    """What is wrong with metadata at some places of a resilient file."""
     record = contents.footer.record
     if record is None:
         return
     objects = source.objects(contents)
     files: dict[str, Finding | None] = {}
-    for expected in expected_metadata(contents):
+    for expected in places:
         file = expected.file
         if await _unusable(objects, file, files) is not None:
             continue  # told with its chunks already

@@ -47,8 +47,7 @@ class Encoder:
         self._open: list[list[LeafData]] = [[] for _ in schema.leaves]
         self._open_rows = self._open_bytes = 0
         self._no_more_fit = False
-        self._since_checkpoint = 0
-        self._checkpoint_end = layout.offset
+        self._since_checkpoint = layout.num_row_groups_since_checkpoint
 
     def take(self, batch: Batch, start: int) -> int:
         """Take rows of `batch` from `start` on into the open row group, as many as fit; returns how many."""
@@ -136,7 +135,7 @@ class Encoder:
             bytes_written=self.layout.offset,
             checkpoint_bytes=self.layout.checkpoint_bytes,
             next_checkpoint_bytes=self.layout.next_checkpoint_bytes,
-            bytes_since=self.layout.offset - self._checkpoint_end,
+            bytes_since=self.layout.offset - self.layout.checkpoint_end,
             seconds_since=seconds_since,
             open_bytes=self._open_bytes,
         )
@@ -149,6 +148,4 @@ class Encoder:
     def checkpoint(self) -> Buffers:
         """A checkpoint of all complete row groups; cut here, the file is an ordinary Parquet file."""
         self._since_checkpoint = 0
-        buffers = self.layout.checkpoint()
-        self._checkpoint_end = self.layout.offset
-        return buffers
+        return self.layout.checkpoint()

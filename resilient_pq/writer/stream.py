@@ -57,8 +57,30 @@ class Checkpoint:
     state: StoredState
 
 
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """What a writer goes on with.
+
+    Attributes:
+        encoder: Of the file, its layout behind the bytes that are in place.
+        ingest: Takes rows as the file's first writer took them.
+    """
+
+    encoder: Encoder
+    ingest: Ingest
+
+    @property
+    def last_checkpoint(self) -> Checkpoint:
+        """The newest checkpoint that is in place."""
+        layout = self.encoder.layout
+        num_rows = layout.num_rows - sum(
+            row_group.num_rows for row_group in layout.row_groups if row_group.end > layout.checkpoint_end
+        )
+        return Checkpoint(layout.num_checkpoints, num_rows, layout.checkpoint_end, StoredState.STORED)
+
+
 class Writer:
-    """Writes one resilient Parquet file; made by `create`.
+    """Writes one resilient Parquet file; made by `create` and by `resume`.
 
     Attributes:
         url: What is being written.
@@ -74,22 +96,28 @@ class Writer:
         options: EncoderOptions,
         on_error: Literal["keep", "abort"],
         owns_store: bool,
+        resumed: Resumed | None = None,
     ) -> None:
-        """Use `create` instead."""
+        """Use `create` or `resume` instead."""
         self.url = store.url_of(key)
         self._store = store
         self._sink = sink
         self._options = options
         self._on_error = on_error
         self._owns_store = owns_store
-        self._encoder: Encoder | None = None
-        self._ingest: Ingest | None = None
+        self._encoder: Encoder | None = resumed.encoder if resumed else None
+        self._ingest: Ingest | None = resumed.ingest if resumed else None
+        self._rows_in_place = resumed.encoder.layout.num_rows if resumed else 0
         self._given_schema = schema
         self._lock = asyncio.Lock()
         self._closed = False
         self._failure: BaseException | None = None
         self._last_checkpoint = Checkpoint(0, 0, 0, StoredState.ACCEPTED)
         self._checkpoint_time = 0.0
+        if resumed:
+            self._checkpoint_time = _now()
+            if resumed.encoder.layout.num_checkpoints:
+                self._last_checkpoint = resumed.last_checkpoint
         self._info: ObjectInfo | None = None
 
     # -- what a caller can ask -------------------------------------------------------------------
@@ -101,7 +129,7 @@ class Writer:
 
     @property
     def num_rows(self) -> int:
-        """Rows that `write` has taken."""
+        """Rows that `write` has taken, and those that were in place when the file was resumed."""
         return self._encoder.num_rows_taken if self._encoder else 0
 
     @property
@@ -113,7 +141,7 @@ class Writer:
             return self._encoder.layout.num_rows
         row_groups = self._encoder.layout.row_groups
         whole = bisect_right([row_group.end for row_group in row_groups], self._sink.num_bytes_stored)
-        return sum(row_group.num_rows for row_group in row_groups[:whole])
+        return max(self._rows_in_place, sum(row_group.num_rows for row_group in row_groups[:whole]))
 
     @property
     def num_bytes(self) -> int:
@@ -501,28 +529,12 @@ def create(
         SchemaError: A setting is out of range.
         StoreError: On entering: the store refuses.
     """
-    rest = WriteOptions() if options is None else options
-    if not isinstance(rest, WriteOptions):
-        raise SchemaError(f"options is {options!r}; create takes WriteOptions")
+    rest = check_options(options, on_error)
     encoder_options = EncoderOptions(
         compression, compression_level, encodings, row_group_rows, row_group_bytes, page_bytes,
         checkpoint_every, checkpoint_overhead, metadata, rest,
     )  # fmt: skip
-    if on_error not in ("keep", "abort"):
-        raise SchemaError(f"on_error is {on_error!r}; it is 'keep' or 'abort'")
-
-    try:
-        sink_options = SinkOptions(
-            mode=mode,
-            part_bytes=rest.part_bytes,
-            max_part_bytes=rest.max_part_bytes,
-            equal_parts=rest.equal_parts,
-            max_bytes_in_flight=rest.max_bytes_in_flight,
-            undecided_grace=rest.undecided_grace,
-            overwrite_partial=rest.overwrite_partial,
-        )
-    except ValueError as error:
-        raise SchemaError(str(error)) from None
+    sink_options = sink_options_of(rest, mode)
 
     async def opening() -> Writer:
         store, key = url if isinstance(url, tuple) else resolve(url, storage_options)
@@ -538,3 +550,37 @@ def create(
         )
 
     return Creation(opening)
+
+
+def check_options(options: WriteOptions | None, on_error: str) -> WriteOptions:
+    """The less common settings, or their defaults.
+
+    Raises:
+        SchemaError: `options` or `on_error` is something else.
+    """
+    if on_error not in ("keep", "abort"):
+        raise SchemaError(f"on_error is {on_error!r}; it is 'keep' or 'abort'")
+    rest = WriteOptions() if options is None else options
+    if not isinstance(rest, WriteOptions):
+        raise SchemaError(f"options is {options!r}; it takes WriteOptions")
+    return rest
+
+
+def sink_options_of(options: WriteOptions, mode: Literal["w", "x"]) -> SinkOptions:
+    """What a store is told of the settings.
+
+    Raises:
+        SchemaError: A size that no upload could have.
+    """
+    try:
+        return SinkOptions(
+            mode=mode,
+            part_bytes=options.part_bytes,
+            max_part_bytes=options.max_part_bytes,
+            equal_parts=options.equal_parts,
+            max_bytes_in_flight=options.max_bytes_in_flight,
+            undecided_grace=options.undecided_grace,
+            overwrite_partial=options.overwrite_partial,
+        )
+    except ValueError as error:
+        raise SchemaError(str(error)) from None

@@ -1,0 +1,146 @@
+"""What of an unfinished file can stay in its place when it is gone on with. An async shell.
+
+The rows before the newest checkpoint that was stored are taken as they are. What was written later a loss of power may
+have torn anywhere, so every byte of it is compared with its checksums first.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+
+from resilient_pq.errors import FormatError, RecoveryError, Where
+from resilient_pq.format.footer import MAGIC
+from resilient_pq.format.metadata import RowGroup
+from resilient_pq.format.records import CHUNK_RECORD_SIZE, HEADER_SIZE, Kind, RecordHeader, parse_header
+from resilient_pq.io.ranges import ByteRange
+from resilient_pq.reader.contents import Contents, FileState, KnownCheckpoint
+from resilient_pq.recovery.check import examine_places, examine_row_groups, recovered_name
+from resilient_pq.recovery.choose import Candidate, Candidates, candidates_of_survey
+from resilient_pq.recovery.report import Damage
+from resilient_pq.recovery.source import Source
+from resilient_pq.recovery.survey import Survey, data_start
+from resilient_pq.recovery.verify import expected_of_row_groups, record_range
+
+log = logging.getLogger("resilient_pq.recovery")
+
+_ANCHOR = KnownCheckpoint(0, len(MAGIC), 0)
+
+
+async def whole_prefix(source: Source) -> Candidates:
+    """The row groups of an unfinished file that are whole from its beginning on, and what is known of their prefix.
+
+    The bytes up to its `prefix_end` can stay; what stands behind them is of no use.
+
+    Raises:
+        RecoveryError: It holds no file of ours, it ended already, or it is damaged before a checkpoint that was stored.
+        StoreError: The store could not give the bytes.
+    """
+    survey = await source.survey()
+    known = candidates_of_survey(survey)
+    if known is None or survey.newest is None or survey.footer is None:
+        raise RecoveryError(
+            "there is nothing to go on with: not even the schema is whole in it",
+            where=Where(key=source.url),
+            hint="begin anew: create with overwrite_partial=True",
+        )
+    if known.contents.state not in (FileState.IN_PROGRESS, FileState.COMPLETE):
+        raise RecoveryError("only what a writer left unfinished can be resumed", where=Where(key=source.url))
+    footer = survey.footer.header
+    stored = _stored_checkpoint(known.contents.checkpoints, survey.newest, footer)
+    if footer.offset < stored.offset:
+        raise _damaged(source)
+    row_groups = _in_a_row(known, survey)
+    for position, candidate in enumerate(row_groups):
+        if candidate.rows_before < stored.num_rows:
+            continue
+        if not await _is_whole(source, known.contents, candidate):
+            log.warning("%s: row group %d and what follows on it is torn", source.url, candidate.ordinal)
+            del row_groups[position:]
+            break
+    return await _up_to(source, known, row_groups, footer)
+
+
+def _stored_checkpoint(
+    checkpoints: Sequence[KnownCheckpoint], newest: RecordHeader, footer: RecordHeader
+) -> KnownCheckpoint:
+    """The newest checkpoint that certainly survives a loss of power: one that was written on behind.
+
+    A writer waits for each checkpoint to be stored before it goes on, and every record names the checkpoint before it.
+    """
+    places = {known.offset: known for known in (_ANCHOR, *checkpoints)}
+    if newest.offset != newest.newest_footer:
+        # One that is not known, since it is damaged, is later than all that are.
+        return places.get(newest.newest_footer, KnownCheckpoint(0, newest.newest_footer, 0))
+    earlier = [known for known in places.values() if known.offset < newest.offset]
+    return max(earlier, key=lambda known: known.offset, default=_ANCHOR)
+
+
+def _in_a_row(known: Candidates, survey: Survey) -> list[Candidate]:
+    """The row groups that the newest footer names, and those that follow on it without a gap."""
+    assert survey.footer is not None
+    named = len(survey.footer.metadata.row_groups)
+    found = list(known.row_groups[:named])
+    end = survey.footer.header.end
+    for candidate in known.row_groups[named:]:
+        start = data_start(candidate.row_group)
+        if candidate.ordinal != len(found) or start is None or start - CHUNK_RECORD_SIZE != end:
+            break
+        found.append(candidate)
+        end = candidate.end
+    return found
+
+
+async def _is_whole(source: Source, contents: Contents, candidate: Candidate) -> bool:
+    """Whether the checksums of a row group hold: of its chunks, and of all that stands between them."""
+    alone = _named(contents, [candidate])
+    try:
+        damages = [finding.damage async for finding in examine_row_groups(source, alone, None)]
+        places = expected_of_row_groups(alone)
+        damages += [finding.damage async for finding in examine_places(source, alone, places)]
+    except FormatError:
+        return False
+    return all(damage is Damage.UNVERIFIED for damage in damages)
+
+
+def _named(contents: Contents, row_groups: Sequence[Candidate]) -> Contents:
+    """The contents as if these were the file's row groups."""
+    named: list[RowGroup] = [candidate.row_group for candidate in row_groups]
+    num_rows = sum(row_group.num_rows for row_group in named)
+    metadata = replace(contents.metadata, row_groups=named, num_rows=num_rows)
+    return replace(contents, footer=replace(contents.footer, metadata=metadata))
+
+
+async def _up_to(
+    source: Source, known: Candidates, row_groups: Sequence[Candidate], footer: RecordHeader
+) -> Candidates:
+    """What stays in place with these row groups, up to the last record that speaks of them."""
+    num_rows = sum(candidate.row_group.num_rows for candidate in row_groups)
+    checkpoints = tuple(known for known in known.contents.checkpoints if known.num_rows <= num_rows)
+    places = [_ANCHOR.offset, *(checkpoint.offset for checkpoint in checkpoints)]
+    if row_groups:
+        place = record_range(row_groups[-1].row_group, source.info.size)
+        if place is None:
+            raise _damaged(source)
+        places.append(place.start)
+    last = await _header_at(source, max(places), footer.file_id)
+    contents = replace(_named(known.contents, row_groups), checkpoints=checkpoints)
+    return Candidates(contents, tuple(row_groups), (), last.end, last)
+
+
+async def _header_at(source: Source, offset: int, file_id: bytes) -> RecordHeader:
+    """The header of a record that must be there, since what stands behind it was believed."""
+    header = parse_header(await source.read(ByteRange(offset, min(offset + HEADER_SIZE, source.info.size))))
+    whole = header is not None and header.offset == offset and header.file_id == file_id
+    if header is None or not whole or header.kind == Kind.FINAL or header.end > source.info.size:
+        raise _damaged(source)
+    return header
+
+
+def _damaged(source: Source) -> RecoveryError:
+    return RecoveryError(
+        "it is damaged before a checkpoint that was stored: going on would lose rows",
+        where=Where(key=source.url),
+        hint=f"keep what is whole: rpq recover {source.url} {recovered_name(source.url)}",
+    )
