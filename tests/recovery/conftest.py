@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import resilient_pq as rpq
@@ -95,3 +97,42 @@ def large() -> Written:
     noise = [random.Random(i).randbytes(150_000) for i in range(64)]
     table = pa.table({"id": list(range(64)), "noise": pa.array(noise, pa.binary())})
     return asyncio.run(write(table, row_group_rows=8, checkpoint_every=3, compression="none"))
+
+
+def chained(data: bytes) -> list[Any]:
+    """The headers of a complete file's records, each of which follows on the one before it."""
+    headers: list[Any] = in_place(headers_in(data, 0))
+    assert headers[0].kind == 1 and headers[-1].kind == 4
+    assert [header.number for header in headers] == list(range(len(headers)))
+    assert [header.previous for header in headers[1:]] == [header.offset for header in headers[:-1]]
+    assert len({header.file_id for header in headers}) == 1
+    epochs = [header.epoch for header in headers]
+    assert epochs == sorted(epochs) and epochs[0] == 0
+    footer = 0
+    for header in headers:
+        footer = header.offset if header.kind in (1, 3) else footer
+        assert header.newest_footer == footer
+    return headers
+
+
+async def same_rows(place: Any, data: bytes, table: pa.Table) -> list[Any]:
+    """Hold that a file has exactly these rows, that every byte is vouched for, and that its records are in order."""
+    assert pq.read_table(io.BytesIO(data)).equals(table)
+    report = await rpq.check(place)
+    assert (report.outcome, report.findings) == (rpq.Outcome.SOUND, ())
+    async with rpq.open(place) as file:
+        assert pa.table(await file.read()).equals(table)
+        known = [(checkpoint.offset, checkpoint.num_rows) for checkpoint in file.checkpoints]
+    headers = chained(data)
+    assert known == [(header.offset, header.num_rows) for header in headers if header.kind == 3]
+    return headers
+
+
+@pytest.fixture(scope="session")
+def records_in_order() -> Callable[[bytes], list[Any]]:
+    return chained
+
+
+@pytest.fixture(scope="session")
+def is_whole() -> Callable[..., Any]:
+    return same_rows
