@@ -49,7 +49,8 @@ async def whole_prefix(source: Source) -> Candidates:
         raise RecoveryError("only what a writer left unfinished can be resumed", where=Where(key=source.url))
     footer = survey.footer.header
     stored = _stored_checkpoint(known.contents.checkpoints, survey.newest, footer)
-    if footer.offset < stored.offset:
+    magic = await source.read(ByteRange(0, len(MAGIC)))
+    if footer.offset < stored.offset or magic != MAGIC:
         raise _damaged(source)
     row_groups = _in_a_row(known, survey)
     for position, candidate in enumerate(row_groups):
@@ -131,7 +132,9 @@ async def _up_to(
 
 async def _header_at(source: Source, offset: int, file_id: bytes) -> RecordHeader:
     """The header of a record that must be there, since what stands behind it was believed."""
-    header = parse_header(await source.read(ByteRange(offset, min(offset + HEADER_SIZE, source.info.size))))
+    if offset + HEADER_SIZE > source.info.size:
+        raise _damaged(source)
+    header = parse_header(await source.read(ByteRange(offset, offset + HEADER_SIZE)))
     whole = header is not None and header.offset == offset and header.file_id == file_id
     if header is None or not whole or header.kind == Kind.FINAL or header.end > source.info.size:
         raise _damaged(source)

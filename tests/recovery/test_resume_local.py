@@ -197,12 +197,13 @@ async def test_a_newest_checkpoint_whose_row_groups_are_torn(small: Any, path: P
     await assert_is(path, small.table)
 
 
-async def test_damage_before_a_stored_checkpoint_is_no_torn_end(small: Any, path: Path) -> None:
+@pytest.mark.parametrize("what", ["checkpoint", "magic"])
+async def test_damage_before_a_stored_checkpoint_is_no_torn_end(small: Any, path: Path, what: str) -> None:
     """Cutting there would lose rows that somebody was promised, and may have no more."""
     stored = small.records(CHECKPOINT)[1]
     end = small.records(ROW_GROUP)[4].end
     data = bytearray(small.data[:end])
-    data[stored.offset + 120] ^= 1
+    data[stored.offset + 120 if what == "checkpoint" else 0] ^= 1
     leave(path, bytes(data))
     with pytest.raises(rpq.RecoveryError, match="damaged before a checkpoint") as caught:
         await rpq.resume(path)
