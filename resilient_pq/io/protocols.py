@@ -397,6 +397,14 @@ class MultipartStore(WriteStore, Protocol):
     same number.
     """
 
+    def upload_options(self, options: SinkOptions) -> SinkOptions:
+        """The options as an upload to this store has to keep them.
+
+        Raises:
+            ValueError: The store takes no parts so small.
+        """
+        return options
+
     @abstractmethod
     async def create_upload(self, key: str) -> str:
         """Begin an upload; gives its id."""

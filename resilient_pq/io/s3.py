@@ -93,13 +93,16 @@ class S3Store(S3Parts, MultipartStore):
             AlreadyExistsError: ``mode="x"``, and the object exists; the store decides again when it is
             completed. ValueError: `part_bytes` is smaller than the 5 MiB that S3 demands.
         """
-        if options.part_bytes < MIN_PART_BYTES:
-            raise ValueError(f"parts on S3 have at least 5 MiB, not {options.part_bytes:,} bytes")
+        options = self.upload_options(options)
         if options.mode == "x" and await self.exists(key):
             raise self._exists_already(key)
-        if self._equal_parts:
-            options = replace(options, equal_parts=True)
         return MultipartSink(self, key, options)
+
+    def upload_options(self, options: SinkOptions) -> SinkOptions:
+        """Parts are equal where `fixed_upload_size` asks for it, and have at least 5 MiB."""
+        if options.part_bytes < MIN_PART_BYTES:
+            raise ValueError(f"parts on S3 have at least 5 MiB, not {options.part_bytes:,} bytes")
+        return replace(options, equal_parts=True) if self._equal_parts else options
 
     async def complete_upload(
         self,

@@ -19,10 +19,11 @@ from resilient_pq.errors import (
     Where,
     located,
 )
-from resilient_pq.io import LocalStore, ObjectSink, SinkOptions, WriteStore, resolve
+from resilient_pq.io import LocalStore, MultipartStore, ObjectSink, SinkOptions, WriteStore, resolve
 from resilient_pq.recovery.choose import Candidates
 from resilient_pq.recovery.continued import continued
 from resilient_pq.recovery.in_place import whole_prefix
+from resilient_pq.recovery.resume_upload import new_upload, unfinished_object, up_to_checkpoint
 from resilient_pq.recovery.source import Source, open_source
 from resilient_pq.writer.encoder import Encoder
 from resilient_pq.writer.options import EncoderOptions, MiB, WriteOptions
@@ -30,7 +31,7 @@ from resilient_pq.writer.stream import Creation, Resumed, Writer, check_options,
 
 
 @dataclass(frozen=True, slots=True)
-class _Going:
+class _Request:
     """What a resumption was asked for, checked.
 
     Attributes:
@@ -84,7 +85,10 @@ def resume(
     already: the source goes on with the row after them. Schema, key-value metadata and file id stay what they are;
     how the rest is encoded is for the caller to say anew.
 
-    A local file goes on in its ``NAME.partial``, which is locked first; what is torn at its end is cut off.
+    A local file goes on in its ``NAME.partial``, which is locked first; what is torn at its end is cut off. On S3 the
+    upload that was left open is completed up to its newest checkpoint, so that an unfinished object stands under the
+    name and the first writer can do nothing more; a new upload begins with a copy of it, made by the store, and
+    replaces that object, and no other, when the file is complete.
 
     Args:
         url: What was given to `create`: a URL, a path, or a pair of a store and a key in it.
@@ -123,10 +127,10 @@ def resume(
     async def opening() -> Writer:
         store, key = url if isinstance(url, tuple) else resolve(url, storage_options)
         owns_store = not isinstance(url, tuple)
-        going = _Going(store, key, encoder_options, sink_options, upload_id, overwrite)
+        request = _Request(store, key, encoder_options, sink_options, upload_id, overwrite)
         try:
-            with located(going.where):
-                sink, resumed = await _opened(going)
+            with located(request.where):
+                sink, resumed = await _opened(request)
         except BaseException:
             if owns_store:
                 await store.close()
@@ -145,23 +149,25 @@ def resume(
     return Creation(opening)
 
 
-async def _opened(going: _Going) -> tuple[ObjectSink, Resumed]:
-    if isinstance(going.store, LocalStore):
-        if going.upload_id is not None:
+async def _opened(request: _Request) -> tuple[ObjectSink, Resumed]:
+    if isinstance(request.store, LocalStore):
+        if request.upload_id is not None:
             raise RecoveryError("local files have no uploads", hint="leave upload_id out")
-        return await _local(going.store, going)
+        return await _local(request.store, request)
+    if isinstance(request.store, MultipartStore):
+        return await _uploaded(request.store, request)
     raise UnsupportedError(
-        f"{going.store.name} keeps nothing of a file that is not complete",
+        f"{request.store.name} keeps nothing of a file that is not complete",
         hint="local files and S3 can be resumed; elsewhere write the file again",
     )
 
 
-async def _local(store: LocalStore, going: _Going) -> tuple[ObjectSink, Resumed]:
+async def _local(store: LocalStore, request: _Request) -> tuple[ObjectSink, Resumed]:
     """Take ``NAME.partial`` over, see what of it is whole, and cut the rest off."""
     try:
-        sink = await store.reopen(going.key, going.sink_options)
+        sink = await store.reopen(request.key, request.sink_options)
     except NotFoundError as error:
-        raise await _nothing_left(going) from error
+        raise await _nothing_left(request) from error
     except AlreadyExistsError as error:
         # A living writer's lock comes with its own.
         error.hint = error.hint or "what has the name is replaced, when this is complete, with overwrite=True"
@@ -169,7 +175,7 @@ async def _local(store: LocalStore, going: _Going) -> tuple[ObjectSink, Resumed]
     try:
         async with await open_source((LocalStore(), sink.describe()), None) as source:
             candidates = await whole_prefix(source)
-            resumed = await going.behind(source, candidates)
+            resumed = await request.behind(source, candidates)
         assert candidates.prefix_end is not None
         await sink.truncate(candidates.prefix_end)
     except BaseException:
@@ -178,8 +184,16 @@ async def _local(store: LocalStore, going: _Going) -> tuple[ObjectSink, Resumed]
     return sink, resumed
 
 
-async def _nothing_left(going: _Going) -> RecoveryError | NotFoundError:
-    if await going.store.exists(going.key):
+async def _uploaded(store: MultipartStore, request: _Request) -> tuple[ObjectSink, Resumed]:
+    """Have what was left as an object, and begin a new upload with its bytes."""
+    options = store.upload_options(request.sink_options)
+    source = await unfinished_object(store, request.key, upload_id=request.upload_id, overwrite=request.overwrite)
+    resumed = await request.behind(source, await up_to_checkpoint(source))
+    return await new_upload(store, source, options), resumed
+
+
+async def _nothing_left(request: _Request) -> RecoveryError | NotFoundError:
+    if await request.store.exists(request.key):
         return RecoveryError(
             "there is nothing to go on with: the file is complete",
             hint="a complete file cannot be added to; write another one beside it",

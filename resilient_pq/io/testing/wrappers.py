@@ -106,6 +106,10 @@ class _Around(MultipartStore):
         """Handed on."""
         await self._do(Call("delete", key), lambda: self.inner.delete(key))
 
+    def upload_options(self, options: SinkOptions) -> SinkOptions:
+        """The inner store's."""
+        return self._multipart.upload_options(options)
+
     async def create_upload(self, key: str) -> str:
         """Handed on."""
         return await self._do(Call("create_upload", key), lambda: self._multipart.create_upload(key))

@@ -1,0 +1,335 @@
+"""Going on with an upload that its writer left open: complete it, copy it, go on. An async shell.
+
+The parts of an upload cannot be read. So it is completed as far as its newest checkpoint, which ends the first writer's
+upload for good, and a new upload begins with its bytes, copied by the store itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+
+from resilient_pq.checksum import crc32
+from resilient_pq.errors import (
+    AlreadyExistsError,
+    FormatError,
+    NotFoundError,
+    ObjectChangedError,
+    RecoveryError,
+    StoreError,
+    UnsupportedError,
+    Where,
+)
+from resilient_pq.format.records import Kind
+from resilient_pq.io import (
+    FetchCounters,
+    MultipartSink,
+    MultipartStore,
+    ObjectInfo,
+    ObjectSink,
+    Part,
+    SinkOptions,
+    part_size,
+)
+from resilient_pq.io.cancellation import finish_first
+from resilient_pq.io.ranges import ByteRange
+from resilient_pq.reader.contents import Contents, FileState
+from resilient_pq.recovery.check import recovered_name
+from resilient_pq.recovery.choose import Candidates, candidates_of_contents
+from resilient_pq.recovery.source import Source
+from resilient_pq.recovery.uploads import gap_free
+
+log = logging.getLogger("resilient_pq.recovery")
+
+MiB = 1024 * 1024
+#: Copies within the store under way at one time; their bytes do not pass through here.
+_MAX_COPIES = 8
+#: Bytes of an object in memory at one time when they are compared.
+_COMPARED_BYTES = 8 * MiB
+#: How often an upload is looked at that goes on changing, since its writer lives.
+_MAX_LISTINGS = 5
+
+
+async def unfinished_object(
+    store: MultipartStore, key: str, *, upload_id: str | None, overwrite: bool
+) -> Source:
+    """The object to go on from: the one that stands there unfinished, or what the open upload makes.
+
+    Args:
+        store: Where it is.
+        key: The object.
+        upload_id: The upload that the caller chose; None where there is only one.
+        overwrite: Whether what the upload makes may replace another object.
+
+    Raises:
+        NotFoundError: There is neither, or no such upload.
+        AlreadyExistsError: The upload would replace another object.
+        RecoveryError: Several uploads are open; it holds no checkpoint; or the object and the upload may be two
+            different files.
+        StoreError: The store refuses.
+    """
+    standing = await _standing(store, key)
+    state = None if standing is None else await _state(standing)
+    uploads = [upload_id] if upload_id is not None else await _open_uploads(store, key)
+    if standing is not None and state is FileState.IN_PROGRESS:
+        return await _later(store, standing, uploads, chosen=upload_id is not None, overwrite=overwrite)
+    if standing is None and not uploads:
+        raise NotFoundError("no unfinished file of this name", hint="begin it: create, or look at the key")
+    if not uploads:
+        raise _ended(state)
+    upload = _only(uploads)
+    if standing is not None and not overwrite:
+        what = "a complete file" if state is FileState.COMPLETE else "another object"
+        raise AlreadyExistsError(
+            f"{what} has the name that the upload {upload} is for",
+            hint="replace it by what the upload holds: overwrite=True",
+        )
+    return await _completed(store, key, upload, None if standing is None else standing.info)
+
+
+async def _later(
+    store: MultipartStore, standing: Source, uploads: Sequence[str], *, chosen: bool, overwrite: bool
+) -> Source:
+    """Of an unfinished object and the uploads for its key, the latest state of the one file that they should be.
+
+    Args:
+        store: Where they are.
+        standing: The object.
+        uploads: The uploads.
+        chosen: Whether the caller named the one, and so says that it is of this file.
+        overwrite: Whether it may replace what is another file.
+    """
+    size = standing.info.size
+    found = {upload: completable(await store.list_parts(standing.key, upload)) for upload in uploads}
+    later = {upload: parts for upload, parts in found.items() if sum(part.size for part in parts) > size}
+    if chosen and overwrite:
+        later = found
+    if chosen and not later:
+        raise RecoveryError(
+            f"the upload {uploads[0]} holds no later checkpoint than the object of {size:,} bytes",
+            hint="go on from the object: leave upload_id out; replace it all the same: overwrite=True",
+        )
+    for upload in found.keys() - later.keys():
+        log.warning("%s: the upload %s is left; it holds no later checkpoint", standing.url, upload)
+    if not later:
+        return standing
+    upload = _only(list(later))
+    if not chosen and not overwrite and not await _begins_with(standing, later[upload][0]):
+        held = sum(part.size for part in later[upload])
+        raise RecoveryError(
+            f"the object of {size:,} bytes and the upload {upload} of {held:,} cannot be shown to be one file",
+            hint=f"if they are: upload_id={upload!r}; to replace the object by the upload: overwrite=True",
+        )
+    return await _completed(store, standing.key, upload, standing.info)
+
+
+def completable(parts: Sequence[Part]) -> list[Part]:
+    """The parts to complete an upload with: up to the first whose size is no whole number of MiB; none without one.
+
+    A checkpoint ends there: a part that no checkpoint ends in is a whole number of MiB, and a checkpoint never ends on
+    one.
+    """
+    found = gap_free(parts)
+    for count, part in enumerate(found, start=1):
+        if part.size % MiB:
+            return found[:count]
+    return []
+
+
+async def _standing(store: MultipartStore, key: str) -> Source | None:
+    """The object under the key, its version pinned."""
+    try:
+        info = await store.head(key)
+    except NotFoundError:
+        return None
+    return _source(store, info)
+
+
+def _source(store: MultipartStore, info: ObjectInfo) -> Source:
+    return Source(store, info.key, store.url_of(info.key), info, FetchCounters(), owns_store=False)
+
+
+async def _state(source: Source) -> FileState | None:
+    """What a file of ours says of itself; None for everything else."""
+    try:
+        contents = await source.contents()
+    except UnsupportedError:
+        return None  # whole, and of a kind that we do not write
+    return contents.state if isinstance(contents, Contents) else None
+
+
+def _ended(state: FileState | None) -> RecoveryError:
+    if state is FileState.COMPLETE:
+        return RecoveryError(
+            "there is nothing to go on with: the file is complete",
+            hint="a complete file cannot be added to; write another one beside it",
+        )
+    if state is FileState.SALVAGED:
+        return RecoveryError("a recovery made this file: rows may be missing from it, and it cannot be resumed")
+    return RecoveryError("what stands there is no file of ours that was left unfinished")
+
+
+async def _open_uploads(store: MultipartStore, key: str) -> list[str]:
+    return [upload.upload_id for upload in await store.list_uploads(key) if upload.key == key]
+
+
+def _only(uploads: Sequence[str]) -> str:
+    if len(uploads) > 1:
+        raise RecoveryError(
+            "several uploads are open for it", hint=f"choose one: upload_id={' or '.join(uploads)}"
+        )
+    return uploads[0]
+
+
+async def _completed(store: MultipartStore, key: str, upload: str, instead: ObjectInfo | None) -> Source:
+    """Complete an upload up to its newest checkpoint; from then on its writer can do nothing.
+
+    Args:
+        store: Where it is.
+        key: The object it makes.
+        upload: Its id.
+        instead: The object that it replaces, and no other; None where there must be none.
+    """
+    attempts = _MAX_LISTINGS
+    parts = completable(await store.list_parts(key, upload))
+    while True:
+        if not parts:
+            raise RecoveryError(
+                f"the upload {upload} holds no checkpoint: there is nothing to go on with",
+                hint="abort it, and begin the file anew",
+            )
+        completing = store.complete_upload(
+            key,
+            upload,
+            parts,
+            if_none_match=instead is None,
+            if_match=None if instead is None else instead.etag,
+        )
+        try:
+            info = await finish_first(completing)
+            break
+        except (NotFoundError, AlreadyExistsError, ObjectChangedError):
+            raise
+        except StoreError:
+            # A writer that lives may have sent a part once more since.
+            before, parts = parts, completable(await store.list_parts(key, upload))
+            attempts -= 1
+            if parts == before or not attempts:
+                raise
+    log.info("%s: the upload %s was completed with %d bytes", store.url_of(key), upload, info.size)
+    return _source(store, info)
+
+
+async def _begins_with(standing: Source, part: Part) -> bool:
+    """Whether the bytes of an object begin with those of a part; False where that cannot be told."""
+    if part.size > standing.info.size:
+        return False
+    md5, crc = hashlib.md5(usedforsecurity=False), 0
+    for start in range(0, part.size, _COMPARED_BYTES):
+        data = await standing.read(ByteRange(start, min(start + _COMPARED_BYTES, part.size)))
+        await asyncio.to_thread(md5.update, data)
+        crc = crc32(data, crc)
+    return part.etag.strip('"') == md5.hexdigest() or part.crc32 == crc
+
+
+async def up_to_checkpoint(source: Source) -> Candidates:
+    """What an unfinished object holds: everything before its footer, which is its newest checkpoint.
+
+    Raises:
+        RecoveryError: It does not end in a checkpoint of ours.
+        StoreError: The store could not give its bytes.
+    """
+    contents = await source.contents()
+    if isinstance(contents, FormatError):
+        raise RecoveryError(
+            f"what was left does not end in a checkpoint: {contents.message}",
+            where=Where(key=source.url),
+            hint=f"keep what is whole: rpq recover {source.url} {recovered_name(source.url)}",
+        ) from contents
+    record = contents.footer.record
+    if contents.state is not FileState.IN_PROGRESS or record is None:
+        raise _ended(contents.state)
+    if record.kind not in (Kind.ANCHOR, Kind.CHECKPOINT) or record.end != source.info.size:
+        raise RecoveryError("what was left does not end in a checkpoint", where=Where(key=source.url))
+    return candidates_of_contents(contents)
+
+
+async def new_upload(store: MultipartStore, source: Source, options: SinkOptions) -> ObjectSink:
+    """A new upload that begins with all bytes of an object, and replaces that object only when it is complete.
+
+    Args:
+        store: Where it is.
+        source: The object; it stays until then.
+        options: How the upload goes on.
+
+    Raises:
+        ObjectChangedError: The object was replaced meanwhile.
+        StoreError: The store refuses; nothing of the new upload is left.
+    """
+    key, info = source.key, source.info
+    options = replace(options, mode="w", if_match=info.etag)
+
+    async def begin() -> str:
+        return await store.create_upload(key)
+
+    async def drop(upload_id: str) -> None:
+        try:
+            await store.abort_upload(key, upload_id)
+        except StoreError as error:
+            log.warning("%s: the upload %s was not removed: %s", source.url, upload_id, error)
+
+    upload_id = await finish_first(begin(), undo=drop)
+    try:
+        places = _places(info.size, options)
+        parts = await _copies(store, source, upload_id, places[:-1])
+        tail = await source.read(places[-1])
+        await _unchanged(store, info)
+        return await MultipartSink.resume(store, key, options, upload_id=upload_id, parts=parts, tail=[tail])
+    except BaseException:
+        await finish_first(drop(upload_id))
+        raise
+
+
+def _places(size: int, options: SinkOptions) -> list[ByteRange]:
+    """The parts of an object as an upload of these options has them; the last is not full, or not followed."""
+    places: list[ByteRange] = []
+    start = 0
+    while start < size:
+        end = min(start + part_size(len(places) + 1, options), size)
+        places.append(ByteRange(start, end))
+        start = end
+    return places
+
+
+async def _copies(
+    store: MultipartStore, source: Source, upload_id: str, places: Sequence[ByteRange]
+) -> list[Part]:
+    """Parts of the bytes of the pinned object, copied by the store."""
+    free = asyncio.Semaphore(_MAX_COPIES)
+    etag = source.info.etag
+
+    async def copy(number: int, place: ByteRange) -> Part:
+        async with free:
+            return await store.copy_part(
+                source.key, upload_id, number, source.key, place.start, place.end, etag
+            )
+
+    copying = [asyncio.ensure_future(copy(number, place)) for number, place in enumerate(places, start=1)]
+    try:
+        return list(await asyncio.gather(*copying))
+    finally:
+        for task in copying:
+            task.cancel()
+        await asyncio.gather(*copying, return_exceptions=True)
+
+
+async def _unchanged(store: MultipartStore, info: ObjectInfo) -> None:
+    """Some stores copy whatever is there, whichever version was asked for: so it is asked afterwards."""
+    found = await store.head(info.key)
+    if (found.size, found.etag) != (info.size, info.etag):
+        raise ObjectChangedError(
+            "the object was replaced while it was copied", where=Where(key=store.url_of(info.key))
+        )
