@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
+import itertools
 import logging
 import random
 from collections.abc import Sequence
@@ -176,6 +178,59 @@ async def test_a_resume_of_a_resume(store: UploadStore, written: Any, table: pa.
     assert await finish((store, "f"), table) == 20
     headers = await is_whole((store, "f"), await read(store, "f"), table)
     assert headers[-1].epoch == 2
+
+
+class Remembering(UploadStore):
+    """Keeps what it held after each request that changed something, and what the writer had been promised then."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.states: list[tuple[int, UploadStore]] = []
+        self.promised = 0
+
+    def _remember(self) -> None:
+        state = UploadStore()
+        state._objects = dict(self._objects)
+        state._uploads = {name: replace(up, parts=dict(up.parts)) for name, up in self._uploads.items()}
+        state._serial = itertools.count(1_000_000)
+        self.states.append((self.promised, state))
+
+    async def create_upload(self, key: str) -> str:
+        upload_id = await super().create_upload(key)
+        self._remember()
+        return upload_id
+
+    async def put_part(self, key: str, upload_id: str, number: int, data: Sequence[Buffer] | Buffer) -> Part:
+        part = await super().put_part(key, upload_id, number, data)
+        self._remember()
+        return part
+
+    async def complete_upload(self, *arguments: Any, **conditions: Any) -> ObjectInfo:
+        info = await super().complete_upload(*arguments, **conditions)
+        self._remember()
+        return info
+
+
+@pytest.mark.parametrize("step", [4, pytest.param(1, marks=pytest.mark.thorough)])
+async def test_left_after_any_request(written: Any, table: pa.Table, is_whole: Any, step: int) -> None:
+    """Whatever had been sent when the resuming writer was killed, its promises are kept by the next that resumes."""
+    store = Remembering()
+    await store.put("f", until(written, 1))
+    store.promised = 8
+    writer = await rpq.resume((store, "f"), row_group_rows=2, checkpoint_every=None, options=SMALL)
+    for start in range(8, 32, 6):
+        await writer.write(table.slice(start, 6))
+        await writer.checkpoint()
+        store.promised = writer.num_rows_stored
+    await writer._sink.keep()
+    assert store.promised == 32 and len(store.states) > 12
+    seen = set()
+    for promised, state in store.states[::step]:
+        in_place = await finish((state, "f"), table)
+        assert in_place >= promised
+        await is_whole((state, "f"), await read(state, "f"), table)
+        seen.add(in_place)
+    assert len(seen) > 2 and seen <= {8, 14, 20, 26, 32}
 
 
 async def test_what_is_copied_and_what_is_read(store: UploadStore, written: Any, table: pa.Table) -> None:
@@ -576,3 +631,41 @@ async def test_parts_that_s3_would_not_take(s3: Any, written: Any) -> None:
     with pytest.raises(ValueError, match="at least 5 MiB"):
         await rpq.resume(s3.url("f"), options=SMALL, storage_options=s3.storage_options)
     assert s3.upload_ids() == []
+
+
+@pytest.mark.parametrize("what", ["checkpoint", "close"])
+async def test_the_first_writer_can_do_nothing_more_on_a_server(s3: Any, table: pa.Table, what: str) -> None:
+    url, options = s3.url("f"), {"options": LARGE, "storage_options": s3.storage_options}
+    first = await rpq.create(url, row_group_rows=4, checkpoint_every=None, **options)
+    await first.write(table.slice(0, 16))
+    await first.checkpoint()
+    second = await rpq.resume(url, row_group_rows=4, **options)
+    assert second.num_rows_stored == 16
+    left = s3.read("f")
+    await first.write(table.slice(16, 4))
+    with pytest.raises(rpq.WriterFencedError):
+        await getattr(first, what)()
+    assert s3.read("f") == left
+    with contextlib.suppress(rpq.WriterStateError):
+        await first.close()
+    await second.write(table.slice(16))
+    await second.close()
+    assert (await rpq.check(url, storage_options=s3.storage_options)).outcome is rpq.Outcome.SOUND
+    async with rpq.open(url, storage_options=s3.storage_options) as file:
+        assert pa.table(await file.read()).equals(table)
+
+
+async def test_of_two_who_resume_on_a_server_nothing_is_mixed(s3: Any, written: Any, table: pa.Table) -> None:
+    """moto heeds no If-Match when an upload is completed: there the object is looked at just before."""
+    async with S3Store(s3.storage_options) as store:
+        await store.put(f"{s3.bucket}/f", until(written, 2))
+    options = {"options": LARGE, "storage_options": s3.storage_options}
+    winner, loser = [await rpq.resume(s3.url("f"), row_group_rows=4, **options) for _ in range(2)]
+    await winner.write(table.slice(16))
+    await loser.write(table_of(32, 350_000, seed=9).slice(16))
+    await winner.close()
+    with pytest.raises((rpq.WriterFencedError, rpq.ObjectChangedError)):
+        await loser.close()
+    async with rpq.open(s3.url("f"), storage_options=s3.storage_options) as file:
+        assert pa.table(await file.read()).equals(table)
+    assert (await rpq.check(s3.url("f"), storage_options=s3.storage_options)).outcome is rpq.Outcome.SOUND
