@@ -53,7 +53,7 @@ from resilient_pq.errors import (
 from resilient_pq.format.bounds import ColumnStatistics, DecodedColumnIndex
 from resilient_pq.format.schema import Schema
 from resilient_pq.format.sorting import SortingColumn
-from resilient_pq.io import FetchCounters, FetchOptions, MergeOptions, ObjectInfo, StoredState, UploadInfo
+from resilient_pq.io import FetchCounters, FetchOptions, MergeOptions, ObjectInfo, StoredState
 from resilient_pq.reader.bloom_filter import ColumnBloomFilter
 from resilient_pq.reader.contents import FileState, KnownCheckpoint
 from resilient_pq.reader.file import File
@@ -63,7 +63,8 @@ from resilient_pq.recovery.check import check
 from resilient_pq.recovery.report import Damage, Finding, Kept, LostRegion, Outcome, Report
 from resilient_pq.recovery.resume import resume
 from resilient_pq.recovery.salvage import recover
-from resilient_pq.recovery.uploads import complete_upload, list_uploads
+from resilient_pq.recovery.upload_completion import CompletedBy, CompletedUpload, complete_upload
+from resilient_pq.recovery.uploads import ResumeInfo, Upload, abort_upload, list_uploads, resume_info
 from resilient_pq.version import __version__
 from resilient_pq.writer.options import WriteOptions
 from resilient_pq.writer.stream import Checkpoint, Writer, create
@@ -76,6 +77,8 @@ __all__ = [
     "CodecUnavailableError",
     "ColumnBloomFilter",
     "ColumnStatistics",
+    "CompletedBy",
+    "CompletedUpload",
     "CutTimestampWarning",
     "Damage",
     "DecodedColumnIndex",
@@ -104,6 +107,7 @@ __all__ = [
     "RecoveryError",
     "Report",
     "ResilientPQError",
+    "ResumeInfo",
     "Schema",
     "SchemaError",
     "SortingColumn",
@@ -115,7 +119,7 @@ __all__ = [
     "TornFileError",
     "TransientError",
     "UnsupportedError",
-    "UploadInfo",
+    "Upload",
     "Where",
     "WriteOptions",
     "Writer",
@@ -125,6 +129,7 @@ __all__ = [
     "WriterStateError",
     "WrittenMetadata",
     "__version__",
+    "abort_upload",
     "check",
     "complete_upload",
     "create",
@@ -132,6 +137,7 @@ __all__ = [
     "open",
     "recover",
     "resume",
+    "resume_info",
     "schema_from_arrow",
     "schema_to_arrow",
     "write_metadata",

@@ -34,6 +34,8 @@ from resilient_pq import (
     CodecUnavailableError,
     ColumnBloomFilter,
     ColumnStatistics,
+    CompletedBy,
+    CompletedUpload,
     CutTimestampWarning,
     Damage,
     DecodedColumnIndex,
@@ -62,6 +64,7 @@ from resilient_pq import (
     RecoveryError,
     Report,
     ResilientPQError,
+    ResumeInfo,
     Schema,
     SchemaError,
     SortingColumn,
@@ -73,7 +76,7 @@ from resilient_pq import (
     TornFileError,
     TransientError,
     UnsupportedError,
-    UploadInfo,
+    Upload,
     Where,
     WriteOptions,
     Writer,
@@ -99,6 +102,8 @@ __all__ = [
     "CodecUnavailableError",
     "ColumnBloomFilter",
     "ColumnStatistics",
+    "CompletedBy",
+    "CompletedUpload",
     "CutTimestampWarning",
     "Damage",
     "DecodedColumnIndex",
@@ -127,6 +132,7 @@ __all__ = [
     "RecoveryError",
     "Report",
     "ResilientPQError",
+    "ResumeInfo",
     "Schema",
     "SchemaError",
     "SortingColumn",
@@ -138,7 +144,7 @@ __all__ = [
     "TornFileError",
     "TransientError",
     "UnsupportedError",
-    "UploadInfo",
+    "Upload",
     "Where",
     "WriteOptions",
     "Writer",
@@ -148,6 +154,7 @@ __all__ = [
     "WriterStateError",
     "WrittenMetadata",
     "__version__",
+    "abort_upload",
     "check",
     "complete_upload",
     "create",
@@ -155,6 +162,7 @@ __all__ = [
     "open",
     "recover",
     "resume",
+    "resume_info",
     "schema_from_arrow",
     "schema_to_arrow",
     "write_metadata",
@@ -288,4 +296,6 @@ check = _awaited(resilient_pq.check)
 recover = _awaited(resilient_pq.recover)
 complete_upload = _awaited(resilient_pq.complete_upload)
 list_uploads = _awaited(resilient_pq.list_uploads)
+abort_upload = _awaited(resilient_pq.abort_upload)
+resume_info = _awaited(resilient_pq.resume_info)
 write_metadata = _awaited(resilient_pq.write_metadata)

@@ -6,6 +6,7 @@ its own. `s3_proxy` stands between a store and that server: it counts requests a
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import math
 import os
@@ -279,3 +280,82 @@ def s3_proxy(s3: S3, http_proxy: Callable[[str], Any]) -> tuple[S3, Any]:
     """The same bucket through a proxy; the client still goes past it."""
     proxy = http_proxy(s3.endpoint_url)
     return replace(s3, endpoint_url=proxy.endpoint_url), proxy
+
+
+@dataclass(frozen=True)
+class CommittedFile:
+    """The bytes of a resilient file, and where its checkpoints end.
+
+    Attributes:
+        data: All of them, although its writer will be said to have died before.
+        ends: Of each checkpoint the offset just after it, and the rows before it.
+    """
+
+    data: bytes = field(repr=False)
+    ends: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class CrashedUpload:
+    """What a killed writer left: an upload with full parts, an open slot and a part of what came next.
+
+    Attributes:
+        name: The object that it was to become.
+        upload_id: The upload.
+        stored: The bytes that completing it by the rule makes.
+        num_rows: Rows in them.
+        num_bytes: Bytes of all its parts.
+    """
+
+    name: str
+    upload_id: str
+    stored: bytes = field(repr=False)
+    num_rows: int
+    num_bytes: int
+
+
+#: The smallest part that S3 takes, but for the last.
+PART_BYTES = 5 * 1024 * 1024
+
+
+@pytest.fixture(scope="session")
+def committed_file() -> CommittedFile:
+    """More than four parts of noise, a checkpoint behind every row group."""
+    import resilient_pq as rpq
+    from resilient_pq.io import MemoryStore
+
+    async def write() -> CommittedFile:
+        store, noise = MemoryStore(), random.Random(4)
+        options = {"row_group_rows": 16, "checkpoint_every": 1, "checkpoint_overhead": 100.0}
+        async with rpq.create((store, "file"), compression="none", **options) as writer:  # type: ignore[arg-type]
+            numbers = range(224)
+            await writer.write({"number": list(numbers), "noise": [noise.randbytes(100_000) for _ in numbers]})
+        data = bytes((await store.read_tail("file", 1 << 40)).data)
+        async with rpq.open((store, "file")) as file:
+            known = file.checkpoints
+        # A record has 96 bytes before its payload, whose length stands in the 72nd (docs/format.md).
+        sizes = [int.from_bytes(data[each.offset + 72 : each.offset + 80], "little") for each in known]
+        ends = [(each.offset + 96 + size, each.num_rows) for each, size in zip(known, sizes, strict=True)]
+        return CommittedFile(data, tuple(ends))
+
+    return asyncio.run(write())
+
+
+@pytest.fixture
+def crash(s3: S3, committed_file: CommittedFile) -> Callable[[str], CrashedUpload]:
+    """Leaves an upload for an object as a writer that was killed does, made by another client than ours."""
+
+    def leave(name: str) -> CrashedUpload:
+        client, place = s3.client, {"Bucket": s3.bucket, "Key": name}
+        upload_id = client.create_multipart_upload(**place)["UploadId"]
+        data, start = committed_file.data, 2 * PART_BYTES
+        in_third = [end for end in committed_file.ends if start < end[0] < start + PART_BYTES]
+        # The third part was the open slot of two checkpoints; the fourth is full, and no checkpoint ends in it yet.
+        cuts = [(4, 3 * PART_BYTES, 4 * PART_BYTES), (3, start, in_third[0][0]), (1, 0, PART_BYTES)]
+        cuts += [(2, PART_BYTES, start), (3, start, in_third[-1][0])]
+        for number, first, last in cuts:
+            client.upload_part(**place, UploadId=upload_id, PartNumber=number, Body=data[first:last])
+        stored, num_rows = in_third[-1]
+        return CrashedUpload(name, upload_id, data[:stored], num_rows, stored + PART_BYTES)
+
+    return leave

@@ -62,6 +62,7 @@ PURE = (
     "recovery.verify",
     "recovery.choose",
     "recovery.report",
+    "recovery.supplied_footer",
     "recovery.upload_rule",
     "dataset.shared_keys",
     "dataset.summary",

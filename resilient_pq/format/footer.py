@@ -52,6 +52,8 @@ FILE_ID_KEY = "rpq.file_id"
 FORMAT_KEY = "rpq.format"
 CHECKPOINTS_KEY = "rpq.checkpoints"
 FILES_KEY = "rpq.files"
+#: What a file was recovered from, and how many rows were lost, as JSON.
+LINEAGE_KEY = "rpq.recovered_from"
 CRC_KEY = "rpq.crc32"
 RECORD_KEY = "rpq.record"
 

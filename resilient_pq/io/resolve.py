@@ -16,7 +16,10 @@ _SCHEME = re.compile(r"([a-z][a-z0-9+.\-_]+)(::|://)", re.IGNORECASE | re.ASCII)
 
 
 def resolve(
-    url: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None
+    url: str | os.PathLike[str],
+    storage_options: Mapping[str, Any] | None = None,
+    *,
+    bucket_alone: bool = False,
 ) -> tuple[WriteStore, str]:
     """A new store for the URL, and the key of the object in it.
 
@@ -28,6 +31,7 @@ def resolve(
     Args:
         url: A path, or a URL. Names on S3 are taken as they stand: ``%20`` is three characters.
         storage_options: What fsspec, s3fs and pandas call so. Local files need none and ignore them.
+        bucket_alone: Whether ``s3://bucket`` will do, for what concerns all of it.
 
     Raises:
         StoreError: The URL names no object, or is one of a file system that connects at once, and cannot.
@@ -46,7 +50,7 @@ def resolve(
     # Imported when needed: s3fs alone takes a quarter of a second.
     if match[2] == "://" and scheme in ("s3", "s3a"):
         bucket, _, name = rest.partition("/")
-        if not bucket or not name:
+        if not bucket or not (name or bucket_alone):
             raise StoreError("the URL names no object", where=Where(key=text), hint="write s3://bucket/name")
         from resilient_pq.io.s3 import S3Store  # noqa: PLC0415
 

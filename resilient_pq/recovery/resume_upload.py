@@ -40,7 +40,7 @@ from resilient_pq.reader.contents import Contents, FileState
 from resilient_pq.recovery.check import recovered_name
 from resilient_pq.recovery.choose import Candidates, candidates_of_contents
 from resilient_pq.recovery.source import Source
-from resilient_pq.recovery.uploads import gap_free
+from resilient_pq.recovery.upload_rule import upload_parts
 
 log = logging.getLogger("resilient_pq.recovery")
 
@@ -103,7 +103,7 @@ async def _later(
         overwrite: Whether it may replace what is another file.
     """
     size = standing.info.size
-    found = {upload: completable(await store.list_parts(standing.key, upload)) for upload in uploads}
+    found = {upload: by_the_rule(await store.list_parts(standing.key, upload)) for upload in uploads}
     later = {upload: parts for upload, parts in found.items() if sum(part.size for part in parts) > size}
     if chosen and overwrite:
         later = found
@@ -126,17 +126,9 @@ async def _later(
     return await _completed(store, standing.key, upload, standing.info)
 
 
-def completable(parts: Sequence[Part]) -> list[Part]:
-    """The parts to complete an upload with: up to the first whose size is no whole number of MiB; none without one.
-
-    A checkpoint ends there: a part that no checkpoint ends in is a whole number of MiB, and a checkpoint never ends on
-    one.
-    """
-    found = gap_free(parts)
-    for count, part in enumerate(found, start=1):
-        if part.size % MiB:
-            return found[:count]
-    return []
+def by_the_rule(parts: Sequence[Part]) -> Sequence[Part]:
+    """The parts to complete an upload with; none when no checkpoint ends in any."""
+    return upload_parts(parts).by_rule or ()
 
 
 async def _standing(store: MultipartStore, key: str) -> Source | None:
@@ -194,7 +186,7 @@ async def _completed(store: MultipartStore, key: str, upload: str, instead: Obje
         instead: The object that it replaces, and no other; None where there must be none.
     """
     attempts = _MAX_LISTINGS
-    parts = completable(await store.list_parts(key, upload))
+    parts = by_the_rule(await store.list_parts(key, upload))
     while True:
         if not parts:
             raise RecoveryError(
@@ -215,7 +207,7 @@ async def _completed(store: MultipartStore, key: str, upload: str, instead: Obje
             raise
         except StoreError:
             # A writer that lives may have sent a part once more since.
-            before, parts = parts, completable(await store.list_parts(key, upload))
+            before, parts = parts, by_the_rule(await store.list_parts(key, upload))
             attempts -= 1
             if parts == before or not attempts:
                 raise

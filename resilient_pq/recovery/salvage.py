@@ -23,6 +23,7 @@ from resilient_pq.errors import (
     located,
 )
 from resilient_pq.format import thrift
+from resilient_pq.format.footer import LINEAGE_KEY
 from resilient_pq.format.metadata import ColumnIndex, OffsetIndex
 from resilient_pq.format.records import RecordChain
 from resilient_pq.io import ObjectSink, SinkOptions, WriteStore, resolve
@@ -48,7 +49,6 @@ from resilient_pq.writer.layout import Buffers, Layout
 
 #: Bytes copied at a time.
 _COPY_BYTES = 8 * 1024 * 1024
-LINEAGE_KEY = "rpq.recovered_from"
 
 
 async def recover(

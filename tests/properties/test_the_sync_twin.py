@@ -54,7 +54,7 @@ with rpq.open("f.parquet") as file:
         print(batch.num_rows)
 assert_type(rpq.check("f.parquet"), rpq.Report)
 assert_type(rpq.write_metadata("folder"), rpq.WrittenMetadata)
-assert_type(rpq.list_uploads("s3://bucket"), list[rpq.UploadInfo])
+assert_type(rpq.list_uploads("s3://bucket"), list[rpq.Upload])
 """
 
 
