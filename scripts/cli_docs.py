@@ -9,7 +9,20 @@ import sys
 from pathlib import Path
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "cli.md"
-VERBS = ("write", "cat", "inspect", "check", "recover", "metadata", "demo")
+VERBS = (
+    "write",
+    "cat",
+    "inspect",
+    "check",
+    "recover",
+    "metadata",
+    "uploads",
+    "uploads list",
+    "uploads complete",
+    "uploads resume-info",
+    "uploads abort",
+    "demo",
+)
 HEAD = """# The command line
 
 `rpq` writes results to stdout, progress and hints to stderr. It never asks a question, and never changes the file it
@@ -40,7 +53,7 @@ def help_of(*verb: str) -> str:
 def page() -> str:
     """The whole page."""
     parts = [HEAD, f"\n## rpq\n\n```text\n{help_of()}\n```\n"]
-    parts += [f"\n## rpq {verb}\n\n```text\n{help_of(verb)}\n```\n" for verb in VERBS]
+    parts += [f"\n## rpq {verb}\n\n```text\n{help_of(*verb.split())}\n```\n" for verb in VERBS]
     return "".join(parts)
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from types import ModuleType
 from typing import Annotated, Any, cast
 
 import typer
+from typer.core import TyperGroup
 
-from resilient_pq.cli import cat, check, demo, inspect, metadata, recover, write
+from resilient_pq.cli import cat, check, demo, inspect, metadata, recover, uploads, write
 from resilient_pq.cli.exit_codes import ExitCode
 from resilient_pq.cli.render import Output, write_text
 from resilient_pq.version import __version__
@@ -16,7 +18,8 @@ from resilient_pq.version import __version__
 #: A command that cannot be understood. Typer brings its own click or uses the one installed; both have this class.
 UsageError = cast("type[Exception]", typer.BadParameter.__base__)
 
-VERBS = (write, cat, inspect, check, recover, metadata, demo)
+#: A verb of a group is called by both words.
+VERBS = (write, cat, inspect, check, recover, metadata, *uploads.VERBS, demo)
 
 _SETTINGS: dict[str, Any] = {
     "add_completion": False,
@@ -25,9 +28,19 @@ _SETTINGS: dict[str, Any] = {
     "context_settings": {"help_option_names": ["-h", "--help"], "max_content_width": 100},
 }
 
+
+class _InOrder(TyperGroup):
+    """Lists verbs in the order of `VERBS`, their groups among them; Typer puts groups first."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """First words, each once."""
+        return list(dict.fromkeys(verb.NAME.split()[0] for verb in VERBS))
+
+
 app = typer.Typer(
     **_SETTINGS,
     name="rpq",
+    cls=_InOrder,
     no_args_is_help=True,
     epilog="\b\nA file in three steps:\n"
     "  rpq write flights.csv flights.parquet\n"
@@ -58,8 +71,16 @@ def rpq(
     """
 
 
+def _add(program: typer.Typer, verb: ModuleType) -> None:
+    """Make a verb a command, called by its last word: the function is named as all of them."""
+    function = getattr(verb, verb.NAME.replace(" ", "_").replace("-", "_"))
+    program.command(verb.NAME.split()[-1], epilog=verb.EPILOG)(function)
+
+
+_groups = {"": app, uploads.NAME: typer.Typer(**_SETTINGS, no_args_is_help=True)}
 for _verb in VERBS:
-    app.command(_verb.NAME, epilog=_verb.EPILOG)(getattr(_verb, _verb.NAME))
+    _add(_groups[_verb.NAME.rpartition(" ")[0]], _verb)
+app.add_typer(_groups[uploads.NAME], name=uploads.NAME, help=uploads.HELP, epilog=uploads.EPILOG)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -71,9 +92,15 @@ def run(arguments: Sequence[str]) -> int:
     Returns:
         The exit code.
     """
-    names = {module.NAME for module in VERBS}
-    verb = next((argument for argument in arguments if argument in names), "rpq")
-    return _run(app, arguments, name="rpq", verb=verb)
+    return _run(app, arguments, name="rpq", verb=_verb_of(arguments))
+
+
+def _verb_of(arguments: Sequence[str]) -> str:
+    """The verb that a command line names; its group where it names no more, and "rpq" where it names none."""
+    names = {verb.NAME for verb in VERBS}
+    words = iter(arguments)
+    first = next((word for word in words if word in {name.split()[0] for name in names}), "rpq")
+    return next((f"{first} {word}" for word in words if f"{first} {word}" in names), first)
 
 
 def run_alone(verb: str, arguments: Sequence[str], *, name: str) -> int:
@@ -89,7 +116,7 @@ def run_alone(verb: str, arguments: Sequence[str], *, name: str) -> int:
     """
     module = next(module for module in VERBS if verb == module.NAME)
     program = typer.Typer(**_SETTINGS)
-    program.command(verb, epilog=module.EPILOG)(getattr(module, verb))
+    _add(program, module)
     return _run(program, arguments, name=name, verb=verb)
 
 

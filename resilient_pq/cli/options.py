@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Annotated, Any
 
 import typer
@@ -28,9 +29,23 @@ StorageOptions = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
 
+UploadId = Annotated[
+    str | None,
+    typer.Option("--upload-id", metavar="ID", help="Which upload, where several are open for this object."),
+]
+Log = Annotated[
+    str | None,
+    typer.Option("--log", metavar="FILE", help="The writer's log of its checkpoints, which tells the rows."),
+]
+
 #: Parts of names whose values are never taken for JSON and never printed.
 _CREDENTIALS = ("key", "secret", "token", "password", "credential")
 
+#: The units that ages are written in, smallest first.
+SECONDS_OF = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+
+# More digits would lead behind the first of all dates.
+_AGE = re.compile(r"(\d{1,6})\s*([smhdw])", re.IGNORECASE | re.ASCII)
 _SIZE = re.compile(r"(\d[\d_]*)\s*(?:([KMGT])(I?B)?|B)?", re.IGNORECASE | re.ASCII)
 
 
@@ -105,6 +120,29 @@ def parse_size(text: str) -> int:
 def size_option(name: str, help_text: str) -> Any:
     """An option whose value is a size."""
     return typer.Option(name, metavar="SIZE", parser=parse_size, help=help_text)
+
+
+def parse_age(text: str) -> timedelta:
+    """A time: ``90s``, ``30m``, ``12h``, ``1d``, ``2w``.
+
+    Raises:
+        typer.BadParameter: It is none of these.
+    """
+    match = _AGE.fullmatch(text.strip())
+    if match is None:
+        raise typer.BadParameter(f"{text!r} is no time; write 90s, 30m, 12h, 1d or 2w")
+    return timedelta(seconds=int(match[1]) * SECONDS_OF[match[2].lower()])
+
+
+OlderThan = Annotated[
+    timedelta | None,
+    typer.Option(
+        "--older-than",
+        metavar="AGE",
+        parser=parse_age,
+        help="Only uploads begun at least so long ago: 90s, 30m, 12h, 1d, 2w.",
+    ),
+]
 
 
 def split_names(text: str | None) -> list[str] | None:

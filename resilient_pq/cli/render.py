@@ -31,9 +31,9 @@ LABEL_WIDTH = 12
 MAX_LISTED = 20
 
 _STYLES = {
-    "bold green": ("sound", "kept", "written", "held"),
+    "bold green": ("sound", "kept", "written", "held", "completed"),
     "bold red": ("torn", "corrupt", "missing", "foreign", "lost", "nothing", "error", "broken"),
-    "bold yellow": ("unfinished", "unverified", "note", "interrupted"),
+    "bold yellow": ("unfinished", "unverified", "note", "interrupted", "aborted", "dropped"),
     "bold cyan": ("next", "hint"),
 }
 _STYLE_OF = {label: style for style, labels in _STYLES.items() for label in labels}
@@ -295,12 +295,19 @@ def counted(number: int, noun: str) -> str:
 def in_bytes(number: int) -> str:
     """``7,512,345 bytes (7.2 MiB)``."""
     exact = counted(number, "byte")
+    return exact if number < 1024 else f"{exact} ({in_units(number)})"
+
+
+def in_units(number: int) -> str:
+    """``7.2 MiB``, ``812 bytes``."""
+    if number < 1024:
+        return counted(number, "byte")
     size, unit = float(number), ""
     for larger in ("KiB", "MiB", "GiB", "TiB"):
         if size < 1024:
             break
         size, unit = size / 1024, larger
-    return f"{exact} ({size:.1f} {unit})" if unit else exact
+    return f"{size:.1f} {unit}"
 
 
 def shortened(value: Any, *, at_most: int = 32) -> str:

@@ -19,7 +19,8 @@ VERB_NAMES = [verb.NAME for verb in VERBS]
 
 
 def test_verbs_are_those_of_the_design() -> None:
-    assert VERB_NAMES == ["write", "cat", "inspect", "check", "recover", "metadata", "demo"]
+    uploads = ["uploads list", "uploads complete", "uploads resume-info", "uploads abort"]
+    assert ["write", "cat", "inspect", "check", "recover", "metadata", *uploads, "demo"] == VERB_NAMES
 
 
 def test_version(rpq_process: Callable[..., Any]) -> None:
@@ -34,24 +35,36 @@ def test_the_program_is_installed_as_rpq() -> None:
     assert set(found) == {"resilient_pq.cli.main:main"}
 
 
-def test_help_lists_every_verb(rpq_run: Callable[..., Any]) -> None:
-    ended = rpq_run("--help")
-    assert ended.code == 0
+def test_help_lists_every_verb_in_order(rpq_run: Callable[..., Any]) -> None:
+    for group in ([], ["uploads"]):
+        ended = rpq_run(*group, "--help")
+        assert ended.code == 0
+        listed = re.findall(r"^  (\S+) +\S", ended.out.split("Commands:")[1].split("\n\n")[0], re.MULTILINE)
+        words = [name.split() for name in VERB_NAMES]
+        inside = [each[len(group)] for each in words if each[: len(group)] == group]
+        assert listed == list(dict.fromkeys(inside))
+
+
+def test_help_says_of_every_verb_what_it_does(rpq_run: Callable[..., Any]) -> None:
     for name in VERB_NAMES:
-        (summary,) = re.findall(rf"^  {name} +(\S.*)$", ended.out, re.MULTILINE)
+        *group, verb = name.split()
+        ended = rpq_run(*group, "--help")
+        assert ended.code == 0
+        (summary,) = re.findall(rf"^  {verb} +(\S.*)$", ended.out, re.MULTILINE)
         assert summary.endswith("."), "a summary that does not fit its line is cut"
         assert not summary.endswith("...")
 
 
-def test_without_a_verb_there_is_help(rpq_process: Callable[..., Any]) -> None:
-    ended = rpq_process()
+@pytest.mark.parametrize("group", [[], ["uploads"]])
+def test_without_a_verb_there_is_help(group: list[str], rpq_process: Callable[..., Any]) -> None:
+    ended = rpq_process(*group)
     assert ended.code == ExitCode.USAGE
     assert "Commands:" in ended.out + ended.err
 
 
 @pytest.mark.parametrize("verb", VERB_NAMES)
 def test_help_ends_with_exit_status_and_two_examples(verb: str, rpq_run: Callable[..., Any]) -> None:
-    ended = rpq_run(verb, "--help")
+    ended = rpq_run(*verb.split(), "--help")
     assert (ended.code, ended.err) == (0, "")
     options, status, examples = re.split(r"\n  Exit status:\n|\n  Examples:\n", ended.out)
     assert "--json" in options
@@ -65,7 +78,7 @@ def test_help_ends_with_exit_status_and_two_examples(verb: str, rpq_run: Callabl
     assert all("rpq " in line for line in lines)
 
 
-@pytest.mark.parametrize("verb", [[], *([name] for name in VERB_NAMES)])
+@pytest.mark.parametrize("verb", [[], ["uploads"], *(name.split() for name in VERB_NAMES)])
 def test_help_has_no_lines_and_no_colours(verb: list[str], rpq_run: Callable[..., Any]) -> None:
     text = rpq_run(*verb, "--help").out
     assert text.isascii()
@@ -74,7 +87,7 @@ def test_help_has_no_lines_and_no_colours(verb: list[str], rpq_run: Callable[...
 
 @pytest.mark.parametrize("verb", VERB_NAMES)
 def test_examples_are_commands_that_are_understood(verb: str, rpq_run: Callable[..., Any]) -> None:
-    examples = rpq_run(verb, "--help").out.split("Examples:\n")[1].strip().splitlines()
+    examples = rpq_run(*verb.split(), "--help").out.split("Examples:\n")[1].strip().splitlines()
     for example in examples:
         arguments = example.split("rpq ", 1)[1].split(" > ")[0].split()
         ended = rpq_run(*arguments, "--help")
@@ -108,6 +121,10 @@ def test_help_imports_nothing_slow() -> None:
         (["cat", "x", "--format", "xml"], "--format"),
         (["write", "x.csv", "y", "--row-group-bytes", "many"], "64MiB"),
         (["write", "x.csv", "y", "--mode", "a"], "--mode"),
+        (["uploads"], "Commands:"),
+        (["uploads", "frobnicate"], "frobnicate"),
+        (["uploads", "list"], "URL"),
+        (["uploads", "list", "s3://b", "--older-than", "soon"], "12h"),
         (["demo", "--s3"], "--bucket"),
         (["demo", "--bucket", "b"], "--s3"),
         (["demo", "--input", "-"], "--input"),
@@ -125,10 +142,13 @@ def test_what_is_not_understood_exits_with_2(
     assert "Traceback" not in ended.err
 
 
-def test_what_is_not_understood_is_json_where_that_is_asked_for(rpq_run: Callable[..., Any]) -> None:
-    ended = rpq_run("check", "x", "--frobnicate", "--json")
+@pytest.mark.parametrize("verb", ["check", "uploads list", "uploads"])
+def test_what_is_not_understood_is_json_where_that_is_asked_for(
+    verb: str, rpq_run: Callable[..., Any]
+) -> None:
+    ended = rpq_run(*verb.split(), "--frobnicate", "--json")
     assert ended.code == ExitCode.USAGE
-    assert ended.document["verb"] == "check"
+    assert ended.document["verb"] == verb
     assert ended.document["outcome"] == "error"
     assert ended.document["error"]["type"] == "UsageError"
     assert "--frobnicate" in ended.document["error"]["message"]

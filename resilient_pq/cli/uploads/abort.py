@@ -1,0 +1,103 @@
+"""`rpq uploads abort`: drop uploads that were left open."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Annotated
+
+import typer
+
+import resilient_pq as rpq
+from resilient_pq.cli import render
+from resilient_pq.cli.exit_codes import ExitCode, epilog
+from resilient_pq.cli.options import (
+    AsJson,
+    EndpointUrl,
+    Log,
+    OlderThan,
+    Storage,
+    StorageOptions,
+    UploadId,
+    storage,
+)
+from resilient_pq.cli.render import Output
+from resilient_pq.cli.running import run_verb
+from resilient_pq.cli.uploads import described
+from resilient_pq.io import resolve
+
+NAME = "uploads abort"
+EPILOG = epilog(
+    "they are dropped, or none is so old",
+    "the FILE of --log is no log",
+    "rpq uploads abort s3://bucket/day.parquet",
+    "rpq uploads abort s3://bucket --older-than 2w",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wishes:
+    """What the command line asks for."""
+
+    url: str
+    upload_id: str | None
+    older_than: timedelta | None
+    log: str | None
+
+
+def uploads_abort(
+    url: Annotated[
+        str,
+        typer.Argument(
+            metavar="URL", help="An object; with --older-than a bucket, or what the names begin with."
+        ),
+    ],
+    upload_id: UploadId = None,
+    older_than: OlderThan = None,
+    log: Log = None,
+    endpoint_url: EndpointUrl = None,
+    storage_option: StorageOptions = None,
+    as_json: AsJson = False,
+) -> int:
+    """Drop uploads that were left open, and what they hold.
+
+    Without --older-than it is the one upload of the object, or the one that is named. With it, it is every upload
+    below URL that was begun so long ago, and none that is younger; `rpq uploads list` shows them first. A writer that
+    is still alive cannot go on.
+    """
+    reached = storage(endpoint_url, storage_option)
+    wishes = _Wishes(url, upload_id, older_than, log)
+    return run_verb(NAME, lambda output: _abort(output, wishes, reached), as_json=as_json)
+
+
+async def _abort(output: Output, wishes: _Wishes, reached: Storage) -> int:
+    store, prefix = resolve(wishes.url, reached.options, bucket_alone=wishes.older_than is not None)
+    async with store:
+        found = await rpq.list_uploads((store, prefix), older_than=wishes.older_than, log=wishes.log)
+        if wishes.older_than is None:
+            upload_id = await rpq.abort_upload((store, prefix), upload_id=wishes.upload_id)
+            dropped = [upload for upload in found if (upload.key, upload.upload_id) == (prefix, upload_id)]
+            _say(output, dropped)
+        else:
+            dropped = []
+            for upload in found:
+                if wishes.upload_id in (None, upload.upload_id):
+                    with suppress(rpq.NotFoundError):  # it was completed or aborted meanwhile
+                        await rpq.abort_upload((store, upload.key), upload_id=upload.upload_id)
+                        _say(output, [upload])
+                        dropped.append(upload)
+            if not dropped:
+                old = described.age(wishes.older_than)
+                output.line("nothing", f"no such upload was begun {old} ago or earlier; none was dropped")
+    document = render.document(NAME, "aborted", url=wishes.url)
+    document["uploads"] = [described.as_json(upload) for upload in dropped]
+    output.document(document)
+    return ExitCode.SOUND
+
+
+def _say(output: Output, dropped: list[rpq.Upload]) -> None:
+    now = datetime.now(UTC)
+    for upload in dropped:
+        begun = "" if upload.initiated is None else f", begun {described.age(now - upload.initiated)} ago"
+        output.line("aborted", f"{upload.url}, {upload.upload_id}{begun}, {described.holds(upload)}")

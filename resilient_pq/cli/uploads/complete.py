@@ -1,0 +1,103 @@
+"""`rpq uploads complete`: make an object of an upload that was left open."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+import resilient_pq as rpq
+from resilient_pq.cli import render
+from resilient_pq.cli.exit_codes import ExitCode, epilog
+from resilient_pq.cli.options import AsJson, EndpointUrl, Storage, StorageOptions, UploadId, Url, storage
+from resilient_pq.cli.render import Output
+from resilient_pq.cli.running import run_verb
+
+NAME = "uploads complete"
+EPILOG = epilog(
+    "the object is there",
+    "the metadata supplied are damaged",
+    "rpq uploads complete s3://bucket/day.parquet",
+    "rpq uploads complete s3://bucket/theirs.parquet --metadata theirs_metadata",
+    nothing="no part, or no row group of the metadata, can be used; nothing was completed",
+)
+_HOW = {
+    rpq.CompletedBy.RULE: "up to the newest checkpoint that was stored",
+    rpq.CompletedBy.GAP_FREE: "up to the first part that is missing",
+    rpq.CompletedBy.METADATA: "the last one a footer made of the metadata",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Wishes:
+    """What the command line asks for."""
+
+    url: str
+    upload_id: str | None
+    overwrite: bool
+    gap_free: bool
+    metadata: str | None
+
+
+def uploads_complete(
+    url: Url,
+    upload_id: UploadId = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an object that is at URL.")] = False,
+    gap_free: Annotated[
+        bool,
+        typer.Option("--gap-free", help="Take all parts up to the first missing one: it is another's upload."),
+    ] = False,
+    metadata: Annotated[
+        str | None,
+        typer.Option(
+            "--metadata",
+            metavar="FILE",
+            help="A Parquet file or metadata file, path or URL, that tells what lies in another's parts.",
+        ),
+    ] = None,
+    endpoint_url: EndpointUrl = None,
+    storage_option: StorageOptions = None,
+    as_json: AsJson = False,
+) -> int:
+    """Make an object of an upload that was left open.
+
+    It has every row that the writer's checkpoints stored. No data is moved. Parts behind them are gone then, and a
+    writer that is still alive cannot go on. Of another's upload, which the sizes of its parts tell, all parts up to
+    the first missing one are taken.
+    """
+    reached = storage(endpoint_url, storage_option)
+    wishes = _Wishes(url, upload_id, overwrite, gap_free, metadata)
+    return run_verb(NAME, lambda output: _complete(output, wishes, reached), as_json=as_json)
+
+
+async def _complete(output: Output, wishes: _Wishes, reached: Storage) -> int:
+    done = await rpq.complete_upload(
+        wishes.url,
+        upload_id=wishes.upload_id,
+        overwrite=wishes.overwrite,
+        gap_free=wishes.gap_free,
+        metadata=wishes.metadata,
+        storage_options=reached.options,
+    )
+    parts = render.counted(done.num_parts, "part")
+    output.line("completed", f"{done.url}, {render.in_bytes(done.size)} in {parts}, {_HOW[done.how]}")
+    if done.num_rows is not None:
+        lost = render.counted(done.rows_dropped or 0, "row")
+        output.line("rows", f"{done.num_rows:,}; {lost} of the metadata are not in the parts")
+    if done.bytes_dropped:
+        output.line("dropped", f"{render.in_bytes(done.bytes_dropped)} in parts behind these")
+    following = [reached.command(command) for command in done.next]
+    output.next(*following)
+    document = render.document(NAME, "completed", rows=done.num_rows, url=done.url)
+    document |= {
+        "next": [list(command) for command in following],
+        "upload_id": done.upload_id,
+        "how": str(done.how),
+        "parts": done.num_parts,
+        "size": done.size,
+        "bytes_dropped": done.bytes_dropped,
+        "rows_dropped": done.rows_dropped,
+    }
+    output.document(document)
+    return ExitCode.SOUND

@@ -1,0 +1,61 @@
+"""An upload in words and as JSON. Pure."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import resilient_pq as rpq
+from resilient_pq.cli.options import SECONDS_OF
+from resilient_pq.cli.render import counted, in_bytes, in_units
+
+#: Of `row`; the first two are names.
+HEADER = ("url", "upload id", "begun", "age", "parts", "size", "completable", "by", "rows")
+
+
+def row(upload: rpq.Upload, now: datetime) -> tuple[str, ...]:
+    """An upload as a row of a table."""
+    begun = upload.initiated
+    return (
+        upload.url,
+        upload.upload_id,
+        "?" if begun is None else begun.strftime("%Y-%m-%d %H:%M"),
+        "?" if begun is None else age(now - begun),
+        f"{upload.num_parts:,}",
+        in_units(upload.num_bytes),
+        in_units(upload.completable_bytes),
+        "rule" if upload.fits_rule else "gap-free",
+        "unknown" if upload.num_rows is None else f"{upload.num_rows:,}",
+    )
+
+
+def as_json(upload: rpq.Upload) -> dict[str, Any]:
+    """As in docs/json.md."""
+    return {
+        "url": upload.url,
+        "upload_id": upload.upload_id,
+        "initiated": None if upload.initiated is None else upload.initiated.isoformat(),
+        "parts": upload.num_parts,
+        "size": upload.num_bytes,
+        "fits_rule": upload.fits_rule,
+        "stored_bytes": upload.stored_bytes,
+        "gap_free_bytes": upload.gap_free_bytes,
+        "gap": upload.gap,
+        "rows": upload.num_rows,
+    }
+
+
+def holds(upload: rpq.Upload) -> str:
+    """What would become of it: ``12.2 MiB up to the newest checkpoint stored, 128 rows``."""
+    size = in_bytes(upload.completable_bytes)
+    if not upload.fits_rule:
+        return f"{size} before the first part that is missing; the parts are not as a writer of ours leaves them"
+    rows = "unknown rows" if upload.num_rows is None else counted(upload.num_rows, "row")
+    return f"{size} up to the newest checkpoint that was stored, {rows}"
+
+
+def age(since: timedelta) -> str:
+    """``5h``, in the largest unit of which there is one whole; as ``--older-than`` takes it."""
+    seconds = max(0, int(since.total_seconds()))
+    unit = max((unit for unit in SECONDS_OF if SECONDS_OF[unit] <= max(seconds, 1)), key=SECONDS_OF.__getitem__)
+    return f"{seconds // SECONDS_OF[unit]}{unit}"

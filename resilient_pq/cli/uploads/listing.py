@@ -1,0 +1,67 @@
+"""`rpq uploads list`: the uploads that were left open."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Annotated
+
+import typer
+
+import resilient_pq as rpq
+from resilient_pq.cli import render
+from resilient_pq.cli.exit_codes import ExitCode, epilog
+from resilient_pq.cli.options import AsJson, EndpointUrl, Log, OlderThan, Storage, StorageOptions, storage
+from resilient_pq.cli.render import Output
+from resilient_pq.cli.running import run_verb
+from resilient_pq.cli.uploads import described
+
+NAME = "uploads list"
+EPILOG = epilog(
+    "they are listed, or there are none",
+    "the FILE of --log is no log",
+    "rpq uploads list s3://bucket --older-than 1d",
+    "rpq uploads list s3://bucket/day.parquet --log day.log --json",
+)
+
+
+def uploads_list(
+    url: Annotated[
+        str, typer.Argument(metavar="URL", help="A bucket, or what the names begin with: s3://bucket/prefix.")
+    ],
+    older_than: OlderThan = None,
+    log: Log = None,
+    endpoint_url: EndpointUrl = None,
+    storage_option: StorageOptions = None,
+    as_json: AsJson = False,
+) -> int:
+    """List uploads that were left open, oldest first.
+
+    "completable" is the size of the object that completing would make: by the rule, up to the newest checkpoint that
+    was stored; gap-free, where the parts are not as a writer of this package leaves them, up to the first missing part.
+    """
+    reached = storage(endpoint_url, storage_option)
+    return run_verb(NAME, lambda output: _list(output, url, older_than, log, reached), as_json=as_json)
+
+
+async def _list(
+    output: Output, url: str, older_than: timedelta | None, log: str | None, reached: Storage
+) -> int:
+    found = await rpq.list_uploads(url, older_than=older_than, log=log, storage_options=reached.options)
+    if found:
+        now = datetime.now(UTC)
+        output.table(described.HEADER, [described.row(upload, now) for upload in found], left=2)
+    else:
+        old = "" if older_than is None else f" since {described.age(older_than)} or longer"
+        output.line("nothing", f"no upload is open{old} below {url}")
+    following = [
+        reached.command(("rpq", "uploads", "resume-info", upload.url, "--upload-id", upload.upload_id))
+        for upload in found[:1]
+    ]
+    output.next(*following)
+    document = render.document(NAME, "read", url=url)
+    document |= {
+        "next": [list(command) for command in following],
+        "uploads": [described.as_json(upload) for upload in found],
+    }
+    output.document(document)
+    return ExitCode.SOUND

@@ -1,0 +1,90 @@
+"""`rpq uploads resume-info`: what is there of an object whose writer did not finish."""
+
+from __future__ import annotations
+
+import resilient_pq as rpq
+from resilient_pq.cli import render
+from resilient_pq.cli.exit_codes import ExitCode, epilog
+from resilient_pq.cli.options import AsJson, EndpointUrl, Log, Storage, StorageOptions, UploadId, Url, storage
+from resilient_pq.cli.render import Output
+from resilient_pq.cli.running import run_verb
+from resilient_pq.cli.uploads import described
+
+NAME = "uploads resume-info"
+EPILOG = epilog(
+    "there is an upload, or an object",
+    "the FILE of --log is no log",
+    "rpq uploads resume-info s3://bucket/day.parquet",
+    "rpq uploads resume-info s3://bucket/day.parquet --log day.log --json",
+    nothing="there is neither an upload nor an object",
+)
+
+
+def uploads_resume_info(
+    url: Url,
+    upload_id: UploadId = None,
+    log: Log = None,
+    endpoint_url: EndpointUrl = None,
+    storage_option: StorageOptions = None,
+    as_json: AsJson = False,
+) -> int:
+    """Show what completing or resuming would find.
+
+    These are the uploads that are open for the object, and the object itself where there is one; only its footer is
+    read, and nothing changed.
+    """
+    reached = storage(endpoint_url, storage_option)
+    return run_verb(NAME, lambda output: _resume_info(output, url, upload_id, log, reached), as_json=as_json)
+
+
+async def _resume_info(
+    output: Output, url: str, upload_id: str | None, log: str | None, reached: Storage
+) -> int:
+    info = await rpq.resume_info(url, upload_id=upload_id, log=log, storage_options=reached.options)
+    for upload in info.uploads:
+        begun = "" if upload.initiated is None else f", begun {upload.initiated:%Y-%m-%d %H:%M:%S %Z}"
+        output.line("upload", f"{upload.upload_id}{begun}")
+        output.line("parts", f"{upload.num_parts:,}, {render.in_bytes(upload.num_bytes)}")
+        output.line("holds", described.holds(upload))
+        if upload.gap is not None:
+            output.line("missing", f"part {upload.gap:,}")
+        if upload.bytes_behind:
+            output.line("dropped", f"when it is completed: {render.in_bytes(upload.bytes_behind)} behind that")
+    output.line("object", _object_words(info))
+    following = [reached.command(command) for command in _next(info)]
+    output.next(*following)
+    found = bool(info.uploads) or info.object is not None
+    document = render.document(NAME, "read" if found else "nothing", rows=info.num_rows, url=info.url)
+    document |= {
+        "next": [list(command) for command in following],
+        "uploads": [described.as_json(upload) for upload in info.uploads],
+        "object": None if info.object is None else {
+            "size": info.object.size,
+            "etag": info.object.etag,
+            "state": None if info.state is None else str(info.state),
+            "file_id": info.file_id,
+        },
+    }
+    output.document(document)
+    return ExitCode.SOUND if found else ExitCode.NOTHING
+
+
+def _object_words(info: rpq.ResumeInfo) -> str:
+    if info.object is None:
+        return "there is none" if info.uploads else "there is none, and no upload is open"
+    size = render.in_bytes(info.object.size)
+    replaced = "; completing an upload needs --overwrite" if info.uploads else ""
+    if info.num_rows is None:
+        return f"{size}, without a footer that can be read{replaced}"
+    state = "of another writer" if info.state is None else str(info.state)
+    return f"{size}, {state}, {render.counted(info.num_rows, 'row')}{replaced}"
+
+
+def _next(info: rpq.ResumeInfo) -> list[tuple[str, ...]]:
+    """Looking at the object that is there; where there is none, completing the only upload that holds anything."""
+    if info.object is not None:
+        return [("rpq", "check", info.url)]
+    useful = [upload for upload in info.uploads if upload.completable_bytes]
+    if len(useful) != 1:
+        return []
+    return [("rpq", "uploads", "complete", info.url, "--upload-id", useful[0].upload_id)]
