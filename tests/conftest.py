@@ -7,6 +7,7 @@ its own. `s3_proxy` stands between a store and that server: it counts requests a
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import math
 import os
@@ -18,6 +19,7 @@ import subprocess
 import sys
 import time
 import uuid
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -347,14 +349,19 @@ def crash(s3: S3, committed_file: CommittedFile) -> Callable[[str], CrashedUploa
 
     def leave(name: str) -> CrashedUpload:
         client, place = s3.client, {"Bucket": s3.bucket, "Key": name}
-        upload_id = client.create_multipart_upload(**place)["UploadId"]
+        # Of a composite checksum SeaweedFS wants every part's at the end, and lists none.
+        checked = {"ChecksumAlgorithm": "CRC32", "ChecksumType": "FULL_OBJECT"}
+        upload_id = client.create_multipart_upload(**place, **checked)["UploadId"]
         data, start = committed_file.data, 2 * PART_BYTES
         in_third = [end for end in committed_file.ends if start < end[0] < start + PART_BYTES]
         # The third part was the open slot of two checkpoints; the fourth is full, and no checkpoint ends in it yet.
         cuts = [(4, 3 * PART_BYTES, 4 * PART_BYTES), (3, start, in_third[0][0]), (1, 0, PART_BYTES)]
         cuts += [(2, PART_BYTES, start), (3, start, in_third[-1][0])]
         for number, first, last in cuts:
-            client.upload_part(**place, UploadId=upload_id, PartNumber=number, Body=data[first:last])
+            part = data[first:last]
+            crc = base64.b64encode(zlib.crc32(part).to_bytes(4, "big")).decode()
+            named = {"UploadId": upload_id, "PartNumber": number, "ChecksumCRC32": crc}
+            client.upload_part(**place, **named, Body=part)
         stored, num_rows = in_third[-1]
         return CrashedUpload(name, upload_id, data[:stored], num_rows, stored + PART_BYTES)
 
