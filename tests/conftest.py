@@ -344,13 +344,13 @@ def committed_file() -> CommittedFile:
 
 
 @pytest.fixture
-def crash(s3: S3, committed_file: CommittedFile) -> Callable[[str], CrashedUpload]:
+def crash(s3: S3, committed_file: CommittedFile) -> Callable[..., CrashedUpload]:
     """Leaves an upload for an object as a writer that was killed does, made by another client than ours."""
 
-    def leave(name: str) -> CrashedUpload:
+    def leave(name: str, checksum_type: str = "FULL_OBJECT") -> CrashedUpload:
         client, place = s3.client, {"Bucket": s3.bucket, "Key": name}
-        # Of a composite checksum SeaweedFS wants every part's at the end, and lists none.
-        checked = {"ChecksumAlgorithm": "CRC32", "ChecksumType": "FULL_OBJECT"}
+        # Of a composite checksum S3 wants every part's at the end.
+        checked = {"ChecksumAlgorithm": "CRC32", "ChecksumType": checksum_type}
         upload_id = client.create_multipart_upload(**place, **checked)["UploadId"]
         data, start = committed_file.data, 2 * PART_BYTES
         in_third = [end for end in committed_file.ends if start < end[0] < start + PART_BYTES]

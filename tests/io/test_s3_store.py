@@ -643,6 +643,15 @@ async def test_versions_of_one_part_on_both_sides_of_a_page() -> None:
     assert [asked["PartNumberMarker"] for asked in pages.asked] == [0, 1, 2]
 
 
+@pytest.mark.parametrize("checksum", ["", "AAAB", "AAAB/wAAAB/w", "no base64", "\u00e9"])
+async def test_a_checksum_that_is_none_is_left_out(checksum: str) -> None:
+    async with S3Store() as store:
+        store._client.call = Pages(  # type: ignore[method-assign, assignment]
+            {"Parts": [listed((1, 1, "a"))[0] | {"ChecksumCRC32": checksum}]}
+        )
+        assert await store.list_parts("b/a", "upload") == [Part(1, 1, "a")]
+
+
 async def test_uploads_come_in_pages() -> None:
     async with S3Store() as store:
         store._client.call = pages = Pages(  # type: ignore[method-assign, assignment]

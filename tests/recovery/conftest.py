@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import io
 import random
+import re
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -136,3 +139,24 @@ def records_in_order() -> Callable[[bytes], list[Any]]:
 @pytest.fixture(scope="session")
 def is_whole() -> Callable[..., Any]:
     return same_rows
+
+
+@pytest.fixture
+def listing_checksums(s3_proxy: Any, committed_file: Any) -> Any:
+    """The bucket through a proxy that lists the CRC32 of each part, as S3 does and neither server here."""
+    s3, proxy = s3_proxy
+
+    def with_checksum(part: re.Match[bytes]) -> bytes:
+        number, size = (int(found) for found in re.findall(rb"<(?:PartNumber|Size)>(\d+)<", part[0]))
+        start = (number - 1) * 5 * 1024 * 1024
+        crc = zlib.crc32(committed_file.data[start : start + size])
+        checksum = base64.b64encode(crc.to_bytes(4, "big"))
+        return part[0].replace(b"</Part>", b"<ChecksumCRC32>" + checksum + b"</ChecksumCRC32></Part>")
+
+    def edit(head: bytes, body: bytes) -> tuple[bytes, bytes]:
+        changed = re.sub(rb"<Part>.*?</Part>", with_checksum, body, flags=re.DOTALL)
+        length = f"Content-Length: {len(changed)}".encode()
+        return re.sub(rb"(?i)content-length: \d+", length, head), changed
+
+    proxy.on("GET", match="uploadId", edit=edit)
+    return s3

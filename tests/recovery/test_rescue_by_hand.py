@@ -72,25 +72,6 @@ def rescue_with_boto3(s3: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[...,
     return rescue
 
 
-@pytest.fixture
-def listing_checksums(s3_proxy: Any, committed_file: Any) -> str:
-    """An endpoint that lists the CRC32 of each part, as S3 does and neither server here."""
-    _, proxy = s3_proxy
-
-    def with_checksum(part: re.Match[bytes]) -> bytes:
-        number, size = (int(found) for found in re.findall(rb"<(?:PartNumber|Size)>(\d+)<", part[0]))
-        checksum = checksum_of(committed_file.data, number, size).encode()
-        return part[0].replace(b"</Part>", b"<ChecksumCRC32>" + checksum + b"</ChecksumCRC32></Part>")
-
-    def edit(head: bytes, body: bytes) -> tuple[bytes, bytes]:
-        changed = re.sub(rb"<Part>.*?</Part>", with_checksum, body, flags=re.DOTALL)
-        length = f"Content-Length: {len(changed)}".encode()
-        return re.sub(rb"(?i)content-length: \d+", length, head), changed
-
-    proxy.on("GET", match="uploadId", edit=edit)
-    return str(proxy.endpoint_url)
-
-
 def checksum_of(data: bytes, number: int, size: int) -> str:
     start = (number - 1) * PART_BYTES
     return base64.b64encode(zlib.crc32(data[start : start + size]).to_bytes(4, "big")).decode()
@@ -130,10 +111,10 @@ def test_with_boto3_nothing_is_replaced_and_nothing_made_up(
 
 
 def test_with_boto3_the_checksums_that_are_listed_are_named(
-    s3: Any, crash: Crash, rescue_with_boto3: Callable[..., list[Any]], listing_checksums: str
+    s3: Any, crash: Crash, rescue_with_boto3: Callable[..., list[Any]], listing_checksums: Any
 ) -> None:
     left = crash("day.parquet")
-    assert_named_with_checksums(rescue_with_boto3("day.parquet", endpoint_url=listing_checksums), left)
+    assert_named_with_checksums(rescue_with_boto3("day.parquet", endpoint_url=listing_checksums.endpoint_url), left)
     assert_rescued(s3, left)
 
 
@@ -206,9 +187,9 @@ def test_with_the_aws_command_line_nothing_is_made_up(
 
 @pytest.mark.thorough
 def test_with_the_aws_command_line_the_checksums_that_are_listed_are_named(
-    s3: Any, crash: Crash, rescue_with_aws: Callable[..., int], listing_checksums: str, tmp_path: Path
+    s3: Any, crash: Crash, rescue_with_aws: Callable[..., int], listing_checksums: Any, tmp_path: Path
 ) -> None:
     left = crash("day.parquet")
-    assert rescue_with_aws("day.parquet", endpoint_url=listing_checksums) == 0
+    assert rescue_with_aws("day.parquet", endpoint_url=listing_checksums.endpoint_url) == 0
     assert_named_with_checksums(json.loads((tmp_path / "parts.json").read_text())["Parts"], left)
     assert_rescued(s3, left)

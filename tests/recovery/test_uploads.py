@@ -18,7 +18,7 @@ from resilient_pq.io import MemoryStore, ObjectInfo, Part
 from resilient_pq.writer.checkpoint_log import CheckpointLog
 
 MiB = 1024 * 1024
-Crash = Callable[[str], Any]
+Crash = Callable[..., Any]
 
 
 async def begun(store: MemoryStore, key: str, *sizes: int, first: int = 1) -> str:
@@ -68,6 +68,14 @@ class TestOnServers:
         assert await names(s3.url("c")) == []
         info = await rpq.resume_info(s3.url("a/1"), storage_options=options)
         assert [each.url for each in info.uploads] == [s3.url("a/1")]
+
+    async def test_checksums_that_are_listed_are_named(self, listing_checksums: Any, crash: Crash) -> None:
+        """S3 refuses an upload with composite checksums otherwise, and SeaweedFS does so, too."""
+        s3, left = listing_checksums, crash("day.parquet", "COMPOSITE")
+        await rpq.complete_upload(
+            s3.url("day.parquet"), upload_id=left.upload_id, storage_options=s3.storage_options
+        )
+        assert s3.read("day.parquet") == left.stored
 
     async def test_an_object_at_the_key_is_replaced_only_when_asked(self, s3: Any, crash: Crash) -> None:
         left, options = crash("day.parquet"), s3.storage_options
