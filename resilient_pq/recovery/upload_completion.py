@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Protocol, TypeAlias
 
@@ -24,6 +24,7 @@ from resilient_pq.errors import (
     Where,
     located,
 )
+from resilient_pq.format.checksum import crc32
 from resilient_pq.io import FetchCounters, MultipartStore, ObjectInfo, Part, resolve
 from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.opening import read_contents
@@ -130,14 +131,10 @@ async def complete_upload(
     contents = None if metadata is None else await _contents_of(metadata, storage_options)
     async with multipart_store(url, storage_options) as (store, key):
         with located(Where(key=store.url_of(key))):
-            there = await object_there(store, key)
-            if there is not None and not overwrite:
-                raise AlreadyExistsError(
-                    "there is an object already", hint="use --overwrite (overwrite=True) to replace it"
-                )
+            condition = await _condition(store, key, overwrite=overwrite)
             chosen = upload_id or await only_upload(store, key)
             found = upload_parts(await store.list_parts(key, chosen))
-            upload = _Completion(store, key, chosen, there)
+            upload = _Completion(store, key, chosen, condition)
             if contents is None:
                 return await upload.of_parts(found, gap_free=gap_free)
             return await upload.of_metadata(found, contents)
@@ -168,13 +165,38 @@ async def _contents_of(
 
 
 @dataclass(frozen=True, slots=True)
+class _Condition:
+    """What has to hold when the upload is completed: that there is no object, or this version of one."""
+
+    if_none_match: bool
+    if_match: str | None = None
+
+
+async def _condition(store: MultipartStore, key: str, *, overwrite: bool) -> _Condition:
+    """That there is still what is there now.
+
+    Raises:
+        AlreadyExistsError: There is an object, and it must not be replaced.
+    """
+    try:
+        there = await object_there(store, key)
+    except AccessDeniedError:  # credentials that may only write
+        return _Condition(if_none_match=not overwrite)
+    if there is not None and not overwrite:
+        raise AlreadyExistsError(
+            "there is an object already", hint="use --overwrite (overwrite=True) to replace it"
+        )
+    return _Condition(there is None, None if there is None else there.etag)
+
+
+@dataclass(frozen=True, slots=True)
 class _Completion:
-    """One upload that is about to be completed, in place of the object that is there."""
+    """One upload that is about to be completed."""
 
     store: MultipartStore
     key: str
     upload_id: str
-    there: ObjectInfo | None
+    condition: _Condition
 
     @property
     def url(self) -> str:
@@ -205,6 +227,8 @@ class _Completion:
         if not made.num_row_groups:
             raise self._nothing("no row group of the metadata lies in the parts", found, contents)
         footer = await self.store.put_part(self.key, self.upload_id, len(before) + 1, made.footer)
+        if all(part.crc32 is not None for part in before):
+            footer = replace(footer, crc32=crc32(made.footer))  # an upload with checksums has one of each part
         info = await self._publish((*before, footer), listed=before)
         return CompletedUpload(
             self.url,
@@ -224,11 +248,15 @@ class _Completion:
         Raises:
             RecoveryError: Parts that were `listed` are no longer what they were.
         """
-        expected = None if self.there is None else self.there.etag
+        wanted = self.condition
         try:
             try:
                 return await self.store.complete_upload(
-                    self.key, self.upload_id, parts, if_none_match=self.there is None, if_match=expected
+                    self.key,
+                    self.upload_id,
+                    parts,
+                    if_none_match=wanted.if_none_match,
+                    if_match=wanted.if_match,
                 )
             except UnsupportedError:  # the store knows no conditions: what it said a moment ago must do
                 return await self.store.complete_upload(self.key, self.upload_id, parts)

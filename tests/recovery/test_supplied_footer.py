@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import random
+import re
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -180,6 +183,28 @@ class TestUploads:
         assert pq.read_table(io.BytesIO(found)).equals(large.table.slice(0, whole * 20))
         assert done.next == (("rpq", "check", url),)
         assert (await rpq.check(url, storage_options=options)).num_rows == whole * 20
+
+    async def test_an_upload_with_checksums(self, large: Foreign, seaweedfs: Any, http_proxy: Any) -> None:
+        """The server wants the checksum of every part, and lists none; so they are put into its listing."""
+        s3, url = seaweedfs, seaweedfs.url("checked.parquet")
+        place = {"Bucket": s3.bucket, "Key": "checked.parquet"}
+        upload_id = s3.client.create_multipart_upload(**place, ChecksumAlgorithm="CRC32")["UploadId"]
+        crc = base64.b64encode(zlib.crc32(large.data[:PART]).to_bytes(4, "big"))
+        sent = {"UploadId": upload_id, "PartNumber": 1, "ChecksumCRC32": crc.decode()}
+        s3.client.upload_part(**place, **sent, Body=large.data[:PART])
+        proxy = http_proxy(s3.endpoint_url)
+
+        def edit(head: bytes, body: bytes) -> tuple[bytes, bytes]:
+            body = body.replace(b"</Part>", b"<ChecksumCRC32>" + crc + b"</ChecksumCRC32></Part>")
+            return re.sub(rb"(?i)content-length: \d+", b"Content-Length: %d" % len(body), head), body
+
+        proxy.on("GET", match="uploadId", edit=edit)
+        options = s3.storage_options | {"endpoint_url": proxy.endpoint_url}
+        done = await rpq.complete_upload(
+            url, upload_id=upload_id, metadata=large.metadata, storage_options=options
+        )
+        assert done.num_rows == pq.read_table(io.BytesIO(s3.read("checked.parquet"))).num_rows == 40
+        s3.client.delete_object(**place)
 
     @pytest.mark.parametrize("form", ["path", "url", "name", "bytes", "memoryview"])
     async def test_how_metadata_may_be_given(self, form: str, large: Foreign, tmp_path: Path) -> None:

@@ -318,6 +318,24 @@ async def test_only_the_version_that_was_seen_is_replaced() -> None:
     assert (await store.head("day")).size == len(b"newer")
 
 
+@pytest.mark.parametrize("overwrite", [False, True])
+async def test_credentials_that_may_only_write(overwrite: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """S3 denies HEAD to those who may not read, and then only the condition tells what is there."""
+    store = MemoryStore()
+    await store.put("day", b"another")
+    await begun(store, "day", 100)
+
+    async def denied(key: str) -> ObjectInfo:
+        raise rpq.AccessDeniedError("403")
+
+    monkeypatch.setattr(store, "head", denied)
+    if overwrite:
+        assert (await rpq.complete_upload((store, "day"), overwrite=True)).size == 100
+    else:
+        with pytest.raises(rpq.AlreadyExistsError):
+            await rpq.complete_upload((store, "day"))
+
+
 async def test_stores_without_uploads(tmp_path: Path) -> None:
     for call in (rpq.list_uploads, rpq.complete_upload, rpq.abort_upload, rpq.resume_info):
         with pytest.raises(rpq.UnsupportedError, match="no multipart uploads") as caught:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
@@ -25,7 +24,7 @@ from resilient_pq.cli.options import (
 from resilient_pq.cli.render import Output
 from resilient_pq.cli.running import run_verb
 from resilient_pq.cli.uploads import described
-from resilient_pq.io import resolve
+from resilient_pq.io import WriteStore, resolve
 
 NAME = "uploads abort"
 EPILOG = epilog(
@@ -80,13 +79,8 @@ async def _abort(output: Output, wishes: _Wishes, reached: Storage) -> int:
             dropped = [upload for upload in found if (upload.key, upload.upload_id) == (prefix, upload_id)]
             _say(output, dropped)
         else:
-            dropped = []
-            for upload in found:
-                if wishes.upload_id in (None, upload.upload_id):
-                    with suppress(rpq.NotFoundError):  # it was completed or aborted meanwhile
-                        await rpq.abort_upload((store, upload.key), upload_id=upload.upload_id)
-                        _say(output, [upload])
-                        dropped.append(upload)
+            chosen = [upload for upload in found if wishes.upload_id in (None, upload.upload_id)]
+            dropped = [upload for upload in chosen if await _dropped(output, store, upload)]
             if not dropped:
                 old = described.age(wishes.older_than)
                 output.line("nothing", f"no such upload was begun {old} ago or earlier; none was dropped")
@@ -94,6 +88,16 @@ async def _abort(output: Output, wishes: _Wishes, reached: Storage) -> int:
     document["uploads"] = [described.as_json(upload) for upload in dropped]
     output.document(document)
     return ExitCode.SOUND
+
+
+async def _dropped(output: Output, store: WriteStore, upload: rpq.Upload) -> bool:
+    """Drop an upload and say so; False when it was completed or dropped meanwhile."""
+    try:
+        await rpq.abort_upload((store, upload.key), upload_id=upload.upload_id)
+    except rpq.NotFoundError:
+        return False
+    _say(output, [upload])
+    return True
 
 
 def _say(output: Output, dropped: list[rpq.Upload]) -> None:
