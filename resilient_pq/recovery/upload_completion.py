@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Protocol, TypeAlias
 
+from resilient_pq.checksum import crc32
 from resilient_pq.errors import (
     AccessDeniedError,
     AlreadyExistsError,
@@ -24,7 +25,6 @@ from resilient_pq.errors import (
     Where,
     located,
 )
-from resilient_pq.format.checksum import crc32
 from resilient_pq.io import FetchCounters, MultipartStore, ObjectInfo, Part, resolve
 from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.opening import read_contents

@@ -21,7 +21,6 @@ from resilient_pq.io.memory import MemoryStore
 from resilient_pq.io.protocols import DEFAULT_SINK_OPTIONS, Buffer
 from resilient_pq.io.s3 import S3Store
 from resilient_pq.io.testing import Fault, FaultyStore, RecordingStore
-from resilient_pq.recovery.resume_upload import completable
 
 MiB = 2**20
 CHECKPOINT = 3
@@ -108,35 +107,6 @@ async def uploads_of(store: Any, key: str) -> list[str]:
 
 
 # --- the rule
-
-
-@pytest.mark.parametrize(
-    ("sizes", "expected"),
-    [
-        ([], 0),
-        ([MiB, 2 * MiB], 0),
-        ([MiB, 2 * MiB, 5], 3),
-        ([MiB + 1], 1),
-        ([MiB, MiB + 1, 2 * MiB, 3], 2),
-        ([3, MiB], 1),
-    ],
-)
-def test_where_an_upload_is_completed(sizes: list[int], expected: int) -> None:
-    parts = [Part(number, size, str(number)) for number, size in enumerate(sizes, start=1)]
-    assert completable(parts) == parts[:expected]
-    assert completable(parts[1:]) == []
-
-
-def test_of_the_versions_of_a_part_the_largest_counts() -> None:
-    parts = [
-        Part(1, 9, "a"),
-        Part(1, MiB, "b"),
-        Part(2, 7, "c"),
-        Part(2, 8, "d"),
-        Part(2, 3, "e"),
-        Part(4, 5, "f"),
-    ]
-    assert [part.etag for part in completable(parts)] == ["b", "d"]
 
 
 # --- going on
