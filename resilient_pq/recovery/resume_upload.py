@@ -40,7 +40,7 @@ from resilient_pq.reader.contents import Contents, FileState
 from resilient_pq.recovery.check import recovered_name
 from resilient_pq.recovery.choose import Candidates, candidates_of_contents
 from resilient_pq.recovery.source import Source
-from resilient_pq.recovery.upload_rule import upload_parts
+from resilient_pq.recovery.upload_rule import size_of, upload_parts
 
 log = logging.getLogger("resilient_pq.recovery")
 
@@ -103,8 +103,8 @@ async def _later(
         overwrite: Whether it may replace what is another file.
     """
     size = standing.info.size
-    found = {upload: by_the_rule(await store.list_parts(standing.key, upload)) for upload in uploads}
-    later = {upload: parts for upload, parts in found.items() if sum(part.size for part in parts) > size}
+    found = {upload: await _completable(store, standing.key, upload) for upload in uploads}
+    later = {upload: parts for upload, parts in found.items() if size_of(parts) > size}
     if chosen and overwrite:
         later = found
     if chosen and not later:
@@ -118,7 +118,7 @@ async def _later(
         return standing
     upload = _only(list(later))
     if not chosen and not overwrite and not await _begins_with(standing, later[upload][0]):
-        held = sum(part.size for part in later[upload])
+        held = size_of(later[upload])
         raise RecoveryError(
             f"the object of {size:,} bytes and the upload {upload} of {held:,} cannot be shown to be one file",
             hint=f"if they are: upload_id={upload!r}; to replace the object by the upload: overwrite=True",
@@ -126,9 +126,10 @@ async def _later(
     return await _completed(store, standing.key, upload, standing.info)
 
 
-def by_the_rule(parts: Sequence[Part]) -> Sequence[Part]:
-    """The parts to complete an upload with; none when no checkpoint ends in any."""
-    return upload_parts(parts).by_rule or ()
+async def _completable(store: MultipartStore, key: str, upload: str) -> tuple[Part, ...]:
+    """The parts that an upload of ours is completed with; none where it holds no checkpoint, or is of others."""
+    parts = upload_parts(await store.list_parts(key, upload))
+    return parts.by_rule or () if parts.fits_rule else ()
 
 
 async def _standing(store: MultipartStore, key: str) -> Source | None:
@@ -186,7 +187,7 @@ async def _completed(store: MultipartStore, key: str, upload: str, instead: Obje
         instead: The object that it replaces, and no other; None where there must be none.
     """
     attempts = _MAX_LISTINGS
-    parts = by_the_rule(await store.list_parts(key, upload))
+    parts = await _completable(store, key, upload)
     while True:
         if not parts:
             raise RecoveryError(
@@ -207,7 +208,7 @@ async def _completed(store: MultipartStore, key: str, upload: str, instead: Obje
             raise
         except StoreError:
             # A writer that lives may have sent a part once more since.
-            before, parts = parts, by_the_rule(await store.list_parts(key, upload))
+            before, parts = parts, await _completable(store, key, upload)
             attempts -= 1
             if parts == before or not attempts:
                 raise

@@ -106,9 +106,6 @@ async def uploads_of(store: Any, key: str) -> list[str]:
     return [upload.upload_id for upload in await store.list_uploads(key)]
 
 
-# --- the rule
-
-
 # --- going on
 
 
@@ -273,6 +270,16 @@ async def test_no_such_upload(store: UploadStore) -> None:
 
 async def test_an_upload_without_a_checkpoint(store: UploadStore, written: Any) -> None:
     upload_id = await leave_upload(store, "f", written.data[: 2 * MiB])
+    with pytest.raises(rpq.RecoveryError, match="holds no checkpoint"):
+        await rpq.resume((store, "f"), options=SMALL)
+    assert await uploads_of(store, "f") == [upload_id] and not await store.exists("f")
+
+
+async def test_an_upload_of_others(store: UploadStore) -> None:
+    """Completed as one of ours it would lose its later parts."""
+    upload_id = await store.create_upload("f")
+    for number in (1, 2, 3):
+        await store.put_part("f", upload_id, number, bytes(MiB + number))
     with pytest.raises(rpq.RecoveryError, match="holds no checkpoint"):
         await rpq.resume((store, "f"), options=SMALL)
     assert await uploads_of(store, "f") == [upload_id] and not await store.exists("f")
@@ -579,6 +586,7 @@ async def test_on_a_server(s3: Any, written: Any, table: pa.Table, is_whole: Any
     assert len(s3.upload_ids()) == 1
 
 
+@pytest.mark.thorough
 async def test_an_object_and_an_upload_on_a_server(
     s3: Any, written: Any, other: Any, table: pa.Table
 ) -> None:
@@ -603,7 +611,7 @@ async def test_parts_that_s3_would_not_take(s3: Any, written: Any) -> None:
     assert s3.upload_ids() == []
 
 
-@pytest.mark.parametrize("what", ["checkpoint", "close"])
+@pytest.mark.parametrize("what", [pytest.param("checkpoint", marks=pytest.mark.thorough), "close"])
 async def test_the_first_writer_can_do_nothing_more_on_a_server(s3: Any, table: pa.Table, what: str) -> None:
     url, options = s3.url("f"), {"options": LARGE, "storage_options": s3.storage_options}
     first = await rpq.create(url, row_group_rows=4, checkpoint_every=None, **options)
