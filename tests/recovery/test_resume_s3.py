@@ -1,13 +1,18 @@
 """An upload that was left open is completed, copied and gone on with; what else may stand there is never spoiled."""
 
+# ruff: noqa: ASYNC220 - processes are started and killed here, while nothing else runs
+
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import hashlib
 import itertools
+import json
 import logging
 import random
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -647,3 +652,59 @@ async def test_of_two_who_resume_on_a_server_nothing_is_mixed(s3: Any, written: 
     async with rpq.open(s3.url("f"), storage_options=s3.storage_options) as file:
         assert pa.table(await file.read()).equals(table)
     assert (await rpq.check(s3.url("f"), storage_options=s3.storage_options)).outcome is rpq.Outcome.SOUND
+
+
+PROGRAM = """
+import asyncio, json, random, sys
+import resilient_pq as rpq
+
+async def main(url, storage_options):
+    settings = dict(
+        row_group_rows=8,
+        compression="none",
+        checkpoint_every=None,
+        options=rpq.WriteOptions(part_bytes=5 * 2**20, max_bytes_in_flight=5 * 2**20),
+        storage_options=json.loads(storage_options),
+    )
+    try:
+        writer = await rpq.resume(url, **settings)
+    except rpq.NotFoundError:
+        writer = await rpq.create(url, **settings)
+    start = writer.num_rows_stored
+    print(start, flush=True)
+    while True:
+        rows = range(start, start + 8)
+        await writer.write({"id": list(rows), "noise": [random.Random(i).randbytes(350_000) for i in rows]})
+        start += 8
+        if random.random() < 0.5:
+            await writer.checkpoint()
+        print(writer.num_rows_stored, flush=True)
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+@pytest.mark.thorough
+async def test_killed_again_and_again_on_a_server(s3: Any) -> None:
+    """What each writer said to be stored is in place for the next; the object is always whole."""
+    url, options = s3.url("f"), s3.storage_options
+    rng = random.Random(5)
+    promised, epochs = 0, 0
+    for _ in range(6):
+        process = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, url, json.dumps(options)], stdout=subprocess.PIPE, text=True
+        )
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(rng.randint(2, 9))]
+        process.kill()
+        lines += process.stdout.readlines()
+        process.wait()
+        told = [int(line) for line in lines if line.endswith("\n")]
+        assert told == sorted(told) and told[0] >= promised
+        promised, epochs = told[-1], epochs + (told[0] > 0)
+    assert promised and epochs > 2
+    table = table_of(promised + 40, 350_000)
+    assert await finish(url, table, options=LARGE, storage_options=options) >= promised
+    async with rpq.open(url, storage_options=options) as file:
+        assert pa.table(await file.read()).equals(table)
+    assert (await rpq.check(url, storage_options=options)).outcome is rpq.Outcome.SOUND
