@@ -198,6 +198,7 @@ class LocalSink(ObjectSink):
         """Remove the partial file."""
         if not self._ended:
             self._ended = True
+            self._written = 0
             await finish_first(in_thread(self._file.discard))
 
     async def keep(self) -> None:

@@ -200,7 +200,7 @@ class ObjectSink(Protocol):
     @property
     @abstractmethod
     def num_bytes_stored(self) -> int:
-        """Bytes from the beginning, without a gap, that survive a kill of this process."""
+        """Bytes from the beginning, without a gap, that survive a kill of this process; none after `abort`."""
 
     @abstractmethod
     async def write(self, *buffers: Buffer) -> None:

@@ -229,8 +229,10 @@ class StoreContract:
         await store.put(prefix + "a", b"before")
         sink = await store.create(prefix + "a")
         await sink.write(DATA)
+        await sink.commit()
         await sink.abort()
         await sink.abort()
+        assert sink.num_bytes_stored == 0
         assert await read_all(store, prefix + "a") == b"before"
         with raises(WriterClosedError):
             await sink.write(b"more")
