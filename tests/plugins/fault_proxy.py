@@ -97,6 +97,7 @@ class HttpProxy:
     Attributes:
         requests: All that came in, in order; those that were broken too.
         endpoint_url: Where it listens.
+        arrived: Called, in the proxy's thread, after each request that came in.
         num_in_flight: Requests that came in and were neither answered nor given up by the client.
     """
 
@@ -107,6 +108,7 @@ class HttpProxy:
         self._changes_left: int | None = None
         self._held: list[_Message] = []
         self.requests: list[ProxiedRequest] = []
+        self.arrived: Callable[[], object] = lambda: None
         self.num_in_flight = 0
         self.endpoint_url = ""
         self._loop = asyncio.new_event_loop()
@@ -139,10 +141,16 @@ class HttpProxy:
         """How many such requests came in."""
         return sum(request.method == method and match in request.target for request in self.requests)
 
-    def wait_for(self, method: str, match: str = "", *, count: int = 1) -> None:
-        """Block, for 30 s at most, until so many such requests came in."""
-        deadline = time.monotonic() + 30
+    def wait_for(self, method: str, match: str = "", *, count: int = 1, seconds: float = 30) -> None:
+        """Block, but not longer than that, until so many such requests came in."""
+        deadline = time.monotonic() + seconds
         while self.count(method, match) < count and time.monotonic() < deadline:
+            time.sleep(0.01)
+
+    def wait_until_idle(self, *, seconds: float = 30) -> None:
+        """Block, but not longer than that, until every request was answered, or its client seen to have gone."""
+        deadline = time.monotonic() + seconds
+        while self.num_in_flight and time.monotonic() < deadline:
             time.sleep(0.01)
 
     def refuse_after(self, changes: int) -> None:
@@ -223,6 +231,7 @@ class HttpProxy:
         body = message.body if len(message.body) < 2**16 else b""
         request = ProxiedRequest(message.method, message.target, message.headers, len(message.body), body)
         self.requests.append(request)
+        self.arrived()
         if self.refused or fault.reset:
             return None
         if fault.late:
