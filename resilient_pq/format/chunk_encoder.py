@@ -94,14 +94,20 @@ class _Pages:
     header_crcs: list[int] = field(default_factory=list)
 
     def add(
-        self, header: PageHeader, levels: NDArray[np.uint8] | None, content: NDArray[np.uint8]
+        self,
+        header: PageHeader,
+        content: Sequence[NDArray[np.uint8]],
+        *,
+        uncompressed: Sequence[NDArray[np.uint8]] = (),
     ) -> PageLocation:
-        """Compress `content`, put the uncompressed `levels` of a v2 page before it, and append the page."""
-        body = [compression.compress(self.options.codec, content, self.options.level)]
-        header.uncompressed_page_size = len(content)
-        if levels is not None:
-            body.insert(0, levels)
-            header.uncompressed_page_size += len(levels)
+        """Append a page: the `uncompressed` levels of a v2 page, then `content`, compressed as one."""
+        codec = self.options.codec
+        header.uncompressed_page_size = sum(len(piece) for piece in (*uncompressed, *content))
+        # Without a codec the values go out as they lie in memory, levels and header beside them.
+        body: list[Any] = [*uncompressed, *content]
+        if codec is not CompressionCodec.UNCOMPRESSED:
+            whole = content[0] if len(content) == 1 else np.concatenate(content)
+            body = [*uncompressed, compression.compress(codec, whole, self.options.level)]
         header.compressed_page_size = sum(len(piece) for piece in body)
         crc = 0
         for piece in body:
@@ -216,7 +222,7 @@ def _add_dictionary(leaf: Leaf, pages: _Pages, built: Dictionary, encoding: Enco
         compressed_page_size=0,
         dictionary_page_header=DictionaryPageHeader(num_values=len(built.values), encoding=int(encoding)),
     )
-    location = pages.add(header, None, encode_values(Encoding.PLAIN, leaf.node, built.values))
+    location = pages.add(header, [encode_values(Encoding.PLAIN, leaf.node, built.values)])
     return location, bytes(pages.buffers[-1])
 
 
@@ -238,23 +244,18 @@ def _cuts(
     """Cut the chunk into pages, at the beginnings of rows only."""
     num_entries = len(data.values) if data.definition_levels is None else len(data.definition_levels)
     starts = None if data.repetition_levels is None else row_starts(data.repetition_levels, num_entries)
-    present = (
-        data.definition_levels == leaf.max_definition_level if data.definition_levels is not None else None
-    )
-    # How many values stand before each entry.
-    before = None
-    if present is not None:
-        before = np.zeros(num_entries + 1, np.int64)
-        np.cumsum(present, out=before[1:])
-    rows = _row_cuts(leaf, data, built, starts, before, options)
+    present = None
+    if data.definition_levels is not None and len(data.values) < num_entries:
+        present = data.definition_levels == leaf.max_definition_level
+    rows = _row_cuts(leaf, data, built, starts, present, options)
     cuts: list[_Cut] = []
+    value = 0
     for first, end in pairwise(rows):
         entry = first if starts is None else int(starts[first]) if first < len(starts) else num_entries
         entry_end = end if starts is None else int(starts[end]) if end < len(starts) else num_entries
-        value, value_end = (
-            (entry, entry_end) if before is None else (int(before[entry]), int(before[entry_end]))
-        )
-        cuts.append(_Cut(first, end, entry, entry_end, value, value_end))
+        num_values = entry_end - entry if present is None else np.count_nonzero(present[entry:entry_end])
+        cuts.append(_Cut(first, end, entry, entry_end, value, value + int(num_values)))
+        value = cuts[-1].value_end
     return cuts
 
 
@@ -263,10 +264,10 @@ def _row_cuts(
     data: LeafData,
     built: Dictionary | None,
     starts: NDArray[Any] | None,
-    before: NDArray[np.int64] | None,
+    present: NDArray[np.bool_] | None,
     options: ChunkOptions,
 ) -> list[int]:
-    """The rows at which pages begin, and the end of the last one."""
+    """The rows at which pages begin, and the end of the last one; `present` is None where no entry lacks a value."""
     num_values = len(data.values)
     if built is not None:
         size = num_values * rle.bit_width(len(built.values) - 1) // 8
@@ -280,7 +281,7 @@ def _row_cuts(
         # Equal shares of bytes, found by the offsets, each value with its four bytes of length.
         offsets = data.values.offsets - data.values.offsets[0] + 4 * np.arange(num_values + 1)
         values = np.searchsorted(offsets, np.arange(1, count) * (size / count))
-        entries = values if before is None else np.searchsorted(before, values)
+        entries = values if present is None else _entries_of(values, present)
         rows = entries if starts is None else np.searchsorted(starts, entries)
         cuts = {0, data.num_rows, *(int(row) for row in rows)}
     else:
@@ -291,6 +292,13 @@ def _row_cuts(
         for first, end in pairwise(ordered)
         for row in range(first, end, options.page_rows)
     ] + [data.num_rows]
+
+
+def _entries_of(values: NDArray[Any], present: NDArray[np.bool_]) -> NDArray[Any]:
+    """The first entry before which each number of values stands."""
+    before = np.zeros(len(present) + 1, np.int64)
+    np.cumsum(present, out=before[1:])
+    return np.searchsorted(before, values)
 
 
 def _add_data_page(
@@ -327,7 +335,7 @@ def _add_data_page(
             ),
         )
         parts = [_v1_levels(found, maximum, options.level_encoding) for found, maximum in levels]
-        return pages.add(header, None, np.concatenate([*parts, values]) if parts else values)
+        return pages.add(header, [*parts, values])
     parts = [rle.encode_levels(found, maximum) for found, maximum in levels]
     repetition = len(parts[0]) if data.repetition_levels is not None else 0
     total = sum(len(part) for part in parts)
@@ -345,7 +353,7 @@ def _add_data_page(
             is_compressed=options.codec is not CompressionCodec.UNCOMPRESSED,
         ),
     )
-    return pages.add(header, np.concatenate(parts) if parts else np.empty(0, np.uint8), values)
+    return pages.add(header, [values], uncompressed=parts)
 
 
 def _v1_levels(levels: Levels, maximum: int, encoding: Encoding) -> NDArray[np.uint8]:
