@@ -46,6 +46,9 @@ class Repeated:
 
 Step = Optional | Repeated
 
+_ONES: Levels = np.ones(1 << 18, np.uint8)
+_ONES.setflags(write=False)
+
 
 @dataclass(frozen=True, slots=True)
 class Shredded:
@@ -97,7 +100,9 @@ def shred(num_rows: int, steps: Sequence[Step]) -> Shredded:
 
 def _shred_flat(num_rows: int, step: Optional) -> Shredded:
     if step.valid is None:
-        return Shredded(np.ones(num_rows, np.uint8), None, None)
+        # A column without nulls says 1 for every row: as long as rows wait for their row group, in the same memory.
+        ones = _ONES[:num_rows] if num_rows <= len(_ONES) else np.ones(num_rows, np.uint8)
+        return Shredded(ones, None, None)
     return Shredded(step.valid.view(np.uint8), None, np.flatnonzero(step.valid))
 
 

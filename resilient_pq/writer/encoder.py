@@ -6,12 +6,17 @@ give, and decides when to do either.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from resilient_pq.arrow.ingest import Batch
 from resilient_pq.errors import Where, located
-from resilient_pq.format.chunk_encoder import concatenate, encode_chunk
+from resilient_pq.format.chunk_encoder import EncodedChunk, concatenate, encode_chunk
+from resilient_pq.format.chunk_options import ChunkOptions
 from resilient_pq.format.levels import slice_rows
+from resilient_pq.format.metadata import SortingColumn
+from resilient_pq.format.schema import Leaf
 from resilient_pq.format.sorting import is_sorted
 from resilient_pq.format.values import LeafData
 from resilient_pq.writer import policy
@@ -44,6 +49,7 @@ class Encoder:
         self._options = options
         self._chunk_options = options.chunk_options(schema)
         self._sorting = sorting_columns(schema, options.write.sorting_columns)
+        self._sorted_as: list[SortingColumn] = []  # what the row group that was closed last claims
         self._open: list[list[LeafData]] = [[] for _ in schema.leaves]
         self._open_rows = self._open_bytes = 0
         self._no_more_fit = False
@@ -107,19 +113,28 @@ class Encoder:
         """Whether the file should be completed before more rows are taken."""
         return policy.file_full(len(self.layout.row_groups), self.layout.serialized_bytes)
 
-    def close_row_group(self) -> Iterator[Buffers]:
-        """Encode the open row group, column chunk by column chunk, then its record."""
-        ordinal, num_rows = len(self.layout.row_groups), self._open_rows
+    def close_row_group(self) -> Iterator[Callable[[], EncodedChunk]]:
+        """Close the open row group: gives what encodes each of its column chunks, in order.
+
+        The calls may be made in any threads, and side by side. What they return goes to `layout.chunk` in the order
+        of the calls, and then `end_row_group` completes the row group. The rows of a chunk are held only by its call.
+        """
         in_order = self._in_order()
+        self._sorted_as = [column.to_thrift(leaf) for leaf, column in self._sorting] if in_order else []
+        return self._chunks()
+
+    def _chunks(self) -> Iterator[Callable[[], EncodedChunk]]:
+        ordinal = len(self.layout.row_groups)
+        self._open, rows = [[] for _ in self._open], deque(self._open)
         for leaf, options in zip(self.layout.schema.leaves, self._chunk_options, strict=True):
-            pieces, self._open[leaf.ordinal] = self._open[leaf.ordinal], []
-            with located(Where(row_group=ordinal, column=leaf.column_path)):
-                yield self.layout.chunk(encode_chunk(leaf, pieces, options))
-        self._open_rows = self._open_bytes = 0
+            yield partial(_encode, leaf, rows.popleft(), options, ordinal)
+
+    def end_row_group(self) -> Buffers:
+        """Complete the row group that `close_row_group` closed: gives what stands behind its chunks."""
+        num_rows, self._open_rows, self._open_bytes = self._open_rows, 0, 0
         self._no_more_fit = False
         self._since_checkpoint += 1
-        declared = [column.to_thrift(leaf) for leaf, column in self._sorting] if in_order else None
-        yield self.layout.end_row_group(num_rows, sorting_columns=declared or None)
+        return self.layout.end_row_group(num_rows, sorting_columns=self._sorted_as or None)
 
     def _in_order(self) -> bool:
         """Whether the open row group's rows are in the order that was declared: a file claims nothing untrue."""
@@ -149,3 +164,8 @@ class Encoder:
         """A checkpoint of all complete row groups; cut here, the file is an ordinary Parquet file."""
         self._since_checkpoint = 0
         return self.layout.checkpoint()
+
+
+def _encode(leaf: Leaf, pieces: Sequence[LeafData], options: ChunkOptions, row_group: int) -> EncodedChunk:
+    with located(Where(row_group=row_group, column=leaf.column_path)):
+        return encode_chunk(leaf, pieces, options)

@@ -19,6 +19,9 @@ from resilient_pq.writer.policy import Cadence
 
 MiB = 1024 * 1024
 
+#: Threads that encode where nothing is said: each one more has a column chunk more in memory.
+MAX_DEFAULT_THREADS = 4
+
 #: Encodings that can be asked for by name, with the physical types they may hold.
 WRITABLE_ENCODINGS: dict[Encoding, frozenset[Type]] = {
     **dict.fromkeys(DICTIONARY_ENCODINGS, frozenset(Type) - {Type.BOOLEAN}),
@@ -56,6 +59,8 @@ class WriteOptions:
         undecided_grace: Seconds after which a store is taken to have dropped a part that was sent whole and not
             answered. Until then no other bytes are sent in its place.
         overwrite_partial: Replace the NAME.partial that a crashed writer left, losing what is in it.
+        max_threads: Column chunks encoded at one time, each waiting in memory for those before it; None is the number
+            of processors, at most 4.
     """
 
     data_page_version: Literal["1.0", "2.0"] = "1.0"
@@ -74,6 +79,7 @@ class WriteOptions:
     max_bytes_in_flight: int = 64 * MiB
     undecided_grace: float = 60.0
     overwrite_partial: bool = False
+    max_threads: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +134,8 @@ class EncoderOptions:
             raise SchemaError(
                 f"checkpoint_seconds is {self.write.checkpoint_seconds}; it is a number of seconds above 0"
             )
+        if self.write.max_threads is not None:
+            _check_count("max_threads", self.write.max_threads)
         if not self.checkpoint_overhead >= 0:  # NaN is not either
             raise SchemaError(
                 f"checkpoint_overhead is {self.checkpoint_overhead}; it is a share, 0.02 for 2 %"

@@ -9,6 +9,7 @@ import asyncio
 import logging
 import os
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -27,12 +28,13 @@ from resilient_pq.errors import (
     WriterFencedError,
     located,
 )
+from resilient_pq.format.chunk_encoder import EncodedChunk
 from resilient_pq.format.records import RecordChain
 from resilient_pq.format.schema import Schema
 from resilient_pq.io import ObjectInfo, ObjectSink, SinkOptions, StoredState, WriteStore, resolve
 from resilient_pq.writer.encoder import Encoder
 from resilient_pq.writer.layout import Buffers, Layout
-from resilient_pq.writer.options import EncoderOptions, MiB, WriteOptions
+from resilient_pq.writer.options import MAX_DEFAULT_THREADS, EncoderOptions, MiB, WriteOptions
 
 log = logging.getLogger("resilient_pq.writer")
 
@@ -103,6 +105,7 @@ class Writer:
         self._store = store
         self._sink = sink
         self._options = options
+        self._max_threads = options.write.max_threads or min(os.cpu_count() or 1, MAX_DEFAULT_THREADS)
         self._on_error = on_error
         self._owns_store = owns_store
         self._encoder: Encoder | None = resumed.encoder if resumed else None
@@ -236,13 +239,24 @@ class Writer:
                 await self._write_checkpoint()
 
     async def _close_row_group(self) -> None:
-        assert self._encoder is not None
-        pieces, unsorted = self._encoder.close_row_group(), self._encoder.num_unsorted
-        buffers: Buffers | None
-        while (buffers := await _in_thread(_next, pieces)) is not None:
-            await self._push(buffers)
-        if self._encoder.num_unsorted > unsorted:
-            ordinal = len(self._encoder.layout.row_groups) - 1
+        """Encode the open row group, several chunks at one time, and push them in order."""
+        encoder = self._encoder
+        assert encoder is not None
+        unsorted = encoder.num_unsorted
+        ahead: deque[asyncio.Task[EncodedChunk]] = deque()
+        try:
+            chunks = await _in_thread(encoder.close_row_group)
+            for task in (asyncio.create_task(_in_thread(encode)) for encode in chunks):
+                ahead.append(task)
+                if len(ahead) == self._max_threads:
+                    await self._push(encoder.layout.chunk(await ahead.popleft()))
+            while ahead:
+                await self._push(encoder.layout.chunk(await ahead.popleft()))
+        finally:
+            await asyncio.gather(*ahead, return_exceptions=True)
+        await self._push(await _in_thread(encoder.end_row_group))
+        if encoder.num_unsorted > unsorted:
+            ordinal = len(encoder.layout.row_groups) - 1
             log.warning("%s: the rows of row group %d are not sorted as declared", self.url, ordinal)
 
     async def _push(self, buffers: Buffers) -> None:

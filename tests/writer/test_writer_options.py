@@ -45,6 +45,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"options": WriteOptions(page_rows=0)}, "page_rows is 0; it must be at least 1"),
     ({"options": WriteOptions(page_rows=-3)}, "page_rows is -3"),
     ({"options": WriteOptions(dictionary_bytes=-1)}, "dictionary_bytes is -1; it must be at least 0"),
+    ({"options": WriteOptions(max_threads=0)}, "max_threads is 0; it must be at least 1"),
+    ({"options": WriteOptions(max_threads="2")}, "max_threads is '2'; it is a whole number"),  # type: ignore[arg-type]
     ({"options": WriteOptions(part_bytes=5)}, "part_bytes"),
     ({"options": WriteOptions(max_bytes_in_flight=0)}, "max_bytes_in_flight"),
 ]

@@ -1,0 +1,92 @@
+"""Column chunks are encoded in several threads: side by side, but in order, and with the same bytes as in one."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import resilient_pq as rpq
+from resilient_pq import WriteOptions
+from resilient_pq.io.memory import MemoryStore
+from resilient_pq.writer import encoder, stream
+
+Look = Callable[..., Awaitable[Any]]
+NUM_COLUMNS = 7
+
+
+def _table(num_rows: int) -> pa.Table:
+    rng = np.random.default_rng(3)
+    columns: dict[str, Any] = {f"x{i}": rng.random(num_rows) for i in range(NUM_COLUMNS - 2)}
+    columns["word"] = [f"word {number}" for number in rng.integers(0, 90, num_rows)]
+    columns["list"] = [[1, 2][: number % 3] for number in range(num_rows)]
+    return pa.table(columns)
+
+
+@pytest.mark.parametrize("max_threads", [2, 3, 16])
+async def test_the_bytes_are_those_of_one_thread(
+    store: MemoryStore, bytes_of: Look, monkeypatch: pytest.MonkeyPatch, max_threads: int
+) -> None:
+    monkeypatch.setattr(stream.os, "urandom", bytes)  # the id of the file
+    for key, threads in (("one", 1), ("several", max_threads)):
+        options = WriteOptions(max_threads=threads)
+        async with rpq.create((store, key), row_group_rows=700, checkpoint_every=2, options=options) as writer:
+            for _ in range(3):
+                await writer.write(_table(1000))
+    assert await bytes_of(store, "one") == await bytes_of(store, "several")
+
+
+@pytest.mark.parametrize("max_threads", [1, 2, 4])
+async def test_as_many_chunks_as_asked_for_are_encoded_at_one_time(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch, max_threads: int
+) -> None:
+    running, most, lock = 0, 0, threading.Lock()
+    # Each waits for the others: with fewer threads than asked for nobody would go on.
+    together = threading.Barrier(max_threads, timeout=60)
+    encode = encoder.encode_chunk
+
+    def counted(*arguments: Any) -> Any:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        together.wait()
+        with lock:
+            running -= 1
+        return encode(*arguments)
+
+    monkeypatch.setattr(encoder, "encode_chunk", counted)
+    options = WriteOptions(max_threads=max_threads)
+    columns = {f"x{i}": [1.5] for i in range(8)}  # a multiple of all numbers of threads
+    async with rpq.create((store, "file"), options=options) as writer:
+        await writer.write(columns)
+    assert most == max_threads
+
+
+async def test_when_one_chunk_fails_the_others_have_ended_before_the_error_arrives(
+    store: MemoryStore, is_there: Look, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed, ended = threading.Event(), threading.Event()
+    encode = encoder.encode_chunk
+
+    def breaking(leaf: Any, *arguments: Any) -> Any:
+        if leaf.column_path == "x0":
+            failed.set()
+            raise rpq.EncodingError("broken on purpose")
+        assert failed.wait(60)
+        chunk = encode(leaf, *arguments)
+        ended.set()
+        return chunk
+
+    monkeypatch.setattr(encoder, "encode_chunk", breaking)
+    with pytest.raises(rpq.EncodingError, match="broken on purpose") as caught:
+        async with rpq.create((store, "file"), options=WriteOptions(max_threads=2)) as writer:
+            await writer.write(_table(10))
+            await writer.checkpoint()
+    assert ended.is_set()
+    assert caught.value.where.column == "x0" and caught.value.where.row_group == 0
+    assert not await is_there(store)
