@@ -32,6 +32,7 @@ from resilient_pq.format.metadata import (
     PageLocation,
     PageType,
 )
+from resilient_pq.format.open_chunk import concatenate
 from resilient_pq.format.page_index import PageSummary, column_index
 from resilient_pq.format.schema import Leaf
 from resilient_pq.format.size_statistics import page_sizes, size_statistics_of
@@ -182,37 +183,6 @@ def _summary(leaf: Leaf, data: LeafData, cut: _Cut, options: ChunkOptions) -> Pa
 def _offset_index(locations: list[PageLocation], summaries: Sequence[PageSummary]) -> OffsetIndex:
     sizes = [summary.sizes.byte_array_bytes for summary in summaries]
     return OffsetIndex(locations, [size for size in sizes if size is not None] or None)
-
-
-def concatenate(leaf: Leaf, pieces: Sequence[LeafData]) -> LeafData:
-    """One `LeafData` of several that follow one another; one alone is given back as it is."""
-    if len(pieces) == 1:
-        return pieces[0]
-    return LeafData(
-        sum(piece.num_rows for piece in pieces),
-        _joined_levels([piece.definition_levels for piece in pieces]) if leaf.max_definition_level else None,
-        _joined_levels([piece.repetition_levels for piece in pieces]) if leaf.max_repetition_level else None,
-        _joined_values([piece.values for piece in pieces]),
-    )
-
-
-def _joined_levels(levels: Sequence[NDArray[np.uint8] | None]) -> NDArray[np.uint8]:
-    return np.concatenate([part for part in levels if part is not None])
-
-
-def _joined_values(values: Sequence[Values]) -> Values:
-    arrays = [part for part in values if isinstance(part, np.ndarray)]
-    if arrays:
-        # Room of our own: for rows of bytes NumPy would choose a layout by the strides of empty pieces, too.
-        joined = np.empty((sum(map(len, arrays)), *arrays[0].shape[1:]), arrays[0].dtype)
-        return np.concatenate(arrays, out=joined)
-    strings = [part for part in values if isinstance(part, ByteArrays)]
-    lengths = np.concatenate([np.diff(part.offsets) for part in strings])
-    offsets = np.zeros(len(lengths) + 1, np.int64)
-    np.cumsum(lengths, out=offsets[1:])
-    return ByteArrays(
-        offsets, np.concatenate([part.data[part.offsets[0] : part.offsets[-1]] for part in strings])
-    )
 
 
 def _add_dictionary(leaf: Leaf, pages: _Pages, built: Dictionary, encoding: Encoding) -> tuple[PageLocation, bytes]:

@@ -7,18 +7,18 @@ give, and decides when to do either.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from resilient_pq.arrow.ingest import Batch
 from resilient_pq.errors import Where, located
-from resilient_pq.format.chunk_encoder import EncodedChunk, concatenate, encode_chunk
+from resilient_pq.format.chunk_encoder import EncodedChunk, encode_chunk
 from resilient_pq.format.chunk_options import ChunkOptions
 from resilient_pq.format.levels import slice_rows
 from resilient_pq.format.metadata import SortingColumn
+from resilient_pq.format.open_chunk import OpenChunk
 from resilient_pq.format.schema import Leaf
 from resilient_pq.format.sorting import is_sorted
-from resilient_pq.format.values import LeafData
 from resilient_pq.writer import policy
 from resilient_pq.writer.column_options import sorting_columns
 from resilient_pq.writer.layout import Buffers, Layout
@@ -50,7 +50,7 @@ class Encoder:
         self._chunk_options = options.chunk_options(schema)
         self._sorting = sorting_columns(schema, options.write.sorting_columns)
         self._sorted_as: list[SortingColumn] = []  # what the row group that was closed last claims
-        self._open: list[list[LeafData]] = [[] for _ in schema.leaves]
+        self._open = [OpenChunk(leaf) for leaf in schema.leaves]
         self._open_rows = self._open_bytes = 0
         self._no_more_fit = False
         self._since_checkpoint = layout.num_row_groups_since_checkpoint
@@ -67,13 +67,20 @@ class Encoder:
             max_bytes=self._options.row_group_bytes,
         )
         if count:
-            for leaf, pieces, data in zip(self.layout.schema.leaves, self._open, batch.leaves, strict=True):
-                pieces.append(slice_rows(leaf, data, start, start + count))
             self._open_rows += count
             self._open_bytes += batch.num_bytes * count // batch.num_rows
             self.num_rows_taken += count
+            share = self._share_filled()
+            for leaf, chunk, data in zip(self.layout.schema.leaves, self._open, batch.leaves, strict=True):
+                chunk.add(slice_rows(leaf, data, start, start + count), share)
         self._no_more_fit = count < rest
         return count
+
+    def _share_filled(self) -> float:
+        """Which part of the open row group is full, by the limit that it will reach first."""
+        rows = self._options.row_group_rows
+        shares = self._open_bytes / self._options.row_group_bytes, self._open_rows / rows if rows else 0.0
+        return min(max(shares), 1.0)
 
     def row_group_due(self, seconds_since: float) -> bool:
         """Whether the open row group has reached its limit in rows or bytes, or a checkpoint wants it closed.
@@ -125,7 +132,8 @@ class Encoder:
 
     def _chunks(self) -> Iterator[Callable[[], EncodedChunk]]:
         ordinal = len(self.layout.row_groups)
-        self._open, rows = [[] for _ in self._open], deque(self._open)
+        rows = deque(self._open)
+        self._open = [OpenChunk(leaf) for leaf in self.layout.schema.leaves]
         for leaf, options in zip(self.layout.schema.leaves, self._chunk_options, strict=True):
             yield partial(_encode, leaf, rows.popleft(), options, ordinal)
 
@@ -138,9 +146,9 @@ class Encoder:
 
     def _in_order(self) -> bool:
         """Whether the open row group's rows are in the order that was declared: a file claims nothing untrue."""
-        for leaf, _ in self._sorting:
-            self._open[leaf.ordinal] = [concatenate(leaf, self._open[leaf.ordinal])]
-        in_order = is_sorted([(leaf, self._open[leaf.ordinal][0], column) for leaf, column in self._sorting])
+        in_order = is_sorted(
+            [(leaf, self._open[leaf.ordinal].rows(), column) for leaf, column in self._sorting]
+        )
         self.num_unsorted += not in_order
         return in_order
 
@@ -166,6 +174,6 @@ class Encoder:
         return self.layout.checkpoint()
 
 
-def _encode(leaf: Leaf, pieces: Sequence[LeafData], options: ChunkOptions, row_group: int) -> EncodedChunk:
+def _encode(leaf: Leaf, chunk: OpenChunk, options: ChunkOptions, row_group: int) -> EncodedChunk:
     with located(Where(row_group=row_group, column=leaf.column_path)):
-        return encode_chunk(leaf, pieces, options)
+        return encode_chunk(leaf, [chunk.rows()], options)

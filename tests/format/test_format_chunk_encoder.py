@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from resilient_pq.checksum import unsigned
 from resilient_pq.errors import SchemaError
-from resilient_pq.format.chunk_encoder import ChunkOptions, EncodedChunk, concatenate, encode_chunk
+from resilient_pq.format.chunk_encoder import ChunkOptions, EncodedChunk, encode_chunk
 from resilient_pq.format.levels import slice_rows
 from resilient_pq.format.metadata import CompressionCodec, Encoding, PageType, Type
 from resilient_pq.format.page import Page, check_crc, pages_of
@@ -288,12 +288,6 @@ def test_pieces_without_values_do_not_decide_the_layout(
     for dictionary_bytes in (0, 1000):
         chunk = encode_chunk(leaf, pieces, ChunkOptions(dictionary_bytes=dictionary_bytes))
         assert rows_of(decoded(leaf, chunk, num_rows=4)) == rows
-
-
-def test_one_piece_is_not_copied(leaf_of: Make, flat: Make) -> None:
-    leaf = leaf_of(Type.INT32)
-    data = flat(leaf, [1, 2])
-    assert concatenate(leaf, [data]) is data
 
 
 def test_strings_whose_offsets_do_not_begin_at_zero(
