@@ -16,6 +16,7 @@ from isal import isal_zlib
 from numpy.typing import NDArray
 
 from resilient_pq.errors import CodecUnavailableError, EncodingError, SchemaError, UnsupportedError
+from resilient_pq.format import room
 from resilient_pq.format.hadoop_codecs import (
     lz4_block_decompress_into,
     lz4_decompress_into,
@@ -28,6 +29,9 @@ Buffer = NDArray[np.uint8]
 _ISAL_MAX_LEVEL = 3
 _GZIP_WINDOW = 31
 _IsalError: type[Exception] = cast(Any, isal_zlib.error)  # whose stubs say that it is an instance
+#: What zstd leaves of data that do not compress is larger by a 256th of them, and by a frame (ZSTD_compressBound).
+_ZSTD_GROWTH = 8
+_ZSTD_FRAME = 1024
 #: How much of a page a gzip member is shown at first; twice as much when it goes on.
 _GZIP_BITE = 32 * 1024
 
@@ -78,10 +82,23 @@ def _gzip_decompress_into(data: Any, out: Buffer) -> int:
     return filled
 
 
+def _snappy_compress(data: Any, _: int) -> Any:
+    out: Any = room.empty((cramjam.snappy.compress_raw_max_len(data),), np.uint8)
+    return out[: cramjam.snappy.compress_raw_into(data, out)]
+
+
+def _zstd_compress(data: Any, level: int) -> Any:
+    out: Any = room.empty((len(data) + (len(data) >> _ZSTD_GROWTH) + _ZSTD_FRAME,), np.uint8)
+    return out[: cramjam.zstd.compress_into(data, out, level=level)]
+
+
+def _lz4_compress(data: Any, _: int) -> Any:
+    out: Any = room.empty((cramjam.lz4.compress_block_bound(data),), np.uint8)
+    return out[: cramjam.lz4.compress_block_into(data, out, store_size=False)]
+
+
 CODECS: dict[CompressionCodec, Codec] = {
-    CompressionCodec.SNAPPY: Codec(
-        cramjam.snappy.decompress_raw_into, lambda data, _: cramjam.snappy.compress_raw(data), most=22
-    ),
+    CompressionCodec.SNAPPY: Codec(cramjam.snappy.decompress_raw_into, _snappy_compress, most=22),
     CompressionCodec.GZIP: Codec(_gzip_decompress_into, _gzip_compress, (0, 9), 2, most=1032),
     CompressionCodec.LZO: Codec(lzo_decompress_into, most=255),
     CompressionCodec.BROTLI: Codec(
@@ -91,14 +108,8 @@ CODECS: dict[CompressionCodec, Codec] = {
         4,
     ),
     CompressionCodec.LZ4: Codec(lz4_decompress_into, most=255),
-    CompressionCodec.ZSTD: Codec(
-        cramjam.zstd.decompress_into, lambda data, level: cramjam.zstd.compress(data, level=level), (1, 22), 3
-    ),
-    CompressionCodec.LZ4_RAW: Codec(
-        lz4_block_decompress_into,
-        lambda data, _: cramjam.lz4.compress_block(data, store_size=False),
-        most=255,
-    ),
+    CompressionCodec.ZSTD: Codec(cramjam.zstd.decompress_into, _zstd_compress, (1, 22), 3),
+    CompressionCodec.LZ4_RAW: Codec(lz4_block_decompress_into, _lz4_compress, most=255),
 }
 
 _NAMES = {"none": CompressionCodec.UNCOMPRESSED, "lz4": CompressionCodec.LZ4_RAW}

@@ -7,14 +7,13 @@ that encoding would not have to put together anyway.
 
 from __future__ import annotations
 
-import math
-import mmap
 from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from resilient_pq.format import room
 from resilient_pq.format.schema import Leaf
 from resilient_pq.format.values import ByteArrays, LeafData, Levels, Values
 
@@ -24,8 +23,6 @@ _SPARE: Final = 1 / 16
 _MOST_EXPECTED: Final = 16
 #: What a room grows by that was too small after all.
 _GROWTH: Final = 3 / 2
-#: Bytes from which on room is mapped: a heap would keep it, in pieces, between what is smaller and lives on.
-_MAPPED: Final = 1 << 20
 _MAX_INT32: Final = 2**31 - 1
 
 
@@ -105,7 +102,7 @@ class _Fixed:
 
     def __init__(self, like: NDArray[Any], capacity: int) -> None:
         self.size = 0
-        self._array = _empty(capacity, like)
+        self._array = room.empty((capacity, *like.shape[1:]), like.dtype)
 
     @property
     def filled(self) -> NDArray[Any]:
@@ -116,20 +113,11 @@ class _Fixed:
         """Copy values behind the others."""
         end = self.size + len(values)
         if end > len(self._array):
-            larger = _empty(int(end * _GROWTH), self._array)
+            larger = room.empty((int(end * _GROWTH), *self._array.shape[1:]), self._array.dtype)
             larger[: self.size] = self.filled
             self._array = larger
         self._array[self.size : end] = values
         self.size = end
-
-
-def _empty(count: int, like: NDArray[Any]) -> NDArray[Any]:
-    """Room for `count` values, from the system where it is large: there it goes back to as soon as it is free."""
-    shape = (count, *like.shape[1:])
-    size = math.prod(shape) * like.itemsize
-    if size < _MAPPED:
-        return np.empty(shape, like.dtype)
-    return np.frombuffer(mmap.mmap(-1, size), like.dtype, math.prod(shape)).reshape(shape)
 
 
 class _Strings:

@@ -28,6 +28,7 @@ from resilient_pq.errors import (
     WriterFencedError,
     located,
 )
+from resilient_pq.format import room
 from resilient_pq.format.chunk_encoder import EncodedChunk
 from resilient_pq.format.records import RecordChain
 from resilient_pq.format.schema import Schema
@@ -348,6 +349,7 @@ class Writer:
             await self._push(buffers)
         self._info = await self._sink.complete()
         self._closed = True
+        room.give_back()
         if self._owns_store:
             await self._store.close()
 
@@ -360,6 +362,7 @@ class Writer:
             try:
                 await self._sink.abort()
             finally:
+                room.give_back()
                 if self._owns_store:
                     await self._store.close()
 
@@ -384,6 +387,7 @@ class Writer:
             else:
                 await self._sink.abort()
         finally:
+            room.give_back()
             if self._owns_store:
                 await self._store.close()
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from resilient_pq.format import open_chunk
+from resilient_pq.format import open_chunk, room
 from resilient_pq.format.metadata import Type
 from resilient_pq.format.open_chunk import OpenChunk, concatenate
 from resilient_pq.format.values import ByteArrays, LeafData
@@ -60,7 +60,7 @@ def test_strings_stay_the_same_wherever_their_bytes_begin(leaf_of: Make, share: 
 
 
 def test_large_rows_stay_the_same_in_mapped_memory(leaf_of: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(open_chunk, "_MAPPED", 100)
+    monkeypatch.setattr(room, "_MAPPED", 100)
     numbers = [np.arange(start, start + 50.0) for start in range(9)]
     rows = _gathered(leaf_of(Type.DOUBLE, optional=False), [LeafData(50, None, None, each) for each in numbers], 0.4)
     assert isinstance(rows.values, np.ndarray) and rows.values.tolist() == np.concatenate(numbers).tolist()

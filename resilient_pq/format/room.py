@@ -1,0 +1,94 @@
+"""Room for what waits to be sent: large memory that is used again, or goes back to the system, when it is free.
+
+A heap keeps what was freed, in pieces between what is smaller and lives on, and every thread has a heap of its own.
+Mapped memory does not stay, but taking it anew costs a third of what compressing what goes into it does: so a little is
+kept.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+import threading
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+MiB = 1024 * 1024
+#: Bytes from which on room is mapped.
+_MAPPED: Final = MiB // 2
+#: Mapped memory comes in multiples of this, so that what one page leaves fits the next.
+_GRAIN: Final = MiB // 4
+#: Bytes of free memory that are kept.
+_MOST_KEPT: Final = 16 * MiB
+
+
+class _Kept:
+    """Free blocks, the oldest first."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._blocks: list[NDArray[np.uint8]] = []
+        self._bytes = 0
+
+    def take(self, size: int) -> NDArray[np.uint8] | None:
+        with self._lock:
+            for index in reversed(range(len(self._blocks))):
+                if self._blocks[index].nbytes == size:
+                    self._bytes -= size
+                    return self._blocks.pop(index)
+        return None
+
+    def give(self, block: NDArray[np.uint8]) -> None:
+        # A finalizer runs anywhere, also where this very thread holds the lock: then the block is not kept.
+        if not self._lock.acquire(blocking=False):
+            return
+        try:
+            self._blocks.append(block)
+            self._bytes += block.nbytes
+            while self._bytes > _MOST_KEPT:
+                self._bytes -= self._blocks.pop(0).nbytes
+        finally:
+            self._lock.release()
+
+    def clear(self) -> None:
+        with self._lock:
+            self._blocks, self._bytes = [], 0
+
+
+_kept = _Kept()
+
+
+class _Lease:
+    """What the arrays in a block have as their base: when the last of them is gone, the block is free."""
+
+    def __init__(self, block: NDArray[np.uint8]) -> None:
+        self._block = block
+        self.__array_interface__ = block.__array_interface__
+
+    def __del__(self, give: Callable[[NDArray[np.uint8]], None] = _kept.give) -> None:
+        give(self._block)
+
+
+def empty(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+    """An array whose values are not set; a large one that is new takes memory only as far as it is filled."""
+    count, dtype = math.prod(shape), np.dtype(dtype)
+    size = count * dtype.itemsize
+    if size < _MAPPED:
+        return np.empty(shape, dtype)
+    whole = -(-size // _GRAIN) * _GRAIN
+    block = _kept.take(whole)
+    if block is None:
+        try:
+            block = np.frombuffer(mmap.mmap(-1, whole), np.uint8)
+        except OSError:  # a process may have only so many mappings
+            return np.empty(shape, dtype)
+    array: NDArray[Any] = np.asarray(_Lease(block))[:size].view(dtype).reshape(shape)
+    return array
+
+
+def give_back() -> None:
+    """Give the memory that is kept back to the system."""
+    _kept.clear()
