@@ -21,8 +21,8 @@ MiB = 1024 * 1024
 _MAPPED: Final = MiB // 2
 #: Mapped memory comes in multiples of this, so that what one page leaves fits the next.
 _GRAIN: Final = MiB // 4
-#: Bytes of free memory that are kept.
-_MOST_KEPT: Final = 16 * MiB
+#: Bytes of free memory that are kept: a row group's, which the next one needs.
+_MOST_KEPT: Final = 64 * MiB
 
 
 class _Kept:
@@ -34,12 +34,18 @@ class _Kept:
         self._bytes = 0
 
     def take(self, size: int) -> NDArray[np.uint8] | None:
+        """A free block of this size. Where there is none, others go back to the system, to make up for a new one."""
         with self._lock:
             for index in reversed(range(len(self._blocks))):
                 if self._blocks[index].nbytes == size:
                     self._bytes -= size
                     return self._blocks.pop(index)
+            self._shrink(self._bytes - size)
         return None
+
+    def _shrink(self, most: int) -> None:
+        while self._blocks and self._bytes > most:
+            self._bytes -= self._blocks.pop(0).nbytes
 
     def give(self, block: NDArray[np.uint8]) -> None:
         # A finalizer runs anywhere, also where this very thread holds the lock: then the block is not kept.
@@ -48,8 +54,7 @@ class _Kept:
         try:
             self._blocks.append(block)
             self._bytes += block.nbytes
-            while self._bytes > _MOST_KEPT:
-                self._bytes -= self._blocks.pop(0).nbytes
+            self._shrink(_MOST_KEPT)
         finally:
             self._lock.release()
 

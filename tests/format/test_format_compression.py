@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import random
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -168,3 +169,22 @@ def test_a_codec_of_the_future_is_named() -> None:
 def test_errors_are_format_errors() -> None:
     with pytest.raises(FormatError, match="an uncompressed page has 2 bytes instead of 3"):
         decompress(Codec.UNCOMPRESSED, memoryview(b"ab"), 3)
+
+
+@pytest.mark.parametrize("codec", [Codec.SNAPPY, Codec.ZSTD, Codec.LZ4_RAW])
+def test_a_page_that_became_small_holds_no_more_room_than_it_needs(codec: Codec) -> None:
+    """Many of them wait to be sent at one time."""
+    data = np.zeros(1 << 20, np.uint8)
+    level = check_level(codec, None)
+    compressed = compress(codec, data, level)
+    assert len(compressed) < 100_000
+    base = compressed if compressed.base is None else compressed.base
+    assert isinstance(base, np.ndarray) and base.nbytes == len(compressed)
+
+
+@pytest.mark.parametrize("codec", [Codec.SNAPPY, Codec.ZSTD, Codec.LZ4_RAW])
+@pytest.mark.parametrize("size", [0, 1, 127, 128, 255, 65_535, 131_072, 262_145, 1_048_577])
+def test_there_is_room_for_what_does_not_compress(codec: Codec, size: int) -> None:
+    data = np.random.default_rng(size).integers(0, 256, size).astype(np.uint8)
+    compressed = compress(codec, data, check_level(codec, None))
+    assert bytes(decompress(codec, memoryview(compressed), size)) == data.tobytes()
