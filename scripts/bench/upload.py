@@ -57,7 +57,6 @@ class Task:
         num_batches: Batches of about 10.4 MB.
         row_group_batches: Batches in a row group; None leaves it to each contender.
         plain: Whether dictionaries are left out by all.
-        interval: Seconds between two batches; 0 for a producer that never waits.
     """
 
     endpoint: str
@@ -67,7 +66,6 @@ class Task:
     num_batches: int
     row_group_batches: int | None
     plain: bool
-    interval: float
 
     @property
     def pyarrow_options(self) -> dict[str, Any]:
@@ -134,22 +132,19 @@ class Producer:
         return pa.record_batch(columns, list(self._columns))
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        begin = time.perf_counter()
         for number in range(self._task.num_batches):
-            if self._task.interval:
-                time.sleep(max(0.0, begin + number * self._task.interval - time.perf_counter()))
             yield self.batch(number)
 
 
 # -- the contenders ------------------------------------------------------------------------------
 
 
-def write_ours(task: Task, producer: Producer, name: str, *, durable: bool = False) -> int:
-    """Returns the number of checkpoints."""
-    return asyncio.run(_write_ours(task, producer, name, durable=durable))
+def write_ours(task: Task, producer: Producer, name: str, *, checkpoints: str = "default") -> int:
+    """Returns the number of checkpoints: as many as they are by default, "none", or one every 5 s, "durable"."""
+    return asyncio.run(_write_ours(task, producer, name, checkpoints))
 
 
-async def _write_ours(task: Task, producer: Producer, name: str, *, durable: bool) -> int:
+async def _write_ours(task: Task, producer: Producer, name: str, checkpoints: str) -> int:
     import resilient_pq as rpq  # noqa: PLC0415
 
     storage = {"key": KEY, "secret": SECRET, "endpoint_url": task.endpoint}
@@ -159,18 +154,13 @@ async def _write_ours(task: Task, producer: Producer, name: str, *, durable: boo
         options["row_group_bytes"] = 1 << 40
     if task.plain:
         options["encodings"] = "PLAIN"
-    by_time = "checkpoint_seconds" in rpq.WriteOptions.__dataclass_fields__
-    if durable and by_time:
+    if checkpoints == "none":
+        options["checkpoint_every"] = None
+    elif checkpoints == "durable":
         options["options"] = rpq.WriteOptions(checkpoint_seconds=CHECKPOINT_SECONDS)
     async with rpq.create(f"s3://{BUCKET}/{name}", storage_options=storage, **options) as writer:
-        last = time.perf_counter()
         for batch in producer:
             await writer.write(batch)
-            if durable and not by_time and time.perf_counter() - last > CHECKPOINT_SECONDS:
-                await writer.checkpoint()
-                last = time.perf_counter()
-            if task.interval:
-                await asyncio.sleep(0)
     return writer.last_checkpoint.ordinal
 
 
@@ -264,7 +254,8 @@ class _Nowhere:
 
 CONTENDERS: dict[str, Callable[[Task, Producer, str], int]] = {
     "ours": write_ours,
-    "ours-durable": lambda task, producer, name: write_ours(task, producer, name, durable=True),
+    "ours-none": lambda task, producer, name: write_ours(task, producer, name, checkpoints="none"),
+    "ours-durable": lambda task, producer, name: write_ours(task, producer, name, checkpoints="durable"),
     "obstore": write_over_obstore,
     "pyarrow-s3": write_over_pyarrow_s3,
     "s3fs": write_over_s3fs,
@@ -496,7 +487,6 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=50, help="of about 10.4 MB")
     parser.add_argument("--row-group-batches", type=int, help="batches in a row group, for all contenders")
     parser.add_argument("--plain", action="store_true", help="no dictionaries, for all contenders")
-    parser.add_argument("--interval", type=float, default=0.0, help="seconds between two batches")
     parser.add_argument("--server", choices=("slow", "seaweedfs"), default="slow")
     parser.add_argument("--latency-ms", type=float, default=30.0, help="of the slow server, before every answer")
     parser.add_argument("--bandwidth", type=float, default=50e6, help="of the slow server, bytes/s a connection")
@@ -517,7 +507,7 @@ def main() -> None:
     with slow_server(arguments) if own_server else seaweedfs() as endpoint:
         task = Task(
             endpoint, own_server, arguments.codec, arguments.data, arguments.batches, arguments.row_group_batches,
-            arguments.plain, arguments.interval,
+            arguments.plain,
         )  # fmt: skip
         if arguments.verify:
             for contender in contenders:
