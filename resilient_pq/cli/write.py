@@ -55,6 +55,16 @@ def write(
     checkpoint_overhead: Annotated[
         float, typer.Option(metavar="SHARE", help="Share of the bytes written that checkpoints may take.")
     ] = 0.02,
+    checkpoint_seconds: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="Seconds between checkpoints, besides.")
+    ] = None,
+    checkpoint_bytes: Annotated[
+        int | None, size_option("--checkpoint-bytes", "Bytes of the file between checkpoints, besides.")
+    ] = None,
+    log: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="A line for each stored checkpoint, for `rpq uploads --log`."),
+    ] = None,
     mode: Annotated[
         Literal["w", "x"], typer.Option(help="w replaces a file that is at DST, x fails if there is one.")
     ] = "w",
@@ -82,7 +92,12 @@ def write(
         "checkpoint_every": checkpoint_every or None,
         "checkpoint_overhead": checkpoint_overhead,
         "mode": mode,
-        "options": rpq.WriteOptions(overwrite_partial=overwrite_partial),
+        "options": rpq.WriteOptions(
+            overwrite_partial=overwrite_partial,
+            checkpoint_seconds=checkpoint_seconds,
+            checkpoint_bytes=checkpoint_bytes,
+            checkpoint_log=log,
+        ),
     }
     return run_verb(NAME, lambda output: _write(output, src, dst, settings, reached), as_json=as_json)
 
@@ -98,17 +113,18 @@ async def _write(output: Output, src: str, dst: str, settings: dict[str, Any], r
                     await writer.write(batch)
                     meter.update(share, render.counted(writer.num_rows, "row"))
     async with rpq.open(dst, storage_options=options) as file:
-        _report(output, file, reached, time.monotonic() - began)
+        _report(output, file, reached, time.monotonic() - began, writer.num_bytes_resent)
     return ExitCode.SOUND
 
 
-def _report(output: Output, file: rpq.File, reached: Storage, seconds: float) -> None:
-    """What was written, as its footer tells it."""
+def _report(output: Output, file: rpq.File, reached: Storage, seconds: float, resent: int) -> None:
+    """What was written, as its footer tells it, and what durable checkpoints cost."""
     groups = render.counted(file.num_row_groups, "row group")
     output.line("written", f"{file.url}: {render.counted(file.num_rows, 'row')} in {groups}")
     checkpoints = render.counted(len(file.checkpoints), "checkpoint")
     size = render.in_bytes(file.info.size)
-    output.line("", f"{size}, {checkpoints}, {render.durations(seconds)}")
+    again = f", {render.in_bytes(resent)} sent again for them" if resent else ""
+    output.line("", f"{size}, {checkpoints}{again}, {render.durations(seconds)}")
     following = reached.command(("rpq", "check", file.url))
     output.next(following)
     output.document(
@@ -120,6 +136,7 @@ def _report(output: Output, file: rpq.File, reached: Storage, seconds: float) ->
             row_groups=file.num_row_groups,
             size=file.info.size,
             checkpoints=len(file.checkpoints),
+            resent_bytes=resent,
             next=[list(following)],
         )
     )

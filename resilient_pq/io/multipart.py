@@ -329,7 +329,7 @@ class MultipartSink(ObjectSink):
         return WriterFencedError(
             "the upload was completed or aborted by somebody else",
             where=error.where.merged_with(self._where),
-            hint="what was stored is theirs now; look at the object before writing it again",
+            hint=error.hint or "what was stored is theirs now; look at the object before writing it again",
         )
 
     # -- ending ----------------------------------------------------------------------------------

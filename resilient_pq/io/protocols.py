@@ -264,6 +264,11 @@ class ObjectSink(Protocol):
     def describe(self) -> str:
         """Where what was kept can be found: the path of ``NAME.partial``, or the key and upload id."""
 
+    @property
+    def upload_id(self) -> str | None:
+        """The id of the open upload that the bytes go to; None where there is none."""
+        return None
+
     def rescue_command(self) -> str | None:
         """The command that makes an object of what was kept; None where nothing is."""
         return None

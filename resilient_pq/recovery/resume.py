@@ -25,6 +25,7 @@ from resilient_pq.recovery.continued import continued
 from resilient_pq.recovery.in_place import whole_prefix
 from resilient_pq.recovery.resume_upload import new_upload, unfinished_object, up_to_checkpoint
 from resilient_pq.recovery.source import Source, open_source
+from resilient_pq.writer.checkpoint_log import CheckpointLog
 from resilient_pq.writer.encoder import Encoder
 from resilient_pq.writer.options import EncoderOptions, MiB, WriteOptions
 from resilient_pq.writer.stream import Creation, Resumed, Writer, check_options, sink_options_of
@@ -128,10 +129,15 @@ def resume(
         store, key = url if isinstance(url, tuple) else resolve(url, storage_options)
         owns_store = not isinstance(url, tuple)
         request = _Request(store, key, encoder_options, sink_options, upload_id, overwrite)
+        checkpoint_log: CheckpointLog | None = None
         try:
+            if rest.checkpoint_log is not None:
+                checkpoint_log = CheckpointLog.open(rest.checkpoint_log)
             with located(request.where):
                 sink, resumed = await _opened(request)
         except BaseException:
+            if checkpoint_log is not None:
+                checkpoint_log.close()
             if owns_store:
                 await store.close()
             raise
@@ -143,6 +149,7 @@ def resume(
             options=encoder_options,
             on_error=on_error,
             owns_store=owns_store,
+            checkpoint_log=checkpoint_log,
             resumed=resumed,
         )
 

@@ -126,6 +126,11 @@ class Layout:
         self._checkpoints: list[str] = []
         self._anchor_bytes = 0
 
+    @property
+    def file_id(self) -> bytes:
+        """The 16 bytes that every record of the file has."""
+        return self._chain.file_id
+
     def start(self) -> Buffers:
         """The first bytes of the file: its magic and the anchor, which keeps the schema."""
         self.offset = len(footer.MAGIC)

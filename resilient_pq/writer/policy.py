@@ -7,7 +7,7 @@ them the row-group records carry what a recovery needs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 #: RowGroup.ordinal is an i16, and some readers count row groups in one.
 MAX_ROW_GROUPS = 32_767
@@ -84,7 +84,9 @@ def row_group_due(progress: Progress, cadence: Cadence, *, row_group_bytes: int)
     Only when it has an eighth of its size: many small row groups would cost every reader more than they protect.
     """
     large_enough = progress.open_bytes >= max(1, row_group_bytes // MIN_SHARE)
-    return large_enough and time_has_come(progress, cadence) and _affordable(progress, cadence)
+    # What the row group will take in the file is not known; no more than it takes in memory, most of the time.
+    written = replace(progress, bytes_written=progress.bytes_written + progress.open_bytes)
+    return large_enough and time_has_come(progress, cadence) and _affordable(written, cadence)
 
 
 def commit_due(cost: int, resent: int, bytes_written: int, overhead: float) -> bool:

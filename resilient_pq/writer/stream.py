@@ -33,6 +33,7 @@ from resilient_pq.format.chunk_encoder import EncodedChunk
 from resilient_pq.format.records import RecordChain
 from resilient_pq.format.schema import Schema
 from resilient_pq.io import ObjectInfo, ObjectSink, SinkOptions, StoredState, WriteStore, resolve
+from resilient_pq.writer.checkpoint_log import CheckpointLog
 from resilient_pq.writer.encoder import Encoder
 from resilient_pq.writer.layout import Buffers, Layout
 from resilient_pq.writer.options import MAX_DEFAULT_THREADS, EncoderOptions, MiB, WriteOptions
@@ -99,6 +100,7 @@ class Writer:
         options: EncoderOptions,
         on_error: Literal["keep", "abort"],
         owns_store: bool,
+        checkpoint_log: CheckpointLog | None = None,
         resumed: Resumed | None = None,
     ) -> None:
         """Use `create` or `resume` instead."""
@@ -109,6 +111,9 @@ class Writer:
         self._max_threads = options.write.max_threads or min(os.cpu_count() or 1, MAX_DEFAULT_THREADS)
         self._on_error = on_error
         self._owns_store = owns_store
+        self._checkpoint_log = checkpoint_log
+        self._log_begun = False
+        self._unlogged: deque[Checkpoint] = deque()
         self._encoder: Encoder | None = resumed.encoder if resumed else None
         self._ingest: Ingest | None = resumed.ingest if resumed else None
         self._rows_in_place = resumed.encoder.layout.num_rows if resumed else 0
@@ -238,6 +243,7 @@ class Writer:
                 await self._close_row_group()
             if encoder.checkpoint_due(self._seconds_since_checkpoint):
                 await self._write_checkpoint()
+            self._log_stored()
 
     async def _close_row_group(self) -> None:
         """Encode the open row group, several chunks at one time, and push them in order."""
@@ -290,6 +296,7 @@ class Writer:
                     await self._write_checkpoint(asked=True)
                 else:
                     await self._sink.commit()
+                self._log_stored()
                 return self.last_checkpoint
 
     async def _write_checkpoint(self, *, asked: bool = False) -> None:
@@ -303,9 +310,26 @@ class Writer:
         self._last_checkpoint = Checkpoint(
             layout.num_checkpoints, layout.num_rows, layout.offset, StoredState.ACCEPTED
         )
+        self._unlogged.append(self._last_checkpoint)
         if asked or timed:
             await sink.commit(wait=asked)
         log.debug("%s: %s", self.url, self.last_checkpoint)
+
+    def _log_stored(self) -> None:
+        """Note the checkpoints that have been stored since, where the caller wants a log of them."""
+        stored, upload_id = self._sink.num_bytes_stored, self._sink.upload_id
+        if self._checkpoint_log is None or self._encoder is None:
+            self._unlogged.clear()
+            return
+        while self._unlogged and self._unlogged[0].offset <= stored:
+            if not self._log_begun:
+                file_id = self._encoder.layout.file_id.hex()
+                self._checkpoint_log.begun(url=self.url, upload_id=upload_id, file_id=file_id)
+                self._log_begun = True
+            known = self._unlogged.popleft()
+            self._checkpoint_log.stored(
+                ordinal=known.ordinal, num_rows=known.num_rows, offset=known.offset, upload_id=upload_id
+            )
 
     @property
     def _seconds_since_checkpoint(self) -> float:
@@ -348,8 +372,15 @@ class Writer:
         for buffers in last:
             await self._push(buffers)
         self._info = await self._sink.complete()
+        await self._let_go()
+
+    async def _let_go(self) -> None:
+        """Of everything that a writer holds when it has ended."""
         self._closed = True
         room.give_back()
+        if self._checkpoint_log is not None:
+            self._log_stored()
+            self._checkpoint_log.close()
         if self._owns_store:
             await self._store.close()
 
@@ -362,9 +393,7 @@ class Writer:
             try:
                 await self._sink.abort()
             finally:
-                room.give_back()
-                if self._owns_store:
-                    await self._store.close()
+                await self._let_go()
 
     async def _end(self, error: BaseException) -> None:
         """After an error: keep what is stored, or remove it where nothing can be lost; publish never."""
@@ -372,7 +401,7 @@ class Writer:
             return
         self._closed = True
         try:
-            if isinstance(error, WriterFencedError):
+            if isinstance(error, WriterFencedError) or isinstance(self._failure, WriterFencedError):
                 await self._sink.keep()  # what was stored is somebody else's now
             elif self._on_error == "keep" and self.num_rows_stored:
                 await self._sink.keep()
@@ -387,9 +416,7 @@ class Writer:
             else:
                 await self._sink.abort()
         finally:
-            room.give_back()
-            if self._owns_store:
-                await self._store.close()
+            await self._let_go()
 
     async def __aenter__(self) -> Self:
         """The writer itself."""
@@ -557,14 +584,26 @@ def create(
     async def opening() -> Writer:
         store, key = url if isinstance(url, tuple) else resolve(url, storage_options)
         owns_store = not isinstance(url, tuple)
+        checkpoint_log: CheckpointLog | None = None
         try:
+            if rest.checkpoint_log is not None:
+                checkpoint_log = CheckpointLog.open(rest.checkpoint_log)
             sink = await store.create(key, sink_options)
         except BaseException:
+            if checkpoint_log is not None:
+                checkpoint_log.close()
             if owns_store:
                 await store.close()
             raise
         return Writer(
-            store, key, sink, schema=schema, options=encoder_options, on_error=on_error, owns_store=owns_store
+            store,
+            key,
+            sink,
+            schema=schema,
+            options=encoder_options,
+            on_error=on_error,
+            owns_store=owns_store,
+            checkpoint_log=checkpoint_log,
         )
 
     return Creation(opening)

@@ -198,6 +198,7 @@ def test_a_row_group_is_closed_early_when_it_has_an_eighth() -> None:
     assert not due(5.0, 8 * MiB - 1)
     assert not due(4.0, 63 * MiB)
     assert not due(5.0, 8 * MiB, next_checkpoint_bytes=3 * MiB), "its checkpoint could not be written"
+    assert due(5.0, 8 * MiB, bytes_written=0), "the row group will pay for it"
 
 
 def test_what_a_commit_may_cost() -> None:

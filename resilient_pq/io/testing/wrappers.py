@@ -235,6 +235,11 @@ class _SinkAround(ObjectSink):
         """The inner sink's."""
         return self._sink.describe()
 
+    @property
+    def upload_id(self) -> str | None:
+        """The inner sink's."""
+        return self._sink.upload_id
+
     def rescue_command(self) -> str | None:
         """The inner sink's."""
         return self._sink.rescue_command()

@@ -1,0 +1,193 @@
+"""Checkpoints of uploads: their states, when they come by themselves, what they cost, and the log of them."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import random
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+import resilient_pq as rpq
+from resilient_pq.io import MemoryStore, MultipartSink, ObjectSink, SinkOptions
+from resilient_pq.io.protocols import DEFAULT_SINK_OPTIONS, MiB
+from resilient_pq.writer.checkpoint_log import read_log
+
+SMALL = {"part_bytes": MiB, "max_part_bytes": MiB, "max_bytes_in_flight": 4 * MiB}
+
+
+class UploadStore(MemoryStore):
+    """Memory that takes files in parts."""
+
+    async def create(self, key: str, options: SinkOptions = DEFAULT_SINK_OPTIONS) -> ObjectSink:
+        return MultipartSink(self, key, options)
+
+
+def rows(start: int, stop: int, size: int = 50_000) -> dict[str, list[Any]]:
+    return {"id": list(range(start, stop)), "noise": [random.Random(i).randbytes(size) for i in range(start, stop)]}
+
+
+async def read(store: MemoryStore, key: str) -> bytes:
+    return bytes((await store.read_tail(key, 1 << 30)).data)
+
+
+async def completed_by_the_rule(store: MemoryStore) -> bytes:
+    """What anyone would find who completed the only upload now."""
+    (upload,) = await store.list_uploads("")
+    taken = []
+    for number, part in enumerate(await store.list_parts(upload.key, upload.upload_id), start=1):
+        assert part.number == number
+        taken.append(part)
+        if part.size % MiB:
+            break
+    await store.complete_upload(upload.key, upload.upload_id, taken)
+    return await read(store, upload.key)
+
+
+def settings(**options: Any) -> dict[str, Any]:
+    return {"compression": "none", "checkpoint_every": None, "options": rpq.WriteOptions(**SMALL, **options)}
+
+
+async def test_accepted_stored_visible() -> None:
+    store = UploadStore()
+    async with rpq.create((store, "f"), **settings()) as writer:
+        assert (await writer.checkpoint()).ordinal == 0
+        await writer.write(rows(0, 30))
+        first = await writer.checkpoint()
+        assert (first.num_rows, first.state) == (30, rpq.StoredState.STORED)
+        assert writer.num_rows_stored == 30
+        await writer.write(rows(30, 100))
+        assert writer.last_checkpoint == first and writer.num_rows_stored == 30
+        second = await writer.checkpoint()
+        assert (second.num_rows, second.state, writer.num_rows_stored) == (100, rpq.StoredState.STORED, 100)
+        assert await writer.checkpoint() == second, "nothing is new"
+        head = writer.num_bytes_resent - first.offset % MiB
+        assert 0 < head < 1000, "the open slot was sent in full, and before it the anchor in the first part"
+    assert writer.last_checkpoint.state is rpq.StoredState.VISIBLE
+    assert pq.read_table(io.BytesIO(await read(store, "f"))).to_pydict() == rows(0, 100)
+
+
+async def test_before_anything_is_stored_the_schema_is() -> None:
+    store = UploadStore()
+    writer = await rpq.create((store, "f"), row_group_rows=10, **settings())
+    await writer.write(rows(0, 200))
+    assert writer.num_rows_stored == 0
+    for _ in range(50):
+        await asyncio.sleep(0)
+    data = await completed_by_the_rule(store)
+    assert pq.read_table(io.BytesIO(data)).to_pydict() == {"id": [], "noise": []}
+    with pytest.raises(rpq.WriterFencedError):
+        await writer.close()
+
+
+async def test_by_bytes() -> None:
+    store = UploadStore()
+    writer = await rpq.create((store, "f"), row_group_rows=20, **settings(checkpoint_bytes=3 * MiB))
+    stored = []
+    for start in range(0, 400, 20):
+        await writer.write(rows(start, start + 20))
+        for _ in range(100):
+            await asyncio.sleep(0)
+        stored.append(writer.num_rows_stored)
+        assert writer.num_bytes - writer.last_checkpoint.offset < 4.1 * MiB
+    assert stored == sorted(stored) and stored[-1] >= 320
+    data = await completed_by_the_rule(store)
+    assert pq.read_table(io.BytesIO(data)).num_rows == stored[-1]
+    await writer.abort()
+
+
+async def test_by_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr("resilient_pq.writer.stream._now", lambda: now)
+    store = UploadStore()
+    options = settings(checkpoint_seconds=5.0)
+    writer = await rpq.create((store, "f"), row_group_bytes=16 * MiB, checkpoint_overhead=1.0, **options)
+    await writer.write(rows(0, 100))
+    now = 4.9
+    await writer.write(rows(100, 101))
+    assert writer.last_checkpoint.ordinal == 0
+    now = 5.0
+    await writer.write(rows(101, 102))
+    assert writer.last_checkpoint.num_rows == 102, "the row group was closed early, with 5 of 16 MiB"
+    now = 11.0
+    await writer.write(rows(102, 130))
+    assert writer.last_checkpoint.num_rows == 102, "less than an eighth of a row group waits"
+    await writer.write(rows(130, 160))
+    assert writer.last_checkpoint.num_rows == 160
+    await writer.abort()
+
+
+async def test_automatic_checkpoints_cost_no_more_than_their_share() -> None:
+    """Records of checkpoints are cheap, and written; sending bytes twice for each of them would not be."""
+    store = UploadStore()
+    options = {**settings(), "checkpoint_every": 1}
+    async with rpq.create((store, "f"), row_group_rows=10, **options) as writer:
+        for start in range(0, 2000, 10):
+            await writer.write(rows(start, start + 10))
+    assert writer.last_checkpoint.ordinal > 50
+    assert 0 < writer.num_bytes_resent <= 0.02 * writer.num_bytes + MiB
+
+
+async def test_a_log_of_what_is_stored(tmp_path: Path) -> None:
+    store, log = UploadStore(), tmp_path / "log"
+    options = settings(checkpoint_log=log)
+    async with rpq.create((store, "f"), **options) as writer:
+        for start in (0, 30, 60):
+            await writer.write(rows(start, start + 30))
+            checkpoint = await writer.checkpoint()
+            logged = read_log(log)[-1]
+            assert (logged.ordinal, logged.num_rows, logged.offset) == (
+                checkpoint.ordinal, checkpoint.num_rows, checkpoint.offset
+            )  # fmt: skip
+            (upload,) = await store.list_uploads("")
+            assert (logged.upload_id, logged.url) == (upload.upload_id, "memory:f")
+    async with rpq.open((store, "f")) as file:
+        assert [(known.num_rows) for known in file.checkpoints] == [each.num_rows for each in read_log(log)]
+
+
+async def test_a_log_that_cannot_be_written(tmp_path: Path) -> None:
+    with pytest.raises(rpq.StoreError, match="cannot write the log"):
+        await rpq.create((UploadStore(), "f"), **settings(checkpoint_log=tmp_path / "no" / "log"))
+
+
+async def file_with(noise: int) -> tuple[bytes, int]:
+    """A file with a checkpoint, and where that ends."""
+    store = MemoryStore()
+    async with rpq.create((store, "f"), compression="none", checkpoint_every=None) as writer:
+        await writer.write({"noise": [bytes(noise)]})
+        checkpoint = await writer.checkpoint()
+        await writer.write({"noise": [b"behind it"]})
+    return await read(store, "f"), checkpoint.offset
+
+
+@pytest.mark.parametrize("which", ["checkpoint", "final"])
+async def test_no_footer_ends_on_a_multiple_of_a_mebibyte(which: str) -> None:
+    """The zero bytes that see to it are dead space like any other."""
+
+    async def end_with(noise: int) -> int:
+        data, checkpoint_end = await file_with(noise)
+        return checkpoint_end if which == "checkpoint" else len(data)
+
+    noise = MiB
+    for _ in range(5):  # lengths are written in few bytes or more: so it is come nearer to
+        noise += -await end_with(noise) % MiB
+        if await end_with(noise) % MiB == 64:
+            break
+    assert await end_with(noise) % MiB == 64, "it would have ended there, and was moved on"
+    data, checkpoint_end = await file_with(noise)
+    assert await end_with(noise - 1) % MiB in (MiB - 1, MiB - 1 + 64)
+    assert pq.read_table(io.BytesIO(data)).num_rows == 2
+    assert pq.read_table(io.BytesIO(data[:checkpoint_end])).num_rows == 1
+    store = MemoryStore()
+    await store.put("f", data)
+    report = await rpq.check((store, "f"))
+    assert (report.outcome, report.findings) == (rpq.Outcome.SOUND, ())
+    for cut in (len(data) - 1, checkpoint_end + 10):
+        await store.put("torn", data[:cut])
+        report = await rpq.recover((store, "torn"), (store, "saved"), overwrite=True)
+        assert report.num_rows == (2 if cut > checkpoint_end + 10 else 1)
+    await store.put("flipped", data[: checkpoint_end - 30] + b"\xff" + data[checkpoint_end - 29 :])
+    assert (await rpq.check((store, "flipped"))).outcome is not rpq.Outcome.SOUND
