@@ -160,3 +160,46 @@ def listing_checksums(s3_proxy: Any, committed_file: Any) -> Any:
 
     proxy.on("GET", match="uploadId", edit=edit)
     return s3
+
+
+@dataclass(frozen=True)
+class FailedWriter:
+    """What a writer stored before an exception ended it.
+
+    Attributes:
+        num_rows: Rows of its newest checkpoint.
+        num_bytes: Bytes up to the end of that.
+        notes: What the exception was told on its way.
+    """
+
+    num_rows: int
+    num_bytes: int
+    notes: list[str]
+
+
+@pytest.fixture
+def write_and_fail(s3: Any) -> Callable[[str], Any]:
+    """Writes three parts of five MiB, a checkpoint that ends in the third, some more rows, and fails."""
+
+    async def write_some(writer: Any, noise: random.Random) -> Any:
+        checkpoint = None
+        for start in range(0, 80, 8):
+            numbers = range(start, start + 8)
+            await writer.write([{"number": i, "noise": noise.randbytes(200_000)} for i in numbers])
+            if start == 56:
+                checkpoint = await writer.checkpoint()
+        return checkpoint
+
+    async def fail(name: str) -> FailedWriter:
+        options, stored = rpq.WriteOptions(part_bytes=5 * 1024 * 1024), []
+        try:
+            async with rpq.create(
+                s3.url(name), options=options, storage_options=s3.storage_options, compression="none"
+            ) as writer:
+                stored.append(await write_some(writer, random.Random(2)))
+                raise ZeroDivisionError
+        except ZeroDivisionError as error:
+            (checkpoint,) = stored
+            return FailedWriter(checkpoint.num_rows, checkpoint.offset, error.__notes__)
+
+    return fail

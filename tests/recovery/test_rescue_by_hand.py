@@ -95,6 +95,30 @@ def test_with_boto3(
     assert_rescued(s3, left)
 
 
+async def test_with_boto3_what_our_own_writer_left(
+    s3: Any, write_and_fail: Callable[[str], Any], rescue_with_boto3: Callable[..., list[Any]]
+) -> None:
+    failed = await write_and_fail("day.parquet")
+    rescue_with_boto3("day.parquet", page=2)
+    assert_rows(s3, failed)
+
+
+@pytest.mark.thorough
+async def test_with_the_aws_command_line_what_our_own_writer_left(
+    s3: Any, write_and_fail: Callable[[str], Any], rescue_with_aws: Callable[..., int]
+) -> None:
+    failed = await write_and_fail("day.parquet")
+    assert rescue_with_aws("day.parquet") == 0
+    assert_rows(s3, failed)
+
+
+def assert_rows(s3: Any, failed: Any) -> None:
+    found = s3.read("day.parquet")
+    assert len(found) == failed.num_bytes
+    numbers = pq.read_table(io.BytesIO(found), columns=["number"])["number"].to_pylist()
+    assert numbers == list(range(failed.num_rows))
+
+
 def test_with_boto3_nothing_is_replaced_and_nothing_made_up(
     s3: Any, crash: Crash, rescue_with_boto3: Callable[..., list[Any]]
 ) -> None:

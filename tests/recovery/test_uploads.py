@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import io
-import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -46,30 +45,19 @@ class TestOnServers:
         assert pq.read_table(io.BytesIO(found))["number"].to_pylist() == list(range(left.num_rows))
         assert await rpq.list_uploads(upload.url, storage_options=options) == []
 
-    async def test_what_our_own_writer_left_becomes_a_file(self, s3: Any) -> None:
-        options, url, noise = s3.storage_options, s3.url("day.parquet"), random.Random(2)
-        stored: list[Any] = []
-
-        async def write_and_fail() -> None:
-            parts = rpq.WriteOptions(part_bytes=5 * MiB)
-            async with rpq.create(url, options=parts, storage_options=options, compression="none") as writer:
-                for start in range(0, 80, 8):
-                    rows = [{"number": i, "noise": noise.randbytes(200_000)} for i in range(start, start + 8)]
-                    await writer.write(rows)
-                    if start == 56:
-                        stored.append(await writer.checkpoint())
-                raise ZeroDivisionError
-
-        with pytest.raises(ZeroDivisionError) as caught:
-            await write_and_fail()
+    async def test_what_our_own_writer_left_becomes_a_file(
+        self, s3: Any, write_and_fail: Callable[[str], Any]
+    ) -> None:
+        options, url = s3.storage_options, s3.url("day.parquet")
+        failed = await write_and_fail("day.parquet")
         (upload,) = await rpq.list_uploads(url, storage_options=options)
-        (note,) = [note for note in caught.value.__notes__ if "rpq uploads complete" in note]
+        (note,) = [note for note in failed.notes if "rpq uploads complete" in note]
         assert note.endswith(f"rpq uploads complete {url} --upload-id {upload.upload_id}")
-        assert (upload.fits_rule, upload.stored_bytes) == (True, stored[0].offset)
+        assert (upload.fits_rule, upload.stored_bytes) == (True, failed.num_bytes)
         done = await rpq.complete_upload(url, storage_options=options)
-        assert (done.how, done.size) == ("rule", stored[0].offset)
+        assert (done.how, done.size) == ("rule", failed.num_bytes)
         found = pq.read_table(io.BytesIO(s3.read("day.parquet")), columns=["number"])
-        assert found["number"].to_pylist() == list(range(64))
+        assert found["number"].to_pylist() == list(range(failed.num_rows))
 
     async def test_no_data_is_moved(self, s3_proxy: Any, crash: Crash) -> None:
         s3, proxy = s3_proxy
@@ -298,6 +286,16 @@ async def test_a_strangers_upload_that_might_be_ours() -> None:
     assert (done.how, done.size, done.bytes_dropped) == ("rule", 6_000_000, 5_900_000)
     done = await rpq.complete_upload((store, "other"), gap_free=True)
     assert (done.how, done.size, done.bytes_dropped) == ("gap-free", 11_900_000, 0)
+
+
+async def test_resuming_does_not_touch_a_strangers_upload() -> None:
+    """Completing it by the rule would keep its first part, and drop the others."""
+    store = MemoryStore()
+    upload_id = await begun(store, "day", 6_000_000, 6_000_000, 6_000_000)
+    with pytest.raises(rpq.RecoveryError, match="no checkpoint"):
+        await rpq.resume((store, "day"))
+    assert len(await store.list_parts("day", upload_id)) == 3
+    assert not await store.exists("day")
 
 
 class Unconditional(MemoryStore):
