@@ -13,14 +13,13 @@ from dataclasses import replace
 from resilient_pq.errors import FormatError, RecoveryError, Where
 from resilient_pq.format.footer import MAGIC
 from resilient_pq.format.metadata import RowGroup
-from resilient_pq.format.records import CHUNK_RECORD_SIZE, HEADER_SIZE, Kind, RecordHeader, parse_header
+from resilient_pq.format.records import HEADER_SIZE, Kind, RecordHeader, parse_header
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader.contents import Contents, FileState, KnownCheckpoint
 from resilient_pq.recovery.check import examine_places, examine_row_groups, recovered_name
 from resilient_pq.recovery.choose import Candidate, Candidates, candidates_of_survey
 from resilient_pq.recovery.report import Damage
 from resilient_pq.recovery.source import Source
-from resilient_pq.recovery.survey import Survey, data_start
 from resilient_pq.recovery.verify import expected_of_row_groups, record_range
 
 log = logging.getLogger("resilient_pq.recovery")
@@ -52,7 +51,7 @@ async def whole_prefix(source: Source) -> Candidates:
     magic = await source.read(ByteRange(0, len(MAGIC)))
     if footer.offset < stored.offset or magic != MAGIC:
         raise _damaged(source)
-    row_groups = _in_a_row(known, survey)
+    row_groups = _in_a_row(known)
     for position, candidate in enumerate(row_groups):
         if candidate.rows_before < stored.num_rows:
             continue
@@ -78,19 +77,9 @@ def _stored_checkpoint(
     return max(earlier, key=lambda known: known.offset, default=_ANCHOR)
 
 
-def _in_a_row(known: Candidates, survey: Survey) -> list[Candidate]:
-    """The row groups that the newest footer names, and those that follow on it without a gap."""
-    assert survey.footer is not None
-    named = len(survey.footer.metadata.row_groups)
-    found = list(known.row_groups[:named])
-    end = survey.footer.header.end
-    for candidate in known.row_groups[named:]:
-        start = data_start(candidate.row_group)
-        if candidate.ordinal != len(found) or start is None or start - CHUNK_RECORD_SIZE != end:
-            break
-        found.append(candidate)
-        end = candidate.end
-    return found
+def _in_a_row(known: Candidates) -> list[Candidate]:
+    """The row groups up to the first whose record is missing."""
+    return [candidate for position, candidate in enumerate(known.row_groups) if candidate.ordinal == position]
 
 
 async def _is_whole(source: Source, contents: Contents, candidate: Candidate) -> bool:
