@@ -107,13 +107,13 @@ async def _up_to(
 ) -> Candidates:
     """What stays in place with these row groups, up to the last record that speaks of them."""
     num_rows = sum(candidate.row_group.num_rows for candidate in row_groups)
-    checkpoints = tuple(known for known in known.contents.checkpoints if known.num_rows <= num_rows)
-    places = [_ANCHOR.offset, *(checkpoint.offset for checkpoint in checkpoints)]
+    checkpoints = tuple(place for place in known.contents.checkpoints if place.num_rows <= num_rows)
+    places = [_ANCHOR.offset, *(place.offset for place in checkpoints)]
     if row_groups:
-        place = record_range(row_groups[-1].row_group, source.info.size)
-        if place is None:
+        record = record_range(row_groups[-1].row_group, source.info.size)
+        if record is None:
             raise _damaged(source)
-        places.append(place.start)
+        places.append(record.start)
     last = await _header_at(source, max(places), footer.file_id)
     contents = replace(_named(known.contents, row_groups), checkpoints=checkpoints)
     return Candidates(contents, tuple(row_groups), (), last.end, last)

@@ -35,6 +35,7 @@ from resilient_pq.io import (
     part_size,
 )
 from resilient_pq.io.cancellation import finish_first
+from resilient_pq.io.protocols import MiB
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader.contents import Contents, FileState
 from resilient_pq.recovery.check import recovered_name
@@ -44,7 +45,6 @@ from resilient_pq.recovery.upload_rule import size_of, upload_parts
 
 log = logging.getLogger("resilient_pq.recovery")
 
-MiB = 1024 * 1024
 #: Copies within the store under way at one time; their bytes do not pass through here.
 _MAX_COPIES = 8
 #: Bytes of an object in memory at one time when they are compared.
