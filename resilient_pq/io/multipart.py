@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shlex
 from collections.abc import Coroutine, Sequence
 from typing import Any, Literal
 
@@ -231,7 +232,10 @@ class MultipartSink(ObjectSink):
         """Completes the upload as far as the newest commit."""
         if self.upload_id is None:
             return None
-        return f"rpq uploads complete {self._store.url_of(self._key)} --upload-id {self.upload_id}"
+        # The object that a resumed upload is to replace is still there.
+        overwrite = "" if self._options.if_match is None else " --overwrite"
+        url = shlex.quote(self._store.url_of(self._key))
+        return f"rpq uploads complete {url} --upload-id {shlex.quote(self.upload_id)}{overwrite}"
 
     @property
     def _where(self) -> Where:

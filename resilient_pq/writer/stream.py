@@ -407,7 +407,7 @@ class Writer:
                 await self._sink.keep()
                 note = f"{self.num_rows_stored:,} rows are kept in {self._sink.describe()}"
                 if (command := self._sink.rescue_command()) is not None:
-                    note += f"; next: {command}"
+                    note += f"; next: {command}, or go on with rpq.resume"
                 log.error("%s: not published; %s", self.url, note)
                 if isinstance(error, ResilientPQError) and error.hint is None:
                     error.hint = note
