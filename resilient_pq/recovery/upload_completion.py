@@ -5,8 +5,10 @@ Anyone who has the key and the upload id can do so. No data is moved: the store 
 
 from __future__ import annotations
 
+import asyncio
 import io
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -260,6 +262,10 @@ class _Completion:
                 )
             except UnsupportedError:  # the store knows no conditions: what it said a moment ago must do
                 return await self.store.complete_upload(self.key, self.upload_id, parts)
+        except asyncio.CancelledError as error:
+            telling = shlex.join(["rpq", "uploads", "resume-info", self.url])
+            error.add_note(f"the upload may be completed already: {telling}")
+            raise
         except (NotFoundError, AlreadyExistsError, AccessDeniedError, PreconditionError):
             raise
         except StoreError as error:
@@ -271,7 +277,10 @@ class _Completion:
             ) from error
 
     async def _changed(self, listed: Sequence[Part]) -> bool:
-        now = upload_parts(await self.store.list_parts(self.key, self.upload_id)).listed
+        try:
+            now = upload_parts(await self.store.list_parts(self.key, self.upload_id)).listed
+        except StoreError:
+            return False  # the error before this one tells more
         etags = {part.number: part.etag for part in now}
         return any(etags.get(part.number) != part.etag for part in listed)
 

@@ -342,6 +342,40 @@ async def test_only_the_version_that_was_seen_is_replaced() -> None:
     assert (await store.head("day")).size == len(b"newer")
 
 
+async def test_who_interrupts_a_completion_is_told_that_it_may_have_happened(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store, asked = MemoryStore(), asyncio.Event()
+    await begun(store, "day", 100)
+
+    async def hang(*_: Any, **__: Any) -> ObjectInfo:
+        asked.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    monkeypatch.setattr(store, "complete_upload", hang)
+    task = asyncio.create_task(rpq.complete_upload((store, "day")))
+    await asked.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError) as caught:
+        await task
+    assert caught.value.__notes__ == ["the upload may be completed already: rpq uploads resume-info memory:day"]
+
+
+async def test_an_error_is_not_hidden_by_the_one_that_follows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts are listed once more to tell a writer that is alive from other errors."""
+    store = MemoryStore()
+    await begun(store, "day", 100)
+
+    async def refuse(key: str, upload_id: str, *_: Any, **__: Any) -> ObjectInfo:
+        await store.abort_upload(key, upload_id)
+        raise rpq.StoreError("EntityTooSmall")
+
+    monkeypatch.setattr(store, "complete_upload", refuse)
+    with pytest.raises(rpq.StoreError, match="EntityTooSmall"):
+        await rpq.complete_upload((store, "day"))
+
+
 @pytest.mark.parametrize("overwrite", [False, True])
 async def test_credentials_that_may_only_write(overwrite: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """S3 denies HEAD to those who may not read, and then only the condition tells what is there."""
