@@ -178,7 +178,7 @@ class FailedWriter:
 
 
 @pytest.fixture
-def write_and_fail(s3: Any) -> Callable[[str], Any]:
+def write_and_fail(s3: Any) -> Callable[..., Any]:
     """Writes three parts of five MiB, a checkpoint that ends in the third, some more rows, and fails."""
 
     async def write_some(writer: Any, noise: random.Random) -> Any:
@@ -190,8 +190,9 @@ def write_and_fail(s3: Any) -> Callable[[str], Any]:
                 checkpoint = await writer.checkpoint()
         return checkpoint
 
-    async def fail(name: str) -> FailedWriter:
-        options, stored = rpq.WriteOptions(part_bytes=5 * 1024 * 1024), []
+    async def fail(name: str, checkpoint_log: Any = None) -> FailedWriter:
+        options = rpq.WriteOptions(part_bytes=5 * 1024 * 1024, checkpoint_log=checkpoint_log)
+        stored: list[Any] = []
         try:
             async with rpq.create(
                 s3.url(name), options=options, storage_options=s3.storage_options, compression="none"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -46,13 +47,15 @@ class TestOnServers:
         assert await rpq.list_uploads(upload.url, storage_options=options) == []
 
     async def test_what_our_own_writer_left_becomes_a_file(
-        self, s3: Any, write_and_fail: Callable[[str], Any]
+        self, s3: Any, write_and_fail: Callable[..., Any], tmp_path: Path
     ) -> None:
-        options, url = s3.storage_options, s3.url("day.parquet")
-        failed = await write_and_fail("day.parquet")
-        (upload,) = await rpq.list_uploads(url, storage_options=options)
+        options, url = s3.storage_options, s3.url("the day.parquet")
+        failed = await write_and_fail("the day.parquet", tmp_path / "log")
+        (upload,) = await rpq.list_uploads(url, log=tmp_path / "log", storage_options=options)
+        assert upload.num_rows == failed.num_rows
         (note,) = [note for note in failed.notes if "rpq uploads complete" in note]
-        assert note.endswith(f"rpq uploads complete {url} --upload-id {upload.upload_id}")
+        command = ["rpq", "uploads", "complete", url, "--upload-id", upload.upload_id]
+        assert shlex.split(note[note.index("rpq uploads") : note.index(", or go on")]) == command
         assert (upload.fits_rule, upload.stored_bytes) == (True, failed.num_bytes)
         done = await rpq.complete_upload(url, storage_options=options)
         assert (done.how, done.size) == ("rule", failed.num_bytes)
