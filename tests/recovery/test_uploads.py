@@ -59,7 +59,7 @@ class TestOnServers:
         assert (upload.fits_rule, upload.stored_bytes) == (True, failed.num_bytes)
         done = await rpq.complete_upload(url, storage_options=options)
         assert (done.how, done.size) == ("rule", failed.num_bytes)
-        found = pq.read_table(io.BytesIO(s3.read("day.parquet")), columns=["number"])
+        found = pq.read_table(io.BytesIO(s3.read("the day.parquet")), columns=["number"])
         assert found["number"].to_pylist() == list(range(failed.num_rows))
 
     async def test_no_data_is_moved(self, s3_proxy: Any, crash: Crash) -> None:
