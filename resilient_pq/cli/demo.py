@@ -17,7 +17,7 @@ from resilient_pq.cli.running import run_verb
 
 NAME = "demo"
 EPILOG = epilog(
-    "every row of the complete row groups that had reached the file is back",
+    "every row that was stored is back",
     "rows are missing, or a value is not what was written",
     "rpq demo",
     "rpq demo --s3 --endpoint-url http://localhost:8333 --bucket test",

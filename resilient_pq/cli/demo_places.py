@@ -29,6 +29,7 @@ class Place(Protocol):
         recovered_url: The file that is recovered.
         storage_options: How to reach the store.
         part_bytes: Bytes of a part of an upload; None where there are no parts.
+        torn: Whether what a killed writer leaves has to be recovered to a file of its own.
         kept: Whether the files are there after the end.
     """
 
@@ -36,6 +37,7 @@ class Place(Protocol):
     recovered_url: str
     storage_options: dict[str, Any]
     part_bytes: int | None
+    torn: bool
     kept: bool
 
     async def __aenter__(self) -> Self:
@@ -47,7 +49,7 @@ class Place(Protocol):
         """Remove what the demo made, unless it is to be kept."""
 
     async def leftover(self) -> tuple[str, str]:
-        """What the killed writer left, as the URL of something that can be recovered, and in words."""
+        """What the killed writer left, as the URL of something that can be checked, and in words."""
 
 
 class Folder:
@@ -58,6 +60,7 @@ class Folder:
         self.kept = parent is not None
         self.storage_options: dict[str, Any] = {}
         self.part_bytes: int | None = None
+        self.torn = True
         self._parent = parent
         self._path = ""
         self.url = self.recovered_url = ""
@@ -106,8 +109,8 @@ class Bucket:
         # The smallest that S3 takes, so that a demo has many.
         self.part_bytes: int | None = 5 * MiB
         self._prefix = f"s3://{bucket}/rpq-demo-{secrets.token_hex(4)}"
-        self.url = f"{self._prefix}/{NAME}"
-        self.recovered_url = f"{self._prefix}/{RECOVERED_NAME}"
+        self.torn = False
+        self.url = self.recovered_url = f"{self._prefix}/{NAME}"
 
     async def __aenter__(self) -> Self:
         """Ask the bucket something: an error of the store is best told before anything is written."""
@@ -133,17 +136,14 @@ class Bucket:
                     await store.abort_upload(upload.key, upload.upload_id)
             if not self.kept:
                 await store.delete(f"{prefix}/{NAME}")
-                await store.delete(f"{prefix}/{RECOVERED_NAME}")
         if self._create and not self.kept:
             await self._on_bucket("delete_bucket")
 
     async def leftover(self) -> tuple[str, str]:
-        """The writer's open upload, completed with the parts that it has without a gap."""
-        options = self.storage_options
-        uploads = await rpq.list_uploads(self.url, storage_options=options)
-        upload_id = uploads[0].upload_id if uploads else None
-        info = await rpq.complete_upload(self.url, upload_id=upload_id, storage_options=options)
-        return self.url, f"an open upload, completed as far as its parts go: {info.size:,} bytes"
+        """The writer's open upload, completed up to its newest checkpoint."""
+        done = await rpq.complete_upload(self.url, storage_options=self.storage_options)
+        words = f"an open upload; completed up to its newest checkpoint, it is {NAME} with {done.size:,} bytes,"
+        return self.url, f"{words} of which none was moved"
 
     async def _on_bucket(self, operation: str) -> None:
         from resilient_pq.io.s3_client import S3Client  # noqa: PLC0415 (s3fs is slow to import)

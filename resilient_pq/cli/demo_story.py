@@ -58,7 +58,10 @@ class Story:
     async def tell(self) -> int:
         """All of it; gives the exit code."""
         killed = await self._kill()
-        report = await self._recover(await self._look(), killed)
+        report = await self._look()
+        if self.place.torn:
+            report = await self._recover()
+        self._count_lost(killed, report)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", rpq.IncompleteFileWarning)  # that is what the story is about
             read = await self._read_back()
@@ -82,16 +85,16 @@ class Story:
         self.output.line(
             "",
             f"it had told of {counted(last.accepted, 'row')} accepted,"
-            f" {last.stored:,} of them stored in complete row groups",
+            f" {last.stored:,} of them stored",
         )
         if not last.stored:
             raise RecoveryError(
-                "no complete row group had reached the store, so there is nothing to show",
-                hint="more rows fill the first part of 5 MiB, such as --rows 3_000_000",
+                "no row was stored, so there is nothing to show",
+                hint="write more of them, such as --rows 3_000_000",
             )
         return killed
 
-    async def _look(self) -> str:
+    async def _look(self) -> rpq.Report:
         """What the writer left, and what a check says of it."""
         url, words = await self.place.leftover()
         self.output.line("left", words)
@@ -102,21 +105,21 @@ class Story:
             label = ""
         rows = f"{counted(report.num_rows, 'row')} in {counted(report.num_row_groups, 'row group')}"
         self.output.line(label, f"sound: {rows}, every checksum compared; {durations(seconds)}")
-        return url
+        return report
 
-    async def _recover(self, url: str, killed: Killed) -> rpq.Report:
+    async def _recover(self) -> rpq.Report:
         recovered_url, options = self.place.recovered_url, self.place.storage_options
+        url, _ = await self.place.leftover()
         report, seconds = await _timed(rpq.recover(url, recovered_url, storage_options=options))
         assert report.kept is not None
         rows = f"{counted(report.num_rows, 'row')} in {counted(report.num_row_groups, 'row group')}"
         self.output.line("recover", f"{rows}, to {recovered_url}")
         self.output.line("", f"{in_bytes(report.kept.num_bytes)} copied as they were; {durations(seconds)}")
-        missing = max(killed.last.accepted - report.num_rows, 0)
-        self.output.line(
-            "lost",
-            f"{counted(missing, 'row')} or a few more, not yet in a complete row group that was stored",
-        )
         return report
+
+    def _count_lost(self, killed: Killed, report: rpq.Report) -> None:
+        missing = max(killed.last.accepted - report.num_rows, 0)
+        self.output.line("lost", f"{counted(missing, 'row')} or a few more, accepted and not yet stored")
 
     async def _read_back(self) -> ReadBack:
         began = time.monotonic()

@@ -20,6 +20,8 @@ from resilient_pq.errors import ResilientPQError, SchemaError, Where
 
 #: Row groups that the whole table would have.
 ROW_GROUPS = 24
+#: Checkpoints that are stored on the way of the whole table, where rows need one to be stored.
+CHECKPOINTS = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,7 @@ class Progress:
     Attributes:
         share: Of all rows, from 0 to 1.
         accepted: Rows that it took.
-        stored: Rows of complete row groups whose bytes have reached the store.
+        stored: Rows that survive it.
         failure: Why it gave up; None while it goes on.
     """
 
@@ -116,8 +118,12 @@ async def write(job: Job) -> None:
             options=options,
             storage_options=job.storage_options,
         ) as writer:
+            checkpoints = 0
             while True:
                 await writer.write(piece)
+                if job.part_bytes is not None and share * CHECKPOINTS >= checkpoints + 1:
+                    await writer.checkpoint()
+                    checkpoints += 1
                 _tell(Progress(share, writer.num_rows, writer.num_rows_stored))
                 following = await anext(rows.pieces, None)
                 if following is None:
@@ -127,7 +133,7 @@ async def write(job: Job) -> None:
 
 
 async def _wait(writer: rpq.Writer) -> None:
-    """Until the end of stdin: whoever was to kill us is gone then. Parts may arrive meanwhile."""
+    """Until the end of stdin: whoever was to kill us is gone then."""
     end = asyncio.ensure_future(asyncio.to_thread(sys.stdin.read))
     while not end.done():
         _tell(Progress(1.0, writer.num_rows, writer.num_rows_stored))
