@@ -184,9 +184,15 @@ def known() -> Callable[[bytes, pa.Table], ResilientFile]:
 
 @dataclass(frozen=True)
 class Killed:
-    """What the program in killed_writer.py had said when it was killed."""
+    """What the program in killed_writer.py had said when it was killed.
+
+    Attributes:
+        lines: On its output.
+        logged: Rows before the newest checkpoint in the log of its writer.
+    """
 
     lines: list[list[str]]
+    logged: int
 
     def rows(self, word: str, *states: str) -> int:
         """The largest number it said after a word, in one of the states where there are any."""
@@ -200,7 +206,8 @@ def kill_writer(tmp_path: Path) -> Callable[..., Killed]:
 
     def run(seed: int, url: str, *, storage_options: Any = None, group: int, size: int, lines: int) -> Killed:
         rng = random.Random(seed)
-        arguments = [url, json.dumps(storage_options), group, size, rng.randint(2, 5)]
+        log = tmp_path / f"log {seed}"
+        arguments = [url, json.dumps(storage_options), group, size, rng.randint(2, 5), log]
         process = subprocess.Popen(
             [sys.executable, str(SCRIPT), *map(str, arguments)],
             stdout=subprocess.PIPE,
@@ -220,7 +227,11 @@ def kill_writer(tmp_path: Path) -> Callable[..., Killed]:
             process.wait()
         assert process.returncode == -signal.SIGKILL
         # A line is whole or was never said.
-        return Killed([line.split() for line in said if line.endswith("\n")])
+        logged = [json.loads(line) for line in (log.open() if log.exists() else ()) if line.endswith("\n")]
+        return Killed(
+            [line.split() for line in said if line.endswith("\n")],
+            max((event["num_rows"] for event in logged if event["event"] == "stored"), default=0),
+        )
 
     return run
 

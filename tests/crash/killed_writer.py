@@ -1,9 +1,9 @@
 """A program that writes rows until it is killed, and says on its output what it has been promised.
 
-    killed_writer.py URL STORAGE_OPTIONS ROWS_OF_A_GROUP BYTES_OF_A_ROW CHECKPOINT_EVERY
+    killed_writer.py URL STORAGE_OPTIONS ROWS_OF_A_GROUP BYTES_OF_A_ROW CHECKPOINT_EVERY LOG
 
 Lines: ``written N`` when N rows are in complete row groups, ``stored N`` when the writer says that N rows survive
-it, ``checkpoint N STATE`` when a checkpoint was asked for and came back.
+it, ``checkpoint N STATE`` when a checkpoint was asked for and came back. LOG is the writer's own log.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def say(*words: object) -> None:
     sys.stdout.flush()
 
 
-async def main(url: str, storage_options: str, group: int, size: int, every: int) -> None:
-    options = rpq.WriteOptions(part_bytes=5 * 2**20, max_bytes_in_flight=5 * 2**20)
+async def main(url: str, storage_options: str, group: int, size: int, every: int, log: str) -> None:
+    options = rpq.WriteOptions(part_bytes=5 * 2**20, max_bytes_in_flight=5 * 2**20, checkpoint_log=log)
     writer = await rpq.create(
         url,
         row_group_rows=group,
@@ -53,4 +53,4 @@ async def main(url: str, storage_options: str, group: int, size: int, every: int
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], sys.argv[2], *map(int, sys.argv[3:])))
+    asyncio.run(main(*sys.argv[1:3], *map(int, sys.argv[3:6]), sys.argv[6]))

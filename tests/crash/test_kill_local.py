@@ -29,7 +29,8 @@ async def kill_and_recover(
     killed = kill_writer(seed, str(name), group=GROUP, size=SIZE, lines=lines)
     assert not name.exists()
     partial = folder / f"{seed}.parquet.partial"
-    promised = max(killed.rows("written"), killed.rows("stored"), killed.rows("checkpoint"))
+    promised = max(killed.rows("written"), killed.rows("stored"), killed.logged)
+    assert killed.logged >= killed.rows("checkpoint")
     assert killed.rows("checkpoint") == killed.rows("checkpoint", "stored")
     if not partial.exists():
         assert not killed.lines

@@ -36,7 +36,8 @@ class Rescue:
         )
         assert key not in self.s3.object_names()
         assert killed.rows("checkpoint") == killed.rows("checkpoint", "stored")
-        promised = max(killed.rows("stored"), killed.rows("checkpoint"))
+        assert killed.logged >= killed.rows("checkpoint")
+        promised = max(killed.rows("stored"), killed.logged)
         uploads = self.s3.upload_ids()
         if not uploads or not self.holds_a_checkpoint(key, uploads[0]):
             assert promised == 0
