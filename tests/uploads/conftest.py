@@ -62,6 +62,7 @@ class UploadStore(MemoryStore):
         events: Called with every event, before anything else is done.
         num_active: Requests that were begun and have not ended.
         active_at_abort: That number when an upload was aborted, for every time one was.
+        num_late: Parts that landed after they were acknowledged.
     """
 
     def __init__(
@@ -88,7 +89,7 @@ class UploadStore(MemoryStore):
         self.events: Callable[[str], None] = lambda event: None
         self.history: list[Moment] = []
         self.contents: dict[str, bytes] = {}
-        self.num_active = 0
+        self.num_active = self.num_late = 0
         self.active_at_abort: list[int] = []
 
     async def create(self, key: str, options: SinkOptions = DEFAULT_SINK_OPTIONS) -> ObjectSink:
@@ -190,6 +191,7 @@ class UploadStore(MemoryStore):
 
     def _land_late(self, upload_id: str, part: Part) -> None:
         if upload_id in self._landed:
+            self.num_late += 1
             self._land(upload_id, part)
 
     def _listed(self, key: str, upload_id: str) -> list[Part]:

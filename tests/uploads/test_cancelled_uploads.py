@@ -162,7 +162,7 @@ async def cancel_often(
 
 
 async def test_cancelled_anywhere(scene: Any, cancel: Any) -> None:
-    assert {"kept", "aborted"} <= await cancel_often(16, 1, scene, cancel)
+    assert {"kept", "aborted"} <= await cancel_often(8, 1, scene, cancel)
 
 
 @pytest.mark.thorough

@@ -86,17 +86,18 @@ async def crash_at_every_moment(
     return len(run.store.history)
 
 
-@pytest.mark.parametrize("every_version", [False, True], ids=["last version", "every version"])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("seed", "every_version"), [(0, False), (1, True)])
 async def test_a_crash_at_any_moment(seed: int, every_version: bool, begin: Any, rescuer: Any) -> None:
     run = begin(seed, every_version=every_version)
-    moments = await crash_at_every_moment(run, rescuer, seed=seed, every_version=every_version)
-    assert moments > 50
+    moments = await crash_at_every_moment(
+        run, rescuer, seed=seed, every_version=every_version, num_bytes=8 * MiB
+    )
+    assert moments > 40
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("every_version", [False, True], ids=["last version", "every version"])
-@pytest.mark.parametrize("seed", range(100, 140))
+@pytest.mark.parametrize("every_version", [False, True])
+@pytest.mark.parametrize("seed", range(100, 130))
 async def test_a_crash_at_any_moment_of_many_runs(
     seed: int, every_version: bool, begin: Any, rescuer: Any
 ) -> None:
@@ -104,16 +105,17 @@ async def test_a_crash_at_any_moment_of_many_runs(
     await crash_at_every_moment(run, rescuer, seed=seed, every_version=every_version, num_bytes=24 * MiB)
 
 
-@pytest.mark.parametrize("every_version", [False, True], ids=["last version", "every version"])
+@pytest.mark.parametrize("every_version", [False, True])
 async def test_a_crash_while_parts_arrive_twice(every_version: bool, begin: Any, rescuer: Any) -> None:
     """A part whose first attempt was never answered lands again, after the second was acknowledged."""
     run = begin(7, every_version=every_version, undecided=0.3, grace=0.05)
-    await crash_at_every_moment(run, rescuer, seed=7, every_version=every_version, num_bytes=5 * MiB)
+    await crash_at_every_moment(run, rescuer, seed=7, every_version=every_version, num_bytes=8 * MiB)
+    assert run.store.num_late
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("every_version", [False, True], ids=["last version", "every version"])
-@pytest.mark.parametrize("seed", range(200, 220))
+@pytest.mark.parametrize("every_version", [False, True])
+@pytest.mark.parametrize("seed", range(200, 215))
 async def test_a_crash_while_parts_arrive_twice_of_many_runs(
     seed: int, every_version: bool, begin: Any, rescuer: Any
 ) -> None:

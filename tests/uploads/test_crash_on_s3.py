@@ -70,7 +70,7 @@ def crash(
 
 
 async def test_a_crash_after_some_request(crash: Callable[..., Any]) -> None:
-    for requests in (0, 2, 5, 9):
+    for requests in (2, 6):
         assert await crash(1, requests)
 
 
