@@ -104,10 +104,16 @@ class Encoder:
         """Whether an automatic checkpoint should be written now, `seconds_since` seconds after the last one."""
         return policy.checkpoint_due(self._progress(seconds_since), self._options.cadence)
 
-    def commit_due(self, seconds_since: float, *, cost: int, resent: int) -> bool:
+    def commit_due(
+        self, seconds_since: float, *, cost: int, resent: int, seconds_since_commit: float
+    ) -> bool:
         """Whether an automatic checkpoint that is due is worth sending `cost` bytes once more than needed."""
         return policy.time_has_come(self._progress(seconds_since), self._options.cadence) or policy.commit_due(
-            cost, resent, self.layout.offset, self._options.checkpoint_overhead
+            cost,
+            resent,
+            self.layout.offset,
+            self._options.checkpoint_overhead,
+            seconds_since=seconds_since_commit,
         )
 
     @property

@@ -99,7 +99,8 @@ class EncoderOptions:
         row_group_bytes: Bytes in memory after which a row group is closed.
         page_bytes: Bytes after which a data page is cut at the next row: of dictionary indices, else of values as
             PLAIN has them.
-        checkpoint_every: Row groups between automatic checkpoints, at least; None for none.
+        checkpoint_every: Row groups between automatic checkpoints, at least, though a complete row group does not wait
+            for more than a minute; None for none.
         checkpoint_overhead: Share of the bytes written that automatic checkpoints may take.
         metadata: Key-value metadata of the caller.
         write: The less common settings.

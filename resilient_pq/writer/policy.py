@@ -13,6 +13,9 @@ from dataclasses import dataclass, replace
 MAX_ROW_GROUPS = 32_767
 #: Footers beyond about 100 MB are refused by pyarrow and parquet-java.
 MAX_FOOTER_BYTES = 64 * 1024 * 1024
+#: Seconds that a complete row group waits for a checkpoint at most, where there are automatic ones, and a checkpoint for
+#: being stored.
+PATIENCE_SECONDS = 60.0
 #: A row group is closed early for a checkpoint when it has this share of its bytes: one eighth.
 MIN_SHARE = 8
 
@@ -45,7 +48,7 @@ class Cadence:
     """How often checkpoints are wanted; each wish stands by itself, and None wishes for none.
 
     Attributes:
-        every: Row groups between checkpoints.
+        every: Row groups between checkpoints; `PATIENCE_SECONDS` go with it.
         seconds: Seconds between checkpoints.
         num_bytes: Bytes of the file between checkpoints.
         overhead: Share of the bytes written that checkpoints may take together, whatever is wished for.
@@ -59,11 +62,11 @@ class Cadence:
 
 def checkpoint_due(progress: Progress, cadence: Cadence) -> bool:
     """Whether an automatic checkpoint should be written now."""
-    if not progress.row_groups_since or not (
-        (cadence.every is not None and progress.row_groups_since >= cadence.every) or time_has_come(progress, cadence)
-    ):
-        return False
-    return _affordable(progress, cadence)
+    counted = cadence.every is not None and (
+        progress.row_groups_since >= cadence.every or progress.seconds_since >= PATIENCE_SECONDS
+    )
+    wanted = progress.row_groups_since > 0 and (counted or time_has_come(progress, cadence))
+    return wanted and _affordable(progress, cadence)
 
 
 def _affordable(progress: Progress, cadence: Cadence) -> bool:
@@ -89,7 +92,9 @@ def row_group_due(progress: Progress, cadence: Cadence, *, row_group_bytes: int)
     return large_enough and time_has_come(progress, cadence) and _affordable(written, cadence)
 
 
-def commit_due(cost: int, resent: int, bytes_written: int, overhead: float) -> bool:
+def commit_due(
+    cost: int, resent: int, bytes_written: int, overhead: float, *, seconds_since: float = 0.0
+) -> bool:
     """Whether a checkpoint that nobody asked for is worth sending bytes twice.
 
     Args:
@@ -97,8 +102,9 @@ def commit_due(cost: int, resent: int, bytes_written: int, overhead: float) -> b
         resent: Bytes that were sent again so far.
         bytes_written: All bytes of the file so far.
         overhead: Share of them that may be sent again.
+        seconds_since: Seconds since a checkpoint was made durable last.
     """
-    return resent + cost <= overhead * bytes_written
+    return resent + cost <= overhead * bytes_written or seconds_since >= PATIENCE_SECONDS
 
 
 def rows_that_fit(

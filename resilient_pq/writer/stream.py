@@ -122,9 +122,9 @@ class Writer:
         self._closed = False
         self._failure: BaseException | None = None
         self._last_checkpoint = Checkpoint(0, 0, 0, StoredState.ACCEPTED)
-        self._checkpoint_time = 0.0
+        self._checkpoint_time = self._commit_time = 0.0
         if resumed:
-            self._checkpoint_time = _now()
+            self._checkpoint_time = self._commit_time = _now()
             if resumed.encoder.layout.num_checkpoints:
                 self._last_checkpoint = resumed.last_checkpoint
         self._info: ObjectInfo | None = None
@@ -220,7 +220,7 @@ class Writer:
         key_value = {**source, **(self._options.metadata or {}), "ARROW:schema": self._ingest.encoded_schema}
         layout = Layout(self._ingest.schema, RecordChain(os.urandom(16)), key_value)
         self._encoder = Encoder(layout, self._options)
-        self._checkpoint_time = _now()
+        self._checkpoint_time = self._commit_time = _now()
         await self._push(self._encoder.layout.start())
         self._sink.mark()
 
@@ -304,14 +304,20 @@ class Writer:
         encoder, sink = self._encoder, self._sink
         assert encoder is not None
         seconds_since, self._checkpoint_time = self._seconds_since_checkpoint, _now()
-        timed = encoder.commit_due(seconds_since, cost=sink.commit_cost, resent=sink.num_bytes_resent)
+        worth_it = encoder.commit_due(
+            seconds_since,
+            cost=sink.commit_cost,
+            resent=sink.num_bytes_resent,
+            seconds_since_commit=_now() - self._commit_time,
+        )
         await self._push(encoder.checkpoint())
         layout = encoder.layout
         self._last_checkpoint = Checkpoint(
             layout.num_checkpoints, layout.num_rows, layout.offset, StoredState.ACCEPTED
         )
         self._unlogged.append(self._last_checkpoint)
-        if asked or timed:
+        if asked or worth_it:
+            self._commit_time = _now()
             await sink.commit(wait=asked)
         log.debug("%s: %s", self.url, self.last_checkpoint)
 
@@ -562,7 +568,8 @@ def create(
         row_group_bytes: Bytes in memory after which a row group is closed.
         page_bytes: Bytes after which a data page is cut at the next row: of dictionary indices, else of values as
             PLAIN has them, both before compression.
-        checkpoint_every: Row groups between automatic checkpoints, at least; None for none.
+        checkpoint_every: Row groups between automatic checkpoints, at least, though a complete row group does not wait
+            for more than a minute; None for none.
         checkpoint_overhead: Share of the bytes written that automatic checkpoints may take.
         mode: "w" replaces an object of this name when the file is complete, "x" fails if there is one.
         on_error: What becomes of stored rows after an exception: "keep" them for a recovery, or "abort".

@@ -120,6 +120,27 @@ async def test_by_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     await writer.abort()
 
 
+async def test_with_default_options_a_complete_row_group_is_stored_within_a_minute(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 0.0
+    monkeypatch.setattr("resilient_pq.writer.stream._now", lambda: now)
+    store = UploadStore()
+    options = rpq.WriteOptions(**SMALL)
+    writer = await rpq.create((store, "f"), row_group_rows=10, compression="none", options=options)
+    stored = []
+    for start in range(0, 150, 5):
+        now += 7.0
+        await writer.write(rows(start, start + 5))
+        for _ in range(100):
+            await asyncio.sleep(0)
+        stored.append(writer.num_rows_stored)
+    waiting = [5 * count - of_them for count, of_them in enumerate(stored, start=1)]
+    assert max(waiting) <= 10 + 60 / 7 * 5 + 5, "an open row group, and what a minute brings"
+    assert stored[-1] >= 100
+    await writer.abort()
+
+
 async def test_automatic_checkpoints_cost_no_more_than_their_share() -> None:
     """Records of checkpoints are cheap, and written; sending bytes twice for each of them would not be."""
     store = UploadStore()

@@ -205,3 +205,12 @@ def test_what_a_commit_may_cost() -> None:
     assert commit_due(MiB, MiB, 100 * MiB, 0.02)
     assert not commit_due(MiB + 1, MiB, 100 * MiB, 0.02)
     assert commit_due(0, 0, 0, 0.0), "where it costs nothing it is always done"
+
+
+def test_a_complete_row_group_does_not_wait_for_long() -> None:
+    assert checkpoint_due(_progress(seconds_since=60.0), Cadence(every=8))
+    assert not checkpoint_due(_progress(seconds_since=59.0), Cadence(every=8))
+    assert not checkpoint_due(_progress(seconds_since=60.0), Cadence(every=None)), "no automatic ones"
+    assert not checkpoint_due(_progress(seconds_since=60.0, row_groups_since=0), Cadence(every=8))
+    assert commit_due(100 * MiB, 0, MiB, 0.02, seconds_since=60.0)
+    assert not commit_due(100 * MiB, 0, MiB, 0.02, seconds_since=59.0)
