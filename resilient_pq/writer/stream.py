@@ -33,6 +33,7 @@ from resilient_pq.format.chunk_encoder import EncodedChunk
 from resilient_pq.format.records import RecordChain
 from resilient_pq.format.schema import Schema
 from resilient_pq.io import ObjectInfo, ObjectSink, SinkOptions, StoredState, WriteStore, resolve
+from resilient_pq.io.cancellation import finish_first
 from resilient_pq.writer.checkpoint_log import CheckpointLog
 from resilient_pq.writer.encoder import Encoder
 from resilient_pq.writer.layout import Buffers, Layout
@@ -402,10 +403,15 @@ class Writer:
                 await self._let_go()
 
     async def _end(self, error: BaseException) -> None:
-        """After an error: keep what is stored, or remove it where nothing can be lost; publish never."""
-        if self._closed:
-            return
-        self._closed = True
+        """After an error: keep what is stored, or remove it where nothing can be lost; publish never.
+
+        A cancellation that comes meanwhile is raised when that is done and told.
+        """
+        if not self._closed:
+            self._closed = True
+            await finish_first(self._keep_or_abort(error))
+
+    async def _keep_or_abort(self, error: BaseException) -> None:
         try:
             if isinstance(error, WriterFencedError) or isinstance(self._failure, WriterFencedError):
                 await self._sink.keep()  # what was stored is somebody else's now

@@ -75,8 +75,8 @@ class Scene:
                 if rng.random() < 0.3:
                     await writer.checkpoint()
 
-    async def cancelled(self, at: int, turns: int, on_error: str) -> None:
-        """Cancel the writer some turns of the loop after an event, and wait for its end."""
+    async def cancelled(self, at: int, turns: int, on_error: str, *, again: int = 0) -> None:
+        """Cancel the writer some turns of the loop after an event, and then again; wait for its end."""
         self._cancel_at = at
         task = asyncio.create_task(self.write(on_error))
         due = asyncio.create_task(self._due.wait())
@@ -86,6 +86,9 @@ class Scene:
             await asyncio.sleep(0)
         self.num_rows_before = self.num_rows_promised
         task.cancel()
+        for _ in range(again):
+            await asyncio.sleep(0)
+            task.cancel()
         await asyncio.wait([task])
 
     def _count(self, event: str) -> None:
@@ -93,6 +96,15 @@ class Scene:
         self.events += 1
         if self.events == self._cancel_at:
             self._due.set()
+
+
+def all_notes(error: BaseException | None) -> str:
+    """The notes of an error and of those that it has as context: of two cancellations the first has what is kept."""
+    notes = []
+    while error is not None:
+        notes += getattr(error, "__notes__", [])
+        error = error.__context__
+    return "\n".join(notes)
 
 
 @pytest.fixture
@@ -106,11 +118,11 @@ def cancel(
 ) -> Callable[..., Any]:
     """Cancels a writer and looks at what is left; says what became of it: "published", "kept" or "aborted"."""
 
-    async def run(seed: int, at: int, turns: int, on_error: str) -> str:
-        place = (seed, at, turns, on_error)
+    async def run(seed: int, at: int, turns: int, on_error: str, again: int) -> str:
+        place = (seed, at, turns, on_error, again)
         before = asyncio.all_tasks()
         found = scene(seed)
-        await found.cancelled(at, turns, on_error)
+        await found.cancelled(at, turns, on_error, again=again)
         assert asyncio.all_tasks() == before, place
         assert found.store.num_active == 0, place
         assert found.store.active_at_abort in ([], [0]), place
@@ -128,7 +140,7 @@ def cancel(
             return "aborted"
         assert on_error == "keep" and found.num_rows_promised >= found.num_rows_before, place
         assert caplog.messages, place
-        for said in ("\n".join(found.error.__notes__), caplog.messages[-1]):
+        for said in (all_notes(found.error), caplog.messages[-1]):
             for name in (
                 "memory:a",
                 uploads[0].upload_id,
@@ -157,7 +169,8 @@ async def cancel_often(
             await whole.write("keep")
             events[which] = whole.events
         at, turns = rng.randint(1, events[which]), rng.choice((0, 1, 2, 3, 8, 30))
-        outcomes.add(await cancel(which, at, turns, "abort" if number % 4 == 0 else "keep"))
+        on_error = "abort" if number % 4 == 0 else "keep"
+        outcomes.add(await cancel(which, at, turns, on_error, rng.choice((0, 0, 1, 4, 20))))
     return outcomes
 
 

@@ -12,16 +12,22 @@ import pytest
 import resilient_pq as rpq
 from resilient_pq.io import StoredState
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = pytest.mark.usefixtures("one_thread", "soon_larger")
 
 MiB = 1024 * 1024
+
+
+@pytest.fixture
+def soon_larger(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts double every four parts, not only every 800."""
+    monkeypatch.setattr("resilient_pq.io.upload_plan.PARTS_PER_SIZE", 4)
 
 
 def options_of(rng: random.Random) -> dict[str, Any]:
     """What is given to `create`: row groups smaller and larger than a part, and checkpoints by chance or by number."""
     write = rpq.WriteOptions(
         part_bytes=MiB,
-        max_part_bytes=MiB,
+        max_part_bytes=rng.choice((MiB, 4 * MiB)),
         max_bytes_in_flight=rng.choice((1, 2 * MiB, 8 * MiB)),
         checkpoint_bytes=rng.choice((None, 700_000, 3 * MiB)),
     )

@@ -53,17 +53,15 @@ def crash(
                         if rng.random() < 0.4:
                             assert (await writer.checkpoint()).num_rows == rows_promised(writer)
                             promised = rows_promised(writer)
-        if key not in s3.object_names():
-            for upload_id in s3.upload_ids():
-                complete_by_the_rule(s3, key, upload_id)
+        for upload_id in s3.upload_ids():
+            if key in s3.object_names() or complete_by_the_rule(s3, key, upload_id) is None:
+                s3.client.abort_multipart_upload(Bucket=s3.bucket, Key=key, UploadId=upload_id)
         if key not in s3.object_names():
             assert promised == 0
             return proxy.refused
         found = pq.read_table(io.BytesIO(s3.read(key)))
         assert found.equals(pa.concat_tables(tables).slice(0, found.num_rows).combine_chunks())
         assert found.num_rows >= promised
-        for upload_id in s3.upload_ids():
-            s3.client.abort_multipart_upload(Bucket=s3.bucket, Key=key, UploadId=upload_id)
         return proxy.refused
 
     return run
