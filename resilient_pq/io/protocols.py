@@ -141,11 +141,12 @@ class SinkOptions:
         if_match: Replace this version only, by its ETag, where the store can tell at the moment of publishing.
         part_bytes: Size of the first parts of an upload, a whole number of MiB. An object smaller than one
             part is a single request.
-        max_part_bytes: Parts double every 800 parts up to this size, if it is above `part_bytes`. 10,000
+        max_part_bytes: Parts double every 500 parts up to this size, if it is above `part_bytes`. 10,000
             parts of the default reach 0.5 TiB, 1 GiB reaches 5 TiB.
         equal_parts: Keep all parts at `part_bytes`, for stores that ask for it (Cloudflare R2). An object can
             then have at most 10,000 times `part_bytes`.
-        max_bytes_in_flight: Bytes of parts being sent at one time; at least one part is, whatever its size.
+        max_bytes_in_flight: Bytes of parts being sent at one time, twelve parts at first; at least one part is,
+            whatever its size.
         undecided_grace: Seconds that an upload waits after a part was sent whole and not answered before other
             bytes are sent under that number: a store is taken to have dropped by then what has not arrived.
         private_partial: Local files: write to ``NAME.<random>.partial`` instead of ``NAME.partial``, so that neither
@@ -159,10 +160,10 @@ class SinkOptions:
 
     mode: Literal["w", "x"] = "w"
     if_match: str | None = None
-    part_bytes: int = 8 * MiB
+    part_bytes: int = 5 * MiB
     max_part_bytes: int = 64 * MiB
     equal_parts: bool = False
-    max_bytes_in_flight: int = 64 * MiB
+    max_bytes_in_flight: int = 60 * MiB
     undecided_grace: float = 60.0
     private_partial: bool = False
     overwrite_partial: bool = False

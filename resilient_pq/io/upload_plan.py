@@ -21,7 +21,7 @@ from resilient_pq.errors import StoreError, TransientError
 from resilient_pq.io.protocols import DEFAULT_SINK_OPTIONS, MiB, Part, SinkOptions
 
 MAX_PARTS = 10_000
-PARTS_PER_SIZE = 800
+PARTS_PER_SIZE = 500
 
 # How often a part is sent again because the store lists other bytes than those it acknowledged.
 _MAX_REPAIRS = 3
@@ -30,7 +30,7 @@ _MAX_REPAIRS = 3
 def part_size(number: int, options: SinkOptions = DEFAULT_SINK_OPTIONS) -> int:
     """Bytes of part `number`, from 1, of an upload.
 
-    `part_bytes`, doubling every 800 parts up to `max_part_bytes`: always a whole number of MiB.
+    `part_bytes`, doubling every 500 parts up to `max_part_bytes`: always a whole number of MiB.
 
     Raises:
         StoreError: An upload has at most 10,000 parts; the hint names the setting that makes them larger.

@@ -55,7 +55,7 @@ class WriteOptions:
         checkpoint_bytes: The same by bytes of the file.
         checkpoint_log: A local file that gets a line for each checkpoint when it is stored, noticed at the latest with
             the next write: what an upload that was left open holds cannot be read, but its log tells how many rows.
-        part_bytes: Bytes of a part of an upload at first; doubled every 800 parts.
+        part_bytes: Bytes of a part of an upload at first; doubled every 500 parts.
         max_part_bytes: Bytes that a part of an upload never exceeds. 64 MiB reach 0.5 TiB, 1 GiB reaches 5 TiB.
         equal_parts: Keep all parts of an upload equal, as R2 demands.
         max_bytes_in_flight: Bytes that may be on their way to the store at once; at least one part is.
@@ -77,10 +77,10 @@ class WriteOptions:
     checkpoint_seconds: float | None = None
     checkpoint_bytes: int | None = None
     checkpoint_log: str | os.PathLike[str] | None = None
-    part_bytes: int = 8 * MiB
+    part_bytes: int = 5 * MiB
     max_part_bytes: int = 64 * MiB
     equal_parts: bool = False
-    max_bytes_in_flight: int = 64 * MiB
+    max_bytes_in_flight: int = 60 * MiB
     undecided_grace: float = 60.0
     overwrite_partial: bool = False
     max_threads: int | None = None

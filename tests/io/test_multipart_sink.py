@@ -60,16 +60,16 @@ async def read(store: MemoryStore, key: str) -> bytes:
 # --- part sizes
 
 
-def test_parts_double_every_800() -> None:
+def test_parts_double_every_500() -> None:
     options = SinkOptions(max_part_bytes=1 * GiB)
-    found = [part_size(number, options) for number in (1, 800, 801, 1600, 1601, 5600, 5601, 10_000)]
-    assert found == [8 * MiB, 8 * MiB, 16 * MiB, 16 * MiB, 32 * MiB, 512 * MiB, 1 * GiB, 1 * GiB]
+    found = [part_size(number, options) for number in (1, 500, 501, 1000, 1001, 4000, 4001, 10_000)]
+    assert found == [size * MiB for size in (5, 5, 10, 10, 20, 640, 1024, 1024)]
 
 
 def test_what_the_schedule_reaches() -> None:
     assert max_object_size() > 0.5 * 1024 * GiB
     assert max_object_size(SinkOptions(max_part_bytes=1 * GiB)) > 5 * 1024 * GiB
-    assert max_object_size(SinkOptions(equal_parts=True)) == MAX_PARTS * 8 * MiB
+    assert max_object_size(SinkOptions(equal_parts=True)) == MAX_PARTS * 5 * MiB
 
 
 def test_every_part_is_a_whole_number_of_mebibytes() -> None:

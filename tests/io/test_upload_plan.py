@@ -353,7 +353,7 @@ def serve(plan: UploadPlan) -> None:
     [
         (5 * TiB - 3, SinkOptions(max_part_bytes=1 * GiB)),
         (500 * GiB + 17, SinkOptions()),
-        (78 * GiB, SinkOptions(equal_parts=True)),
+        (48 * GiB, SinkOptions(equal_parts=True)),
     ],
 )
 def test_an_object_of_any_size_within_its_memory(total: int, options: SinkOptions) -> None:
