@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import mmap
+import os
 import threading
 from collections.abc import Callable
 from typing import Any, Final
@@ -21,6 +22,10 @@ MiB = 1024 * 1024
 _MAPPED: Final = MiB // 2
 #: Mapped memory comes in multiples of this, so that what one page leaves fits the next.
 _GRAIN: Final = MiB // 4
+#: Mapped memory is shared with forked processes unless it is told not to be; Windows knows neither.
+_PRIVATE: Final[dict[str, int]] = (
+    {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
+)
 #: Bytes of free memory that are kept: a row group's, which the next one needs.
 _MOST_KEPT: Final = 64 * MiB
 
@@ -62,8 +67,15 @@ class _Kept:
         with self._lock:
             self._blocks, self._bytes = [], 0
 
+    def begin_anew(self) -> None:
+        """In a forked process, where the thread that held the lock is not."""
+        self._lock = threading.Lock()
+        self.clear()
+
 
 _kept = _Kept()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_kept.begin_anew)
 
 
 class _Lease:
@@ -87,7 +99,7 @@ def empty(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
     block = _kept.take(whole)
     if block is None:
         try:
-            block = np.frombuffer(mmap.mmap(-1, whole), np.uint8)
+            block = np.frombuffer(mmap.mmap(-1, whole, **_PRIVATE), np.uint8)
         except OSError:  # a process may have only so many mappings
             return np.empty(shape, dtype)
     array: NDArray[Any] = np.asarray(_Lease(block))[:size].view(dtype).reshape(shape)

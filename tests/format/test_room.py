@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import os
+import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
@@ -73,3 +75,33 @@ def test_threads_never_share_room() -> None:
     for thread in threads:
         thread.join()
     assert not faults
+
+
+def _in_fork(call: Callable[[], None]) -> int:
+    """What a forked process ends with that makes this call: 0 when it came to its end."""
+    child = os.fork()
+    if not child:
+        signal.alarm(10)
+        call()
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_forked_process_has_room_of_its_own() -> None:
+    held = room.empty((MiB,), np.uint8)
+    held[:] = 1
+
+    def write() -> None:
+        held[:] = 2
+
+    assert _in_fork(write) == 0
+    assert (held == 1).all()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_process_forked_at_any_moment_gets_room() -> None:
+    with room._kept._lock:
+        assert _in_fork(lambda: room.empty((MiB,), np.uint8).fill(1)) == 0
