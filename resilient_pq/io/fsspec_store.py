@@ -285,7 +285,7 @@ class _SpooledSink(LocalSink):
 
         async def send() -> ObjectInfo:
             info = await self._store.publish(self._file.path, self._key, exclusive=self._exclusive)
-            self._ended = True
+            self._ended, self._info = True, info
             await in_thread(self._file.discard)
             return info
 

@@ -152,6 +152,12 @@ class LocalSink(ObjectSink):
         self._position = self._written = position
         self._failure: StoreError | None = None
         self._ended = False
+        self._info: ObjectInfo | None = None
+
+    @property
+    def published(self) -> ObjectInfo | None:
+        """The file, once it has its name."""
+        return self._info
 
     @property
     def position(self) -> int:
@@ -190,9 +196,12 @@ class LocalSink(ObjectSink):
     async def complete(self) -> ObjectInfo:
         """Rename the file to its name."""
         self._refuse_ended()
-        status = await self._do(lambda: self._file.publish(exclusive=self._exclusive))
+        return await self._do(self._publish)
+
+    def _publish(self) -> ObjectInfo:
+        self._info = _info(self._key, self._file.publish(exclusive=self._exclusive))
         self._ended = True
-        return _info(self._key, status)
+        return self._info
 
     async def abort(self) -> None:
         """Remove the partial file."""

@@ -222,6 +222,12 @@ class _MemorySink(ObjectSink):
         self._options = options
         self._data = bytearray()
         self._ended = False
+        self._info: ObjectInfo | None = None
+
+    @property
+    def published(self) -> ObjectInfo | None:
+        """The object, once it is there."""
+        return self._info
 
     @property
     def position(self) -> int:
@@ -248,7 +254,7 @@ class _MemorySink(ObjectSink):
         """Publish the object."""
         self._refuse_ended()
         info = await self._store.put(self._key, self._data, if_none_match=self._options.mode == "x")
-        self._ended = True
+        self._ended, self._info = True, info
         return info
 
     async def abort(self) -> None:

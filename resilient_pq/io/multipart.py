@@ -64,6 +64,7 @@ class MultipartSink(ObjectSink):
         self._changed = asyncio.Event()
         self._failure: BaseException | None = None
         self._outcome: Literal["completed", "aborted", "kept"] | None = None
+        self._info: ObjectInfo | None = None
         self._in_doubt = False  # whether the store may have published the object without saying so
 
     @classmethod
@@ -135,6 +136,11 @@ class MultipartSink(ObjectSink):
     def commit_cost(self) -> int:
         """Bytes that a commit now would cause to be sent once more."""
         return self._plan.commit_cost
+
+    @property
+    def published(self) -> ObjectInfo | None:
+        """The object, once it is complete."""
+        return self._info
 
     @property
     def upload_id(self) -> str | None:
@@ -351,7 +357,7 @@ class MultipartSink(ObjectSink):
             except BaseException:
                 self._in_doubt = not self._plan.single
                 raise
-            self._outcome = "completed"
+            self._outcome, self._info = "completed", info
             return info
 
         return await finish_first(publish())

@@ -266,6 +266,11 @@ class ObjectSink(Protocol):
         """Where what was kept can be found: the path of ``NAME.partial``, or the key and upload id."""
 
     @property
+    def published(self) -> ObjectInfo | None:
+        """What `complete` published, even where it could not say so since it was cancelled; None until then."""
+        return None
+
+    @property
     def upload_id(self) -> str | None:
         """The id of the open upload that the bytes go to; None where there is none."""
         return None

@@ -413,7 +413,12 @@ class Writer:
 
     async def _keep_or_abort(self, error: BaseException) -> None:
         try:
-            if isinstance(error, WriterFencedError) or isinstance(self._failure, WriterFencedError):
+            if (published := self._sink.published) is not None:
+                self._info = published
+                note = "the object was published before this, whole"
+                log.warning("%s: %s", self.url, note)
+                error.add_note(note)
+            elif isinstance(error, WriterFencedError) or isinstance(self._failure, WriterFencedError):
                 await self._sink.keep()  # what was stored is somebody else's now
             elif self._on_error == "keep" and self.num_rows_stored:
                 await self._sink.keep()

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import io
 import logging
+import os
 import random
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,10 @@ import pytest
 
 import resilient_pq as rpq
 from resilient_pq import StoreError, WriterFailedError
+from resilient_pq.io import MultipartSink, ObjectInfo, ObjectSink, SinkOptions
 from resilient_pq.io.memory import MemoryStore
+from resilient_pq.io.partial_file import PartialFile
+from resilient_pq.io.protocols import DEFAULT_SINK_OPTIONS
 from resilient_pq.io.testing import Fault, FaultyStore
 
 Look = Callable[..., Awaitable[Any]]
@@ -258,3 +263,81 @@ async def test_an_interrupt_in_the_block_keeps_what_is_stored(slow_store: Any, i
     await writer.checkpoint()
     await writer.__aexit__(KeyboardInterrupt, KeyboardInterrupt(), None)
     assert slow_store.sinks[0].ended == ["keep"] and not await is_there(slow_store)
+
+
+class PublishingStore(MemoryStore):
+    """Uploads in parts; what publishes waits until it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun, self.gate = asyncio.Event(), asyncio.Event()
+
+    async def create(self, key: str, options: SinkOptions = DEFAULT_SINK_OPTIONS) -> ObjectSink:
+        return MultipartSink(self, key, options)
+
+    async def put(self, *args: Any, **options: Any) -> ObjectInfo:
+        await self._wait()
+        return await super().put(*args, **options)
+
+    async def complete_upload(self, *args: Any, **options: Any) -> ObjectInfo:
+        await self._wait()
+        return await super().complete_upload(*args, **options)
+
+    async def _wait(self) -> None:
+        self.begun.set()
+        await self.gate.wait()
+
+
+@pytest.mark.parametrize("checkpoint", [False, True], ids=["single", "upload"])
+async def test_a_cancellation_that_came_too_late_says_so(
+    checkpoint: bool, is_there: Look, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = PublishingStore()
+    opened: list[rpq.Writer] = []
+
+    async def write() -> None:
+        async with rpq.create((store, "file")) as writer:
+            opened.append(writer)
+            await writer.write({"a": range(5)})
+            if checkpoint:
+                await writer.checkpoint()
+
+    task = asyncio.create_task(write())
+    await store.begun.wait()
+    task.cancel()
+    await asyncio.sleep(0)
+    store.gate.set()
+    with pytest.raises(asyncio.CancelledError) as caught:
+        await task
+    assert await is_there(store)
+    assert caught.value.__notes__ == ["the object was published before this, whole"]
+    assert "not published" not in caplog.text
+    assert opened[0].last_checkpoint.state is rpq.StoredState.VISIBLE and opened[0].num_rows_stored == 5
+
+
+async def test_a_cancellation_that_came_too_late_for_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    begun, gate, publish = threading.Event(), threading.Event(), PartialFile.publish
+
+    def slowly(self: PartialFile, *, exclusive: bool) -> os.stat_result:
+        begun.set()
+        gate.wait(10)
+        return publish(self, exclusive=exclusive)
+
+    monkeypatch.setattr(PartialFile, "publish", slowly)
+
+    async def write() -> None:
+        async with rpq.create(tmp_path / "file") as writer:
+            await writer.write({"a": range(5)})
+
+    task = asyncio.create_task(write())
+    await asyncio.to_thread(begun.wait, 10)
+    task.cancel()
+    await asyncio.sleep(0)
+    gate.set()
+    with pytest.raises(asyncio.CancelledError) as caught:
+        await task
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+    assert caught.value.__notes__ == ["the object was published before this, whole"]
+    assert "not published" not in caplog.text

@@ -236,6 +236,11 @@ class _SinkAround(ObjectSink):
         return self._sink.describe()
 
     @property
+    def published(self) -> ObjectInfo | None:
+        """The inner sink's."""
+        return self._sink.published
+
+    @property
     def upload_id(self) -> str | None:
         """The inner sink's."""
         return self._sink.upload_id
