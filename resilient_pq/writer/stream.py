@@ -22,6 +22,7 @@ from resilient_pq.errors import (
     FileFullError,
     ResilientPQError,
     SchemaError,
+    StoreError,
     Where,
     WriterClosedError,
     WriterFailedError,
@@ -386,7 +387,11 @@ class Writer:
         self._closed = True
         room.give_back()
         if self._checkpoint_log is not None:
-            self._log_stored()
+            try:
+                self._log_stored()
+            except StoreError as error:
+                # The file has ended, well or with an error that says more.
+                log.error("%s: the log of its checkpoints lacks the last ones: %s", self.url, error)
             self._checkpoint_log.close()
         if self._owns_store:
             await self._store.close()

@@ -341,3 +341,29 @@ async def test_a_cancellation_that_came_too_late_for_a_file(
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
     assert caught.value.__notes__ == ["the object was published before this, whole"]
     assert "not published" not in caplog.text
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no disk is full here")
+async def test_a_log_on_a_full_disk_does_not_hide_how_the_writer_ended(
+    slow_store: Any, is_there: Look, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = rpq.WriteOptions(checkpoint_log="/dev/full")
+    uploads = PublishingStore()
+    uploads.gate.set()
+    async with rpq.create(
+        (uploads, "file"), row_group_rows=5, checkpoint_every=1, checkpoint_overhead=100.0, options=options
+    ) as writer:
+        await writer.write({"a": range(5)})
+    assert await is_there(uploads) and writer.last_checkpoint.state is rpq.StoredState.VISIBLE
+    assert "lacks the last ones" in caplog.text
+    caplog.clear()
+
+    with pytest.raises(BrokenError) as caught:
+        async with rpq.create((slow_store, "other"), options=options) as writer:
+            await writer.write({"a": range(5)})
+            with pytest.raises(StoreError, match="log of checkpoints"):
+                await writer.checkpoint()
+            raise BrokenError
+    assert caught.value.__notes__ == ["5 rows are kept in a slow place"]
+    assert slow_store.sinks[0].ended == ["keep"]
+    assert "lacks the last ones" in caplog.text
