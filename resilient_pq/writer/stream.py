@@ -348,6 +348,8 @@ class Writer:
     async def close(self) -> None:
         """Write what is left and publish the object; nothing was visible under its name before.
 
+        A writer that has failed publishes nothing, and ends here as it would at the end of ``async with``.
+
         Raises:
             SchemaError: Nothing was written and no schema was given.
             StoreError: The store refused; nothing was published.
@@ -356,6 +358,8 @@ class Writer:
         async with self._lock:
             if self._closed and self._failure is None:
                 return
+            if self._failure is not None:
+                await finish_first(self._end(self._failure))
             self._check_open()
             try:
                 with self._failing():
@@ -368,7 +372,7 @@ class Writer:
                         await self._start()
                     await self._finish()
             except BaseException as error:
-                await self._end(error)
+                await finish_first(self._end(error))
                 raise
 
     async def _finish(self) -> None:
@@ -448,13 +452,18 @@ class Writer:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Publish on success; after an exception publish nothing and keep what is stored."""
-        if error is None:
-            if self._failure is not None:
-                await self._end(self._failure)
+        if error is not None:
+            await finish_first(self._end_in_turn(error))
+            return
+        try:
             await self.close()
-        else:
-            async with self._lock:
-                await self._end(error)
+        except BaseException as failed:
+            await finish_first(self._end_in_turn(failed))  # it may have been cancelled before it had its turn
+            raise
+
+    async def _end_in_turn(self, error: BaseException) -> None:
+        async with self._lock:
+            await self._end(error)
 
     def _check_open(self) -> None:
         if self._failure is not None:

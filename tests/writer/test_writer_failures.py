@@ -367,3 +367,52 @@ async def test_a_log_on_a_full_disk_does_not_hide_how_the_writer_ended(
     assert caught.value.__notes__ == ["5 rows are kept in a slow place"]
     assert slow_store.sinks[0].ended == ["keep"]
     assert "lacks the last ones" in caplog.text
+
+
+async def test_closing_a_failed_writer_lets_go_of_everything(slow_store: Any, is_there: Look) -> None:
+    """Also without a block: what is stored is kept, and the error says where."""
+    faulty = FaultyStore(slow_store, [Fault("write", StoreError("gone"), skip=5)])
+    writer = await rpq.create((faulty, "file"))
+    await writer.write({"a": range(2)})
+    await writer.checkpoint()
+    await writer.write({"a": range(2)})
+    with pytest.raises(StoreError, match="gone") as caught:
+        await writer.checkpoint()
+    with pytest.raises(WriterFailedError):
+        await writer.close()
+    assert writer.closed and slow_store.sinks[0].ended == ["keep"]
+    assert caught.value.hint == "2 rows are kept in a slow place"
+    with pytest.raises(WriterFailedError):
+        await writer.close()
+    assert slow_store.sinks[0].ended == ["keep"] and not await is_there(slow_store)
+
+
+@pytest.mark.parametrize("broken", [False, True])
+async def test_a_block_that_is_cancelled_while_another_task_writes(
+    slow_store: Any, is_there: Look, broken: bool
+) -> None:
+    """The writer ends when that task has had its turn, however often the block is cancelled."""
+    left = asyncio.Event()
+    turn: list[asyncio.Lock] = []
+
+    async def block() -> None:
+        async with rpq.create((slow_store, "file")) as writer:
+            await writer.write({"a": range(5)})
+            await writer.checkpoint()
+            await writer._lock.acquire()
+            turn.append(writer._lock)
+            left.set()
+            if broken:
+                raise BrokenError
+
+    task = asyncio.create_task(block())
+    await left.wait()
+    for _ in range(2):
+        task.cancel()
+        await asyncio.sleep(0)
+    assert not task.done()
+    turn[0].release()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert slow_store.sinks[0].ended == ["keep"] and not await is_there(slow_store)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
