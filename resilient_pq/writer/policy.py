@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 MAX_ROW_GROUPS = 32_767
 #: Footers beyond about 100 MB are refused by pyarrow and parquet-java.
 MAX_FOOTER_BYTES = 64 * 1024 * 1024
-#: Where there are automatic checkpoints a complete row group waits no longer for one, nor a checkpoint for being stored.
+#: Where there are automatic checkpoints, how long a complete row group waits for one, and that for being stored.
 PATIENCE_SECONDS = 60.0
 #: A row group is closed early for a checkpoint when it has this share of its bytes: one eighth.
 MIN_SHARE = 8
