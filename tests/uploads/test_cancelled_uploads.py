@@ -131,6 +131,7 @@ def cancel(
             assert pa.table(await (await rpq.open((found.store, "a"))).read()).equals(
                 pa.concat_tables(found.tables).combine_chunks()
             ), place
+            assert "uploads complete" not in all_notes(found.error), place
             return "published"
         assert isinstance(found.error, asyncio.CancelledError), place
         uploads = await found.store.list_uploads("")
@@ -172,6 +173,14 @@ async def cancel_often(
         on_error = "abort" if number % 4 == 0 else "keep"
         outcomes.add(await cancel(which, at, turns, on_error, rng.choice((0, 0, 1, 4, 20))))
     return outcomes
+
+
+async def test_cancelled_while_it_is_published(scene: Any, cancel: Any) -> None:
+    """It is published, and nobody is told to complete an upload that is no more."""
+    whole = scene(0)
+    await whole.write("keep")
+    outcomes = [await cancel(0, whole.events - before, 0, "keep", 0) for before in range(4)]
+    assert "published" in outcomes
 
 
 async def test_cancelled_anywhere(scene: Any, cancel: Any) -> None:
