@@ -523,12 +523,7 @@ def _next(values: Iterator[T]) -> T | None:
 
 async def _in_thread(function: Callable[..., T], *arguments: Any) -> T:
     """Run in a thread, and wait for its end even when cancelled: the encoder's state must not change unseen."""
-    task = asyncio.ensure_future(asyncio.to_thread(function, *arguments))
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait([task])
-        raise
+    return await finish_first(asyncio.to_thread(function, *arguments))
 
 
 class Creation:

@@ -416,3 +416,31 @@ async def test_a_block_that_is_cancelled_while_another_task_writes(
         await task
     assert slow_store.sinks[0].ended == ["keep"] and not await is_there(slow_store)
     assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_cancelled_twice_it_waits_for_its_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a thread encodes must not change when the writer has ended, and its memory not be another's."""
+    begun, gate = asyncio.Event(), asyncio.Event()
+
+    async def held(function: Callable[..., Any], *arguments: Any) -> Any:
+        begun.set()
+        await gate.wait()
+        return function(*arguments)
+
+    async def write() -> None:
+        async with rpq.create((MemoryStore(), "a")) as writer:
+            await writer.write({"x": [1, 2, 3]})
+
+    monkeypatch.setattr("asyncio.to_thread", held)
+    before = asyncio.all_tasks()
+    task = asyncio.create_task(write())
+    await begun.wait()
+    for _ in range(3):
+        task.cancel()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert not task.done()
+    gate.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert asyncio.all_tasks() == before
