@@ -235,13 +235,11 @@ class MultipartSink(ObjectSink):
         return f"{url}, upload id {self.upload_id}"
 
     def rescue_command(self) -> str | None:
-        """Completes the upload as far as the newest commit."""
+        """Completes the upload as far as the newest commit, in place of the object that this one was to replace."""
         if self.upload_id is None:
             return None
-        # The object that a resumed upload is to replace is still there.
-        overwrite = "" if self._options.if_match is None else " --overwrite"
-        url = shlex.quote(self._store.url_of(self._key))
-        return f"rpq uploads complete {url} --upload-id {shlex.quote(self.upload_id)}{overwrite}"
+        command = ["rpq", "uploads", "complete", self._store.url_of(self._key), "--upload-id", self.upload_id]
+        return shlex.join(command if self._options.if_match is None else [*command, "--overwrite"])
 
     @property
     def _where(self) -> Where:
@@ -336,8 +334,14 @@ class MultipartSink(ObjectSink):
         return await asyncio.shield(self._beginning)
 
     def _fenced(self, error: StoreError) -> WriterFencedError:
+        if isinstance(error, ObjectChangedError):
+            return WriterFencedError(
+                "the object that was to be replaced was written by somebody else",
+                where=error.where.merged_with(self._where),
+                hint=f"look at it; to replace it all the same: {self.rescue_command()}",
+            )
         return WriterFencedError(
-            "the upload was completed or aborted by somebody else",
+            f"the upload {self.upload_id} was completed or aborted by somebody else",
             where=error.where.merged_with(self._where),
             hint=error.hint or "what was stored is theirs now; look at the object before writing it again",
         )

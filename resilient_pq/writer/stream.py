@@ -427,22 +427,25 @@ class Writer:
                 note = "the object was published before this, whole"
                 log.warning("%s: %s", self.url, note)
                 error.add_note(note)
-            elif isinstance(error, WriterFencedError) or isinstance(self._failure, WriterFencedError):
-                await self._sink.keep()  # what was stored is somebody else's now
             elif self._on_error == "keep" and self.num_rows_stored:
                 await self._sink.keep()
-                note = f"{self.num_rows_stored:,} rows are kept in {self._sink.describe()}"
-                if (command := self._sink.rescue_command()) is not None:
-                    note += f"; next: {command}, or go on with rpq.resume"
-                log.error("%s: not published; %s", self.url, note)
-                if isinstance(error, ResilientPQError) and error.hint is None:
-                    error.hint = note
-                else:
-                    error.add_note(note)
+                # What a fenced writer stored is somebody else's now, which its error says.
+                if not any(isinstance(known, WriterFencedError) for known in (error, self._failure)):
+                    self._tell_what_is_kept(error)
             else:
                 await self._sink.abort()
         finally:
             await self._let_go()
+
+    def _tell_what_is_kept(self, error: BaseException) -> None:
+        note = f"{self.num_rows_stored:,} rows are kept in {self._sink.describe()}"
+        if (command := self._sink.rescue_command()) is not None:
+            note += f"; next: {command}, or go on with rpq.resume"
+        log.error("%s: not published; %s", self.url, note)
+        if isinstance(error, ResilientPQError) and error.hint is None:
+            error.hint = note
+        else:
+            error.add_note(note)
 
     async def __aenter__(self) -> Self:
         """The writer itself."""

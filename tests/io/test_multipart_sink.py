@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -451,7 +452,7 @@ async def test_a_writer_that_comes_back_is_fenced(end: str) -> None:
         await store.abort_upload("a", upload_id)
     else:
         await store.complete_upload("a", upload_id, await store.list_parts("a", upload_id))
-    with pytest.raises(WriterFencedError, match="by somebody else"):
+    with pytest.raises(WriterFencedError, match=f"the upload {upload_id} was .* by somebody else"):
         await sink.write(payload(5 * MiB))
         await sink.complete()
     with pytest.raises(WriterFencedError):
@@ -467,11 +468,26 @@ async def test_of_two_that_replace_one_object_one_wins() -> None:
     for sink, text in zip(sinks, (b"1", b"2"), strict=True):
         await sink.write(payload(2 * MiB), text)
     await sinks[1].complete()
-    with pytest.raises(WriterFencedError):
+    with pytest.raises(WriterFencedError, match=r"the object .* was written by somebody else") as caught:
         await sinks[0].complete()
+    command = sinks[0].rescue_command()
+    assert command is not None and command.endswith(f"--upload-id {sinks[0].upload_id} --overwrite")
+    assert caught.value.hint is not None and command in caught.value.hint
     await sinks[0].abort()
     assert await read(store, "a") == payload(2 * MiB) + b"2"
     assert await store.list_uploads("") == []
+
+
+async def test_the_command_that_rescues_is_for_a_shell() -> None:
+    sink = MultipartSink(MemoryStore(), "a day's rows; $(rm)", SMALL)
+    await sink.write(payload(1))
+    await sink.commit()
+    command = sink.rescue_command()
+    assert command is not None
+    assert shlex.split(command) == [
+        "rpq", "uploads", "complete", "memory:a day's rows; $(rm)", "--upload-id", sink.upload_id,
+    ]  # fmt: skip
+    await sink.abort()
 
 
 async def test_a_completion_in_doubt_is_never_aborted(caplog: pytest.LogCaptureFixture) -> None:

@@ -498,6 +498,24 @@ async def test_replaced_while_it_was_gone_on_with(
     assert await read(store, "f") == other.data
 
 
+async def test_what_a_resumed_writer_leaves_is_completed_as_its_error_says(
+    store: UploadStore, written: Any, table: pa.Table
+) -> None:
+    """In place of the object that it was gone on from."""
+    await store.put("f", until(written, 2))
+    writer = await rpq.resume((store, "f"), row_group_rows=4, options=SMALL)
+    with pytest.raises(RuntimeError) as caught:
+        async with writer:
+            await writer.write(table.slice(16, 8))
+            await writer.checkpoint()
+            raise RuntimeError
+    (upload_id,) = await uploads_of(store, "f")
+    (note,) = caught.value.__notes__
+    assert note.endswith(f"next: rpq uploads complete memory:f --upload-id {upload_id} --overwrite")
+    await rpq.complete_upload((store, "f"), upload_id=upload_id, overwrite=True)
+    assert (await rpq.check((store, "f"))).num_rows == 24
+
+
 # --- several who go on
 
 
