@@ -71,6 +71,7 @@ class S3Store(S3Parts, MultipartStore):
         super().__init__(storage_options, retry=retry)
         self._equal_parts = bool((storage_options or {}).get("fixed_upload_size", False))
         self._plain_completion = False
+        self._if_match = True  # until the store refuses to complete on this condition
 
     @property
     def capabilities(self) -> Capabilities:
@@ -153,14 +154,20 @@ class S3Store(S3Parts, MultipartStore):
         if if_none_match:
             condition = await self._if_none_match("complete_multipart_upload")
         elif if_match is not None:
-            # Not every store heeds the condition: so it is looked at here too.
+            # Not every store heeds the condition, and some refuse it: so it is looked at here too.
             if (info := await self._completed_before(key, if_match, fingerprint)) is not None:
                 return info
-            if await self._client.accepts("complete_multipart_upload", "IfMatch"):
+            if self._if_match and await self._client.accepts("complete_multipart_upload", "IfMatch"):
                 condition = {"IfMatch": if_match}
 
         async def send() -> ObjectInfo:
-            answer = await self._send_completion(key, upload_id, chosen, fingerprint, condition)
+            try:
+                answer = await self._send_completion(key, upload_id, chosen, fingerprint, condition)
+            except (StoreError, UnsupportedError) as error:
+                if "IfMatch" not in condition or not refuses_parameter(error):
+                    raise
+                answer = await self._send_completion(key, upload_id, chosen, fingerprint, {})
+                self._if_match = False
             # Without an ETag it is no answer at all, and what became of the object is not known.
             etag = str(self._told(answer, "ETag", key))
             return ObjectInfo(key, fingerprint.size, etag, answer.get("VersionId"))

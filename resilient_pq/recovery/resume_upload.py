@@ -186,7 +186,7 @@ async def _completed(store: MultipartStore, key: str, upload: str, instead: Obje
         upload: Its id.
         instead: The object that it replaces, and no other; None where there must be none.
     """
-    attempts = _MAX_LISTINGS
+    attempts, exclusive = _MAX_LISTINGS, instead is None
     parts = await _completable(store, key, upload)
     while True:
         if not parts:
@@ -198,7 +198,7 @@ async def _completed(store: MultipartStore, key: str, upload: str, instead: Obje
             key,
             upload,
             parts,
-            if_none_match=instead is None,
+            if_none_match=exclusive,
             if_match=None if instead is None else instead.etag,
         )
         try:
@@ -206,6 +206,10 @@ async def _completed(store: MultipartStore, key: str, upload: str, instead: Obje
             break
         except (NotFoundError, AlreadyExistsError, ObjectChangedError):
             raise
+        except UnsupportedError:
+            if not exclusive:
+                raise
+            exclusive = False  # the store knows no conditions: what it said a moment ago must do
         except StoreError:
             # A writer that lives may have sent a part once more since.
             before, parts = parts, await _completable(store, key, upload)

@@ -504,6 +504,23 @@ async def test_a_condition_that_broke_at_the_last_moment(moto_proxy: Any, status
     assert read(s3, key) == b"old"
 
 
+async def test_a_store_that_refuses_the_condition(moto_proxy: Any) -> None:
+    """What was there is looked at all the same."""
+    s3, proxy = moto_proxy
+    key = new_key(s3)
+    async with store_of(s3) as store:
+        old = await store.put(key, b"old")
+        for number in range(2):
+            upload_id, parts = await begun(store, key, LAST * number + LAST)
+            if not number:  # with and without the sums
+                proxy.on("POST", match="uploadId", times=2, status=501, body=error_body("NotImplemented"))
+            with pytest.raises(ObjectChangedError):
+                await store.complete_upload(key, upload_id, parts, if_match='"another"')
+            old = await store.complete_upload(key, upload_id, parts, if_match=old.etag)
+    assert ["if-match" in one for one in sent(proxy, "POST", "uploadId")] == [True, True, False, False]
+    assert read(s3, key) == LAST * 2
+
+
 @pytest.mark.parametrize("code", ["ConditionalRequestConflict", "OperationAborted"])
 async def test_a_conflict_is_asked_again_and_the_upload_kept(shared_proxy: Any, code: str) -> None:
     s3, proxy = shared_proxy

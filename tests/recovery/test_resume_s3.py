@@ -547,6 +547,20 @@ async def test_a_writer_that_sends_while_its_upload_is_completed(
         assert pa.table(await file.read()).equals(rows)
 
 
+class Unconditional(FaultyStore):
+    """Refuses what may only be published where nothing is."""
+
+    async def complete_upload(self, *arguments: Any, if_none_match: bool = False, **rest: Any) -> ObjectInfo:
+        if if_none_match:
+            raise rpq.UnsupportedError("A header you provided implies functionality that is not implemented")
+        return await super().complete_upload(*arguments, **rest)
+
+
+async def test_a_store_that_knows_no_conditions(store: UploadStore, written: Any, table: pa.Table) -> None:
+    await leave_upload(store, "f", until(written, 2))
+    assert await finish((Unconditional(store), "f"), table) == 16
+
+
 @pytest.mark.parametrize("what", ["write", "checkpoint", "close"])
 async def test_the_first_writer_can_do_nothing_more(
     store: UploadStore, table: pa.Table, what: str, is_whole: Any
