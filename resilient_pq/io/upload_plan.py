@@ -23,7 +23,7 @@ from resilient_pq.io.protocols import DEFAULT_SINK_OPTIONS, MiB, Part, SinkOptio
 MAX_PARTS = 10_000
 PARTS_PER_SIZE = 500
 
-# How often a part is sent again because the store lists other bytes than those it acknowledged.
+# How often a part is sent, or a listing asked for, again because the store lists other bytes than it acknowledged.
 _MAX_REPAIRS = 3
 
 
@@ -199,7 +199,8 @@ class UploadPlan:
         """What the store has; of a number with several versions the largest counts.
 
         Raises:
-            StoreError: A part is not what was sent, and its bytes are not at hand any more.
+            StoreError: A part is not what was sent, however often it was sent again, or listed if its bytes are not
+                at hand any more.
         """
         found: dict[int, Part] = {}
         for part in parts:
@@ -391,15 +392,22 @@ class UploadPlan:
         return self.sent and not self._listed
 
     def _send_again(self, wrong: Sequence[int]) -> None:
-        """Send parts again that the store lists otherwise: what was not answered has arrived in the end."""
+        """Send parts again that the store lists otherwise: what was not answered has arrived in the end.
+
+        Where the bytes of one are not at hand any more, have them listed again instead.
+        """
         self._repairs += 1
         self._unsure = True
         at_hand = {self._number_of(self._done) if self._target is None else self._open, *self._frozen()}
+        lost = [number for number in wrong if number not in at_hand]
+        if self._repairs > _MAX_REPAIRS:
+            raise TransientError(
+                f"part {(lost or wrong)[0]} is not what was sent: the store lists other bytes under this number,"
+                " or none"
+            )
+        if lost:
+            return  # nothing can be sent for them; but a store may list what it had some time ago: it is asked again
         for number in wrong:
-            if number not in at_hand or self._repairs > _MAX_REPAIRS:
-                raise TransientError(
-                    f"part {number} is not what was sent: the store lists other bytes under this number"
-                )
             slot = self._slot(number)
             end, slot.sent_end = slot.sent_end, slot.start
             if self._target is None:  # closing: the commit of the last bytes has to be repeated

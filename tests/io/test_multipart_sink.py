@@ -530,6 +530,23 @@ async def test_an_unanswered_part_is_waited_for_and_listed() -> None:
     assert await read(store, "a") == b"12"
 
 
+@pytest.mark.parametrize("known", [0, 1, 3])
+async def test_a_listing_that_is_too_old_is_asked_for_again(known: int) -> None:
+    class OldStore(MemoryStore):
+        lists = 0
+
+        async def list_parts(self, key: str, upload_id: str) -> list[Part]:
+            self.lists += 1
+            parts = await super().list_parts(key, upload_id)
+            return parts[:known] if self.lists == 1 else parts
+
+    store = OldStore()
+    sink = MultipartSink(store, "a", SMALL)
+    await sink.write(payload(5 * MiB + 3))
+    await sink.complete()
+    assert await read(store, "a") == payload(5 * MiB + 3) and store.lists == 2
+
+
 async def test_parts_that_were_copied_and_a_tail() -> None:
     store = MemoryStore()
     info = await store.put("old", payload(2 * MiB + 9))

@@ -414,6 +414,9 @@ def test_a_store_that_lost_a_part_is_found_out() -> None:
     commit = plan.next_request(0.0)
     assert commit == PutPart(1, 0, MiB)
     plan.acknowledged(Part(1, MiB, "a"), 0.0)
+    for _ in range(3):
+        assert isinstance(plan.next_request(0.0), ListParts)
+        plan.listed([Part(1, MiB, "a"), Part(2, MiB, "b"), Part(3, MiB, "a"), Part(4, 5, "a")])
     assert isinstance(plan.next_request(0.0), ListParts)
     with pytest.raises(StoreError, match="part 2 is not what was sent"):
         plan.listed([Part(1, MiB, "a"), Part(2, MiB, "b"), Part(3, MiB, "a"), Part(4, 5, "a")])
