@@ -133,9 +133,10 @@ async def complete_upload(
     contents = None if metadata is None else await _contents_of(metadata, storage_options)
     async with multipart_store(url, storage_options) as (store, key):
         with located(Where(key=store.url_of(key))):
-            condition = await _condition(store, key, overwrite=overwrite)
+            # What is missing is told first: nobody should replace an object for the sake of an upload that is gone.
             chosen = upload_id or await only_upload(store, key)
             found = upload_parts(await store.list_parts(key, chosen))
+            condition = await _condition(store, key, overwrite=overwrite)
             upload = _Completion(store, key, chosen, condition)
             if contents is None:
                 return await upload.of_parts(found, gap_free=gap_free)

@@ -269,6 +269,14 @@ async def test_when_one_listing_fails_none_goes_on(monkeypatch: pytest.MonkeyPat
     assert sorted(ended) == [f"day/{number}" for number in range(5)]
 
 
+async def test_an_upload_that_is_gone_is_told_before_the_object_that_is_there() -> None:
+    """Who completes twice needs no `overwrite`: there is nothing left to replace the object by."""
+    store = MemoryStore()
+    await store.put("day", b"what completing made the first time")
+    with pytest.raises(rpq.NotFoundError, match="no upload is open"):
+        await rpq.complete_upload((store, "day"))
+
+
 async def test_nothing_to_complete() -> None:
     store = MemoryStore()
     await begun(store, "empty")
