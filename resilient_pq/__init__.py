@@ -66,8 +66,9 @@ from resilient_pq.recovery.salvage import recover
 from resilient_pq.recovery.upload_completion import CompletedBy, CompletedUpload, complete_upload
 from resilient_pq.recovery.uploads import ResumeInfo, Upload, abort_upload, list_uploads, resume_info
 from resilient_pq.version import __version__
+from resilient_pq.writer.creation import create
 from resilient_pq.writer.options import WriteOptions
-from resilient_pq.writer.stream import Checkpoint, Writer, create
+from resilient_pq.writer.stream import Checkpoint, Writer
 
 __all__ = [
     "AccessDeniedError",

@@ -90,7 +90,7 @@ from resilient_pq import (
     schema_to_arrow,
 )
 from resilient_pq.reader.opening import Opening
-from resilient_pq.writer.stream import Creation
+from resilient_pq.writer.creation import Creation
 
 # Every name that is not a function is the same here. They are written out because type checkers keep to the first
 # meaning of a name: after an ``import *``, `open` would be the asynchronous one to them.

@@ -31,7 +31,7 @@ ROOMS = {
     "dataset": {"reader", "arrow", "format", "io"},
     "cli": {"dataset", "recovery", "writer", "reader", "arrow", "format", "io", ""},
 }
-OPEN_TO_ALL = {"checksum", "errors", "version"}
+OPEN_TO_ALL = {"checksum", "errors", "room", "version"}
 #: The sans-io core: bytes in, values out.
 NOT_IN_FORMAT = {
     "asyncio",

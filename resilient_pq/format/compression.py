@@ -15,8 +15,8 @@ import numpy as np
 from isal import isal_zlib
 from numpy.typing import NDArray
 
+from resilient_pq import room
 from resilient_pq.errors import CodecUnavailableError, EncodingError, SchemaError, UnsupportedError
-from resilient_pq.format import room
 from resilient_pq.format.hadoop_codecs import (
     lz4_block_decompress_into,
     lz4_decompress_into,

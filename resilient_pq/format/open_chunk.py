@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from resilient_pq.format import room
+from resilient_pq import room
 from resilient_pq.format.schema import Leaf
 from resilient_pq.format.values import ByteArrays, LeafData, Levels, Values
 

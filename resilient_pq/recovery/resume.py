@@ -19,16 +19,16 @@ from resilient_pq.errors import (
     Where,
     located,
 )
-from resilient_pq.io import LocalStore, MultipartStore, ObjectSink, SinkOptions, WriteStore, resolve
+from resilient_pq.io import LocalStore, MultipartStore, ObjectSink, SinkOptions, WriteStore
 from resilient_pq.recovery.choose import Candidates
 from resilient_pq.recovery.continued import continued
 from resilient_pq.recovery.in_place import whole_prefix
 from resilient_pq.recovery.resume_upload import new_upload, unfinished_object, up_to_checkpoint
 from resilient_pq.recovery.source import Source, open_source
-from resilient_pq.writer.checkpoint_log import CheckpointLog
+from resilient_pq.writer.creation import Creation, check_options, sink_options_of, writer_of
 from resilient_pq.writer.encoder import Encoder
 from resilient_pq.writer.options import EncoderOptions, MiB, WriteOptions
-from resilient_pq.writer.stream import Creation, Resumed, Writer, check_options, sink_options_of
+from resilient_pq.writer.stream import Resumed
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,35 +125,12 @@ def resume(
     )  # fmt: skip
     sink_options = sink_options_of(rest, "w" if overwrite else "x")
 
-    async def opening() -> Writer:
-        store, key = url if isinstance(url, tuple) else resolve(url, storage_options)
-        owns_store = not isinstance(url, tuple)
+    async def begin(store: WriteStore, key: str) -> tuple[ObjectSink, Resumed]:
         request = _Request(store, key, encoder_options, sink_options, upload_id, overwrite)
-        checkpoint_log: CheckpointLog | None = None
-        try:
-            if rest.checkpoint_log is not None:
-                checkpoint_log = CheckpointLog.open(rest.checkpoint_log)
-            with located(request.where):
-                sink, resumed = await _opened(request)
-        except BaseException:
-            if checkpoint_log is not None:
-                checkpoint_log.close()
-            if owns_store:
-                await store.close()
-            raise
-        return Writer(
-            store,
-            key,
-            sink,
-            schema=None,
-            options=encoder_options,
-            on_error=on_error,
-            owns_store=owns_store,
-            checkpoint_log=checkpoint_log,
-            resumed=resumed,
-        )
+        with located(request.where):
+            return await _opened(request)
 
-    return Creation(opening)
+    return writer_of(url, storage_options, begin, schema=None, options=encoder_options, on_error=on_error)
 
 
 async def _opened(request: _Request) -> tuple[ObjectSink, Resumed]:

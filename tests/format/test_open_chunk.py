@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from resilient_pq.format import open_chunk, room
+from resilient_pq import room
+from resilient_pq.format import open_chunk
 from resilient_pq.format.metadata import Type
 from resilient_pq.format.open_chunk import OpenChunk, concatenate
 from resilient_pq.format.values import ByteArrays, LeafData

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
-from resilient_pq.format import room
+from resilient_pq import room
 
 MiB = 1024 * 1024
 

@@ -1,0 +1,189 @@
+"""`create`: what a caller says of a new file, checked, and the writer that comes of it. An async shell."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from types import TracebackType
+from typing import Any, Literal
+
+from resilient_pq.errors import SchemaError
+from resilient_pq.io import ObjectSink, SinkOptions, WriteStore, resolve
+from resilient_pq.writer.checkpoint_log import CheckpointLog
+from resilient_pq.writer.options import EncoderOptions, MiB, WriteOptions
+from resilient_pq.writer.stream import Resumed, Writer
+
+Location = str | os.PathLike[str] | tuple[WriteStore, str]
+#: Begins or takes over an object: gives the sink of its bytes, and what is in place already.
+Beginning = Callable[[WriteStore, str], Awaitable[tuple[ObjectSink, Resumed | None]]]
+
+
+class Creation:
+    """What `create` gives: ``async with`` or ``await`` it to have the `Writer`."""
+
+    def __init__(self, opening: Callable[[], Any]) -> None:
+        """Keep what opens the writer until it is asked for."""
+        self._opening = opening
+        self._writer: Writer | None = None
+
+    def __await__(self) -> Generator[Any, None, Writer]:
+        """Open the writer; the caller closes it."""
+        writer: Writer = yield from self._opening().__await__()
+        return writer
+
+    async def __aenter__(self) -> Writer:
+        """Open the writer."""
+        self._writer = await self
+        return self._writer
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Publish on success; after an exception publish nothing and keep what is stored."""
+        assert self._writer is not None
+        await self._writer.__aexit__(kind, error, traceback)
+
+
+def create(
+    url: str | os.PathLike[str] | tuple[WriteStore, str],
+    schema: object | None = None,
+    *,
+    compression: str | None = "zstd",
+    compression_level: int | None = None,
+    encodings: str | Mapping[str, str] = "auto",
+    row_group_rows: int | None = None,
+    row_group_bytes: int = 64 * MiB,
+    page_bytes: int = 1 * MiB,
+    checkpoint_every: int | None = 8,
+    checkpoint_overhead: float = 0.02,
+    mode: Literal["w", "x"] = "w",
+    on_error: Literal["keep", "abort"] = "keep",
+    metadata: Mapping[str, str] | None = None,
+    options: WriteOptions | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Creation:
+    """Begin a resilient Parquet file.
+
+    Use it as ``async with rpq.create(url) as writer``. The object appears under its name when the block ends
+    without an exception, and not before.
+
+    Args:
+        url: A URL ("s3://bucket/key", any fsspec URL), a path, or a pair of a store and a key in it.
+        schema: Anything with ``__arrow_c_schema__``, or a `Schema`: of `Schema.parse`, or of another file. A
+            `Schema` is written as it is, with its repeated fields, its annotations and its carriers of decimals;
+            a record that leaves a repeated field out has no elements of it. None takes the schema from the first
+            batch.
+        compression: "zstd", "snappy", "gzip", "brotli", "lz4_raw" or "none".
+        compression_level: The codec's level; None is its default (zstd 3, gzip 2, brotli 4).
+        encodings: "auto", one encoding for all columns ("PLAIN", "RLE_DICTIONARY"), or a dict by column.
+        row_group_rows: Rows after which a row group is closed; None leaves it to `row_group_bytes`.
+        row_group_bytes: Bytes in memory after which a row group is closed.
+        page_bytes: Bytes after which a data page is cut at the next row: of dictionary indices, else of values as
+            PLAIN has them, both before compression.
+        checkpoint_every: Row groups between automatic checkpoints, at least, though a complete row group does not wait
+            for more than a minute; None for none.
+        checkpoint_overhead: Share of the bytes written that automatic checkpoints may take.
+        mode: "w" replaces an object of this name when the file is complete, "x" fails if there is one.
+        on_error: What becomes of stored rows after an exception: "keep" them for a recovery, or "abort".
+        metadata: Key-value metadata for the footer.
+        options: The less common settings.
+        storage_options: Credentials, endpoint and so on, as fsspec and pandas take them.
+
+    Raises:
+        SchemaError: A setting is out of range.
+        StoreError: On entering: the store refuses.
+    """
+    rest = check_options(options, on_error)
+    encoder_options = EncoderOptions(
+        compression, compression_level, encodings, row_group_rows, row_group_bytes, page_bytes,
+        checkpoint_every, checkpoint_overhead, metadata, rest,
+    )  # fmt: skip
+    sink_options = sink_options_of(rest, mode)
+
+    async def begin(store: WriteStore, key: str) -> tuple[ObjectSink, None]:
+        return await store.create(key, sink_options), None
+
+    return writer_of(url, storage_options, begin, schema=schema, options=encoder_options, on_error=on_error)
+
+
+def writer_of(
+    url: Location,
+    storage_options: Mapping[str, Any] | None,
+    begin: Beginning,
+    *,
+    schema: object | None,
+    options: EncoderOptions,
+    on_error: Literal["keep", "abort"],
+) -> Creation:
+    """A writer to an object, whichever way that is begun.
+
+    Args:
+        url: A URL, a path, or a pair of a store and a key in it; the writer closes a store that it was not given.
+        storage_options: For a URL.
+        begin: Called with the store and the key.
+        schema: Of what is written; None where the first batch, or what is in place, tells.
+        options: How it is encoded.
+        on_error: What becomes of stored rows after an exception.
+    """
+    log_path = options.write.checkpoint_log
+
+    async def opening() -> Writer:
+        store, key = url if isinstance(url, tuple) else resolve(url, storage_options)
+        owns_store = not isinstance(url, tuple)
+        checkpoint_log: CheckpointLog | None = None
+        try:
+            checkpoint_log = None if log_path is None else CheckpointLog.open(log_path)
+            sink, resumed = await begin(store, key)
+        except BaseException:
+            if checkpoint_log is not None:
+                checkpoint_log.close()
+            if owns_store:
+                await store.close()
+            raise
+        return Writer(
+            store,
+            key,
+            sink,
+            schema=schema,
+            options=options,
+            on_error=on_error,
+            owns_store=owns_store,
+            checkpoint_log=checkpoint_log,
+            resumed=resumed,
+        )
+
+    return Creation(opening)
+
+
+def check_options(options: WriteOptions | None, on_error: str) -> WriteOptions:
+    """The less common settings, or their defaults.
+
+    Raises:
+        SchemaError: `options` or `on_error` is something else.
+    """
+    if on_error not in ("keep", "abort"):
+        raise SchemaError(f"on_error is {on_error!r}; it is 'keep' or 'abort'")
+    rest = WriteOptions() if options is None else options
+    if not isinstance(rest, WriteOptions):
+        raise SchemaError(f"options is {options!r}; it takes WriteOptions")
+    return rest
+
+
+def sink_options_of(options: WriteOptions, mode: Literal["w", "x"]) -> SinkOptions:
+    """What a store is told of the settings.
+
+    Raises:
+        SchemaError: A size that no upload could have.
+    """
+    try:
+        return SinkOptions(
+            mode=mode,
+            part_bytes=options.part_bytes,
+            max_part_bytes=options.max_part_bytes,
+            equal_parts=options.equal_parts,
+            max_bytes_in_flight=options.max_bytes_in_flight,
+            undecided_grace=options.undecided_grace,
+            overwrite_partial=options.overwrite_partial,
+        )
+    except ValueError as error:
+        raise SchemaError(str(error)) from None
