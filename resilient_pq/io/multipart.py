@@ -65,6 +65,7 @@ class MultipartSink(ObjectSink):
         self._failure: BaseException | None = None
         self._outcome: Literal["completed", "aborted", "kept"] | None = None
         self._info: ObjectInfo | None = None
+        self._tidied = False  # whether the upload was removed since it held no more than the object that stays
         self._in_doubt = False  # whether the store may have published the object without saying so
 
     @classmethod
@@ -222,21 +223,26 @@ class MultipartSink(ObjectSink):
             await finish_first(self._remove())
 
     async def keep(self) -> None:
-        """Let the parts and the commit under way arrive, and leave them in the open upload."""
+        """Let the parts and the commit under way arrive, and leave them in the open upload.
+
+        One that goes on with an object and holds no more than that is removed.
+        """
         if self._outcome is None:
             self._outcome = "kept"
-            await finish_first(self._settle())
+            await finish_first(self._settle_and_tidy())
 
     def describe(self) -> str:
         """The key and the upload id."""
         url = self._store.url_of(self._key)
+        if self._tidied:
+            return f"{url}, as it was"
         if self.upload_id is None:
             return f"{url}: nothing is stored yet"
         return f"{url}, upload id {self.upload_id}"
 
     def rescue_command(self) -> str | None:
         """Completes the upload as far as the newest commit, in place of the object that this one was to replace."""
-        if self.upload_id is None:
+        if self.upload_id is None or self._tidied:
             return None
         command = ["rpq", "uploads", "complete", self._store.url_of(self._key), "--upload-id", self.upload_id]
         return shlex.join(command if self._options.if_match is None else [*command, "--overwrite"])
@@ -385,6 +391,19 @@ class MultipartSink(ObjectSink):
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self._buffers.take_all()
+
+    async def _settle_and_tidy(self) -> None:
+        await self._settle()
+        if not self._plan.adds_nothing or self._in_doubt or self.upload_id is None:
+            return
+        try:
+            async with asyncio.timeout(_GRACE_SECONDS):
+                # Of an object that somebody removed or replaced meanwhile, this is the only copy.
+                if (await self._store.head(self._key)).etag == self._options.if_match:
+                    await self._store.abort_upload(self._key, self.upload_id)
+                    self._tidied = True
+        except (StoreError, TimeoutError) as error:
+            log.warning("%s: left, though it holds no more than the object: %s", self.describe(), error)
 
     async def _remove(self) -> None:
         self._failure = self._failure or WriterClosedError("the upload was aborted", where=self._where)

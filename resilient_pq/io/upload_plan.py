@@ -258,6 +258,11 @@ class UploadPlan:
         return max(self._done, self._elsewhere)
 
     @property
+    def adds_nothing(self) -> bool:
+        """Whether the upload has no more than what survives in another object."""
+        return 0 < self._elsewhere >= self._done
+
+    @property
     def single(self) -> bool:
         """Whether the object is closed and small, so that one request can write it and no upload is needed."""
         return self._closing and not self.begun and self._target is None

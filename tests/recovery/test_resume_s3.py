@@ -516,6 +516,29 @@ async def test_what_a_resumed_writer_leaves_is_completed_as_its_error_says(
     assert (await rpq.check((store, "f"))).num_rows == 24
 
 
+@pytest.mark.parametrize("standing", ["stays", "deleted", "replaced"])
+async def test_a_resumption_that_comes_to_nothing_leaves_no_upload(
+    store: UploadStore, written: Any, other: Any, table: pa.Table, standing: str
+) -> None:
+    """Unless it has become the only copy."""
+    await store.put("f", until(written, 2))
+    with pytest.raises(RuntimeError) as caught:
+        async with rpq.resume((store, "f"), row_group_rows=4, options=SMALL) as writer:
+            await writer.write(table.slice(16, 2))
+            if standing != "stays":
+                await (store.delete("f") if standing == "deleted" else store.put("f", other.data))
+            raise RuntimeError
+    (note,) = caught.value.__notes__
+    if standing == "stays":
+        assert note == "16 rows are kept in memory:f, as it was" and await uploads_of(store, "f") == []
+        assert await finish((store, "f"), table) == 16
+    else:
+        (upload_id,) = await uploads_of(store, "f")
+        assert upload_id in note
+        await rpq.complete_upload((store, "f"), overwrite=True)
+        assert await read(store, "f") == until(written, 2)
+
+
 # --- several who go on
 
 
