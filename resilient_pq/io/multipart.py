@@ -244,8 +244,14 @@ class MultipartSink(ObjectSink):
         """Completes the upload as far as the newest commit, in place of the object that this one was to replace."""
         if self.upload_id is None or self._tidied:
             return None
-        command = ["rpq", "uploads", "complete", self._store.url_of(self._key), "--upload-id", self.upload_id]
-        return shlex.join(command if self._options.if_match is None else [*command, "--overwrite"])
+        # The object that a resumed upload is to replace is still there.
+        overwrite = () if self._options.if_match is None else ("--overwrite",)
+        return self._command("complete", "--upload-id", self.upload_id, *overwrite)
+
+    def _command(self, verb: str, *options: str) -> str:
+        """A command about the upload, for a shell."""
+        url = self._store.url_of(self._key)
+        return shlex.join(["rpq", "uploads", verb, url, *options, *self._store.command_arguments])
 
     @property
     def _where(self) -> Where:
@@ -349,7 +355,7 @@ class MultipartSink(ObjectSink):
         return WriterFencedError(
             f"the upload {self.upload_id} was completed or aborted by somebody else",
             where=error.where.merged_with(self._where),
-            hint=error.hint or "what was stored is theirs now; look at the object before writing it again",
+            hint=error.hint or f"what was stored is theirs now; see what is there: {self._command('resume-info')}",
         )
 
     # -- ending ----------------------------------------------------------------------------------

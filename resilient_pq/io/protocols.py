@@ -408,6 +408,11 @@ class MultipartStore(WriteStore, Protocol):
     same number.
     """
 
+    @property
+    def command_arguments(self) -> tuple[str, ...]:
+        """What a command line needs to reach this very store, besides the URL and the credentials."""
+        return ()
+
     def upload_options(self, options: SinkOptions) -> SinkOptions:
         """The options as an upload to this store has to keep them.
 

@@ -87,6 +87,12 @@ class S3Store(S3Parts, MultipartStore):
             list_names=True,
         )
 
+    @property
+    def command_arguments(self) -> tuple[str, ...]:
+        """The endpoint, where the options name one: whoever rescues an upload has only a shell."""
+        url = self._client.endpoint_url
+        return () if url is None else ("--endpoint-url", url)
+
     async def create(self, key: str, options: SinkOptions = DEFAULT_SINK_OPTIONS) -> ObjectSink:
         """Begin an object; nothing is sent before one part of it is full.
 

@@ -172,7 +172,7 @@ async def _open_uploads(store: MultipartStore, key: str) -> list[str]:
 def _only(uploads: Sequence[str]) -> str:
     if len(uploads) > 1:
         raise RecoveryError(
-            "several uploads are open for it", hint=f"choose one: upload_id={' or '.join(uploads)}"
+            "several uploads are open for this object", hint=f"choose one with upload_id=: {', '.join(uploads)}"
         )
     return uploads[0]
 

@@ -264,7 +264,7 @@ class _Completion:
             except UnsupportedError:  # the store knows no conditions: what it said a moment ago must do
                 return await self.store.complete_upload(self.key, self.upload_id, parts)
         except asyncio.CancelledError as error:
-            telling = shlex.join(["rpq", "uploads", "resume-info", self.url])
+            telling = shlex.join(["rpq", "uploads", "resume-info", self.url, *self.store.command_arguments])
             error.add_note(f"the upload may be completed already: {telling}")
             raise
         except (NotFoundError, AlreadyExistsError, AccessDeniedError, PreconditionError):

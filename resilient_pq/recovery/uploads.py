@@ -232,7 +232,11 @@ async def only_upload(store: MultipartStore, key: str) -> str:
         raise NotFoundError("no upload is open for this object", where=where)
     if len(found) > 1:
         ids = ", ".join(upload.upload_id for upload in found)
-        raise RecoveryError("several uploads are open for this object", where=where, hint=f"name one of: {ids}")
+        raise RecoveryError(
+            "several uploads are open for this object",
+            where=where,
+            hint=f"choose one with --upload-id (upload_id=): {ids}",
+        )
     return found[0].upload_id
 
 

@@ -54,7 +54,8 @@ class TestOnServers:
         (upload,) = await rpq.list_uploads(url, log=tmp_path / "log", storage_options=options)
         assert upload.num_rows == failed.num_rows
         (note,) = [note for note in failed.notes if "rpq uploads complete" in note]
-        command = ["rpq", "uploads", "complete", url, "--upload-id", upload.upload_id]
+        reached = ["--endpoint-url", s3.endpoint_url]
+        command = ["rpq", "uploads", "complete", url, "--upload-id", upload.upload_id, *reached]
         assert shlex.split(note[note.index("rpq uploads") : note.index(", or go on")]) == command
         assert (upload.fits_rule, upload.stored_bytes) == (True, failed.num_bytes)
         done = await rpq.complete_upload(url, storage_options=options)
