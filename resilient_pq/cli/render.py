@@ -126,10 +126,14 @@ class Output:
         _print(self._err, "error", f"{error.message} (at {place})" if place else error.message)
         if error.hint:
             _print(self._err, "hint", error.hint)
+        notes = list(getattr(error, "__notes__", ()))  # of a writer: what is kept, and the command that rescues it
+        for note in notes:
+            self.note(note)
         self.document(
             document(
                 self.verb,
                 "error",
+                notes=notes,
                 error={
                     "type": type(error).__name__,
                     "message": error.message,

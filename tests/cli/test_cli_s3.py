@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import random
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -50,3 +52,22 @@ def test_what_the_store_refuses(rpq_run: Run, s3: Any, sound: Path) -> None:
         assert ended.err.startswith("error       ")
         assert "Traceback" not in ended.err
     assert s3.object_names() == []
+
+
+def test_a_writer_that_fails_says_how_to_rescue_what_it_stored(rpq_run: Run, s3_proxy: Any, tmp_path: Path) -> None:
+    """Also where the error has a hint of its own; and the command leads to the same store."""
+    s3, proxy = s3_proxy
+    source, url = tmp_path / "noise.jsonl", s3.url("day.parquet")
+    noise = random.Random(1)
+    source.write_text("".join(json.dumps({"noise": noise.randbytes(500).hex()}) + "\n" for _ in range(8_000)))
+    proxy.on("POST", match="uploadId=", status=403)
+    ended = rpq_run(
+        "write", source, url, "--row-group-bytes", "1MiB", "--checkpoint-bytes", "1MiB", "--json",
+        "--endpoint-url", s3.endpoint_url,
+    )  # fmt: skip
+    assert ended.code == ExitCode.STORE
+    assert "check the credentials" in ended.document["error"]["hint"]
+    (note,) = ended.document["notes"]
+    assert " rows are kept in " in note and f"note        {note}" in ended.err.replace("\n", " ")
+    command = shlex.split(note[note.index("rpq uploads complete") : note.index(", or go on")])
+    assert rpq_run(*command[1:]).words("completed")[0].startswith(url)
