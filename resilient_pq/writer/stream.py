@@ -353,13 +353,14 @@ class Writer:
         Raises:
             SchemaError: Nothing was written and no schema was given.
             StoreError: The store refused; nothing was published.
-            WriterFailedError: An earlier call failed.
+            WriterFailedError: An earlier call failed; nothing is published, and what is stored was kept or removed, as
+                `on_error` says.
         """
         async with self._lock:
             if self._closed and self._failure is None:
                 return
             if self._failure is not None:
-                await finish_first(self._end(self._failure))
+                await self._end(self._failure)
             self._check_open()
             try:
                 with self._failing():
@@ -372,7 +373,7 @@ class Writer:
                         await self._start()
                     await self._finish()
             except BaseException as error:
-                await finish_first(self._end(error))
+                await self._end(error)
                 raise
 
     async def _finish(self) -> None:
@@ -470,12 +471,15 @@ class Writer:
 
     def _check_open(self) -> None:
         if self._failure is not None:
+            failure = self._failure
+            ours = failure if isinstance(failure, ResilientPQError) else None
+            said = ours.message if ours else str(failure) or type(failure).__name__
             raise WriterFailedError(
-                f"the writer has failed: {self._failure}",
+                f"the writer has failed: {said}",
                 num_rows_stored=self.num_rows_stored,
                 where=Where(key=self.url),
-                hint="leave the writer, then recover what it stored",
-            ) from self._failure
+                hint=(ours.hint if ours else None) or "close the writer, then recover what it stored",
+            ) from failure
         if self._closed:
             raise WriterClosedError("the writer is closed", where=Where(key=self.url))
 

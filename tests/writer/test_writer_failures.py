@@ -134,6 +134,25 @@ async def test_a_failed_writer_says_what_survives(slow_store: Any, is_there: Loo
     assert not await is_there(slow_store)
 
 
+async def test_closing_a_failed_writer_keeps_what_is_stored_and_lets_go(slow_store: Any) -> None:
+    """Who awaits a writer instead of entering it has only `close` to end it with."""
+    broken = StoreError("gone", hint="look at the network")
+    faulty = FaultyStore(slow_store, [Fault("write", broken, skip=6)])
+    writer = await rpq.create((faulty, "file"), row_group_rows=2)
+    await writer.write({"a": range(2)})
+    await writer.checkpoint()
+    with pytest.raises(StoreError, match="gone"):
+        await writer.write({"a": range(20)})
+    assert not writer.closed
+    for _ in range(2):
+        with pytest.raises(WriterFailedError) as caught:
+            await writer.close()
+        assert writer.closed
+        assert (caught.value.message, caught.value.hint) == ("the writer has failed: gone", broken.hint)
+        assert caught.value.num_rows_stored == 2
+    assert slow_store.sinks[0].ended == ["keep"]
+
+
 async def test_a_failing_store_does_not_hide_the_error_of_the_block(slow_store: Any) -> None:
     faulty = FaultyStore(slow_store, [Fault("abort", StoreError("cannot abort"))])
     with pytest.raises((BrokenError, StoreError)) as caught:
@@ -229,7 +248,7 @@ async def test_cancelled_local_writers_leave_a_partial_file_that_is_readable(tmp
 async def _cancel_a_write(url: Any) -> None:
     async with rpq.create(url, row_group_rows=1) as writer:
         assert await _cancelled_after(200, writer.write({"a": range(500)}))
-        with pytest.raises(WriterFailedError):
+        with pytest.raises(WriterFailedError, match="the writer has failed: CancelledError"):
             await writer.write({"a": [1]})
 
 
