@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import os
 from collections.abc import Mapping, Sequence
@@ -135,10 +136,18 @@ class EncoderOptions:
         ):
             if value is not None:
                 _check_count(name, value)
-        if self.write.checkpoint_seconds is not None and not self.write.checkpoint_seconds > 0:
+        if self.write.checkpoint_seconds is not None and not _number(self.write.checkpoint_seconds) > 0:
             raise SchemaError(
-                f"checkpoint_seconds is {self.write.checkpoint_seconds}; it is a number of seconds above 0"
+                f"checkpoint_seconds is {self.write.checkpoint_seconds!r}; it is a number of seconds above 0"
             )
+        if not _number(self.write.undecided_grace) >= 0:
+            raise SchemaError(
+                f"undecided_grace is {self.write.undecided_grace!r}; it is a number of seconds, not below 0"
+            )
+        for name in ("part_bytes", "max_part_bytes", "max_bytes_in_flight"):
+            _check_count(name, getattr(self.write, name))
+        if not isinstance(self.write.checkpoint_log, str | os.PathLike | None):
+            raise SchemaError(f"checkpoint_log is {self.write.checkpoint_log!r}; it is the path of a file")
         if self.write.max_threads is not None:
             _check_count("max_threads", self.write.max_threads)
         if not self.checkpoint_overhead >= 0:  # NaN is not either
@@ -205,6 +214,11 @@ class EncoderOptions:
             bloom_filter=bloom_filter,
             key_value=key_value,
         )
+
+
+def _number(value: object) -> float:
+    """The value, or NaN, which no comparison lets pass."""
+    return value if isinstance(value, int | float) else math.nan
 
 
 def _check_count(name: str, value: object, *, least: int = 1) -> None:

@@ -48,7 +48,16 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"options": WriteOptions(max_threads=0)}, "max_threads is 0; it must be at least 1"),
     ({"options": WriteOptions(max_threads="2")}, "max_threads is '2'; it is a whole number"),  # type: ignore[arg-type]
     ({"options": WriteOptions(part_bytes=5)}, "part_bytes"),
+    ({"options": WriteOptions(part_bytes="8MiB")}, "part_bytes is '8MiB'; it is a whole number"),  # type: ignore[arg-type]
+    ({"options": WriteOptions(max_part_bytes=2.0**26)}, "max_part_bytes is 67108864.0; it is"),  # type: ignore[arg-type]
     ({"options": WriteOptions(max_bytes_in_flight=0)}, "max_bytes_in_flight"),
+    ({"options": WriteOptions(checkpoint_seconds=0)}, "checkpoint_seconds is 0; it is a number of seconds above 0"),
+    ({"options": WriteOptions(checkpoint_seconds=float("nan"))}, "checkpoint_seconds is nan"),
+    ({"options": WriteOptions(checkpoint_seconds="5")}, "checkpoint_seconds is '5'"),  # type: ignore[arg-type]
+    ({"options": WriteOptions(checkpoint_bytes=0)}, "checkpoint_bytes is 0; it must be at least 1"),
+    ({"options": WriteOptions(undecided_grace=-1)}, "undecided_grace is -1; it is a number of seconds, not below 0"),
+    ({"options": WriteOptions(undecided_grace=None)}, "undecided_grace is None"),  # type: ignore[arg-type]
+    ({"options": WriteOptions(checkpoint_log=5)}, "checkpoint_log is 5; it is the path of a file"),  # type: ignore[arg-type]
 ]
 
 
