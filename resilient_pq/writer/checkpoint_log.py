@@ -143,6 +143,7 @@ class CheckpointLog:
         """Append to a file that is open already."""
         self._file = file
         self._path = path
+        self._torn = False  # whether the last line may have been written in part
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> CheckpointLog:
@@ -196,9 +197,11 @@ class CheckpointLog:
 
     def _append(self, line: str) -> None:
         with explained("cannot write the log of checkpoints", self._path):
-            left = memoryview(line.encode())
+            left = memoryview((f"\n{line}" if self._torn else line).encode())
+            self._torn = True
             while left:
                 left = left[self._file.write(left) :]
+            self._torn = False
 
     def __enter__(self) -> Self:
         """The log itself."""

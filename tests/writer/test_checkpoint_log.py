@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -63,6 +66,33 @@ def test_a_line_that_was_cut_short_costs_that_line_alone(tmp_path: Path, cut: in
     assert [found.ordinal for found in read_log(path)] == ([1, 2] if cut == 0 else [1])
     write_two(path, "two", 7)
     assert [found.ordinal for found in read_log(path)][-2:] == [7, 8]
+
+
+class FullDisk(io.BytesIO):
+    """Takes so many bytes more, and then none until there is room again."""
+
+    def __init__(self, room: int) -> None:
+        super().__init__()
+        self.room = room
+
+    def write(self, data: Any) -> int:
+        if not self.room:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        taken = super().write(memoryview(data)[: self.room])
+        self.room -= taken
+        return taken
+
+
+@pytest.mark.parametrize("room", [0, 1, 50])
+def test_a_line_that_a_full_disk_cut_short_costs_that_line_alone(room: int) -> None:
+    disk = FullDisk(room)
+    log = CheckpointLog(disk, "log")
+    with pytest.raises(StoreError, match="No space left"):
+        log.stored(ordinal=1, num_rows=5, offset=50, upload_id=None)
+    disk.room = 1000
+    log.stored(ordinal=2, num_rows=7, offset=70, upload_id=None)
+    log.stored(ordinal=3, num_rows=9, offset=90, upload_id=None)
+    assert [found.ordinal for found in parse_log(disk.getvalue().splitlines(keepends=True))] == [2, 3]
 
 
 STORED = stored_line(ordinal=1, num_rows=2, offset=3, upload_id=None).encode()
