@@ -112,7 +112,8 @@ class MultipartSink(ObjectSink):
             while sink._plan.committing:
                 await sink._change()
         except BaseException:
-            await sink.keep()
+            sink._outcome = "kept"
+            await finish_first(sink._settle())
             raise
         return sink
 

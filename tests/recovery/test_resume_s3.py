@@ -420,10 +420,10 @@ async def test_an_upload_named_that_holds_no_more(store: UploadStore, written: A
 # --- when it fails on the way
 
 
-@pytest.mark.parametrize("verb", ["create_upload", "copy_part", "read_range", "head"])
+@pytest.mark.parametrize("verb", ["create_upload", "copy_part", "put_part", "read_range", "head"])
 @pytest.mark.parametrize("skip", [0, 1])
 async def test_the_object_stays_and_the_new_upload_goes(
-    store: UploadStore, written: Any, table: pa.Table, verb: str, skip: int
+    store: UploadStore, written: Any, table: pa.Table, verb: str, skip: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     await store.put("f", until(written, 2))
     faulty = FaultyStore(store, [Fault(verb, skip=skip)])
@@ -434,7 +434,7 @@ async def test_the_object_stays_and_the_new_upload_goes(
     else:
         assert faulty.faults[0].times, "it did not fail"
         await writer.abort()
-    assert await read(store, "f") == until(written, 2)
+    assert await read(store, "f") == until(written, 2) and caplog.text == ""
     assert await finish((store, "f"), table) == 16
 
 
