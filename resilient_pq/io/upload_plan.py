@@ -84,6 +84,7 @@ class _Slot:
     sent_end: int = 0
     sending_end: int | None = None
     quiet_until: float = 0.0
+    released: bool = False
 
 
 class UploadPlan:
@@ -404,7 +405,7 @@ class UploadPlan:
         self._repairs += 1
         self._unsure = True
         at_hand = {self._number_of(self._done) if self._target is None else self._open, *self._frozen()}
-        lost = [number for number in wrong if number not in at_hand]
+        lost = [number for number in wrong if number not in at_hand or self._slot(number).released]
         if self._repairs > _MAX_REPAIRS:
             raise TransientError(
                 f"part {(lost or wrong)[0]} is not what was sent: the store lists other bytes under this number,"
@@ -431,6 +432,7 @@ class UploadPlan:
         return slot
 
     def _release(self, slot: _Slot) -> None:
+        slot.released = True
         self._released.append(slot.number)
         self._released_bytes += slot.end - slot.start
 
