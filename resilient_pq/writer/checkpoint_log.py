@@ -3,9 +3,12 @@ r"""A writer's log of its checkpoints: one JSON object a line, so that a person 
 What an upload on S3 holds cannot be read before it is completed; its log tells how many rows there are::
 
     {"event": "begun", "url": "s3://bucket/day.parquet", "upload_id": "2~x7", "file_id": "0f3c..."}
+    {"event": "written", "ordinal": 1, "num_rows": 250000, "offset": 9437201, "upload_id": "2~x7"}
     {"event": "stored", "ordinal": 1, "num_rows": 250000, "offset": 9437201, "upload_id": "2~x7"}
 
-A line is written when the rows are stored, not before. A log may go on for many uploads, of one file or of several;
+"stored" is there when the rows are stored, not before. "written" comes before the checkpoint is on its way to
+an upload: a kill between the store's answer and the next line leaves the upload one checkpoint further than
+"stored" says, and its rows are known all the same. A log may go on for many uploads, of one file or of several;
 a line that a kill cut short is passed over, and so are events that this version does not know.
 """
 
@@ -23,11 +26,13 @@ from resilient_pq.io.os_errors import explained
 
 #: No line of a log comes near: keys have at most 1,024 bytes, and upload ids some hundred.
 _MAX_LINE_BYTES = 64 * 1024
+#: Events that name a checkpoint.
+_CHECKPOINTS = ("written", "stored")
 
 
 @dataclass(frozen=True, slots=True)
 class LoggedCheckpoint:
-    """A checkpoint that a writer's log says was stored.
+    """A checkpoint in a writer's log.
 
     Attributes:
         ordinal: Its number in the file, from 1.
@@ -36,6 +41,7 @@ class LoggedCheckpoint:
         upload_id: The upload that holds it; None for a local file.
         url: The object that is written; None where the log does not tell.
         file_id: The file's id, hexadecimal; None where the log does not tell.
+        stored: Whether the log says that it was stored, and not only that it was on its way.
     """
 
     ordinal: int
@@ -44,6 +50,7 @@ class LoggedCheckpoint:
     upload_id: str | None = None
     url: str | None = None
     file_id: str | None = None
+    stored: bool = True
 
 
 def begun_line(*, url: str, upload_id: str | None, file_id: str) -> str:
@@ -51,17 +58,16 @@ def begun_line(*, url: str, upload_id: str | None, file_id: str) -> str:
     return _line({"event": "begun", "url": url, "upload_id": upload_id, "file_id": file_id})
 
 
+def written_line(*, ordinal: int, num_rows: int, offset: int, upload_id: str | None) -> str:
+    """The line that says that a checkpoint is on its way."""
+    counts = {"ordinal": ordinal, "num_rows": num_rows, "offset": offset}
+    return _line({"event": "written", **counts, "upload_id": upload_id})
+
+
 def stored_line(*, ordinal: int, num_rows: int, offset: int, upload_id: str | None) -> str:
     """The line that says that a checkpoint was stored."""
-    return _line(
-        {
-            "event": "stored",
-            "ordinal": ordinal,
-            "num_rows": num_rows,
-            "offset": offset,
-            "upload_id": upload_id,
-        }
-    )
+    counts = {"ordinal": ordinal, "num_rows": num_rows, "offset": offset}
+    return _line({"event": "stored", **counts, "upload_id": upload_id})
 
 
 def _line(event: dict[str, Any]) -> str:
@@ -89,10 +95,10 @@ def parse_log(lines: Iterable[bytes]) -> list[LoggedCheckpoint]:
         upload_id = event.get("upload_id")
         if event["event"] == "begun":
             begun[upload_id] = event.get("url"), event.get("file_id")
-        elif event["event"] == "stored":
+        elif event["event"] in _CHECKPOINTS:
             url, file_id = begun.get(upload_id, (None, None))
             counts = event["ordinal"], event["num_rows"], event["offset"]
-            found.append(LoggedCheckpoint(*counts, upload_id, url, file_id))
+            found.append(LoggedCheckpoint(*counts, upload_id, url, file_id, stored=event["event"] == "stored"))
     if seen and not known:
         raise FormatError("this is no log of checkpoints", hint="name the file that checkpoint_log named")
     return found
@@ -108,7 +114,7 @@ def _event(line: bytes) -> dict[str, Any] | None:
         return None
     if not all(isinstance(event.get(name), str | None) for name in ("upload_id", "url", "file_id")):
         return None
-    if event["event"] == "stored":
+    if event["event"] in _CHECKPOINTS:
         counts = (event.get("ordinal"), event.get("num_rows"), event.get("offset"))
         if any(type(count) is not int or count < 0 for count in counts):
             return None
@@ -176,6 +182,20 @@ class CheckpointLog:
             StoreError: The line cannot be written.
         """
         self._append(begun_line(url=url, upload_id=upload_id, file_id=file_id))
+
+    def written(self, *, ordinal: int, num_rows: int, offset: int, upload_id: str) -> None:
+        """Note that a checkpoint is on its way to an upload.
+
+        Args:
+            ordinal: Its number in the file, from 1.
+            num_rows: Rows before it.
+            offset: Bytes of the file up to its end.
+            upload_id: The upload that will hold it.
+
+        Raises:
+            StoreError: The line cannot be written.
+        """
+        self._append(written_line(ordinal=ordinal, num_rows=num_rows, offset=offset, upload_id=upload_id))
 
     def stored(self, *, ordinal: int, num_rows: int, offset: int, upload_id: str | None) -> None:
         """Note that a checkpoint was stored.

@@ -54,8 +54,9 @@ class WriteOptions:
             whenever rows are written. The open row group is closed for it when it has an eighth of
             `row_group_bytes`, else the checkpoint waits, as it does while `checkpoint_overhead` forbids it.
         checkpoint_bytes: The same by bytes of the file.
-        checkpoint_log: A local file that gets a line for each checkpoint when it is stored, noticed at the latest with
-            the next write: what an upload that was left open holds cannot be read, but its log tells how many rows.
+        checkpoint_log: A local file that gets a line for each checkpoint when it is on its way to an upload, and one
+            when it is stored, noticed at the latest with the next write: what an upload that was left open holds
+            cannot be read, but its log tells how many rows.
         part_bytes: Bytes of a part of an upload at first; doubled every 500 parts.
         max_part_bytes: Bytes that a part of an upload never exceeds. 64 MiB reach 0.5 TiB, 1 GiB reaches 5 TiB.
         equal_parts: Keep all parts of an upload equal, as R2 demands.

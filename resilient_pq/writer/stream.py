@@ -129,6 +129,8 @@ class Writer:
             self._checkpoint_time = self._commit_time = _now()
             if resumed.encoder.layout.num_checkpoints:
                 self._last_checkpoint = resumed.last_checkpoint
+                if sink.upload_id is not None:
+                    self._unlogged.append(self._last_checkpoint)  # it is in a new upload, which no log knows yet
         self._info: ObjectInfo | None = None
 
     # -- what a caller can ask -------------------------------------------------------------------
@@ -320,20 +322,35 @@ class Writer:
         self._unlogged.append(self._last_checkpoint)
         if asked or worth_it:
             self._commit_time = _now()
+            self._log_written()
             await sink.commit(wait=asked)
         log.debug("%s: %s", self.url, self.last_checkpoint)
+
+    def _log_written(self) -> None:
+        """Note the rows of a checkpoint that is about to be stored: nobody may be left to note it afterwards."""
+        known, upload_id = self._last_checkpoint, self._sink.upload_id
+        if self._checkpoint_log is None or upload_id is None:
+            return
+        self._begin_log(upload_id)
+        self._checkpoint_log.written(
+            ordinal=known.ordinal, num_rows=known.num_rows, offset=known.offset, upload_id=upload_id
+        )
+
+    def _begin_log(self, upload_id: str | None) -> None:
+        """Note what is written, once."""
+        if not self._log_begun and self._checkpoint_log is not None and self._encoder is not None:
+            file_id = self._encoder.layout.file_id.hex()
+            self._checkpoint_log.begun(url=self.url, upload_id=upload_id, file_id=file_id)
+            self._log_begun = True
 
     def _log_stored(self) -> None:
         """Note the checkpoints that have been stored since, where the caller wants a log of them."""
         stored, upload_id = self._sink.num_bytes_stored, self._sink.upload_id
-        if self._checkpoint_log is None or self._encoder is None:
+        if self._checkpoint_log is None:
             self._unlogged.clear()
             return
         while self._unlogged and self._unlogged[0].offset <= stored:
-            if not self._log_begun:
-                file_id = self._encoder.layout.file_id.hex()
-                self._checkpoint_log.begun(url=self.url, upload_id=upload_id, file_id=file_id)
-                self._log_begun = True
+            self._begin_log(upload_id)
             known = self._unlogged.popleft()
             self._checkpoint_log.stored(
                 ordinal=known.ordinal, num_rows=known.num_rows, offset=known.offset, upload_id=upload_id

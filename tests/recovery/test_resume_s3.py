@@ -15,6 +15,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -138,6 +139,18 @@ async def test_readers_see_what_was_left_until_the_file_is_complete(
             assert pa.table(await file.read()).equals(table.slice(0, 16))
     async with rpq.open((store, "f")) as file:
         assert file.state is rpq.FileState.COMPLETE and file.num_rows == 32
+
+
+async def test_the_log_of_a_resumed_writer_tells_the_rows_in_place(
+    store: UploadStore, written: Any, table: pa.Table, tmp_path: Path
+) -> None:
+    """They are in a new upload, whose writer may be killed before it stores a checkpoint more."""
+    await leave_upload(store, "f", until(written, 2))
+    async with rpq.resume((store, "f"), options=replace(SMALL, checkpoint_log=tmp_path / "log")) as writer:
+        in_place = writer.num_rows_stored
+        await writer.write(table.slice(in_place, 1))
+        (upload,) = await rpq.list_uploads((store, "f"), log=tmp_path / "log")
+        assert upload.num_rows == in_place > 0
 
 
 async def test_a_resume_of_a_resume(store: UploadStore, written: Any, table: pa.Table, is_whole: Any) -> None:

@@ -127,6 +127,18 @@ def test_events_of_a_later_version_are_passed_over() -> None:
     assert parse_log([b'{"event": "completed"}\n']) == []
 
 
+def test_rows_are_known_of_a_checkpoint_that_was_only_on_its_way(tmp_path: Path) -> None:
+    """The writer was killed after the store had it and before it could say so."""
+    with CheckpointLog.open(tmp_path / "log") as log:
+        log.begun(url=URL, upload_id="one", file_id=FILE_ID)
+        log.written(ordinal=1, num_rows=10, offset=100, upload_id="one")
+        log.stored(ordinal=1, num_rows=10, offset=100, upload_id="one")
+        log.written(ordinal=2, num_rows=20, offset=200, upload_id="one")
+    found = read_log(tmp_path / "log")
+    assert [(each.ordinal, each.stored) for each in found] == [(1, False), (1, True), (2, False)]
+    assert rows_stored(found, upload_id="one", num_bytes=200) == 20
+
+
 def test_a_file_that_is_no_log(tmp_path: Path) -> None:
     path = tmp_path / "picture"
     path.write_bytes(bytes(range(256)) * 1000)

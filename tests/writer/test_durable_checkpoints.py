@@ -166,7 +166,33 @@ async def test_a_log_of_what_is_stored(tmp_path: Path) -> None:
             (upload,) = await store.list_uploads("")
             assert (logged.upload_id, logged.url) == (upload.upload_id, "memory:f")
     async with rpq.open((store, "f")) as file:
-        assert [(known.num_rows) for known in file.checkpoints] == [each.num_rows for each in read_log(log)]
+        stored = [each.num_rows for each in read_log(log) if each.stored]
+        assert [known.num_rows for known in file.checkpoints] == stored
+
+
+async def test_the_log_knows_the_rows_of_a_checkpoint_before_it_is_stored(tmp_path: Path) -> None:
+    """A writer that is killed while it waits for its source has nobody who notes what was stored meanwhile."""
+    store, log = UploadStore(), tmp_path / "log"
+    options = settings(checkpoint_log=log, checkpoint_bytes=MiB)
+    writer = await rpq.create((store, "f"), row_group_rows=10, **options)
+    await writer.write(rows(0, 30))
+    await writer.checkpoint()
+    send, sent = store.put_part, asyncio.Event()
+
+    async def send_and_tell(*arguments: Any) -> Any:
+        part = await send(*arguments)
+        sent.set()
+        return part
+
+    store.put_part = send_and_tell  # type: ignore[method-assign]
+    await writer.write(rows(30, 60))
+    while writer.last_checkpoint.state is not rpq.StoredState.STORED:
+        sent.clear()
+        await sent.wait()
+    (upload,) = await rpq.list_uploads((store, ""), log=log)
+    assert (upload.stored_bytes, upload.num_rows) == (writer.last_checkpoint.offset, 60)
+    assert read_log(log)[-1].stored is False
+    await writer.abort()
 
 
 async def test_a_log_that_cannot_be_written(tmp_path: Path) -> None:
