@@ -64,6 +64,8 @@ _UNDECIDED = frozenset({408, 500, 502, 504})
 # A header that the store does not know, or knows and does not want. Of a completion InvalidRequest and
 # InvalidPart say more: a size or a checksum did not hold.
 _UNKNOWN_PARAMETER = frozenset({"NotImplemented", "InvalidArgument", "MalformedXML", "UnsupportedArgument"})
+# Requests about no object, which cannot be missing then.
+_OF_BUCKETS = frozenset({"list_multipart_uploads", "list_objects_v2"})
 _DENIED = {
     "InvalidAccessKeyId": "the access key is not known to this endpoint; check `key` and `endpoint_url`",
     "SignatureDoesNotMatch": "the secret key does not belong to the access key; check `secret`",
@@ -179,7 +181,7 @@ def _from_answer(
     if code in _TRANSIENT:
         return TransientError(message, where=where)
     if code in ("NoSuchBucket", "NoSuchUpload") or status == 404:
-        return _not_found(code, bucket, where)
+        return _not_found(code, bucket, where, doing)
     if code in _DENIED or status in (401, 403):
         return AccessDeniedError(message, where=where, hint=_DENIED.get(code, _DENIED_HINT))
     if code == "PreconditionFailed" or status == 412:
@@ -195,14 +197,19 @@ def _from_answer(
     return StoreError(f"{message} ({code or status})", where=where)
 
 
-def _not_found(code: str, bucket: str, where: Where) -> NotFoundError:
+def _not_found(code: str, bucket: str, where: Where, doing: str) -> NotFoundError:
     if code == "NoSuchBucket":
         return NotFoundError(
             f"no such bucket: {bucket}", where=where, hint="check the name and `endpoint_url`"
         )
     if code == "NoSuchUpload":
         return NotFoundError(
-            f"no such upload in bucket {bucket}: it was completed or aborted by somebody else", where=where
+            f"no such upload in bucket {bucket}: it was completed or aborted, or never begun", where=where
+        )
+    if doing in _OF_BUCKETS and not code.startswith("NoSuch"):
+        # S3 has codes for what may be missing there. This came from something else, such as a proxy or a website.
+        return NotFoundError(
+            f"{doing} in bucket {bucket}: not found, and not said as S3 says it", where=where, hint=_ENDPOINT_HINT
         )
     return NotFoundError(f"no such object in bucket {bucket}", where=where)
 

@@ -83,6 +83,16 @@ def test_answers(code: str, status: int, kind: type[StoreError]) -> None:
     assert getattr(error, "retryable", False) == issubclass(kind, TransientError | ThrottledError)
 
 
+def test_what_answers_a_listing_and_is_no_s3() -> None:
+    """A proxy, or a website: no object was asked for, so that none is missing."""
+    place: dict[str, Any] = {"bucket": "my-bucket", "url": "s3://my-bucket/", "doing": "list_multipart_uploads"}
+    error = from_s3_error(said("404", 404), **place)
+    assert isinstance(error, NotFoundError) and "no such object" not in error.message
+    assert error.hint is not None and "endpoint_url" in error.hint
+    error = from_s3_error(said("NoSuchBucket", 404), **place)
+    assert isinstance(error, NotFoundError) and error.message == "no such bucket: my-bucket"
+
+
 def test_answers_behind_the_errors_of_s3fs() -> None:
     """s3fs raises an OSError from the answer, and keeps little of it."""
     error = PermissionError("Access Denied")

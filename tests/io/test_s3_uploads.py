@@ -461,7 +461,7 @@ async def test_only_an_object_of_our_bytes_is_taken_for_ours(shared_proxy: Any, 
         else:
             proxy.on("POST", match="uploadId", reset=True)
             interfere()
-        with pytest.raises(NotFoundError, match="completed or aborted by somebody else"):
+        with pytest.raises(NotFoundError, match="it was completed or aborted"):
             await store.complete_upload(key, upload_id, parts)
     assert read(s3, key) == b"theirs"
 
