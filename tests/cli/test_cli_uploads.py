@@ -173,7 +173,9 @@ def test_what_is_refused(s3: Any, reached: Any, rpq_run: Run, tmp_path: Path) ->
     s3.client.create_multipart_upload(Bucket=s3.bucket, Key="day.parquet")
     ended = rpq_run("uploads", "complete", url, *reached)
     assert ended.code == ExitCode.NOTHING and "no part 1" in ended.err
-    assert rpq_run("uploads", "resume-info", url, *reached).words("next") == []
+    ended = rpq_run("uploads", "resume-info", url, *reached)
+    assert ended.words("next") == []
+    assert ended.words("holds") == ["nothing that could be completed: no part is there"]
     s3.client.put_object(Bucket=s3.bucket, Key="day.parquet", Body=b"there")
     ended = rpq_run("uploads", "complete", url, *reached)
     assert ended.code == ExitCode.STORE and "--overwrite" in ended.err

@@ -47,6 +47,9 @@ def as_json(upload: rpq.Upload) -> dict[str, Any]:
 
 def holds(upload: rpq.Upload) -> str:
     """What would become of it: ``12.2 MiB up to the newest checkpoint stored, 128 rows``."""
+    if not upload.completable_bytes:
+        missing = "no part is there" if not upload.num_parts else "part 1 is missing"
+        return f"nothing that could be completed: {missing}"
     size = in_bytes(upload.completable_bytes)
     if not upload.fits_rule:
         return f"{size} before the first part that is missing; the parts are not as a writer of ours leaves them"
