@@ -56,7 +56,7 @@ class TestOnServers:
         (note,) = [note for note in failed.notes if "rpq uploads complete" in note]
         reached = ["--endpoint-url", s3.endpoint_url]
         command = ["rpq", "uploads", "complete", url, "--upload-id", upload.upload_id, *reached]
-        assert shlex.split(note[note.index("rpq uploads") : note.index(", or go on")]) == command
+        assert shlex.split(note[note.index("rpq uploads") :]) == command
         assert (upload.fits_rule, upload.stored_bytes) == (True, failed.num_bytes)
         done = await rpq.complete_upload(url, storage_options=options)
         assert (done.how, done.size) == ("rule", failed.num_bytes)
