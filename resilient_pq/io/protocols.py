@@ -417,7 +417,7 @@ class MultipartStore(WriteStore, Protocol):
         """The options as an upload to this store has to keep them.
 
         Raises:
-            ValueError: The store takes no parts so small.
+            SchemaError: The store takes no parts so small.
         """
         return options
 

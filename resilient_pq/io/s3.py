@@ -12,6 +12,7 @@ from resilient_pq.errors import (
     NotFoundError,
     ObjectChangedError,
     PreconditionError,
+    SchemaError,
     StoreError,
     TransientError,
     UnsupportedError,
@@ -98,7 +99,7 @@ class S3Store(S3Parts, MultipartStore):
 
         Raises:
             AlreadyExistsError: ``mode="x"``, and the object exists; the store decides again when it is
-            completed. ValueError: `part_bytes` is smaller than the 5 MiB that S3 demands.
+            completed. SchemaError: `part_bytes` is smaller than the 5 MiB that S3 demands.
         """
         options = self.upload_options(options)
         if options.mode == "x" and await self.exists(key):
@@ -108,7 +109,7 @@ class S3Store(S3Parts, MultipartStore):
     def upload_options(self, options: SinkOptions) -> SinkOptions:
         """Parts are equal where `fixed_upload_size` asks for it, and have at least 5 MiB."""
         if options.part_bytes < MIN_PART_BYTES:
-            raise ValueError(f"parts on S3 have at least 5 MiB, not {options.part_bytes:,} bytes")
+            raise SchemaError(f"part_bytes is {options.part_bytes:,}; parts on S3 have at least 5 MiB")
         return replace(options, equal_parts=True) if self._equal_parts else options
 
     async def complete_upload(

@@ -12,6 +12,7 @@ import pytest
 import resilient_pq as rpq
 from resilient_pq import SchemaError, WriteOptions
 from resilient_pq.io.memory import MemoryStore
+from resilient_pq.io.s3 import S3Store
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"row_group_rows": 0}, "row_group_rows is 0; it must be at least 1"),
@@ -129,3 +130,10 @@ async def test_metadata_of_the_caller_is_in_every_footer(
 async def test_options_are_frozen() -> None:
     with pytest.raises(AttributeError):
         WriteOptions().page_rows = 5  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("begin", [rpq.create, rpq.resume])
+async def test_parts_that_s3_would_refuse_are_refused_before_anything_is_asked(begin: Callable[..., Any]) -> None:
+    async with S3Store({"endpoint_url": "http://127.0.0.1:1"}) as store:
+        with pytest.raises(SchemaError, match="part_bytes is 1,048,576; parts on S3 have at least 5 MiB"):
+            await begin((store, "bucket/file"), options=WriteOptions(part_bytes=1024 * 1024))
