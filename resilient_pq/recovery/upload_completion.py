@@ -187,7 +187,8 @@ async def _condition(store: MultipartStore, key: str, *, overwrite: bool) -> _Co
         return _Condition(if_none_match=not overwrite)
     if there is not None and not overwrite:
         raise AlreadyExistsError(
-            "there is an object already", hint="use --overwrite (overwrite=True) to replace it"
+            f"there is an object of {there.size:,} bytes already",
+            hint="look at both with rpq uploads resume-info; --overwrite (overwrite=True) replaces the object",
         )
     return _Condition(there is None, None if there is None else there.etag)
 
