@@ -5,6 +5,7 @@ What is in place stays there, byte for byte; the writer goes on behind it with t
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from resilient_pq.recovery.continued import continued
 from resilient_pq.recovery.in_place import whole_prefix
 from resilient_pq.recovery.resume_upload import new_upload, unfinished_object, up_to_checkpoint
 from resilient_pq.recovery.source import Source, open_source
+from resilient_pq.writer.checkpoint_log import read_log
 from resilient_pq.writer.creation import Creation, check_options, sink_options_of, writer_of
 from resilient_pq.writer.encoder import Encoder
 from resilient_pq.writer.options import EncoderOptions, MiB, WriteOptions
@@ -171,7 +173,15 @@ async def _local(store: LocalStore, request: _Request) -> tuple[ObjectSink, Resu
 async def _uploaded(store: MultipartStore, request: _Request) -> tuple[ObjectSink, Resumed]:
     """Have what was left as an object, and begin a new upload with its bytes."""
     options = store.upload_options(request.sink_options)
-    source = await unfinished_object(store, request.key, upload_id=request.upload_id, overwrite=request.overwrite)
+    path = request.options.write.checkpoint_log
+    logged = [] if path is None else await asyncio.to_thread(read_log, path)
+    source = await unfinished_object(
+        store,
+        request.key,
+        upload_id=request.upload_id,
+        overwrite=request.overwrite,
+        logged={known.upload_id: known.file_id for known in logged if known.upload_id and known.file_id},
+    )
     resumed = await request.behind(source, await up_to_checkpoint(source))
     return await new_upload(store, source, options), resumed
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from resilient_pq.checksum import crc32
 from resilient_pq.errors import (
@@ -54,7 +55,12 @@ _MAX_LISTINGS = 5
 
 
 async def unfinished_object(
-    store: MultipartStore, key: str, *, upload_id: str | None, overwrite: bool
+    store: MultipartStore,
+    key: str,
+    *,
+    upload_id: str | None,
+    overwrite: bool,
+    logged: Mapping[str, str] = MappingProxyType({}),
 ) -> Source:
     """The object to go on from: the one that stands there unfinished, or what the open upload makes.
 
@@ -63,6 +69,7 @@ async def unfinished_object(
         key: The object.
         upload_id: The upload that the caller chose; None where there is only one.
         overwrite: Whether what the upload makes may replace another object.
+        logged: File ids of uploads, hexadecimal, as a log of checkpoints tells them: proof of which file they are.
 
     Raises:
         NotFoundError: There is neither, or no such upload.
@@ -75,7 +82,10 @@ async def unfinished_object(
     state = None if standing is None else await _state(standing)
     uploads = [upload_id] if upload_id is not None else await _open_uploads(store, key)
     if standing is not None and state is FileState.IN_PROGRESS:
-        return await _later(store, standing, uploads, chosen=upload_id is not None, overwrite=overwrite)
+        known = {upload for upload in uploads if logged.get(upload) == await _file_id(standing)}
+        return await _later(
+            store, standing, uploads, known=known, chosen=upload_id is not None, overwrite=overwrite
+        )
     if standing is None and not uploads:
         raise NotFoundError("no unfinished file of this name", hint="begin it: create, or look at the key")
     if not uploads:
@@ -91,7 +101,13 @@ async def unfinished_object(
 
 
 async def _later(
-    store: MultipartStore, standing: Source, uploads: Sequence[str], *, chosen: bool, overwrite: bool
+    store: MultipartStore,
+    standing: Source,
+    uploads: Sequence[str],
+    *,
+    known: Collection[str],
+    chosen: bool,
+    overwrite: bool,
 ) -> Source:
     """Of an unfinished object and the uploads for its key, the latest state of the one file that they should be.
 
@@ -99,6 +115,7 @@ async def _later(
         store: Where they are.
         standing: The object.
         uploads: The uploads.
+        known: Those that are known to be of this file.
         chosen: Whether the caller named the one, and so says that it is of this file.
         overwrite: Whether it may replace what is another file.
     """
@@ -117,7 +134,8 @@ async def _later(
     if not later:
         return standing
     upload = _only(list(later))
-    if not chosen and not overwrite and not await _begins_with(standing, later[upload][0]):
+    shown = chosen or overwrite or upload in known
+    if not shown and not await _begins_with(standing, later[upload][0]):
         held = size_of(later[upload])
         raise RecoveryError(
             f"the object of {size:,} bytes and the upload {upload} of {held:,} cannot be shown to be one file",
@@ -152,6 +170,13 @@ async def _state(source: Source) -> FileState | None:
     except UnsupportedError:
         return None  # whole, and of a kind that we do not write
     return contents.state if isinstance(contents, Contents) else None
+
+
+async def _file_id(source: Source) -> str | None:
+    """The id of a file of ours, hexadecimal."""
+    contents = await source.contents()
+    record = contents.footer.record if isinstance(contents, Contents) else None
+    return None if record is None else record.file_id.hex()
 
 
 def _ended(state: FileState | None) -> RecoveryError:

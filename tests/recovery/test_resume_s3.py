@@ -420,6 +420,28 @@ async def test_an_upload_that_cannot_be_shown_to_be_of_the_object(
     await is_whole((store, "f"), await read(store, "f"), table)
 
 
+async def test_the_log_shows_of_which_file_an_upload_is(store: UploadStore, tmp_path: Path) -> None:
+    """Also where the object is too small to be compared: a file that is resumed again and again in its first part."""
+    logged = replace(SMALL, checkpoint_log=tmp_path / "log")
+    for start in (0, 10, 20, 30):
+        if start > 10:
+            with pytest.raises(rpq.RecoveryError, match="cannot be shown to be one file"):
+                await rpq.resume((store, "f"), options=SMALL)
+            with pytest.raises(rpq.RecoveryError, match="cannot be shown to be one file"):
+                await rpq.resume((store, "f"), options=replace(SMALL, checkpoint_log=tmp_path / "another log"))
+        begin = rpq.resume if start else rpq.create
+        with pytest.raises(ConnectionError):
+            async with begin((store, "f"), options=logged) as writer:  # type: ignore[operator]
+                assert writer.num_rows_stored == start
+                await writer.write({"id": list(range(start, start + 10))})
+                await writer.checkpoint()
+                raise ConnectionError
+    async with rpq.resume((store, "f"), options=logged) as writer:
+        assert writer.num_rows_stored == 40
+    async with rpq.open((store, "f")) as file:
+        assert (await file.read()).to_pylist() == [{"id": number} for number in range(40)]
+
+
 async def test_an_upload_named_that_holds_no_more(store: UploadStore, written: Any, table: pa.Table) -> None:
     """Completed in place of the object it would take rows away: that must be said twice."""
     await store.put("f", until(written, 3))
