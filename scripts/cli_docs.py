@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "cli.md"
@@ -52,9 +53,11 @@ def help_of(*verb: str) -> str:
 
 def page() -> str:
     """The whole page."""
-    parts = [HEAD, f"\n## rpq\n\n```text\n{help_of()}\n```\n"]
-    parts += [f"\n## rpq {verb}\n\n```text\n{help_of(*verb.split())}\n```\n" for verb in VERBS]
-    return "".join(parts)
+    names = ["rpq", *(f"rpq {verb}" for verb in VERBS)]
+    with ThreadPoolExecutor(4) as pool:
+        texts = pool.map(lambda name: help_of(*name.split()[1:]), names)
+    sections = [f"\n## {name}\n\n```text\n{text}\n```\n" for name, text in zip(names, texts, strict=True)]
+    return "".join([HEAD, *sections])
 
 
 if __name__ == "__main__":

@@ -27,6 +27,12 @@ MiB = 1024 * 1024
 
 
 @pytest.fixture
+def s3_server(moto_server: Any) -> Any:
+    """What is printed does not depend on the server; tests of the library run on both."""
+    return moto_server
+
+
+@pytest.fixture
 def reached(s3: Any) -> tuple[str, str]:
     return ("--endpoint-url", s3.endpoint_url)
 

@@ -25,5 +25,5 @@ def test_settings_out_of_range(given: dict[str, Any], message: str) -> None:
 def test_options_of_the_other_side() -> None:
     with pytest.raises(rpq.SchemaError, match="open takes ReadOptions"):
         rpq.open("x.parquet", options=rpq.WriteOptions())  # type: ignore[arg-type]
-    with pytest.raises(rpq.SchemaError, match="create takes WriteOptions"):
+    with pytest.raises(rpq.SchemaError, match="takes WriteOptions"):
         rpq.create("x.parquet", options=rpq.ReadOptions())  # type: ignore[arg-type]

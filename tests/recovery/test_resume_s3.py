@@ -728,6 +728,7 @@ async def test_the_first_writer_can_do_nothing_more_on_a_server(s3: Any, table: 
         assert pa.table(await file.read()).equals(table)
 
 
+@pytest.mark.thorough
 async def test_of_two_who_resume_on_a_server_nothing_is_mixed(s3: Any, written: Any, table: pa.Table) -> None:
     """moto heeds no If-Match when an upload is completed: there the object is looked at just before."""
     async with S3Store(s3.storage_options) as store:
