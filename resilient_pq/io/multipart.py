@@ -58,7 +58,7 @@ class MultipartSink(ObjectSink):
         self._options = options
         self._plan = UploadPlan(options)
         self._buffers = PartBuffers(self._plan.end_of)
-        self._beginning: asyncio.Task[str] | None = None  # gives the upload id
+        self._beginning: asyncio.Future[str] | None = None  # gives the upload id
         self._tasks: set[asyncio.Task[Any]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._changed = asyncio.Event()
@@ -102,12 +102,9 @@ class MultipartSink(ObjectSink):
         for piece in pieces:
             sink._buffers.append(piece)
 
-        async def known() -> str:
-            return upload_id
-
-        sink._beginning = asyncio.create_task(known())
+        sink._beginning = asyncio.get_running_loop().create_future()
+        sink._beginning.set_result(upload_id)
         try:
-            await sink._beginning
             sink._pump()
             while sink._plan.committing:
                 await sink._change()
@@ -388,7 +385,7 @@ class MultipartSink(ObjectSink):
             await asyncio.wait(self._tasks, timeout=left, return_when=asyncio.FIRST_COMPLETED)
         if self._timer is not None:
             self._timer.cancel()
-        tasks: list[asyncio.Task[Any]] = list(self._tasks)
+        tasks: list[asyncio.Future[Any]] = list(self._tasks)
         self._failure = self._failure or WriterClosedError("the upload has ended", where=self._where)
         if self._beginning is not None:
             if not self._beginning.done():

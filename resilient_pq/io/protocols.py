@@ -26,6 +26,9 @@ KiB = 1024
 MiB = 1024 * KiB
 GiB = 1024 * MiB
 
+#: Every part but the last has at least this size (Amazon S3 User Guide, "Amazon S3 multipart upload limits").
+MIN_PART_BYTES = 5 * MiB
+
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
@@ -507,3 +510,8 @@ def folder_prefix(folder: str) -> str:
     """What every key below a folder begins with, where keys are names with slashes; nothing for the top."""
     trimmed = folder.rstrip("/")
     return f"{trimmed}/" if trimmed or folder else ""
+
+
+def bare_etag(etag: str) -> str:
+    """An ETag without its quotes: servers differ in whether they send them."""
+    return etag.strip().strip('"')

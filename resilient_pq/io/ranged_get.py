@@ -27,7 +27,7 @@ from resilient_pq.errors import (
 )
 from resilient_pq.io.concurrency import RequestLimiter
 from resilient_pq.io.counters import count_retry
-from resilient_pq.io.protocols import ObjectInfo, ObjectTail, ReadStore
+from resilient_pq.io.protocols import ObjectInfo, ObjectTail, ReadStore, bare_etag
 from resilient_pq.io.retry import DEFAULT_RETRY_POLICY, RetryPolicy, retrying
 
 log = logging.getLogger("resilient_pq.io")
@@ -292,8 +292,3 @@ def _extent_of(answer: Answer, pin: ObjectInfo | None) -> _Extent:
 def _same_version(etag: str | None, pinned: str | None) -> bool:
     """Whether two ETags, where both are known, name the same bytes."""
     return etag is None or pinned is None or bare_etag(etag) == bare_etag(pinned)
-
-
-def bare_etag(etag: str) -> str:
-    """An ETag without its quotes: servers differ in whether they send them."""
-    return etag.strip().strip('"')

@@ -20,15 +20,15 @@ from resilient_pq.errors import (
 from resilient_pq.io.multipart import MultipartSink
 from resilient_pq.io.protocols import (
     DEFAULT_SINK_OPTIONS,
+    MIN_PART_BYTES,
     Capabilities,
-    MiB,
     MultipartStore,
     ObjectInfo,
     ObjectSink,
     Part,
     SinkOptions,
+    bare_etag,
 )
-from resilient_pq.io.ranged_get import bare_etag
 from resilient_pq.io.retry import DEFAULT_RETRY_POLICY, RetryPolicy
 from resilient_pq.io.s3_checksums import (
     FULL_OBJECT,
@@ -41,8 +41,6 @@ from resilient_pq.io.s3_checksums import (
 from resilient_pq.io.s3_errors import code_of, refuses_parameter
 from resilient_pq.io.s3_objects import checksum_mode, info_of
 from resilient_pq.io.s3_parts import S3Parts
-
-MIN_PART_BYTES = 5 * MiB
 
 
 class S3Store(S3Parts, MultipartStore):

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from resilient_pq.checksum import combine, crc32
-from resilient_pq.io.protocols import MiB, Part
-from resilient_pq.io.ranged_get import bare_etag
+from resilient_pq.io.protocols import MiB, Part, bare_etag
 
 FULL_OBJECT = "FULL_OBJECT"
 """The type of checksum that covers the bytes of the object, whatever parts they came in."""

@@ -17,8 +17,7 @@ from resilient_pq.errors import (
     TransientError,
     UnsupportedError,
 )
-from resilient_pq.io.protocols import Buffer, Part, UploadInfo, pieces_of
-from resilient_pq.io.ranged_get import bare_etag
+from resilient_pq.io.protocols import Buffer, Part, UploadInfo, bare_etag, pieces_of
 from resilient_pq.io.retry import DEFAULT_RETRY_POLICY, RetryPolicy
 from resilient_pq.io.s3_checksums import COMPOSITE, FULL_OBJECT, crc32_of, decoded
 from resilient_pq.io.s3_errors import status_of

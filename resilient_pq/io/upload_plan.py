@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from resilient_pq.errors import StoreError, TransientError
-from resilient_pq.io.protocols import DEFAULT_SINK_OPTIONS, MiB, Part, SinkOptions
+from resilient_pq.io.protocols import DEFAULT_SINK_OPTIONS, MiB, Part, SinkOptions, bare_etag
 
 MAX_PARTS = 10_000
 PARTS_PER_SIZE = 500
@@ -404,8 +404,7 @@ class UploadPlan:
         """
         self._repairs += 1
         self._unsure = True
-        at_hand = {self._number_of(self._done) if self._target is None else self._open, *self._frozen()}
-        lost = [number for number in wrong if number not in at_hand or self._slot(number).released]
+        lost = [number for number in wrong if self._slot(number).released]
         if self._repairs > _MAX_REPAIRS:
             raise TransientError(
                 f"part {(lost or wrong)[0]} is not what was sent: the store lists other bytes under this number,"
@@ -453,4 +452,4 @@ def _same(listed: Part | None, slot: _Slot | None) -> bool:
     """Whether a listed part is the one that was acknowledged."""
     if listed is None or slot is None or slot.part is None:
         return False
-    return (listed.size, listed.etag.strip('"')) == (slot.part.size, slot.part.etag.strip('"'))
+    return (listed.size, bare_etag(listed.etag)) == (slot.part.size, bare_etag(slot.part.etag))

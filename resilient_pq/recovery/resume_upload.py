@@ -35,14 +35,15 @@ from resilient_pq.io import (
     SinkOptions,
     part_size,
 )
-from resilient_pq.io.cancellation import finish_first
-from resilient_pq.io.protocols import MiB
+from resilient_pq.io.cancellation import all_or_none, finish_first
+from resilient_pq.io.protocols import MiB, bare_etag
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader.contents import Contents, FileState
 from resilient_pq.recovery.check import recovered_name
 from resilient_pq.recovery.choose import Candidates, candidates_of_contents
 from resilient_pq.recovery.source import Source
 from resilient_pq.recovery.upload_rule import size_of, upload_parts
+from resilient_pq.recovery.uploads import object_there, uploads_of
 
 log = logging.getLogger("resilient_pq.recovery")
 
@@ -78,11 +79,18 @@ async def unfinished_object(
             different files.
         StoreError: The store refuses.
     """
-    standing = await _standing(store, key)
-    state = None if standing is None else await _state(standing)
-    uploads = [upload_id] if upload_id is not None else await _open_uploads(store, key)
-    if standing is not None and state is FileState.IN_PROGRESS:
-        known = {upload for upload in uploads if logged.get(upload) == await _file_id(standing)}
+    there = await object_there(store, key)
+    standing = None if there is None else _source(store, there)
+    contents = None if standing is None else await _contents(standing)
+    state = None if contents is None else contents.state
+    uploads = (
+        [upload_id]
+        if upload_id is not None
+        else [each.upload_id for each in await uploads_of(store, key)]
+    )
+    if standing is not None and contents is not None and state is FileState.IN_PROGRESS:
+        record = contents.footer.record
+        known = {upload for upload in uploads if record and logged.get(upload) == record.file_id.hex()}
         return await _later(
             store, standing, uploads, known=known, chosen=upload_id is not None, overwrite=overwrite
         )
@@ -97,7 +105,7 @@ async def unfinished_object(
             f"{what} has the name that the upload {upload} is for",
             hint="replace it by what the upload holds: overwrite=True",
         )
-    return await _completed(store, key, upload, None if standing is None else standing.info)
+    return await _completed(store, key, upload, there)
 
 
 async def _later(
@@ -150,33 +158,17 @@ async def _completable(store: MultipartStore, key: str, upload: str) -> tuple[Pa
     return parts.by_rule or () if parts.fits_rule else ()
 
 
-async def _standing(store: MultipartStore, key: str) -> Source | None:
-    """The object under the key, its version pinned."""
-    try:
-        info = await store.head(key)
-    except NotFoundError:
-        return None
-    return _source(store, info)
-
-
 def _source(store: MultipartStore, info: ObjectInfo) -> Source:
     return Source(store, info.key, store.url_of(info.key), info, FetchCounters(), owns_store=False)
 
 
-async def _state(source: Source) -> FileState | None:
-    """What a file of ours says of itself; None for everything else."""
+async def _contents(source: Source) -> Contents | None:
+    """What a file holds; None for what has no footer, or one of a kind that we do not write."""
     try:
         contents = await source.contents()
     except UnsupportedError:
-        return None  # whole, and of a kind that we do not write
-    return contents.state if isinstance(contents, Contents) else None
-
-
-async def _file_id(source: Source) -> str | None:
-    """The id of a file of ours, hexadecimal."""
-    contents = await source.contents()
-    record = contents.footer.record if isinstance(contents, Contents) else None
-    return None if record is None else record.file_id.hex()
+        return None
+    return contents if isinstance(contents, Contents) else None
 
 
 def _ended(state: FileState | None) -> RecoveryError:
@@ -188,10 +180,6 @@ def _ended(state: FileState | None) -> RecoveryError:
     if state is FileState.SALVAGED:
         return RecoveryError("a recovery made this file: rows may be missing from it, and it cannot be resumed")
     return RecoveryError("what stands there is no file of ours that was left unfinished")
-
-
-async def _open_uploads(store: MultipartStore, key: str) -> list[str]:
-    return [upload.upload_id for upload in await store.list_uploads(key) if upload.key == key]
 
 
 def _only(uploads: Sequence[str]) -> str:
@@ -254,7 +242,7 @@ async def _begins_with(standing: Source, part: Part) -> bool:
         data = await standing.read(ByteRange(start, min(start + _COMPARED_BYTES, part.size)))
         await asyncio.to_thread(md5.update, data)
         crc = crc32(data, crc)
-    return part.etag.strip('"') == md5.hexdigest() or part.crc32 == crc
+    return bare_etag(part.etag) == md5.hexdigest() or part.crc32 == crc
 
 
 async def up_to_checkpoint(source: Source) -> Candidates:
@@ -339,10 +327,4 @@ async def _copies(
                 source.key, upload_id, number, source.key, place.start, place.end, etag
             )
 
-    copying = [asyncio.ensure_future(copy(number, place)) for number, place in enumerate(places, start=1)]
-    try:
-        return list(await asyncio.gather(*copying))
-    finally:
-        for task in copying:
-            task.cancel()
-        await asyncio.gather(*copying, return_exceptions=True)
+    return await all_or_none(copy(number, place) for number, place in enumerate(places, start=1))

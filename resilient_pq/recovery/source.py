@@ -23,7 +23,8 @@ from resilient_pq.recovery.survey import Asking, Survey
 
 Location = str | os.PathLike[str] | tuple[Any, str]
 
-_TAIL_BYTES = 256 * 1024
+#: Of an object, asked for first: footers are rarely longer.
+TAIL_BYTES = 256 * 1024
 
 
 @dataclass(slots=True)
@@ -95,7 +96,7 @@ class Source:
 
     async def _read_contents(self) -> Contents:
         _, contents = await read_contents(
-            self.store, self.key, tail_bytes=_TAIL_BYTES, counters=self.counters
+            self.store, self.key, tail_bytes=TAIL_BYTES, counters=self.counters
         )
         return contents
 

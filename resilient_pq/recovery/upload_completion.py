@@ -32,12 +32,10 @@ from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.opening import read_contents
 from resilient_pq.recovery.check import recovered_name
 from resilient_pq.recovery.report import Outcome, Report
-from resilient_pq.recovery.source import Location
+from resilient_pq.recovery.source import TAIL_BYTES, Location
 from resilient_pq.recovery.supplied_footer import SuppliedFooter, fitted_footer, supplied_contents
 from resilient_pq.recovery.upload_rule import UploadParts, size_of, upload_parts
 from resilient_pq.recovery.uploads import multipart_store, object_there, only_upload
-
-_TAIL_BYTES = 256 * 1024
 
 
 class ArrowMetadata(Protocol):
@@ -157,7 +155,7 @@ async def _contents_of(
         async with store:
             with located(Where(key=store.url_of(key))):
                 _, contents = await read_contents(
-                    store, key, tail_bytes=_TAIL_BYTES, counters=FetchCounters(), verify=False
+                    store, key, tail_bytes=TAIL_BYTES, counters=FetchCounters(), verify=False
                 )
                 return contents
     if isinstance(metadata, bytes | bytearray | memoryview):

@@ -11,10 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from resilient_pq.io.protocols import MiB, Part
-
-#: Every part but the last has at least this size (Amazon S3 User Guide, "Amazon S3 multipart upload limits").
-MIN_PART_BYTES = 5 * MiB
+from resilient_pq.io.protocols import MIN_PART_BYTES, MiB, Part
 
 
 @dataclass(frozen=True, slots=True)

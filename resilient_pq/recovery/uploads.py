@@ -7,25 +7,23 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any
 
 from resilient_pq.errors import FormatError, NotFoundError, RecoveryError, UnsupportedError, Where
 from resilient_pq.io import FetchCounters, MultipartStore, ObjectInfo, UploadInfo, resolve
+from resilient_pq.io.cancellation import all_or_none
 from resilient_pq.reader.contents import Contents, FileState
 from resilient_pq.reader.opening import read_contents
-from resilient_pq.recovery.source import Location
+from resilient_pq.recovery.source import TAIL_BYTES, Location
 from resilient_pq.recovery.upload_rule import UploadParts, size_of, upload_parts
 from resilient_pq.writer.checkpoint_log import LoggedCheckpoint, read_log, rows_stored
 
 #: Uploads whose parts are listed at one time.
 _MAX_CONCURRENCY = 16
-_TAIL_BYTES = 256 * 1024
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +176,7 @@ async def resume_info(
     """
     logged = await _read_log(log)
     async with multipart_store(url, storage_options) as (store, key):
-        found = await _uploads_of(store, key)
+        found = await uploads_of(store, key)
         if upload_id is not None:
             found = [each for each in found if each.upload_id == upload_id]
             if not found:
@@ -226,7 +224,7 @@ async def only_upload(store: MultipartStore, key: str) -> str:
         NotFoundError: There is none.
         RecoveryError: There are several.
     """
-    found = await _uploads_of(store, key)
+    found = await uploads_of(store, key)
     where = Where(key=store.url_of(key))
     if not found:
         raise NotFoundError("no upload is open for this object", where=where)
@@ -248,14 +246,14 @@ async def object_there(store: MultipartStore, key: str) -> ObjectInfo | None:
         return None
 
 
-async def _uploads_of(store: MultipartStore, key: str) -> list[UploadInfo]:
+async def uploads_of(store: MultipartStore, key: str) -> list[UploadInfo]:
     """A store lists what begins with a key: `day.parquet` has uploads of `day.parquet.old` beside its own."""
     return [upload for upload in await store.list_uploads(key) if upload.key == key]
 
 
 async def _contents(store: MultipartStore, key: str) -> Contents | None:
     try:
-        _, contents = await read_contents(store, key, tail_bytes=_TAIL_BYTES, counters=FetchCounters())
+        _, contents = await read_contents(store, key, tail_bytes=TAIL_BYTES, counters=FetchCounters())
     except (FormatError, UnsupportedError):
         return None
     return contents
@@ -279,7 +277,7 @@ async def _described(
                 return None
         return _upload(info, store.url_of(info.key), upload_parts(listed), logged)
 
-    described = await _all([describe(info) for info in found])
+    described = await all_or_none(describe(info) for info in found)
     return sorted((upload for upload in described if upload is not None), key=_by_age)
 
 
@@ -302,14 +300,3 @@ def _upload(info: UploadInfo, url: str, parts: UploadParts, logged: Sequence[Log
 def _by_age(upload: Upload) -> tuple[bool, datetime, str, str]:
     known = upload.initiated is not None
     return not known, upload.initiated or datetime.max.replace(tzinfo=UTC), upload.url, upload.upload_id
-
-
-async def _all(work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-    """What each gives, in order; when one fails, the others are ended first."""
-    tasks = [asyncio.ensure_future(each) for each in work]
-    try:
-        return await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
