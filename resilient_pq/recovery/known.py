@@ -11,6 +11,7 @@ from enum import StrEnum
 
 from resilient_pq.format.metadata import FileMetaData, SortingColumn
 from resilient_pq.format.schema import Schema
+from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader.known_pages import KnownPages
 from resilient_pq.reader.plan import ChunkRead
 from resilient_pq.recovery.report import Finding
@@ -40,10 +41,12 @@ class KnownChunk:
     Attributes:
         read: Its column, where it lies, and what is said of it. What nobody said is made up of its pages.
         pages: What is known of its pages besides what stands in the chunk; None for nothing.
+        offset_index: Where the file has its OffsetIndex; None where it has none.
     """
 
     read: ChunkRead
     pages: KnownPages | None = None
+    offset_index: ByteRange | None = None
 
 
 @dataclass(frozen=True, slots=True)

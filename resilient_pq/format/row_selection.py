@@ -1,0 +1,88 @@
+"""Rows of a leaf column taken, left out, and put in place of lost ones, between decoding and encoding it again."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from resilient_pq.format import kernels
+from resilient_pq.format.metadata import Type
+from resilient_pq.format.schema import Leaf
+from resilient_pq.format.values import ByteArrays, LeafColumn, LeafData, Levels, Values, empty_fixed
+
+
+def leaf_data(column: LeafColumn) -> LeafData:
+    """A column that came out of pages, as it goes into pages."""
+    leaf, present = column.leaf, column.present
+    definition: Levels | None = column.definition_levels
+    if definition is None and leaf.max_definition_level:
+        # A flat column: an entry is a row, and the only level says whether it has a value.
+        definition = np.ones(column.num_rows, np.uint8) if present is None else present.view(np.uint8)
+    values = column.values
+    if present is not None:
+        if isinstance(values, ByteArrays):
+            # Slots without a value are empty, so leaving out their offsets moves no other.
+            values = ByteArrays(np.append(values.offsets[:-1][present], values.offsets[-1:]), values.data)
+        else:
+            values = values[present]
+    return LeafData(column.num_rows, definition, column.repetition_levels, values)
+
+
+def leaf_column(leaf: Leaf, data: LeafData) -> LeafColumn:
+    """The inverse of `leaf_data`: every slot of the leaf's array has a place again."""
+    definition = data.definition_levels
+    if definition is None:
+        return LeafColumn(leaf, data.num_rows, data.values, None, None, data.repetition_levels)
+    slots = definition[definition >= leaf.slot_definition_level] if leaf.slot_definition_level else definition
+    present = slots == leaf.max_definition_level
+    nested = len(leaf.path) > 1 or leaf.max_repetition_level > 0
+    return LeafColumn(
+        leaf=leaf,
+        num_rows=data.num_rows,
+        values=data.values if present.all() else _spread(leaf, data.values, present),
+        present=None if present.all() else present,
+        definition_levels=definition if nested else None,
+        repetition_levels=data.repetition_levels,
+    )
+
+
+def _spread(leaf: Leaf, values: Values, present: NDArray[np.bool_]) -> Values:
+    if isinstance(values, ByteArrays):
+        lengths = np.zeros(len(present), np.int64)
+        lengths[present] = np.diff(values.offsets)
+        offsets = np.empty(len(present) + 1, values.offsets.dtype)
+        offsets[0] = values.offsets[0]
+        np.cumsum(lengths, out=offsets[1:])
+        offsets[1:] += values.offsets[0]
+        return ByteArrays(offsets, values.data)
+    out = empty_fixed(leaf.node, len(present))
+    out[: len(values)] = values
+    kernels.spread(out, present)
+    return out
+
+
+def null_rows(leaf: Leaf, count: int) -> LeafData:
+    """Rows in which the outermost node that may be null, is; all nodes above it are required.
+
+    `leaf` has such a node: see `outermost_optional`.
+    """
+    values: Values
+    if leaf.node.physical_type is Type.BYTE_ARRAY:
+        values = ByteArrays(np.zeros(1, np.int32), np.empty(0, np.uint8))
+    else:
+        values = empty_fixed(leaf.node, 0)
+    repetition = np.zeros(count, np.uint8) if leaf.max_repetition_level else None
+    return LeafData(count, np.zeros(count, np.uint8), repetition, values)
+
+
+def from_first_row(leaf: Leaf, data: LeafData) -> LeafData:
+    """Without the entries before the first that begins a row: they go on with a row whose beginning is elsewhere."""
+    repetition = data.repetition_levels
+    if repetition is None or not len(repetition) or repetition[0] == 0:
+        return data
+    starts = np.flatnonzero(repetition == 0)
+    first = int(starts[0]) if len(starts) else len(repetition)
+    definition = data.definition_levels
+    assert definition is not None  # what is repeated has definition levels
+    skipped = int(np.count_nonzero(definition[:first] == leaf.max_definition_level))
+    return LeafData(data.num_rows, definition[first:], repetition[first:], data.values[skipped:])

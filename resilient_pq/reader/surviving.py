@@ -1,0 +1,601 @@
+"""Which pages of a damaged column chunk are whole, what rows they hold, and their values. Sans-io.
+
+A page is whole when its CRC32 holds, or, where its writer left none, when it decodes. Its header is not covered by that
+sum; a copy of it is (`KnownPages`), and so is the whole chunk. Bytes may be at hand more than once: as they lie in the
+file, as they lie elsewhere in it when parts of it were moved, and in other copies of the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from resilient_pq.checksum import crc32, unsigned
+from resilient_pq.errors import FormatError, UnsupportedError
+from resilient_pq.format.chunk_decoder import decode_chunk
+from resilient_pq.format.footer import ChunkSums
+from resilient_pq.format.levels import slice_rows
+from resilient_pq.format.metadata import Encoding, PageHeader, PageType
+from resilient_pq.format.page import Page, open_data_page, read_header
+from resilient_pq.format.row_selection import from_first_row, leaf_data
+from resilient_pq.format.values import LeafData
+from resilient_pq.reader.known_pages import KnownPage, KnownPages
+from resilient_pq.reader.plan import ChunkRead
+
+_DATA_PAGES = (PageType.DATA_PAGE, PageType.DATA_PAGE_V2)
+_DICTIONARY_ENCODINGS = (Encoding.PLAIN_DICTIONARY, Encoding.RLE_DICTIONARY)
+_HIDDEN: Final = "bytes of it are damaged that no checksum of a page covers"
+
+
+class Mending(StrEnum):
+    """How a page was made whole that is not whole where it should lie."""
+
+    HEADER_COPY = "header-copy"
+    """Its header is damaged, and a record has a copy of it."""
+    DICTIONARY_COPY = "dictionary-copy"
+    """It is a dictionary page, and a record has a copy of it."""
+    DISPLACED = "displaced"
+    """Parts of the file were moved; it is whole where it lies now."""
+    OTHER_COPY = "other-copy"
+    """It is whole in another copy of the file."""
+    BIT_REPAIR = "bit-repair"
+    """One bit was turned back so that its CRC32 holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The bytes of a chunk, from one of the places where they may lie.
+
+    Attributes:
+        data: As many as the chunk has; zeros where there are none.
+        mending: What taking a page from here means; None for the place where it should lie.
+    """
+
+    data: memoryview
+    mending: Mending | None = None
+
+
+#: Bits turned back: a damaged body and the CRC32 it should have, to the body with one bit turned, or None.
+Repair = Callable[[memoryview, int], bytes | None]
+#: Pages found in bytes: the bytes, and where to look from; gives each page's offset in them, in order.
+Search = Callable[[memoryview, int], int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class PageFate:
+    """What became of a page, or of bytes in which there must be pages.
+
+    Attributes:
+        offset: Absolute offset of its header.
+        end: Offset just after it.
+        page: The page; None where it is lost.
+        is_dictionary: Whether it is a dictionary page.
+        first_row: The row of the row group that its first whole row is; None where rows before it are not counted.
+        num_rows: Rows that begin in it; None where they cannot be counted, 0 of a dictionary page.
+        mending: How it was made whole; None where it lies whole in its place, and where it is lost.
+        checksummed: Whether a checksum vouches for it.
+        reason: Why it is lost; None where it is whole.
+    """
+
+    offset: int
+    end: int
+    page: Page | None
+    is_dictionary: bool = False
+    first_row: int | None = None
+    num_rows: int | None = None
+    mending: Mending | None = None
+    checksummed: bool = False
+    reason: str | None = None
+
+    def lost(self, reason: str) -> PageFate:
+        """The same place, its page lost."""
+        return replace(self, page=None, mending=None, checksummed=False, reason=reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Rows of a column that follow one another.
+
+    Attributes:
+        first_row: The first of them, counted in the row group; None where rows before it are not counted.
+        data: Their levels and values.
+    """
+
+    first_row: int | None
+    data: LeafData
+
+
+@dataclass(frozen=True, slots=True)
+class SurvivingChunk:
+    """What is left of a column chunk.
+
+    Attributes:
+        chunk: Which one.
+        pages: The fate of each page, in order; of bytes without a page that could be told, one for all of them.
+        runs: The rows that are left, in order.
+    """
+
+    chunk: ChunkRead
+    pages: tuple[PageFate, ...]
+    runs: tuple[Run, ...]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether no page is lost, so that the chunk can be put together byte by byte as it was written."""
+        return all(fate.page is not None for fate in self.pages)
+
+    @property
+    def in_place(self) -> bool:
+        """Whether every page is whole where it should lie."""
+        return all(fate.page is not None and fate.mending is None for fate in self.pages)
+
+    def bytes(self) -> memoryview:
+        """The chunk as it was written; it is whole."""
+        pages = [fate.page for fate in self.pages if fate.page is not None]
+        return memoryview(b"".join(part for page in pages for part in (page.header_bytes, page.body)))
+
+    def rows_present(self, num_rows: int) -> NDArray[np.bool_]:
+        """For each row of the row group, whether its value is left."""
+        present = np.zeros(num_rows, np.bool_)
+        for run in self.runs:
+            if run.first_row is not None:
+                present[run.first_row : run.first_row + run.data.num_rows] = True
+        return present
+
+
+def survivors(
+    chunk: ChunkRead,
+    readings: Sequence[Reading],
+    known: KnownPages | None = None,
+    *,
+    num_rows: int | None,
+    search: Search | None = None,
+    repair: Repair | None = None,
+) -> SurvivingChunk:
+    """What is left of a chunk.
+
+    Args:
+        chunk: Which one.
+        readings: Its bytes; the place where they should lie comes first.
+        known: What is known of its pages besides.
+        num_rows: Rows of its row group; None where it is not known to be complete.
+        search: Finds the next page behind a header that is damaged; None gives up there.
+        repair: Turns single bits back; None leaves them.
+    """
+    finder = _Finder(chunk, readings, search, repair)
+    fates = finder.known_pages(known) if known is not None else finder.chained()
+    fates = _counted(chunk, fates)
+    fates = _without_dictionary(fates)
+    fates = _aligned(chunk, fates, num_rows)
+    return _decoded(chunk, fates, num_rows, row_aligned=_row_aligned(chunk, fates, known))
+
+
+class _Finder:
+    """Finds the pages of a chunk in its readings."""
+
+    def __init__(
+        self, chunk: ChunkRead, readings: Sequence[Reading], search: Search | None, repair: Repair | None
+    ) -> None:
+        self._chunk = chunk
+        self._readings = readings
+        self._search = search
+        self._repair = repair
+        self._zero_is_none = chunk.quirks.zero_crc_is_none
+        sums = ChunkSums.of(chunk.metadata)
+        # Where the chunk's own sum does not hold, a page without one may be what is damaged.
+        self._needs_crc = sums is not None and sums.chunk is not None
+
+    # -- pages whose places are known ------------------------------------------------------------
+
+    def known_pages(self, known: KnownPages) -> list[PageFate]:
+        """Each page in its place, and what lies between them where not all are known."""
+        fates: list[PageFate] = []
+        at = self._chunk.range.start
+        for position, place in enumerate(known.pages):
+            if at < place.offset:
+                fates += self.chained(at, place.offset, len(fates))
+            following = known.pages[position + 1].offset if position + 1 < len(known.pages) else None
+            fates.append(self._known_page(place, len(fates), following))
+            at = place.end
+        if at < self._chunk.range.end and not known.complete:
+            fates += self.chained(at, self._chunk.range.end, len(fates))
+        return fates
+
+    def _known_page(self, place: KnownPage, ordinal: int, following: int | None) -> PageFate:
+        lost = PageFate(place.offset, place.end, None, first_row=place.first_row, reason="its bytes are damaged")
+        if place.offset < self._chunk.range.start or place.end > self._chunk.range.end:
+            return lost.lost("it is said to lie outside of its chunk")
+        if place.header is None:
+            return self._page_at(place, ordinal, lost)
+        try:
+            header, end = read_header(memoryview(place.header), 0)
+        except FormatError:
+            return lost.lost("the copy of its header does not parse")
+        if end != len(place.header) or end + header.compressed_page_size != place.size:
+            return lost.lost("the copy of its header is not that of this page")
+        lost = replace(lost, is_dictionary=header.type == PageType.DICTIONARY_PAGE)
+        start = place.offset - self._chunk.range.start
+        for reading in self._readings:
+            stored = reading.data[start : start + end]
+            body = reading.data[start + end : start + place.size]
+            if self._holds(header, body):
+                mending = reading.mending
+                if mending is None and stored != memoryview(place.header):
+                    mending = Mending.HEADER_COPY
+                return self._whole(lost, ordinal, header, memoryview(place.header), body, mending)
+        if place.body is not None and self._holds(header, memoryview(place.body)):
+            body = memoryview(place.body)
+            return self._whole(
+                lost, ordinal, header, memoryview(place.header), body, Mending.DICTIONARY_COPY
+            )
+        bodies = [reading.data[start + end : start + place.size] for reading in self._readings]
+        return self._repaired(lost, ordinal, header, memoryview(place.header), bodies)
+
+    def _page_at(self, place: KnownPage, ordinal: int, lost: PageFate) -> PageFate:
+        """A page of which only the place is known."""
+        start = place.offset - self._chunk.range.start
+        found = None
+        for reading in self._readings:
+            data = reading.data[: start + place.size]
+            try:
+                header, body_start = read_header(data, start)
+            except FormatError:
+                continue
+            if body_start + header.compressed_page_size != start + place.size:
+                continue
+            lost = replace(lost, is_dictionary=header.type == PageType.DICTIONARY_PAGE)
+            body = data[body_start:]
+            if self._holds(header, body):
+                return self._whole(lost, ordinal, header, data[start:body_start], body, reading.mending)
+            found = found or (header, data[start:body_start], [body])
+        if found is None:
+            return lost.lost("its header is damaged")
+        return self._repaired(lost, ordinal, *found)
+
+    def _holds(self, header: PageHeader, body: memoryview) -> bool:
+        """Whether a body is the one of a header: by its CRC32, or, without one, as far as can be told here."""
+        if len(body) != header.compressed_page_size:
+            return False
+        if self._has_crc(header):
+            return unsigned(header.crc or 0) == crc32(body)
+        return not self._needs_crc
+
+    def _has_crc(self, header: PageHeader) -> bool:
+        return header.crc is not None and not (self._zero_is_none and header.crc == 0)
+
+    def _whole(
+        self,
+        fate: PageFate,
+        ordinal: int,
+        header: PageHeader,
+        header_bytes: memoryview,
+        body: memoryview,
+        mending: Mending | None,
+    ) -> PageFate:
+        page = Page(ordinal, fate.offset, header, header_bytes, body)
+        checksummed = self._has_crc(header)
+        return replace(fate, page=page, mending=mending, checksummed=checksummed, reason=None)
+
+    def _repaired(
+        self,
+        lost: PageFate,
+        ordinal: int,
+        header: PageHeader,
+        header_bytes: memoryview,
+        bodies: Sequence[memoryview],
+    ) -> PageFate:
+        """The page with one bit turned back, where that makes its CRC32 hold."""
+        lost = lost.lost("its CRC32 does not match" if self._has_crc(header) else _HIDDEN)
+        counted = _entries(header)
+        if not self._chunk.leaf.max_repetition_level and counted is not None and not lost.is_dictionary:
+            lost = replace(lost, num_rows=counted)
+        if self._repair is None or not self._has_crc(header):
+            return lost
+        for body in bodies:
+            mended = self._repair(body, unsigned(header.crc or 0))
+            if mended is not None:
+                return self._whole(
+                    lost, ordinal, header, header_bytes, memoryview(mended), Mending.BIT_REPAIR
+                )
+        return lost
+
+    # -- pages of which nothing is known but their own headers ------------------------------------
+
+    def chained(self, start: int | None = None, end: int | None = None, ordinal: int = 0) -> list[PageFate]:
+        """Page after page as their headers tell, from absolute offset `start` to `end`."""
+        base = self._chunk.range.start
+        at = (base if start is None else start) - base
+        stop = (self._chunk.range.end if end is None else end) - base
+        fates: list[PageFate] = []
+        left = self._chunk.num_values_to_read if start is None else None
+        while at < stop and (left is None or left > 0):
+            fate = self._next(at, stop, ordinal + len(fates))
+            if fate is None:
+                following = self._found_from(at + 1, stop)
+                fates.append(PageFate(base + at, base + following, None, reason="its header is damaged"))
+                at = following
+                continue
+            fates.append(fate)
+            at = fate.end - base
+            if left is not None:
+                left -= fate.page.num_values if fate.page is not None else fate.num_rows or 0
+        return fates
+
+    def _next(self, at: int, stop: int, ordinal: int) -> PageFate | None:
+        """The page at `at`; None where no reading has a header there that fits."""
+        base = self._chunk.range.start
+        damaged = None
+        for reading in self._readings:
+            data = reading.data[:stop]
+            try:
+                header, body_start = read_header(data, at)
+            except FormatError:
+                continue
+            end = body_start + header.compressed_page_size
+            if end > stop or not _is_plausible(header):
+                continue
+            fate = PageFate(
+                base + at, base + end, None, is_dictionary=header.type == PageType.DICTIONARY_PAGE
+            )
+            if self._holds(header, data[body_start:end]):
+                return self._whole(
+                    fate, ordinal, header, data[at:body_start], data[body_start:end], reading.mending
+                )
+            # Its length may be what is damaged: it is believed when another page, or the end, follows.
+            if damaged is None and (end == stop or self._begins_page(data, end)):
+                damaged = fate, header, data[at:body_start], [data[body_start:end]]
+        if damaged is None:
+            return None
+        fate, header, header_bytes, bodies = damaged
+        return self._repaired(fate, ordinal, header, header_bytes, bodies)
+
+    def _begins_page(self, data: memoryview, at: int) -> bool:
+        try:
+            header, body_start = read_header(data, at)
+        except FormatError:
+            return False
+        return _is_plausible(header) and body_start + header.compressed_page_size <= len(data)
+
+    def _found_from(self, at: int, stop: int) -> int:
+        """Where the next page begins that can be believed; `stop` where there is none."""
+        if self._search is None:
+            return stop
+        places = [self._search(reading.data[:stop], at) for reading in self._readings]
+        return min((place for place in places if place is not None), default=stop)
+
+
+def _is_plausible(header: PageHeader) -> bool:
+    return header.type in (*_DATA_PAGES, PageType.DICTIONARY_PAGE, PageType.INDEX_PAGE)
+
+
+def _entries(header: PageHeader) -> int | None:
+    detail = header.data_page_header or header.data_page_header_v2
+    return None if detail is None else detail.num_values
+
+
+# -- which rows ------------------------------------------------------------------------------------
+
+
+def _counted(chunk: ChunkRead, fates: Sequence[PageFate]) -> list[PageFate]:
+    """The fates with the rows that begin in each page, as far as they can be counted."""
+    counted = []
+    for fate in fates:
+        page = fate.page
+        if page is None:
+            counted.append(replace(fate, num_rows=0) if fate.is_dictionary else fate)
+            continue
+        if not _fits(chunk, page):
+            counted.append(fate.lost("its header names encodings that the chunk does not have"))
+            continue
+        try:
+            counted.append(replace(fate, num_rows=_rows_of(chunk, page)))
+        except (FormatError, UnsupportedError) as error:
+            counted.append(fate.lost(error.message))
+    return counted
+
+
+def _fits(chunk: ChunkRead, page: Page) -> bool:
+    """Whether a page is encoded as its chunk says, where a checksum vouches for what it says."""
+    if ChunkSums.of(chunk.metadata) is None:
+        return True
+    used = []
+    if page.header.type == PageType.DATA_PAGE and page.header.data_page_header is not None:
+        v1 = page.header.data_page_header
+        used.append(v1.encoding)
+        used += [v1.definition_level_encoding] if chunk.leaf.max_definition_level else []
+        used += [v1.repetition_level_encoding] if chunk.leaf.max_repetition_level else []
+    elif page.header.type == PageType.DATA_PAGE_V2 and page.header.data_page_header_v2 is not None:
+        used.append(page.header.data_page_header_v2.encoding)
+    return all(encoding in chunk.metadata.encodings for encoding in used)
+
+
+def _rows_of(chunk: ChunkRead, page: Page) -> int:
+    """Rows that begin in a page.
+
+    Raises:
+        FormatError: Its repetition levels do not decode.
+        UnsupportedError: They use what this version does not read.
+    """
+    if page.header.type not in _DATA_PAGES:
+        return 0
+    v2 = page.header.data_page_header_v2
+    if not chunk.leaf.max_repetition_level:
+        return page.num_values
+    if v2 is not None and page.header.type == PageType.DATA_PAGE_V2:
+        return v2.num_rows
+    data = open_data_page(page, chunk.leaf, chunk.metadata.codec, chunk.quirks)
+    assert data.repetition_levels is not None
+    # A level takes a bit at least, but in a run: as many as the page says may be more than there is memory.
+    try:
+        levels = np.empty(data.num_values, np.uint8)
+    except MemoryError as error:
+        raise FormatError(f"there is not enough memory for {data.num_values:,} levels") from error
+    data.repetition_levels.decode(chunk.leaf.max_repetition_level, levels)
+    return int(np.count_nonzero(levels == 0))
+
+
+def _without_dictionary(fates: Sequence[PageFate]) -> list[PageFate]:
+    """Pages whose values are places in a dictionary are lost with it."""
+    if any(fate.is_dictionary and fate.page is not None for fate in fates):
+        return list(fates)
+    return [
+        fate.lost("its dictionary page is lost") if fate.page is not None and _needs_dictionary(fate.page) else fate
+        for fate in fates
+    ]
+
+
+def _needs_dictionary(page: Page) -> bool:
+    detail = page.data_header
+    return detail is not None and detail.encoding in _DICTIONARY_ENCODINGS
+
+
+def _row_aligned(chunk: ChunkRead, fates: Sequence[PageFate], known: KnownPages | None) -> bool:
+    """Whether no row goes on from one page into the next."""
+    if not chunk.leaf.max_repetition_level:
+        return True
+    if known is not None and any(place.first_row is not None for place in known.pages):
+        return True  # an OffsetIndex has it so (parquet-format, PageIndex.md)
+    pages = [fate.page for fate in fates if fate.page is not None and not fate.is_dictionary]
+    return bool(pages) and all(page.header.type == PageType.DATA_PAGE_V2 for page in pages)
+
+
+def _aligned(chunk: ChunkRead, fates: Sequence[PageFate], num_rows: int | None) -> list[PageFate]:
+    """The fates with the row that each page begins with, counted from the front, from the end, or by an index."""
+    placed = _as_indexed(fates, num_rows)
+    counted = sum(fate.num_rows or 0 for fate in placed if fate.page is not None)
+    if num_rows is not None and (counted > num_rows or (counted < num_rows and not any(map(_is_doubtful, placed)))):
+        reason = f"its pages hold {counted:,} rows instead of {num_rows:,}: one of their headers is damaged"
+        return [fate if fate.is_dictionary or fate.page is None else fate.lost(reason) for fate in placed]
+    total = sum(fate.num_rows for fate in placed if fate.num_rows is not None)
+    if num_rows is not None and all(fate.num_rows is not None for fate in placed) and total != num_rows:
+        # The header of a lost page lies about its count: it proves nothing.
+        placed = [replace(fate, num_rows=None) if _is_doubtful(fate) else fate for fate in placed]
+    _count_forward(placed)
+    if num_rows is not None:
+        _count_backward(placed, num_rows)
+    return placed
+
+
+def _as_indexed(fates: Sequence[PageFate], num_rows: int | None) -> list[PageFate]:
+    """The fates, a page lost whose header counts other rows than an index does."""
+    placed = list(fates)
+    data = [i for i, fate in enumerate(fates) if not fate.is_dictionary]
+    for position, i in enumerate(data):
+        fate = fates[i]
+        last = position + 1 == len(data)
+        following = num_rows if last else fates[data[position + 1]].first_row
+        if fate.first_row is None or following is None:
+            continue
+        if fate.page is None:
+            placed[i] = replace(fate, num_rows=following - fate.first_row)
+        elif fate.num_rows != following - fate.first_row:
+            placed[i] = replace(
+                fate.lost("its header counts other rows than its index"), num_rows=following - fate.first_row
+            )
+    return placed
+
+
+def _is_doubtful(fate: PageFate) -> bool:
+    return fate.page is None and not fate.is_dictionary
+
+
+def _count_forward(fates: list[PageFate]) -> None:
+    row: int | None = 0
+    for i, fate in enumerate(fates):
+        if fate.is_dictionary:
+            continue
+        if fate.first_row is None:
+            fates[i] = replace(fate, first_row=row)
+        row = fates[i].first_row
+        row = None if row is None or fate.num_rows is None else row + fate.num_rows
+
+
+def _count_backward(fates: list[PageFate], num_rows: int) -> None:
+    row: int | None = num_rows
+    for i in range(len(fates) - 1, -1, -1):
+        fate = fates[i]
+        if fate.is_dictionary:
+            continue
+        if fate.first_row is None and row is not None and fate.num_rows is not None:
+            fates[i] = replace(fate, first_row=row - fate.num_rows)
+        if fates[i].num_rows is None and fates[i].first_row is not None and row is not None:
+            fates[i] = replace(fates[i], num_rows=row - (fates[i].first_row or 0))
+        row = fates[i].first_row
+
+
+# -- values ----------------------------------------------------------------------------------------
+
+
+def _decoded(
+    chunk: ChunkRead, fates: Sequence[PageFate], num_rows: int | None, *, row_aligned: bool
+) -> SurvivingChunk:
+    """Decode what is whole; a page that does not decode is lost after all."""
+    kept = list(fates)
+    runs: list[Run] = []
+    for first, end in _runs(kept):
+        try:
+            runs.append(_run(chunk, kept, first, end, row_aligned))
+        except (FormatError, UnsupportedError):
+            runs += _one_by_one(chunk, kept, first, end, row_aligned)
+    limit = num_rows
+    fitting = [
+        run
+        for run in runs
+        if run.data.num_rows
+        and (run.first_row is None or limit is None or run.first_row + run.data.num_rows <= limit)
+    ]
+    return SurvivingChunk(chunk, tuple(kept), tuple(fitting))
+
+
+def _runs(fates: Sequence[PageFate]) -> Iterator[tuple[int, int]]:
+    """Positions of data pages that follow one another whole, ends exclusive."""
+    first = None
+    for i, fate in enumerate(fates):
+        if fate.page is None and not fate.is_dictionary:
+            if first is not None:
+                yield first, i
+            first = None
+        elif first is None and not fate.is_dictionary:
+            first = i
+    if first is not None:
+        yield first, len(fates)
+
+
+def _run(
+    chunk: ChunkRead, fates: Sequence[PageFate], first: int, end: int, row_aligned: bool
+) -> Run:
+    """The rows of the pages from position `first` to before `end`.
+
+    Raises:
+        FormatError: They do not decode.
+        UnsupportedError: They use what this version does not read.
+    """
+    dictionary = [fate.page for fate in fates if fate.is_dictionary and fate.page is not None][:1]
+    pages = [fate.page for fate in fates[first:end] if fate.page is not None and not fate.is_dictionary]
+    num_rows = sum(fate.num_rows or 0 for fate in fates[first:end])
+    column = decode_chunk(chunk.leaf, chunk.metadata.codec, [*dictionary, *pages], num_rows, chunk.quirks)
+    data = from_first_row(chunk.leaf, leaf_data(column))
+    if not row_aligned and end < len(fates) and data.num_rows:
+        # The row that was begun last may go on in the page that is lost.
+        data = slice_rows(chunk.leaf, data, 0, data.num_rows - 1)
+    return Run(fates[first].first_row, data)
+
+
+def _one_by_one(
+    chunk: ChunkRead, fates: list[PageFate], first: int, end: int, row_aligned: bool
+) -> Iterator[Run]:
+    """Decode page by page, and mark those that do not decode."""
+    for i in range(first, end):
+        fate = fates[i]
+        if fate.is_dictionary or fate.page is None:
+            continue
+        try:
+            # Alone it has to end with its last row.
+            yield _run(chunk, fates[: i + 1] + ([fate.lost("")] if not row_aligned else []), i, i + 1, row_aligned)
+        except (FormatError, UnsupportedError) as error:
+            fates[i] = fate.lost(error.message)

@@ -1,0 +1,259 @@
+"""What is left of damaged row groups, page by page. An async shell around `reader.surviving`.
+
+Only chunks that are not whole come here. Bytes that the damaged file does not have whole are looked for elsewhere: in
+the records of the row group, where parts of the file lie that were moved, and in other copies of the file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from resilient_pq.checksum import crc32
+from resilient_pq.errors import FormatError
+from resilient_pq.format import thrift
+from resilient_pq.format.footer import ChunkSums
+from resilient_pq.format.metadata import OffsetIndex
+from resilient_pq.format.records import HEADER_SIZE, Kind, RowGroupRecord, parse_header
+from resilient_pq.io.ranges import ByteRange
+from resilient_pq.reader.known_pages import KnownPages
+from resilient_pq.reader.on_damage import Mask
+from resilient_pq.reader.surviving import (
+    Mending,
+    PageFate,
+    Reading,
+    Repair,
+    Search,
+    SurvivingChunk,
+    survivors,
+)
+from resilient_pq.recovery.known import KnownChunk, KnownRowGroup
+from resilient_pq.recovery.source import Source
+from resilient_pq.recovery.verify import record_place
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkFound:
+    """What is left of a column chunk, without its bytes.
+
+    Attributes:
+        known: What was known of it.
+        pages: The fate of each page, its bytes let go: one without a reason is whole. None of a chunk that is whole
+            in its place.
+        present: For each row of the row group, whether its value is left; None where all are.
+    """
+
+    known: KnownChunk
+    pages: tuple[PageFate, ...] = ()
+    present: Mask | None = None
+
+    @property
+    def in_place(self) -> bool:
+        """Whether it is whole as it lies."""
+        return not self.pages
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it can be put together byte by byte as it was written."""
+        return all(fate.reason is None for fate in self.pages) and self.present is None
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroupFound:
+    """What is left of a row group.
+
+    Attributes:
+        known: What was known of it.
+        num_rows: Its rows; of one that is not known to be complete, those of its longest column.
+        chunks: One for each leaf; None where nothing of it was found.
+    """
+
+    known: KnownRowGroup
+    num_rows: int
+    chunks: tuple[ChunkFound | None, ...]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every chunk can be put together byte by byte as it was written."""
+        return all(chunk is not None and chunk.is_whole for chunk in self.chunks)
+
+    @property
+    def present(self) -> dict[int, Mask]:
+        """For each leaf that lost rows, by its ordinal, whether each row's value is left."""
+        nothing = np.zeros(self.num_rows, np.bool_)
+        masks = [nothing if chunk is None else chunk.present for chunk in self.chunks]
+        return {leaf: mask for leaf, mask in enumerate(masks) if mask is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """Where whole bytes are looked for beyond those that lie in their place.
+
+    Attributes:
+        others: Where the same file can be read again, and what taking a page from there means.
+        repair: Turns single bits back; None leaves them.
+        search: Finds the next page behind a damaged header; None gives up there.
+    """
+
+    others: tuple[tuple[Source, Mending], ...] = ()
+    repair: Repair | None = None
+    search: Search | None = None
+
+
+class Examiner:
+    """Examines row groups of one file."""
+
+    def __init__(self, source: Source, means: Means) -> None:
+        """Prepare to examine.
+
+        Args:
+            source: The damaged file.
+            means: Where whole bytes are looked for besides.
+        """
+        self._source = source
+        self._means = means
+
+    async def row_group(self, known: KnownRowGroup) -> RowGroupFound:
+        """What is left of a row group; its bytes are let go again."""
+        chunks = await self.chunks(known)
+        num_rows = _num_rows(known, chunks)
+        found: list[ChunkFound | None] = []
+        for chunk, left in zip(known.chunks, chunks, strict=True):
+            if chunk is None or left is None:
+                found.append(None)
+                continue
+            present = left.rows_present(num_rows)
+            mask = None if present.all() else present
+            if left.in_place and mask is None and _is_as_written(left):
+                found.append(ChunkFound(chunk))
+                continue
+            pages = tuple(replace(fate, page=None) for fate in left.pages)
+            found.append(ChunkFound(chunk, pages, mask))
+        return RowGroupFound(known, num_rows, tuple(found))
+
+    async def chunks(self, known: KnownRowGroup) -> list[SurvivingChunk | None]:
+        """What is left of each chunk of a row group, with its bytes and values."""
+        copies = await self._copies(known)
+        return [
+            None if chunk is None else await self._chunk(known, chunk, pages)
+            for chunk, pages in zip(known.chunks, copies, strict=True)
+        ]
+
+    async def _chunk(
+        self, known: KnownRowGroup, chunk: KnownChunk, copies: KnownPages | None
+    ) -> SurvivingChunk:
+        readings = [Reading(await self._source.read(chunk.read.range))]
+        left = await self._survivors(known, chunk, readings, copies, last=not self._means.others)
+        if left.in_place or not self._means.others:
+            return left
+        for other, mending in self._means.others:
+            readings.append(Reading(await _padded(other, chunk.read.range), mending))
+        return await self._survivors(known, chunk, readings, copies, last=True)
+
+    async def _survivors(
+        self,
+        known: KnownRowGroup,
+        chunk: KnownChunk,
+        readings: Sequence[Reading],
+        copies: KnownPages | None,
+        *,
+        last: bool,
+    ) -> SurvivingChunk:
+        return await asyncio.to_thread(
+            survivors,
+            chunk.read,
+            readings,
+            chunk.pages or copies,
+            num_rows=known.num_rows,
+            search=self._means.search,
+            repair=self._means.repair if last else None,
+        )
+
+    # -- what is known of pages ------------------------------------------------------------------
+
+    async def _copies(self, known: KnownRowGroup) -> list[KnownPages | None]:
+        """For each chunk what is known of its pages: by the row group's record, else by its OffsetIndex."""
+        sources = [self._source, *(other for other, _ in self._means.others)]
+        for source in sources:
+            record = await _record(source, known)
+            if record is not None and len(record.chunks) == len(known.chunks):
+                return [
+                    _pages_of(record, ordinal, chunk) for ordinal, chunk in enumerate(known.chunks)
+                ]
+        return [None if chunk is None else await self._indexed(chunk) for chunk in known.chunks]
+
+    async def _indexed(self, chunk: KnownChunk) -> KnownPages | None:
+        place, sums = chunk.offset_index, ChunkSums.of(chunk.read.metadata)
+        if place is None or chunk.pages is not None:
+            return None
+        for source in (self._source, *(other for other, _ in self._means.others)):
+            data = await _padded(source, place)
+            if sums is not None and sums.offset_index not in (None, crc32(data)):
+                continue
+            try:
+                known = KnownPages.of_index(thrift.decode(OffsetIndex, data)[0])
+            except FormatError:
+                continue
+            inside = chunk.read.range
+            if known.pages and inside.start <= known.pages[0].offset and known.pages[-1].end <= inside.end:
+                return known
+        return None
+
+
+async def _padded(source: Source, wanted: ByteRange) -> memoryview:
+    """The bytes of a range, zeros for those that the source does not have."""
+    end = max(min(wanted.end, source.info.size), wanted.start)
+    data = await source.read(ByteRange(wanted.start, end))
+    missing = wanted.size - len(data)
+    return memoryview(bytes(data) + bytes(missing)) if missing else data
+
+
+async def _record(source: Source, known: KnownRowGroup) -> RowGroupRecord | None:
+    """The record of a row group; None where it has none, or it is damaged."""
+    first = known.chunks[0] if known.chunks else None
+    place = None if first is None else record_place(first.read.metadata)
+    if place is None or place.end > source.info.size:
+        return None
+    data = await source.read(place)
+    header, payload = parse_header(data), data[HEADER_SIZE:]
+    if header is None or header.kind != Kind.ROW_GROUP or header.offset != place.start:
+        return None
+    if not header.holds(payload):
+        return None
+    try:
+        record, _ = thrift.decode(RowGroupRecord, payload)
+    except FormatError:
+        return None
+    return record
+
+
+def _pages_of(record: RowGroupRecord, ordinal: int, chunk: KnownChunk | None) -> KnownPages | None:
+    if chunk is None:
+        return None
+    try:
+        return KnownPages.of_copies(record.chunks[ordinal], chunk.read.range.start)
+    except FormatError:
+        return None
+
+
+def _num_rows(known: KnownRowGroup, chunks: Iterable[SurvivingChunk | None]) -> int:
+    """Rows of a row group; of one that is not complete, those of its longest column."""
+    if known.num_rows is not None:
+        return known.num_rows
+    ends = [
+        run.first_row + run.data.num_rows
+        for chunk in chunks
+        if chunk is not None
+        for run in chunk.runs
+        if run.first_row is not None
+    ]
+    return max(ends, default=0)
+
+
+def _is_as_written(left: SurvivingChunk) -> bool:
+    """Whether the chunk's own checksum holds, where it has one: it covers page headers too."""
+    sums = ChunkSums.of(left.chunk.metadata)
+    return sums is None or sums.chunk is None or crc32(left.bytes()) == sums.chunk
