@@ -424,6 +424,10 @@ class MultipartStore(WriteStore, Protocol):
         """
         return options
 
+    def copies_from(self, store: ReadStore) -> bool:
+        """Whether `copy_part` takes objects of another store: one of the same endpoint, by the same credentials."""
+        return store is self
+
     @abstractmethod
     async def create_upload(self, key: str) -> str:
         """Begin an upload; gives its id."""
@@ -494,8 +498,11 @@ class MultipartStore(WriteStore, Protocol):
     ) -> Part:
         """Make a part of the bytes from `start` up to `end` of another object, copied by the store itself.
 
+        Not every store heeds `source_etag`: see `copied_upload`, which asks what the source is besides.
+
         Raises:
-            ObjectChangedError: The source is no longer `source_etag`.
+            ObjectChangedError: The source is no longer `source_etag`, and the store tells.
+            UnsupportedError: The store does not copy.
         """
 
 

@@ -26,6 +26,7 @@ from resilient_pq.io.protocols import (
     ObjectInfo,
     ObjectSink,
     Part,
+    ReadStore,
     SinkOptions,
     bare_etag,
 )
@@ -91,6 +92,10 @@ class S3Store(S3Parts, MultipartStore):
         """The endpoint, where the options name one: whoever rescues an upload has only a shell."""
         url = self._client.endpoint_url
         return () if url is None else ("--endpoint-url", url)
+
+    def copies_from(self, store: ReadStore) -> bool:
+        """Whether the other was made with the same options, as far as they say where it is and who asks."""
+        return isinstance(store, S3Store) and self._client.is_alike(store._client)
 
     async def create(self, key: str, options: SinkOptions = DEFAULT_SINK_OPTIONS) -> ObjectSink:
         """Begin an object; nothing is sent before one part of it is full.

@@ -35,6 +35,9 @@ log = logging.getLogger("resilient_pq.io")
 CONNECT_SECONDS = 5
 PROGRESS_SECONDS = 15
 
+# Options that say neither where a store is, nor who asks.
+_NOT_ABOUT_ACCESS = frozenset({"config_kwargs", "fixed_upload_size"})
+
 _CHUNK = 256 * KiB
 # Below this a body fits the socket's buffers, and asking first would only cost a round trip.
 _ASK_FIRST = 1 * MiB
@@ -57,6 +60,14 @@ class S3Client:
         """The endpoint the options name, or None: then the environment decides, or it is AWS."""
         url = self._options.get("endpoint_url") or self._client_options.get("endpoint_url")
         return None if url is None else str(url)
+
+    def is_alike(self, other: S3Client) -> bool:
+        """Whether another client asks the same endpoint with the same credentials, as far as its options tell."""
+        return self._access == other._access
+
+    @property
+    def _access(self) -> dict[str, Any]:
+        return {name: value for name, value in self._options.items() if name not in _NOT_ABOUT_ACCESS}
 
     @property
     def _progress_seconds(self) -> float | None:

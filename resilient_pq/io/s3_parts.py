@@ -12,7 +12,6 @@ from resilient_pq.errors import (
     NotFoundError,
     ObjectChangedError,
     PreconditionError,
-    RangeError,
     StoreError,
     TransientError,
     UnsupportedError,
@@ -20,7 +19,7 @@ from resilient_pq.errors import (
 from resilient_pq.io.protocols import Buffer, Part, UploadInfo, bare_etag, pieces_of
 from resilient_pq.io.retry import DEFAULT_RETRY_POLICY, RetryPolicy
 from resilient_pq.io.s3_checksums import COMPOSITE, FULL_OBJECT, crc32_of, decoded
-from resilient_pq.io.s3_errors import status_of
+from resilient_pq.io.s3_errors import refuses_parameter, status_of
 from resilient_pq.io.s3_objects import S3Objects, may_be_about_checksums, split_key
 
 log = logging.getLogger("resilient_pq.io")
@@ -45,6 +44,7 @@ class S3Parts(S3Objects):
         # Of the uploads that keep the CRC32 of their parts, by id: whether that of the object covers its bytes
         # (FULL_OBJECT) or the sums of its parts (COMPOSITE).
         self._checksum_types: dict[str, str] = {}
+        self._pins_copies = True  # until the store refuses to copy of one version only
 
     async def create_upload(self, key: str) -> str:
         """Begin an upload, one that keeps a CRC32 of all its bytes where the store can; gives its id."""
@@ -153,52 +153,47 @@ class S3Parts(S3Objects):
     ) -> Part:
         """Make a part of bytes of another object, without moving them through here.
 
-        Not every store heeds the pin of a copy: so the version is looked at before and after.
+        Of the version named, where the store heeds that: `copied_upload` makes sure of it elsewhere.
         """
         bucket, name = split_key(source_key)
-        pin = {} if source_etag is None else {"CopySourceIfMatch": source_etag}
 
         async def send() -> Part:
-            answer = await self._call(
+            request = partial(
+                self._call,
                 "upload_part_copy",
                 key,
                 UploadId=upload_id,
                 PartNumber=number,
                 CopySource={"Bucket": bucket, "Key": name},
                 CopySourceRange=f"bytes={start}-{end - 1}",
-                **pin,
             )
+            answer = await self._copying_pinned(request, source_etag)
             result = self._told(answer, "CopyPartResult", key)
             etag = str(self._told(result, "ETag", key))
             # SeaweedFS lists it in quotes, and answers without.
             return Part(number, end - start, f'"{bare_etag(etag)}"', decoded(result.get("ChecksumCRC32")))
 
-        if source_etag is not None:
-            await self._refuse_changed(source_key, source_etag, end)
         try:
-            part = await self._sending_part(key, upload_id, send)
+            return await self._sending_part(key, upload_id, send)
         except PreconditionError as error:
-            raise self._changed_source(source_key) from error
-        if source_etag is not None:
-            await self._refuse_changed(source_key, source_etag, end)
-        return part
+            raise ObjectChangedError(
+                "the object was replaced while it was copied", where=self._where(source_key)
+            ) from error
 
-    async def _refuse_changed(self, source_key: str, source_etag: str, end: int) -> None:
+    async def _copying_pinned(
+        self, request: Callable[..., Awaitable[dict[str, Any]]], source_etag: str | None
+    ) -> dict[str, Any]:
+        """Copy of one version only, where the store does not refuse to be told which."""
+        if source_etag is None or not self._pins_copies:
+            return await request()
         try:
-            source = await self.head(source_key)
-        except NotFoundError as error:
-            raise self._changed_source(source_key) from error
-        if source.etag is None or bare_etag(source.etag) != bare_etag(source_etag):
-            raise self._changed_source(source_key)
-        if end > source.size:
-            raise RangeError(
-                f"{end:,} is beyond the {source.size:,} bytes of the source", where=self._where(source_key)
-            )
-
-    def _changed_source(self, source_key: str) -> ObjectChangedError:
-        return ObjectChangedError(
-            "the object was replaced while it was copied", where=self._where(source_key)
-        )
+            return await request(CopySourceIfMatch=source_etag)
+        except (StoreError, UnsupportedError) as error:
+            if not refuses_parameter(error):
+                raise
+            answer = await request()
+            self._pins_copies = False
+            return answer
 
     async def _sending_part(self, key: str, upload_id: str, send: Callable[[], Awaitable[Part]]) -> Part:
         """One part, in as many attempts as it takes; it is `undecided` if one of them may arrive yet.

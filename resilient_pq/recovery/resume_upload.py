@@ -33,9 +33,9 @@ from resilient_pq.io import (
     ObjectSink,
     Part,
     SinkOptions,
-    part_size,
 )
-from resilient_pq.io.cancellation import all_or_none, finish_first
+from resilient_pq.io.cancellation import finish_first
+from resilient_pq.io.copied_upload import copied_upload
 from resilient_pq.io.protocols import MiB, bare_etag
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader.contents import Contents, FileState
@@ -47,8 +47,6 @@ from resilient_pq.recovery.uploads import object_there, uploads_of
 
 log = logging.getLogger("resilient_pq.recovery")
 
-#: Copies within the store under way at one time; their bytes do not pass through here.
-_MAX_COPIES = 8
 #: Bytes of an object in memory at one time when they are compared.
 _COMPARED_BYTES = 8 * MiB
 #: How often an upload is looked at that goes on changing, since its writer lives.
@@ -281,50 +279,9 @@ async def new_upload(store: MultipartStore, source: Source, options: SinkOptions
     """
     key, info = source.key, source.info
     options = replace(options, mode="w", if_match=info.etag)
-
-    async def begin() -> str:
-        return await store.create_upload(key)
-
-    async def drop(upload_id: str) -> None:
-        try:
-            await store.abort_upload(key, upload_id)
-        except StoreError as error:
-            log.warning("%s: the upload %s was not removed: %s", source.url, upload_id, error)
-
-    upload_id = await finish_first(begin(), undo=drop)
-    try:
-        places = _places(info.size, options)
-        parts = await _copies(store, source, upload_id, places[:-1])
-        # Not every store heeds which version was to be copied. This read, which comes last, fails for another one.
-        tail = await source.read(places[-1])
-        return await MultipartSink.resume(store, key, options, upload_id=upload_id, parts=parts, tail=[tail])
-    except BaseException:
-        await finish_first(drop(upload_id))
-        raise
-
-
-def _places(size: int, options: SinkOptions) -> list[ByteRange]:
-    """The parts of an object as an upload of these options has them; the last is not full, or not followed."""
-    places: list[ByteRange] = []
-    start = 0
-    while start < size:
-        end = min(start + part_size(len(places) + 1, options), size)
-        places.append(ByteRange(start, end))
-        start = end
-    return places
-
-
-async def _copies(
-    store: MultipartStore, source: Source, upload_id: str, places: Sequence[ByteRange]
-) -> list[Part]:
-    """Parts of the bytes of the pinned object, copied by the store."""
-    free = asyncio.Semaphore(_MAX_COPIES)
-    etag = source.info.etag
-
-    async def copy(number: int, place: ByteRange) -> Part:
-        async with free:
-            return await store.copy_part(
-                source.key, upload_id, number, source.key, place.start, place.end, etag
-            )
-
-    return await all_or_none(copy(number, place) for number, place in enumerate(places, start=1))
+    # The last byte is not copied: the part that holds it is sent from here, as the newest checkpoint ends in it.
+    async with copied_upload(store, key, info, max(0, info.size - 1), options) as begun:
+        tail = await source.read(ByteRange(begun.num_bytes, info.size))
+        return await MultipartSink.resume(
+            store, key, options, upload_id=begun.upload_id, parts=begun.parts, tail=[tail]
+        )

@@ -22,6 +22,7 @@ from resilient_pq.errors import (
     TransientError,
 )
 from resilient_pq.io import RetryPolicy, S3Store, SinkOptions
+from resilient_pq.io.copied_upload import copied_upload
 from resilient_pq.io.protocols import MiB, ObjectInfo, Part
 from resilient_pq.io.s3_checksums import Fingerprint, crc32_of_parts, decoded, encoded, full_crc32
 
@@ -255,37 +256,13 @@ async def test_copied_parts_keep_the_checksum_that_the_store_made(seaweedfs_prox
     source, key = new_key(s3), new_key(s3)
     async with store_of(s3) as store:
         info = await store.put(source, FIRST + LAST)
-        upload_id = await store.create_upload(key)
-        parts = [
-            await store.copy_part(key, upload_id, 1, source, 0, 5 * MiB, info.etag),
-            await store.put_part(key, upload_id, 2, LAST),
-        ]
-        assert parts[0].crc32 == zlib.crc32(FIRST)
-        assert proxy.count("HEAD") == 2, "before and after"
-        await store.complete_upload(key, upload_id, parts)
+        async with copied_upload(store, key, info, info.size, SinkOptions()) as upload:
+            (copied,) = upload.parts
+            assert copied.crc32 == zlib.crc32(FIRST)
+            parts = [copied, await store.put_part(key, upload.upload_id, 2, LAST)]
+        await store.complete_upload(key, upload.upload_id, parts)
     assert sent(proxy, "POST", "uploadId")[0][CRC_HEADER] == sum_of(FIRST + LAST)
     assert read(s3, key) == FIRST + LAST
-
-
-async def test_a_source_that_is_replaced_during_the_copy(moto_proxy: Any) -> None:
-    """moto, as R2, does not look at the pin; and the version before was the right one."""
-    s3, proxy = moto_proxy
-    source, key = new_key(s3), new_key(s3)
-
-    def replace_source(head: bytes, body: bytes) -> tuple[bytes, bytes]:
-        s3.client.put_object(Bucket=s3.bucket, Key=source.partition("/")[2], Body=LAST * 2)
-        return head, body
-
-    async with store_of(s3) as store:
-        info = await store.put(source, LAST)
-        upload_id = await store.create_upload(key)
-        proxy.on("PUT", match="partNumber", edit=replace_source)
-        with pytest.raises(ObjectChangedError, match="while it was copied"):
-            await store.copy_part(key, upload_id, 1, source, 0, 5, info.etag)
-        await store.delete(source)
-        with pytest.raises(ObjectChangedError):
-            await store.copy_part(key, upload_id, 1, source, 0, 5, info.etag)
-        await store.abort_upload(key, upload_id)
 
 
 # --- parts that may arrive yet

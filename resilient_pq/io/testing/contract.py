@@ -28,6 +28,7 @@ from resilient_pq.errors import (
     UnsupportedError,
     WriterClosedError,
 )
+from resilient_pq.io.copied_upload import copied_upload
 from resilient_pq.io.protocols import (
     MiB,
     MultipartStore,
@@ -409,17 +410,19 @@ class MultipartContract(StoreContract):
         await store.complete_upload(prefix + "a", upload_id, parts)
         assert await read_all(store, prefix + "a") == self.part + b"and more"
 
-
-    async def test_part_copied_from_a_version_that_is_gone(self, store: MultipartStore, prefix: str) -> None:
-        """A copy is pinned: of another version, or of bytes that are not there, no part is made."""
-        old = await store.put(prefix + "source", b"old bytes")
-        new = await store.put(prefix + "source", b"new bytes")
-        upload_id = await store.create_upload(prefix + "a")
+    async def test_copies_of_a_version_that_is_gone(self, store: MultipartStore, prefix: str) -> None:
+        """Of another version, or of bytes that are not there, no upload is begun."""
+        old = await store.put(prefix + "source", [self.part, b"old"])
+        new = await store.put(prefix + "source", [self.part, b"new"])
+        size = len(self.part)
         with raises(ObjectChangedError):
-            await store.copy_part(prefix + "a", upload_id, 1, prefix + "source", 0, 3, old.etag)
-        with raises(StoreError):
-            await store.copy_part(prefix + "a", upload_id, 1, prefix + "source", 0, 10, new.etag)
-        await store.abort_upload(prefix + "a", upload_id)
+            async with copied_upload(store, prefix + "a", old, size, SinkOptions()):
+                raise AssertionError("it was copied")
+        with raises(RangeError):
+            async with copied_upload(store, prefix + "a", new, 2 * size, SinkOptions()):
+                raise AssertionError("it was copied")
+        assert not await store.list_uploads(prefix + "a")
+        assert store.copies_from(store)
 
 
 def _ids(uploads: list[UploadInfo]) -> set[str]:

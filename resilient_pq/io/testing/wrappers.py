@@ -16,6 +16,7 @@ from resilient_pq.io.protocols import (
     ObjectSink,
     ObjectTail,
     Part,
+    ReadStore,
     SinkOptions,
     StoredState,
     UploadInfo,
@@ -109,6 +110,10 @@ class _Around(MultipartStore):
     def upload_options(self, options: SinkOptions) -> SinkOptions:
         """The inner store's."""
         return self._multipart.upload_options(options)
+
+    def copies_from(self, store: ReadStore) -> bool:
+        """The inner store's, of the inner store."""
+        return self._multipart.copies_from(store.inner if isinstance(store, _Around) else store)
 
     async def create_upload(self, key: str) -> str:
         """Handed on."""

@@ -1,0 +1,165 @@
+"""An upload whose first parts are copied by the store itself, from an object that lies in it already."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from resilient_pq.errors import NotFoundError, ObjectChangedError, RangeError, StoreError, Where
+from resilient_pq.io.cancellation import finish_first
+from resilient_pq.io.protocols import MultipartStore, ObjectInfo, Part, ReadStore, SinkOptions, bare_etag
+from resilient_pq.io.ranges import ByteRange
+from resilient_pq.io.upload_plan import part_size
+
+log = logging.getLogger("resilient_pq.io")
+
+#: Copies under way at one time, within what the store lets be under way of all requests; their bytes do not pass
+#: through here.
+_MAX_COPIES = 16
+#: Seconds that copies under way are waited for when one of them failed: one that a store carries out after the
+#: upload was aborted would stay.
+_GRACE_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedUpload:
+    """An open upload, and its first parts.
+
+    Attributes:
+        upload_id: The upload.
+        parts: Parts 1, 2, ... in full, as the options size them.
+        num_bytes: Bytes in them.
+    """
+
+    upload_id: str
+    parts: tuple[Part, ...]
+    num_bytes: int
+
+
+def whole_parts(end: int, options: SinkOptions) -> list[ByteRange]:
+    """The parts of an upload that the first `end` bytes of an object fill.
+
+    Raises:
+        StoreError: They need more parts than an upload can have.
+    """
+    places: list[ByteRange] = []
+    start = 0
+    while (stop := start + part_size(len(places) + 1, options)) <= end:
+        places.append(ByteRange(start, stop))
+        start = stop
+    return places
+
+
+@asynccontextmanager
+async def copied_upload(
+    store: MultipartStore,
+    key: str,
+    source: ObjectInfo,
+    end: int,
+    options: SinkOptions,
+    *,
+    copied: Callable[[int], None] | None = None,
+) -> AsyncIterator[CopiedUpload]:
+    """Begin an upload with copies of the parts that the first `end` bytes of another object fill.
+
+    The upload is the caller's when the block ends well, and is removed when it does not. That all copies are of one
+    version is known before the block is entered: not every store heeds which version was to be copied, so what the
+    source is is asked before the first copy and after the last.
+
+    Args:
+        store: Where the source is, and the upload will be.
+        key: The object that the upload makes.
+        source: The version to copy from.
+        end: Of its bytes, how many are wanted; those that do not fill a part are not copied.
+        options: Those of the upload; they say how long parts are.
+        copied: Called with the bytes copied so far, after each part.
+
+    Raises:
+        ObjectChangedError: The source is no longer that version.
+        RangeError: `end` lies beyond the source.
+        StoreError: The store refuses.
+    """
+    places = whole_parts(end, options)
+    await _refuse_changed(store, source, end)
+
+    async def begin() -> str:
+        return await store.create_upload(key)
+
+    async def drop(upload_id: str) -> None:
+        try:
+            await store.abort_upload(key, upload_id)
+        except NotFoundError:
+            return  # somebody else removed it
+        except StoreError as error:
+            log.warning("%s: the upload %s was not removed: %s", store.url_of(key), upload_id, error)
+
+    upload_id = await finish_first(begin(), undo=drop)
+    try:
+        parts = await _copies(store, key, upload_id, source, places, copied or (lambda _: None))
+        await _refuse_changed(store, source, end)
+        yield CopiedUpload(upload_id, tuple(parts), places[-1].end if places else 0)
+    except BaseException:
+        await finish_first(drop(upload_id))
+        raise
+
+
+async def _copies(
+    store: MultipartStore,
+    key: str,
+    upload_id: str,
+    source: ObjectInfo,
+    places: Sequence[ByteRange],
+    copied: Callable[[int], None],
+) -> list[Part]:
+    """The parts, several of them under way at one time; afterwards none is, however it ends."""
+    waiting = deque(enumerate(places, start=1))
+    parts: dict[int, Part] = {}
+    num_bytes = 0
+
+    async def copy() -> None:
+        nonlocal num_bytes
+        while waiting:
+            number, place = waiting.popleft()
+            parts[number] = await store.copy_part(
+                key, upload_id, number, source.key, place.start, place.end, source.etag
+            )
+            num_bytes += place.size
+            copied(num_bytes)
+
+    copying = [asyncio.create_task(copy()) for _ in range(min(_MAX_COPIES, len(places)))]
+    try:
+        if copying:
+            await asyncio.wait(copying, return_when=asyncio.FIRST_EXCEPTION)
+        for task in copying:
+            if task.done():
+                task.result()
+    finally:
+        waiting.clear()
+        await finish_first(_ended(copying))
+    return [parts[number] for number in range(1, len(places) + 1)]
+
+
+async def _ended(tasks: Sequence[asyncio.Task[None]]) -> None:
+    """Wait for tasks, for a while; what is under way then is broken off."""
+    if tasks:
+        await asyncio.wait(tasks, timeout=_GRACE_SECONDS)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _refuse_changed(store: ReadStore, source: ObjectInfo, end: int) -> None:
+    """Raise unless the source is still the version that is wanted, and has so many bytes."""
+    where = Where(key=store.url_of(source.key))
+    try:
+        now = await store.head(source.key)
+    except NotFoundError as error:
+        raise ObjectChangedError("the object was removed while it was copied", where=where) from error
+    if now.etag is None or source.etag is None or bare_etag(now.etag) != bare_etag(source.etag):
+        raise ObjectChangedError("the object was replaced while it was copied", where=where)
+    if end > now.size:
+        raise RangeError(f"{end:,} is beyond the {now.size:,} bytes of the source", where=where)
