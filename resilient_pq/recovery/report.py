@@ -121,6 +121,8 @@ class Kept:
         num_bytes: Bytes of the input that went into it as they were.
         rows_lost: Rows known to be lost; None when bytes were lost that do not tell how many rows they held.
         lost: The regions lost.
+        num_bytes_unread: Of `num_bytes`, those that the store copied itself: they were not read, and their checksums
+            not compared.
     """
 
     output: str | None
@@ -128,6 +130,7 @@ class Kept:
     num_bytes: int
     rows_lost: int | None
     lost: tuple[LostRegion, ...] = ()
+    num_bytes_unread: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +191,7 @@ class Report:
                 "rows_kept": self.kept.num_rows,
                 "rows_lost": self.kept.rows_lost,
                 "bytes_kept": self.kept.num_bytes,
+                "bytes_unread": self.kept.num_bytes_unread,
                 "lost": [region.to_json() for region in self.kept.lost],
                 "output": self.kept.output,
             }

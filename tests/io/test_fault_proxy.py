@@ -88,6 +88,18 @@ def test_what_is_not_broken_passes(proxy: Any, server: Server) -> None:
     assert proxy.num_in_flight == 0
 
 
+def test_bytes_of_bodies_are_counted_both_ways(proxy: Any) -> None:
+    send(proxy, "PUT", "/a", b"body")
+    proxy.on("PUT", status=503, body=b"slow down")
+    send(proxy, "PUT", "/a", b"more")
+    proxy.on("PUT", lose_reply=True)
+    with pytest.raises(ConnectionError):
+        send(proxy, "PUT", "/a", b"lost")
+    proxy.wait_until_idle()
+    assert (proxy.num_bytes_sent, proxy.num_bytes_received) == (12, 13)
+    assert proxy.num_bytes_moved == 25
+
+
 def test_faults_hit_the_requests_they_name(proxy: Any, server: Server) -> None:
     proxy.on("PUT", match="/b", skip=1, times=2, status=503, headers={"Retry-After": "7"}, body=b"slow")
     assert send(proxy, "PUT", "/a")[0] == send(proxy, "GET", "/b")[0] == 200

@@ -99,6 +99,8 @@ class HttpProxy:
         endpoint_url: Where it listens.
         arrived: Called, in the proxy's thread, after each request that came in.
         num_in_flight: Requests that came in and were neither answered nor given up by the client.
+        num_bytes_sent: Bytes of the bodies that clients sent so far.
+        num_bytes_received: Bytes of the bodies that clients were given so far.
     """
 
     def __init__(self, upstream: str) -> None:
@@ -110,6 +112,8 @@ class HttpProxy:
         self.requests: list[ProxiedRequest] = []
         self.arrived: Callable[[], object] = lambda: None
         self.num_in_flight = 0
+        self.num_bytes_sent = 0
+        self.num_bytes_received = 0
         self.endpoint_url = ""
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
@@ -136,6 +140,11 @@ class HttpProxy:
     def mend(self) -> None:
         """Break nothing more."""
         self._faults.clear()
+
+    @property
+    def num_bytes_moved(self) -> int:
+        """Bytes of the bodies that passed through so far, either way."""
+        return self.num_bytes_sent + self.num_bytes_received
 
     def count(self, method: str, match: str = "") -> int:
         """How many such requests came in."""
@@ -215,6 +224,7 @@ class HttpProxy:
         if answer is None:
             _reset(writer)
         else:
+            self.num_bytes_received += len(answer) - answer.index(b"\r\n\r\n") - 4
             writer.write(answer)
             await writer.drain()
 
@@ -228,6 +238,7 @@ class HttpProxy:
         fault = self._fault_for(message.method, message.target)
         cut = fault.cut_request is not None
         message.body = await reader.readexactly(min(size, fault.cut_request or 0) if cut else size)
+        self.num_bytes_sent += len(message.body)
         body = message.body if len(message.body) < 2**16 else b""
         request = ProxiedRequest(message.method, message.target, message.headers, len(message.body), body)
         self.requests.append(request)
