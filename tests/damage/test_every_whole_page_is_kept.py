@@ -1,0 +1,150 @@
+"""Whatever is damaged: every page whose bytes are whole is kept, and nothing else is.
+
+Files of every codec, pages of either version, flat and nested columns, dictionaries, several pages in every chunk,
+checkpoints. What is left at best is computed by `page_layout`, which shares no code with us.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import zlib
+from typing import Any
+
+import hypothesis
+import pytest
+from hypothesis import strategies as st
+
+SHARES = 8
+SECTOR = 512
+POLICIES = ("drop", "null")
+
+
+def seeded(*parts: object) -> random.Random:
+    return random.Random(zlib.crc32(repr(parts).encode()))
+
+
+async def test_one_place_or_several(paged_file: Any, held_against_the_best: Any) -> None:
+    rng = seeded("places", len(paged_file.data))
+    for i in range(8):
+        damaged = paged_file.damaged_somewhere(rng)
+        await held_against_the_best(paged_file, damaged, POLICIES[i % 2])
+
+
+async def test_one_page_costs_its_rows(one_paged_file: Any, held_against_the_best: Any) -> None:
+    """And in a nullable column with on_damage="null" no row at all."""
+    rng = seeded("pages")
+    row_group = one_paged_file.layout.row_groups[1]
+    for chunk in row_group.chunks:
+        page = rng.choice([page for page in chunk.pages if not page.is_dictionary])
+        damaged = one_paged_file.written_over((page.body.start, bytes(len(page.body))))
+        rows = {on_damage: one_paged_file.layout.rows(damaged.gone, on_damage) for on_damage in POLICIES}
+        assert len(rows["drop"]) == 153 - page.num_rows
+        assert len(rows["null"]) == (153 - page.num_rows if chunk.path[0] in ("id", "kind") else 153)
+        for on_damage in POLICIES:
+            await held_against_the_best(one_paged_file, damaged, on_damage)
+
+
+@pytest.mark.parametrize("what", ["page headers", "dictionary pages", "records", "indexes", "footers but the anchor"])
+async def test_what_has_a_second_copy_costs_nothing(
+    one_paged_file: Any, held_against_the_best: Any, what: str
+) -> None:
+    layout = one_paged_file.layout
+    chunks = [chunk for row_group in layout.row_groups for chunk in row_group.chunks]
+    places = {
+        "page headers": [page.header for chunk in chunks for page in chunk.pages],
+        "dictionary pages": [page.body for chunk in chunks for page in chunk.pages if page.is_dictionary],
+        "records": [record.place for record in layout.records if record.kind in (2, 5)],
+        "indexes": [chunk.offset_index for chunk in chunks],
+        "footers but the anchor": [record.place for record in layout.records if record.kind in (3, 4)],
+    }[what]
+    damaged = one_paged_file.written_over(*((place.start, bytes(len(place))) for place in places))
+    assert len(layout.rows(damaged.gone)) == 153
+    await held_against_the_best(one_paged_file, damaged)
+
+
+async def test_a_large_dictionary_has_no_copy(write_paged: Any, nested_rows: Any, held_against_the_best: Any) -> None:
+    """It takes the pages with it that need it, and the rows of no other."""
+    rows = nested_rows(80, noise=3000)
+    file = await write_paged(rows, compression="none", encodings={"note": "RLE_DICTIONARY"})
+    (chunk,) = (chunk for chunk in file.layout.row_groups[0].chunks if chunk.path == ("note",))
+    dictionary, *others = chunk.pages
+    assert dictionary.is_dictionary and len(dictionary.body) > 64 * 1024
+    assert all(page.of_dictionary for page in others)
+    damaged = file.flipped(dictionary.body[len(dictionary.body) // 2], 3)
+    assert [len(file.layout.rows(damaged.gone, on_damage)) for on_damage in POLICIES] == [40, 80]
+    for on_damage in POLICIES:
+        await held_against_the_best(file, damaged, on_damage)
+
+
+async def test_zeroed_sectors(paged_file: Any, held_against_the_best: Any) -> None:
+    rng = seeded("sectors", len(paged_file.data))
+    for i, start in enumerate(rng.sample(range(0, len(paged_file.data), SECTOR), 3)):
+        await held_against_the_best(paged_file, paged_file.written_over((start, bytes(SECTOR))), POLICIES[i % 2])
+
+
+async def test_zeroed_from_somewhere_to_the_end(one_paged_file: Any, held_against_the_best: Any) -> None:
+    """As a file system leaves a file whose length was stored before its bytes."""
+    rng, size = seeded("end"), len(one_paged_file.data)
+    for start in rng.sample(range(size), 8):
+        await held_against_the_best(one_paged_file, one_paged_file.written_over((start, bytes(size - start))))
+
+
+@hypothesis.given(rng=st.randoms(), on_damage=st.sampled_from(POLICIES))
+@hypothesis.settings(
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture],
+)
+def test_any_combination(one_paged_file: Any, held_against_the_best: Any, rng: random.Random, on_damage: str) -> None:
+    damaged = one_paged_file.damaged_somewhere(rng)
+    asyncio.run(held_against_the_best(one_paged_file, damaged, on_damage))
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("on_damage", POLICIES)
+async def test_many_combinations(paged_file: Any, held_against_the_best: Any, on_damage: str) -> None:
+    rng = seeded("many", len(paged_file.data), on_damage)
+    for _ in range(1500):
+        await held_against_the_best(paged_file, paged_file.damaged_somewhere(rng), on_damage)
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("on_damage", POLICIES)
+async def test_every_sector(paged_file: Any, held_against_the_best: Any, on_damage: str) -> None:
+    for start in range(0, len(paged_file.data), SECTOR):
+        for fill in (bytes(SECTOR), b"\xff" * SECTOR, seeded(start).randbytes(SECTOR)):
+            await held_against_the_best(paged_file, paged_file.written_over((start, fill)), on_damage)
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("share", range(SHARES))
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+async def test_every_bit_of_the_metadata(
+    narrow_file: Any, held_against_the_best: Any, metadata_bits: Any, version: str, share: int
+) -> None:
+    file = narrow_file[version]
+    for offset, bit in list(metadata_bits(file))[share::SHARES]:
+        await held_against_the_best(file, file.flipped(offset, bit), POLICIES[offset % 2])
+
+
+async def test_bits(paged_file: Any, held_against_the_best: Any) -> None:
+    rng = seeded("bits", len(paged_file.data))
+    for i, offset in enumerate(rng.sample(range(len(paged_file.data)), 4)):
+        await held_against_the_best(paged_file, paged_file.flipped(offset, rng.randrange(8)), POLICIES[i % 2])
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(1800)
+async def test_a_sample_of_the_bits_of_the_data(paged_file: Any, held_against_the_best: Any) -> None:
+    rng = seeded("data", len(paged_file.data))
+    pages = [
+        page for row_group in paged_file.layout.row_groups for chunk in row_group.chunks for page in chunk.pages
+    ]
+    for page in pages:
+        for _ in range(5):
+            damaged = paged_file.flipped(rng.choice(page.body), rng.randrange(8))
+            await held_against_the_best(paged_file, damaged, rng.choice(POLICIES))

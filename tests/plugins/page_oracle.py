@@ -1,0 +1,316 @@
+"""Files of many small pages, ways to damage them, and what a recovery must make of them: every page that is whole.
+
+What is left is computed by `page_layout` from the layout of the whole file; the values are those that were written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import io
+import itertools
+import random
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import page_layout
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import resilient_pq as rpq
+from resilient_pq.io.memory import MemoryStore
+
+POLICIES = ("drop", "null")
+CODECS = ("none", "snappy", "gzip", "brotli", "lz4_raw", "zstd")
+PART = 64 * 1024
+NOT_DAMAGE = (rpq.Damage.UNFINISHED, rpq.Damage.UNVERIFIED)
+
+
+def rows_of(count: int, *, noise: int = 0) -> pa.Table:
+    """Rows of flat and of nested columns, nulls in all but `id` and `kind`; `noise` bytes more in each row."""
+    rng = random.Random(count)
+    attributes = [None if i % 9 == 4 else [(f"key {j}", i * j) for j in range(i % 3)] for i in range(count)]
+    points = [None if i % 8 == 5 else {"x": i / 7, "y": None if i % 3 else f"y {i}"} for i in range(count)]
+    lists = [None if i % 6 == 2 else [[None if j == 2 else i + j for j in range(i % 4)]] * (i % 3) for i in range(count)]
+    columns: list[tuple[pa.Field, list[Any]]] = [
+        (pa.field("id", pa.int64(), nullable=False), list(range(count))),
+        (pa.field("kind", pa.string(), nullable=False), [f"kind {i % 5}" for i in range(count)]),
+        (pa.field("town", pa.string()), [None if i % 7 == 0 else f"town {i % 3}" for i in range(count)]),
+        (pa.field("score", pa.float64()), [None if i % 11 == 0 else rng.random() for i in range(count)]),
+        (pa.field("note", pa.binary()), [rng.randbytes(noise + i % 6) for i in range(count)]),
+        (pa.field("flag", pa.bool_()), [None if i % 5 == 3 else i % 3 == 0 for i in range(count)]),
+        (pa.field("lists", pa.list_(pa.list_(pa.int32()))), lists),
+        (pa.field("point", pa.struct({"x": pa.float64(), "y": pa.string()})), points),
+        (pa.field("attributes", pa.map_(pa.string(), pa.int64())), attributes),
+    ]
+    arrays = [pa.array(values, column.type) for column, values in columns]
+    return pa.Table.from_arrays(arrays, schema=pa.schema([column for column, _ in columns]))
+
+
+@dataclass(frozen=True)
+class Damaged:
+    """What became of a file's bytes.
+
+    Attributes:
+        what: In words, for whoever reads of a failure.
+        data: The bytes that are there.
+        gone: Those of the whole file that are not among them.
+    """
+
+    what: str
+    data: bytes = field(repr=False)
+    gone: tuple[range, ...] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class PagedFile:
+    """A file of many pages, whole: its bytes, its rows, and where everything lies."""
+
+    data: bytes = field(repr=False)
+    table: pa.Table = field(repr=False)
+    layout: page_layout.Layout = field(repr=False)
+
+    def cut(self, end: int) -> Damaged:
+        """The bytes before an offset."""
+        return Damaged(f"cut at {end}", self.data[:end], (range(end, len(self.data)),))
+
+    def written_over(self, *pieces: tuple[int, bytes]) -> Damaged:
+        """Other bytes in the place of some."""
+        data = bytearray(self.data)
+        gone = []
+        for offset, piece in pieces:
+            data[offset : offset + len(piece)] = piece[: len(data) - offset]
+        for offset, piece in pieces:
+            end = min(offset + len(piece), len(data))
+            gone += [range(i, i + 1) for i in range(offset, end) if data[i] != self.data[i]]
+        what = ", ".join(f"{len(piece)} bytes at {offset}" for offset, piece in pieces)
+        return Damaged(f"written over: {what}", bytes(data), tuple(gone))
+
+    def flipped(self, offset: int, bit: int) -> Damaged:
+        """One bit turned."""
+        return self.written_over((offset, bytes([self.data[offset] ^ (1 << bit)])))
+
+    def rearranged(self, size: int, order: Sequence[int]) -> Damaged:
+        """Its parts of some size, by number, in another order; a number may be missing, or there twice."""
+        parts = [range(at, min(at + size, len(self.data))) for at in range(0, len(self.data), size)]
+        data = b"".join(self.data[parts[number].start : parts[number].stop] for number in order)
+        gone = tuple(part for number, part in enumerate(parts) if number not in order)
+        return Damaged(f"parts of {size} bytes in the order {list(order)}", data, gone)
+
+    @property
+    def places(self) -> list[range]:
+        """Everything that lies somewhere: headers and bodies of pages, records, indexes, and what is between them."""
+        borders = {0, 4, len(self.data)}
+        for record in self.layout.records:
+            borders |= {record.place.start, record.place.start + page_layout.RECORD.size, record.place.stop}
+        for row_group in self.layout.row_groups:
+            for chunk in row_group.chunks:
+                borders |= {place.start for page in chunk.pages for place in (page.header, page.body)}
+                borders |= {chunk.place.stop} | ({chunk.offset_index.start} if chunk.offset_index else set())
+        return [range(*pair) for pair in itertools.pairwise(sorted(borders))]
+
+    def damaged_somewhere(self, rng: random.Random) -> Damaged:
+        """One to four of these places damaged: a bit, a few bytes, the whole of it, or the 512-byte sectors it is in."""
+        pieces = []
+        for place in rng.sample(self.places, rng.choice([1, 1, 1, 2, 3, 4])):
+            offset = rng.choice(place)
+            match rng.randrange(5):
+                case 0:
+                    pieces.append((offset, bytes([self.data[offset] ^ (1 << rng.randrange(8))])))
+                case 1:
+                    pieces.append((offset, rng.randbytes(rng.randint(1, 30))))
+                case 2:
+                    pieces.append((place.start, rng.randbytes(len(place))))
+                case 3:
+                    pieces.append((place.start, bytes(len(place))))
+                case 4:
+                    pieces.append((offset // 512 * 512, bytes(512)))
+        damaged = self.written_over(*pieces)
+        if rng.random() < 0.15:
+            end = rng.randrange(len(self.data))
+            gone = (*damaged.gone, range(end, len(self.data)))
+            return Damaged(f"{damaged.what}; cut at {end}", damaged.data[:end], gone)
+        return damaged
+
+    def without(self, start: int, end: int) -> Damaged:
+        """The bytes of a range left out, those behind it moved up."""
+        data = self.data[:start] + self.data[end:]
+        return Damaged(f"without {start}..{end}", data, (range(start, end),))
+
+    def expected(self, damaged: Damaged, on_damage: str) -> tuple[pa.Table, list[int]]:
+        """The table that a recovery makes at best, and the numbers of its rows."""
+        rows = self.layout.rows(damaged.gone, on_damage)
+        columns = [
+            self.table.column(name).combine_chunks().take(
+                pa.array([None if name in row.nulled else row.number for row in rows], pa.int64())
+            )
+            for name in self.table.column_names
+        ]  # fmt: skip
+        return pa.Table.from_arrays(columns, schema=self.table.schema), [row.number for row in rows]
+
+
+async def write_pages(table: pa.Table, **options: Any) -> PagedFile:
+    """Write a table with pages of ten rows, row groups of forty, and a checkpoint after every second one."""
+    write = {"page_rows": 10, **options.pop("options", {})}
+    chosen = {"row_group_rows": 40, "checkpoint_every": 2, "checkpoint_overhead": 100.0, **options}
+    store = MemoryStore()
+    async with rpq.create(
+        (store, "file"), table.schema, options=rpq.WriteOptions(**write), **chosen
+    ) as writer:
+        await writer.write(table)
+    data = bytes((await store.read_tail("file", 1 << 40)).data)
+    layout = page_layout.Layout(data)
+    assert [row.number for row in layout.rows(())] == list(range(table.num_rows))
+    read = pq.read_table(io.BytesIO(data))
+    assert read.equals(table)
+    return PagedFile(data, read, layout)
+
+
+async def recover(data: bytes, **options: Any) -> tuple[rpq.Report, bytes | None]:
+    """The report of a recovery, and the bytes it wrote; it leaves the input as it was."""
+    store = MemoryStore()
+    await store.put("damaged", data)
+    output: bytes | None = None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", rpq.IncompleteFileWarning)
+        try:
+            report = await rpq.recover((store, "damaged"), (store, "out"), **options)
+            output = bytes((await store.read_tail("out", 1 << 40)).data)
+        except rpq.NothingToRecoverError as error:
+            report = error.report
+            with pytest.raises(rpq.NotFoundError):
+                await store.head("out")
+    assert bytes((await store.read_tail("damaged", 1 << 40)).data) == data
+    report.to_json()
+    return report, output
+
+
+async def findings_of(data: bytes) -> list[rpq.Finding]:
+    """What a check finds damaged."""
+    store = MemoryStore()
+    await store.put("out", data)
+    report = await rpq.check((store, "out"))
+    return [finding for finding in report.findings if finding.damage not in NOT_DAMAGE]
+
+
+def span(numbers: Iterable[int]) -> str:
+    """Numbers as spans, for people."""
+    spans: list[list[int]] = []
+    for number in sorted(numbers):
+        if spans and spans[-1][1] == number:
+            spans[-1][1] += 1
+        else:
+            spans.append([number, number + 1])
+    return ", ".join(f"{first}..{end - 1}" for first, end in spans)
+
+
+async def examine(file: PagedFile, damaged: Damaged, on_damage: str = "drop", **options: Any) -> None:
+    """Recover a damaged file, and hold the output against the best that is possible.
+
+    Every row whose pages are whole is there, with its values, and no other; the report counts them, and the output is
+    a sound file.
+    """
+    try:
+        wanted, numbers = file.expected(damaged, on_damage)
+        if on_damage != "drop":
+            options["on_damage"] = on_damage
+        report, output = await recover(damaged.data, **options)
+        assert report.num_rows == (0 if output is None else pq.read_metadata(io.BytesIO(output)).num_rows)
+        if output is None:
+            assert not numbers, f"nothing was recovered; whole are the rows {span(numbers)}"
+            return
+        found = pq.read_table(io.BytesIO(output))
+        ids = found.column("id").to_pylist()
+        missed, more = set(numbers) - set(ids), set(ids) - set(numbers)
+        assert not more, f"rows that cannot be there: {span(more)}"
+        assert not missed, f"rows that were whole: {span(missed)}"
+        assert found.equals(wanted), "there are other values in the output"
+        assert report.kept is not None
+        lost = file.table.num_rows - len(numbers)
+        assert report.kept.rows_lost in (None, lost), f"{report.kept.rows_lost} rows lost, not {lost}"
+        assert not await findings_of(output)
+    except BaseException as error:
+        error.add_note(f"{damaged.what}; on_damage={on_damage!r}")
+        raise
+
+
+def bits_of_metadata(file: PagedFile) -> Iterator[tuple[int, int]]:
+    """Every bit of what is no page's body, as offset and number of the bit."""
+    bodies = {
+        offset
+        for row_group in file.layout.row_groups
+        for chunk in row_group.chunks
+        for page in chunk.pages
+        for offset in page.body
+    }
+    for offset in range(len(file.data)):
+        if offset not in bodies:
+            for bit in range(8):
+                yield offset, bit
+
+
+@functools.cache
+def paged(codec: str, version: str) -> PagedFile:
+    """Four row groups of flat and nested columns, checkpoints behind the second and the fourth."""
+    made = write_pages(rows_of(4 * 40 - 7), compression=codec, options={"data_page_version": version})
+    return asyncio.run(made)
+
+
+@pytest.fixture(scope="session", params=[f"{codec} {version}" for version in ("1.0", "2.0") for codec in CODECS])
+def paged_file(request: pytest.FixtureRequest) -> PagedFile:
+    """A file of many pages: of every codec, with pages of either version."""
+    codec, version = request.param.split()
+    return paged(codec, version)
+
+
+@pytest.fixture(scope="session")
+def one_paged_file() -> PagedFile:
+    """One of them: zstd, pages 1.0."""
+    return paged("zstd", "1.0")
+
+
+@pytest.fixture(scope="session")
+def narrow_file() -> dict[str, PagedFile]:
+    """Two row groups of four columns, by the version of their pages: small enough to try every bit."""
+    table = rows_of(2 * 40).select(["id", "kind", "town", "lists"])
+    return {
+        version: asyncio.run(write_pages(table, checkpoint_every=1, options={"data_page_version": version}))
+        for version in ("1.0", "2.0")
+    }
+
+
+@pytest.fixture(scope="session")
+def file_of_parts() -> PagedFile:
+    """About 1 MiB: every 64 KiB of it have a record of their own, which says where they belong."""
+    file = asyncio.run(write_pages(rows_of(18 * 40, noise=1000), checkpoint_every=4))
+    heads = [record.place.start for record in file.layout.records]
+    for start in range(0, len(file.data), PART):
+        assert any(start <= head <= start + PART - page_layout.RECORD.size for head in heads)
+    return file
+
+
+@pytest.fixture(scope="session")
+def write_paged() -> Callable[..., Any]:
+    """`write_pages`: writes a table, and knows where everything lies."""
+    return write_pages
+
+
+@pytest.fixture(scope="session")
+def nested_rows() -> Callable[..., pa.Table]:
+    """`rows_of`: so many rows of flat and nested columns."""
+    return rows_of
+
+
+@pytest.fixture(scope="session")
+def held_against_the_best() -> Callable[..., Any]:
+    """`examine`: recovers, and compares with the best that is possible."""
+    return examine
+
+
+@pytest.fixture(scope="session")
+def metadata_bits() -> Callable[[PagedFile], Iterator[tuple[int, int]]]:
+    """`bits_of_metadata`: every bit that is in no page's body."""
+    return bits_of_metadata
