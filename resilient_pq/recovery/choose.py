@@ -1,8 +1,8 @@
-"""Which row groups a recovery keeps, and what is lost with the others. Pure."""
+"""Which row groups a damaged file says that it has, and what is lost whatever is kept of them. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from resilient_pq.errors import FormatError, Where
@@ -10,7 +10,10 @@ from resilient_pq.format.footer import MAGIC, RECORD_KEY, Footer, key_values
 from resilient_pq.format.metadata import FileMetaData, RowGroup
 from resilient_pq.format.records import CHUNK_RECORD_SIZE, Kind, RecordHeader
 from resilient_pq.io.ranges import ByteRange
+from resilient_pq.reader import indexes
 from resilient_pq.reader.contents import Contents, chunk_range
+from resilient_pq.reader.plan import chunk_read
+from resilient_pq.recovery.known import KnownChunk, KnownRowGroup, Method
 from resilient_pq.recovery.report import Damage, LostRegion
 from resilient_pq.recovery.survey import Survey
 
@@ -25,6 +28,7 @@ class Candidate:
         start: Offset of its first byte, or of what stands before it and belongs to it.
         end: Offset just after its last byte, its record included where there is one.
         rows_before: Rows of all row groups before it in the damaged file.
+        method: What told of it.
     """
 
     ordinal: int
@@ -32,6 +36,7 @@ class Candidate:
     start: int
     end: int
     rows_before: int
+    method: Method
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +67,9 @@ def candidates_of_survey(survey: Survey) -> Candidates | None:
     """What a survey leaves to keep; None when not even the schema is known."""
     if survey.footer is None or survey.last is None:
         return None
-    found = _named_by(survey.footer.metadata)
+    found = _named_by(survey.footer.metadata, Method.CHECKPOINT)
     for ordinal, later in sorted(survey.row_groups.items()):
-        found.append(_candidate(ordinal, later.row_group, later.rows_before))
+        found.append(_candidate(ordinal, later.row_group, later.rows_before, Method.ROW_GROUP_RECORD))
     metadata = _metadata(survey.footer.metadata, [candidate.row_group for candidate in found])
     contents = Contents.of(Footer(metadata, survey.size, 0, survey.footer.header))
     gaps = _gaps(found)
@@ -84,7 +89,7 @@ def candidates_of_survey(survey: Survey) -> Candidates | None:
 
 def candidates_of_contents(contents: Contents) -> Candidates:
     """All row groups of a file whose footer is whole."""
-    found = _named_by(contents.metadata)
+    found = _named_by(contents.metadata, Method.FOOTER)
     record = contents.footer.record
     resumable = record is not None and record.kind not in (Kind.FINAL, Kind.SEAL)
     return Candidates(
@@ -96,16 +101,16 @@ def candidates_of_contents(contents: Contents) -> Candidates:
     )
 
 
-def _named_by(footer: FileMetaData) -> list[Candidate]:
+def _named_by(footer: FileMetaData, method: Method) -> list[Candidate]:
     found: list[Candidate] = []
     num_rows = 0
     for ordinal, row_group in enumerate(footer.row_groups):
-        found.append(_candidate(ordinal, row_group, num_rows))
+        found.append(_candidate(ordinal, row_group, num_rows, method))
         num_rows += row_group.num_rows
     return found
 
 
-def _candidate(ordinal: int, row_group: RowGroup, rows_before: int) -> Candidate:
+def _candidate(ordinal: int, row_group: RowGroup, rows_before: int, method: Method) -> Candidate:
     try:
         places = [
             chunk_range(chunk.meta_data, 1 << 63)
@@ -122,7 +127,7 @@ def _candidate(ordinal: int, row_group: RowGroup, rows_before: int) -> Candidate
         offset, _, size = place.partition(":")
         if offset.isdecimal() and size.isdecimal():
             end = max(end, int(offset) + int(size))
-    return Candidate(ordinal, row_group, start, end, rows_before)
+    return Candidate(ordinal, row_group, start, end, rows_before, method)
 
 
 def _metadata(footer: FileMetaData, row_groups: list[RowGroup]) -> FileMetaData:
@@ -194,19 +199,32 @@ def _unknown(start: int, end: int, newest: RecordHeader) -> list[LostRegion]:
     ]
 
 
-def without(candidates: Candidates, bad: Collection[int]) -> tuple[list[Candidate], list[LostRegion]]:
-    """The row groups to keep when those of the ordinals `bad` are damaged, and all that is lost."""
-    kept = [candidate for candidate in candidates.row_groups if candidate.ordinal not in bad]
-    lost = [
-        LostRegion(
-            candidate.start,
-            candidate.end,
-            candidate.row_group.num_rows,
-            Damage.CORRUPT,
-            "a column chunk of the row group is damaged",
-            Where(row_group=candidate.ordinal),
-        )
-        for candidate in candidates.row_groups
-        if candidate.ordinal in bad
-    ]
-    return kept, sorted([*lost, *candidates.lost], key=lambda region: region.start)
+def known_row_groups(candidates: Candidates) -> list[KnownRowGroup]:
+    """The candidates as the examination of their pages takes them.
+
+    Raises:
+        UnsupportedError: A chunk is encrypted.
+    """
+    return [_known(candidates.contents, i, candidate) for i, candidate in enumerate(candidates.row_groups)]
+
+
+def _known(contents: Contents, position: int, candidate: Candidate) -> KnownRowGroup:
+    chunks: list[KnownChunk | None] = []
+    for leaf in contents.schema.leaves:
+        try:
+            chunk = chunk_read(contents, position, leaf)
+            index = indexes.offset_index_place(indexes.Chunk(contents, position, leaf))
+        except FormatError:
+            chunks.append(None)
+            continue
+        chunks.append(KnownChunk(chunk, offset_index=None if index is None else index.range))
+    return KnownRowGroup(
+        ordinal=candidate.ordinal,
+        num_rows=candidate.row_group.num_rows,
+        rows_before=candidate.rows_before,
+        chunks=tuple(chunks),
+        method=candidate.method,
+        start=candidate.start,
+        end=candidate.end,
+        sorting_columns=tuple(candidate.row_group.sorting_columns or ()),
+    )

@@ -16,9 +16,9 @@ from resilient_pq.format.metadata import RowGroup
 from resilient_pq.format.records import HEADER_SIZE, Kind, RecordHeader, parse_header
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader.contents import Contents, FileState, KnownCheckpoint
-from resilient_pq.recovery.check import examine_places, examine_row_groups, recovered_name
 from resilient_pq.recovery.choose import Candidate, Candidates, candidates_of_survey
-from resilient_pq.recovery.report import Damage
+from resilient_pq.recovery.findings import examine_places, examine_row_groups
+from resilient_pq.recovery.report import Damage, recovered_name
 from resilient_pq.recovery.source import Source
 from resilient_pq.recovery.verify import expected_of_row_groups, record_range
 

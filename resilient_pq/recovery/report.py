@@ -90,6 +90,7 @@ class LostRegion:
         damage: Why, in one word.
         reason: Why, in a sentence.
         where: The place, as far as it is known.
+        num_nulled: Rows that were kept with a null in place of a value that was lost here.
     """
 
     start: int
@@ -98,6 +99,7 @@ class LostRegion:
     damage: Damage
     reason: str
     where: Where = field(default_factory=Where)
+    num_nulled: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """As in docs/json.md."""
@@ -105,6 +107,7 @@ class LostRegion:
             "start": self.start,
             "end": self.end,
             "rows": self.num_rows,
+            "rows_nulled": self.num_nulled,
             "damage": str(self.damage),
             "reason": self.reason,
             **_place(self.where),
@@ -206,3 +209,9 @@ def rows_lost(regions: Sequence[LostRegion]) -> int | None:
     """Rows of all regions together; None when one of them does not tell."""
     counts = [region.num_rows for region in regions]
     return None if any(count is None for count in counts) else sum(count or 0 for count in counts)
+
+
+def recovered_name(url: str) -> str:
+    """A name for the recovered object beside the damaged one."""
+    base = url.removesuffix(".partial")
+    return f"{base.removesuffix('.parquet')}.recovered.parquet"

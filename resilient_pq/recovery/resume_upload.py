@@ -39,8 +39,8 @@ from resilient_pq.io.copied_upload import copied_upload
 from resilient_pq.io.protocols import MiB, bare_etag
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader.contents import Contents, FileState
-from resilient_pq.recovery.check import recovered_name
 from resilient_pq.recovery.choose import Candidates, candidates_of_contents
+from resilient_pq.recovery.report import recovered_name
 from resilient_pq.recovery.source import Source
 from resilient_pq.recovery.upload_rule import size_of, upload_parts
 from resilient_pq.recovery.uploads import object_there, uploads_of

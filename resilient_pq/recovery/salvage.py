@@ -9,42 +9,32 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
 
-from resilient_pq.checksum import crc32
 from resilient_pq.errors import (
     AlreadyExistsError,
-    FormatError,
     NothingToRecoverError,
     RecoveryError,
-    TransientError,
     Where,
     located,
 )
-from resilient_pq.format import thrift
 from resilient_pq.format.footer import LINEAGE_KEY
-from resilient_pq.format.metadata import ColumnIndex, OffsetIndex
 from resilient_pq.format.records import RecordChain
 from resilient_pq.io import ObjectSink, SinkOptions, WriteStore, resolve
 from resilient_pq.io.ranges import ByteRange
-from resilient_pq.reader import indexes
 from resilient_pq.reader.contents import Contents, FileState
 from resilient_pq.reader.data_file import writing_again
-from resilient_pq.reader.decoder import verify_chunk
-from resilient_pq.reader.plan import ChunkRead, chunk_read
-from resilient_pq.recovery.check import Progress, broken_footer, examine_metadata, examine_row_groups
-from resilient_pq.recovery.choose import (
-    Candidate,
-    Candidates,
-    candidates_of_contents,
-    candidates_of_survey,
-    without,
-)
+from resilient_pq.reader.on_damage import OnDamage
 from resilient_pq.recovery.continued import continued, own_keys
-from resilient_pq.recovery.copied_chunk import Derived, copied_chunk
+from resilient_pq.recovery.examination import Examiner, Means
+from resilient_pq.recovery.findings import Progress
+from resilient_pq.recovery.kept import KeptRows, keep
+from resilient_pq.recovery.relaid import Relaying
 from resilient_pq.recovery.report import Damage, Finding, Kept, LostRegion, Outcome, Report, rows_lost
 from resilient_pq.recovery.source import Location, Source, open_source
+from resilient_pq.recovery.understanding import Examined, Understanding, examine, understand
 from resilient_pq.writer.layout import Buffers, Layout
 
 #: Bytes copied at a time.
@@ -55,18 +45,22 @@ async def recover(
     src: Location,
     dst: Location,
     *,
+    on_damage: Literal["drop", "null", "raise"] = "drop",
     overwrite: bool = False,
     storage_options: Mapping[str, Any] | None = None,
     dst_storage_options: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
 ) -> Report:
-    """Write the row groups of a damaged file that are whole to a new object.
+    """Write the rows of a damaged file that are whole to a new object.
 
-    Whole row groups are copied as bytes, never decoded and encoded again. A sound file is copied as it is.
+    Row groups that are whole are copied as bytes, never decoded and encoded again. Of the others the pages that are
+    whole are kept. A sound file is copied as it is.
 
     Args:
         src: The damaged object: a URL, a path, or a pair of a store and a key in it. It is only read.
         dst: Where the output goes; never the source itself.
+        on_damage: What is done with rows of which a value is lost: "drop" leaves them out, in every column; "null"
+            makes columns that may be null null in them; "raise" refuses to write anything.
         overwrite: Replace an object that is at `dst`.
         storage_options: Credentials, endpoint and so on for `src`, as fsspec and pandas take them.
         dst_storage_options: The same for `dst`; None means those of `src`.
@@ -78,10 +72,13 @@ async def recover(
     Raises:
         NothingToRecoverError: Not one row can be kept; nothing was written. Its report names the schema when the
             anchor is whole.
-        RecoveryError: `src` and `dst` are the same object, or `src` is a summary of other files.
+        RecoveryError: `src` and `dst` are the same object, or `src` is a summary of other files; or rows are lost,
+            and `on_damage` is "raise".
         AlreadyExistsError: There is an object at `dst`, and `overwrite` is False.
+        SchemaError: There is no such `on_damage`.
         StoreError: A store refused; nothing was published.
     """
+    policy = OnDamage.named(on_damage, [OnDamage.DROP, OnDamage.NULL, OnDamage.RAISE])
     async with await open_source(src, storage_options) as source:
         options = storage_options if dst_storage_options is None else dst_storage_options
         owns_store = not isinstance(dst, tuple)
@@ -89,7 +86,9 @@ async def recover(
         try:
             await _check_output(source, store, key, overwrite=overwrite)
             with located(Where(key=source.url)):
-                return await _recover(source, store, key, overwrite=overwrite, progress=progress)
+                known = await understand(source)
+                request = _Request(store, key, policy, overwrite)
+                return await _recover(known, request, progress)
         finally:
             if owns_store:
                 await store.close()
@@ -112,64 +111,64 @@ def _same_file(one: str, other: str) -> bool:
     return os.path.exists(one) and os.path.exists(other) and os.path.samefile(one, other)
 
 
-async def _recover(
-    source: Source, store: WriteStore, key: str, *, overwrite: bool, progress: Progress | None
-) -> Report:
-    contents = await source.contents()
-    findings: list[Finding] = []
-    if isinstance(contents, FormatError):
-        candidates = candidates_of_survey(await source.survey())
-        findings += broken_footer(source, contents, candidates)
-    else:
-        candidates = candidates_of_contents(contents)
-    if candidates is None:
-        raise _nothing(source, findings, None)
-    if candidates.contents.data_files:
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """What a caller wants of a recovery."""
+
+    store: WriteStore
+    key: str
+    on_damage: OnDamage
+    overwrite: bool
+
+
+async def _recover(known: Understanding, request: _Request, progress: Progress | None) -> Report:
+    source, contents = known.source, known.contents
+    if contents is None:
+        raise _nothing(source, known.findings, None)
+    if contents.data_files:
+        again = " ".join(writing_again(source.url))
         raise RecoveryError(
             "it is a summary: its rows lie in other files",
             where=Where(key=source.url),
-            hint=f"recover those that are damaged, then write it again: {' '.join(writing_again(source.url))}",
+            hint=f"recover those that are damaged, then write it again: {again}",
         )
-    data = [finding async for finding in examine_row_groups(source, candidates.contents, progress)]
-    copies = [finding async for finding in examine_metadata(source, candidates.contents)]
-    findings += data + copies
-    bad = {
-        candidates.row_groups[finding.where.row_group].ordinal
-        for finding in data
-        if finding.costs_rows and finding.where.row_group is not None
-    }
-    kept, lost = without(candidates, bad)
-    ended = isinstance(contents, Contents) and contents.state is not FileState.IN_PROGRESS
-    if not kept and not (ended and not lost):
-        raise _nothing(source, findings, candidates.contents)
-    sound = ended and not lost and not copies
-    # The source may well be the NAME.partial of the very name that the output should have.
-    options = SinkOptions(mode="w" if overwrite else "x", private_partial=True)
-    sink = await store.create(key, options)
-    try:
-        if sound:
-            num_bytes = await _copy(source, sink, source.info.size)
-        else:
-            num_bytes = await _write(source, sink, candidates, kept, lost, in_place=not copies)
-        await sink.complete()
-    except BaseException:
-        await sink.abort()
-        raise
-    missing = rows_lost(lost)
-    outcome = Outcome.PARTIAL if lost else Outcome.SOUND if sound else Outcome.RECOVERED
-    num_rows = sum(candidate.row_group.num_rows for candidate in kept)
+    means = Means()
+    examined = await examine(known, means, progress)
+    findings = (*known.findings, *examined.findings)
+    policy = OnDamage.DROP if request.on_damage is OnDamage.RAISE else request.on_damage
+    rows = keep(contents.schema, known.row_groups, examined.found, policy)
+    lost = tuple(sorted((*rows.lost, *known.lost), key=lambda region: region.start))
+    ended = known.error is None and contents.state is not FileState.IN_PROGRESS
+    if not rows.row_groups and not (ended and not lost):
+        raise _nothing(source, findings, contents)
+    if lost and request.on_damage is OnDamage.RAISE:
+        raise RecoveryError(
+            f"{_in_words(lost)}, and on_damage is 'raise'; nothing was written",
+            where=Where(key=source.url),
+            hint="on_damage='drop' keeps all other rows",
+        )
+    sound = ended and not lost and not examined.found and not examined.copies_damaged
+    output = _Output(known, examined, rows, lost)
+    num_bytes = await _publish(output, request, means, sound=sound)
+    url = request.store.url_of(request.key)
     return Report(
         verb="recover",
         url=source.url,
-        outcome=outcome,
-        num_rows=num_rows,
-        num_row_groups=len(kept),
+        outcome=Outcome.PARTIAL if lost else Outcome.SOUND if sound else Outcome.RECOVERED,
+        num_rows=rows.num_rows,
+        num_row_groups=len(rows.row_groups),
         size=source.info.size,
-        findings=tuple(findings),
-        next=(("rpq", "check", store.url_of(key)),),
-        schema=str(candidates.contents.schema),
-        kept=Kept(store.url_of(key), num_rows, num_bytes, missing, tuple(lost)),
+        findings=findings,
+        next=(("rpq", "check", url),),
+        schema=str(contents.schema),
+        kept=Kept(url, rows.num_rows, num_bytes, rows_lost(lost), lost),
     )
+
+
+def _in_words(lost: Sequence[LostRegion]) -> str:
+    """What would be lost."""
+    count = rows_lost(lost)
+    return "rows would be lost" if count is None else f"{count:,} rows would be lost"
 
 
 def _nothing(source: Source, findings: Sequence[Finding], contents: Contents | None) -> NothingToRecoverError:
@@ -193,47 +192,88 @@ def _nothing(source: Source, findings: Sequence[Finding], contents: Contents | N
     )
 
 
-async def _write(
-    source: Source,
-    sink: ObjectSink,
-    candidates: Candidates,
-    kept: Sequence[Candidate],
-    lost: Sequence[LostRegion],
-    *,
-    in_place: bool,
-) -> int:
-    """Write the output; returns how many bytes of the source went into it as they were.
+@dataclass(frozen=True, slots=True)
+class _Output:
+    """What an output is made of."""
 
-    Bytes stay `in_place`, and the file the same file, only when all its row groups and records are whole.
-    """
-    everything = in_place and len(kept) == len(candidates.row_groups)
-    if everything and candidates.cut_end is not None:
-        return await _copy(source, sink, candidates.cut_end)
-    lineage = json.dumps(
-        {
-            "source": os.path.basename(source.url),
-            "size": source.info.size,
-            "etag": source.info.etag,
-            "rows_lost": rows_lost(lost),
-            "lost": [[region.start, region.end, region.num_rows] for region in lost],
-        }
-    )
-    if everything and candidates.prefix_end is not None and candidates.last is not None:
-        copied = await _copy(source, sink, candidates.prefix_end)
-        layout = await continued(source, candidates)
-    else:
-        layout = Layout(
-            candidates.contents.schema,
-            RecordChain(os.urandom(16)),
-            own_keys(candidates.contents),
-            made_like=candidates.contents.metadata,
+    known: Understanding
+    examined: Examined
+    rows: KeptRows
+    lost: tuple[LostRegion, ...]
+
+    @property
+    def lineage(self) -> str:
+        """What the output says of where it comes from, as JSON."""
+        source = self.known.source
+        return json.dumps(
+            {
+                "source": os.path.basename(source.url),
+                "size": source.info.size,
+                "etag": source.info.etag,
+                "rows_lost": rows_lost(self.lost),
+                "lost": [[region.start, region.end, region.num_rows] for region in self.lost],
+            }
         )
+
+    @property
+    def named_are_whole(self) -> bool:
+        """Whether all row groups that footers and records name are whole, and their second copies too."""
+        named = self.known.positions
+        return not self.examined.copies_damaged and not any(
+            ordinal in named for ordinal in self.examined.found
+        )
+
+
+async def _publish(output: _Output, request: _Request, means: Means, *, sound: bool) -> int:
+    """Write the output; returns how many bytes of the source went into it as they were."""
+    source = output.known.source
+    # The source may well be the NAME.partial of the very name that the output should have.
+    options = SinkOptions(mode="w" if request.overwrite else "x", private_partial=True)
+    sink = await request.store.create(request.key, options)
+    try:
+        if sound:
+            num_bytes = await _copy(source, sink, source.info.size)
+        else:
+            num_bytes = await _write(output, sink, means)
+        await sink.complete()
+    except BaseException:
+        await sink.abort()
+        raise
+    return num_bytes
+
+
+async def _write(output: _Output, sink: ObjectSink, means: Means) -> int:
+    """Write an output that is not the source as it is; returns how many bytes went into it as they were.
+
+    Bytes stay in their place, and the file the same file, when all row groups and records that have one are whole.
+    """
+    source, kept = output.known.source, output.rows.row_groups
+    contents = output.known.contents
+    assert contents is not None
+    whole = output.known.candidates if output.named_are_whole else None
+    if whole is not None and whole.cut_end is not None and not output.examined.found:
+        return await _copy(source, sink, whole.cut_end)
+    if whole is not None and whole.prefix_end is not None and whole.last is not None:
+        copied = await _copy(source, sink, whole.prefix_end)
+        layout = await continued(source, whole)
+        kept = tuple(row_group for row_group in kept if row_group.known.ordinal not in output.known.positions)
+    else:
         copied = 0
+        layout = Layout(
+            contents.schema,
+            RecordChain(os.urandom(16)),
+            own_keys(contents),
+            made_like=contents.metadata,
+        )
         await _push(sink, layout.start())
-        async for buffers, size in _laid_again(source, layout, candidates, kept):
+    relaying = Relaying(source, contents, Examiner(source, means), output.known.positions)
+    for row_group in kept:
+        async for chunk, size in relaying.chunks(row_group, contents.schema.leaves):
             copied += size
-            await _push(sink, buffers)
-    for buffers in layout.finish(state=FileState.SALVAGED, extra={LINEAGE_KEY: lineage}):
+            await _push(sink, layout.chunk(chunk))
+        sorting = list(row_group.known.sorting_columns) or None
+        await _push(sink, layout.end_row_group(row_group.num_rows, sorting_columns=sorting))
+    for buffers in layout.finish(state=FileState.SALVAGED, extra={LINEAGE_KEY: output.lineage}):
         await _push(sink, buffers)
     return copied
 
@@ -242,66 +282,6 @@ async def _copy(source: Source, sink: ObjectSink, end: int) -> int:
     for start in range(0, end, _COPY_BYTES):
         await sink.write(await source.read(ByteRange(start, min(start + _COPY_BYTES, end))))
     return end
-
-
-async def _laid_again(
-    source: Source, layout: Layout, candidates: Candidates, kept: Sequence[Candidate]
-) -> AsyncIterator[tuple[Buffers, int]]:
-    """The row groups kept, in new places with new records; each with how many bytes were taken over."""
-    positions = {candidate.ordinal: i for i, candidate in enumerate(candidates.row_groups)}
-    for candidate in kept:
-        for leaf in candidates.contents.schema.leaves:
-            chunk = chunk_read(candidates.contents, positions[candidate.ordinal], leaf)
-            derived = await _derived(source, candidates.contents, chunk)
-            data = await _read_again(source, chunk)
-            yield layout.chunk(await asyncio.to_thread(copied_chunk, chunk, data, derived)), chunk.range.size
-        sorting = candidate.row_group.sorting_columns
-        yield layout.end_row_group(candidate.row_group.num_rows, sorting_columns=sorting), 0
-
-
-async def _derived(source: Source, contents: Contents, chunk: ChunkRead) -> Derived:
-    """The chunk's indexes and bloom filter, as far as checksums vouch for them; what is damaged is left behind."""
-    of = indexes.Chunk(contents, chunk.row_group, chunk.leaf)
-    columns = await _vouched(source, of, indexes.column_index_place)
-    offsets = await _vouched(source, of, indexes.offset_index_place)
-    bloom = await _vouched(source, of, indexes.bloom_filter_place)
-    return Derived(
-        None if columns is None else thrift.decode(ColumnIndex, columns)[0],
-        None if offsets is None else thrift.decode(OffsetIndex, offsets)[0],
-        None if bloom is None else bytes(bloom),
-    )
-
-
-async def _vouched(
-    source: Source, chunk: indexes.Chunk, find: Callable[[indexes.Chunk], indexes.Place | None]
-) -> memoryview | None:
-    try:
-        place = find(chunk)
-    except FormatError:
-        return None  # it has been reported as a finding, and readers do without
-    if place is None or place.crc is None or not place.complete:
-        return None
-    for _ in range(2):  # it may have been damaged on the way
-        data = await source.read(place.range)
-        if crc32(data) == place.crc:
-            return data
-    return None
-
-
-async def _read_again(source: Source, chunk: ChunkRead) -> memoryview:
-    """The bytes of a chunk that was examined before, held against its checksums: it gets new ones from them."""
-    for attempt in (1, 2):
-        data = await source.read(chunk.range)
-        try:
-            await asyncio.to_thread(verify_chunk, chunk, data)
-        except FormatError as error:
-            if attempt == 2:
-                raise TransientError(
-                    "a column chunk was whole before, and is not now", where=chunk.where
-                ) from error
-        else:
-            break
-    return data
 
 
 async def _push(sink: ObjectSink, buffers: Buffers) -> None:

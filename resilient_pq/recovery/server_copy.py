@@ -18,7 +18,7 @@ from resilient_pq.io import MultipartSink, MultipartStore, ObjectSink, SinkOptio
 from resilient_pq.io.copied_upload import copied_upload, whole_parts
 from resilient_pq.io.protocols import MiB
 from resilient_pq.io.ranges import ByteRange
-from resilient_pq.recovery.check import Progress
+from resilient_pq.recovery.findings import Progress
 from resilient_pq.recovery.source import Source
 
 log = logging.getLogger("resilient_pq.recovery")

@@ -6,7 +6,7 @@ from typing import Any
 
 from resilient_pq.format.metadata import ColumnChunk, ColumnMetaData, RowGroup
 from resilient_pq.format.records import Kind
-from resilient_pq.recovery.choose import candidates_of_survey, without
+from resilient_pq.recovery.choose import candidates_of_survey
 from resilient_pq.recovery.report import Damage
 from resilient_pq.recovery.survey import Survey
 
@@ -59,16 +59,6 @@ def test_a_footer_that_is_damaged_still_counts_what_is_missing(small: Any, drive
     data = small.zeroed((last.offset, last.end), (final.payload_offset, final.payload_offset + 10))
     (lost,) = candidates(drive, data).lost
     assert (lost.num_rows, lost.damage) == (10, Damage.CORRUPT)
-
-
-def test_the_damaged_ones_are_left_out_and_accounted_for(small: Any, drive: Any) -> None:
-    found = candidates(drive, small.data)
-    kept, lost = without(found, {1, 3})
-    assert [candidate.ordinal for candidate in kept] == [0, 2, 4]
-    assert [(region.where.row_group, region.num_rows) for region in lost] == [(1, 10), (3, 10)]
-    for region, record in zip(lost, [small.records(Kind.ROW_GROUP)[i] for i in (1, 3)], strict=True):
-        assert region.start < record.offset < record.end == region.end
-    assert without(found, set()) == (list(found.row_groups), [])
 
 
 def test_a_row_group_that_is_nowhere_has_no_place(small: Any, drive: Any) -> None:
