@@ -60,6 +60,8 @@ PURE = (
     "recovery.scan",
     "recovery.survey",
     "recovery.verify",
+    "recovery.footer_evidence",
+    "recovery.torn_footer",
     "recovery.choose",
     "recovery.report",
     "recovery.supplied_footer",

@@ -1,0 +1,367 @@
+"""What the damaged end of a file still tells, whoever wrote it.
+
+Sans-io: `find_footer` is a generator that asks for byte ranges and is sent the bytes. It goes back from the end and
+looks for a length and ``PAR1`` with file metadata before them, and for the shape of file metadata, whole or cut.
+
+Neither proves anything by itself: a column of blobs may hold whole Parquet files. So metadata are believed only where
+pages begin at the offsets that they name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, replace
+
+from resilient_pq.errors import ResilientPQError, Where
+from resilient_pq.format.footer import MAGIC, TAIL_SIZE, Footer, NeedBytes, read_footer
+from resilient_pq.format.metadata import ColumnChunk, RowGroup
+from resilient_pq.format.partial_metadata import SHAPE, Ending, PartialMetaData, partial_metadata
+from resilient_pq.format.records import HEADER_SIZE
+from resilient_pq.format.schema import Schema
+from resilient_pq.io.ranges import ByteRange
+from resilient_pq.reader.contents import MAX_FILE_SIZE, Contents, chunk_range
+from resilient_pq.reader.plan import chunk_read
+from resilient_pq.recovery.footer_evidence import believed, has_values, is_within, pages_begin, shift_of
+from resilient_pq.recovery.known import KnownChunk, KnownRowGroup, Method, RebuiltFile
+from resilient_pq.recovery.report import Damage, Finding
+
+KiB = 1024
+MiB = 1024 * KiB
+#: A window looked through for a footer, when going back from the end; doubled up to the larger one.
+_FIRST_WINDOW = 256 * KiB
+_LARGEST_WINDOW = 8 * MiB
+#: How far back from the end, padding left out, a footer is looked for; larger ones are refused by readers.
+REACH = 128 * MiB
+#: Bytes read in all for what only looks like metadata.
+_BUDGET = 512 * MiB
+#: Bytes with which disks, file systems and downloaders fill up what was not written.
+_PADDING = (b"\x00", b"\xff")
+#: Zeros that metadata may end with: the ends of structs within each other.
+_MOST_STOPS = 16
+#: Bytes of padding that are taken for such; metadata may end with fewer zeros.
+_LEAST_PADDING = 64
+
+
+@dataclass(frozen=True, slots=True)
+class FoundFooter:
+    """File metadata that were found at the damaged end of a file.
+
+    Attributes:
+        contents: The schema, and the row groups that are named in full; their offsets are those of the file as it was
+            written.
+        complete: Whether the metadata are whole; otherwise there may have been more row groups, keys, and a maker.
+        start: Offset at which they lie.
+        end: Offset at which the file truly ends: just after the magic, or after the last byte of metadata.
+        shift: What is added to an offset of the file as it was written to have the one where the byte lies; other
+            than 0 where bytes are missing or were added before the row groups.
+        num_rows: Rows of the file as it was written; None where the metadata were cut before that.
+        num_row_groups: Row groups of the file as it was written; None where the metadata were cut before that.
+        columns: Column chunks that are named in full of the row group after those in `contents`.
+        unexplained: Where row groups may lie that are not named, for a search by page headers.
+        findings: What is wrong with the end, for people.
+    """
+
+    contents: Contents
+    complete: bool
+    start: int
+    end: int
+    shift: int
+    num_rows: int | None
+    num_row_groups: int | None
+    columns: tuple[ColumnChunk, ...] = ()
+    unexplained: tuple[ByteRange, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def rebuilt(self) -> RebuiltFile:
+        """The same in the words of every rung of the ladder."""
+        metadata = replace(self.contents.metadata, row_groups=[], num_rows=0)
+        method = Method.FOOTER if self.complete else Method.TORN_FOOTER
+        known = tuple(known_row_groups(self.contents, method))
+        return RebuiltFile(self.contents.schema, metadata, known, self.findings)
+
+
+def known_row_groups(contents: Contents, method: Method) -> Iterator[KnownRowGroup]:
+    """The row groups that a footer, whole or not, names."""
+    rows_before = 0
+    for ordinal, row_group in enumerate(contents.metadata.row_groups):
+        chunks: list[KnownChunk | None] = []
+        for leaf in contents.schema.leaves:
+            try:
+                chunks.append(KnownChunk(chunk_read(contents, ordinal, leaf)))
+            except ResilientPQError:
+                chunks.append(None)
+        places = [chunk.read.range for chunk in chunks if chunk is not None and chunk.read.metadata.num_values]
+        start = min((place.start for place in places), default=len(MAGIC))
+        end = max((place.end for place in places), default=len(MAGIC))
+        sorting = tuple(row_group.sorting_columns or ())
+        yield KnownRowGroup(
+            ordinal, row_group.num_rows, rows_before, tuple(chunks), method, start, end, sorting
+        )
+        rows_before += row_group.num_rows
+
+
+Search = Generator[ByteRange, memoryview, FoundFooter | None]
+
+
+def find_footer(size: int, *, reach: int = REACH) -> Search:
+    """Find the metadata of a file of `size` bytes whose end, or beginning, is damaged.
+
+    Args:
+        size: Bytes of the object.
+        reach: How far back from the end to look, padding left out.
+
+    Returns:
+        The metadata that are believed, the last ones in the object; None where there are none.
+    """
+    if not size:
+        return None
+    head = bytes((yield ByteRange(0, min(len(MAGIC), size))))
+    object_ = _Object(size, (yield from _end_of_data(size)), head == MAGIC)
+    end, window = object_.data_end, _FIRST_WINDOW
+    # What begins before `end` may reach beyond it: a shape takes four bytes, and a magic as many.
+    while end > 0 and object_.data_end - end < reach:
+        start = max(end - window, 0)
+        data = bytes((yield ByteRange(start, min(end + len(MAGIC) - 1, object_.data_end))))
+        for at, is_tail in _candidates(data):
+            found = yield from (_by_tail if is_tail else _by_shape)(object_, start + at)
+            if found is not None:
+                return found
+            if object_.spent > _BUDGET:
+                return None
+        end, window = start, min(window * 2, _LARGEST_WINDOW)
+    return None
+
+
+@dataclass(slots=True)
+class _Object:
+    """What is known of the object while it is searched.
+
+    Attributes:
+        size: Its bytes.
+        data_end: Offset of the padding at its end.
+        has_magic: Whether it begins with the magic.
+        spent: Bytes read for what only looked like metadata.
+    """
+
+    size: int
+    data_end: int
+    has_magic: bool
+    spent: int = 0
+
+
+def _end_of_data(size: int) -> Generator[ByteRange, memoryview, int]:
+    """The offset after the last byte that is no padding."""
+    end, window, padding = size, 64 * KiB, b""
+    while end:
+        start = max(end - window, 0)
+        data = bytes((yield ByteRange(start, end)))
+        if not padding:
+            padding = data[-1:]
+            if padding not in _PADDING:
+                return size
+        kept = len(data.rstrip(padding))
+        if kept:
+            return start + kept if size - start - kept >= _LEAST_PADDING else size
+        end, window = start, min(window * 2, _LARGEST_WINDOW)
+    return 0
+
+
+def _candidates(data: bytes) -> list[tuple[int, bool]]:
+    """Where a magic stands or metadata may begin, from the end; and whether it is the magic."""
+    found = [(match.start(), False) for match in SHAPE.finditer(data)]
+    at = data.find(MAGIC)
+    while at >= 0:
+        found.append((at, True))
+        at = data.find(MAGIC, at + 1)
+    return sorted(found, reverse=True)
+
+
+def _by_tail(object_: _Object, at: int) -> Search:
+    """The footer whose magic stands at `at`, if there is one."""
+    if at < TAIL_SIZE:
+        return None
+    end = at + len(MAGIC)
+    length = int.from_bytes((yield ByteRange(at - 4, at)), "little")
+    start = end - TAIL_SIZE - length
+    if start < 1 or length < len(MAGIC) or not SHAPE.match((yield ByteRange(start, start + len(MAGIC)))):
+        return None
+    # As if a byte were missing before: the magic at the beginning may be damaged, and is looked at elsewhere.
+    begin = max(start - HEADER_SIZE, 1)
+    object_.spent += end - begin
+    if object_.spent > _BUDGET:
+        return None
+    try:
+        footer = read_footer((yield ByteRange(begin, end)), begin)
+        if isinstance(footer, NeedBytes):
+            return None
+        contents = Contents.of(footer)
+    except ResilientPQError:
+        return None  # its metadata may still be read in part, by their shape
+    if contents.footer.trailing and footer.metadata.encryption_algorithm is None and footer.record is None:
+        return (yield from _by_shape(object_, start))  # something within the metadata ends them too early
+    shift = yield from shift_of(footer.metadata, start, has_magic=object_.has_magic)
+    if shift is None:
+        return None
+    if shift:
+        contents = Contents.of(replace(footer, start=start - shift))
+    return _whole(object_, contents, start, end, shift, tail_is_whole=True)
+
+
+def _by_shape(object_: _Object, start: int) -> Search:
+    """The metadata that begin at `start`, whole or not, if there are any."""
+    head = yield ByteRange(start, min(start + 64 * KiB, object_.data_end))
+    first = partial_metadata(head)
+    if not first.schema or not _is_root(first):
+        return None
+    # A page of zeros may have been laid over what follows the metadata, and the last of them are zeros too.
+    limit = min(object_.data_end + _MOST_STOPS, object_.size)
+    object_.spent += limit - start
+    if object_.spent > _BUDGET:
+        return None
+    data = yield ByteRange(start, limit)
+    known = _known_of(data, object_.data_end - start, start)
+    if known is None:
+        return None
+    partial, contents = known
+    if partial.ending is Ending.WHOLE:
+        shift = yield from shift_of(contents.metadata, start, has_magic=object_.has_magic)
+        if shift is None:
+            return None
+        if shift:
+            contents = Contents.of(replace(contents.footer, start=start - shift))
+        end = min(start + partial.end + TAIL_SIZE, object_.data_end)
+        return _whole(object_, contents, start, max(end, start + partial.end), shift, tail_is_whole=False)
+    chunks = [chunk for row_group in partial.row_groups for chunk in row_group.columns] + partial.columns
+    if any(has_values(chunk) for chunk in chunks):
+        own = yield from pages_begin(chunks, 0, start)
+    else:
+        own = not (yield from is_within(start))
+    return _torn(object_, partial, contents, start) if own else None
+
+
+def _is_root(partial: PartialMetaData) -> bool:
+    root = partial.schema[0]
+    count = partial.num_schema_elements or 0
+    return bool(root.name or root.num_children) and (root.num_children or 0) < count
+
+
+def _known_of(data: memoryview, size: int, start: int) -> tuple[PartialMetaData, Contents] | None:
+    """The metadata at the front of `data` and what of them can be believed; None without a schema.
+
+    Args:
+        data: The metadata, as far as they go, and some of the zeros behind them.
+        size: Bytes before these zeros.
+        start: Offset of the metadata.
+    """
+    partial = partial_metadata(data[:size])
+    whole_before = len(partial.row_groups)
+    if partial.ending is Ending.CUT and size < len(data):
+        partial = _ended_by_zeros(partial, partial_metadata(data))
+    if not partial.has_schema:
+        return None
+    try:
+        schema = Schema.from_elements(partial.schema).without_empty_groups()
+        counted = sum(row_group.num_rows for row_group in partial.row_groups)
+        # Early parquet-rs wrote 0 rows, whatever the row groups had.
+        if partial.ending is not Ending.WHOLE or partial.num_rows not in (0, counted):
+            doubtful = len(partial.row_groups) - 1 if partial.ending is not Ending.CUT else whole_before
+            kept = list(believed(partial.row_groups, schema, start, doubtful=doubtful))
+            if len(kept) < len(partial.row_groups) or partial.ending is Ending.WHOLE:
+                partial = replace(partial, row_groups=kept, columns=[], ending=Ending.DAMAGED)
+        return partial, Contents.of(Footer(partial.metadata(), start, min(partial.end, size), None))
+    except ResilientPQError:
+        return None
+
+
+def _ended_by_zeros(partial: PartialMetaData, longer: PartialMetaData) -> PartialMetaData:
+    """Metadata that seem to be cut where padding begins, whose last bytes may be the first zeros of it."""
+    if longer.ending is Ending.WHOLE:
+        return longer
+    if not longer.has_schema or len(longer.row_groups) <= len(partial.row_groups):
+        return replace(partial, schema=longer.schema)
+    return replace(partial, schema=longer.schema, row_groups=longer.row_groups, columns=[], end=longer.end)
+
+
+# -- what is said of it ----------------------------------------------------------------------------------
+
+
+def _whole(
+    object_: _Object, contents: Contents, start: int, end: int, shift: int, *, tail_is_whole: bool
+) -> FoundFooter:
+    findings = list(_findings_before(object_, shift))
+    if not tail_is_whole:
+        message = "the footer is whole, but its length and the magic behind it are missing or damaged"
+        findings.append(_finding(message, start, object_.data_end))
+    unexplained: tuple[ByteRange, ...] = ()
+    if end < object_.data_end:
+        message = f"{object_.data_end - end:,} bytes of something else stand behind the end of the file"
+        findings.append(_finding(message, end, object_.data_end))
+        unexplained = (ByteRange(end, object_.data_end),)
+    findings += _findings_behind(object_, end)
+    metadata = contents.metadata
+    return FoundFooter(
+        contents, True, start, end, shift, metadata.num_rows, len(metadata.row_groups), (), unexplained, tuple(findings)
+    )  # fmt: skip
+
+
+def _torn(object_: _Object, partial: PartialMetaData, contents: Contents, start: int) -> FoundFooter:
+    findings = list(_findings_before(object_, 0))
+    end = min(start + partial.end, object_.data_end)
+    cut = partial.ending is Ending.CUT
+    named = len(contents.metadata.row_groups)
+    how = "the file was cut inside its footer" if cut else "the footer is damaged"
+    rest = "the schema is whole"
+    if partial.num_row_groups is not None:
+        rest += f", and {named:,} of {partial.num_row_groups:,} row groups are named in full"
+    if partial.names_all_row_groups:
+        rest = "the schema and all row groups are whole, what follows them is not"
+    elif partial.num_rows is not None:
+        rest += f": {contents.num_rows:,} of {partial.num_rows:,} rows"
+    findings.append(
+        Finding(
+            Damage.TORN if cut else Damage.CORRUPT,
+            f"{how}; {rest}",
+            Where(offset=end),
+            end,
+            object_.size,
+            costs_rows=not partial.names_all_row_groups,
+        )
+    )
+    findings += _findings_behind(object_, object_.data_end)
+    reached = max((end for group in contents.metadata.row_groups for end in _row_group_ends(group)), default=4)
+    unexplained = () if partial.names_all_row_groups else (ByteRange(min(reached, start), start),)
+    return FoundFooter(
+        contents, False, start, end, 0, partial.num_rows, partial.num_row_groups, tuple(partial.columns),
+        unexplained, tuple(findings),
+    )  # fmt: skip
+
+
+def _row_group_ends(row_group: RowGroup) -> Iterator[int]:
+    for chunk in row_group.columns:
+        if chunk.meta_data is not None:
+            yield chunk_range(chunk.meta_data, MAX_FILE_SIZE)[1]
+
+
+def _findings_before(object_: _Object, shift: int) -> Iterator[Finding]:
+    if shift < 0:
+        message = f"{-shift:,} bytes are missing at the beginning of the file, or before its footer"
+        yield Finding(Damage.MISSING, message, Where(offset=0), 0, 0)
+    elif shift > 0:
+        yield _finding(f"{shift:,} bytes of something else stand before the beginning of the file", 0, shift)
+    elif not object_.has_magic:
+        yield _finding("the magic at the beginning is damaged", 0, min(len(MAGIC), object_.size))
+
+
+def _findings_behind(object_: _Object, end: int) -> Iterator[Finding]:
+    start = max(end, object_.data_end)
+    if start < object_.size:
+        yield _finding(
+            f"{object_.size - start:,} bytes of padding stand behind the end of the file", start, object_.size
+        )
+
+
+def _finding(message: str, start: int, end: int) -> Finding:
+    return Finding(
+        Damage.CORRUPT, f"{message}; nothing is lost with that", Where(offset=start), start, end, costs_rows=False
+    )

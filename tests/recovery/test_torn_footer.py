@@ -1,0 +1,333 @@
+"""The damaged ends of files of others: what is named is right, the file's own, and all that its bytes still tell."""
+
+from __future__ import annotations
+
+import io
+import random
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from resilient_pq.format.footer import read_footer
+from resilient_pq.format.partial_metadata import partial_metadata
+from resilient_pq.reader.contents import Contents
+from resilient_pq.recovery.known import Method
+from resilient_pq.recovery.torn_footer import FoundFooter, find_footer
+
+WRITERS = ("pyarrow", "DuckDB", "Polars", "fastparquet")
+
+
+class Driven:
+    """Drives the search by hand, and counts."""
+
+    def __init__(self, data: bytes, **options: Any) -> None:
+        self.num_bytes = self.largest = 0
+        self.found: FoundFooter | None = None
+        asking = find_footer(len(data), **options)
+        try:
+            wanted = next(asking)
+            while True:
+                assert 0 <= wanted.start <= wanted.end <= len(data)
+                self.num_bytes += wanted.size
+                self.largest = max(self.largest, wanted.size)
+                wanted = asking.send(memoryview(data)[wanted.start : wanted.end])
+        except StopIteration as stop:
+            self.found = stop.value
+
+
+def find(data: bytes) -> FoundFooter:
+    found = Driven(data).found
+    assert found is not None
+    return found
+
+
+def messages(found: FoundFooter) -> str:
+    return "\n".join(finding.message for finding in found.findings)
+
+
+def rows(count: int) -> pa.Table:
+    return pa.table(
+        {
+            "id": pa.array(range(count), pa.int64()),
+            "name": [f"name {i % 7}" if i % 5 else None for i in range(count)],
+            "tags": [list(range(i % 4)) for i in range(count)],
+        }
+    )
+
+
+@cache
+def by_pyarrow(count: int = 50, **options: Any) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(rows(count), sink, row_group_size=10, **options)
+    return sink.getvalue()
+
+
+@cache
+def written_by(writer: str, folder: Path) -> bytes:
+    path = folder / writer
+    table = rows(5000) if writer == "DuckDB" else rows(50)
+    match writer:
+        case "pyarrow":
+            return by_pyarrow(write_page_index=True)
+        case "DuckDB":
+            import duckdb
+
+            duckdb.register("given", table)
+            duckdb.sql(f"copy given to '{path}' (format parquet, row_group_size 2048)")
+            duckdb.unregister("given")
+        case "Polars":
+            import polars
+
+            polars.from_arrow(table).write_parquet(path, row_group_size=10)
+        case "fastparquet":
+            import fastparquet
+
+            flat = table.drop_columns("tags").to_pandas()
+            fastparquet.write(str(path), flat, row_group_offsets=10, write_index=False)
+    return path.read_bytes()
+
+
+@pytest.fixture(scope="module", params=WRITERS)
+def theirs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    return written_by(request.param, tmp_path_factory.getbasetemp())
+
+
+def contents_of(data: bytes) -> Contents:
+    return Contents.of(read_footer(memoryview(data), 0))  # type: ignore[arg-type]
+
+
+def hold_cut(data: bytes, size: int, whole: Contents) -> None:
+    """What a file cut to `size` bytes tells, against what the bytes of its metadata tell by themselves."""
+    start = whole.footer.start
+    expected = partial_metadata(data[start : min(size, start + whole.footer.length)])
+    found = Driven(data[:size]).found
+    if not expected.has_schema:
+        assert found is None
+        return
+    assert found is not None
+    assert found.contents.schema == whole.schema
+    assert found.contents.metadata.row_groups == expected.row_groups
+    assert list(found.columns) == expected.columns
+    assert found.complete == (size >= start + whole.footer.length)
+    assert found.num_rows == expected.num_rows
+    assert (found.start, found.shift) == (start, 0)
+    if found.complete:
+        assert found.unexplained == ()
+        assert not any(finding.costs_rows for finding in found.findings)
+    elif len(expected.row_groups) < len(whole.metadata.row_groups):
+        (place,) = found.unexplained
+        following = whole.metadata.row_groups[len(expected.row_groups)].columns[0].meta_data
+        assert following is not None
+        first = following.dictionary_page_offset or following.data_page_offset
+        assert place.start <= first and place.end == start
+        assert any(finding.costs_rows for finding in found.findings)
+
+
+def test_a_cut_in_the_footer(theirs: bytes) -> None:
+    whole = contents_of(theirs)
+    sizes = range(whole.footer.start, len(theirs))
+    near = range(len(theirs) - 12, len(theirs))
+    for size in {*random.Random(1).sample(sizes, 200), *near}:
+        hold_cut(theirs, size, whole)
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(900)
+def test_a_cut_at_every_byte_of_the_footer(theirs: bytes) -> None:
+    whole = contents_of(theirs)
+    for size in range(whole.footer.start, len(theirs)):
+        hold_cut(theirs, size, whole)
+
+
+def hold_cut_and_filled(data: bytes, size: int, padding: bytes, whole: Contents) -> None:
+    """Cut in the footer, and zeros behind: zeros can end what was cut, but never to something else than it was."""
+    found = Driven(data[:size] + padding).found
+    before = partial_metadata(data[whole.footer.start : size])
+    if found is None:
+        assert not before.has_schema or not data[size - 1], "the last byte of the schema may be taken for padding"
+        return
+    named = found.contents.metadata.row_groups
+    originals = whole.metadata.row_groups
+    assert len(before.row_groups) <= len(named) + (not data[size - 1])
+    for row_group, original in zip(named, originals, strict=False):
+        assert row_group.num_rows == original.num_rows
+        for chunk, other in zip(row_group.columns, original.columns, strict=True):
+            assert chunk.meta_data is not None and other.meta_data is not None
+            for name in ("num_values", "codec", "type", "data_page_offset", "total_compressed_size"):
+                assert getattr(chunk.meta_data, name) == getattr(other.meta_data, name)
+
+
+@pytest.mark.parametrize("padding", [bytes(4096), b"\xff" * 4096], ids=["zeros", "ones"])
+def test_a_cut_in_the_footer_and_padding_behind_it(theirs: bytes, padding: bytes) -> None:
+    whole = contents_of(theirs)
+    for size in random.Random(2).sample(range(whole.footer.start, len(theirs)), 100):
+        hold_cut_and_filled(theirs, size, padding, whole)
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(900)
+def test_zeros_from_every_byte_of_the_footer_on(theirs: bytes) -> None:
+    whole = contents_of(theirs)
+    for size in range(whole.footer.start, len(theirs)):
+        hold_cut_and_filled(theirs, size, bytes(4096), whole)
+
+
+@pytest.mark.parametrize("count", [1, 63, 64, 512, 3_000_000])
+@pytest.mark.parametrize("byte", [b"\x00", b"\xff"])
+def test_padding_behind_the_end(theirs: bytes, count: int, byte: bytes) -> None:
+    found = find(theirs + count * byte)
+    whole = contents_of(theirs)
+    assert found.contents == whole
+    assert found.complete and found.end == len(theirs)
+    assert found.rebuilt.row_groups[-1].method is Method.FOOTER
+    assert f"{count:,} bytes of" in messages(found)
+
+
+def test_junk_behind_the_end(theirs: bytes) -> None:
+    junk = random.Random(3).randbytes(100_000)
+    found = find(theirs + junk)
+    assert found.contents == contents_of(theirs)
+    assert [(place.start, place.end) for place in found.unexplained] == [(len(theirs), len(theirs) + len(junk))]
+
+
+@pytest.mark.parametrize("changed", range(1, 9))
+def test_every_byte_of_the_tail_overwritten(theirs: bytes, changed: int) -> None:
+    whole = contents_of(theirs)
+    for value in (0x00, 0x20, 0xFF):
+        data = bytearray(theirs)
+        data[-changed] = value
+        found = find(bytes(data))
+        assert found.complete
+        assert found.contents.metadata == whole.metadata
+        assert not any(finding.costs_rows for finding in found.findings)
+
+
+def test_the_magic_at_the_beginning(theirs: bytes) -> None:
+    found = find(b"\0\0\0\0" + theirs[4:])
+    assert found.contents == contents_of(theirs)
+    assert "magic at the beginning" in messages(found)
+
+
+@pytest.mark.parametrize("missing", [1, 4, 100])
+def test_bytes_missing_at_the_beginning(theirs: bytes, missing: int) -> None:
+    found = find(theirs[missing:])
+    assert found.shift == -missing
+    assert found.contents.metadata == contents_of(theirs).metadata
+    assert found.contents.footer.start == found.start + missing
+    assert f"{missing} bytes are missing" in messages(found)
+
+
+def test_bytes_added_at_the_beginning(theirs: bytes) -> None:
+    added = b"HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\n\r\n"
+    found = find(added + theirs)
+    assert (found.shift, found.complete) == (len(added), True)
+    assert found.contents.metadata == contents_of(theirs).metadata
+
+
+@pytest.mark.parametrize("length", [16, 512])
+def test_zeros_within_the_metadata(theirs: bytes, length: int) -> None:
+    """What stands behind the damage is not believed, and of what stands before it nothing is lost."""
+    whole = contents_of(theirs)
+    start, end = whole.footer.start, whole.footer.start + whole.footer.length
+    for at in random.Random(4).sample(range(start, end - length), 60):
+        data = theirs[:at] + bytes(length) + theirs[at + length :]
+        before = partial_metadata(theirs[start:at])
+        found = Driven(data).found
+        if found is None:
+            assert not before.has_schema
+            continue
+        named = found.contents.metadata.row_groups
+        assert named[: len(before.row_groups)] == before.row_groups
+        for row_group, original in zip(named, whole.metadata.row_groups, strict=False):
+            assert row_group.num_rows == original.num_rows
+
+
+def test_known_row_groups(theirs: bytes) -> None:
+    whole = contents_of(theirs)
+    rebuilt = find(theirs + bytes(512)).rebuilt
+    assert rebuilt.schema == whole.schema
+    assert rebuilt.metadata.row_groups == [] and rebuilt.metadata.created_by == whole.metadata.created_by
+    total = 0
+    for ordinal, (known, row_group) in enumerate(
+        zip(rebuilt.row_groups, whole.metadata.row_groups, strict=True)
+    ):
+        assert (known.ordinal, known.num_rows, known.rows_before) == (ordinal, row_group.num_rows, total)
+        assert all(chunk is not None for chunk in known.chunks)
+        assert 4 <= known.start < known.end <= whole.footer.start
+        total += row_group.num_rows
+
+
+# -- files within files ----------------------------------------------------------------------------------
+
+
+@cache
+def with_files_in_a_column(inner: bytes) -> bytes:
+    """A file, not compressed, with whole files in a column, one of them in its last page."""
+    table = pa.table({"number": [1, 2, 3], "file": pa.array([inner, inner, inner], pa.binary())})
+    sink = io.BytesIO()
+    pq.write_table(table, sink, row_group_size=1, compression="none", use_dictionary=False)
+    return sink.getvalue()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data, start: data[:start],
+        lambda data, start: data[:start] + bytes(4096),
+        lambda data, start: data[: start - 3],
+        lambda data, start: data[: start + 30],
+        lambda data, start: data[:start] + bytes(len(data) - start),
+    ],
+)
+def test_a_file_within_a_column_is_not_the_file(damage: Callable[[bytes, int], bytes]) -> None:
+    for inner in (by_pyarrow(), by_pyarrow(10), with_files_in_a_column(by_pyarrow(20))):
+        outer = with_files_in_a_column(inner)
+        assert Driven(damage(outer, contents_of(outer).footer.start)).found is None
+
+
+def test_a_cut_anywhere_in_a_file_with_files_in_it() -> None:
+    outer = with_files_in_a_column(by_pyarrow(20))
+    whole = contents_of(outer)
+    for size in random.Random(5).sample(range(len(outer)), 300):
+        found = Driven(outer[:size]).found
+        if found is not None:
+            assert size > whole.footer.start
+            assert found.contents.schema == whole.schema
+
+
+def test_the_outer_footer_is_taken_before_the_inner_ones() -> None:
+    outer = with_files_in_a_column(by_pyarrow())
+    for data in (outer + bytes(4096), outer[:-1], outer[:-5] + b"XXXXX", outer[:-400]):
+        found = find(data)
+        assert found.contents.schema == contents_of(outer).schema
+
+
+# -- bounds ----------------------------------------------------------------------------------------------
+
+
+def test_what_is_read_of_a_large_file_without_a_footer() -> None:
+    data = b"PAR1" + random.Random(6).randbytes(24 << 20)
+    driven = Driven(data, reach=4 << 20)
+    assert driven.found is None
+    assert driven.num_bytes < 9 << 20
+    assert driven.largest <= 8 << 20
+
+
+def test_tails_that_lie_cost_no_more_than_their_bytes() -> None:
+    """Many a magic, each with a length that leads to what looks like metadata."""
+    piece = by_pyarrow()[:4] + b"\x15\x02\x19\x2c" + bytes(100)
+    data = b"PAR1" + piece * 2000
+    data += b"".join((len(data) - 8 - 108 * i).to_bytes(4, "little") + b"PAR1" for i in range(500))
+    driven = Driven(data)
+    assert driven.found is None
+    assert driven.num_bytes < 700 << 20
+
+
+@pytest.mark.parametrize("data", [b"", b"P", b"PAR1", b"PAR1PAR1", b"PAR1\0\0\0\0PAR1", bytes(100_000)])
+def test_nothing_to_be_found(data: bytes) -> None:
+    assert Driven(data).found is None
