@@ -64,6 +64,7 @@ PURE = (
     "recovery.torn_footer",
     "recovery.choose",
     "recovery.report",
+    "recovery.ledger",
     "recovery.supplied_footer",
     "recovery.upload_rule",
     "dataset.shared_keys",

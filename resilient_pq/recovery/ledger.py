@@ -5,9 +5,31 @@ For programs it is JSON (docs/json.md), for people a map in the terminal or in a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import pairwise
 from typing import Any
+
+from resilient_pq.errors import RecoveryError, Where
+
+#: What of a region can hold values, and so has a state.
+PAGES = frozenset({"page", "dictionary page", "chunk"})
+#: Whatever else a region can be.
+OTHERS = frozenset(
+    {
+        "magic",
+        "anchor",
+        "chunk record",
+        "row-group record",
+        "checkpoint",
+        "footer",
+        "index",
+        "bloom filter",
+        "padding",
+        "unknown",
+    }
+)
 
 
 class ByteUse(StrEnum):
@@ -36,24 +58,53 @@ class Confidence(StrEnum):
     """It was copied within the store and not read; its checksums were copied with it."""
 
 
+class PageState(StrEnum):
+    """What became of the values of a page, the best first."""
+
+    WHOLE = "whole"
+    """Its bytes are as they were written."""
+    UNREAD = "unread"
+    """It was copied within the store and not read."""
+    MENDED = "mended"
+    """Its bytes were put together of more than one place, and are as they were written."""
+    REPAIRED = "repaired"
+    """One bit of it was turned back."""
+    DROPPED = "dropped"
+    """Whole or mended, but rows of it, some or all, went with values that another column lost."""
+    NULLED = "nulled"
+    """Its values are lost; its rows were kept, with nulls in their place."""
+    LOST = "lost"
+    """Its values are lost, and its rows with them."""
+
+
+_KEPT = frozenset({PageState.WHOLE, PageState.UNREAD, PageState.MENDED, PageState.REPAIRED})
+
+
 @dataclass(frozen=True, slots=True)
 class Region:
     """Bytes of the input.
+
+    A page whose bytes lie in several places has a region for each of them, which tell the same of it.
 
     Attributes:
         source: Which of the inputs, from 0.
         start: Absolute offset of the first byte.
         end: Offset after the last.
         use: What they are.
-        what: In the format's words: "magic", "page", "dictionary page", "anchor", "chunk record", "row-group record",
-            "checkpoint", "footer", "index", "bloom filter", "padding", or "unknown".
+        what: In the format's words: "magic", "page", "dictionary page", "chunk" (pages that nobody told apart, or a
+            part of a chunk that is no page any more), "anchor", "chunk record", "row-group record", "checkpoint",
+            "footer", "index", "bloom filter", "padding", or "unknown".
         row_group: Ordinal in the input; None outside of row groups.
         column: Path of the leaf column; None outside of chunks.
-        page: Ordinal of the page in its chunk; None outside of pages.
+        page: Ordinal of the page in its chunk, the dictionary page included; None outside of pages.
         mended: How a page was made whole that is not whole where it should lie: "header-copy", "dictionary-copy",
             "displaced", "other-copy" or "bit-repair"; None for all others.
-        confidence: Why it is believed; None for what was lost or is dead.
-        reason: Why it was lost; None for all others.
+        confidence: Why it is believed; None for what is damaged or dead.
+        reason: What was wrong with it: why it was lost, or had to be mended; None for all others.
+        first_row: Row of the row group that the page begins with; None outside of data pages, and where it is not
+            known.
+        num_rows: Rows that the page holds values of; None likewise.
+        rows_kept: How many of these are in the output, with their values or with nulls; None likewise.
     """
 
     source: int
@@ -67,6 +118,56 @@ class Region:
     mended: str | None = None
     confidence: Confidence | None = None
     reason: str | None = None
+    first_row: int | None = None
+    num_rows: int | None = None
+    rows_kept: int | None = None
+
+    @property
+    def size(self) -> int:
+        """Its bytes."""
+        return self.end - self.start
+
+    @property
+    def state(self) -> PageState | None:
+        """What became of its values; None of what is no page."""
+        if self.what not in PAGES:
+            return None
+        if self.confidence is None:
+            return PageState.NULLED if self.rows_kept else PageState.LOST
+        if self.use is ByteUse.LOST or _fewer(self.rows_kept, self.num_rows):
+            return PageState.DROPPED
+        if self.mended is not None:
+            return PageState.REPAIRED if self.mended == "bit-repair" else PageState.MENDED
+        return PageState.UNREAD if self.confidence is Confidence.UNREAD else PageState.WHOLE
+
+    def to_json(self) -> dict[str, Any]:
+        """As in docs/json.md: what does not apply is left out."""
+        values = {
+            "source": self.source,
+            "start": self.start,
+            "end": self.end,
+            "use": str(self.use),
+            "what": self.what,
+            "row_group": self.row_group,
+            "column": self.column,
+            "page": self.page,
+            "state": _word(self.state),
+            "mended": self.mended,
+            "confidence": _word(self.confidence),
+            "reason": self.reason,
+            "first_row": self.first_row,
+            "rows": self.num_rows,
+            "rows_kept": self.rows_kept,
+        }
+        return {name: value for name, value in values.items() if value is not None}
+
+
+def _fewer(some: int | None, all_of_them: int | None) -> bool:
+    return some is not None and all_of_them is not None and some < all_of_them
+
+
+def _word(value: StrEnum | None) -> str | None:
+    return None if value is None else str(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +178,9 @@ class RowsFate:
         first_row: Number of the first of them in the input; None where rows before them were not counted.
         num_rows: How many; None where the bytes do not tell.
         row_group: Ordinal in the input; None where it is not known.
-        kept: Whether they are in the output.
-        nulled: Paths of the columns in which they got null because their values were lost.
+        kept: Whether they are in the output; in one of them, where each column has its own.
+        nulled: Paths of the columns that lost their values of these rows: they got nulls there, or, where each
+            column has its own output, are not in that column's.
         method: Rung of the ladder that told of them (`Method`); None where nothing did.
         confidence: Why they are believed; None where they were lost. The least of all columns'.
         reason: Why they were lost, or got nulls.
@@ -92,6 +194,19 @@ class RowsFate:
     method: str | None = None
     confidence: Confidence | None = None
     reason: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """As in docs/json.md."""
+        return {
+            "first_row": self.first_row,
+            "rows": self.num_rows,
+            "row_group": self.row_group,
+            "kept": self.kept,
+            "nulled": list(self.nulled),
+            "method": self.method,
+            "confidence": _word(self.confidence),
+            "reason": self.reason,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +232,13 @@ class Ledger:
         sources: The inputs.
         columns: Paths of the leaf columns, in the order of the schema.
         row_groups: Rows of each row group known of, by ordinal; None where the bytes do not tell.
-        regions: Every byte of every input once, in order.
+        regions: Every byte of every input once, in order: of the first input from its first byte to its last, of the
+            second likewise. Of a page that several inputs have, the region in the first of them tells its fate.
         rows: Every row known of once, in order.
         checkpoints: Offset, and rows before it, of each checkpoint found.
+        missing: Pages of which no byte is in any input, each as an empty region of the first input where it should
+            begin.
+        on_damage: What was asked for: "drop", "null", "columns" or "raise".
     """
 
     sources: tuple[LedgerSource, ...]
@@ -128,15 +247,241 @@ class Ledger:
     regions: tuple[Region, ...]
     rows: tuple[RowsFate, ...]
     checkpoints: tuple[tuple[int, int], ...] = ()
+    missing: tuple[Region, ...] = ()
+    on_damage: str = "drop"
 
     def num_bytes(self, use: ByteUse, source: int = 0) -> int:
         """Bytes of an input that are used so."""
-        return sum(
-            region.end - region.start
-            for region in self.regions
-            if region.use is use and region.source == source
-        )
+        return sum(region.size for region in self.regions if region.use is use and region.source == source)
+
+    @property
+    def rows_kept(self) -> int:
+        """Rows that are in the output, those with nulls in place of lost values included."""
+        return sum(fate.num_rows or 0 for fate in self.rows if fate.kept)
+
+    @property
+    def rows_nulled(self) -> int:
+        """Rows among these that lost the values of a column."""
+        return sum(fate.num_rows or 0 for fate in self.rows if fate.kept and fate.nulled)
+
+    @property
+    def rows_lost(self) -> int:
+        """Rows known of that are not in the output; `uncounted` says whether there may be more."""
+        return sum(fate.num_rows or 0 for fate in self.rows if not fate.kept)
+
+    @property
+    def uncounted(self) -> bool:
+        """Whether rows were lost that cannot be counted."""
+        return any(fate.num_rows is None for fate in self.rows)
+
+    def pages(self) -> Iterator[Region]:
+        """Every page once, with the region that tells its fate: of all that have a state, those missing behind."""
+        seen: set[tuple[int | None, str | None, int]] = set()
+        for region in (*self.regions, *self.missing):
+            if region.what not in PAGES:
+                continue
+            if region.page is not None:
+                name = (region.row_group, region.column, region.page)
+                if name in seen:
+                    continue
+                seen.add(name)
+            yield region
 
     def to_json(self) -> dict[str, Any]:
         """As in docs/json.md."""
-        return {}
+        return {
+            "on_damage": self.on_damage,
+            "sources": [
+                {"url": source.url, "size": source.size, "etag": source.etag}
+                | {"bytes": {str(use): self.num_bytes(use, number) for use in ByteUse}}
+                for number, source in enumerate(self.sources)
+            ],
+            "columns": list(self.columns),
+            "row_groups": list(self.row_groups),
+            "checkpoints": [{"offset": offset, "rows": rows} for offset, rows in self.checkpoints],
+            "rows_kept": self.rows_kept,
+            "rows_nulled": self.rows_nulled,
+            "rows_lost": None if self.uncounted else self.rows_lost,
+            "rows": [fate.to_json() for fate in self.rows],
+            "regions": [region.to_json() for region in self.regions],
+            "missing": [region.to_json() for region in self.missing],
+        }
+
+    def check(self) -> list[str]:
+        """What does not add up, for people; nothing where every byte and every row is accounted for once."""
+        return [*_wrong_bytes(self), *_wrong_fields(self), *_wrong_rows(self), *_wrong_pages(self)]
+
+
+def complete_regions(
+    size: int,
+    regions: Iterable[Region],
+    *,
+    source: int = 0,
+    gaps: ByteUse = ByteUse.DEAD,
+    reason: str | None = None,
+) -> tuple[Region, ...]:
+    """Account for every byte of an input once.
+
+    Args:
+        size: Bytes of the input.
+        regions: What is known of it, in any order; empty ones are left out.
+        source: Which of the inputs it is.
+        gaps: What the bytes are that no region tells of; they are "unknown" then.
+        reason: Why they were lost, where they were.
+
+    Returns:
+        The regions in order, the gaps between them filled, and neighbours that tell the same as one.
+
+    Raises:
+        RecoveryError: Two regions tell of the same bytes, or one tells of bytes that are not there.
+    """
+    complete: list[Region] = []
+
+    def append(region: Region) -> None:
+        before = complete[-1] if complete else None
+        if before is not None and before.page is None and before.num_rows is None:
+            joined = replace(before, end=region.end)
+            if joined == replace(region, start=before.start):
+                complete[-1] = joined
+                return
+        complete.append(region)
+
+    end = 0
+    for region in sorted((region for region in regions if region.end != region.start), key=_order):
+        if region.source != source or not end <= region.start < region.end <= size:
+            what = f"bytes {region.start} to {region.end} of source {region.source} ({region.what})"
+            raise RecoveryError(
+                f"{what} are told of twice, or are not there: {size} bytes, told of up to {end}",
+                where=Where(offset=region.start),
+            )
+        if end < region.start:
+            append(Region(source, end, region.start, gaps, "unknown", reason=reason))
+        append(region)
+        end = region.end
+    if end < size:
+        append(Region(source, end, size, gaps, "unknown", reason=reason))
+    return tuple(complete)
+
+
+def _order(region: Region) -> tuple[int, int]:
+    return region.start, region.end
+
+
+# -- what does not add up ------------------------------------------------------------------------
+
+
+def _wrong_bytes(ledger: Ledger) -> Iterator[str]:
+    """Bytes told of twice, or not at all."""
+    numbers = [region.source for region in ledger.regions]
+    if numbers != sorted(numbers) or not set(numbers) <= set(range(len(ledger.sources))):
+        yield "the regions are not in the order of the sources"
+        return
+    for number, source in enumerate(ledger.sources):
+        end = 0
+        for region in ledger.regions:
+            if region.source != number:
+                continue
+            if region.start != end or region.end <= region.start:
+                yield f"source {number}: {_named(region)} follows on {end}"
+            end = region.end
+        if end != source.size:
+            yield f"source {number}: told of up to {end} of {source.size} bytes"
+        if sum(ledger.num_bytes(use, number) for use in ByteUse) != source.size:
+            yield f"source {number}: the uses of its bytes do not make up its size"
+    for region in ledger.missing:
+        if region.size or region.what not in PAGES:
+            yield f"{_named(region)} is not missing"
+
+
+def _wrong_fields(ledger: Ledger) -> Iterator[str]:
+    """Regions that contradict themselves."""
+    columns = set(ledger.columns)
+    for region in (*ledger.regions, *ledger.missing):
+        if region.what not in PAGES | OTHERS:
+            yield f"{_named(region)}: that is no word of the format"
+        if region.row_group is not None and not 0 <= region.row_group < len(ledger.row_groups):
+            yield f"{_named(region)}: there is no such row group"
+        if region.column is not None and region.column not in columns:
+            yield f"{_named(region)}: there is no such column"
+        if region.use is ByteUse.LOST and region.reason is None:
+            yield f"{_named(region)}: lost for no reason"
+        sound = region.state in (PageState.WHOLE, PageState.UNREAD) or region.use is ByteUse.METADATA
+        if sound and region.reason is not None:
+            yield f"{_named(region)}: there is a reason, and nothing wrong"
+        if region.state is None and (region.num_rows is not None or region.page is not None):
+            yield f"{_named(region)}: no page, and has rows"
+        if region.state is None:
+            continue
+        if region.row_group is None or region.column is None or (region.what == "chunk") != (region.page is None):
+            yield f"{_named(region)}: in no place"
+        if (region.use is ByteUse.DATA) != (region.state in _KEPT or _some(region)):
+            yield f"{_named(region)}: its bytes are {region.use}, its values {region.state}"
+
+
+def _some(region: Region) -> bool:
+    return region.state is PageState.DROPPED and bool(region.rows_kept)
+
+
+def _wrong_rows(ledger: Ledger) -> Iterator[str]:
+    """Rows told of twice, or not at all."""
+    columns = set(ledger.columns)
+    for fate in ledger.rows:
+        if fate.kept != (fate.confidence is not None) or (not fate.kept and (fate.nulled or not fate.reason)):
+            yield f"{_named_rows(fate)}: kept or lost"
+        if fate.kept and (fate.num_rows is None or bool(fate.nulled) != bool(fate.reason)):
+            yield f"{_named_rows(fate)}: kept, but how many and how?"
+        if not set(fate.nulled) <= columns:
+            yield f"{_named_rows(fate)}: there is no such column"
+    counted = [fate for fate in ledger.rows if fate.first_row is not None]
+    for before, after in pairwise(counted):
+        if (before.first_row or 0) + (before.num_rows or 0) > (after.first_row or 0):
+            yield f"{_named_rows(after)}: told of twice"
+    for ordinal, num_rows in enumerate(ledger.row_groups):
+        told = [fate.num_rows for fate in ledger.rows if fate.row_group == ordinal]
+        if num_rows is not None and (None in told or sum(count or 0 for count in told) != num_rows):
+            yield f"row group {ordinal}: {told} rows are told of, it has {num_rows}"
+
+
+def _wrong_pages(ledger: Ledger) -> Iterator[str]:
+    """Pages that hold the same rows of a column, or keep others than the rows say."""
+    chunks: dict[tuple[int | None, str | None], list[Region]] = {}
+    for region in ledger.pages():
+        if region.first_row is not None and region.num_rows is not None:
+            chunks.setdefault((region.row_group, region.column), []).append(region)
+    for (ordinal, column), regions in chunks.items():
+        regions.sort(key=lambda region: region.first_row or 0)
+        for before, after in pairwise(regions):
+            if (before.first_row or 0) + (before.num_rows or 0) > (after.first_row or 0):
+                yield f"{_named(after)}: its rows are told of twice"
+        kept = None if ordinal is None else _kept_rows(ledger, ordinal, column)
+        for region in regions:
+            if kept is None or region.rows_kept is None:
+                continue
+            first, end = region.first_row or 0, (region.first_row or 0) + (region.num_rows or 0)
+            expected = sum(max(min(end, stop) - max(first, start), 0) for start, stop in kept)
+            if region.rows_kept != expected:
+                yield f"{_named(region)}: keeps {region.rows_kept} rows, the rows say {expected}"
+
+
+def _kept_rows(ledger: Ledger, ordinal: int, column: str | None) -> list[tuple[int, int]] | None:
+    """The rows of a row group that are kept, as ranges within it; None where that cannot be told."""
+    before = ledger.row_groups[:ordinal]
+    fates = [fate for fate in ledger.rows if fate.row_group == ordinal]
+    if None in before or any(fate.first_row is None or fate.num_rows is None for fate in fates):
+        return None
+    base = sum(count or 0 for count in before)
+    apart = ledger.on_damage == "columns"
+    return [
+        ((fate.first_row or 0) - base, (fate.first_row or 0) - base + (fate.num_rows or 0))
+        for fate in fates
+        if fate.kept and not (apart and column in fate.nulled)
+    ]
+
+
+def _named(region: Region) -> str:
+    place = f"{region.what} at {region.start} to {region.end}"
+    return place if region.row_group is None else f"{place} ({region.row_group}, {region.column}, {region.page})"
+
+
+def _named_rows(fate: RowsFate) -> str:
+    return f"{fate.num_rows} rows from {fate.first_row} of row group {fate.row_group}"

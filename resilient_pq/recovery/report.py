@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from resilient_pq.errors import Where
+from resilient_pq.recovery.ledger import Ledger
 
 SCHEMA_VERSION = 1
 
@@ -126,6 +127,7 @@ class Kept:
         lost: The regions lost.
         num_bytes_unread: Of `num_bytes`, those that the store copied itself: they were not read, and their checksums
             not compared.
+        ledger: What became of every byte and of every row; None when nothing was looked at.
     """
 
     output: str | None
@@ -134,6 +136,7 @@ class Kept:
     rows_lost: int | None
     lost: tuple[LostRegion, ...] = ()
     num_bytes_unread: int = 0
+    ledger: Ledger | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +200,7 @@ class Report:
                 "bytes_unread": self.kept.num_bytes_unread,
                 "lost": [region.to_json() for region in self.kept.lost],
                 "output": self.kept.output,
+                "ledger": None if self.kept.ledger is None else self.kept.ledger.to_json(),
             }
         return document
 
