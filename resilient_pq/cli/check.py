@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import resilient_pq as rpq
-from resilient_pq.cli import render
+from resilient_pq.cli import render, words
 from resilient_pq.cli.exit_codes import epilog
 from resilient_pq.cli.options import AsJson, EndpointUrl, Storage, StorageOptions, Url, storage
 from resilient_pq.cli.render import Output
@@ -35,7 +35,7 @@ async def _check(output: Output, url: str, reached: Storage) -> int:
         report = await rpq.check(
             url,
             storage_options=reached.options,
-            progress=lambda done, size: meter.update(done / size, render.in_bytes(done)),
+            progress=lambda done, size: meter.update(done / size, words.in_bytes(done)),
         )
     render.checked(output, reached.lead_to(report))
     return report.exit_code

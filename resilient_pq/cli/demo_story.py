@@ -18,7 +18,8 @@ from resilient_pq.cli.demo_places import Place
 from resilient_pq.cli.demo_rows import Comparison, DemoRows, columns_to_compare, compare
 from resilient_pq.cli.demo_writer import Job, Progress
 from resilient_pq.cli.exit_codes import ExitCode
-from resilient_pq.cli.render import Output, counted, durations, in_bytes
+from resilient_pq.cli.render import Output
+from resilient_pq.cli.words import counted, durations, in_bytes
 from resilient_pq.errors import RecoveryError
 
 Result = TypeVar("Result")

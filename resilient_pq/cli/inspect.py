@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 import resilient_pq as rpq
-from resilient_pq.cli import facts, render
+from resilient_pq.cli import facts, render, words
 from resilient_pq.cli.exit_codes import ExitCode, epilog
 from resilient_pq.cli.facts import ChunkFacts, ColumnFacts, PageFacts, RowGroupFacts
 from resilient_pq.cli.options import AsJson, EndpointUrl, Storage, StorageOptions, Url, storage
@@ -145,12 +145,12 @@ def _show(output: Output, file: rpq.File, sections: Sections, pages: Sequence[Pa
 
 def _show_summary(output: Output, file: rpq.File) -> None:
     summary = facts.summary_of(file.contents, file.info.size)
-    groups = render.counted(file.num_row_groups, "row group")
+    groups = words.counted(file.num_row_groups, "row group")
     output.line("file", file.url)
-    output.line("size", render.in_bytes(file.info.size))
+    output.line("size", words.in_bytes(file.info.size))
     output.line("rows", f"{file.num_rows:,} in {groups}")
     if file.data_files:
-        output.line("summary of", render.counted(len(file.data_files), "file"))
+        output.line("summary of", words.counted(len(file.data_files), "file"))
     output.line("state", summary["state"] or "not told: no resilient file")
     if summary["file_id"]:
         output.line("file id", summary["file_id"])
@@ -162,7 +162,7 @@ def _show_summary(output: Output, file: rpq.File) -> None:
         output.line("sorted by", ", ".join(_order(column) for column in file.sorting_columns))
     keys = [key for key in summary["key_value_metadata"] if not key.startswith(("rpq.", "ARROW:"))]
     if keys:
-        output.line("metadata", render.wrapped_names(keys))
+        output.line("metadata", words.wrapped_names(keys))
     output.line("", "")
 
 
@@ -230,8 +230,8 @@ def _show_chunks(output: Output, chunks: Sequence[ChunkFacts]) -> None:
         [
             (
                 chunk.column,
-                render.shortened(chunk.min),
-                render.shortened(chunk.max),
+                words.shortened(chunk.min),
+                words.shortened(chunk.max),
                 "yes" if chunk.column_index else "offsets" if chunk.offset_index else "no",
                 "yes" if chunk.bloom_filter else "no",
                 f"{chunk.row_group:,}",

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import resilient_pq as rpq
-from resilient_pq.cli import render
+from resilient_pq.cli import render, words
 from resilient_pq.cli.exit_codes import ExitCode, epilog
 from resilient_pq.cli.options import AsJson, EndpointUrl, Storage, StorageOptions, storage
 from resilient_pq.cli.render import Output
@@ -45,12 +45,12 @@ async def _metadata(output: Output, folder: str, overwrite: bool, reached: Stora
             folder,
             overwrite=overwrite,
             storage_options=reached.options,
-            progress=lambda done, there: meter.update(done / there, render.counted(done, "footer")),
+            progress=lambda done, there: meter.update(done / there, words.counted(done, "footer")),
         )
-    groups = render.counted(written.num_row_groups, "row group")
-    files = render.counted(written.num_files, "file")
-    output.line("summary", f"{render.counted(written.num_rows, 'row')} in {groups} of {files}")
-    output.line("written", f"{written.url}, {render.in_bytes(written.size)}")
+    groups = words.counted(written.num_row_groups, "row group")
+    files = words.counted(written.num_files, "file")
+    output.line("summary", f"{words.counted(written.num_rows, 'row')} in {groups} of {files}")
+    output.line("written", f"{written.url}, {words.in_bytes(written.size)}")
     if written.common_url is not None:
         output.line("written", written.common_url)
     next_command = reached.command(("rpq", "check", written.url))

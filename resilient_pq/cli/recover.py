@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import resilient_pq as rpq
-from resilient_pq.cli import render
+from resilient_pq.cli import render, words
 from resilient_pq.cli.exit_codes import ExitCode, epilog
 from resilient_pq.cli.options import AsJson, EndpointUrl, Storage, StorageOptions, storage
 from resilient_pq.cli.render import Output
@@ -48,7 +48,7 @@ async def _recover(output: Output, src: str, dst: str, overwrite: bool, reached:
                 dst,
                 overwrite=overwrite,
                 storage_options=reached.options,
-                progress=lambda done, size: meter.update(done / size, render.in_bytes(done)),
+                progress=lambda done, size: meter.update(done / size, words.in_bytes(done)),
             )
     except rpq.NothingToRecoverError as error:
         if isinstance(error.report, rpq.Report):

@@ -18,6 +18,7 @@ from typing import IO, TYPE_CHECKING, Any, Protocol, Self
 from rich.console import Console
 from rich.text import Text
 
+from resilient_pq.cli.words import counted, in_bytes, printable
 from resilient_pq.errors import ResilientPQError, Where
 from resilient_pq.io.os_errors import from_os_error
 from resilient_pq.recovery.report import SCHEMA_VERSION, Finding, LostRegion, Outcome, Report
@@ -288,43 +289,7 @@ def _place(where: Where) -> dict[str, Any]:
     return {name: getattr(where, name) for name in ("key", "row_group", "column", "page", "offset")}
 
 
-# -- words ---------------------------------------------------------------------------------------
-
-
-def counted(number: int, noun: str) -> str:
-    """``1 row``, ``2,400,000 rows``."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def in_bytes(number: int) -> str:
-    """``7,512,345 bytes (7.2 MiB)``."""
-    exact = counted(number, "byte")
-    return exact if number < 1024 else f"{exact} ({in_units(number)})"
-
-
-def in_units(number: int) -> str:
-    """``7.2 MiB``, ``812 bytes``."""
-    if number < 1024:
-        return counted(number, "byte")
-    size, unit = float(number), ""
-    for larger in ("KiB", "MiB", "GiB", "TiB"):
-        if size < 1024:
-            break
-        size, unit = size / 1024, larger
-    return f"{size:.1f} {unit}"
-
-
-def shortened(value: Any, *, at_most: int = 32) -> str:
-    """A value in a cell of a table; ``?`` where it is not known."""
-    text = "?" if value is None else str(value)
-    return text if len(text) <= at_most else f"{text[: at_most - 1]}…"
-
-
-def printable(text: str) -> str:
-    """The text with everything escaped that could move a terminal's cursor: names in files may hold anything."""
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+# -- lines ---------------------------------------------------------------------------------------
 
 
 def _print(console: Console, label: str, text: str) -> None:
@@ -414,14 +379,3 @@ class _Bar:
         progress.add_task(self._label, total=None, text="")
         progress.start()
         return progress
-
-
-def wrapped_names(names: Sequence[str], *, at_most: int = 8) -> str:
-    """Names with commas between them, not too many."""
-    shown = ", ".join(names[:at_most])
-    return shown if len(names) <= at_most else f"{shown} and {len(names) - at_most:,} more"
-
-
-def durations(seconds: float) -> str:
-    """``0.42 s``."""
-    return f"{seconds:.2f} s" if seconds < 10 else f"{seconds:.0f} s"

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 import resilient_pq as rpq
-from resilient_pq.cli import render
+from resilient_pq.cli import render, words
 from resilient_pq.cli.exit_codes import ExitCode, epilog
 from resilient_pq.cli.ingest import open_rows
 from resilient_pq.cli.options import AsJson, EndpointUrl, Storage, StorageOptions, size_option, storage
@@ -111,7 +111,7 @@ async def _write(output: Output, src: str, dst: str, settings: dict[str, Any], r
             with output.progress("writing") as meter:
                 async for batch, share in rows.batches:
                     await writer.write(batch)
-                    meter.update(share, render.counted(writer.num_rows, "row"))
+                    meter.update(share, words.counted(writer.num_rows, "row"))
     async with rpq.open(dst, storage_options=options) as file:
         _report(output, file, reached, time.monotonic() - began, writer.num_bytes_resent)
     return ExitCode.SOUND
@@ -119,12 +119,12 @@ async def _write(output: Output, src: str, dst: str, settings: dict[str, Any], r
 
 def _report(output: Output, file: rpq.File, reached: Storage, seconds: float, resent: int) -> None:
     """What was written, as its footer tells it, and what durable checkpoints cost."""
-    groups = render.counted(file.num_row_groups, "row group")
-    output.line("written", f"{file.url}: {render.counted(file.num_rows, 'row')} in {groups}")
-    checkpoints = render.counted(len(file.checkpoints), "checkpoint")
-    size = render.in_bytes(file.info.size)
-    again = f", {render.in_bytes(resent)} sent again for them" if resent else ""
-    output.line("", f"{size}, {checkpoints}{again}, {render.durations(seconds)}")
+    groups = words.counted(file.num_row_groups, "row group")
+    output.line("written", f"{file.url}: {words.counted(file.num_rows, 'row')} in {groups}")
+    checkpoints = words.counted(len(file.checkpoints), "checkpoint")
+    size = words.in_bytes(file.info.size)
+    again = f", {words.in_bytes(resent)} sent again for them" if resent else ""
+    output.line("", f"{size}, {checkpoints}{again}, {words.durations(seconds)}")
     following = reached.command(("rpq", "check", file.url))
     output.next(following)
     output.document(

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import resilient_pq as rpq
-from resilient_pq.cli import render
+from resilient_pq.cli import render, words
 from resilient_pq.cli.exit_codes import ExitCode, epilog
 from resilient_pq.cli.options import AsJson, EndpointUrl, Storage, StorageOptions, UploadId, Url, storage
 from resilient_pq.cli.render import Output
@@ -80,13 +80,13 @@ async def _complete(output: Output, wishes: _Wishes, reached: Storage) -> int:
         metadata=wishes.metadata,
         storage_options=reached.options,
     )
-    parts = render.counted(done.num_parts, "part")
-    output.line("completed", f"{done.url}, {render.in_bytes(done.size)} in {parts}, {_HOW[done.how]}")
+    parts = words.counted(done.num_parts, "part")
+    output.line("completed", f"{done.url}, {words.in_bytes(done.size)} in {parts}, {_HOW[done.how]}")
     if done.num_rows is not None:
-        lost = render.counted(done.rows_dropped or 0, "row")
+        lost = words.counted(done.rows_dropped or 0, "row")
         output.line("rows", f"{done.num_rows:,}; {lost} of the metadata are not in the parts")
     if done.bytes_dropped:
-        output.line("dropped", f"{render.in_bytes(done.bytes_dropped)} in parts behind these")
+        output.line("dropped", f"{words.in_bytes(done.bytes_dropped)} in parts behind these")
     following = [reached.command(command) for command in done.next]
     output.next(*following)
     document = render.document(NAME, "completed", rows=done.num_rows, url=done.url)

@@ -7,7 +7,7 @@ from typing import Any
 
 import resilient_pq as rpq
 from resilient_pq.cli.options import SECONDS_OF
-from resilient_pq.cli.render import counted, in_bytes, in_units
+from resilient_pq.cli.words import counted, in_bytes, in_units
 
 #: Of `row`; the first two are names.
 HEADER = ("url", "upload id", "begun", "age", "parts", "size", "completable", "by", "rows")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import resilient_pq as rpq
-from resilient_pq.cli import render
+from resilient_pq.cli import render, words
 from resilient_pq.cli.exit_codes import ExitCode, epilog
 from resilient_pq.cli.options import AsJson, EndpointUrl, Log, Storage, StorageOptions, UploadId, Url, storage
 from resilient_pq.cli.render import Output
@@ -44,12 +44,12 @@ async def _resume_info(
     for upload in info.uploads:
         begun = "" if upload.initiated is None else f", begun {upload.initiated:%Y-%m-%d %H:%M:%S %Z}"
         output.line("upload", f"{upload.upload_id}{begun}")
-        output.line("parts", f"{upload.num_parts:,}, {render.in_bytes(upload.num_bytes)}")
+        output.line("parts", f"{upload.num_parts:,}, {words.in_bytes(upload.num_bytes)}")
         output.line("holds", described.holds(upload))
         if upload.gap is not None:
             output.line("missing", f"part {upload.gap:,}")
         if upload.bytes_behind:
-            output.line("dropped", f"when it is completed: {render.in_bytes(upload.bytes_behind)} behind that")
+            output.line("dropped", f"when it is completed: {words.in_bytes(upload.bytes_behind)} behind that")
     output.line("object", _object_words(info))
     following = [reached.command(command) for command in _next(info)]
     output.next(*following)
@@ -72,12 +72,12 @@ async def _resume_info(
 def _object_words(info: rpq.ResumeInfo) -> str:
     if info.object is None:
         return "there is none" if info.uploads else "there is none, and no upload is open"
-    size = render.in_bytes(info.object.size)
+    size = words.in_bytes(info.object.size)
     replaced = "; completing an upload needs --overwrite" if info.uploads else ""
     if info.num_rows is None:
         return f"{size}, without a footer that can be read{replaced}"
     state = "of another writer" if info.state is None else str(info.state)
-    return f"{size}, {state}, {render.counted(info.num_rows, 'row')}{replaced}"
+    return f"{size}, {state}, {words.counted(info.num_rows, 'row')}{replaced}"
 
 
 def _next(info: rpq.ResumeInfo) -> list[tuple[str, ...]]:
