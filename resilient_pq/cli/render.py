@@ -18,10 +18,14 @@ from typing import IO, TYPE_CHECKING, Any, Protocol, Self
 from rich.console import Console
 from rich.text import Text
 
+from resilient_pq.cli.ledger.account import MEANINGS, lost_rows, nulled_words, rows_lost_words
+from resilient_pq.cli.ledger.grid import UNHARMED
+from resilient_pq.cli.ledger.terminal import ledger_map
 from resilient_pq.cli.words import counted, in_bytes, printable
 from resilient_pq.errors import ResilientPQError, Where
 from resilient_pq.io.os_errors import from_os_error
-from resilient_pq.recovery.report import SCHEMA_VERSION, Finding, LostRegion, Outcome, Report
+from resilient_pq.recovery.ledger import Ledger, PageState
+from resilient_pq.recovery.report import SCHEMA_VERSION, Finding, Kept, LostRegion, Outcome, Report
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -34,8 +38,8 @@ MAX_LISTED = 20
 _STYLES = {
     "bold green": ("sound", "kept", "written", "held", "completed"),
     "bold red": ("torn", "corrupt", "missing", "foreign", "lost", "nothing", "error", "broken"),
-    "bold yellow": ("unfinished", "unverified", "note", "interrupted", "aborted", "dropped"),
-    "bold cyan": ("next", "hint"),
+    "bold yellow": ("unfinished", "unverified", "note", "interrupted", "aborted", "dropped", "repaired", "nulled"),
+    "bold cyan": ("next", "hint", "mended"),
 }
 _STYLE_OF = {label: style for style, labels in _STYLES.items() for label in labels}
 
@@ -84,24 +88,36 @@ class Output:
             for line in text.split("\n"):
                 _emit(self._out, Text(printable(line)))
 
-    def table(self, header: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1) -> None:
+    def table(
+        self, header: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1, last_left: bool = False
+    ) -> None:
         """Aligned columns under a header.
 
         Args:
             header: A word for each column.
             rows: Their cells.
             left: How many columns, from the first, are aligned to the left; the others are to the right.
+            last_left: Whether the last is aligned to the left, too.
         """
         if self.as_json:
             return
         cells = [[printable(cell) for cell in row] for row in (header, *rows)]
         widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
+        last = len(header) - 1
         for number, row in enumerate(cells):
             aligned = [
-                cell.ljust(width) if column < left else cell.rjust(width)
+                cell.ljust(width) if column < left or (last_left and column == last) else cell.rjust(width)
                 for column, (cell, width) in enumerate(zip(row, widths, strict=True))
             ]
             _emit(self._out, Text("  ".join(aligned).rstrip(), style="bold" if number == 0 else ""))
+
+    def map(self, ledger: Ledger) -> None:
+        """The map of a ledger, as wide as the terminal; in ASCII where it is piped, or the terminal wants that."""
+        if self.as_json:
+            return
+        plain = not (self._out.is_terminal and not self._out.is_dumb_terminal and "utf" in self._out.encoding)
+        for line in ledger_map(ledger, width=self._out.width, plain=plain):
+            _emit(self._out, line)
 
     def document(self, document: dict[str, Any]) -> None:
         """The whole result as JSON; nothing where text is wanted."""
@@ -228,16 +244,47 @@ def recovered(output: Output, report: Report) -> None:
     """What a recovery kept, what was lost, and the command to run next."""
     kept = report.kept
     if kept is not None and kept.output is not None:
-        rows = f"{counted(kept.num_rows, 'row')} in {counted(report.num_row_groups, 'row group')}"
+        rows = f"{_rows_kept(kept)} in {counted(report.num_row_groups, 'row group')}"
         output.line("kept", f"{rows}; {in_bytes(kept.num_bytes)} copied as they were")
     else:
         _nothing(output, report)
     if kept is not None:
-        _lost(output, kept.rows_lost, kept.lost)
+        if kept.ledger is None:
+            _lost(output, kept.rows_lost, kept.lost)
+        else:
+            _accounted(output, kept.ledger)
         if kept.output is not None:
             output.line("written", kept.output)
     output.next(*report.next)
     output.document(report.to_json())
+
+
+def _rows_kept(kept: Kept) -> str:
+    if kept.ledger is None or kept.ledger.uncounted or not kept.ledger.rows_lost:
+        return counted(kept.num_rows, "row")
+    return f"{kept.num_rows:,} of {counted(kept.num_rows + kept.ledger.rows_lost, 'row')}"
+
+
+def _accounted(output: Output, ledger: Ledger) -> None:
+    """What a ledger says: how many rows, the map where there is something to see on it, and the rows that are lost."""
+    output.line("lost", rows_lost_words(ledger))
+    if ledger.rows_nulled:
+        output.line("nulled", f"{counted(ledger.rows_nulled, 'row')}: {nulled_words(ledger)}")
+    for state in (PageState.MENDED, PageState.REPAIRED):
+        pages = sum(page.state is state for page in ledger.pages())
+        if pages:
+            output.line(state, f"{counted(pages, 'page')}: {MEANINGS[state]}")
+    if any(page.state not in UNHARMED for page in ledger.pages()):
+        output.block("")
+        output.map(ledger)
+        output.block("")
+    lost = lost_rows(ledger)
+    if lost:
+        rows = [(run.rows, run.row_group, run.count, f"{run.fate}: {run.reason}") for run in lost[:MAX_LISTED]]
+        output.table(("rows", "row group", "count", "what became of them"), rows, left=1, last_left=True)
+        if len(lost) > MAX_LISTED:
+            output.line("", f"and {len(lost) - MAX_LISTED:,} more, which --json lists")
+        output.block("")
 
 
 def _nothing(output: Output, report: Report) -> None:
