@@ -17,20 +17,20 @@ def combine_in_python(first: int, second: int, second_size: int) -> int:
     shift, power, rest = _ONE, _X_TO_THE_8, second_size
     while rest:
         if rest & 1:
-            shift = _product(shift, power)
-        power = _product(power, power)
+            shift = product(shift, power)
+        power = product(power, power)
         rest >>= 1
-    return _product(first, shift) ^ second
+    return product(first, shift) ^ second
 
 
-def _product(a: int, b: int) -> int:
-    """The product of two polynomials, modulo that of the CRC."""
-    product = 0
+def product(a: int, b: int) -> int:
+    """The product of two polynomials over GF(2), modulo that of the CRC; bit 31 is the coefficient of x^0."""
+    total = 0
     for bit in range(31, -1, -1):
         if a >> bit & 1:
-            product ^= b
+            total ^= b
         b = b >> 1 ^ (_POLYNOMIAL if b & 1 else 0)  # times x
-    return product
+    return total
 
 
 def _fastest() -> tuple[Callable[[Any, int], int], Callable[[int, int, int], int]]:

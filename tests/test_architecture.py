@@ -57,6 +57,7 @@ PURE = (
     "reader.bloom_filter",
     "reader.data_file",
     "reader.indexes",
+    "recovery.bit_repair",
     "recovery.scan",
     "recovery.survey",
     "recovery.verify",
