@@ -3,10 +3,29 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Generator, Iterable, Iterator
+from typing import Any, Final
 
 from resilient_pq.format.records import HEADER_SIZE, RECORD_MAGIC, RecordHeader, parse_header
+from resilient_pq.io.ranges import ByteRange
+
+#: Bytes that are read and looked through at a time.
+_WINDOW: Final = 8 * 1024 * 1024
+
+
+def all_headers(size: int) -> Generator[ByteRange, memoryview, list[tuple[int, RecordHeader]]]:
+    """Read an object of `size` bytes from front to back, a window at a time, for the record headers in it.
+
+    Returns:
+        As `headers_in` gives them.
+    """
+    found: list[tuple[int, RecordHeader]] = []
+    for start in range(0, size, _WINDOW):
+        end = min(start + _WINDOW, size)
+        # A header that begins before `end` may reach beyond it.
+        data = yield ByteRange(start, min(end + HEADER_SIZE - 1, size))
+        found += [(at, header) for at, header in headers_in(data, start) if at < end]
+    return found
 
 
 def headers_in(data: Any, base: int) -> Iterator[tuple[int, RecordHeader]]:

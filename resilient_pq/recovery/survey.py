@@ -26,7 +26,7 @@ from resilient_pq.format.records import (
 from resilient_pq.format.schema import Schema
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader.contents import chunk_range
-from resilient_pq.recovery.scan import headers_in, in_place, majority
+from resilient_pq.recovery.scan import all_headers, headers_in, in_place, majority
 
 KiB = 1024
 MiB = 1024 * KiB
@@ -81,6 +81,9 @@ class Survey:
         newest: The header of the newest record found, whole or not.
         last: The header of the newest whole record that `footer` or `row_groups` come from.
         scanned: Whether the whole object had to be read.
+        found: Every record header that was come across, by where it lies, in no order: of any file, in its place or
+            not. All there are when the whole object was read; otherwise those of the chain, as far as it was followed,
+            and those in the end of the object as far back as `newest`.
         footers: The headers of all whole anchors, checkpoints and final records, when it was.
         ended: Whether the object ends in a footer that names these row groups and no others, though the record
             that should vouch for it is damaged.
@@ -93,17 +96,33 @@ class Survey:
     newest: RecordHeader | None = None
     last: RecordHeader | None = None
     scanned: bool = False
+    found: dict[int, RecordHeader] = field(default_factory=dict)
     footers: list[RecordHeader] = field(default_factory=list)
     ended: bool = False
+
+    @property
+    def headers(self) -> list[RecordHeader]:
+        """Those found that are of this file and lie in their places, in order."""
+        mine = (header for header in in_place(self.found.items()) if header.file_id == self.file_id)
+        return sorted(mine, key=lambda header: header.offset)
+
+    @property
+    def displaced(self) -> bool:
+        """Whether one was found that is of this file and lies elsewhere: parts may have been moved or left out."""
+        return any(
+            header.offset != at and header.file_id == self.file_id for at, header in self.found.items()
+        )
 
 
 def survey(size: int) -> Asking:
     """Find what the records of an object of `size` bytes tell; see the module."""
     result = Survey(size)
-    anchor = yield from _header_at(len(MAGIC), size)
+    anchor = yield from _header_at(len(MAGIC), result)
     result.file_id = anchor.file_id if anchor is not None and anchor.kind == Kind.ANCHOR else None
-    newest = yield from _newest(size, result.file_id)
+    newest = yield from _newest(result)
     if newest is None:
+        result.scanned = True
+        result.file_id = result.file_id or majority(result.found.values())
         return result
     result.newest = newest
     result.file_id = result.file_id or newest.file_id
@@ -119,23 +138,27 @@ def _read(start: int, end: int) -> Generator[ByteRange, memoryview, memoryview]:
     return data
 
 
-def _header_at(offset: int, size: int) -> Generator[ByteRange, memoryview, RecordHeader | None]:
+def _header_at(offset: int, result: Survey) -> Generator[ByteRange, memoryview, RecordHeader | None]:
     """The record header that lies at `offset` and says so."""
-    if offset < 0 or offset + HEADER_SIZE > size:
+    if offset < 0 or offset + HEADER_SIZE > result.size:
         return None
     header = parse_header((yield from _read(offset, offset + HEADER_SIZE)))
+    if header is not None:
+        result.found[offset] = header
     return header if header is not None and header.offset == offset else None
 
 
-def _newest(size: int, file_id: bytes | None) -> Generator[ByteRange, memoryview, RecordHeader | None]:
+def _newest(result: Survey) -> Generator[ByteRange, memoryview, RecordHeader | None]:
     """The last record header of the file that lies in its place, whether its payload is whole or not."""
-    end, window = size, _FIRST_WINDOW
+    end, window = result.size, _FIRST_WINDOW
     while end > len(MAGIC):
         start = max(end - window, 0)
         # A header that begins before `end` may reach beyond it.
-        data = yield from _read(start, min(end + HEADER_SIZE - 1, size))
-        found = in_place(headers_in(data, start))
-        wanted = file_id or majority(found)
+        data = yield from _read(start, min(end + HEADER_SIZE - 1, result.size))
+        everything = dict(headers_in(data, start))
+        result.found.update(everything)
+        found = in_place(everything.items())
+        wanted = result.file_id or majority(found)
         mine = [header for header in found if header.file_id == wanted and header.offset < end]
         if mine:
             return mine[-1]
@@ -170,11 +193,11 @@ def _follow_chain(result: Survey, newest: RecordHeader) -> Generator[ByteRange, 
             if found is not None:
                 _take_row_group(result, found, header)
                 # The record before the row group's first chunk record is that of the row group before it.
-                header = yield from _before_row_group(found, result.size)
+                header = yield from _before_row_group(found, result)
                 first = False
                 continue
         first = False
-        previous = yield from _header_at(header.previous, result.size) if header.previous else _nothing()
+        previous = yield from _header_at(header.previous, result) if header.previous else _nothing()
         if previous is None or not _follows(previous, header):
             return False
         header = previous
@@ -197,15 +220,15 @@ def _follows(earlier: RecordHeader, later: RecordHeader) -> bool:
 
 
 def _before_row_group(
-    found: FoundRowGroup, size: int
+    found: FoundRowGroup, result: Survey
 ) -> Generator[ByteRange, memoryview, RecordHeader | None]:
     start = data_start(found.row_group)
     if start is None:
         return None
-    chunk = yield from _header_at(start - CHUNK_RECORD_SIZE, size)
+    chunk = yield from _header_at(start - CHUNK_RECORD_SIZE, result)
     if chunk is None or chunk.kind != Kind.CHUNK:
         return None
-    before = yield from _header_at(chunk.previous, size)
+    before = yield from _header_at(chunk.previous, result)
     return before if before is not None and _follows(before, chunk) else None
 
 
@@ -312,17 +335,10 @@ def _scan_forward(result: Survey) -> Generator[ByteRange, memoryview, None]:
     """Read the whole object for records, and believe each that is whole and in its place."""
     result.scanned = True
     result.row_groups = {}
-    at = 0
-    headers: list[RecordHeader] = []
-    while at < result.size:
-        end = min(at + _LARGEST_WINDOW, result.size)
-        data = yield from _read(at, min(end + HEADER_SIZE - 1, result.size))
-        headers += [header for header in in_place(headers_in(data, at)) if header.offset < end]
-        at = end
-    result.file_id = result.file_id or majority(headers)
-    mine = [header for header in headers if header.file_id == result.file_id]
+    result.found = dict((yield from all_headers(result.size)))
+    result.file_id = result.file_id or majority(in_place(result.found.items()))
     row_groups: dict[int, tuple[FoundRowGroup, RecordHeader]] = {}
-    for header in mine:
+    for header in result.headers:
         if header.kind in FOOTER_KINDS:
             footer = yield from _footer(header, result.size)
             if footer is None:

@@ -93,6 +93,39 @@ class TestBytesRead:
         assert surveyed.num_bytes > len(large.data)
 
 
+class TestHeaders:
+    """What it came across on its way, for the rungs that need more than row-group records."""
+
+    def test_all_of_the_row_group_in_flight_where_the_chain_is_whole(self, large: Any, drive: Any) -> None:
+        torn = large.records(Kind.ROW_GROUP)[-1]
+        surveyed = drive(large.data[: torn.offset - 10])
+        assert not surveyed.result.scanned
+        in_flight = [header for header in large.records(Kind.CHUNK) if header.num_row_groups == 7]
+        assert [h for h in surveyed.result.headers if h.num_row_groups == 7 and h.kind == Kind.CHUNK] == in_flight
+        assert not surveyed.result.displaced
+
+    def test_all_there_are_where_the_chain_is_broken(self, small: Any, drive: Any) -> None:
+        last, (final,) = small.records(Kind.CHECKPOINT)[-1], small.records(Kind.FINAL)
+        surveyed = drive(small.zeroed((last.offset, last.offset + 1))[: final.offset])
+        expected = [header for header in small.headers if header not in (last, final)]
+        assert surveyed.result.scanned
+        assert surveyed.result.headers == expected
+
+    def test_a_hole_in_the_middle_shows_in_the_records_behind_it(self, small: Any, drive: Any) -> None:
+        hole = small.records(Kind.ROW_GROUP)[2].offset
+        surveyed = drive(small.data[: hole - 30] + small.data[hole - 20 :])
+        assert surveyed.result.displaced
+        assert all(header in small.headers for header in surveyed.result.headers)
+
+    def test_without_a_record_in_its_place_all_are_displaced(self, small: Any, drive: Any) -> None:
+        surveyed = drive(small.data[10:])
+        result = surveyed.result
+        assert result.scanned and result.displaced
+        assert (result.footer, result.headers) == (None, [])
+        assert result.file_id == small.headers[0].file_id
+        assert sorted(result.found) == [header.offset - 10 for header in small.headers[1:]]
+
+
 class TestBrokenRecords:
     """The final footer is gone, and something else is damaged with it."""
 
