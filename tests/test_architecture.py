@@ -58,6 +58,7 @@ PURE = (
     "reader.data_file",
     "reader.indexes",
     "recovery.bit_repair",
+    "recovery.chunk_records",
     "recovery.scan",
     "recovery.survey",
     "recovery.verify",
