@@ -84,7 +84,7 @@ async def prefixed_sink(
         key: Its key there.
         prefix_end: Offset after the last byte of the prefix.
         options: How the output is written.
-        progress: Called with the bytes of the prefix that are in place, and all of them.
+        progress: Called with the bytes of the prefix that are in place, and the bytes of the source.
 
     Returns:
         The sink, behind the prefix; None where the store cannot or may not copy: then the bytes have to be read and
@@ -106,7 +106,7 @@ async def prefixed_sink(
 
     def copied(num_bytes: int) -> None:
         if progress is not None:
-            progress(num_bytes, prefix_end)
+            progress(num_bytes, source.info.size)
 
     try:
         async with copied_upload(store, key, source.info, prefix_end, options, copied=copied) as begun:
@@ -142,4 +142,4 @@ async def _send(source: Source, sink: ObjectSink, start: int, end: int, progress
         await sink.write(await source.read(ByteRange(start, stop)))
         start = stop
         if progress is not None:
-            progress(start, end)
+            progress(start, source.info.size)
