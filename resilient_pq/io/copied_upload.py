@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from resilient_pq.errors import NotFoundError, ObjectChangedError, RangeError, StoreError, Where
 from resilient_pq.io.cancellation import finish_first
-from resilient_pq.io.protocols import MultipartStore, ObjectInfo, Part, ReadStore, SinkOptions, bare_etag
+from resilient_pq.io.protocols import MiB, MultipartStore, ObjectInfo, Part, ReadStore, SinkOptions, bare_etag
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.io.upload_plan import part_size
 
@@ -31,7 +31,7 @@ class CopiedUpload:
 
     Attributes:
         upload_id: The upload.
-        parts: Parts 1, 2, ... in full, as the options size them.
+        parts: Parts 1, 2, ... in full: whole numbers of MiB.
         num_bytes: Bytes in them.
     """
 
@@ -40,8 +40,11 @@ class CopiedUpload:
     num_bytes: int
 
 
-def whole_parts(end: int, options: SinkOptions) -> list[ByteRange]:
-    """The parts of an upload that the first `end` bytes of an object fill.
+def parts_to_copy(end: int, options: SinkOptions) -> list[ByteRange]:
+    """The parts of an upload to copy from the first `end` bytes of an object.
+
+    They are as long as the options size them. Where parts may be unequal, the last reaches to the last whole MiB: so
+    less than a MiB is left to be read and sent. None where the bytes do not fill one part.
 
     Raises:
         StoreError: They need more parts than an upload can have.
@@ -51,6 +54,8 @@ def whole_parts(end: int, options: SinkOptions) -> list[ByteRange]:
     while (stop := start + part_size(len(places) + 1, options)) <= end:
         places.append(ByteRange(start, stop))
         start = stop
+    if places and not options.equal_parts:
+        places[-1] = ByteRange(places[-1].start, end // MiB * MiB)
     return places
 
 
@@ -64,7 +69,7 @@ async def copied_upload(
     *,
     copied: Callable[[int], None] | None = None,
 ) -> AsyncIterator[CopiedUpload]:
-    """Begin an upload with copies of the parts that the first `end` bytes of another object fill.
+    """Begin an upload with copies of the first `end` bytes of another object, as far as they make parts.
 
     The upload is the caller's when the block ends well, and is removed when it does not. That all copies are of one
     version is known before the block is entered: not every store heeds which version was to be copied, so what the
@@ -74,8 +79,8 @@ async def copied_upload(
         store: Where the source is, and the upload will be.
         key: The object that the upload makes.
         source: The version to copy from.
-        end: Of its bytes, how many are wanted; those that do not fill a part are not copied.
-        options: Those of the upload; they say how long parts are.
+        end: Of its bytes, how many are wanted; see `parts_to_copy` for those that are not copied.
+        options: Those of the upload.
         copied: Called with the bytes copied so far, after each part.
 
     Raises:
@@ -83,7 +88,7 @@ async def copied_upload(
         RangeError: `end` lies beyond the source.
         StoreError: The store refuses.
     """
-    places = whole_parts(end, options)
+    places = parts_to_copy(end, options)
     await _refuse_changed(store, source, end)
 
     async def begin() -> str:

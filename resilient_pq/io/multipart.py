@@ -84,13 +84,13 @@ class MultipartSink(ObjectSink):
         Args:
             store: Where.
             key: The object.
-            options: How; they decide which bytes belong to which part.
+            options: How; they decide which bytes belong to which part behind those.
             upload_id: The upload.
-            parts: Parts 1, 2, ... in full, as they were copied.
+            parts: Parts 1, 2, ... in full, as they were copied: whole numbers of MiB.
             tail: The bytes of the object behind them.
 
         Raises:
-            ValueError: The parts have other sizes than the options say.
+            ValueError: The parts have sizes that they cannot have.
             StoreError: The store refused; the upload is still there.
         """
         sink = cls(store, key, options)

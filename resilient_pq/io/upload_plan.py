@@ -125,24 +125,27 @@ class UploadPlan:
 
         Args:
             position: Bytes of the object that are known; those behind the parts go into the open slot at once.
-            copied: Parts 1, 2, ... in full, as the options size them.
-            options: Those of the upload.
+            copied: Parts 1, 2, ... in full: whole numbers of MiB, not always as long as the options size them.
+            options: Those of the upload; they size the parts behind.
 
         Raises:
-            ValueError: The parts have other sizes, or reach beyond `position`.
+            ValueError: The parts have sizes that they cannot have, or reach beyond `position`.
         """
         plan = cls(options)
+        for number, part in enumerate(copied, 1):
+            unequal = options.equal_parts and part.size != options.part_bytes
+            if part.number != number or not part.size or part.size % MiB or unequal:
+                raise ValueError(f"part {part.number} of {part.size:,} bytes does not fit as part {number}")
+            plan._ends.append(plan._ends[-1] + part.size)
+        if plan._ends[-1] > position:
+            raise ValueError("the parts reach beyond what is known")
         plan.append(position)
         plan.begun = True
         plan._open, plan._next = len(copied) + 1, len(copied) + 2
         for number, part in enumerate(copied, 1):
             slot = plan._slot(number)
-            if (part.number, part.size) != (number, slot.end - slot.start):
-                raise ValueError(f"part {number} of {part.size:,} bytes does not fit")
             slot.part, slot.sent_end = part, slot.end
             plan._release(slot)
-        if plan._released_bytes > position:
-            raise ValueError("the parts reach beyond what is known")
         plan._elsewhere, plan._done = position, plan._released_bytes
         plan.commit()
         return plan

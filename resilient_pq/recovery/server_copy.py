@@ -15,7 +15,7 @@ from resilient_pq.errors import (
     Where,
 )
 from resilient_pq.io import MultipartSink, MultipartStore, ObjectSink, SinkOptions, WriteStore
-from resilient_pq.io.copied_upload import copied_upload, whole_parts
+from resilient_pq.io.copied_upload import copied_upload, parts_to_copy
 from resilient_pq.io.protocols import MiB
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.recovery.findings import Progress
@@ -23,7 +23,7 @@ from resilient_pq.recovery.source import Source
 
 log = logging.getLogger("resilient_pq.recovery")
 
-#: Bytes of what fills no part that are read and sent at a time.
+#: Bytes of what is not copied that are read and sent at a time.
 _READ_BYTES = 8 * MiB
 
 
@@ -34,7 +34,7 @@ class PrefixedSink:
     Attributes:
         sink: It ends like every sink: with `complete`, or with `abort`, which removes the upload.
         num_bytes_unread: Bytes of the prefix that the store copied: they were not read here, and nothing was compared.
-            The rest of the prefix, less than one part, was read and sent.
+            The rest of the prefix, less than a MiB where parts may be unequal, was read and sent.
     """
 
     sink: ObjectSink
@@ -51,7 +51,7 @@ def bytes_copied_unread(source: Source, store: WriteStore, prefix_end: int, opti
         options: How the output is written.
 
     Returns:
-        The bytes of the whole parts in the prefix; 0 where there is none, the output goes to another store, or by
+        The bytes; 0 where the prefix is shorter than a part, the output goes to another store, or by
         other credentials, or the store does not copy.
     """
     able = isinstance(store, MultipartStore) and store.capabilities.server_side_copy
@@ -60,7 +60,7 @@ def bytes_copied_unread(source: Source, store: WriteStore, prefix_end: int, opti
     assert isinstance(store, MultipartStore)
     if not store.copies_from(source.store):
         return 0
-    parts = whole_parts(prefix_end, store.upload_options(options))
+    parts = parts_to_copy(prefix_end, store.upload_options(options))
     return parts[-1].end if parts else 0
 
 
@@ -73,10 +73,10 @@ async def prefixed_sink(
     *,
     progress: Progress | None = None,
 ) -> PrefixedSink | None:
-    """Begin the output with the first bytes of the source, whole parts of them copied by the store itself.
+    """Begin the output with the first bytes of the source, copied by the store itself.
 
-    The copies are pinned to the version of the source. What fills no part at the end of the prefix, less than 5 MiB
-    of the first 500 parts, passes through here.
+    The copies are pinned to the version of the source. What is left of the prefix behind its last whole MiB passes
+    through here; where the store wants equal parts, what is left behind the last of those.
 
     Args:
         source: The object that the prefix is of.

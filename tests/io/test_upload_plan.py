@@ -420,3 +420,24 @@ def test_a_store_that_lost_a_part_is_found_out() -> None:
     assert isinstance(plan.next_request(0.0), ListParts)
     with pytest.raises(StoreError, match="part 2 is not what was sent"):
         plan.listed([Part(1, MiB, "a"), Part(2, MiB, "b"), Part(3, MiB, "a"), Part(4, 5, "a")])
+
+
+def test_parts_that_were_copied_may_have_sizes_of_their_own() -> None:
+    copied = [Part(1, 5 * MiB, '"1"'), Part(2, 8 * MiB, '"2"')]
+    plan = UploadPlan.resume(13 * MiB + 5, copied, SinkOptions())
+    put = plan.next_request(0.0)
+    assert put == PutPart(3, 13 * MiB, 13 * MiB + 5)
+    plan.acknowledged(Part(3, 5, '"3"'), 0.0)
+    plan.append(20 * MiB)
+    assert plan.next_request(0.0) == PutPart(4, 18 * MiB, 23 * MiB)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "position", "equal"),
+    [((5 * MiB, 8 * MiB), 14 * MiB, True), ((5 * MiB + 1,), 6 * MiB, False), ((0,), 1, False), ((6 * MiB,), MiB, False)],
+    ids=["unequal", "no whole MiB", "empty", "beyond"],
+)
+def test_parts_that_cannot_have_been_copied(sizes: tuple[int, ...], position: int, equal: bool) -> None:
+    copied = [Part(number, size, f'"{number}"') for number, size in enumerate(sizes, start=1)]
+    with pytest.raises(ValueError, match=r"does not fit|beyond"):
+        UploadPlan.resume(position, copied, SinkOptions(equal_parts=equal))

@@ -68,6 +68,26 @@ async def test_what_is_copied_and_what_is_read(prefix_end: int) -> None:
     assert await read(recording, "damaged") == DATA
 
 
+@pytest.mark.parametrize(
+    ("equal", "copied"), [(False, [(0, 2 * MiB), (2 * MiB, 5 * MiB)]), (True, [(0, 2 * MiB), (2 * MiB, 4 * MiB)])]
+)
+async def test_the_last_part_that_is_copied(equal: bool, copied: list[tuple[int, int]]) -> None:
+    """It reaches to the last whole MiB where parts may be unequal, so that little is left to be read."""
+    store = PartStore()
+    recording = RecordingStore(store)
+    source = await source_of(recording)
+    options = SinkOptions(part_bytes=2 * MiB, equal_parts=equal)
+    begun = await prefixed_sink(source, recording, "out", len(DATA), options)
+    assert begun is not None and begun.num_bytes_unread == copied[-1][1]
+    assert copied == [(call.start, call.end) for call in recording.calls if call.verb == "copy_part"]
+    await begun.sink.write(BEHIND)
+    assert begun.sink.upload_id is not None
+    await begun.sink.complete()
+    assert await read(store, "out") == DATA + BEHIND
+    sent = sorted(call.end for call in recording.calls if call.verb == "put_part" and call.end)
+    assert set(sent[1:]) == {2 * MiB}, "behind what was copied they are as long as the options say"
+
+
 async def test_an_output_that_was_given_up_leaves_nothing() -> None:
     store = PartStore()
     begun = await prefixed_sink(await source_of(store), store, "out", PREFIX, SMALL)
@@ -209,7 +229,7 @@ async def test_on_s3(s3_proxy: Any) -> None:
         async with await open_source(s3.url("damaged"), s3.storage_options) as source:
             proxy.requests.clear()
             begun = await prefixed_sink(source, store, f"{s3.bucket}/out", 16 * MiB, SinkOptions())
-            assert begun is not None and begun.num_bytes_unread == 15 * MiB
+            assert begun is not None and begun.num_bytes_unread == 16 * MiB
             assert proxy.count("HEAD") == 2 and proxy.count("PUT", "partNumber") == 3
             await begun.sink.write(b"behind")
             await begun.sink.complete()
