@@ -63,6 +63,8 @@ PURE = (
     "recovery.survey",
     "recovery.verify",
     "recovery.footer_evidence",
+    "recovery.identify",
+    "recovery.text_mode",
     "recovery.torn_footer",
     "recovery.choose",
     "recovery.report",
