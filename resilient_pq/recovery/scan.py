@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Generator, Iterable, Iterator
 from typing import Any, Final
 
+from resilient_pq.format import kernels
 from resilient_pq.format.records import HEADER_SIZE, RECORD_MAGIC, RecordHeader, parse_header
 from resilient_pq.io.ranges import ByteRange
 
@@ -39,13 +40,11 @@ def headers_in(data: Any, base: int) -> Iterator[tuple[int, RecordHeader]]:
         Absolute offset of the header, and the header. What it says of its own offset is not compared: see
         `in_place`.
     """
-    raw = bytes(data)
-    at = raw.find(RECORD_MAGIC)
-    while at >= 0:
-        header = parse_header(memoryview(raw)[at : at + HEADER_SIZE])
+    view = memoryview(data)
+    for at in kernels.find_all(view, RECORD_MAGIC).tolist():
+        header = parse_header(view[at : at + HEADER_SIZE])
         if header is not None:
             yield base + at, header
-        at = raw.find(RECORD_MAGIC, at + 1)
 
 
 def in_place(found: Iterable[tuple[int, RecordHeader]]) -> list[RecordHeader]:
