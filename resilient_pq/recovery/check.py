@@ -10,7 +10,7 @@ from resilient_pq.reader.contents import Contents, FileState
 from resilient_pq.reader.data_file import is_summary_name, writing_again
 from resilient_pq.reader.on_damage import OnDamage
 from resilient_pq.recovery.choose import candidates_of_contents, known_row_groups
-from resilient_pq.recovery.examination import Means
+from resilient_pq.recovery.examination import Means, next_page
 from resilient_pq.recovery.findings import Progress, examine_metadata, examine_row_groups
 from resilient_pq.recovery.kept import KeptRowGroup, KeptRows, keep
 from resilient_pq.recovery.report import Damage, Finding, Outcome, Report, recovered_name
@@ -53,7 +53,7 @@ async def _check(known: Understanding, progress: Progress | None) -> Report:
     contents = known.contents
     if contents is None:
         return _report(known.source, None, Outcome.NOTHING, KeptRows((), ()), list(known.findings))
-    examined = await examine(known, Means(), progress)
+    examined = await examine(known, Means(search=next_page), progress)
     findings = [*known.findings, *examined.findings]
     rows = keep(contents.schema, known.row_groups, examined.found, OnDamage.DROP)
     outcome = _outcome(known, contents, findings)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from resilient_pq.errors import FormatError, Where
 from resilient_pq.format.footer import MAGIC, RECORD_KEY, Footer, key_values
 from resilient_pq.format.metadata import FileMetaData, RowGroup
 from resilient_pq.format.records import CHUNK_RECORD_SIZE, Kind, RecordHeader
+from resilient_pq.format.schema import Leaf
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader import indexes
 from resilient_pq.reader.contents import Contents, chunk_range
@@ -46,7 +48,7 @@ class Candidates:
     Attributes:
         contents: Schema and metadata, as if the candidates were all of the file.
         row_groups: The candidates in order.
-        lost: What is lost whatever is kept.
+        lost: What is lost behind the last of them.
         prefix_end: Offset up to which the bytes are records and row groups of the candidates, without a gap; None
             where they are not.
         last: The header of the last record before `prefix_end`.
@@ -72,18 +74,17 @@ def candidates_of_survey(survey: Survey) -> Candidates | None:
         found.append(_candidate(ordinal, later.row_group, later.rows_before, Method.ROW_GROUP_RECORD))
     metadata = _metadata(survey.footer.metadata, [candidate.row_group for candidate in found])
     contents = Contents.of(Footer(metadata, survey.size, 0, survey.footer.header))
-    gaps = _gaps(found)
     contiguous = [candidate.ordinal for candidate in found] == list(range(len(found)))
     tail = _tail(survey, found)
     whole = survey.footer.header.kind == Kind.FINAL and not survey.row_groups
     return Candidates(
         contents,
         tuple(found),
-        (*gaps, *tail),
+        tuple(tail),
         survey.last.end if contiguous and not survey.scanned else None,
         survey.last,
         survey.footer.header.end if whole else None,
-        tuple(_unaccounted(survey, found, gaps)) if survey.scanned else (),
+        tuple(_unaccounted(survey, found)) if survey.scanned else (),
     )
 
 
@@ -142,27 +143,34 @@ def _metadata(footer: FileMetaData, row_groups: list[RowGroup]) -> FileMetaData:
     )
 
 
-def _gaps(found: list[Candidate]) -> list[LostRegion]:
-    """Row groups between those found whose records are damaged; the records after them count their rows."""
+def losses_between(row_groups: Sequence[KnownRowGroup]) -> list[LostRegion]:
+    """What lies between row groups that are known: others, of which nothing is left that names them.
+
+    Args:
+        row_groups: In order; the rows before each that has any before it are counted.
+    """
     gaps: list[LostRegion] = []
     ordinal, end, num_rows = 0, 0, 0
-    for candidate in found:
-        if candidate.ordinal > ordinal:
-            missing = candidate.ordinal - ordinal
+    for known in row_groups:
+        if known.ordinal > ordinal:
+            missing = known.ordinal - ordinal
             reason = f"the records of {missing} row group{'s' if missing > 1 else ''} are damaged"
             where = Where(row_group=ordinal)
-            rows = candidate.rows_before - num_rows
-            gaps.append(LostRegion(end, candidate.start, rows, Damage.CORRUPT, reason, where))
-        ordinal, end = candidate.ordinal + 1, candidate.end
-        num_rows = candidate.rows_before + candidate.row_group.num_rows
+            rows = None if known.rows_before is None else known.rows_before - num_rows
+            gaps.append(LostRegion(end, max(known.start, end), rows, Damage.CORRUPT, reason, where))
+        ordinal, end = known.ordinal + 1, known.end
+        num_rows = (known.rows_before or 0) + (known.num_rows or 0)
     return gaps
 
 
-def _unaccounted(survey: Survey, found: list[Candidate], lost: list[LostRegion]) -> Iterator[ByteRange]:
+def _unaccounted(survey: Survey, found: list[Candidate]) -> Iterator[ByteRange]:
     """What is left of the bytes up to the last whole record, when all that is known of is taken away."""
     assert survey.last is not None
     known = [(candidate.start - CHUNK_RECORD_SIZE, candidate.end) for candidate in found]
-    known += [(region.start, region.end) for region in lost]
+    for earlier, later in pairwise([None, *found]):
+        ordinal, end = (0, len(MAGIC)) if earlier is None else (earlier.ordinal + 1, earlier.end)
+        if later is not None and later.ordinal > ordinal:
+            known.append((end, later.start))  # row groups that nothing names: they are told as such
     known += [(header.offset, header.end) for header in survey.footers]
     at = len(MAGIC)
     for start, end in sorted([*known, (survey.last.end, survey.last.end)]):
@@ -208,16 +216,23 @@ def known_row_groups(candidates: Candidates) -> list[KnownRowGroup]:
     return [_known(candidates.contents, i, candidate) for i, candidate in enumerate(candidates.row_groups)]
 
 
+def _offset_index(contents: Contents, position: int, leaf: Leaf) -> ByteRange | None:
+    try:
+        place = indexes.offset_index_place(indexes.Chunk(contents, position, leaf))
+    except FormatError:
+        return None  # where it is said to lie cannot be; recoveries do without
+    return None if place is None else place.range
+
+
 def _known(contents: Contents, position: int, candidate: Candidate) -> KnownRowGroup:
     chunks: list[KnownChunk | None] = []
     for leaf in contents.schema.leaves:
         try:
             chunk = chunk_read(contents, position, leaf)
-            index = indexes.offset_index_place(indexes.Chunk(contents, position, leaf))
         except FormatError:
             chunks.append(None)
             continue
-        chunks.append(KnownChunk(chunk, offset_index=None if index is None else index.range))
+        chunks.append(KnownChunk(chunk, offset_index=_offset_index(contents, position, leaf)))
     return KnownRowGroup(
         ordinal=candidate.ordinal,
         num_rows=candidate.row_group.num_rows,

@@ -17,6 +17,7 @@ from resilient_pq.errors import FormatError
 from resilient_pq.format import thrift
 from resilient_pq.format.footer import ChunkSums
 from resilient_pq.format.metadata import OffsetIndex
+from resilient_pq.format.page_search import pages_in
 from resilient_pq.format.records import HEADER_SIZE, Kind, RowGroupRecord, parse_header
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader.known_pages import KnownPages
@@ -101,6 +102,12 @@ class Means:
     others: tuple[tuple[Source, Mending], ...] = ()
     repair: Repair | None = None
     search: Search | None = None
+
+
+def next_page(data: memoryview, start: int) -> int | None:
+    """Offset of the first page in bytes that begins at `start` or behind it; None where there is none."""
+    pages = pages_in(data, 0, start)
+    return pages[0].offset if pages else None
 
 
 class Examiner:

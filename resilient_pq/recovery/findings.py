@@ -9,42 +9,18 @@ from dataclasses import replace
 from resilient_pq.errors import (
     FormatError,
     NotFoundError,
-    NotParquetError,
     ObjectChangedError,
-    TornFileError,
     Where,
 )
 from resilient_pq.reader.chunk_objects import ChunkObjects
 from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.plan import ChunkRead, chunk_read
-from resilient_pq.recovery.choose import Candidates
 from resilient_pq.recovery.report import Damage, Finding
 from resilient_pq.recovery.source import Source
 from resilient_pq.recovery.verify import Expected, examine_chunk, examine_expected, expected_metadata
 
 #: Called with the bytes examined so far and the bytes there are.
 Progress = Callable[[int, int], None]
-
-
-def broken_footer(source: Source, error: FormatError, candidates: Candidates | None) -> list[Finding]:
-    """The findings for a file whose footer cannot be used: what is lost, and all behind the last whole record."""
-    kind = Damage.CORRUPT
-    if isinstance(error, TornFileError):
-        kind = Damage.TORN
-    elif isinstance(error, NotParquetError) and candidates is None:
-        kind = Damage.FOREIGN
-    start = candidates.last.end if candidates is not None and candidates.last is not None else 0
-    findings = [Finding(kind, error.message, error.where, start, source.info.size)]
-    if candidates is None:
-        return findings
-    for region in candidates.lost:
-        if region.end <= start:
-            findings.append(Finding(region.damage, region.reason, region.where, region.start, region.end))
-    for gap in candidates.unaccounted:
-        message = "no whole record stands here; it was a second copy, nothing is lost with it"
-        where = Where(offset=gap.start)
-        findings.append(Finding(Damage.CORRUPT, message, where, gap.start, gap.end, costs_rows=False))
-    return findings
 
 
 async def examine_row_groups(

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from resilient_pq.checksum import crc32
 from resilient_pq.errors import FormatError, TransientError
 from resilient_pq.format import compression, thrift
+from resilient_pq.format.bloom import FilterOptions
 from resilient_pq.format.chunk_encoder import EncodedChunk, encode_chunk
 from resilient_pq.format.chunk_options import ChunkOptions
 from resilient_pq.format.metadata import ColumnIndex, CompressionCodec, OffsetIndex, PageType
@@ -72,7 +73,8 @@ class Relaying:
         self, kept: KeptRowGroup, leaf: Leaf, left: SurvivingChunk | None
     ) -> tuple[EncodedChunk, int]:
         choice = kept.choice
-        if left is not None and left.is_whole and (choice is None or choice.keep.all()):
+        unchanged = choice is None or (choice.keep.all() and leaf.ordinal not in choice.nulled)
+        if left is not None and left.is_whole and unchanged:
             # Page by page it is as it was written; indexes and filters go along as far as they are whole.
             data = left.bytes()
             derived = await self._derived(kept, left.chunk)
@@ -156,5 +158,6 @@ def _options_like(left: SurvivingChunk | None) -> ChunkOptions:
         codec=codec,
         level=compression.check_level(codec, None),
         version=2 if v2 else 1,
+        bloom_filter=None if metadata.bloom_filter_offset is None else FilterOptions(),
         key_value=tuple((key, value) for key, value in pairs if value is not None and not key.startswith("rpq.")),
     )

@@ -28,7 +28,7 @@ from resilient_pq.reader.contents import Contents, FileState
 from resilient_pq.reader.data_file import writing_again
 from resilient_pq.reader.on_damage import OnDamage
 from resilient_pq.recovery.continued import continued, own_keys
-from resilient_pq.recovery.examination import Examiner, Means
+from resilient_pq.recovery.examination import Examiner, Means, next_page
 from resilient_pq.recovery.findings import Progress
 from resilient_pq.recovery.kept import KeptRows, keep
 from resilient_pq.recovery.relaid import Relaying
@@ -132,12 +132,12 @@ async def _recover(known: Understanding, request: _Request, progress: Progress |
             where=Where(key=source.url),
             hint=f"recover those that are damaged, then write it again: {again}",
         )
-    means = Means()
+    means = Means(search=next_page)
     examined = await examine(known, means, progress)
     findings = (*known.findings, *examined.findings)
     policy = OnDamage.DROP if request.on_damage is OnDamage.RAISE else request.on_damage
     rows = keep(contents.schema, known.row_groups, examined.found, policy)
-    lost = tuple(sorted((*rows.lost, *known.lost), key=lambda region: region.start))
+    lost = tuple(sorted((*rows.lost, *examined.lost), key=lambda region: region.start))
     ended = known.error is None and contents.state is not FileState.IN_PROGRESS
     if not rows.row_groups and not (ended and not lost):
         raise _nothing(source, findings, contents)

@@ -6,10 +6,10 @@ An async shell: it drives the sans-io `survey` and fetches what is asked for.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from resilient_pq.errors import FormatError, NotParquetError, TornFileError, UnsupportedError, Where, located
 from resilient_pq.format.footer import ENCRYPTED_MAGIC, MAGIC
@@ -19,7 +19,11 @@ from resilient_pq.reader.chunk_objects import ChunkObjects
 from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.opening import read_contents
 from resilient_pq.recovery import survey as surveying
-from resilient_pq.recovery.survey import Asking, Survey
+from resilient_pq.recovery.survey import Survey
+from resilient_pq.recovery.view import View
+from resilient_pq.recovery.view_store import ViewStore
+
+T = TypeVar("T")
 
 Location = str | os.PathLike[str] | tuple[Any, str]
 
@@ -102,16 +106,23 @@ class Source:
 
     async def survey(self) -> Survey:
         """What the records of the object tell."""
-        return await self._drive(surveying.survey(self.info.size))
+        return await self.drive(surveying.survey(self.info.size))
 
-    async def _drive(self, asking: Asking) -> Survey:
+    async def drive(self, asking: Generator[ByteRange, memoryview, T]) -> T:
+        """Give a sans-io search the bytes that it asks for, and its answer to the caller."""
         try:
             wanted = next(asking)
             while True:
                 wanted = asking.send(await self.read(wanted))
         except StopIteration as stop:
-            result: Survey = stop.value
+            result: T = stop.value
             return result
+
+    def through(self, view: View) -> Source:
+        """The same object, its bytes where they were written; the caller goes on closing this one."""
+        store = ViewStore(self.store, self.info, view)
+        info = replace(self.info, size=view.size)
+        return Source(store, self.key, self.url, info, self.counters, owns_store=False)
 
     async def __aenter__(self) -> Self:
         """The source itself."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from resilient_pq.format.metadata import ColumnChunk, ColumnMetaData, RowGroup
 from resilient_pq.format.records import Kind
-from resilient_pq.recovery.choose import candidates_of_survey
+from resilient_pq.recovery.choose import candidates_of_survey, known_row_groups, losses_between
 from resilient_pq.recovery.report import Damage
 from resilient_pq.recovery.survey import Survey
 
@@ -45,7 +45,7 @@ def test_a_gap_is_lost_with_the_rows_that_later_records_count(small: Any, drive:
     found = candidates(drive, small.zeroed(*places)[: final.offset])
     assert [candidate.ordinal for candidate in found.row_groups] == [0, 1, 3, 4]
     assert found.prefix_end is None
-    gap = found.lost[0]
+    (gap,) = losses_between(known_row_groups(found))
     assert (gap.num_rows, gap.damage, gap.where.row_group) == (10, Damage.CORRUPT, 2)
     assert gap.start <= checkpoints[0].end and gap.end > row_groups[2].offset
     # The checkpoint was a second copy: it is no loss, but it is noticed.
