@@ -269,7 +269,7 @@ def _accounted(output: Output, ledger: Ledger) -> None:
     """What a ledger says: how many rows, the map where there is something to see on it, and the rows that are lost."""
     output.line("lost", rows_lost_words(ledger))
     if ledger.rows_nulled:
-        output.line("nulled", f"{counted(ledger.rows_nulled, 'row')}: {nulled_words(ledger)}")
+        output.line("nulled", f"{counted(ledger.rows_nulled, 'row')} {nulled_words(ledger)}")
     for state in (PageState.MENDED, PageState.REPAIRED):
         pages = sum(page.state is state for page in ledger.pages())
         if pages:

@@ -6,21 +6,21 @@ the layout that was written and from the damage alone.
 
 from __future__ import annotations
 
-import asyncio
 import io
 import random
+import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
-import resilient_pq as rpq
+from resilient_pq import sync as rpq
 from resilient_pq.format.page import pages_of
 from resilient_pq.format.records import Kind
-from resilient_pq.io.memory import MemoryStore
 from resilient_pq.recovery.ledger import (
     ByteUse,
     Confidence,
@@ -94,7 +94,7 @@ def _table() -> dict[str, list[Any]]:
 @cache
 def _layout() -> Layout:
     table = _table()
-    data = asyncio.run(_write(table))
+    data = _write(table)
     metadata = pq.ParquetFile(io.BytesIO(data)).metadata
     pages: list[Page] = []
     for ordinal in range(ROW_GROUPS):
@@ -111,18 +111,19 @@ def _layout() -> Layout:
     return Layout(data, tuple(table), tuple(pages), tuple(others), checkpoints)
 
 
-async def _write(table: dict[str, list[Any]]) -> bytes:
-    store = MemoryStore()
-    async with rpq.create(
-        (store, "file"),
-        compression="none",
-        row_group_rows=ROWS,
-        checkpoint_every=3,
-        checkpoint_overhead=100.0,
-        options=rpq.WriteOptions(page_rows=PAGE_ROWS),
-    ) as writer:
-        await writer.write(table)
-    return bytes((await store.read_tail("file", 1 << 40)).data)
+def _write(table: dict[str, list[Any]]) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "events.parquet"
+        with rpq.create(
+            path,
+            compression="none",
+            row_group_rows=ROWS,
+            checkpoint_every=3,
+            checkpoint_overhead=100.0,
+            options=rpq.WriteOptions(page_rows=PAGE_ROWS),
+        ) as writer:
+            writer.write(table)
+        return path.read_bytes()
 
 
 def _pages(ordinal: int, column: str, raw: memoryview, start: int) -> Iterator[Page]:
@@ -185,7 +186,8 @@ def _fates(layout: Layout, lost: dict[Page, str], on_damage: str) -> Iterator[Ro
             columns = tuple(name for name in layout.columns if name in {page.column for page in gone})
             nulled = columns if on_damage == "null" and not last else ()
             kept = not columns or bool(nulled)
-            reason = f"{', '.join(columns)}: {lost[gone[0]]}" if gone else None
+            named = "" if nulled else f"{', '.join(columns)}: "
+            reason = f"{named}{lost[gone[0]]}" if gone else None
             method = "row-group-record" if not last else "chunk-records"
             confidence = Confidence.CHECKSUM if kept else None
             rows = end - first

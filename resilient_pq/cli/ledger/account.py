@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 
 from resilient_pq.cli.ledger.grid import UNHARMED, Segment, counted_states
-from resilient_pq.cli.words import counted, in_bytes
+from resilient_pq.cli.words import counted, in_bytes, in_units
 from resilient_pq.recovery.ledger import ByteUse, Ledger, PageState, Region, RowsFate
 
 #: A letter for each state of a page that is not whole, since colour alone says nothing to many.
@@ -27,12 +28,6 @@ MEANINGS = {
     PageState.DROPPED: "whole, but rows of it went with values that another column lost",
     PageState.NULLED: "its values are lost; its rows have nulls in their place",
     PageState.LOST: "its values are lost, and its rows with them",
-}
-USES = {
-    ByteUse.DATA: "pages whose values were kept",
-    ByteUse.METADATA: "records, indexes and footers",
-    ByteUse.DEAD: "padding, gaps and what no file needs",
-    ByteUse.LOST: "damaged, or of rows that were not kept",
 }
 
 
@@ -55,23 +50,42 @@ class LostRows:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class HarmedPlace:
+    """Pages of a chunk, or other bytes, that were damaged alike.
+
+    Attributes:
+        first: The `id` of the first region.
+        name: Row group, column and pages, or what it is.
+        fate: What became of it.
+        bytes: Where it lies.
+        reason: What was wrong.
+    """
+
+    first: int
+    name: str
+    fate: str
+    bytes: str
+    reason: str
+
+
 def headline(ledger: Ledger) -> str:
     """How many rows were kept, in a sentence."""
     kept, lost = ledger.rows_kept, ledger.rows_lost
     if ledger.uncounted:
-        told = f"{counted(kept, 'row')} kept; lost are {rows_lost_words(ledger)}"
+        told = f"{counted(kept, 'row')} kept, and {rows_lost_words(ledger)} lost"
     elif lost:
         told = f"{kept:,} of {counted(kept + lost, 'row')} kept, {lost:,} lost"
     else:
         told = f"All {counted(kept, 'row')} kept" if kept else "There were no rows"
-    return f"{told}; {ledger.rows_nulled:,} of those kept {nulled_words(ledger)}" if ledger.rows_nulled else told
+    return f"{told}; {ledger.rows_nulled:,} of them {nulled_words(ledger)}" if ledger.rows_nulled else told
 
 
 def rows_lost_words(ledger: Ledger) -> str:
     """How many rows are lost."""
     if ledger.uncounted:
         known = counted(ledger.rows_lost, "row")
-        return f"{known}, and others that cannot be counted" if ledger.rows_lost else "rows that cannot be counted"
+        return f"{known} and others that cannot be counted" if ledger.rows_lost else "rows that cannot be counted"
     return counted(ledger.rows_lost, "row") if ledger.rows_lost else "nothing"
 
 
@@ -101,7 +115,8 @@ def lost_rows(ledger: Ledger) -> list[LostRows]:
             runs[-1] = replace(before, num_rows=(before.num_rows or 0) + (fate.num_rows or 0))
         else:
             runs.append(fate)
-    return [_lost_rows(fate) for fate in runs]
+    without = {"null": "nulls in", "columns": "missing from"}.get(ledger.on_damage, "without")
+    return [_lost_rows(fate, without) for fate in runs]
 
 
 def _continues(before: RowsFate, fate: RowsFate) -> bool:
@@ -112,7 +127,7 @@ def _continues(before: RowsFate, fate: RowsFate) -> bool:
     return follows and replace(before, first_row=0, num_rows=0) == replace(fate, first_row=0, num_rows=0)
 
 
-def _lost_rows(fate: RowsFate) -> LostRows:
+def _lost_rows(fate: RowsFate, without: str) -> LostRows:
     if fate.first_row is None:
         rows = "unknown"
     elif fate.num_rows is None:
@@ -123,21 +138,48 @@ def _lost_rows(fate: RowsFate) -> LostRows:
         rows=rows,
         row_group="" if fate.row_group is None else f"{fate.row_group:,}",
         count="unknown" if fate.num_rows is None else f"{fate.num_rows:,}",
-        fate=f"without {', '.join(fate.nulled)}" if fate.kept else "lost",
+        fate=f"{without} {', '.join(fate.nulled)}" if fate.kept else "lost",
         reason=fate.reason or "",
     )
 
 
-def harmed(ledger: Ledger) -> list[Region]:
+def harmed(ledger: Ledger) -> list[HarmedPlace]:
     """Every place that is damaged, the worst first: pages, then what else is lost.
 
-    A page that is whole and whose rows went with another's is not among them.
+    Neighbours that fared alike are one place. A page that is whole and whose rows went with another's is not among
+    them.
     """
     pages = [page for page in ledger.pages() if page.state not in UNHARMED | {PageState.DROPPED}]
     order = [PageState.LOST, PageState.NULLED, PageState.REPAIRED, PageState.MENDED]
-    ordered = [page for state in order for page in pages if page.state is state]
-    others = [region for region in ledger.regions if region.state is None and region.use is ByteUse.LOST]
-    return [*ordered, *others]
+    regions = [page for state in order for page in pages if page.state is state]
+    regions += [region for region in ledger.regions if region.state is None and region.use is ByteUse.LOST]
+    return [_harmed(list(run)) for _, run in groupby(regions, key=_alike)]
+
+
+def _alike(region: Region) -> tuple[object, ...]:
+    """What a table tells of a region once for all its neighbours."""
+    missing = region.size == 0
+    return region.source, missing, region.row_group, region.column, region.what, what_became(region), region.reason
+
+
+def _harmed(run: Sequence[Region]) -> HarmedPlace:
+    first, last = run[0], run[-1]
+    size = sum(region.size for region in run)
+    numbers = [region.page for region in run if region.page is not None]
+    if len(run) == 1:
+        name = place_of(first)
+    elif numbers:
+        chunk = place_of(replace(first, what="pages", page=None))
+        name = f"{chunk} {min(numbers):,} to {max(numbers):,}"
+    else:
+        name = f"{len(run):,} times {place_of(first)}"
+    return HarmedPlace(
+        first=id(first),
+        name=name,
+        fate=what_became(first),
+        bytes=bytes_of(replace(first, end=last.end), size),
+        reason=first.reason or "",
+    )
 
 
 def what_became(region: Region) -> str:
@@ -161,12 +203,13 @@ def place_of(region: Region) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def bytes_of(region: Region) -> str:
-    """Where a region lies, and how large it is."""
-    if not region.size:
-        return f"none is there; it began at {region.start:,}"
+def bytes_of(region: Region, size: int | None = None) -> str:
+    """Where a region lies, and how many bytes of it there are; `size` where others lie between."""
+    size = region.size if size is None else size
+    if not size:
+        return f"not there; it should begin at {region.start:,}"
     source = f" of source {region.source}" if region.source else ""
-    return f"{region.start:,} to {region.end:,}{source} ({in_bytes(region.size)})"
+    return f"{region.start:,} to {region.end:,}{source} ({in_units(size)})"
 
 
 class Describer:

@@ -1,0 +1,137 @@
+"""The part of the page that draws the file as a map. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from resilient_pq.cli.ledger.account import LETTERS, MEANINGS, Describer
+from resilient_pq.cli.ledger.grid import STATES, Band, Cell, Grid, Segment, grid
+from resilient_pq.cli.ledger.markup import text
+from resilient_pq.cli.words import counted
+from resilient_pq.recovery.ledger import Ledger, Region
+
+#: Bands of the map, at most; a browser scrolls wide ones.
+MAX_COLUMNS = 48
+MAX_ROW_GROUPS = 64
+#: Elements of the map, at most, and in a row and a cell of it: each carries its own words.
+MAX_SEGMENTS = 8_000
+_MAX_IN_A_ROW = 240
+_MAX_IN_A_CELL = 32
+#: From this many bands on their names stand upright.
+_NARROW = 14
+
+
+def page_grid(ledger: Ledger) -> Grid:
+    """The map of a ledger, as large as a page should be."""
+    columns = max(min(len(ledger.columns), MAX_COLUMNS), 1)
+    row_groups = max(min(len(ledger.row_groups), MAX_ROW_GROUPS), 1)
+    segments = min(MAX_SEGMENTS // (columns * row_groups), _MAX_IN_A_ROW // columns, _MAX_IN_A_CELL)
+    return grid(ledger, max_columns=MAX_COLUMNS, max_row_groups=MAX_ROW_GROUPS, max_segments=max(segments, 2))
+
+
+def identifiers(ledger: Ledger, drawn: Grid) -> dict[int, str]:
+    """Where each page is on the map, by the `id` of its region: the identifier of the element that shows it."""
+    numbers = {name: number for number, name in enumerate(ledger.columns)}
+    return {
+        id(page): _identifier(segment.pages[0], numbers)
+        for row in drawn.cells
+        for cell in row
+        for segment in cell.segments
+        for page in segment.pages
+    }
+
+
+def map_section(ledger: Ledger, drawn: Grid) -> Iterator[str]:
+    """The map, and what its colours and letters mean; nothing where no pages are known of."""
+    if not drawn.columns or not drawn.row_groups:
+        return
+    yield "<h2>The file as a map</h2>"
+    yield (
+        "<p>Row groups from top to bottom, columns from left to right, and in each cell its pages, in their order."
+        '<span class="screen"> Point at a page, or go to it with Tab and the arrow keys, to see what is known of'
+        " it.</span></p>"
+    )
+    if drawn.folded:
+        yield (
+            f"<p><strong>Drawn smaller than it is:</strong> {counted(len(ledger.columns), 'column')} and"
+            f" {counted(len(ledger.row_groups), 'row group')}. Neighbours share a place where there are too many"
+            " of them; it shows which states there are among them, and how many are in each.</p>"
+        )
+    yield from _legend(drawn)
+    narrow = " narrow" if len(drawn.columns) >= _NARROW else ""
+    yield '<div class="scroll" tabindex="0" role="region" aria-label="Map of the file">'
+    names = "".join(f'<th scope="col" {_column(ledger, band)}</th>' for band in drawn.columns)
+    yield f'<table class="map{narrow}">\n<thead><tr><th scope="col" class="side">Row group</th>'
+    yield f'<th scope="col" class="kept">Rows kept</th>{names}</tr></thead><tbody>'
+    describer = Describer(ledger)
+    places = identifiers(ledger, drawn)
+    for band, row, checkpoints in zip(drawn.row_groups, drawn.cells, drawn.checkpoints, strict=True):
+        cells = "".join(f"<td>{_cell(cell, describer, places)}</td>" for cell in row)
+        yield f'<tr class="row"><th scope="row" class="side">{_label(band)}</th>{_kept(ledger, band)}{cells}</tr>'
+        if checkpoints:
+            yield _checkpoints(checkpoints, len(drawn.columns))
+    yield "</tbody></table>\n</div>"
+
+
+def _legend(drawn: Grid) -> Iterator[str]:
+    there = {state for row in drawn.cells for cell in row for state in cell.counts}
+    yield '<ul class="legend">'
+    for state in STATES:
+        if state in there:
+            swatch = f'<span class="p {state}" aria-hidden="true">{LETTERS[state]}</span>'
+            yield f"<li>{swatch}<span>{state}: {MEANINGS[state]}</span></li>"
+    yield "</ul>"
+
+
+def _column(ledger: Ledger, band: Band) -> str:
+    """The rest of a header's tag, and what is in it."""
+    name = text(ledger.columns[band.first])
+    if band.count > 1:
+        last = text(ledger.columns[band.last])
+        return f'title="{name} to {last}"><span><bdi>{name}</bdi> and {band.count - 1:,} more</span>'
+    return f'title="{name}"><span><bdi>{name}</bdi></span>'
+
+
+def _label(band: Band) -> str:
+    return f"{band.first:,}" if band.count == 1 else f"{band.first:,} to {band.last:,}"
+
+
+def _kept(ledger: Ledger, band: Band) -> str:
+    """How many rows of a band were kept."""
+    numbers = range(band.first, band.last + 1)
+    fates = [fate for fate in ledger.rows if fate.row_group in numbers]
+    kept = sum(fate.num_rows or 0 for fate in fates if fate.kept)
+    total = None if any(fate.num_rows is None for fate in fates) else sum(fate.num_rows or 0 for fate in fates)
+    words = f"{kept:,}" if kept == total else f"{kept:,} of {'?' if total is None else f'{total:,}'}"
+    return f'<td class="kept{"" if kept == total else " short"}">{words}</td>'
+
+
+def _cell(cell: Cell, describer: Describer, places: dict[int, str]) -> str:
+    if not cell.segments:
+        return '<div class="cell none" title="Nothing is known of its pages"></div>'
+    drawn = "".join(_page(segment, cell, describer, places) for segment in cell.segments)
+    return f'<div class="cell">{drawn}</div>'
+
+
+def _page(segment: Segment, cell: Cell, describer: Describer, places: dict[int, str]) -> str:
+    words = "&#10;".join(text(line) for line in describer.lines(segment))
+    first = segment.pages[0]
+    total = sum(cell.counts.values())
+    weight = "" if cell.apart else f" merged w{max(10 * len(segment.pages) // total, 1)}"
+    shape = " d" if cell.apart and first.what == "dictionary page" else ""
+    kind = f"p {segment.state}{shape}{weight}"
+    letter = LETTERS[segment.state]
+    return f'<button type="button" id="{places[id(first)]}" class="{kind}" title="{words}">{letter}</button>'
+
+
+def _identifier(page: Region, numbers: dict[str, int]) -> str:
+    """A name for a page in the address: made of numbers, since names of columns may hold anything."""
+    number = f"p{page.page}" if page.page is not None else f"b{page.start}"
+    return f"g{page.row_group}-c{numbers[page.column or '']}-{number}"
+
+
+def _checkpoints(checkpoints: Sequence[tuple[int, int]], columns: int) -> str:
+    offset, rows = checkpoints[-1]
+    many = f"{len(checkpoints):,} checkpoints, the last" if len(checkpoints) > 1 else "checkpoint"
+    words = f"{many} at byte {offset:,}: {counted(rows, 'row')} before it"
+    return f'<tr class="checkpoint"><th class="side"></th><td colspan="{columns + 1}"><span>{words}</span></td></tr>'
