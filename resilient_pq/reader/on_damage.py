@@ -105,7 +105,7 @@ def choose_rows(
         columns: The columns wanted.
         present: For each leaf that lost rows, by its ordinal, whether each row's value is left; the others have all.
         num_rows: Rows of the row group.
-        on_damage: DROP or NULL.
+        on_damage: DROP; NULL; or COLUMNS, where a row is kept that any column has, and `nulled` says which do not.
     """
     keep = np.ones(num_rows, np.bool_)
     anything = np.zeros(num_rows, np.bool_)
@@ -116,7 +116,7 @@ def choose_rows(
             for leaf in group.leaves:
                 whole &= present.get(leaf, True)
             anything |= whole
-            if on_damage is OnDamage.NULL and group.can_be_null:
+            if on_damage is OnDamage.COLUMNS or (on_damage is OnDamage.NULL and group.can_be_null):
                 lost.update((leaf, ~whole) for leaf in group.leaves if not whole.all())
             else:
                 keep &= whole

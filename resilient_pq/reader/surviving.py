@@ -15,8 +15,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from resilient_pq.checksum import crc32, unsigned
+from resilient_pq.checksum import crc32, signed, unsigned
 from resilient_pq.errors import FormatError, UnsupportedError
+from resilient_pq.format import thrift
 from resilient_pq.format.chunk_decoder import decode_chunk
 from resilient_pq.format.footer import ChunkSums
 from resilient_pq.format.levels import slice_rows
@@ -299,9 +300,10 @@ class _Finder:
         for body in bodies:
             mended = self._repair(body, unsigned(header.crc or 0))
             if mended is not None:
-                return self._whole(
-                    lost, ordinal, header, header_bytes, memoryview(mended), Mending.BIT_REPAIR
-                )
+                # The bit may be one of the sum itself: then the header has to get the right one.
+                turned = replace(header, crc=signed(crc32(mended)))
+                stored = header_bytes if turned.crc == header.crc else memoryview(thrift.encode(turned))
+                return self._whole(lost, ordinal, turned, stored, memoryview(mended), Mending.BIT_REPAIR)
         return lost
 
     # -- pages of which nothing is known but their own headers ------------------------------------

@@ -77,6 +77,12 @@ def repaired(data: Any, flip: BitFlip) -> bytes:
     return bytes(whole)
 
 
+def with_bit_turned_back(data: Any, stored_crc: int) -> bytes | None:
+    """The bytes with the one bit turned back whose flip explains their CRC32; None where no single bit does."""
+    flip = flipped_bit(data, stored_crc)
+    return None if flip is None else repaired(data, flip)
+
+
 def false_odds(num_bytes: int) -> float:
     """How likely it is that random damage to so many bytes looks like one flipped bit.
 

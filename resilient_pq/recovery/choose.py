@@ -143,6 +143,11 @@ def _metadata(footer: FileMetaData, row_groups: list[RowGroup]) -> FileMetaData:
     )
 
 
+def data_starts(row_group: KnownRowGroup) -> tuple[int, ...]:
+    """Where the chunks of a row group begin; -1 for those of which nothing is known."""
+    return tuple(-1 if chunk is None else chunk.read.range.start for chunk in row_group.chunks)
+
+
 def losses_between(row_groups: Sequence[KnownRowGroup]) -> list[LostRegion]:
     """What lies between row groups that are known: others, of which nothing is left that names them.
 

@@ -59,7 +59,7 @@ async def whole_prefix(source: Source) -> Candidates:
             log.warning("%s: row group %d and what follows on it is torn", source.url, candidate.ordinal)
             del row_groups[position:]
             break
-    return await _up_to(source, known, row_groups, footer)
+    return await up_to(source, known, row_groups, footer.file_id)
 
 
 def _stored_checkpoint(
@@ -102,10 +102,20 @@ def _named(contents: Contents, row_groups: Sequence[Candidate]) -> Contents:
     return replace(contents, footer=replace(contents.footer, metadata=metadata))
 
 
-async def _up_to(
-    source: Source, known: Candidates, row_groups: Sequence[Candidate], footer: RecordHeader
+async def up_to(
+    source: Source, known: Candidates, row_groups: Sequence[Candidate], file_id: bytes
 ) -> Candidates:
-    """What stays in place with these row groups, up to the last record that speaks of them."""
+    """What stays in place with these row groups, up to the last record that speaks of them.
+
+    Args:
+        source: The file.
+        known: What is known of it.
+        row_groups: The first of its row groups, whole.
+        file_id: That of its records.
+
+    Raises:
+        RecoveryError: The last record is damaged.
+    """
     num_rows = sum(candidate.row_group.num_rows for candidate in row_groups)
     checkpoints = tuple(place for place in known.contents.checkpoints if place.num_rows <= num_rows)
     places = [_ANCHOR.offset, *(place.offset for place in checkpoints)]
@@ -114,7 +124,7 @@ async def _up_to(
         if record is None:
             raise _damaged(source)
         places.append(record.start)
-    last = await _header_at(source, max(places), footer.file_id)
+    last = await _header_at(source, max(places), file_id)
     contents = replace(_named(known.contents, row_groups), checkpoints=checkpoints)
     return Candidates(contents, tuple(row_groups), (), last.end, last)
 

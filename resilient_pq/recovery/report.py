@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -128,6 +128,7 @@ class Kept:
         num_bytes_unread: Of `num_bytes`, those that the store copied itself: they were not read, and their checksums
             not compared.
         ledger: What became of every byte and of every row; None when nothing was looked at.
+        outputs: The URL of each column's own object by its name, where each has one; `output` is None then.
     """
 
     output: str | None
@@ -137,6 +138,7 @@ class Kept:
     lost: tuple[LostRegion, ...] = ()
     num_bytes_unread: int = 0
     ledger: Ledger | None = None
+    outputs: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +202,7 @@ class Report:
                 "bytes_unread": self.kept.num_bytes_unread,
                 "lost": [region.to_json() for region in self.kept.lost],
                 "output": self.kept.output,
+                "outputs": dict(self.kept.outputs),
                 "ledger": None if self.kept.ledger is None else self.kept.ledger.to_json(),
             }
         return document

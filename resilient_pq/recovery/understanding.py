@@ -43,6 +43,7 @@ class Understanding:
         findings: What was found on the way.
         survey: What its records told; None where nobody asked.
         found: A footer that is not at the end; None where nobody looked for it, or there is none.
+        moved: Whether `source` reads through a view, since parts of the file lie elsewhere than they were written.
     """
 
     source: Source
@@ -55,12 +56,21 @@ class Understanding:
     findings: list[Finding] = field(default_factory=list)
     survey: Survey | None = None
     found: FoundFooter | None = None
+    moved: bool = False
 
     @property
     def positions(self) -> dict[int, int]:
         """For the ordinal of each row group that footers and records name, its position in `contents`."""
         named = () if self.candidates is None else self.candidates.row_groups
         return {candidate.ordinal: position for position, candidate in enumerate(named)}
+
+    @property
+    def file_id(self) -> bytes | None:
+        """The id that its records have; None of files of others."""
+        if self.survey is not None:
+            return self.survey.file_id
+        record = None if self.contents is None else self.contents.footer.record
+        return None if record is None else record.file_id
 
     @property
     def facts(self) -> Facts:
@@ -175,21 +185,30 @@ class Examined:
         findings: What is not as it should be.
         found: For each row group that is not whole in its place, by its ordinal, what is left of it.
         lost: What is lost whatever is kept of the row groups.
-        copies_damaged: Whether second copies or indexes are damaged, of which nothing is lost.
+        copies_damaged_at: Where second copies and indexes are damaged, of which nothing is lost.
     """
 
     findings: tuple[Finding, ...]
     found: Mapping[int, RowGroupFound]
     lost: tuple[LostRegion, ...]
-    copies_damaged: bool
+    copies_damaged_at: tuple[int, ...]
 
 
-async def examine(known: Understanding, means: Means, progress: Progress | None) -> Examined:
-    """Read the data of all row groups, and look closely at those that are not whole."""
+async def examine(
+    known: Understanding, means: Means, progress: Progress | None, *, unread: bool = False
+) -> Examined:
+    """Read the data of all row groups, and look closely at those that are not whole.
+
+    Args:
+        known: What is known of the file.
+        means: Where whole bytes are looked for.
+        progress: Called now and then with the bytes examined and the bytes there are.
+        unread: Whether the row groups that footers and records name are left alone, and believed to be whole.
+    """
     data: list[Finding] = []
     copies: list[Finding] = []
     positions = known.positions
-    if known.candidates is not None:
+    if known.candidates is not None and not unread:
         named = known.candidates.contents
         data = [finding async for finding in examine_row_groups(known.source, named, progress)]
         copies = [finding async for finding in examine_metadata(known.source, named)]
@@ -209,7 +228,8 @@ async def examine(known: Understanding, means: Means, progress: Progress | None)
         ]
     )
     behind = [region for region in known.lost if not _is_explained(region, found)]
-    return Examined((*data, *copies), found, (*between, *behind), bool(copies))
+    damaged_at = tuple(finding.start or 0 for finding in copies)
+    return Examined((*data, *copies), found, (*between, *behind), damaged_at)
 
 
 def _is_explained(region: LostRegion, found: Mapping[int, RowGroupFound]) -> bool:

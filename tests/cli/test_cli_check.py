@@ -19,7 +19,7 @@ from resilient_pq.cli.exit_codes import ExitCode
 Run = Callable[..., Any]
 
 COMMON_KEYS = {"schema_version", "verb", "outcome", "rows", "findings", "next"}
-RECOVER_KEYS = {"rows_kept", "rows_lost", "bytes_kept", "bytes_unread", "lost", "output", "ledger"}
+RECOVER_KEYS = {"rows_kept", "rows_lost", "bytes_kept", "bytes_unread", "lost", "output", "outputs", "ledger"}
 
 
 def test_a_sound_file(rpq_run: Run, sound: Path) -> None:

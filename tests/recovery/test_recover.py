@@ -92,7 +92,7 @@ class TestOutput:
         assert pq.read_table(io.BytesIO(await content(store, "out"))).num_rows == report.num_rows == 40
 
     async def test_an_existing_object_stays_when_there_is_nothing_to_recover(self, small: Any) -> None:
-        store = await holding(small.data[:1000])
+        store = await holding(small.data[: small.records(Kind.ANCHOR)[0].end + 50])
         await store.put("out", b"mine")
         with pytest.raises(rpq.NothingToRecoverError):
             await rpq.recover((store, "torn"), (store, "out"), overwrite=True)

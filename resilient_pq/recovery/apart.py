@@ -1,0 +1,118 @@
+"""Each column of a damaged file in an output of its own, with the rows that it has left. An async shell.
+
+The rows of the outputs differ. A first column says which they are: their numbers in the damaged file, from 0.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator
+
+import numpy as np
+
+from resilient_pq.errors import AlreadyExistsError
+from resilient_pq.format.chunk_encoder import encode_chunk
+from resilient_pq.format.chunk_options import ChunkOptions
+from resilient_pq.format.footer import LINEAGE_KEY
+from resilient_pq.format.metadata import Repetition, Type
+from resilient_pq.format.records import RecordChain
+from resilient_pq.format.schema import Group, Primitive, Schema, Selection
+from resilient_pq.format.values import LeafData
+from resilient_pq.reader.contents import FileState
+from resilient_pq.reader.on_damage import OnDamage
+from resilient_pq.recovery.continued import own_keys
+from resilient_pq.recovery.examination import Examiner
+from resilient_pq.recovery.kept import KeptRowGroup, keep
+from resilient_pq.recovery.output import Output, Target, push
+from resilient_pq.recovery.relaid import Relaying
+from resilient_pq.writer.layout import Layout
+
+#: Keys of other libraries that speak of all columns at once.
+_OF_ALL_COLUMNS = ("ARROW:schema", "pandas")
+
+
+async def publish_apart(output: Output, target: Target) -> dict[str, str]:
+    """Write an output for each top-level column that has rows left.
+
+    Returns:
+        The URL of each output by the name of its column.
+
+    Raises:
+        AlreadyExistsError: One of them is there already, and is not to be replaced; none was written.
+        StoreError: A store refused; outputs that were written before stay.
+    """
+    contents = output.known.contents
+    assert contents is not None
+    targets = dict(_targets(contents.schema, target))
+    for one in targets.values():
+        if not one.overwrite and await one.store.exists(one.key):
+            raise AlreadyExistsError(
+                f"{one.url} exists", hint="name another output, or use --overwrite (overwrite=True)"
+            )
+    written: dict[str, str] = {}
+    for column in contents.schema.columns:
+        rows = keep(contents.schema, output.known.row_groups, output.examined.found, OnDamage.DROP, [column])
+        if rows.row_groups:
+            one = targets[column.position]
+            await _publish(output, one, column, rows.row_groups)
+            written[column.node.name] = one.url
+    return written
+
+
+def _targets(schema: Schema, target: Target) -> Iterator[tuple[int, Target]]:
+    """Where each column goes: its name stands before the ending. Names that are no names of files get a number."""
+    base, ending = os.path.splitext(target.key)
+    used: set[str] = set()
+    for column in schema.columns:
+        name = "".join(c if c.isalnum() or c in "-_ " else "_" for c in column.node.name) or "_"
+        if name.casefold() in used:
+            name = f"{name}.{column.position}"
+        used.add(name.casefold())
+        yield column.position, Target(target.store, f"{base}.{name}{ending}", target.overwrite)
+
+
+def _schema_of(column: Selection) -> Schema:
+    name = "row"
+    while name == column.node.name:
+        name += "_"
+    number = Primitive(name, Repetition.REQUIRED, Type.INT64)
+    return Schema(Group("schema", Repetition.REQUIRED, (number, column.node)))
+
+
+async def _publish(
+    output: Output, target: Target, column: Selection, kept: tuple[KeptRowGroup, ...]
+) -> None:
+    contents, source = output.known.contents, output.known.source
+    assert contents is not None
+    schema = _schema_of(column)
+    keys = {key: value for key, value in own_keys(contents).items() if key not in _OF_ALL_COLUMNS}
+    layout = Layout(schema, RecordChain(os.urandom(16)), keys)
+    relaying = Relaying(source, contents, Examiner(source, output.means), output.known.positions)
+    sink = await target.store.create(target.key, target.options)
+    first_row = 0
+    try:
+        await push(sink, layout.start())
+        for row_group in kept:
+            first_row = row_group.known.rows_before if row_group.known.rows_before is not None else first_row
+            numbers = _numbers(row_group, first_row)
+            data = LeafData(len(numbers), None, None, numbers)
+            encoded = await asyncio.to_thread(encode_chunk, schema.leaves[0], [data], ChunkOptions())
+            await push(sink, layout.chunk(encoded))
+            async for chunk, _ in relaying.chunks(row_group, column.leaves):
+                await push(sink, layout.chunk(chunk))
+            await push(sink, layout.end_row_group(row_group.num_rows))
+            first_row += len(numbers)
+        for buffers in layout.finish(state=FileState.SALVAGED, extra={LINEAGE_KEY: output.lineage}):
+            await push(sink, buffers)
+        await sink.complete()
+    except BaseException:
+        await sink.abort()
+        raise
+
+
+def _numbers(row_group: KeptRowGroup, first_row: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """The numbers of a row group's rows that are kept."""
+    if row_group.choice is None:
+        return np.arange(first_row, first_row + row_group.num_rows, dtype=np.int64)
+    return np.flatnonzero(row_group.choice.keep).astype(np.int64) + first_row

@@ -1,0 +1,270 @@
+"""The object that a recovery writes. An async shell.
+
+Where the bytes that are kept begin with those of the damaged file, they stay where they are, and it goes on as the same
+file; otherwise row groups get new places in a new file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+
+from resilient_pq.errors import RecoveryError
+from resilient_pq.format.footer import LINEAGE_KEY
+from resilient_pq.format.records import RecordChain
+from resilient_pq.io import ObjectSink, SinkOptions, WriteStore
+from resilient_pq.io.ranges import ByteRange
+from resilient_pq.reader.contents import FileState
+from resilient_pq.recovery.choose import Candidates
+from resilient_pq.recovery.continued import continued, own_keys
+from resilient_pq.recovery.examination import Examiner, Means
+from resilient_pq.recovery.findings import Progress
+from resilient_pq.recovery.in_place import up_to
+from resilient_pq.recovery.kept import KeptRowGroup, KeptRows
+from resilient_pq.recovery.relaid import Relaying
+from resilient_pq.recovery.report import LostRegion, rows_lost
+from resilient_pq.recovery.server_copy import bytes_copied_unread, prefixed_sink
+from resilient_pq.recovery.source import Source
+from resilient_pq.recovery.understanding import Examined, Understanding
+from resilient_pq.writer.layout import Buffers, Layout
+
+#: Bytes copied at a time.
+_COPY_BYTES = 8 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where an output goes.
+
+    Attributes:
+        store: The store.
+        key: The key in it.
+        overwrite: Whether an object that is there is replaced.
+    """
+
+    store: WriteStore
+    key: str
+    overwrite: bool
+
+    @property
+    def url(self) -> str:
+        """Its name for people."""
+        return self.store.url_of(self.key)
+
+    @property
+    def options(self) -> SinkOptions:
+        """How it is written."""
+        # The source may well be the NAME.partial of the very name that the output should have.
+        return SinkOptions(mode="w" if self.overwrite else "x", private_partial=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What an output is made of.
+
+    Attributes:
+        known: What is known of the damaged file.
+        examined: What was found in its data.
+        rows: What of them is kept.
+        lost: What is not.
+        means: Where whole bytes are found that are not in their place.
+        sound: Whether the file is sound, and copied as it is.
+    """
+
+    known: Understanding
+    examined: Examined
+    rows: KeptRows
+    lost: tuple[LostRegion, ...]
+    means: Means
+    sound: bool = False
+
+    @property
+    def lineage(self) -> str:
+        """What the output says of where it comes from, as JSON."""
+        source = self.known.source
+        return json.dumps(
+            {
+                "source": os.path.basename(source.url),
+                "size": source.info.size,
+                "etag": source.info.etag,
+                "rows_lost": rows_lost(self.lost),
+                "lost": [[region.start, region.end, region.num_rows] for region in self.lost],
+            }
+        )
+
+    @property
+    def num_whole(self) -> int:
+        """How many row groups from the first on are whole where they lie, and their second copies before and in them.
+
+        They can stay there.
+        """
+        candidates = self.known.candidates
+        if candidates is None or self.known.moved:
+            return 0
+        damaged = min(self.examined.copies_damaged_at, default=None)
+        count = 0
+        for position, candidate in enumerate(candidates.row_groups):
+            whole = candidate.ordinal == position and position not in self.examined.found
+            if not whole or (damaged is not None and damaged < candidate.end):
+                break
+            count += 1
+        return count
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """How an output came about.
+
+    Attributes:
+        num_bytes: Bytes of the damaged file that went into it as they were.
+        num_bytes_unread: Those of them that the store copied itself.
+    """
+
+    num_bytes: int
+    num_bytes_unread: int = 0
+
+
+async def publish(output: Output, target: Target, progress: Progress | None = None) -> Copied:
+    """Write the output; when anything fails, nothing is left of it.
+
+    Args:
+        output: What it is made of.
+        target: Where it goes.
+        progress: Called with the bytes that are in place and the bytes of the source, while its store copies them.
+
+    Raises:
+        StoreError: A store refused.
+    """
+    source = output.known.source
+    if output.sound:
+        return await _as_it_is(source, target, source.info.size, progress)
+    whole = await _prefix(output, target)
+    if whole is None:
+        return await _anew(output, target)
+    candidates = output.known.candidates
+    assert candidates is not None
+    if candidates.cut_end is not None and output.num_whole == len(candidates.row_groups) == len(output.rows.row_groups):
+        return await _as_it_is(source, target, candidates.cut_end, progress)
+    return await _behind(output, target, whole, progress)
+
+
+def unread_prefix(known: Understanding, target: Target) -> int:
+    """How many row groups at the beginning of a torn file its store would copy by itself; 0 for none.
+
+    Then they need not be read: what their checksums say of them is copied along.
+    """
+    candidates = known.candidates
+    if known.error is None or candidates is None or candidates.prefix_end is None or known.moved:
+        return 0
+    end, source = candidates.prefix_end, known.source
+    return len(candidates.row_groups) if bytes_copied_unread(source, target.store, end, target.options) else 0
+
+
+async def _prefix(output: Output, target: Target) -> Candidates | None:
+    """What of the file stays in its place; None where everything gets a new one.
+
+    Where the file ends in a footer that is whole, its row groups have indexes that a prefix would leave behind. So they
+    get new places, but where the store itself copies a prefix.
+    """
+    candidates, count = output.known.candidates, output.num_whole
+    if candidates is None or candidates.contents.footer.record is None:
+        return None
+    if count == len(candidates.row_groups) and not output.examined.copies_damaged_at:
+        if candidates.cut_end is not None:
+            return candidates
+        if candidates.prefix_end is not None and candidates.last is not None:
+            return candidates
+    if not count:
+        return None
+    source = output.known.source
+    end = candidates.row_groups[count - 1].end
+    if not bytes_copied_unread(source, target.store, end, target.options):
+        return None
+    try:
+        file_id = candidates.contents.footer.record.file_id
+        return await up_to(source, candidates, candidates.row_groups[:count], file_id)
+    except RecoveryError:
+        return None  # the record behind them is damaged
+
+
+async def _as_it_is(source: Source, target: Target, end: int, progress: Progress | None) -> Copied:
+    """The bytes up to `end`, and nothing more."""
+    begun = await prefixed_sink(source, target.store, target.key, end, target.options, progress=progress)
+    sink = await target.store.create(target.key, target.options) if begun is None else begun.sink
+    try:
+        if begun is None:
+            await _copy(source, sink, end)
+        await sink.complete()
+    except BaseException:
+        await sink.abort()
+        raise
+    return Copied(end)
+
+
+async def _behind(
+    output: Output, target: Target, whole: Candidates, progress: Progress | None
+) -> Copied:
+    """Row groups that stay in their places, and what else is kept behind them."""
+    source, end = output.known.source, whole.prefix_end
+    assert end is not None
+    begun = await prefixed_sink(source, target.store, target.key, end, target.options, progress=progress)
+    sink = await target.store.create(target.key, target.options) if begun is None else begun.sink
+    try:
+        if begun is None:
+            await _copy(source, sink, end)
+        layout = await continued(source, whole)
+        placed = {candidate.ordinal for candidate in whole.row_groups}
+        rest = [kept for kept in output.rows.row_groups if kept.known.ordinal not in placed]
+        copied = await _lay(output, sink, layout, rest)
+        await sink.complete()
+    except BaseException:
+        await sink.abort()
+        raise
+    return Copied(end + copied, 0 if begun is None else begun.num_bytes_unread)
+
+
+async def _anew(output: Output, target: Target) -> Copied:
+    """Everything in new places, with new records."""
+    contents = output.known.contents
+    assert contents is not None
+    keys = own_keys(contents)
+    layout = Layout(contents.schema, RecordChain(os.urandom(16)), keys, made_like=contents.metadata)
+    sink = await target.store.create(target.key, target.options)
+    try:
+        await push(sink, layout.start())
+        copied = await _lay(output, sink, layout, output.rows.row_groups)
+        await sink.complete()
+    except BaseException:
+        await sink.abort()
+        raise
+    return Copied(copied)
+
+
+async def _lay(
+    output: Output, sink: ObjectSink, layout: Layout, kept: tuple[KeptRowGroup, ...] | list[KeptRowGroup]
+) -> int:
+    """Lay out row groups and the final footer; returns how many bytes of the file went along as they were."""
+    source, contents = output.known.source, output.known.contents
+    assert contents is not None
+    relaying = Relaying(source, contents, Examiner(source, output.means), output.known.positions)
+    copied = 0
+    for row_group in kept:
+        async for chunk, size in relaying.chunks(row_group, contents.schema.leaves):
+            copied += size
+            await push(sink, layout.chunk(chunk))
+        sorting = list(row_group.known.sorting_columns) or None
+        await push(sink, layout.end_row_group(row_group.num_rows, sorting_columns=sorting))
+    for buffers in layout.finish(state=FileState.SALVAGED, extra={LINEAGE_KEY: output.lineage}):
+        await push(sink, buffers)
+    return copied
+
+
+async def _copy(source: Source, sink: ObjectSink, end: int) -> None:
+    for start in range(0, end, _COPY_BYTES):
+        await sink.write(await source.read(ByteRange(start, min(start + _COPY_BYTES, end))))
+
+
+async def push(sink: ObjectSink, buffers: Buffers) -> None:
+    """Write buffers of any kind."""
+    await sink.write(*(memoryview(buffer).cast("B") for buffer in buffers))
