@@ -1,0 +1,11 @@
+"""Carving: the rung of the ladder for files that left no trace but their pages.
+
+`files_in` searches bytes for pages and says what files they seem to be of; `carve` lays the pages of one out in
+columns and row groups, which is to rebuild its footer. Both are sans-io: generators that ask for ranges of bytes.
+"""
+
+from resilient_pq.recovery.carve.carving import carve
+from resilient_pq.recovery.carve.files import FoundFile, files_in
+from resilient_pq.recovery.carve.limits import CarveLimits
+
+__all__ = ["CarveLimits", "FoundFile", "carve", "files_in"]

@@ -1,0 +1,194 @@
+"""The pages of a file, laid out in columns and row groups: what its footer said, as far as they tell. Sans-io."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from resilient_pq.format.encodings import DICTIONARY_ENCODINGS
+from resilient_pq.format.footer import MAGIC
+from resilient_pq.format.metadata import CompressionCodec, FileMetaData, Repetition
+from resilient_pq.format.page import Page
+from resilient_pq.format.page_search import FoundPage, Proof, metadata_end
+from resilient_pq.format.schema import Group, Schema
+from resilient_pq.recovery.carve.files import FoundFile
+from resilient_pq.recovery.carve.invent import candidates, finding, invent
+from resilient_pq.recovery.carve.layout import Layout
+from resilient_pq.recovery.carve.limits import CarveLimits, Steps
+from resilient_pq.recovery.carve.placing import Placing
+from resilient_pq.recovery.carve.probe import (
+    Kinds,
+    Probed,
+    by_body,
+    by_header,
+    encoding_of,
+    kind_of,
+    kinds_of,
+)
+from resilient_pq.recovery.carve.reading import Asking, Window
+from resilient_pq.recovery.carve.rebuild import Rebuilding, common_codec, data_version
+from resilient_pq.recovery.known import RebuiltFile
+from resilient_pq.recovery.report import Damage, Finding
+
+KiB = 1024
+#: What stands between two chunks is looked at where it is not larger.
+_MOST_BETWEEN = 64 * KiB
+
+
+def carve(
+    file: FoundFile,
+    schema: Schema | None = None,
+    *,
+    expected_rows: Collection[int] = (),
+    limits: CarveLimits | None = None,
+) -> Asking[RebuiltFile]:
+    """Rebuild the footer of a file from its pages.
+
+    Args:
+        file: The file, as `files_in` found it.
+        schema: Its columns; None to invent some of which nothing but the physical types is known.
+        expected_rows: Rows that row groups of files of the same make have.
+        limits: What it may cost.
+
+    Returns:
+        The row groups. Pages that fit nowhere, or that could belong to more than one column, are left out, and named
+        in a finding.
+
+    Raises:
+        FormatError: It cost more than the limits allow.
+    """
+    limits = limits or CarveLimits()
+    steps = Steps(limits.max_steps)
+    findings: list[Finding] = []
+    if schema is None:
+        kinds = candidates(file.pages)
+        probed = yield from _probe(file.pages, kinds, limits)
+        pages = [page for page in probed if page.rows]
+        schema = invent(pages, list(kinds), steps, limits.max_columns)
+        if schema is None:
+            nothing = Schema(Group("schema", Repetition.REQUIRED, ()))
+            return RebuiltFile(nothing, FileMetaData(1, nothing.to_elements(), 0, []), ())
+        findings.append(finding(schema))
+    probed = yield from _probe(file.pages, kinds_of(schema.leaves), limits)
+    stretches = yield from _stretches(probed)
+    layout = Layout(
+        stretches.pages, [kind_of(leaf) for leaf in schema.leaves], stretches.borders, expected_rows, steps
+    )
+    placing = Placing(layout, stretches.ranges, _begins_file(file, stretches.pages))
+    placing.run()
+    rebuilding = Rebuilding(schema, stretches.pages, _codecs(placing))
+    metadata = FileMetaData(data_version(stretches.pages), schema.to_elements(), 0, [])
+    findings += _what_is_odd(placing)
+    return RebuiltFile(schema, metadata, rebuilding.row_groups(placing.groups, file.start), tuple(findings))
+
+
+def _probe(pages: Sequence[FoundPage], kinds: Kinds, limits: CarveLimits) -> Asking[list[Probed]]:
+    """Look into pages, as far as it is worth it; those that fit no column are given without kinds."""
+    window = Window(max((page.end for page in pages), default=0))
+    nested = any(kind.max_repetition_level for kind in kinds)
+    found: list[Probed] = []
+    left = limits.probed_bytes
+    for number, page in enumerate(pages):
+        known = by_header(page, kinds)
+        before = found[number - 1] if number else None
+        first = before is None or before.is_dictionary or before.page.end != page.offset
+        indices = encoding_of(page.header) in DICTIONARY_ENCODINGS
+        needed = known.is_dictionary or first or (nested and page.header.data_page_header is not None)
+        if needed or (left > 0 and not indices):
+            left -= page.header.uncompressed_page_size + known.num_values
+            view = yield from window.read(page.offset, page.end)
+            size = page.header_size
+            known = by_body(known, Page(0, page.offset, page.header, view[:size], view[size:]), kinds)
+            if not known.decoded and (nested or page.proof in _WEAK):
+                known = replace(known, rows={})
+        found.append(known)
+    return found
+
+
+#: Proofs that need another one: that the page decodes.
+_WEAK = (Proof.NEXT, Proof.DECOMPRESSED, Proof.PREVIOUS)
+
+
+@dataclass(frozen=True, slots=True)
+class _Stretches:
+    """Pages between which nothing is missing.
+
+    Attributes:
+        pages: Those that may be of a column of the schema.
+        ranges: Index of the first page of each stretch, and the one after its last.
+        borders: Indexes of pages before which something stands that stands between chunks only.
+    """
+
+    pages: list[Probed]
+    ranges: list[tuple[int, int]]
+    borders: set[int]
+
+
+def _stretches(probed: Sequence[Probed]) -> Asking[_Stretches]:
+    """Cut pages where something is missing between them."""
+    window = Window(max((page.page.end for page in probed), default=0))
+    pages: list[Probed] = []
+    starts: list[int] = []
+    borders: set[int] = set()
+    for page in probed:
+        if not page.rows:
+            continue
+        end = pages[-1].page.end if pages else None
+        if end != page.page.offset:
+            between = None
+            if end is not None and page.page.offset - end <= _MOST_BETWEEN:
+                between = yield from window.read(end, page.page.offset)
+            if between is not None and _is_between_chunks(between):
+                borders.add(len(pages))
+            else:
+                starts.append(len(pages))
+        pages.append(page)
+    return _Stretches(pages, list(pairwise([*starts, len(pages)])), borders)
+
+
+def _is_between_chunks(data: memoryview) -> bool:
+    """Whether bytes are only what writers put between chunks: metadata, or zeros up to a block's end."""
+    at = 0
+    while at < len(data) and (end := metadata_end(data[at:])) is not None:
+        at += end
+    return at == len(data)
+
+
+def _begins_file(file: FoundFile, pages: Sequence[Probed]) -> bool:
+    return bool(pages) and file.has_head and pages[0].page.offset == file.start + len(MAGIC)
+
+
+def _codecs(placing: Placing) -> dict[int, CompressionCodec]:
+    """The codec of each column, where its pages tell."""
+    pages = placing.layout.pages
+    found: dict[int, CompressionCodec] = {}
+    for leaf in range(len(placing.layout.columns)):
+        spans = [placed.span for group in placing.groups for placed in group.spans[leaf]]
+        codec = common_codec(page for span in spans for page in pages[span.start : span.end])
+        if codec is not None:
+            found[leaf] = codec
+    return found
+
+
+def _what_is_odd(placing: Placing) -> list[Finding]:
+    pages = placing.layout.pages
+    odd = [
+        Finding(
+            Damage.UNVERIFIED,
+            f"{end - start} pages fit no column, or more than one",
+            start=pages[start].page.offset,
+            end=pages[end - 1].page.end,
+        )
+        for start, end in placing.left_out
+    ]
+    if placing.layout.ambiguous:
+        odd.append(
+            Finding(
+                Damage.UNVERIFIED,
+                "where a row group ends is not clear: pages without dictionaries and of equally many rows can be laid "
+                "out in more than one way",
+                costs_rows=False,
+            )
+        )
+    return odd

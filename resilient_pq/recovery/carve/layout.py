@@ -1,0 +1,278 @@
+"""Pages that follow one another, laid out in columns and row groups. Pure.
+
+The chunks of a row group stand in the order of the columns, and all have the same rows; the next row group begins
+with the first column again. So where a row group begins and how many rows it has says which pages are of which
+column, and most mistakes show: a dictionary page in the middle of a chunk, a page that cannot be of its column, rows
+that do not add up.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from resilient_pq.recovery.carve.limits import Steps
+from resilient_pq.recovery.carve.probe import Kind, Probed
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Pages of one column chunk, one after the other.
+
+    Attributes:
+        leaf: Ordinal of the column.
+        start: Index of the first page.
+        end: Index after the last.
+        rows: Rows that begin in them.
+        whole: Whether these are all pages of the chunk.
+    """
+
+    leaf: int
+    start: int
+    end: int
+    rows: int
+    whole: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LaidGroup:
+    """Chunks of one row group, one after the other.
+
+    Attributes:
+        num_rows: Rows of the row group.
+        spans: From one column on to another; only the last may not be whole.
+        end: Index of the page after them.
+        whole: Whether they reach to the last column.
+    """
+
+    num_rows: int
+    spans: tuple[Span, ...]
+    end: int
+    whole: bool
+
+    @property
+    def counted(self) -> bool:
+        """Whether a whole chunk says how many rows there are; otherwise `num_rows` is what was seen of the first."""
+        return any(span.whole for span in self.spans)
+
+
+#: Writers begin a new page at a MiB or at 20,000 rows; of chunks of several pages the pages are hardly smaller.
+_SMALL_PAGE = 8 << 10
+_USUAL_PAGE_ROWS = 20_000
+#: Of two ways one is taken for how even a column's pages are, where those of the other are so many times less even.
+_CLEARLY = 2.0
+#: Ways compared for that.
+_MOST_COMPARED = 16
+
+
+class _Column:
+    """What pages hold if they are of one kind of column, so that a chunk is laid out without looking at each."""
+
+    def __init__(self, pages: Sequence[Probed], kind: Kind, borders: Collection[int]) -> None:
+        rows, self._total = 0, array("q", [0])  # rows in all pages before an index
+        self._stops: list[int] = []  # pages that cannot follow another one of their chunk
+        self._unfit: list[int] = []  # pages that cannot be of the column at all
+        self._wanting: list[int] = []  # pages that cannot be read without a dictionary page
+        for index, page in enumerate(pages):
+            found = page.rows.get(kind)
+            rows += found or 0
+            self._total.append(rows)
+            if found is None:
+                self._unfit.append(index)
+            if found is None or page.is_dictionary or index in borders:
+                self._stops.append(index)
+            if page.needs_dictionary:
+                self._wanting.append(index)
+
+    def limit(self, start: int, end: int, *, has_dictionary: bool) -> int:
+        """Index after the last page that a chunk that begins with a page can have."""
+        if _first(self._unfit, start, end) == start:
+            return start
+        limit = _first(self._stops, start + 1, end)
+        return limit if has_dictionary else _first(self._wanting, start, limit)
+
+    def rows(self, start: int, end: int) -> int:
+        """Rows that begin in some pages."""
+        return self._total[end] - self._total[start]
+
+    def place(self, start: int, end: int, num_rows: int) -> int | None:
+        """The most pages from `start` on that have so many rows together, as the index after them; None for none."""
+        wanted = self._total[start] + num_rows
+        place = bisect_right(self._total, wanted, start, end + 1) - 1
+        return place if place > start and self._total[place] == wanted else None
+
+    def counts(self, start: int, end: int) -> list[int]:
+        """All numbers of rows that the first pages from `start` on have together."""
+        before = self._total[start]
+        return sorted({total - before for total in self._total[start + 1 : end + 1]})
+
+
+def _first(indexes: list[int], start: int, end: int) -> int:
+    """The first of some ascending indexes from `start` on; `end` where there is none before that."""
+    place = bisect_left(indexes, start)
+    return min(indexes[place], end) if place < len(indexes) else end
+
+
+class Layout:
+    """Ways to lay out pages, tried one after the other."""
+
+    def __init__(
+        self,
+        pages: Sequence[Probed],
+        columns: Sequence[Kind],
+        borders: Collection[int],
+        expected_rows: Collection[int],
+        steps: Steps,
+    ) -> None:
+        """Take what all ways have in common.
+
+        Args:
+            pages: The pages.
+            columns: The kind of each column.
+            borders: Indexes of pages that begin a chunk for certain.
+            expected_rows: Rows that row groups are expected to have, from files of the same make.
+            steps: What it may cost.
+        """
+        self.pages = pages
+        self.columns = columns
+        self.borders = frozenset(borders)
+        self.expected_rows = set(expected_rows)
+        self.ambiguous = False
+        self._steps = steps
+        self._columns = {kind: _Column(pages, kind, self.borders) for kind in set(columns)}
+
+    def groups(self, start: int, end: int) -> list[LaidGroup]:
+        """The row groups of pages of which the first begins one; the last may be cut short."""
+        found: list[LaidGroup] = []
+        at = start
+        while at < end:
+            group = self.group(at, end, 0)
+            if group is None:
+                break
+            found.append(group)
+            at = group.end
+            if not group.whole:
+                break
+            self.expected_rows.add(group.num_rows)
+        return found
+
+    def group(self, start: int, end: int, leaf: int) -> LaidGroup | None:
+        """The chunks of a row group from one column on, of which a page begins the first; None where there is no way.
+
+        Of several ways, one that lays out a whole row group and allows another behind it is taken, with as many rows
+        as others have; else the one that makes the pages of each column most alike.
+        """
+        counts = self.row_counts(start, end, leaf)
+        if len(self.columns) == 1:
+            counts = counts[-1:]  # where a row group ends is all the same with one column
+        usual = self._lay_all(start, end, leaf, sorted(self.expected_rows & set(counts), reverse=True))
+        for way in usual:
+            if way.whole and self._may_go_on(way.end, end):
+                return way
+        ways = self._lay_all(start, end, leaf, counts)
+        whole = [way for way in ways if way.whole]
+        compared = [*whole[: _MOST_COMPARED // 2], *whole[_MOST_COMPARED // 2 :][-_MOST_COMPARED // 2 :]]
+        good = [way for way in compared if self._may_go_on(way.end, end)] or compared
+        if len(good) > 1:
+            return self._most_even(good, start, end)
+        return max(good or ways, key=self._merit, default=None)
+
+    def _lay_all(self, start: int, end: int, leaf: int, counts: Sequence[int]) -> list[LaidGroup]:
+        return [way for rows in counts if (way := self._lay(start, end, leaf, rows)) is not None]
+
+    def _merit(self, way: LaidGroup) -> tuple[bool, int, int]:
+        return way.counted and way.num_rows in self.expected_rows, way.end, len(way.spans)
+
+    def _may_go_on(self, at: int, end: int) -> bool:
+        if at >= end:
+            return True
+        return any(self._lay(at, end, 0, rows) is not None for rows in self.row_counts(at, end, 0))
+
+    def row_counts(self, start: int, end: int, leaf: int) -> list[int]:
+        """How many rows a chunk that begins with a page may have, by where it may end."""
+        column = self._columns[self.columns[leaf]]
+        limit = column.limit(start, end, has_dictionary=self.pages[start].is_dictionary)
+        if limit == start:
+            return []
+        self._steps.take(limit - start)
+        counts = column.counts(start, limit)
+        if counts[0] == 0 and len(counts) > 1:
+            del counts[0]  # of a dictionary page alone, or of a page without values
+        if limit == end:  # it may be cut short, in a row group of as many rows as others have
+            counts += [expected for expected in sorted(self.expected_rows) if expected > counts[-1]]
+        return counts
+
+    def _most_even(self, ways: Sequence[LaidGroup], start: int, end: int) -> LaidGroup:
+        """The way with the pages of each column most alike; where that is not clear, by how large pages are."""
+        common = min(self._reach(way, start, end) for way in ways)
+        rated = sorted(((self._unevenness(way, start, common), way) for way in ways), key=lambda rating: rating[0])
+        if rated[0][0] * _CLEARLY < rated[1][0]:
+            return rated[0][1]
+        self.ambiguous = True
+        header = self.pages[ways[0].spans[0].end - 1].page.header
+        rows = self._columns[self.columns[0]].rows(ways[0].spans[0].end - 1, ways[0].spans[0].end)
+        small = header.uncompressed_page_size < _SMALL_PAGE and rows != _USUAL_PAGE_ROWS
+        return ways[0] if small else ways[-1]
+
+    def _repeated(self, way: LaidGroup, start: int, end: int) -> list[LaidGroup]:
+        """Row groups of equally many rows, one after the other."""
+        found = [way]
+        while found[-1].end < end and (following := self._lay(found[-1].end, end, 0, way.num_rows)) is not None:
+            found.append(following)
+            if not following.whole:
+                break
+        return found
+
+    def _reach(self, way: LaidGroup, start: int, end: int) -> int:
+        return self._repeated(way, start, end)[-1].end
+
+    def _unevenness(self, way: LaidGroup, start: int, end: int) -> float:
+        """How much the bytes per value of a column's pages vary, in all columns together, by their logarithms."""
+        logarithms: dict[int, list[float]] = {}
+        for group in self._repeated(way, start, end):
+            for span in group.spans:
+                for page in self.pages[span.start : min(span.end, end)]:
+                    if not page.is_dictionary:
+                        size = (page.page.header.compressed_page_size + 1) / (page.num_values + 1)
+                        logarithms.setdefault(span.leaf, []).append(math.log(size))
+        total = 0.0
+        for values in logarithms.values():
+            mean = sum(values) / len(values)
+            total += sum((value - mean) ** 2 for value in values)
+        self._steps.take(end - start)
+        return total + 1e-9
+
+    def _lay(self, start: int, end: int, leaf: int, num_rows: int) -> LaidGroup | None:
+        """Lay out the chunks of a row group of so many rows."""
+        spans: list[Span] = []
+        at = start
+        for ordinal in range(leaf, len(self.columns)):
+            if at == end:
+                return LaidGroup(num_rows, tuple(spans), at, whole=False)
+            span = self.chunk(at, end, ordinal, num_rows)
+            if span is None:
+                return None
+            spans.append(span)
+            at = span.end
+            if not span.whole:
+                return LaidGroup(num_rows, tuple(spans), at, whole=False)
+        return LaidGroup(num_rows, tuple(spans), at, whole=True)
+
+    def chunk(self, start: int, end: int, leaf: int, num_rows: int) -> Span | None:
+        """The chunk of a column that begins with a page and has so many rows; None where there is none.
+
+        It is not whole where the pages end before it does.
+        """
+        column = self._columns[self.columns[leaf]]
+        limit = column.limit(start, end, has_dictionary=self.pages[start].is_dictionary)
+        self._steps.take()
+        if limit == start:
+            return None
+        place = column.place(start, limit, num_rows)
+        if place is not None:
+            return Span(leaf, start, place, num_rows, whole=True)
+        rows = column.rows(start, limit)
+        return Span(leaf, start, limit, rows, whole=False) if limit == end and rows < num_rows else None

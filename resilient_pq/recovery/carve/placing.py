@@ -1,0 +1,290 @@
+"""Stretches of pages between which something is missing, each put where it belongs in the file. Pure.
+
+Where a stretch begins in the middle of a row group, the columns that its pages can be of, the rows that the others
+of its row groups have, and the bytes that are missing before it have to say with which column it begins. Where they do
+not say it clearly, it is left out: rows whose columns were mixed up are worse than none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from resilient_pq.recovery.carve.layout import LaidGroup, Layout, Span
+from resilient_pq.recovery.carve.probe import Kind
+
+#: A place is taken when the next best one explains what is missing this many times worse.
+_CLEARLY = 3.0
+#: How far off, in chunks of a usual size, an explanation may be and still be as good as one that is exact.
+_NEARLY = 0.15
+#: Pages of a chunk's end looked at, at the start of a stretch, to find where the next chunk begins.
+_MOST_LEADING = 512
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedSpan:
+    """Pages of a chunk, and where they stand in it.
+
+    Attributes:
+        span: The pages.
+        kind: Of the chunk's column.
+        begins_chunk: Whether the first of them is known to be the chunk's first.
+        ends_chunk: Whether the last of them is known to be the chunk's last.
+    """
+
+    span: Span
+    kind: Kind
+    begins_chunk: bool
+    ends_chunk: bool
+
+
+@dataclass(slots=True)
+class PlacedGroup:
+    """What was found of one row group.
+
+    Attributes:
+        num_rows: Its rows; None where no whole chunk tells.
+        spans: For each column the pages of its chunk, in order.
+    """
+
+    num_rows: int | None
+    spans: list[list[PlacedSpan]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A way to go on with a stretch: pages of the end of a chunk, then whole chunks from a column on."""
+
+    lead: Span | None
+    leaf: int
+    group: LaidGroup | None
+
+
+@dataclass(slots=True)
+class Placing:
+    """Row groups, as they are put together.
+
+    Attributes:
+        layout: The pages.
+        stretches: Index of the first page of each stretch, and the one after its last.
+        from_start: Whether the first stretch begins where the file's data do.
+        groups: What was found so far.
+        left_out: Stretches, or ends of them, that were put nowhere.
+    """
+
+    layout: Layout
+    stretches: Sequence[tuple[int, int]]
+    from_start: bool
+    groups: list[PlacedGroup] = field(default_factory=list)
+    left_out: list[tuple[int, int]] = field(default_factory=list)
+    _chunk: int = 0  # number, in the file, of the chunk that is under way
+    _last: int = -1  # index of the last page that was placed
+    _sizes: dict[int, list[int]] = field(default_factory=dict)  # bytes of whole chunks, by column
+
+    def run(self) -> None:
+        """Place all stretches."""
+        self._learn()
+        for number, (start, end) in enumerate(self.stretches):
+            at = start
+            while at < end:
+                if number == 0 and at == start and self.from_start:
+                    following = self._go_on(at, end)
+                else:
+                    following = self._place(at, end)
+                if following == at:
+                    self.left_out.append((at, end))
+                    break
+                at = following
+
+    def _learn(self) -> None:
+        """Take the usual sizes of chunks from row groups that are whole whatever stands before them."""
+        for start, end in self.stretches:
+            at = start
+            while at < end:
+                found = [group for group in self.layout.groups(at, end) if group.whole]
+                if len(found) > 1 or (found and at == start == 0 and self.from_start):
+                    for group in found:
+                        self._note(group.spans)
+                    break
+                at = next((i for i in range(at + 1, end) if self.layout.pages[i].is_dictionary), end)
+
+    def _note(self, spans: Sequence[Span]) -> None:
+        for span in spans:
+            if span.whole:
+                self._sizes.setdefault(span.leaf, []).append(self._bytes(span))
+
+    def _go_on(self, at: int, end: int) -> int:
+        """Take the row groups that begin at a page; returns the page after them."""
+        for group in self.layout.groups(at, end):
+            self._take(group, None)
+            at = group.end
+        return at
+
+    def _take(self, group: LaidGroup, lead: Span | None) -> None:
+        """Add chunks, one after the other, from the chunk number at hand on."""
+        count = len(self.layout.columns)
+        if lead is not None:
+            self._add(lead, begins=False, ends=True)
+            self._chunk += 1
+        for span in group.spans:
+            self._chunk += (span.leaf - self._chunk) % count
+            self._add(span, begins=True, ends=span.whole)
+            if span.whole:
+                self._group().num_rows = group.num_rows
+                self._chunk += 1
+
+    def _group(self) -> PlacedGroup:
+        count = len(self.layout.columns)
+        while len(self.groups) <= self._chunk // count:
+            self.groups.append(PlacedGroup(None, [[] for _ in range(count)]))
+        return self.groups[self._chunk // count]
+
+    def _add(self, span: Span, *, begins: bool, ends: bool) -> None:
+        self._group().spans[span.leaf].append(PlacedSpan(span, self.layout.columns[span.leaf], begins, ends))
+        self._last = span.end - 1
+
+    def _place(self, start: int, end: int) -> int:
+        """Put a stretch where it belongs; returns the page after what was placed."""
+        places = self._places(start, end)
+        chosen = self._choose(start, places)
+        if chosen is None:
+            return start
+        place, chunk = chosen
+        self._chunk = chunk
+        if place.group is None:
+            assert place.lead is not None
+            self._add(place.lead, begins=False, ends=False)
+            return place.lead.end
+        self._take(place.group, place.lead)
+        return self._go_on(place.group.end, end) if place.group.whole else place.group.end
+
+    def _places(self, start: int, end: int) -> list[_Place]:
+        """All ways to go on with a stretch."""
+        found: list[_Place] = []
+        pages, columns = self.layout.pages, self.layout.columns
+        last = next((i for i in range(start, end) if pages[i].is_dictionary or i in self.layout.borders), end)
+        for first in range(start, min(last, start + _MOST_LEADING) + 1):
+            for leaf in range(len(columns)):
+                lead = self._lead(start, first, (leaf - 1) % len(columns)) if first > start else None
+                if first > start and lead is None:
+                    continue
+                if first == end:
+                    found.append(_Place(lead, leaf, None))
+                elif (group := self.layout.group(first, end, leaf)) is not None and group.counted:
+                    found.append(_Place(lead, leaf, group))
+        whole = [place for place in found if place.group is None or place.group.whole or place.group.end == end]
+        return whole or found
+
+    def _lead(self, start: int, end: int, leaf: int) -> Span | None:
+        """The pages as the end of a chunk of a column, where they can be that."""
+        kind, rows = self.layout.columns[leaf], 0
+        for page in self.layout.pages[start:end]:
+            found = page.rows.get(kind)
+            if found is None:
+                return None
+            rows += found
+        return Span(leaf, start, end, rows, whole=False)
+
+    def _choose(self, start: int, places: Sequence[_Place]) -> tuple[_Place, int] | None:
+        """The best place and the number of its first chunk, where it is clearly better than all others."""
+        rated = sorted(
+            (
+                (self._badness(start, place, chunk), place, chunk)
+                for place in places
+                for chunk in self._chunks(start, place)
+            ),
+            key=lambda rating: rating[0],
+        )
+        if not rated:
+            return None
+        best, place, chunk = rated[0]
+        for other, other_place, other_chunk in rated[1:]:
+            same = other_chunk == chunk and other_place.leaf == place.leaf
+            if other > max(best, _NEARLY) * _CLEARLY:
+                break
+            if not same or self._differ(place, other_place):
+                return None
+        return place, chunk
+
+    def _differ(self, one: _Place, other: _Place) -> bool:
+        return one.lead != other.lead or one.group != other.group
+
+    def _chunks(self, start: int, place: _Place) -> list[int]:
+        """Numbers in the file that the first chunk of a place may have."""
+        count = len(self.layout.columns)
+        leaf = place.leaf if place.lead is None else place.lead.leaf
+        unfinished = self._unfinished()
+        nearest = self._chunk + (leaf - self._chunk) % count
+        if unfinished and nearest == self._chunk and (place.lead is None or not self._fits_rest(place.lead)):
+            nearest += count
+        gap, whole = self._gap(start), self._usual_group()
+        if self._last < 0 or gap is None or not whole:
+            return [nearest]
+        skipped = max(int((gap - self._missing(place, nearest)) // whole), 0)
+        return [nearest + count * number for number in (skipped, skipped + 1)]
+
+    def _unfinished(self) -> bool:
+        count = len(self.layout.columns)
+        number = self._chunk // count
+        return number < len(self.groups) and bool(self.groups[number].spans[self._chunk % count])
+
+    def _fits_rest(self, lead: Span) -> bool:
+        """Whether pages can be more of the chunk that is under way."""
+        group = self._group()
+        seen = sum(placed.span.rows for placed in group.spans[lead.leaf])
+        return group.num_rows is None or seen + lead.rows <= group.num_rows
+
+    def _badness(self, start: int, place: _Place, chunk: int) -> float:
+        """How far the bytes that are missing are from what is usual, in chunks; and rows that others do not have."""
+        odd_rows = 0.0
+        number = chunk // len(self.layout.columns)
+        if place.group is not None and place.group.counted:
+            known = self.groups[number].num_rows if number < len(self.groups) else None
+            same_group = place.leaf > 0
+            if same_group and known is not None and known != place.group.num_rows:
+                return float("inf")
+            if self.layout.expected_rows and place.group.num_rows not in self.layout.expected_rows:
+                odd_rows = 1.0
+        gap = self._gap(start)
+        if gap is None or not self._sizes or self._last < 0:
+            return odd_rows
+        sizes = [size for known in self._sizes.values() for size in known]
+        return odd_rows + abs(gap - self._missing(place, chunk)) / max(sum(sizes) / len(sizes), 1) + self._odd(place)
+
+    def _odd(self, place: _Place) -> float:
+        """How unusual the sizes of a place's whole chunks are, each from 0 to 1, on the average."""
+        if place.group is None:
+            return 0.0
+        ratios = []
+        for span in place.group.spans:
+            if span.whole and span.leaf in self._sizes:
+                usual, size = self._usual(span.leaf), self._bytes(span)
+                ratios.append(abs(size - usual) / max(size, usual, 1))
+        return sum(ratios) / len(ratios) if ratios else 0.0
+
+    def _gap(self, start: int) -> int | None:
+        """Bytes between what was placed last and a page."""
+        if self._last < 0:
+            return None
+        return self.layout.pages[start].page.offset - self.layout.pages[self._last].page.end
+
+    def _missing(self, place: _Place, chunk: int) -> float:
+        """Bytes that should be missing before a place."""
+        count = len(self.layout.columns)
+        expected = sum(self._usual(number % count) for number in range(self._chunk, chunk))
+        if self._unfinished():
+            spans = self._group().spans[self._chunk % count]
+            expected -= sum(self._bytes(placed.span) for placed in spans)
+        if place.lead is not None:
+            expected += self._usual(place.lead.leaf) - self._bytes(place.lead)
+        return max(expected, 0)
+
+    def _usual(self, leaf: int) -> float:
+        known = self._sizes.get(leaf) or [size for sizes in self._sizes.values() for size in sizes] or [0]
+        return sum(known) / len(known)
+
+    def _usual_group(self) -> float:
+        return sum(self._usual(leaf) for leaf in range(len(self.layout.columns))) if self._sizes else 0.0
+
+    def _bytes(self, span: Span) -> int:
+        return self.layout.pages[span.end - 1].page.end - self.layout.pages[span.start].page.offset
