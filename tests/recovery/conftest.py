@@ -10,6 +10,7 @@ import re
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -17,8 +18,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import resilient_pq as rpq
+from resilient_pq.format import thrift
+from resilient_pq.format.metadata import ColumnChunk, FileMetaData, RowGroup
 from resilient_pq.io.memory import MemoryStore
 from resilient_pq.io.ranges import ByteRange
+from resilient_pq.reader.decoder import decode
+from resilient_pq.recovery.carve import carve, files_in
 from resilient_pq.recovery.scan import headers_in, in_place
 from resilient_pq.recovery.survey import Survey, survey
 
@@ -204,3 +209,65 @@ def write_and_fail(s3: Any) -> Callable[..., Any]:
             return FailedWriter(checkpoint.num_rows, checkpoint.offset, error.__notes__)
 
     return fail
+
+
+def drive_carving(asking: Any, data: bytes) -> Any:
+    """Give a generator the bytes that it asks for; returns what it returns."""
+    view = memoryview(data)
+    try:
+        wanted = next(asking)
+        while True:
+            assert 0 <= wanted.start <= wanted.end <= len(data)
+            wanted = asking.send(view[wanted.start : wanted.end])
+    except StopIteration as stop:
+        return stop.value
+
+
+def carve_bytes(data: bytes, schema: Any = None, **options: Any) -> Any:
+    """What carving makes of the largest file in some bytes."""
+    files = drive_carving(files_in(0, len(data)), data)
+    largest = max(files, key=lambda file: file.num_bytes)
+    return drive_carving(carve(largest, schema, **options), data)
+
+
+def footer_of(data: bytes) -> tuple[FileMetaData, int]:
+    """The metadata of a file, and where its footer begins."""
+    start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    return thrift.decode(FileMetaData, data, start)[0], start
+
+
+def complete(group: Any) -> bool:
+    """Whether all chunks of a carved row group are whole."""
+    return all(chunk is not None and chunk.pages.complete for chunk in group.chunks)
+
+
+def refooted(data: bytes, rebuilt: Any, key_values: Any = None) -> bytes:
+    """A file of some bytes and the row groups that carving found complete in them, behind a new footer."""
+    groups = [group for group in rebuilt.row_groups if complete(group) and group.num_rows is not None]
+    metadata = rebuilt.metadata
+    metadata.key_value_metadata = key_values
+    metadata.num_rows = sum(group.num_rows for group in groups)
+    metadata.row_groups = [
+        RowGroup([ColumnChunk(meta_data=chunk.read.metadata) for chunk in group.chunks], 0, group.num_rows)
+        for group in groups
+    ]
+    encoded = thrift.encode(metadata)
+    return data + encoded + len(encoded).to_bytes(4, "little") + b"PAR1"
+
+
+def carved_table(data: bytes, rebuilt: Any, key_values: Any = None) -> pa.Table:
+    """The rows of the complete row groups, each chunk decoded by us, and all of it read by pyarrow."""
+    for group in rebuilt.row_groups:
+        for chunk in group.chunks if complete(group) else ():
+            place = chunk.read.range
+            column = decode(chunk.read, memoryview(data)[place.start : place.end], verify=True)
+            assert column.num_rows == group.num_rows
+    return pq.read_table(io.BytesIO(refooted(data, rebuilt, key_values)))
+
+
+@pytest.fixture(scope="session")
+def carving() -> Any:
+    """What tests of carving share."""
+    return SimpleNamespace(
+        drive=drive_carving, carve=carve_bytes, footer_of=footer_of, table=carved_table, complete=complete
+    )

@@ -89,6 +89,7 @@ def _probe(pages: Sequence[FoundPage], kinds: Kinds, limits: CarveLimits) -> Ask
     nested = any(kind.max_repetition_level for kind in kinds)
     found: list[Probed] = []
     left = limits.probed_bytes
+    likely: CompressionCodec | None = None
     for number, page in enumerate(pages):
         known = by_header(page, kinds)
         before = found[number - 1] if number else None
@@ -99,7 +100,8 @@ def _probe(pages: Sequence[FoundPage], kinds: Kinds, limits: CarveLimits) -> Ask
             left -= page.header.uncompressed_page_size + known.num_values
             view = yield from window.read(page.offset, page.end)
             size = page.header_size
-            known = by_body(known, Page(0, page.offset, page.header, view[:size], view[size:]), kinds)
+            known = by_body(known, Page(0, page.offset, page.header, view[:size], view[size:]), kinds, likely)
+            likely = known.codec or likely
             if not known.decoded and (nested or page.proof in _WEAK):
                 known = replace(known, rows={})
         found.append(known)

@@ -10,7 +10,7 @@ import numpy as np
 
 from resilient_pq.errors import FormatError, UnsupportedError
 from resilient_pq.format import compression, kernels
-from resilient_pq.format.codec_trial import codecs_of
+from resilient_pq.format.codec_trial import TRIED, codecs_of
 from resilient_pq.format.encodings import DICTIONARY_ENCODINGS, encoding_for
 from resilient_pq.format.encodings.dictionary import decode_indices
 from resilient_pq.format.metadata import CompressionCodec, Encoding, PageHeader, PageType, Type
@@ -19,6 +19,8 @@ from resilient_pq.format.page_search import FoundPage
 from resilient_pq.format.schema import Leaf, Primitive
 from resilient_pq.format.values import empty_fixed, fixed_width
 
+#: What fastparquet leaves behind the values of a page.
+_SLACK = bytes(8)
 #: Values looked at to tell floating-point numbers from integers.
 _SAMPLE = 1000
 #: Floating-point numbers that people store lie between these, zeros apart.
@@ -57,7 +59,7 @@ class Probed:
     Attributes:
         page: The page.
         rows: For each kind of column that it may belong to, the rows that begin in it; a dictionary page has none.
-        codecs: The codecs that it may be compressed with, most likely first; None where its bytes do not tell.
+        codec: The codec that it is compressed with; None where its bytes do not tell.
         has_values: Whether it holds any value; False where all are null.
         mid_row: Whether it goes on with a row of the page before it.
         looks_floating: Whether its values look like floating-point numbers rather than integers; None where they are
@@ -67,7 +69,7 @@ class Probed:
 
     page: FoundPage
     rows: Mapping[Kind, int]
-    codecs: tuple[CompressionCodec, ...] | None = None
+    codec: CompressionCodec | None = None
     has_values: bool = True
     mid_row: bool = False
     looks_floating: bool | None = None
@@ -148,32 +150,26 @@ def _may_hold(encoding: int | None, node: Primitive) -> bool:
     return True
 
 
-def by_body(known: Probed, page: Page, kinds: Kinds) -> Probed:
+def by_body(known: Probed, page: Page, kinds: Kinds, likely: CompressionCodec | None = None) -> Probed:
     """What the body of a page tells besides its header.
 
     Args:
         known: What the header told.
         page: The page, with its body.
         kinds: All kinds of columns.
+        likely: A codec to try first.
 
     Returns:
-        The same page, with fewer kinds or other rows; as it was where it does not decompress.
+        The same page, with fewer kinds or other rows; as it was where it does not decompress, or not to a page.
     """
-    first: tuple[Probed, CompressionCodec] | None = None
-    fitting: list[CompressionCodec] = []
-    for codec in codecs_of(page):
-        opened = _opened(page, codec)
-        found = _decoded(known, opened, kinds)
+    tried = TRIED if likely not in TRIED else (likely, *(codec for codec in TRIED if codec is not likely))
+    for codec in codecs_of(page, tried):
+        found = _decoded(known, _opened(page, codec), kinds)
         if found.rows:
-            fitting.append(codec)
-            first = first or (found, codec)
-        if codec is not CompressionCodec.UNCOMPRESSED and fitting:
-            break  # the marks and sizes of compressed data are proof enough
-    if first is None:
-        return known
-    v2 = page.header.data_page_header_v2
-    tells = page.header.uncompressed_page_size and not (v2 is not None and v2.is_compressed is False)
-    return replace(first[0], codecs=tuple(fitting) if tells else None, decoded=True)
+            v2 = page.header.data_page_header_v2
+            tells = page.header.uncompressed_page_size and not (v2 is not None and v2.is_compressed is False)
+            return replace(found, codec=codec if tells else None, decoded=True)
+    return known
 
 
 def _opened(page: Page, codec: CompressionCodec) -> Page:
@@ -285,11 +281,13 @@ def _are_values(node: Primitive, data: DataPage, count: int) -> bool:
 
 
 def _are_plain(node: Primitive, data: memoryview, count: int) -> bool:
+    """Whether bytes are just `count` PLAIN values."""
     if node.physical_type is Type.BYTE_ARRAY:
         if 4 * count > len(data):
             return False
-        lengths = np.empty(count, np.int32)
-        return kernels.byte_array_lengths(data, lengths) + 4 * count == len(data)
-    if node.physical_type is Type.BOOLEAN:
-        return len(data) == (count + 7) // 8
-    return len(data) == count * (fixed_width(node) or 0)
+        size = 4 * count + kernels.byte_array_lengths(data, np.empty(count, np.int32))
+    elif node.physical_type is Type.BOOLEAN:
+        size = (count + 7) // 8
+    else:
+        size = count * (fixed_width(node) or 0)
+    return len(data) == size or (len(data) == size + len(_SLACK) and data[size:] == _SLACK)

@@ -109,12 +109,10 @@ class Rebuilding:
 
 def common_codec(pages: Iterable[Probed]) -> CompressionCodec | None:
     """The codec that most pages can be compressed with; None where none of them tells."""
-    votes: Counter[CompressionCodec] = Counter()
-    for page in pages:
-        for place, codec in enumerate(page.codecs or ()):
-            # What can be either is hardly what stands behind; but where others can only be that, it is.
-            votes[codec] += 1000 - place
-    return votes.most_common(1)[0][0] if votes else None
+    votes = Counter(page.codec for page in pages if page.codec is not None)
+    compressed = Counter({codec: n for codec, n in votes.items() if codec is not CompressionCodec.UNCOMPRESSED})
+    # Where some pages are as large as before, it may be that they could not be made smaller.
+    return (compressed or votes).most_common(1)[0][0] if votes else None
 
 
 def _by_size(pages: Sequence[Probed]) -> CompressionCodec:
