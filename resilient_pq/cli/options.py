@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -157,3 +158,37 @@ def split_names(text: str | None) -> list[str] | None:
     if not all(names):
         raise typer.BadParameter(f"{text!r} is not NAME,NAME,...", param_hint="--columns")
     return names
+
+
+def parse_schema(text: str) -> str:
+    """The text of a schema: as it is given, or that of the file which is named behind an ``@``.
+
+    Raises:
+        typer.BadParameter: The file cannot be read, or is no text.
+    """
+    if not text.startswith("@"):
+        return text
+    try:
+        return Path(text[1:]).read_text(encoding="utf-8-sig")
+    except (OSError, ValueError) as error:
+        reason = "it is no text; --schema-from takes a Parquet file" if isinstance(error, ValueError) else error
+        raise typer.BadParameter(f"{text[1:]!r} cannot be read: {reason}", param_hint="--schema") from None
+
+
+SchemaText = Annotated[
+    str | None,
+    typer.Option(
+        "--schema",
+        metavar="TEXT",
+        parser=parse_schema,
+        help="The schema of the damaged file, as `rpq inspect FILE --schema` shows it; @FILE reads it from a file.",
+    ),
+]
+SchemaFrom = Annotated[
+    str | None,
+    typer.Option(
+        "--schema-from",
+        metavar="FILE",
+        help="Another Parquet file that the same program wrote, to take the schema from: a path or a URL.",
+    ),
+]

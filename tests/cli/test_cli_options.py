@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import typer
 
-from resilient_pq.cli.options import parse_size, split_names, storage
+from resilient_pq.cli.options import parse_schema, parse_size, split_names, storage
 
 
 @pytest.mark.parametrize(
@@ -90,3 +92,14 @@ def test_next_commands_lead_to_the_same_store_and_tell_no_secret() -> None:
 def test_what_is_no_pair(pair: str) -> None:
     with pytest.raises(typer.BadParameter, match="KEY=VALUE"):
         storage(None, [pair])
+
+
+def test_a_schema_is_given_as_text_or_in_a_file(tmp_path: Path) -> None:
+    text = "message m { required int64 id; }\n"
+    (tmp_path / "schema").write_text("\ufeff" + text, encoding="utf-8")
+    (tmp_path / "binary").write_bytes(b"PAR1\xff\xfe")
+    assert parse_schema(text) == text
+    assert parse_schema(f"@{tmp_path}/schema") == text
+    for name, words in (("binary", "--schema-from"), ("missing", "No such file")):
+        with pytest.raises(typer.BadParameter, match=words):
+            parse_schema(f"@{tmp_path / name}")
