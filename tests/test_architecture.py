@@ -63,6 +63,7 @@ PURE = (
     "recovery.survey",
     "recovery.verify",
     "recovery.footer_evidence",
+    "recovery.footer_pieces",
     "recovery.identify",
     "recovery.text_mode",
     "recovery.torn_footer",

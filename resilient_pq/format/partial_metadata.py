@@ -113,7 +113,7 @@ class _DamagedError(Exception):
     """The bytes are no such value."""
 
 
-def partial_metadata(data: Any, offset: int = 0) -> PartialMetaData:
+def partial_metadata(data: Any, offset: int = 0, *, after: int = 0) -> PartialMetaData:
     """Read as much of file metadata as there is.
 
     Nothing is allocated for what is only said to be there, and every element of a list is checked as `thrift.decode`
@@ -122,15 +122,16 @@ def partial_metadata(data: Any, offset: int = 0) -> PartialMetaData:
     Args:
         data: Bytes; they may end before the metadata do, or go on after them.
         offset: Where the metadata begin in `data`.
+        after: Number of the field that ends at `offset`; 0 for the beginning. What stands before it is not missed.
     """
     view = memoryview(data)
     found = PartialMetaData(end=offset)
-    number, at = 0, offset
+    number, at = after, offset
     try:
         while True:
             number, kind, at = _field_header(view, at, number)
             if kind == 0:
-                if not found.has_schema or found.num_rows is None or found.num_row_groups is None:
+                if not after and (not found.has_schema or None in (found.num_rows, found.num_row_groups)):
                     raise _DamagedError
                 found.end = at
                 return found

@@ -153,7 +153,12 @@ def is_within(start: int) -> Generator[ByteRange, memoryview, bool]:
 
 
 def believed(
-    row_groups: Sequence[RowGroup], schema: Schema, end: int, *, doubtful: int
+    row_groups: Sequence[RowGroup],
+    schema: Schema,
+    end: int,
+    *,
+    doubtful: int,
+    after: Sequence[RowGroup] = (),
 ) -> Iterator[RowGroup]:
     """The row groups of damaged metadata up to the first that contradicts the schema, itself, or those before it.
 
@@ -163,8 +168,10 @@ def believed(
         end: Offset before which their chunks must end.
         doubtful: The first of them that has to be borne out by a column without lists, which has as many values as
             there are rows: the damage may be within it, and what follows it may only seem to be its own.
+        after: Row groups before them, which are believed.
     """
-    last = (0, 0)
+    taken = [_places(row_group, schema, end, strict=False) or [] for row_group in after]
+    last = max((place for places in taken for place in places), default=(0, 0))
     for ordinal, row_group in enumerate(row_groups):
         places = _places(row_group, schema, end, strict=ordinal >= doubtful)
         if places is None:

@@ -14,14 +14,15 @@ from dataclasses import dataclass, replace
 
 from resilient_pq.errors import ResilientPQError, Where
 from resilient_pq.format.footer import MAGIC, TAIL_SIZE, Footer, NeedBytes, read_footer
-from resilient_pq.format.metadata import ColumnChunk, RowGroup
+from resilient_pq.format.metadata import ColumnChunk
 from resilient_pq.format.partial_metadata import SHAPE, Ending, PartialMetaData, partial_metadata
 from resilient_pq.format.records import HEADER_SIZE
 from resilient_pq.format.schema import Schema
 from resilient_pq.io.ranges import ByteRange
-from resilient_pq.reader.contents import MAX_FILE_SIZE, Contents, chunk_range
+from resilient_pq.reader.contents import Contents, chunk_range
 from resilient_pq.reader.plan import chunk_read
 from resilient_pq.recovery.footer_evidence import believed, has_values, is_within, pages_begin, shift_of
+from resilient_pq.recovery.footer_pieces import Pieces, footer_pieces
 from resilient_pq.recovery.known import KnownChunk, KnownRowGroup, Method, RebuiltFile
 from resilient_pq.recovery.report import Damage, Finding
 
@@ -56,7 +57,8 @@ class FoundFooter:
             than 0 where bytes are missing or were added before the row groups.
         num_rows: Rows of the file as it was written; None where the metadata were cut before that.
         num_row_groups: Row groups of the file as it was written; None where the metadata were cut before that.
-        columns: Column chunks that are named in full of the row group after those in `contents`.
+        ordinals: For each row group in `contents`, its number in the file as it was written.
+        columns: Column chunks that are named in full of the row group after those in `contents`, where these end.
         unexplained: Where row groups may lie that are not named, for a search by page headers.
         findings: What is wrong with the end, for people.
     """
@@ -68,6 +70,7 @@ class FoundFooter:
     shift: int
     num_rows: int | None
     num_row_groups: int | None
+    ordinals: tuple[int, ...]
     columns: tuple[ColumnChunk, ...] = ()
     unexplained: tuple[ByteRange, ...] = ()
     findings: tuple[Finding, ...] = ()
@@ -76,19 +79,19 @@ class FoundFooter:
     def rebuilt(self) -> RebuiltFile:
         """The same in the words of every rung of the ladder."""
         metadata = replace(self.contents.metadata, row_groups=[], num_rows=0)
-        method = Method.FOOTER if self.complete else Method.TORN_FOOTER
-        known = tuple(known_row_groups(self.contents, method))
-        return RebuiltFile(self.contents.schema, metadata, known, self.findings)
+        return RebuiltFile(self.contents.schema, metadata, tuple(known_row_groups(self)), self.findings)
 
 
-def known_row_groups(contents: Contents, method: Method) -> Iterator[KnownRowGroup]:
+def known_row_groups(found: FoundFooter) -> Iterator[KnownRowGroup]:
     """The row groups that a footer, whole or not, names."""
-    rows_before = 0
-    for ordinal, row_group in enumerate(contents.metadata.row_groups):
+    contents = found.contents
+    method = Method.FOOTER if found.complete else Method.TORN_FOOTER
+    for position, (ordinal, rows_before) in enumerate(zip(found.ordinals, _rows_before(found), strict=True)):
+        row_group = contents.metadata.row_groups[position]
         chunks: list[KnownChunk | None] = []
         for leaf in contents.schema.leaves:
             try:
-                chunks.append(KnownChunk(chunk_read(contents, ordinal, leaf)))
+                chunks.append(KnownChunk(replace(chunk_read(contents, position, leaf), row_group=ordinal)))
             except ResilientPQError:
                 chunks.append(None)
         places = [chunk.read.range for chunk in chunks if chunk is not None and chunk.read.metadata.num_values]
@@ -98,7 +101,25 @@ def known_row_groups(contents: Contents, method: Method) -> Iterator[KnownRowGro
         yield KnownRowGroup(
             ordinal, row_group.num_rows, rows_before, tuple(chunks), method, start, end, sorting
         )
-        rows_before += row_group.num_rows
+
+
+def _rows_before(found: FoundFooter) -> list[int | None]:
+    """Rows before each row group: counted from the front, and behind those that are missing from the end."""
+    row_groups = found.contents.metadata.row_groups
+    counts: list[int | None] = [None] * len(row_groups)
+    num_rows = 0
+    for position, ordinal in enumerate(found.ordinals):
+        if position != ordinal:
+            break
+        counts[position] = num_rows
+        num_rows += row_groups[position].num_rows
+    left, following = found.num_rows or 0, found.num_row_groups
+    for position in range(len(row_groups) - 1, -1, -1):
+        left -= row_groups[position].num_rows
+        if counts[position] is not None or found.ordinals[position] + 1 != following or left < num_rows:
+            break
+        counts[position], following = left, found.ordinals[position]
+    return counts
 
 
 Search = Generator[ByteRange, memoryview, FoundFooter | None]
@@ -223,7 +244,7 @@ def _by_shape(object_: _Object, start: int) -> Search:
     known = _known_of(data, object_.data_end - start, start)
     if known is None:
         return None
-    partial, contents = known
+    partial, contents, ordinals = known
     if partial.ending is Ending.WHOLE:
         shift = yield from shift_of(contents.metadata, start, has_magic=object_.has_magic)
         if shift is None:
@@ -237,7 +258,7 @@ def _by_shape(object_: _Object, start: int) -> Search:
         own = yield from pages_begin(chunks, 0, start)
     else:
         own = not (yield from is_within(start))
-    return _torn(object_, partial, contents, start) if own else None
+    return _torn(object_, partial, contents, ordinals, start) if own else None
 
 
 def _is_root(partial: PartialMetaData) -> bool:
@@ -246,8 +267,12 @@ def _is_root(partial: PartialMetaData) -> bool:
     return bool(root.name or root.num_children) and (root.num_children or 0) < count
 
 
-def _known_of(data: memoryview, size: int, start: int) -> tuple[PartialMetaData, Contents] | None:
-    """The metadata at the front of `data` and what of them can be believed; None without a schema.
+def _known_of(
+    data: memoryview, size: int, start: int
+) -> tuple[PartialMetaData, Contents, tuple[int, ...]] | None:
+    """The metadata at the front of `data`, what of them can be believed, and which row groups that are.
+
+    None without a schema.
 
     Args:
         data: The metadata, as far as they go, and some of the zeros behind them.
@@ -269,9 +294,32 @@ def _known_of(data: memoryview, size: int, start: int) -> tuple[PartialMetaData,
             kept = list(believed(partial.row_groups, schema, start, doubtful=doubtful))
             if len(kept) < len(partial.row_groups) or partial.ending is Ending.WHOLE:
                 partial = replace(partial, row_groups=kept, columns=[], ending=Ending.DAMAGED)
-        return partial, Contents.of(Footer(partial.metadata(), start, min(partial.end, size), None))
+        ordinals = tuple(range(len(partial.row_groups)))
+        if partial.ending is not Ending.WHOLE:
+            # A length that is damaged leads behind the end, as if the metadata were cut.
+            pieces = footer_pieces(data[:size], schema, start, partial)
+            partial, ordinals = _with_pieces(partial, pieces)
+        return partial, Contents.of(Footer(partial.metadata(), start, min(partial.end, size), None)), ordinals
     except ResilientPQError:
         return None
+
+
+def _with_pieces(partial: PartialMetaData, pieces: Pieces) -> tuple[PartialMetaData, tuple[int, ...]]:
+    ordinals = tuple(ordinal for ordinal, _ in pieces.row_groups)
+    rest = pieces.rest
+    if rest is None:
+        return partial, ordinals
+    return replace(
+        partial,
+        ending=Ending.DAMAGED,
+        end=rest.end,
+        row_groups=[row_group for _, row_group in pieces.row_groups],
+        columns=[],
+        key_value_metadata=rest.key_value_metadata,
+        created_by=rest.created_by,
+        column_orders=rest.column_orders,
+        encrypted=rest.encrypted,
+    ), ordinals
 
 
 def _ended_by_zeros(partial: PartialMetaData, longer: PartialMetaData) -> PartialMetaData:
@@ -301,46 +349,52 @@ def _whole(
     findings += _findings_behind(object_, end)
     metadata = contents.metadata
     return FoundFooter(
-        contents, True, start, end, shift, metadata.num_rows, len(metadata.row_groups), (), unexplained, tuple(findings)
+        contents, True, start, end, shift, metadata.num_rows, len(metadata.row_groups),
+        tuple(range(len(metadata.row_groups))), (), unexplained, tuple(findings),
     )  # fmt: skip
 
 
-def _torn(object_: _Object, partial: PartialMetaData, contents: Contents, start: int) -> FoundFooter:
+def _torn(
+    object_: _Object, partial: PartialMetaData, contents: Contents, ordinals: tuple[int, ...], start: int
+) -> FoundFooter:
     findings = list(_findings_before(object_, 0))
     end = min(start + partial.end, object_.data_end)
     cut = partial.ending is Ending.CUT
-    named = len(contents.metadata.row_groups)
     how = "the file was cut inside its footer" if cut else "the footer is damaged"
     rest = "the schema is whole"
     if partial.num_row_groups is not None:
-        rest += f", and {named:,} of {partial.num_row_groups:,} row groups are named in full"
-    if partial.names_all_row_groups:
+        rest += f", and {len(ordinals):,} of {partial.num_row_groups:,} row groups are named in full"
+    # Early parquet-rs wrote 0 rows. A number of row groups that is damaged does not go with the number of rows.
+    names_all = partial.names_all_row_groups and partial.num_rows in (0, contents.num_rows)
+    if names_all:
         rest = "the schema and all row groups are whole, what follows them is not"
     elif partial.num_rows is not None:
         rest += f": {contents.num_rows:,} of {partial.num_rows:,} rows"
-    findings.append(
-        Finding(
-            Damage.TORN if cut else Damage.CORRUPT,
-            f"{how}; {rest}",
-            Where(offset=end),
-            end,
-            object_.size,
-            costs_rows=not partial.names_all_row_groups,
-        )
-    )
+    where = Where(offset=end if cut else start)
+    damage = Damage.TORN if cut else Damage.CORRUPT
+    findings.append(Finding(damage, f"{how}; {rest}", where, where.offset, object_.size, not names_all))
     findings += _findings_behind(object_, object_.data_end)
-    reached = max((end for group in contents.metadata.row_groups for end in _row_group_ends(group)), default=4)
-    unexplained = () if partial.names_all_row_groups else (ByteRange(min(reached, start), start),)
+    unexplained = tuple(_gaps(contents, ordinals, partial.num_row_groups, start))
+    if not names_all and not unexplained:
+        unexplained = (ByteRange(len(MAGIC), start),)
     return FoundFooter(
-        contents, False, start, end, 0, partial.num_rows, partial.num_row_groups, tuple(partial.columns),
+        contents, False, start, end, 0, partial.num_rows, partial.num_row_groups, ordinals, tuple(partial.columns),
         unexplained, tuple(findings),
     )  # fmt: skip
 
 
-def _row_group_ends(row_group: RowGroup) -> Iterator[int]:
-    for chunk in row_group.columns:
-        if chunk.meta_data is not None:
-            yield chunk_range(chunk.meta_data, MAX_FILE_SIZE)[1]
+def _gaps(
+    contents: Contents, ordinals: tuple[int, ...], total: int | None, end: int
+) -> Iterator[ByteRange]:
+    """Where the row groups lie that are not named, between those that are."""
+    reached, expected = len(MAGIC), 0
+    for row_group, ordinal in zip(contents.metadata.row_groups, ordinals, strict=True):
+        places = [chunk_range(chunk.meta_data, end) for chunk in row_group.columns if chunk.meta_data is not None]
+        if ordinal != expected:
+            yield ByteRange(reached, max(reached, min((first for first, _ in places), default=reached)))
+        reached, expected = max([reached, *(last for _, last in places)]), ordinal + 1
+    if expected != total:
+        yield ByteRange(min(reached, end), end)
 
 
 def _findings_before(object_: _Object, shift: int) -> Iterator[Finding]:

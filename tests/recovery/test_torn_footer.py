@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from resilient_pq.format import thrift
 from resilient_pq.format.footer import read_footer
 from resilient_pq.format.partial_metadata import partial_metadata
 from resilient_pq.reader.contents import Contents
@@ -231,7 +232,7 @@ def test_bytes_added_at_the_beginning(theirs: bytes) -> None:
 
 @pytest.mark.parametrize("length", [16, 512])
 def test_zeros_within_the_metadata(theirs: bytes, length: int) -> None:
-    """What stands behind the damage is not believed, and of what stands before it nothing is lost."""
+    """What is named is right, whatever the damage leaves; and of what stands before it nothing is lost."""
     whole = contents_of(theirs)
     start, end = whole.footer.start, whole.footer.start + whole.footer.length
     for at in random.Random(4).sample(range(start, end - length), 60):
@@ -243,8 +244,60 @@ def test_zeros_within_the_metadata(theirs: bytes, length: int) -> None:
             continue
         named = found.contents.metadata.row_groups
         assert named[: len(before.row_groups)] == before.row_groups
-        for row_group, original in zip(named, whole.metadata.row_groups, strict=False):
+        rows_before = [known.rows_before for known in found.rebuilt.row_groups]
+        for row_group, ordinal, count in zip(named, found.ordinals, rows_before, strict=True):
+            original = whole.metadata.row_groups[ordinal]
             assert row_group.num_rows == original.num_rows
+            assert row_group.columns[0].meta_data == original.columns[0].meta_data or at < start + 200
+            assert count in (None, sum(each.num_rows for each in whole.metadata.row_groups[:ordinal]))
+
+
+@pytest.mark.parametrize("damaged", [0, 1, 3, 4])
+def test_a_row_group_of_which_the_metadata_are_damaged(damaged: int) -> None:
+    """All others are named, behind it too, and where its own data lie is known."""
+    data = by_pyarrow(write_page_index=True)
+    whole = contents_of(data)
+    originals = whole.metadata.row_groups
+    at = data.index(thrift.encode(originals[damaged]), whole.footer.start)
+    length = len(thrift.encode(originals[damaged]))
+    for first in range(at, at + length - 40, 97):
+        found = find(data[:first] + b"\xaa" * 40 + data[first + 40 :])
+        others = [ordinal for ordinal in range(5) if ordinal != damaged]
+        assert list(found.ordinals) == others
+        assert found.contents.metadata.row_groups == [originals[ordinal] for ordinal in others]
+        if damaged < 4:
+            assert found.contents.metadata.created_by == whole.metadata.created_by
+            assert found.contents.key_value == whole.key_value
+        known = found.rebuilt.row_groups
+        assert [each.rows_before for each in known] == [10 * ordinal for ordinal in others]
+        assert [each.ordinal for each in known] == others
+        (place,) = found.unexplained
+        chunks = [column.meta_data for column in originals[damaged].columns]
+        for chunk in chunks:
+            assert chunk is not None
+            first_page = chunk.dictionary_page_offset or chunk.data_page_offset
+            assert place.start <= first_page
+            assert first_page + chunk.total_compressed_size <= place.end
+        assert "4 of 5 row groups" in messages(found)
+
+
+@pytest.mark.thorough
+def test_every_bit_of_the_metadata(theirs: bytes) -> None:
+    """A bit can change what is named without a trace; but never to row groups of other chunks in silence."""
+    whole = contents_of(theirs)
+    for at in range(whole.footer.start, len(theirs) - 8):
+        for bit in range(8):
+            data = bytearray(theirs)
+            data[at] ^= 1 << bit
+            found = Driven(bytes(data) + bytes(512)).found
+            if found is None:
+                continue
+            assert len(found.ordinals) == len(set(found.ordinals)) == len(found.contents.metadata.row_groups)
+            assert list(found.ordinals) == sorted(found.ordinals)
+            assert len(found.rebuilt.row_groups) == len(found.ordinals)
+            missing = len(found.ordinals) < len(whole.metadata.row_groups)
+            assert not missing or any(finding.costs_rows for finding in found.findings)
+            assert not missing or found.unexplained
 
 
 def test_known_row_groups(theirs: bytes) -> None:
