@@ -144,7 +144,7 @@ def test_shares_are_rounded_down(part: int, whole: int, said: str) -> None:
 
 
 def _report(ledger: Ledger) -> Report:
-    kept = Kept("out.parquet", ledger.rows_kept, 1000, ledger.rows_lost, (), ledger)
+    kept = Kept("out.parquet", ledger.rows_kept, 1000, ledger.rows_lost, ledger=ledger)
     return Report(
         "recover", "torn.parquet", Outcome.PARTIAL, ledger.rows_kept, 9, 5000,
         next=(("rpq", "check", "out.parquet"),), kept=kept,

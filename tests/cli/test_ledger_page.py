@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from resilient_pq.cli import recover as recover_verb
 from resilient_pq.cli.ledger.page import ledger_page
-from resilient_pq.errors import Where
+from resilient_pq.cli.ledger.saving import save_html
+from resilient_pq.errors import NotFoundError, Where
 from resilient_pq.recovery.ledger import ByteUse, Ledger, LedgerSource, Region, RowsFate
 from resilient_pq.recovery.report import Damage, Finding, Kept, Outcome, Report
 
@@ -38,7 +40,7 @@ def _report(ledger: Ledger, **changes: Any) -> Report:
         "outcome": Outcome.PARTIAL,
         "num_rows": ledger.rows_kept,
         "next": (("rpq", "check", "saved file.parquet"),),
-        "kept": Kept("saved file.parquet", ledger.rows_kept, 1000, ledger.rows_lost, (), ledger),
+        "kept": Kept("saved file.parquet", ledger.rows_kept, 1000, ledger.rows_lost, ledger=ledger),
     }
     return Report(**{**values, **changes})
 
@@ -166,7 +168,7 @@ def test_a_ledger_of_nothing(sample_ledgers: Any) -> None:
     lost = RowsFate(None, None, None, False, reason="nothing is known of them")
     ledger = Ledger((LedgerSource("f", 9),), (), (), (region,), (lost,))
     assert ledger.check() == []
-    page = _page(ledger, outcome=Outcome.NOTHING, kept=Kept(None, 0, 0, None, (), ledger), next=())
+    page = _page(ledger, outcome=Outcome.NOTHING, kept=Kept(None, 0, 0, None, ledger=ledger), next=())
     text = Parsed(page).text
     assert "0 rows kept, and rows that cannot be counted lost." in text
     assert "The file as a map" not in text
@@ -318,3 +320,47 @@ async def test_words_and_letters_can_be_read(show: Any, sample_ledgers: Any, dar
 async def test_on_paper_there_is_no_tip(show: Any, sample_ledgers: Any) -> None:
     page = await show(sample_ledgers.damaged(), media="print", fragment="#g4-c6-p2")
     assert await page.evaluate(f"getComputedStyle({TIP}).display") == "none"
+
+
+# -- as a file -----------------------------------------------------------------------------------
+
+
+async def test_the_page_as_a_file(sample_ledgers: Any, tmp_path: Path) -> None:
+    ledger = sample_ledgers.damaged()
+    path = tmp_path / "page.html"
+    path.write_text("an older one, " * 100_000)
+    assert await save_html(str(path), _report(ledger))
+    assert path.read_bytes() == _page(ledger).encode()
+    without = tmp_path / "none.html"
+    assert not await save_html(str(without), _report(ledger, kept=None))
+    assert not without.exists()
+    with pytest.raises(NotFoundError):
+        await save_html(str(tmp_path / "no" / "page.html"), _report(ledger))
+
+
+def test_the_page_never_replaces_what_it_tells_of(rpq_run: Any, torn: Path, tmp_path: Path) -> None:
+    before = torn.read_bytes()
+    link = tmp_path / "link"
+    link.symlink_to(torn)
+    saved = tmp_path / "saved.parquet"
+    for page in (torn, link, saved, tmp_path / "no" / "page.html"):
+        assert rpq_run("recover", torn, saved, "--html", page).code == 2
+        assert not saved.exists()
+    assert torn.read_bytes() == before
+
+
+def test_a_command_that_is_asked_for_a_page(
+    rpq_run: Any, sample_ledgers: Any, torn: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = sample_ledgers.damaged()
+
+    async def recovered(*_: object, **__: object) -> Report:
+        return _report(ledger)
+
+    monkeypatch.setattr(recover_verb.rpq, "recover", recovered)
+    path = tmp_path / "page.html"
+    ended = rpq_run("recover", torn, tmp_path / "saved.parquet", "--html", path)
+    assert ended.code == 1
+    assert f"page        the file as a map: {path}" in ended.err
+    assert "16,000 of 24,000 rows kept" in path.read_text(encoding="utf-8")
+    assert "\nrow group " in ended.out and "LLLL" in ended.out
