@@ -6,10 +6,13 @@ offset of the file as it was written where its byte lies now, if anywhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 from resilient_pq.io.ranges import ByteRange
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,3 +63,33 @@ class View:
             start, end = max(segment.start, wanted.start), min(segment.end, wanted.end)
             if start < end:
                 yield start - wanted.start, ByteRange(start + segment.shift, end + segment.shift)
+
+    def read(self, wanted: ByteRange) -> Generator[ByteRange, memoryview, memoryview]:
+        """The bytes of a range of the file as it was written; zeros where they are nowhere.
+
+        Asks for the ranges where they lie now. A range that lies in one place is not copied.
+        """
+        pieces = list(self.places(wanted))
+        if len(pieces) == 1 and pieces[0][1].size == wanted.size:
+            return (yield pieces[0][1])
+        data = bytearray(wanted.size)
+        for at, there in pieces:
+            data[at : at + there.size] = yield there
+        return memoryview(data)
+
+    def through(self, asking: Generator[ByteRange, memoryview, T]) -> Generator[ByteRange, memoryview, T]:
+        """Let what asks for ranges of the file as it was written read them from where they lie now.
+
+        Args:
+            asking: Asks for ranges within `size`, as `survey(view.size)` does.
+
+        Returns:
+            What `asking` returns.
+        """
+        try:
+            wanted = next(asking)
+            while True:
+                wanted = asking.send((yield from self.read(wanted)))
+        except StopIteration as stop:
+            result: T = stop.value
+            return result

@@ -32,9 +32,9 @@ from resilient_pq.recovery.survey import Survey, survey
 class Written:
     """A file, its rows, and the headers of its records."""
 
-    data: bytes
-    table: pa.Table
-    headers: list[Any]
+    data: bytes = field(repr=False)
+    table: pa.Table = field(repr=False)
+    headers: list[Any] = field(repr=False)
 
     def records(self, kind: int) -> list[Any]:
         return [header for header in self.headers if header.kind == kind]
