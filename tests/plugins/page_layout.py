@@ -231,21 +231,25 @@ class Layout:
             whole = [record for record in self.records if record.kind in (ANCHOR, CHECKPOINT, FINAL)]
         return [record for record in whole if gone.spare(record.place)]
 
-    def rows(self, gone: Iterable[range], on_damage: str = "drop") -> list[Row]:
+    def rows(self, gone: Iterable[range], on_damage: str = "drop", *, all_headers: bool = False) -> list[Row]:
         """The rows that can be kept under a policy, at best, in order.
 
         Args:
             gone: The bytes that are changed or missing.
             on_damage: "drop" for the rows of which every column is there; "null" for those of which every required
                 column of the top level is there, with null in all others.
+            all_headers: Whether page headers count as whole. A changed header that no checksum covers may still say
+                what matters of its page, as when only its statistics have changed: luck, that no one can ask for.
         """
+        gone = list(gone)
         missing = Gone(gone)
+        headers = Gone([] if all_headers else gone)
         footers = self.footers(missing)
         rows: list[Row] = []
         if not footers:
             return rows
         for ordinal, row_group in enumerate(self.row_groups):
-            lost = self._lost(ordinal, row_group, footers, missing)
+            lost = self._lost(ordinal, row_group, footers, missing, headers)
             for i in range(row_group.num_rows):
                 names = frozenset(path[0] for path, rows_lost in lost.items() if i in rows_lost)
                 if not names or (on_damage == "null" and not names & self.required):
@@ -253,7 +257,7 @@ class Layout:
         return rows
 
     def _lost(
-        self, ordinal: int, row_group: RowGroup, footers: Sequence[Record], missing: Gone
+        self, ordinal: int, row_group: RowGroup, footers: Sequence[Record], missing: Gone, headers: Gone
     ) -> dict[tuple[str, ...], set[int]]:
         """The rows of the row group that each leaf column has lost."""
         named = any(record.num_row_groups > ordinal for record in footers)
@@ -264,19 +268,19 @@ class Layout:
             every = set(range(row_group.num_rows))
             if named or record or (chunk.record is not None and missing.spare(chunk.record.place)):
                 index = indexed and chunk.offset_index is not None and missing.spare(chunk.offset_index)
-                placed = self._placed(chunk, missing, named=named, everything=record or index)
-                every -= self._kept(chunk, placed, missing, has_copies=record)
+                placed = self._placed(chunk, missing, headers, named=named, everything=record or index)
+                every -= self._kept(chunk, placed, missing, Gone([]) if record else headers, has_copies=record)
             lost[chunk.path] = every
         return lost
 
     @staticmethod
-    def _placed(chunk: Chunk, missing: Gone, *, named: bool, everything: bool) -> set[int]:
+    def _placed(chunk: Chunk, missing: Gone, headers: Gone, *, named: bool, everything: bool) -> set[int]:
         """The pages whose first row is known, by their ordinals: counted from the front, or from the end."""
         if everything:
             return set(range(len(chunk.pages)))
 
         def counted(page: Page) -> bool:
-            return missing.spare(page.header) and (
+            return headers.spare(page.header) and (
                 page.is_dictionary or page.tells_rows or missing.spare(page.body)
             )
 
@@ -295,12 +299,12 @@ class Layout:
         return placed
 
     @staticmethod
-    def _kept(chunk: Chunk, placed: set[int], missing: Gone, *, has_copies: bool) -> set[int]:
+    def _kept(chunk: Chunk, placed: set[int], missing: Gone, headers: Gone, *, has_copies: bool) -> set[int]:
         """The rows of the chunk's pages that are whole, whose place is known, and whose dictionary is there."""
         dictionary = True
         kept: set[int] = set()
         for ordinal, page in enumerate(chunk.pages):
-            whole = missing.spare(page.body) and (has_copies or missing.spare(page.header))
+            whole = missing.spare(page.body) and headers.spare(page.header)
             if page.is_dictionary:
                 size = len(page.header) + len(page.body)
                 dictionary = whole or (has_copies and size <= DICTIONARY_COPY)
