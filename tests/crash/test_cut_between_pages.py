@@ -17,8 +17,8 @@ def borders(file: Any) -> list[int]:
 async def test_cuts_at_borders_and_anywhere(paged_file: Any, held_against_the_best: Any) -> None:
     size = len(paged_file.data)
     rng = random.Random(size)
-    near = [border + by for border in rng.sample(borders(paged_file), 4) for by in (0, rng.choice([-1, 1]))]
-    for i, end in enumerate([*near, *rng.sample(range(size), 3), size - 1]):
+    near = [border + by for border, by in zip(rng.sample(borders(paged_file), 3), (-1, 0, 1), strict=True)]
+    for i, end in enumerate([*near, rng.randrange(size)]):
         if 0 <= end < size:
             await held_against_the_best(paged_file, paged_file.cut(end), POLICIES[i % 2])
 
