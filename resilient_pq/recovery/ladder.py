@@ -19,6 +19,8 @@ class Rung(StrEnum):
     """The newest whole checkpoint, and the records of the row groups behind it."""
     PLACEMENT = "placement"
     """Where records lie and where they say they lie: parts that were swapped, repeated, or left out are put back."""
+    IDENTITY = "identity"
+    """What the bytes are: of another format perhaps, or what a transfer as text made of a Parquet file."""
     CHUNK_RECORDS = "chunk-records"
     """The records of chunks, for row groups that nothing else names."""
     TRUE_END = "true-end"
@@ -39,6 +41,7 @@ class Facts:
         schema_known: Whether an anchor, a checkpoint or a final footer of ours is whole, or the caller gave a schema.
         row_groups_missing: Whether row groups are known to be there, or may be, that no record names.
         metadata_found: Whether whole file metadata were found elsewhere than at the end.
+        not_parquet: Whether the bytes are of another kind, so that there is nothing to search.
     """
 
     climbed: frozenset[Rung] = frozenset()
@@ -48,6 +51,7 @@ class Facts:
     schema_known: bool = False
     row_groups_missing: bool = False
     metadata_found: bool = False
+    not_parquet: bool = False
 
 
 def next_rung(facts: Facts) -> Rung | None:
@@ -64,6 +68,10 @@ def next_rung(facts: Facts) -> Rung | None:
         if facts.schema_known:
             missing = facts.row_groups_missing and Rung.CHUNK_RECORDS not in facts.climbed
             return Rung.CHUNK_RECORDS if missing else None
+    elif Rung.IDENTITY not in facts.climbed:
+        return Rung.IDENTITY
+    if facts.not_parquet:
+        return None
     if Rung.TRUE_END not in facts.climbed:
         return Rung.TRUE_END
     if facts.metadata_found:

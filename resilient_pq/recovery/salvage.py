@@ -33,6 +33,7 @@ from resilient_pq.recovery.findings import Progress
 from resilient_pq.recovery.kept import keep
 from resilient_pq.recovery.output import Output, Target, publish, unread_prefix
 from resilient_pq.recovery.report import Damage, Finding, Kept, LostRegion, Outcome, Report, rows_lost
+from resilient_pq.recovery.schema_source import known_schema
 from resilient_pq.recovery.source import Location, Source, open_source
 from resilient_pq.recovery.understanding import Understanding, examine, understand
 
@@ -42,6 +43,8 @@ async def recover(
     dst: Location,
     *,
     on_damage: Literal["drop", "null", "columns", "raise"] = "drop",
+    schema: object | None = None,
+    schema_from: Location | None = None,
     repair_bits: bool = False,
     verify: bool | None = None,
     overwrite: bool = False,
@@ -62,6 +65,10 @@ async def recover(
             makes columns that may be null null in them. "columns" writes an output for each column, with the rows
             that it has left and their numbers: day.NAME.parquet for a `dst` of day.parquet. "raise" refuses to
             write anything.
+        schema: The columns, for a file whose footer is gone and that has no records: a Parquet schema or its text, an
+            Arrow schema, or Arrow data. Where neither this nor `schema_from` is given, columns of the physical types
+            are made up, with a warning.
+        schema_from: Another file of the same columns, of which the footer is read.
         repair_bits: Turn single bits back where that makes the CRC32 of a page hold, and the page decodes, counts and
             statistics agree. Rarely, other damage looks like a single bit: for a page of a MiB once in 512 times.
         verify: Whether all bytes are read and compared with their checksums before they are copied. None does so but
@@ -93,7 +100,8 @@ async def recover(
         for source in sources:
             await _check_output(source, target, apart=policy is OnDamage.COLUMNS)
         with located(Where(key=sources[0].url)):
-            known, others = merged([await understand(source) for source in sources])
+            given = await known_schema(schema=schema, schema_from=schema_from, storage_options=storage_options)
+            known, others = merged([await understand(source, given) for source in sources])
             repair = with_bit_turned_back if repair_bits else None
             request = _Request(target, policy, verify, Means(others, repair, next_page))
             return await _recover(known, request, progress)

@@ -21,7 +21,7 @@ from resilient_pq.reader.opening import read_contents
 from resilient_pq.recovery import survey as surveying
 from resilient_pq.recovery.survey import Survey
 from resilient_pq.recovery.view import View
-from resilient_pq.recovery.view_store import ViewStore
+from resilient_pq.recovery.view_store import BytesStore, ViewStore
 
 T = TypeVar("T")
 
@@ -117,6 +117,11 @@ class Source:
         except StopIteration as stop:
             result: T = stop.value
             return result
+
+    async def with_bytes(self, data: bytes) -> Source:
+        """The same object with other bytes, in memory; the caller goes on closing this one."""
+        store = BytesStore(self.store, self.info, data)
+        return Source(store, self.key, self.url, await store.head(self.key), self.counters, owns_store=False)
 
     def through(self, view: View) -> Source:
         """The same object, its bytes where they were written; the caller goes on closing this one."""

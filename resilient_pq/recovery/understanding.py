@@ -5,12 +5,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from resilient_pq.errors import FormatError, NotParquetError, TornFileError, Where
+from resilient_pq.format.footer import Footer
+from resilient_pq.format.metadata import FileMetaData, RowGroup
+from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader.contents import Contents
-from resilient_pq.recovery import chunk_records
+from resilient_pq.recovery import carve, chunk_records
 from resilient_pq.recovery.choose import (
     Candidates,
     candidates_of_contents,
@@ -20,12 +23,26 @@ from resilient_pq.recovery.choose import (
 )
 from resilient_pq.recovery.examination import Examiner, Means, RowGroupFound
 from resilient_pq.recovery.findings import Progress, examine_metadata, examine_row_groups
+from resilient_pq.recovery.identify import Identity, identify
 from resilient_pq.recovery.known import KnownRowGroup
 from resilient_pq.recovery.ladder import Facts, Rung, next_rung
+from resilient_pq.recovery.placement import files_in, place
 from resilient_pq.recovery.report import Damage, Finding, LostRegion
+from resilient_pq.recovery.scan import all_headers
+from resilient_pq.recovery.schema_source import KnownSchema
 from resilient_pq.recovery.source import Source
 from resilient_pq.recovery.survey import Survey
+from resilient_pq.recovery.text_mode import undone
 from resilient_pq.recovery.torn_footer import FoundFooter, find_footer
+from resilient_pq.recovery.view import Segment, View
+
+#: What may hold pages for all that its first and last bytes look like.
+_MAY_BE_PARQUET = (
+    "parquet", "parquet-extended", "unknown", "zeros-around", "text-mode", "tar",
+)  # fmt: skip
+_TEXT_MODE = "text-mode"
+#: A file that a transfer as text changed is read into memory to undo it, up to so many bytes.
+_MOST_UNDONE = 1 << 30
 
 
 @dataclass(slots=True)
@@ -44,6 +61,9 @@ class Understanding:
         survey: What its records told; None where nobody asked.
         found: A footer that is not at the end; None where nobody looked for it, or there is none.
         moved: Whether `source` reads through a view, since parts of the file lie elsewhere than they were written.
+        given: The schema that the caller names; None where that is left to the file.
+        footer_whole: Whether there is a footer at its end that can be used.
+        identity: What its bytes look like; None where nobody asked.
     """
 
     source: Source
@@ -57,6 +77,9 @@ class Understanding:
     survey: Survey | None = None
     found: FoundFooter | None = None
     moved: bool = False
+    given: KnownSchema | None = None
+    footer_whole: bool = False
+    identity: Identity | None = None
 
     @property
     def positions(self) -> dict[int, int]:
@@ -78,12 +101,13 @@ class Understanding:
         survey, found = self.survey, self.found
         return Facts(
             climbed=frozenset(self.climbed),
-            footer_whole=self.contents is not None and self.error is None,
+            footer_whole=self.footer_whole,
             records_found=survey is not None and survey.file_id is not None,
             displaced=survey is not None and survey.displaced,
             schema_known=self.contents is not None,
             row_groups_missing=bool(self.lost) or bool(losses_between(self.row_groups)),
             metadata_found=found is not None and found.complete,
+            not_parquet=self.identity is not None and self.identity.name not in _MAY_BE_PARQUET,
         )
 
     def take(self, candidates: Candidates) -> None:
@@ -92,30 +116,43 @@ class Understanding:
         self.row_groups = tuple(known_row_groups(candidates))
         self.lost = candidates.lost
 
+    def add(self, found: Iterable[KnownRowGroup]) -> None:
+        """Take row groups in besides those that are known."""
+        row_groups = (*self.row_groups, *found)
+        self.row_groups = tuple(sorted(row_groups, key=lambda row_group: row_group.ordinal))
 
-async def understand(source: Source) -> Understanding:
+    def add_behind(self, found: Iterable[KnownRowGroup]) -> None:
+        """Take row groups in that lie behind those that are known, whatever numbers they have."""
+        first = max((row_group.ordinal + 1 for row_group in self.row_groups), default=0)
+        self.add(replace(row_group, ordinal=first + i) for i, row_group in enumerate(found))
+
+    def look_through(self, view: View, message: str) -> None:
+        """Begin again with the bytes where they were written."""
+        self.findings.append(Finding(Damage.CORRUPT, message, costs_rows=False))
+        self.begin_again(self.source.through(view))
+
+    def begin_again(self, source: Source) -> None:
+        """Climb from the ground, with other bytes."""
+        self.source, self.moved = source, True
+        self.climbed = [rung for rung in self.climbed if rung in (Rung.PLACEMENT, Rung.IDENTITY, Rung.CARVING)]
+
+
+async def understand(source: Source, given: KnownSchema | None = None) -> Understanding:
     """Climb the ladder as far as it is needed.
+
+    Args:
+        source: The file.
+        given: The schema that the caller names, for a file that does not tell its own.
 
     Raises:
         UnsupportedError: The file is whole, but this version cannot read it.
+        FormatError: Searching it for pages would cost too much.
         StoreError: The store could not give the bytes.
     """
-    known = Understanding(source)
+    known = Understanding(source, given=given)
     while (rung := next_rung(known.facts)) is not None:
         known.climbed.append(rung)
-        match rung:
-            case Rung.FOOTER:
-                await _footer(known)
-            case Rung.RECORDS:
-                await _records(known)
-            case Rung.PLACEMENT:
-                pass
-            case Rung.CHUNK_RECORDS:
-                await _chunk_records(known)
-            case Rung.TRUE_END:
-                await _true_end(known)
-            case Rung.CARVING:
-                pass
+        await _RUNGS[rung](known)
     if known.error is not None:
         known.findings[:0] = _broken_footer(known)
     return known
@@ -124,10 +161,12 @@ async def understand(source: Source) -> Understanding:
 async def _footer(known: Understanding) -> None:
     contents = await known.source.contents()
     if isinstance(contents, FormatError):
-        known.error = contents
+        known.error = known.error or contents  # the first tells what is wrong with the bytes as they lie
+        known.footer_whole = False
     elif contents.data_files:
-        known.contents = contents  # a summary: its row groups lie in other files
+        known.contents, known.footer_whole = contents, True  # a summary: its row groups lie in other files
     else:
+        known.footer_whole = True
         known.take(candidates_of_contents(contents))
 
 
@@ -136,6 +175,41 @@ async def _records(known: Understanding) -> None:
     candidates = candidates_of_survey(known.survey)
     if candidates is not None:
         known.take(candidates)
+    elif known.given is not None and known.survey.row_groups:
+        row_groups = [found.row_group for _, found in sorted(known.survey.row_groups.items())]
+        known.take(candidates_of_contents(_contents(known.given.metadata, row_groups, known.source.info.size)))
+
+
+async def _placement(known: Understanding) -> None:
+    """Put the parts back, and begin again as if nothing had been moved."""
+    assert known.survey is not None
+    source = known.source
+    found = known.survey.found.items()
+    if not known.survey.scanned:
+        found = dict(await source.drive(all_headers(source.info.size))).items()
+    files = files_in(found)
+    view = await source.drive(place(source.info.size, found, known.survey.file_id))
+    for other in files:
+        if other.file_id != known.survey.file_id and other.complete:
+            message = f"another file lies at {other.start:,} to {other.end:,}; it is not looked at"
+            known.findings.append(
+                Finding(
+                    Damage.FOREIGN, message, Where(offset=other.start), other.start, other.end, costs_rows=False
+                )
+            )
+    if not view.is_in_place or view.size != source.info.size:
+        known.look_through(view, "parts of it lie elsewhere than they were written: they are put back")
+
+
+async def _identity(known: Understanding) -> None:
+    source = known.source
+    known.identity = await source.drive(identify(source.info.size))
+    if known.identity.name != _TEXT_MODE or source.info.size > _MOST_UNDONE:
+        return
+    whole = undone(bytes(await source.read(ByteRange(0, source.info.size))))
+    if whole is not None:
+        known.findings.append(Finding(Damage.CORRUPT, known.identity.sentence, costs_rows=False))
+        known.begin_again(await source.with_bytes(whole[1]))
 
 
 async def _chunk_records(known: Understanding) -> None:
@@ -144,17 +218,71 @@ async def _chunk_records(known: Understanding) -> None:
     search = chunk_records.in_flight(
         known.source.info.size, known.contents.schema, known.survey.headers, named
     )
-    found = await known.source.drive(search)
-    row_groups = sorted((*known.row_groups, *found), key=lambda row_group: row_group.ordinal)
-    known.row_groups = tuple(row_groups)
+    known.add(await known.source.drive(search))
 
 
 async def _true_end(known: Understanding) -> None:
     found = await known.source.drive(find_footer(known.source.info.size))
     known.found = found
-    if found is not None:
-        known.findings += found.findings
+    if found is None:
+        return
+    known.findings += found.findings
+    if found.shift:
+        size = known.source.info.size
+        shifted = Segment(max(0, -found.shift), size - found.shift, found.shift)
+        known.source, known.moved = known.source.through(View(size - found.shift, (shifted,))), True
+    if found.complete:
         known.take(candidates_of_contents(found.contents))
+    else:
+        known.contents, known.row_groups = found.contents, found.rebuilt.row_groups
+
+
+async def _carving(known: Understanding) -> None:
+    """Search for pages where no footer and no record tells of row groups."""
+    size = known.source.info.size
+    start = max((row_group.end for row_group in known.row_groups), default=0)
+    files = await known.source.drive(carve.files_in(start, size))
+    files = [file for file in files if file.pages]
+    if not files:
+        return
+    file = max(files, key=lambda file: file.num_bytes)
+    if len(files) > 1:
+        others = ", ".join(f"{other.start:,} to {other.end:,}" for other in files if other is not file)
+        message = f"there are several files in it; that at {file.start:,} is taken, and not those at {others}"
+        known.findings.append(Finding(Damage.FOREIGN, message, Where(offset=file.start), costs_rows=False))
+    if file.metadata is not None and file.has_head and not known.row_groups:
+        inside = View(file.end - file.start, (Segment(0, file.end - file.start, file.start),))
+        known.look_through(inside, f"the file lies at {file.start:,} to {file.end:,} of other bytes")
+        return
+    schema = known.contents.schema if known.contents is not None else None
+    if schema is None and known.given is not None:
+        schema = known.given.schema
+    rebuilt = await known.source.drive(carve.carve(file, schema))
+    known.findings += rebuilt.findings
+    if not rebuilt.row_groups:
+        return
+    if known.contents is None:
+        metadata = rebuilt.metadata if known.given is None else known.given.metadata
+        known.contents = _contents(metadata, [], size)
+    known.add_behind(rebuilt.row_groups)
+
+
+_RUNGS: dict[Rung, Callable[[Understanding], Awaitable[None]]] = {
+    Rung.FOOTER: _footer,
+    Rung.RECORDS: _records,
+    Rung.PLACEMENT: _placement,
+    Rung.IDENTITY: _identity,
+    Rung.CHUNK_RECORDS: _chunk_records,
+    Rung.TRUE_END: _true_end,
+    Rung.CARVING: _carving,
+}
+
+
+def _contents(metadata: FileMetaData, row_groups: list[RowGroup], size: int) -> Contents:
+    """The contents of a file whose footer is made up."""
+    num_rows = sum(row_group.num_rows for row_group in row_groups)
+    made = replace(metadata, row_groups=row_groups, num_rows=num_rows)
+    return Contents.of(Footer(made, size, 0, None))
 
 
 def _broken_footer(known: Understanding) -> list[Finding]:
