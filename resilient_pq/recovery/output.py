@@ -18,7 +18,7 @@ from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader.contents import FileState
 from resilient_pq.recovery.choose import Candidates
 from resilient_pq.recovery.continued import continued, own_keys
-from resilient_pq.recovery.examination import Examiner, Means
+from resilient_pq.recovery.examination import Examiner
 from resilient_pq.recovery.findings import Progress
 from resilient_pq.recovery.in_place import up_to
 from resilient_pq.recovery.kept import KeptRowGroup, KeptRows
@@ -68,7 +68,6 @@ class Output:
         examined: What was found in its data.
         rows: What of them is kept.
         lost: What is not.
-        means: Where whole bytes are found that are not in their place.
         sound: Whether the file is sound, and copied as it is.
     """
 
@@ -76,7 +75,6 @@ class Output:
     examined: Examined
     rows: KeptRows
     lost: tuple[LostRegion, ...]
-    means: Means
     sound: bool = False
 
     @property
@@ -247,7 +245,7 @@ async def _lay(
     """Lay out row groups and the final footer; returns how many bytes of the file went along as they were."""
     source, contents = output.known.source, output.known.contents
     assert contents is not None
-    relaying = Relaying(source, contents, Examiner(source, output.means), output.known.positions)
+    relaying = Relaying(source, contents, Examiner(source, output.examined.means), output.known.positions)
     copied = 0
     for row_group in kept:
         async for chunk, size in relaying.chunks(row_group, contents.schema.leaves):

@@ -186,7 +186,7 @@ async def _recover(known: Understanding, request: _Request, progress: Progress |
             hint="on_damage='drop' keeps all other rows",
         )
     sound = ended and not lost and not examined.found and not examined.copies_damaged_at
-    output = Output(known, examined, rows, lost, request.means, sound)
+    output = Output(known, examined, rows, lost, sound)
     report = _report(known, output, findings, request.target)
     assert report.kept is not None
     if policy is OnDamage.COLUMNS and not sound:

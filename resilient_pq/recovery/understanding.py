@@ -13,6 +13,7 @@ from resilient_pq.format.footer import Footer
 from resilient_pq.format.metadata import FileMetaData, RowGroup
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader.contents import Contents
+from resilient_pq.reader.surviving import Mending
 from resilient_pq.recovery import carve, chunk_records
 from resilient_pq.recovery.choose import (
     Candidates,
@@ -240,8 +241,7 @@ async def _true_end(known: Understanding) -> None:
 async def _carving(known: Understanding) -> None:
     """Search for pages where no footer and no record tells of row groups."""
     size = known.source.info.size
-    start = max((row_group.end for row_group in known.row_groups), default=0)
-    files = await known.source.drive(carve.files_in(start, size))
+    files = await known.source.drive(carve.files_in(0, size))
     files = [file for file in files if file.pages]
     if not files:
         return
@@ -254,17 +254,22 @@ async def _carving(known: Understanding) -> None:
         inside = View(file.end - file.start, (Segment(0, file.end - file.start, file.start),))
         known.look_through(inside, f"the file lies at {file.start:,} to {file.end:,} of other bytes")
         return
+    if known.row_groups:
+        file = replace(file, start=0, has_head=True)  # a footer names its first pages, whatever became of its head
     schema = known.contents.schema if known.contents is not None else None
     if schema is None and known.given is not None:
         schema = known.given.schema
-    rebuilt = await known.source.drive(carve.carve(file, schema))
+    rows = {row_group.num_rows for row_group in known.row_groups if row_group.num_rows is not None}
+    rebuilt = await known.source.drive(carve.carve(file, schema, expected_rows=rows))
     known.findings += rebuilt.findings
-    if not rebuilt.row_groups:
+    named = max((row_group.end for row_group in known.row_groups), default=0)
+    found = [row_group for row_group in rebuilt.row_groups if row_group.start >= named]
+    if not found:
         return
     if known.contents is None:
         metadata = rebuilt.metadata if known.given is None else known.given.metadata
         known.contents = _contents(metadata, [], size)
-    known.add_behind(rebuilt.row_groups)
+    known.add_behind(found)
 
 
 _RUNGS: dict[Rung, Callable[[Understanding], Awaitable[None]]] = {
@@ -313,6 +318,7 @@ class Examined:
         findings: What is not as it should be.
         found: For each row group that is not whole in its place, by its ordinal, what is left of it.
         lost: What is lost whatever is kept of the row groups.
+        means: Where whole bytes were looked for.
         copies_damaged_at: Where second copies and indexes are damaged, of which nothing is lost.
     """
 
@@ -320,6 +326,7 @@ class Examined:
     found: Mapping[int, RowGroupFound]
     lost: tuple[LostRegion, ...]
     copies_damaged_at: tuple[int, ...]
+    means: Means
 
 
 async def examine(
@@ -341,6 +348,8 @@ async def examine(
         data = [finding async for finding in examine_row_groups(known.source, named, progress)]
         copies = [finding async for finding in examine_metadata(known.source, named)]
     bad = _damaged(data)
+    if bad and not known.moved:
+        means = replace(means, others=(*means.others, *await _displaced(known)))
     examiner = Examiner(known.source, means)
     found = {}
     for row_group in known.row_groups:
@@ -357,7 +366,20 @@ async def examine(
     )
     behind = [region for region in known.lost if not _is_explained(region, found)]
     damaged_at = tuple(finding.start or 0 for finding in copies)
-    return Examined((*data, *copies), found, (*between, *behind), damaged_at)
+    return Examined((*data, *copies), found, (*between, *behind), damaged_at, means)
+
+
+async def _displaced(known: Understanding) -> list[tuple[Source, Mending]]:
+    """The file with its parts where they were written, where its footer is whole but parts of it were moved."""
+    file_id = known.file_id
+    if file_id is None:
+        return []
+    source = known.source
+    found = await source.drive(all_headers(source.info.size))
+    if not any(header.file_id == file_id and header.offset != at for at, header in found):
+        return []
+    view = await source.drive(place(source.info.size, found, file_id))
+    return [] if view.is_in_place else [(source.through(view), Mending.DISPLACED)]
 
 
 def _is_explained(region: LostRegion, found: Mapping[int, RowGroupFound]) -> bool:
