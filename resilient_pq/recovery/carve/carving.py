@@ -95,7 +95,8 @@ def _probe(pages: Sequence[FoundPage], kinds: Kinds, limits: CarveLimits) -> Ask
         before = found[number - 1] if number else None
         first = before is None or before.is_dictionary or before.page.end != page.offset
         indices = encoding_of(page.header) in DICTIONARY_ENCODINGS
-        needed = known.is_dictionary or first or (nested and page.header.data_page_header is not None)
+        needed = known.is_dictionary or first or page.proof in _WEAK
+        needed = needed or (nested and page.header.data_page_header is not None)
         if needed or (left > 0 and not indices):
             left -= page.header.uncompressed_page_size + known.num_values
             view = yield from window.read(page.offset, page.end)
@@ -184,7 +185,7 @@ def _what_is_odd(placing: Placing) -> list[Finding]:
         )
         for start, end in placing.left_out
     ]
-    if placing.layout.ambiguous:
+    if not placing.sure:
         odd.append(
             Finding(
                 Damage.UNVERIFIED,

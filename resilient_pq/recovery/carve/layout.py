@@ -11,8 +11,8 @@ from __future__ import annotations
 import math
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence, Set
+from dataclasses import dataclass, replace
 
 from resilient_pq.recovery.carve.limits import Steps
 from resilient_pq.recovery.carve.probe import Kind, Probed
@@ -46,12 +46,14 @@ class LaidGroup:
         spans: From one column on to another; only the last may not be whole.
         end: Index of the page after them.
         whole: Whether they reach to the last column.
+        sure: Whether no other way was as good; where it is not, `num_rows` is a guess.
     """
 
     num_rows: int
     spans: tuple[Span, ...]
     end: int
     whole: bool
+    sure: bool = True
 
     @property
     def counted(self) -> bool:
@@ -140,58 +142,80 @@ class Layout:
         self.columns = columns
         self.borders = frozenset(borders)
         self.expected_rows = set(expected_rows)
-        self.ambiguous = False
+        self._groups: dict[tuple[int, int], list[LaidGroup]] = {}
         self._steps = steps
         self._columns = {kind: _Column(pages, kind, self.borders) for kind in set(columns)}
 
     def groups(self, start: int, end: int) -> list[LaidGroup]:
         """The row groups of pages of which the first begins one; the last may be cut short."""
+        key = start, end
+        if key not in self._groups:
+            self._groups[key] = self._lay_groups(start, end)
+        return self._groups[key]
+
+    def _lay_groups(self, start: int, end: int) -> list[LaidGroup]:
         found: list[LaidGroup] = []
+        expected = set(self.expected_rows)
         at = start
         while at < end:
-            group = self.group(at, end, 0)
+            group = self.group(at, end, 0, expected)
             if group is None:
                 break
             found.append(group)
             at = group.end
             if not group.whole:
                 break
-            self.expected_rows.add(group.num_rows)
+            expected.add(group.num_rows)
         return found
 
-    def group(self, start: int, end: int, leaf: int) -> LaidGroup | None:
+    def group(self, start: int, end: int, leaf: int, expected: Set[int] | None = None) -> LaidGroup | None:
         """The chunks of a row group from one column on, of which a page begins the first; None where there is no way.
 
         Of several ways, one that lays out a whole row group and allows another behind it is taken, with as many rows
         as others have; else the one that makes the pages of each column most alike.
         """
-        counts = self.row_counts(start, end, leaf)
+        expected = self.expected_rows if expected is None else expected
+        counts = self.row_counts(start, end, leaf, expected)
         if len(self.columns) == 1:
             counts = counts[-1:]  # where a row group ends is all the same with one column
-        usual = self._lay_all(start, end, leaf, sorted(self.expected_rows & set(counts), reverse=True))
+        usual = self._lay_all(start, end, leaf, sorted(expected & set(counts), reverse=True), expected)
         for way in usual:
             if way.whole and self._may_go_on(way.end, end):
                 return way
-        ways = self._lay_all(start, end, leaf, counts)
+        ways = self._lay_all(start, end, leaf, counts, expected)
         whole = [way for way in ways if way.whole]
         compared = [*whole[: _MOST_COMPARED // 2], *whole[_MOST_COMPARED // 2 :][-_MOST_COMPARED // 2 :]]
         good = [way for way in compared if self._may_go_on(way.end, end)] or compared
         if len(good) > 1:
             return self._most_even(good, start, end)
-        return max(good or ways, key=self._merit, default=None)
+        if good:
+            return good[0]
+        return max(
+            ways,
+            key=lambda way: (way.counted and way.num_rows in expected, way.end, len(way.spans)),
+            default=None,
+        )
 
-    def _lay_all(self, start: int, end: int, leaf: int, counts: Sequence[int]) -> list[LaidGroup]:
-        return [way for rows in counts if (way := self._lay(start, end, leaf, rows)) is not None]
+    def _lay_all(
+        self, start: int, end: int, leaf: int, counts: Sequence[int], expected: Set[int]
+    ) -> list[LaidGroup]:
+        """Ways with all numbers of rows that are possible."""
+        ways = [way for rows in counts if (way := self._lay(start, end, leaf, rows)) is not None]
+        return [self._without_guess(way, end) if way.num_rows not in expected else way for way in ways]
 
-    def _merit(self, way: LaidGroup) -> tuple[bool, int, int]:
-        return way.counted and way.num_rows in self.expected_rows, way.end, len(way.spans)
+    def _without_guess(self, way: LaidGroup, end: int) -> LaidGroup:
+        """The same, but a lone chunk is not whole where its last page is the last before something is missing."""
+        if len(self.columns) == 1 or len(way.spans) != 1 or way.end < end:
+            return way
+        return replace(way, spans=(replace(way.spans[0], whole=False),), whole=False)
 
     def _may_go_on(self, at: int, end: int) -> bool:
         if at >= end:
             return True
-        return any(self._lay(at, end, 0, rows) is not None for rows in self.row_counts(at, end, 0))
+        counts = self.row_counts(at, end, 0, self.expected_rows)
+        return any(self._lay(at, end, 0, rows) is not None for rows in counts)
 
-    def row_counts(self, start: int, end: int, leaf: int) -> list[int]:
+    def row_counts(self, start: int, end: int, leaf: int, expected: Set[int] = frozenset()) -> list[int]:
         """How many rows a chunk that begins with a page may have, by where it may end."""
         column = self._columns[self.columns[leaf]]
         limit = column.limit(start, end, has_dictionary=self.pages[start].is_dictionary)
@@ -199,10 +223,12 @@ class Layout:
             return []
         self._steps.take(limit - start)
         counts = column.counts(start, limit)
-        if counts[0] == 0 and len(counts) > 1:
+        if counts[0] == 0 and (len(counts) > 1 or self.pages[limit - 1].is_dictionary):
             del counts[0]  # of a dictionary page alone, or of a page without values
+        if not counts:
+            return [rows for rows in sorted(expected) if rows] if limit == end else []
         if limit == end:  # it may be cut short, in a row group of as many rows as others have
-            counts += [expected for expected in sorted(self.expected_rows) if expected > counts[-1]]
+            counts += [rows for rows in sorted(expected) if rows > counts[-1]]
         return counts
 
     def _most_even(self, ways: Sequence[LaidGroup], start: int, end: int) -> LaidGroup:
@@ -211,11 +237,10 @@ class Layout:
         rated = sorted(((self._unevenness(way, start, common), way) for way in ways), key=lambda rating: rating[0])
         if rated[0][0] * _CLEARLY < rated[1][0]:
             return rated[0][1]
-        self.ambiguous = True
         header = self.pages[ways[0].spans[0].end - 1].page.header
         rows = self._columns[self.columns[0]].rows(ways[0].spans[0].end - 1, ways[0].spans[0].end)
         small = header.uncompressed_page_size < _SMALL_PAGE and rows != _USUAL_PAGE_ROWS
-        return ways[0] if small else ways[-1]
+        return replace(ways[0] if small else ways[-1], sure=False)
 
     def _repeated(self, way: LaidGroup, start: int, end: int) -> list[LaidGroup]:
         """Row groups of equally many rows, one after the other."""
@@ -251,7 +276,7 @@ class Layout:
         at = start
         for ordinal in range(leaf, len(self.columns)):
             if at == end:
-                return LaidGroup(num_rows, tuple(spans), at, whole=False)
+                return LaidGroup(num_rows, tuple(spans), at, whole=False) if num_rows else None
             span = self.chunk(at, end, ordinal, num_rows)
             if span is None:
                 return None

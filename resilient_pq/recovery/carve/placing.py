@@ -13,10 +13,13 @@ from dataclasses import dataclass, field
 from resilient_pq.recovery.carve.layout import LaidGroup, Layout, Span
 from resilient_pq.recovery.carve.probe import Kind
 
-#: A place is taken when the next best one explains what is missing this many times worse.
-_CLEARLY = 3.0
-#: How far off, in chunks of a usual size, an explanation may be and still be as good as one that is exact.
-_NEARLY = 0.15
+#: Of several places one is taken where the bytes that are missing differ from what is usual by no more than this, in
+#: chunks, and
+_NEARLY = 0.3
+#: by this much less than those of any other.
+_CLEARLY = 0.4
+#: Where more chunks than this are missing, their sizes tell nothing: the errors add up.
+_MOST_MISSING = 24
 #: Pages of a chunk's end looked at, at the start of a stretch, to find where the next chunk begins.
 _MOST_LEADING = 512
 
@@ -70,6 +73,7 @@ class Placing:
         from_start: Whether the first stretch begins where the file's data do.
         groups: What was found so far.
         left_out: Stretches, or ends of them, that were put nowhere.
+        sure: Whether no row group could have been laid out in another way as well.
     """
 
     layout: Layout
@@ -77,6 +81,7 @@ class Placing:
     from_start: bool
     groups: list[PlacedGroup] = field(default_factory=list)
     left_out: list[tuple[int, int]] = field(default_factory=list)
+    sure: bool = True
     _chunk: int = 0  # number, in the file, of the chunk that is under way
     _last: int = -1  # index of the last page that was placed
     _sizes: dict[int, list[int]] = field(default_factory=dict)  # bytes of whole chunks, by column
@@ -97,16 +102,23 @@ class Placing:
                 at = following
 
     def _learn(self) -> None:
-        """Take the usual sizes of chunks from row groups that are whole whatever stands before them."""
+        """Take the usual sizes of chunks from pages that can be laid out in one way only."""
         for start, end in self.stretches:
-            at = start
-            while at < end:
-                found = [group for group in self.layout.groups(at, end) if group.whole]
-                if len(found) > 1 or (found and at == start == 0 and self.from_start):
-                    for group in found:
-                        self._note(group.spans)
-                    break
-                at = next((i for i in range(at + 1, end) if self.layout.pages[i].is_dictionary), end)
+            if start == 0 and self.from_start:
+                for group in self.layout.groups(start, end):
+                    self._note(group.spans)
+                continue
+            first = next((i for i in range(start, end) if self.layout.pages[i].is_dictionary), start)
+            groups = [self.layout.group(first, end, leaf) for leaf in range(len(self.layout.columns))]
+            ways = [way for way in groups if way is not None and way.whole and self._reach(way, end) == end]
+            if len(ways) == 1:
+                for learned in (ways[0], *self.layout.groups(ways[0].end, end)):
+                    self._note(learned.spans)
+
+    def _reach(self, group: LaidGroup, end: int) -> int:
+        """The page up to which pages can be laid out behind a row group."""
+        following = self.layout.groups(group.end, end) if group.whole else []
+        return following[-1].end if following else group.end
 
     def _note(self, spans: Sequence[Span]) -> None:
         for span in spans:
@@ -123,6 +135,7 @@ class Placing:
     def _take(self, group: LaidGroup, lead: Span | None) -> None:
         """Add chunks, one after the other, from the chunk number at hand on."""
         count = len(self.layout.columns)
+        self.sure = self.sure and group.sure
         if lead is not None:
             self._add(lead, begins=False, ends=True)
             self._chunk += 1
@@ -130,6 +143,7 @@ class Placing:
             self._chunk += (span.leaf - self._chunk) % count
             self._add(span, begins=True, ends=span.whole)
             if span.whole:
+                self.layout.expected_rows.add(group.num_rows)
                 self._group().num_rows = group.num_rows
                 self._chunk += 1
 
@@ -154,6 +168,10 @@ class Placing:
         if place.group is None:
             assert place.lead is not None
             self._add(place.lead, begins=False, ends=False)
+            rows = self._group().num_rows
+            known = self.layout.expected_rows if rows is None else {rows}
+            if sum(placed.span.rows for placed in self._group().spans[place.lead.leaf]) in known:
+                self._chunk += 1
             return place.lead.end
         self._take(place.group, place.lead)
         return self._go_on(place.group.end, end) if place.group.whole else place.group.end
@@ -170,20 +188,32 @@ class Placing:
                     continue
                 if first == end:
                     found.append(_Place(lead, leaf, None))
-                elif (group := self.layout.group(first, end, leaf)) is not None and group.counted:
+                    continue
+                group = self.layout.group(first, end, leaf)
+                if group is None or not group.counted:
+                    continue
+                if lead is None or leaf == 0 or self._may_lead(lead, group.num_rows):
                     found.append(_Place(lead, leaf, group))
-        whole = [place for place in found if place.group is None or place.group.whole or place.group.end == end]
-        return whole or found
+        reached = [end if place.group is None else self._reach(place.group, end) for place in found]
+        return [place for place, reach in zip(found, reached, strict=True) if reach == max(reached)]
+
+    def _may_lead(self, lead: Span, num_rows: int) -> bool:
+        """Whether pages can be the end of a chunk of so many rows, and are not all of it."""
+        if lead.rows == num_rows:
+            return self.layout.pages[lead.start].needs_dictionary
+        return lead.rows < num_rows
 
     def _lead(self, start: int, end: int, leaf: int) -> Span | None:
         """The pages as the end of a chunk of a column, where they can be that."""
         kind, rows = self.layout.columns[leaf], 0
+        most = max(self.layout.expected_rows, default=None)
         for page in self.layout.pages[start:end]:
             found = page.rows.get(kind)
             if found is None:
                 return None
             rows += found
-        return Span(leaf, start, end, rows, whole=False)
+        lead = Span(leaf, start, end, rows, whole=False)
+        return lead if most is None or self._may_lead(lead, most) else None
 
     def _choose(self, start: int, places: Sequence[_Place]) -> tuple[_Place, int] | None:
         """The best place and the number of its first chunk, where it is clearly better than all others."""
@@ -198,16 +228,22 @@ class Placing:
         if not rated:
             return None
         best, place, chunk = rated[0]
-        for other, other_place, other_chunk in rated[1:]:
-            same = other_chunk == chunk and other_place.leaf == place.leaf
-            if other > max(best, _NEARLY) * _CLEARLY:
-                break
-            if not same or self._differ(place, other_place):
-                return None
+        count = len(self.layout.columns)
+        # Where only the number of the row group is in doubt, a mistake is one of whole row groups, and shows.
+        others = [rating for rating in rated[1:] if rating[1] != place]
+        clearly = _CLEARLY if place.group is not None else 1.0  # pages without a chunk behind them tell little
+        if others and (best > _NEARLY or others[0][0] < best + clearly or not self._is_told(place, chunk)):
+            return None
+        later = [badness for badness, same, number in rated[1:] if same == place and number != chunk]
+        if later and best > _NEARLY * count and later[0] < best + _CLEARLY * count:
+            return None
         return place, chunk
 
-    def _differ(self, one: _Place, other: _Place) -> bool:
-        return one.lead != other.lead or one.group != other.group
+    def _is_told(self, place: _Place, chunk: int) -> bool:
+        """Whether the sizes of what is missing are known well enough to choose a place by them."""
+        count = len(self.layout.columns)
+        missing = range(self._chunk, min(chunk + 1, self._chunk + count))
+        return chunk - self._chunk <= _MOST_MISSING and all(number % count in self._sizes for number in missing)
 
     def _chunks(self, start: int, place: _Place) -> list[int]:
         """Numbers in the file that the first chunk of a place may have."""
