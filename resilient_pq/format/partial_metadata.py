@@ -33,8 +33,9 @@ _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _ST
 _VARINTS = (_I16, _I32, _I64)
 _FIXED = {_TRUE: 1, _FALSE: 1, _BYTE: 1, _DOUBLE: 8, _UUID: 16}
 _LONG_LIST = 15
-#: Values of a list or a map that this version does not know, and that are therefore stepped over one by one.
-_MOST_UNKNOWN = 1 << 20
+#: Elements of a list that are believed in: columns, row groups and keys of real files are far fewer, and each costs a
+#: hundred times the byte that it can be made of.
+_MOST_ELEMENTS = 1 << 20
 
 
 class Ending(StrEnum):
@@ -111,6 +112,22 @@ class _CutError(Exception):
 
 class _DamagedError(Exception):
     """The bytes are no such value."""
+
+
+def begins_metadata(data: Any) -> bool:
+    """Whether bytes that have the shape of file metadata go on as these do, with the root of a schema.
+
+    Args:
+        data: The first bytes; a KiB is enough whatever the name of the root.
+    """
+    view = memoryview(data)
+    try:
+        count, at = _list_header(view, 3)
+        root, _ = thrift.decode(SchemaElement, view, at)
+    except (_CutError, _DamagedError, ThriftError):
+        return False
+    # Files without columns have a root with no children.
+    return bool(root.name or root.num_children) and (root.num_children or 0) < count
 
 
 def partial_metadata(data: Any, offset: int = 0, *, after: int = 0) -> PartialMetaData:
@@ -242,7 +259,7 @@ def _list_header(view: memoryview, at: int) -> tuple[int, int]:
     count = header >> 4
     if count == _LONG_LIST:
         count, at = _varint(view, at)
-    if count and header & 0x0F != _STRUCT:
+    if count > _MOST_ELEMENTS or (count and header & 0x0F != _STRUCT):
         raise _DamagedError
     return count, at
 
@@ -281,7 +298,7 @@ def _skip(view: memoryview, at: int, kind: int, depth: int, *, inside: bool) -> 
         kinds = (header >> 4, header & 0x0F)
     else:
         raise _DamagedError
-    if count > _MOST_UNKNOWN:
+    if count > _MOST_ELEMENTS:
         raise _DamagedError
     for _ in range(count):
         for each in kinds:

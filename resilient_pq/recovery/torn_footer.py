@@ -9,13 +9,21 @@ pages begin at the offsets that they name.
 
 from __future__ import annotations
 
+import re
+from collections import deque
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
 
 from resilient_pq.errors import ResilientPQError, Where
 from resilient_pq.format.footer import MAGIC, TAIL_SIZE, Footer, NeedBytes, read_footer
 from resilient_pq.format.metadata import ColumnChunk
-from resilient_pq.format.partial_metadata import SHAPE, Ending, PartialMetaData, partial_metadata
+from resilient_pq.format.partial_metadata import (
+    SHAPE,
+    Ending,
+    PartialMetaData,
+    begins_metadata,
+    partial_metadata,
+)
 from resilient_pq.format.records import HEADER_SIZE
 from resilient_pq.format.schema import Schema
 from resilient_pq.io.ranges import ByteRange
@@ -35,6 +43,10 @@ _LARGEST_WINDOW = 8 * MiB
 REACH = 128 * MiB
 #: Bytes read in all for what only looks like metadata.
 _BUDGET = 512 * MiB
+#: What each attempt counts besides, so that their number is bounded, too.
+_ATTEMPT = 16 * KiB
+#: Bytes in which the first element of a schema ends, whatever its name.
+_ROOT_BYTES = 1 * KiB
 #: Bytes with which disks, file systems and downloaders fill up what was not written.
 _PADDING = (b"\x00", b"\xff")
 #: Zeros that metadata may end with: the ends of structs within each other.
@@ -122,6 +134,7 @@ def _rows_before(found: FoundFooter) -> list[int | None]:
     return counts
 
 
+_MAGIC = re.compile(re.escape(MAGIC))
 Search = Generator[ByteRange, memoryview, FoundFooter | None]
 
 
@@ -144,10 +157,12 @@ def find_footer(size: int, *, reach: int = REACH) -> Search:
     while end > 0 and object_.data_end - end < reach:
         start = max(end - window, 0)
         data = bytes((yield ByteRange(start, min(end + len(MAGIC) - 1, object_.data_end))))
+        object_.window, object_.window_start = data, start
         for at, is_tail in _candidates(data):
             found = yield from (_by_tail if is_tail else _by_shape)(object_, start + at)
             if found is not None:
                 return found
+            object_.spent += _ATTEMPT
             if object_.spent > _BUDGET:
                 return None
         end, window = start, min(window * 2, _LARGEST_WINDOW)
@@ -162,13 +177,24 @@ class _Object:
         size: Its bytes.
         data_end: Offset of the padding at its end.
         has_magic: Whether it begins with the magic.
-        spent: Bytes read for what only looked like metadata.
+        spent: Bytes read for what only looked like metadata, and something for each attempt.
+        window: The bytes that are looked through, so that a few of them need not be asked for again.
+        window_start: Offset of the first of them.
     """
 
     size: int
     data_end: int
     has_magic: bool
     spent: int = 0
+    window: bytes = b""
+    window_start: int = 0
+
+    def few(self, start: int, end: int) -> Generator[ByteRange, memoryview, bytes]:
+        """The bytes from `start` up to `end`."""
+        at = start - self.window_start
+        if at >= 0 and end - self.window_start <= len(self.window):
+            return self.window[at : end - self.window_start]
+        return bytes((yield ByteRange(start, end)))
 
 
 def _end_of_data(size: int) -> Generator[ByteRange, memoryview, int]:
@@ -190,12 +216,10 @@ def _end_of_data(size: int) -> Generator[ByteRange, memoryview, int]:
 
 def _candidates(data: bytes) -> list[tuple[int, bool]]:
     """Where a magic stands or metadata may begin, from the end; and whether it is the magic."""
-    found = [(match.start(), False) for match in SHAPE.finditer(data)]
-    at = data.find(MAGIC)
-    while at >= 0:
-        found.append((at, True))
-        at = data.find(MAGIC, at + 1)
-    return sorted(found, reverse=True)
+    # More than there will be attempts would only take memory.
+    shapes = deque(((match.start(), False) for match in SHAPE.finditer(data)), maxlen=_BUDGET // _ATTEMPT)
+    magics = deque(((match.start(), True) for match in _MAGIC.finditer(data)), maxlen=_BUDGET // _ATTEMPT)
+    return sorted([*shapes, *magics], reverse=True)
 
 
 def _by_tail(object_: _Object, at: int) -> Search:
@@ -203,9 +227,11 @@ def _by_tail(object_: _Object, at: int) -> Search:
     if at < TAIL_SIZE:
         return None
     end = at + len(MAGIC)
-    length = int.from_bytes((yield ByteRange(at - 4, at)), "little")
+    length = int.from_bytes((yield from object_.few(at - 4, at)), "little")
     start = end - TAIL_SIZE - length
-    if start < 1 or length < len(MAGIC) or not SHAPE.match((yield ByteRange(start, start + len(MAGIC)))):
+    if start < 1 or length < len(MAGIC):
+        return None
+    if not SHAPE.match((yield from object_.few(start, start + len(MAGIC)))):
         return None
     # As if a byte were missing before: the magic at the beginning may be damaged, and is looked at elsewhere.
     begin = max(start - HEADER_SIZE, 1)
@@ -231,9 +257,7 @@ def _by_tail(object_: _Object, at: int) -> Search:
 
 def _by_shape(object_: _Object, start: int) -> Search:
     """The metadata that begin at `start`, whole or not, if there are any."""
-    head = yield ByteRange(start, min(start + 64 * KiB, object_.data_end))
-    first = partial_metadata(head)
-    if not first.schema or not _is_root(first):
+    if not begins_metadata((yield from object_.few(start, min(start + _ROOT_BYTES, object_.data_end)))):
         return None
     # A page of zeros may have been laid over what follows the metadata, and the last of them are zeros too.
     limit = min(object_.data_end + _MOST_STOPS, object_.size)
@@ -259,12 +283,6 @@ def _by_shape(object_: _Object, start: int) -> Search:
     else:
         own = not (yield from is_within(start))
     return _torn(object_, partial, contents, ordinals, start) if own else None
-
-
-def _is_root(partial: PartialMetaData) -> bool:
-    root = partial.schema[0]
-    count = partial.num_schema_elements or 0
-    return bool(root.name or root.num_children) and (root.num_children or 0) < count
 
 
 def _known_of(

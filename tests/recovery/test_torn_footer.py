@@ -27,7 +27,7 @@ class Driven:
     """Drives the search by hand, and counts."""
 
     def __init__(self, data: bytes, **options: Any) -> None:
-        self.num_bytes = self.largest = 0
+        self.num_bytes = self.num_requests = self.largest = 0
         self.found: FoundFooter | None = None
         asking = find_footer(len(data), **options)
         try:
@@ -35,6 +35,7 @@ class Driven:
             while True:
                 assert 0 <= wanted.start <= wanted.end <= len(data)
                 self.num_bytes += wanted.size
+                self.num_requests += 1
                 self.largest = max(self.largest, wanted.size)
                 wanted = asking.send(memoryview(data)[wanted.start : wanted.end])
         except StopIteration as stop:
@@ -371,14 +372,30 @@ def test_what_is_read_of_a_large_file_without_a_footer() -> None:
     assert driven.largest <= 8 << 20
 
 
-def test_tails_that_lie_cost_no_more_than_their_bytes() -> None:
+def lying_tails() -> bytes:
     """Many a magic, each with a length that leads to what looks like metadata."""
-    piece = by_pyarrow()[:4] + b"\x15\x02\x19\x2c" + bytes(100)
-    data = b"PAR1" + piece * 2000
-    data += b"".join((len(data) - 8 - 108 * i).to_bytes(4, "little") + b"PAR1" for i in range(500))
+    data = bytearray(b"PAR1" + (b"PAR1\x15\x02\x19\x2c\x48\x01a\x15\x02\x00" + bytes(100)) * 20_000)
+    for i in range(20_000):
+        data += (len(data) - 8 - 114 * i).to_bytes(4, "little") + b"PAR1"
+    return bytes(data)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        lying_tails(),
+        b"PAR1" * 100_000,
+        b"PAR1" + b"\x15\x02\x19\x2c" * 50_000,
+        b"PAR1" + b"\x15\x02\x19\x2c\x48\x01a\x15\x02\x00" * 20_000,
+        b"PAR1" + b"\x15\x02\x19\xfc\xff\xff\xff\x07" + b"\x48\x01a\x15\x02\x00" * 600_000,
+    ],
+    ids=["tails", "magics", "shapes", "roots", "elements"],
+)
+def test_what_only_looks_like_metadata_costs_a_bounded_number_of_bytes(data: bytes) -> None:
     driven = Driven(data)
     assert driven.found is None
     assert driven.num_bytes < 700 << 20
+    assert driven.num_requests < 50_000
 
 
 @pytest.mark.parametrize("data", [b"", b"P", b"PAR1", b"PAR1PAR1", b"PAR1\0\0\0\0PAR1", bytes(100_000)])
