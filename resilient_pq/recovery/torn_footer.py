@@ -33,6 +33,7 @@ from resilient_pq.recovery.footer_evidence import believed, has_values, is_withi
 from resilient_pq.recovery.footer_pieces import Pieces, footer_pieces
 from resilient_pq.recovery.known import KnownChunk, KnownRowGroup, Method, RebuiltFile
 from resilient_pq.recovery.report import Damage, Finding
+from resilient_pq.recovery.view import Segment, View
 
 KiB = 1024
 MiB = 1024 * KiB
@@ -86,6 +87,12 @@ class FoundFooter:
     columns: tuple[ColumnChunk, ...] = ()
     unexplained: tuple[ByteRange, ...] = ()
     findings: tuple[Finding, ...] = ()
+
+    @property
+    def view(self) -> View:
+        """The file as it was written, up to its end: where bytes are missing or were added, all others are moved."""
+        size = self.end - self.shift
+        return View(size, (Segment(max(0, -self.shift), size, self.shift),))
 
     @property
     def rebuilt(self) -> RebuiltFile:

@@ -188,6 +188,7 @@ def test_padding_behind_the_end(theirs: bytes, count: int, byte: bytes) -> None:
     assert found.complete and found.end == len(theirs)
     assert found.rebuilt.row_groups[-1].method is Method.FOOTER
     assert f"{count:,} bytes of" in messages(found)
+    hold_view(found, theirs, theirs)
 
 
 def test_junk_behind_the_end(theirs: bytes) -> None:
@@ -215,6 +216,19 @@ def test_the_magic_at_the_beginning(theirs: bytes) -> None:
     assert "magic at the beginning" in messages(found)
 
 
+def hold_view(found: FoundFooter, data: bytes, original: bytes) -> None:
+    """Through the view every chunk that is there lies where the metadata have it."""
+    assert found.view.size == len(original)
+    for known in found.rebuilt.row_groups:
+        for chunk in known.chunks:
+            assert chunk is not None
+            for at, place in found.view.places(chunk.read.range):
+                start = chunk.read.range.start + at
+                assert data[place.start : place.end] == original[start : start + place.size]
+    if found.shift == 0:
+        assert found.view.is_in_place
+
+
 @pytest.mark.parametrize("missing", [1, 4, 100])
 def test_bytes_missing_at_the_beginning(theirs: bytes, missing: int) -> None:
     found = find(theirs[missing:])
@@ -222,12 +236,14 @@ def test_bytes_missing_at_the_beginning(theirs: bytes, missing: int) -> None:
     assert found.contents.metadata == contents_of(theirs).metadata
     assert found.contents.footer.start == found.start + missing
     assert f"{missing} bytes are missing" in messages(found)
+    hold_view(found, theirs[missing:], theirs)
 
 
 def test_bytes_added_at_the_beginning(theirs: bytes) -> None:
     added = b"HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\n\r\n"
     found = find(added + theirs)
     assert (found.shift, found.complete) == (len(added), True)
+    hold_view(found, added + theirs, theirs)
     assert found.contents.metadata == contents_of(theirs).metadata
 
 
