@@ -275,16 +275,23 @@ class Ledger:
         return any(fate.num_rows is None for fate in self.rows)
 
     def pages(self) -> Iterator[Region]:
-        """Every page once, with the region that tells its fate: of all that have a state, those missing behind."""
+        """Every page once, with the region that tells its fate: of all that have a state, those missing behind.
+
+        A chunk whose pages were not told apart, and that was kept, stands for all of them.
+        """
         seen: set[tuple[int | None, str | None, int]] = set()
+        chunks: dict[tuple[int | None, str | None], int] = {}
         for region in (*self.regions, *self.missing):
-            if region.what not in PAGES:
+            chunk = (region.row_group, region.column)
+            if region.what not in PAGES or chunks.get(chunk, region.source) < region.source:
                 continue
             if region.page is not None:
-                name = (region.row_group, region.column, region.page)
+                name = (*chunk, region.page)
                 if name in seen:
                     continue
                 seen.add(name)
+            elif region.confidence is not None:
+                chunks.setdefault(chunk, region.source)
             yield region
 
     def to_json(self) -> dict[str, Any]:

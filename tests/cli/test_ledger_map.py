@@ -127,7 +127,7 @@ def test_colours_where_they_are_wanted(sample_ledgers: Any) -> None:
         ([(10, True, ()), (5, False, ())], "10 of 15 rows kept, 5 lost"),
         ([(10, True, ()), (None, False, ())], "10 rows kept, and rows that cannot be counted lost"),
         ([(1, True, ()), (5, False, ()), (None, False, ())], "1 row kept, and 5 rows and others that cannot be counted lost"),
-        ([(10, True, ()), (5, True, ("a",))], "All 15 rows kept; 5 of them have nulls where values were lost"),
+        ([(10, True, ()), (5, True, ("a",))], "All 15 rows kept; 5 of those kept have nulls where values were lost"),
     ],
 )
 def test_the_headline(rows: list[tuple[int | None, bool, tuple[str, ...]]], said: str) -> None:

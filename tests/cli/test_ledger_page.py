@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html.parser
 import re
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from resilient_pq.cli import recover as recover_verb
 from resilient_pq.cli.ledger.page import ledger_page
 from resilient_pq.cli.ledger.saving import save_html
 from resilient_pq.errors import NotFoundError, Where
-from resilient_pq.recovery.ledger import ByteUse, Ledger, LedgerSource, Region, RowsFate
+from resilient_pq.recovery.ledger import ByteUse, Confidence, Ledger, LedgerSource, Region, RowsFate
 from resilient_pq.recovery.report import Damage, Finding, Kept, Outcome, Report
 
 HOSTILE = [
@@ -136,11 +137,11 @@ def test_every_link_leads_somewhere(sample_ledgers: Any) -> None:
 
 
 def test_a_large_file_is_drawn_smaller(sample_ledgers: Any) -> None:
-    ledger = sample_ledgers.made_up([f"column {i}" for i in range(300)], 70, 3, lost=500, seed=4)
+    ledger = sample_ledgers.made_up([f"column {i}" for i in range(200)], 70, 2, lost=500, seed=4)
     page = _page(ledger)
     assert len(page) < 4_000_000
     assert "Drawn smaller than it is" in page
-    assert "300 columns" in page
+    assert "200 columns" in page
     parsed = Parsed(page)
     assert sum(tag == "button" for tag, _ in parsed.elements) <= 8_000
     assert "more, which --json lists" in parsed.text
@@ -174,6 +175,27 @@ def test_a_ledger_of_nothing(sample_ledgers: Any) -> None:
     assert "The file as a map" not in text
     empty = Ledger((LedgerSource("f", 0),), (), (), (), ())
     assert "There were no rows." in Parsed(_page(empty)).text
+
+
+def test_pages_of_several_inputs_and_chunks_that_were_not_read(sample_ledgers: Any) -> None:
+    whole = sample_ledgers.made_up(["a", "b"], 1, 2)
+    first, second, *others = whole.regions
+    copied = replace(first, mended="other-copy", reason="its checksum does not hold")
+    chunk = replace(
+        others[0], end=others[1].end, what="chunk", page=None, first_row=0, num_rows=20, rows_kept=20,
+        confidence=Confidence.UNREAD,
+    )  # fmt: skip
+    copies = tuple(replace(region, source=1) for region in whole.regions)
+    ledger = replace(
+        whole, sources=(*whole.sources, LedgerSource("copy.parquet", 400)), regions=(copied, second, chunk, *copies)
+    )
+    titles = [element["title"] or "" for tag, element in Parsed(_page(ledger)).elements if tag == "button"]
+    assert [title.split("\n")[:2] for title in titles] == [
+        ["Row group 0, a, page 0", "mended (other-copy): put together of more than one place, and as it was written"],
+        ["Row group 0, a, page 1", "whole: as it was written"],
+        ["Row group 0, b, chunk", "unread: copied within the store, not read"],
+    ]
+    assert "source 1: copy.parquet" in Parsed(_page(ledger)).text
 
 
 def test_several_sources_have_a_bar_each(sample_ledgers: Any) -> None:
@@ -317,9 +339,12 @@ async def test_words_and_letters_can_be_read(show: Any, sample_ledgers: Any, dar
     assert ground == ("rgb(20, 24, 27)" if dark else "rgb(255, 255, 255)")
 
 
-async def test_on_paper_there_is_no_tip(show: Any, sample_ledgers: Any) -> None:
-    page = await show(sample_ledgers.damaged(), media="print", fragment="#g4-c6-p2")
-    assert await page.evaluate(f"getComputedStyle({TIP}).display") == "none"
+async def test_on_paper_there_is_no_tip_and_nothing_is_cut_off(show: Any, sample_ledgers: Any) -> None:
+    wide = sample_ledgers.made_up([f"measurement_{i:04}" for i in range(200)], 40, 3, lost=300, seed=1)
+    for ledger in (sample_ledgers.damaged(), wide):
+        page = await show(ledger, media="print", width=800, fragment="#g4-c6-p2")
+        assert await page.evaluate(f"getComputedStyle({TIP}).display") == "none"
+        assert await page.evaluate("document.documentElement.scrollWidth") == 800
 
 
 # -- as a file -----------------------------------------------------------------------------------

@@ -78,7 +78,7 @@ def headline(ledger: Ledger) -> str:
         told = f"{kept:,} of {counted(kept + lost, 'row')} kept, {lost:,} lost"
     else:
         told = f"All {counted(kept, 'row')} kept" if kept else "There were no rows"
-    return f"{told}; {ledger.rows_nulled:,} of them {nulled_words(ledger)}" if ledger.rows_nulled else told
+    return f"{told}; {ledger.rows_nulled:,} of those kept {nulled_words(ledger)}" if ledger.rows_nulled else told
 
 
 def rows_lost_words(ledger: Ledger) -> str:

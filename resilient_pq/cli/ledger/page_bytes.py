@@ -19,13 +19,14 @@ _BUCKETS = 600
 class _Use(StrEnum):
     """What a byte is, those lost told apart; in the order in which a piece is what one of its bytes is."""
 
-    DAMAGED = "lost"
+    DAMAGED = "damaged"
     DROPPED = "dropped"
     DATA = "data"
     METADATA = "metadata"
     DEAD = "dead"
 
 
+_NAMES = {_Use.DAMAGED: "lost: damaged", _Use.DROPPED: "lost: dropped"}
 _MEANINGS = {
     _Use.DATA: "pages whose values were kept",
     _Use.METADATA: "records, indexes and footers",
@@ -66,11 +67,13 @@ def bytes_section(ledger: Ledger) -> Iterator[str]:
         sums[_use(region)] += region.size
     header = (("Bytes", ""), ("How many", "number"), ("Share", "number"), ("What they are", "words"))
     rows = [
-        (f"{_swatch(use)}{use}", f"{sums[use]:,}", share(sums[use], sums.total()), meaning)
+        (f"{_swatch(use)}{_NAMES.get(use, use)}", f"{sums[use]:,}", share(sums[use], sums.total()), meaning)
         for use, meaning in _MEANINGS.items()
         if sums[use] or use is not _Use.DROPPED
     ]
     yield from table(header, rows, kind="uses")
+    if sums[_Use.DAMAGED]:
+        yield '<p class="quiet">On the bar, a piece of the file is damaged where a single byte of it is.</p>'
 
 
 def _use(region: Region) -> _Use:

@@ -88,7 +88,7 @@ def _column(ledger: Ledger, band: Band) -> str:
     name = text(ledger.columns[band.first])
     if band.count > 1:
         last = text(ledger.columns[band.last])
-        return f'title="{name} to {last}"><span><bdi>{name}</bdi> and {band.count - 1:,} more</span>'
+        return f'title="{name} to {last}"><span><bdi>{name}</bdi> +{band.count - 1:,}</span>'
     return f'title="{name}"><span><bdi>{name}</bdi></span>'
 
 
