@@ -172,7 +172,8 @@ def survivors(
     fates = finder.known_pages(known) if known is not None else finder.chained()
     fates = _counted(chunk, fates)
     fates = _without_dictionary(fates)
-    fates = _aligned(chunk, fates, num_rows)
+    cut_short = known is not None and not known.complete
+    fates = _aligned(fates, num_rows, cut_short=cut_short)
     return _decoded(chunk, fates, num_rows, row_aligned=_row_aligned(chunk, fates, known))
 
 
@@ -466,11 +467,15 @@ def _row_aligned(chunk: ChunkRead, fates: Sequence[PageFate], known: KnownPages 
     return bool(pages) and all(page.header.type == PageType.DATA_PAGE_V2 for page in pages)
 
 
-def _aligned(chunk: ChunkRead, fates: Sequence[PageFate], num_rows: int | None) -> list[PageFate]:
-    """The fates with the row that each page begins with, counted from the front, from the end, or by an index."""
-    placed = _as_indexed(fates, num_rows)
+def _aligned(fates: Sequence[PageFate], num_rows: int | None, *, cut_short: bool) -> list[PageFate]:
+    """The fates with the row that each page begins with, counted from the front, from the end, or by an index.
+
+    Where pages may be missing behind the last (`cut_short`), fewer rows than there should be contradict nothing.
+    """
+    placed = _as_indexed(fates, None if cut_short else num_rows)
     counted = sum(fate.num_rows or 0 for fate in placed if fate.page is not None)
-    if num_rows is not None and (counted > num_rows or (counted < num_rows and not any(map(_is_doubtful, placed)))):
+    doubtful = cut_short or any(map(_is_doubtful, placed))
+    if num_rows is not None and (counted > num_rows or (counted < num_rows and not doubtful)):
         reason = f"its pages hold {counted:,} rows instead of {num_rows:,}: one of their headers is damaged"
         return [fate if fate.is_dictionary or fate.page is None else fate.lost(reason) for fate in placed]
     total = sum(fate.num_rows for fate in placed if fate.num_rows is not None)

@@ -50,7 +50,12 @@ Reading = Generator[ByteRange, memoryview, Any]
 
 
 def in_flight(
-    size: int, schema: Schema, headers: Sequence[RecordHeader], known: Collection[int]
+    size: int,
+    schema: Schema,
+    headers: Sequence[RecordHeader],
+    known: Collection[int],
+    *,
+    row_aligned: bool = False,
 ) -> Generator[ByteRange, memoryview, tuple[KnownRowGroup, ...]]:
     """The row groups that only the records of their chunks tell of.
 
@@ -63,6 +68,8 @@ def in_flight(
         headers: Of the records found in their places, in order, of this file alone; of other row groups at will. Those
             whose payload is damaged count as well.
         known: Ordinals of the row groups that are known otherwise.
+        row_aligned: Whether every page is known to begin with a row, as those of our writer do. The headers of nested
+            v1 columns do not tell.
 
     Returns:
         In order. A chunk has the metadata that a footer would give it, without statistics; where its range ends is
@@ -84,7 +91,9 @@ def in_flight(
     groups: dict[int, list[_Chunk]] = {}
     for chunk in found:
         groups.setdefault(chunk.record.num_row_groups, []).append(chunk)
-    return tuple(_row_group(ordinal, groups[ordinal], believed, schema) for ordinal in sorted(groups))
+    return tuple(
+        _row_group(ordinal, groups[ordinal], believed, schema, row_aligned) for ordinal in sorted(groups)
+    )
 
 
 def _believed(headers: Sequence[RecordHeader]) -> list[RecordHeader]:
@@ -240,9 +249,9 @@ class _Region:
         closed = self.following is not None and self._missing(record) == 0
         if closed and pages and (at == self.limit or (yield from self._begins_filter(at))):
             return _Chunk(record, column, codec, start, at, pages, complete=True)
-        # Where a destroyed record may stand in between, no byte is taken behind the place where it would begin: what
-        # follows may be another column's pages.
-        end = self.limit if closed else min(at + CHUNK_RECORD_SIZE, self.limit)
+        # Where a destroyed record may stand in between, what follows may be another column's pages, or pages of rows
+        # that nobody can count. One byte, in which no page can be found, says that there is more.
+        end = self.limit if closed else min(at + 1, self.limit)
         return _Chunk(record, column, codec, start, end, pages, complete=False)
 
     def _begins_filter(self, at: int) -> Generator[ByteRange, memoryview, bool]:
@@ -322,7 +331,11 @@ class _Region:
 
 
 def _row_group(
-    ordinal: int, chunks: list[_Chunk], headers: Sequence[RecordHeader], schema: Schema
+    ordinal: int,
+    chunks: list[_Chunk],
+    headers: Sequence[RecordHeader],
+    schema: Schema,
+    row_aligned: bool,
 ) -> KnownRowGroup:
     first = chunks[0].record
     record = next((h for h in headers if h.kind == Kind.ROW_GROUP and h.num_row_groups == ordinal + 1), None)
@@ -334,7 +347,7 @@ def _row_group(
         if chunk.end > chunk.start:
             leaf = schema.leaves[chunk.column]
             used = codec if chunk.codec is None else chunk.codec
-            known[chunk.column] = _known_chunk(chunk, leaf, ordinal, used, num_rows)
+            known[chunk.column] = _known_chunk(chunk, leaf, ordinal, used, num_rows, row_aligned)
     return KnownRowGroup(
         ordinal=ordinal,
         num_rows=num_rows,
@@ -370,24 +383,24 @@ def _rows(pages: Sequence[_FoundPage], leaf: Leaf) -> int | None:
 
 
 def _known_chunk(
-    chunk: _Chunk, leaf: Leaf, ordinal: int, codec: int, num_rows: int | None
+    chunk: _Chunk, leaf: Leaf, ordinal: int, codec: int, num_rows: int | None, row_aligned: bool
 ) -> KnownChunk:
     found = _rows(chunk.pages, leaf)
     complete = chunk.complete or (num_rows is not None and num_rows > 0 and found == num_rows)
     end = chunk.pages[-1].end if complete else chunk.end
     counted = num_rows if num_rows is not None else found or 0
     read = ChunkRead(ordinal, leaf, _metadata(chunk, leaf, codec, end), ByteRange(chunk.start, end), counted)
-    return KnownChunk(read, KnownPages(tuple(_known_pages(chunk.pages, leaf)), complete))
+    return KnownChunk(read, KnownPages(tuple(_known_pages(chunk.pages, leaf, row_aligned)), complete))
 
 
-def _known_pages(pages: Sequence[_FoundPage], leaf: Leaf) -> list[KnownPage]:
+def _known_pages(pages: Sequence[_FoundPage], leaf: Leaf, row_aligned: bool) -> list[KnownPage]:
     known: list[KnownPage] = []
     row: int | None = 0
     for page in pages:
         is_data = page.header.type in _DATA_PAGES
         rows = page.num_rows(leaf)
-        # Pages of a nested v1 column need not begin with a row: not even the first is said to.
-        first_row = row if is_data and rows is not None else None
+        # Of a nested v1 column it is known of the first page only, and that says of all that they begin with rows.
+        first_row = row if is_data and (rows is not None or row_aligned) else None
         known.append(KnownPage(page.offset, page.end - page.offset, first_row=first_row))
         row = None if row is None or rows is None else row + rows
     return known

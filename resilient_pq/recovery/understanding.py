@@ -36,6 +36,7 @@ from resilient_pq.recovery.survey import Survey
 from resilient_pq.recovery.text_mode import undone
 from resilient_pq.recovery.torn_footer import FoundFooter, find_footer
 from resilient_pq.recovery.view import Segment, View
+from resilient_pq.version import MAKER
 
 #: What may hold pages for all that its first and last bytes look like.
 _MAY_BE_PARQUET = (
@@ -216,8 +217,13 @@ async def _identity(known: Understanding) -> None:
 async def _chunk_records(known: Understanding) -> None:
     assert known.survey is not None and known.contents is not None
     named = {row_group.ordinal for row_group in known.row_groups}
+    created_by = known.contents.metadata.created_by or ""
     search = chunk_records.in_flight(
-        known.source.info.size, known.contents.schema, known.survey.headers, named
+        known.source.info.size,
+        known.contents.schema,
+        known.survey.headers,
+        named,
+        row_aligned=created_by.startswith(MAKER),
     )
     known.add(await known.source.drive(search))
 
