@@ -145,7 +145,9 @@ class _FoundPage:
         return 0 if detail is None or self.header.type not in _DATA_PAGES else detail.num_values
 
     def num_rows(self, leaf: Leaf) -> int | None:
-        """Rows that begin in it; None where the header does not tell."""
+        """Rows that begin in it, 0 of a dictionary page; None where the header does not tell."""
+        if self.header.type not in _DATA_PAGES:
+            return 0
         v2 = self.header.data_page_header_v2
         if v2 is not None and self.header.type == PageType.DATA_PAGE_V2:
             return v2.num_rows

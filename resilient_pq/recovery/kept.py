@@ -91,7 +91,7 @@ def keep(
         leaves = [leaf for column in wanted for leaf in column.leaves]
         ordinals = {leaf.ordinal for leaf in leaves}
         present = {ordinal: mask for ordinal, mask in left.present.items() if ordinal in ordinals}
-        if not present and known.num_rows is not None:
+        if not present and left.is_whole and known.num_rows is not None:
             kept.append(KeptRowGroup(known, left))
             continue
         choice = choose_rows(wanted, present, left.num_rows, on_damage)
