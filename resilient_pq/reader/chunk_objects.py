@@ -112,10 +112,19 @@ class ChunkObjects:
             FormatError: They do not lie within it.
         """
         with located(chunk.where):
-            return self._place(chunk.file, chunk.range, chunk.slack)
+            return self.place_in(chunk.file, chunk.range, slack=chunk.slack)
 
-    def _place(self, file: str | None, wanted: ByteRange, slack: int) -> Place:
-        """Bytes of an object; of the last `slack` of them, as many as a data file has."""
+    def place_in(self, file: str | None, wanted: ByteRange, *, slack: int = 0) -> Place:
+        """Bytes of a data file, which is pinned already, or of the file itself for None.
+
+        Args:
+            file: The data file, relative to the summary's folder.
+            wanted: Its bytes.
+            slack: How many of the last of them a data file need not have.
+
+        Raises:
+            FormatError: They do not lie within the data file.
+        """
         if file is None:
             return Place(self._info, wanted)
         info = self._pinned[file]
@@ -138,11 +147,28 @@ class ChunkObjects:
             StoreError: The first error of any request; the others are cancelled.
         """
         await self.pin(chunk.file for chunk in chunks)
-        places = [self.place_of(chunk) for chunk in chunks]
-        wave = fetch_places(self._store, places, options=self._options, counters=self._counters)
-        async with aclosing(wave) as arriving:
+        async with aclosing(self.fetch_places([self.place_of(chunk) for chunk in chunks])) as arriving:
             async for delivery in arriving:
                 yield delivery
+
+    def fetch_places(
+        self, places: Sequence[Place], *, in_order: bool = False
+    ) -> AsyncGenerator[tuple[int, memoryview], None]:
+        """The bytes of places that `place_of` or `place_in` gave, in one parallel wave.
+
+        Args:
+            places: Where they lie.
+            in_order: Deliver by index; otherwise as the bytes arrive.
+
+        Yields:
+            The index of a place and its bytes, once for each place.
+
+        Raises:
+            StoreError: The first error of any request; the others are cancelled.
+        """
+        return fetch_places(
+            self._store, places, options=self._options, counters=self._counters, in_order=in_order
+        )
 
     async def read(self, chunk: ChunkRead) -> memoryview:
         """The bytes of one chunk.
@@ -152,7 +178,7 @@ class ChunkObjects:
             StoreError: The store could not give them.
         """
         await self.pin([chunk.file])
-        return await self._read(self.place_of(chunk))
+        return await self.read_place(self.place_of(chunk))
 
     async def read_range(self, file: str | None, wanted: ByteRange, *, slack: int = 0) -> memoryview:
         """Any bytes of a data file, or of the file itself for None.
@@ -167,12 +193,16 @@ class ChunkObjects:
             StoreError: The store could not give them.
         """
         await self.pin([file])
-        return await self._read(self._place(file, wanted, slack))
+        return await self.read_place(self.place_in(file, wanted, slack=slack))
 
-    async def _read(self, place: Place) -> memoryview:
+    async def read_place(self, place: Place) -> memoryview:
+        """The bytes of a place that `place_of` or `place_in` gave.
+
+        Raises:
+            StoreError: The store could not give them.
+        """
         data = memoryview(b"")
-        wave = fetch_places(self._store, [place], options=self._options, counters=self._counters)
-        async with aclosing(wave) as arriving:
+        async with aclosing(self.fetch_places([place])) as arriving:
             async for _, found in arriving:
                 data = found
         return data

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 
 from resilient_pq.errors import (
     FormatError,
@@ -15,6 +16,7 @@ from resilient_pq.errors import (
 from resilient_pq.reader.chunk_objects import ChunkObjects
 from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.plan import ChunkRead, chunk_read
+from resilient_pq.recovery.read_ahead import Subject, examined
 from resilient_pq.recovery.report import Damage, Finding
 from resilient_pq.recovery.source import Source
 from resilient_pq.recovery.verify import Expected, examine_chunk, examine_expected, expected_metadata
@@ -26,11 +28,23 @@ Progress = Callable[[int, int], None]
 async def examine_row_groups(
     source: Source, contents: Contents, progress: Progress | None
 ) -> AsyncIterator[Finding]:
-    """What is wrong with the column chunks of a file, chunk by chunk; one chunk is in memory at a time."""
+    """What is wrong with the column chunks of a file, chunk by chunk, while the next ones are fetched already."""
     objects = source.objects(contents)
     total = _bytes_to_examine(source, contents)
-    files: dict[str, Finding | None] = {}
     done = 0
+    async with aclosing(examined(objects, _chunks(objects, contents))) as found:
+        async for subject, findings in found:
+            for finding in findings:
+                yield finding
+            if subject is not None:
+                done += subject.place.range.size
+                if progress is not None:
+                    progress(done, total)
+
+
+async def _chunks(objects: ChunkObjects, contents: Contents) -> AsyncIterator[Subject | Finding]:
+    """The column chunks, and what stands against reading some of them."""
+    files: dict[str, Finding | None] = {}
     for ordinal in range(len(contents.metadata.row_groups)):
         told: set[str | None] = set()
         for leaf in contents.schema.leaves:
@@ -38,7 +52,7 @@ async def examine_row_groups(
                 chunk = chunk_read(contents, ordinal, leaf)
                 unusable = await _unusable(objects, chunk.file, files)
                 if unusable is None:
-                    objects.place_of(chunk)
+                    yield Subject(objects.place_of(chunk), partial(_examine_chunk, objects, chunk))
             except FormatError as error:
                 yield Finding(Damage.CORRUPT, error.message, error.where)
                 continue
@@ -46,12 +60,10 @@ async def examine_row_groups(
                 if chunk.file not in told:
                     yield replace(unusable, where=unusable.where.merged_with(Where(row_group=ordinal)))
                 told.add(chunk.file)
-                continue
-            for finding in await _examine_twice(objects, chunk):
-                yield finding
-            done += chunk.range.size
-            if progress is not None:
-                progress(done, total)
+
+
+def _examine_chunk(objects: ChunkObjects, chunk: ChunkRead, data: memoryview) -> list[Finding]:
+    return [_in_file(finding, objects, chunk.file) for finding in examine_chunk(chunk, data)]
 
 
 def _bytes_to_examine(source: Source, contents: Contents) -> int:
@@ -83,14 +95,6 @@ async def _unusable(
     return known[file]
 
 
-async def _examine_twice(objects: ChunkObjects, chunk: ChunkRead) -> list[Finding]:
-    """Examine a chunk; where it seems damaged, fetch it once more before believing it."""
-    findings = await asyncio.to_thread(examine_chunk, chunk, await objects.read(chunk))
-    if findings:
-        findings = await asyncio.to_thread(examine_chunk, chunk, await objects.read(chunk))
-    return [_in_file(finding, objects, chunk.file) for finding in findings]
-
-
 async def examine_metadata(source: Source, contents: Contents) -> AsyncIterator[Finding]:
     """What is wrong with the records and indexes of a resilient file whose footer is whole."""
     async for finding in examine_places(source, contents, expected_metadata(contents)):
@@ -105,23 +109,35 @@ async def examine_places(
     if record is None:
         return
     objects = source.objects(contents)
+    async with aclosing(examined(objects, _metadata(objects, places, record.file_id))) as found:
+        async for _, findings in found:
+            for finding in findings:
+                yield finding
+
+
+async def _metadata(
+    objects: ChunkObjects, places: Iterable[Expected], file_id: bytes
+) -> AsyncIterator[Subject | Finding]:
+    """Metadata at some places, and what stands against reading some of them."""
     files: dict[str, Finding | None] = {}
     for expected in places:
-        file = expected.file
-        if await _unusable(objects, file, files) is not None:
+        if await _unusable(objects, expected.file, files) is not None:
             continue  # told with its chunks already
         try:
-            finding = examine_expected(
-                expected, await objects.read_range(file, expected.range), record.file_id
-            )
-            if finding is not None:
-                data = await objects.read_range(file, expected.range)
-                finding = examine_expected(expected, data, record.file_id)
+            place = objects.place_in(expected.file, expected.range)
         except FormatError as error:
             where = error.where.merged_with(expected.where)
             finding = Finding(Damage.CORRUPT, error.message, where, costs_rows=False)
-        if finding is not None:
-            yield _in_file(finding, objects, file)
+            yield _in_file(finding, objects, expected.file)
+        else:
+            yield Subject(place, partial(_examine_expected, objects, expected, file_id), quick=True)
+
+
+def _examine_expected(
+    objects: ChunkObjects, expected: Expected, file_id: bytes, data: memoryview
+) -> list[Finding]:
+    finding = examine_expected(expected, data, file_id)
+    return [] if finding is None else [_in_file(finding, objects, expected.file)]
 
 
 def _in_file(finding: Finding, objects: ChunkObjects, file: str | None) -> Finding:

@@ -1,0 +1,109 @@
+"""Bytes that are examined one after another, and fetched ahead of that. An async shell."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from resilient_pq.io import Place
+from resilient_pq.reader.chunk_objects import ChunkObjects
+from resilient_pq.recovery.report import Finding
+
+#: Subjects that share a wave of requests: many, since requests are fetched ahead within it, and not so many that their
+#: list is large by itself.
+_WAVE = 1024
+#: Examined side by side, since decoding what has no checksum keeps a core busy; each is held in memory meanwhile,
+#: besides what is fetched ahead (`FetchOptions.memory_budget`).
+_SIDE_BY_SIDE = min(4, os.cpu_count() or 1)
+#: Less than this is examined at once where it is quick: handing it to a thread would take longer.
+_QUICK_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """Bytes that may be damaged.
+
+    Attributes:
+        place: Where they lie.
+        examine: Gives what is wrong with them.
+        quick: Whether it takes no longer than the bytes are many; decoding does, as few bytes may hold many values.
+    """
+
+    place: Place
+    examine: Callable[[memoryview], list[Finding]]
+    quick: bool = False
+
+
+async def examined(
+    objects: ChunkObjects, steps: AsyncIterator[Subject | Finding]
+) -> AsyncGenerator[tuple[Subject | None, list[Finding]], None]:
+    """What is wrong with each subject, in order, while the next ones are fetched already.
+
+    What seems damaged is fetched once more before it is believed: it may have been damaged on the way.
+
+    Args:
+        objects: Where the bytes are; they bound how many are in memory.
+        steps: The subjects, and findings that are known without reading; asked for in portions, ahead of what is given.
+
+    Yields:
+        Each subject with its findings, and each finding known before with None.
+
+    Raises:
+        StoreError: The store could not give the bytes.
+    """
+    wave: list[Subject | Finding] = []
+    async for step in steps:
+        wave.append(step)
+        if len(wave) == _WAVE:
+            async with aclosing(_examined(objects, wave)) as found:
+                async for each in found:
+                    yield each
+            wave = []
+    async with aclosing(_examined(objects, wave)) as found:
+        async for each in found:
+            yield each
+
+
+async def _examined(
+    objects: ChunkObjects, wave: Sequence[Subject | Finding]
+) -> AsyncGenerator[tuple[Subject | None, list[Finding]], None]:
+    places = [step.place for step in wave if isinstance(step, Subject)]
+    working: deque[tuple[Subject | None, asyncio.Future[list[Finding]]]] = deque()
+    try:
+        async with aclosing(objects.fetch_places(places, in_order=True)) as arriving:
+            for step in wave:
+                if isinstance(step, Finding):
+                    known: asyncio.Future[list[Finding]] = asyncio.get_running_loop().create_future()
+                    known.set_result([step])
+                    working.append((None, known))
+                else:
+                    _, data = await anext(arriving)
+                    working.append((step, asyncio.ensure_future(_examined_twice(objects, step, data))))
+                    del data
+                while len(working) >= _SIDE_BY_SIDE:
+                    subject, task = working[0]
+                    yield subject, await task
+                    working.popleft()
+            while working:
+                subject, task = working[0]
+                yield subject, await task
+                working.popleft()
+    finally:
+        for _, task in working:
+            task.cancel()
+        await asyncio.gather(*(task for _, task in working), return_exceptions=True)
+
+
+async def _examined_twice(objects: ChunkObjects, subject: Subject, data: memoryview) -> list[Finding]:
+    findings = await _examine(subject, data)
+    return await _examine(subject, await objects.read_place(subject.place)) if findings else findings
+
+
+async def _examine(subject: Subject, data: memoryview) -> list[Finding]:
+    if subject.quick and data.nbytes < _QUICK_BYTES:
+        return subject.examine(data)
+    return await asyncio.to_thread(subject.examine, data)
