@@ -1,9 +1,11 @@
-"""What writers are known to have got wrong, by the name that they leave in their files."""
+"""What is known of writers besides the specification, by the name that they leave in their files."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+
+from resilient_pq.version import MAKER
 
 #: A dictionary page's header is smaller than this.
 _MAX_HEADER = 100
@@ -11,15 +13,17 @@ _MAX_HEADER = 100
 
 @dataclass(frozen=True, slots=True)
 class Quirks:
-    """How a writer's files differ from the specification.
+    """How a writer's files differ from the specification, or keep to more than it asks for.
 
     Attributes:
         zero_crc_is_none: It computes no page CRC32, and leaves 0 for it.
         uncounted_bytes: How many bytes of a chunk its size may lack: a dictionary page's header (PARQUET-816).
+        row_aligned: It begins every data page with a row, which the specification asks for only beside an OffsetIndex.
         lsb_levels: It packs BIT_PACKED levels from the least significant bit on, not from the most significant.
     """
 
     zero_crc_is_none: bool = False
+    row_aligned: bool = False
     lsb_levels: bool = False
     uncounted_bytes: int = 0
 
@@ -29,6 +33,7 @@ class Quirks:
         name = (created_by or "").lower()
         return cls(
             zero_crc_is_none=name.startswith("parquet.jl"),
+            row_aligned=name.startswith(MAKER),
             lsb_levels=name.startswith("impala"),  # IMPALA-3006
             uncounted_bytes=_MAX_HEADER if _is_old_parquet_mr(name) else 0,
         )

@@ -26,7 +26,7 @@ class ChunkRead:
         range: Its bytes.
         num_rows: Rows of its row group.
         slack: Bytes of `range` behind what the footer says, for writers that counted too few.
-        quirks: What its writer is known to get wrong.
+        quirks: What is known of its writer.
         file: The data file that a summary names for it, relative to the summary's folder; None where it lies in
             the file itself. Whether `range` lies within a data file is still to be seen.
     """

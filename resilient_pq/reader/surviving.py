@@ -459,7 +459,7 @@ def _needs_dictionary(page: Page) -> bool:
 
 def _row_aligned(chunk: ChunkRead, fates: Sequence[PageFate], known: KnownPages | None) -> bool:
     """Whether no row goes on from one page into the next."""
-    if not chunk.leaf.max_repetition_level:
+    if not chunk.leaf.max_repetition_level or chunk.quirks.row_aligned:
         return True
     if known is not None and any(place.first_row is not None for place in known.pages):
         return True  # an OffsetIndex has it so (parquet-format, PageIndex.md)

@@ -231,19 +231,20 @@ class Layout:
             whole = [record for record in self.records if record.kind in (ANCHOR, CHECKPOINT, FINAL)]
         return [record for record in whole if gone.spare(record.place)]
 
-    def rows(self, gone: Iterable[range], on_damage: str = "drop", *, all_headers: bool = False) -> list[Row]:
+    def rows(self, gone: Iterable[range], on_damage: str = "drop", *, by_luck: bool = False) -> list[Row]:
         """The rows that can be kept under a policy, at best, in order.
 
         Args:
             gone: The bytes that are changed or missing.
             on_damage: "drop" for the rows of which every column is there; "null" for those of which every required
                 column of the top level is there, with null in all others.
-            all_headers: Whether page headers count as whole. A changed header that no checksum covers may still say
-                what matters of its page, as when only its statistics have changed: luck, that no one can ask for.
+            by_luck: Whether page headers and chunk records count as whole. A changed header that no checksum covers may
+                still say what matters of its page, as when only its statistics have changed, and where a chunk
+                begins may be guessed: luck, that no one can ask for.
         """
         gone = list(gone)
         missing = Gone(gone)
-        headers = Gone([] if all_headers else gone)
+        headers = Gone([] if by_luck else gone)
         footers = self.footers(missing)
         rows: list[Row] = []
         if not footers:
@@ -266,7 +267,7 @@ class Layout:
         lost = {}
         for chunk in row_group.chunks:
             every = set(range(row_group.num_rows))
-            if named or record or (chunk.record is not None and missing.spare(chunk.record.place)):
+            if named or record or (chunk.record is not None and headers.spare(chunk.record.place)):
                 index = indexed and chunk.offset_index is not None and missing.spare(chunk.offset_index)
                 placed = self._placed(chunk, missing, headers, named=named, everything=record or index)
                 every -= self._kept(chunk, placed, missing, Gone([]) if record else headers, has_copies=record)

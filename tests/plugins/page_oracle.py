@@ -153,7 +153,7 @@ class PagedFile:
     def expected(self, damaged: Damaged, on_damage: str) -> tuple[dict[int, frozenset[str]], set[int]]:
         """The numbers of the rows that are kept at best, each with the columns that are null in it; and more by luck."""
         rows = self.layout.rows(damaged.gone, on_damage)
-        by_luck = self.layout.rows(damaged.gone, on_damage, all_headers=True)
+        by_luck = self.layout.rows(damaged.gone, on_damage, by_luck=True)
         best = {row.number: row.nulled for row in rows}
         return best, {row.number for row in by_luck} - set(best)
 
