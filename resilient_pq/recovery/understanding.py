@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from resilient_pq.errors import FormatError, NotParquetError, TornFileError, Where
 from resilient_pq.format.footer import Footer
-from resilient_pq.format.metadata import FileMetaData, RowGroup
+from resilient_pq.format.metadata import FileMetaData, RowGroup, SchemaElement
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.surviving import Mending
@@ -233,6 +233,10 @@ async def _true_end(known: Understanding) -> None:
     known.found = found
     if found is None:
         return
+    only_schema = not found.complete and not found.contents.metadata.row_groups
+    if only_schema and (known.given is not None or not _is_credible(found.contents.schema.elements)):
+        known.found = None  # it is known better, or not to be believed
+        return
     known.findings += found.findings
     if found.shift:
         size = known.source.info.size
@@ -242,6 +246,14 @@ async def _true_end(known: Understanding) -> None:
         known.take(candidates_of_contents(found.contents))
     else:
         known.contents, known.row_groups = found.contents, found.rebuilt.row_groups
+
+
+def _is_credible(elements: Sequence[SchemaElement]) -> bool:
+    """Whether a schema is one, and not what zeros behind a cut make of its last columns."""
+    return all(
+        element.name.isprintable() and element.name and (element.type is not None or element.num_children)
+        for element in elements[1:]
+    )
 
 
 async def _carving(known: Understanding) -> None:
