@@ -19,7 +19,7 @@ import cramjam
 
 from resilient_pq.format.footer import ENCRYPTED_MAGIC, EXTENDED_MAGIC, MAGIC
 from resilient_pq.io.ranges import ByteRange
-from resilient_pq.recovery.text_mode import TextChange, text_damage
+from resilient_pq.recovery.text_mode import TextChange, TextDamage, text_damage, undone
 
 _HEAD_BYTES = 1024 * 1024
 _TAIL_BYTES = 4096
@@ -54,20 +54,21 @@ def identify(size: int) -> Generator[ByteRange, memoryview, Identity]:
     tail = bytes((yield ByteRange(max(0, size - _TAIL_BYTES), size)))
     if not any(head) and not any(tail):
         return (yield from _of_zeros(size))
-    return identity_of(head, tail)
+    return identity_of(head, tail, whole=len(head) == size)
 
 
-def identity_of(head: bytes, tail: bytes) -> Identity:
+def identity_of(head: bytes, tail: bytes, *, whole: bool = False) -> Identity:
     """What an object is by its first and last bytes, which are not all zeros.
 
     Args:
         head: The first bytes; a MiB tells more than a KiB.
         tail: The last bytes.
+        whole: Whether `head` is all of it, so that a change for text can be proven by undoing it.
     """
     if not head:
         return _EMPTY
     return (
-        _of_parquet(head, tail)
+        _of_parquet(head, tail, whole)
         or _by_magic(head, tail)
         or _of_compressed(head)
         or _of_text(head)
@@ -96,7 +97,7 @@ def _of_zeros(size: int) -> Generator[ByteRange, memoryview, Identity]:
 # -- Parquet, but not as it should be --------------------------------------------------------------------
 
 
-def _of_parquet(head: bytes, tail: bytes) -> Identity | None:
+def _of_parquet(head: bytes, tail: bytes, whole: bool) -> Identity | None:
     ends = {tail[-4:], head[:4]}
     if ENCRYPTED_MAGIC in ends:
         sentence = "it is a Parquet file with an encrypted footer (PARE)"
@@ -106,6 +107,8 @@ def _of_parquet(head: bytes, tail: bytes) -> Identity | None:
     if MAGIC not in ends:
         return None
     damage = text_damage(head) if head.startswith(MAGIC) else None
+    if whole and (damage is None or not damage.certain) and (before := undone(head)) is not None:
+        damage = TextDamage(before[0], certain=True)  # in a small file there may be too few bytes to count
     if damage is not None:
         certain = "" if damage.certain else ", as its bytes suggest"
         sentence, hint = _TEXT_CHANGES[damage.change]

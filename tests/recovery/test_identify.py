@@ -255,6 +255,17 @@ def test_undone(change: TextChange) -> None:
         assert undone(CHANGES[change](data)) == (change, data)
 
 
+@pytest.mark.parametrize("change", [TextChange.LF_TO_CRLF, TextChange.LATIN1_AS_UTF8])
+def test_a_small_file_is_told_by_undoing_it(change: TextChange) -> None:
+    """It has too few bytes to count."""
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"a": [10, 1 << 40], "b": ["\n", "é"]}), sink, compression="none", store_schema=False)
+    changed = CHANGES[change](sink.getvalue())
+    assert text_damage(changed) is None
+    identity = drive(changed)
+    assert (identity.name, "suggest" in identity.sentence) == ("text-mode", False)
+
+
 @pytest.mark.parametrize("change", set(CHANGES) - {TextChange.LF_TO_CRLF, TextChange.LATIN1_AS_UTF8})
 def test_what_lost_something_is_not_undone(change: TextChange) -> None:
     assert undone(CHANGES[change](foreign())) is None
