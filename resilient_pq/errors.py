@@ -278,6 +278,10 @@ class RecoveryError(ResilientPQError):
     """A recovery could not be carried out as asked."""
 
 
+class RowsLostError(RecoveryError):
+    """A recovery would lose rows or values, and was told not to."""
+
+
 class NothingToRecoverError(RecoveryError):
     """Not one row could be kept, so no output was written.
 

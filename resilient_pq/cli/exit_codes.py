@@ -9,6 +9,7 @@ from resilient_pq.errors import (
     FormatError,
     NothingToRecoverError,
     ResilientPQError,
+    RowsLostError,
     StoreError,
     WriterFailedError,
 )
@@ -33,7 +34,7 @@ def exit_code_of(error: ResilientPQError) -> ExitCode:
             return ExitCode.NOTHING
         case StoreError() | WriterFailedError():
             return ExitCode.STORE
-        case FormatError() | FileFullError():
+        case FormatError() | FileFullError() | RowsLostError():
             return ExitCode.DAMAGE
     return ExitCode.USAGE
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated
 
@@ -11,9 +12,18 @@ import resilient_pq as rpq
 from resilient_pq.cli import render, words
 from resilient_pq.cli.exit_codes import ExitCode, epilog
 from resilient_pq.cli.ledger.saving import Html, check_html, save_html
-from resilient_pq.cli.options import AsJson, EndpointUrl, Storage, StorageOptions, storage
+from resilient_pq.cli.options import (
+    AsJson,
+    EndpointUrl,
+    SchemaFrom,
+    SchemaText,
+    Storage,
+    StorageOptions,
+    storage,
+)
 from resilient_pq.cli.render import Output
 from resilient_pq.cli.running import run_verb
+from resilient_pq.reader.on_damage import OnDamage
 
 NAME = "recover"
 EPILOG = epilog(
@@ -21,13 +31,59 @@ EPILOG = epilog(
     "some rows were kept, others are lost",
     "rpq recover day.parquet.partial day.parquet",
     "rpq recover s3://bucket/torn.parquet saved.parquet --json",
+    "rpq recover damaged.parquet replica.parquet saved.parquet",
+    "rpq recover no-footer.parquet saved.parquet --schema-from sibling.parquet",
+    "rpq recover damaged.parquet saved.parquet --on-damage null --html report.html",
     nothing="no row can be kept; nothing was written",
 )
 
 
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What was asked for."""
+
+    copies: list[str]
+    dst: str
+    on_damage: OnDamage
+    schema: str | None
+    schema_from: str | None
+    repair_bits: bool
+    verify: bool | None
+    overwrite: bool
+    html: str | None
+
+
 def recover(
-    src: Annotated[str, typer.Argument(metavar="SRC", help="The damaged file: a path or a URL.")],
-    dst: Annotated[str, typer.Argument(metavar="DST", help="The new file: a path or a URL.")],
+    paths: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SRC [COPY]... DST",
+            help="The damaged file, other copies of it if there are, and the new file: paths or URLs.",
+        ),
+    ],
+    on_damage: Annotated[
+        OnDamage,
+        typer.Option(
+            help="What is done with rows of which a value is lost: left out; kept with nulls in columns that may be"
+            " null; kept apart, each column in a file of its own; or nothing is written."
+        ),
+    ] = OnDamage.DROP,
+    schema: SchemaText = None,
+    schema_from: SchemaFrom = None,
+    repair_bits: Annotated[
+        bool,
+        typer.Option(
+            "--repair-bits", help="Turn single bits back where a checksum names them and everything else agrees."
+        ),
+    ] = False,
+    verify: Annotated[
+        bool | None,
+        typer.Option(
+            "--verify/--no-verify",
+            help="Read and compare everything, also what a store would copy by itself.",
+            show_default="all that is read",
+        ),
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that is at DST.")] = False,
     html: Html = None,
     endpoint_url: EndpointUrl = None,
@@ -36,23 +92,33 @@ def recover(
 ) -> int:
     """Keep what is whole of a damaged file, in a new one.
 
-    SRC is only read, never changed. Whole row groups are copied as bytes after every checksum was compared; what
-    is lost is listed. Nothing is written when there is nothing to keep.
+    SRC is only read, never changed. Row groups that are whole are copied as bytes after every checksum was compared; of
+    others the pages that are whole are kept; what is lost is listed. Files of any writer are searched for pages when
+    their footer is gone: then name a file with the same columns, --schema-from. Nothing is written when there is
+    nothing to keep.
     """
+    if len(paths) < 2:
+        raise typer.BadParameter("name the damaged file and the new one", param_hint="SRC DST")
     reached = storage(endpoint_url, storage_option)
-    check_html(html, (src, dst))
-    return run_verb(NAME, lambda output: _recover(output, src, dst, overwrite, html, reached), as_json=as_json)
+    check_html(html, paths)
+    *copies, dst = paths
+    asked = _Asked(copies, dst, on_damage, schema, schema_from, repair_bits, verify, overwrite, html)
+    return run_verb(NAME, lambda output: _recover(output, asked, reached), as_json=as_json)
 
 
-async def _recover(
-    output: Output, src: str, dst: str, overwrite: bool, html: str | None, reached: Storage
-) -> int:
+async def _recover(output: Output, asked: _Asked, reached: Storage) -> int:
+    html = asked.html
     try:
         with output.progress("recovering") as meter:
             report = await rpq.recover(
-                src,
-                dst,
-                overwrite=overwrite,
+                list(asked.copies),
+                asked.dst,
+                on_damage=asked.on_damage.value,
+                schema=asked.schema,
+                schema_from=asked.schema_from,
+                repair_bits=asked.repair_bits,
+                verify=asked.verify,
+                overwrite=asked.overwrite,
                 storage_options=reached.options,
                 progress=lambda done, size: meter.update(done / size, words.in_bytes(done)),
             )

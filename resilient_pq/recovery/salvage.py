@@ -17,6 +17,7 @@ from resilient_pq.errors import (
     AlreadyExistsError,
     NothingToRecoverError,
     RecoveryError,
+    RowsLostError,
     SchemaError,
     Where,
     located,
@@ -85,7 +86,8 @@ async def recover(
         NothingToRecoverError: Not one row can be kept; nothing was written. Its report names the schema when the
             anchor is whole.
         RecoveryError: `src` and `dst` are the same object, `src` is a summary of other files, or copies are not of
-            one file; or rows are lost, and `on_damage` is "raise".
+            one file.
+        RowsLostError: Rows or values are lost, and `on_damage` is "raise"; nothing was written.
         AlreadyExistsError: There is an object at `dst`, and `overwrite` is False.
         SchemaError: There is no such `on_damage`.
         StoreError: A store refused; nothing was published.
@@ -180,10 +182,10 @@ async def _recover(known: Understanding, request: _Request, progress: Progress |
     if not rows.row_groups and not (ended and not lost):
         raise _nothing(source, findings, contents)
     if lost and request.on_damage is OnDamage.RAISE:
-        raise RecoveryError(
+        raise RowsLostError(
             f"{_in_words(lost)}, and on_damage is 'raise'; nothing was written",
             where=Where(key=source.url),
-            hint="on_damage='drop' keeps all other rows",
+            hint="keep all other rows: on_damage='drop' (--on-damage drop)",
         )
     sound = ended and not lost and not examined.found and not examined.copies_damaged_at
     output = Output(known, examined, rows, lost, sound)
