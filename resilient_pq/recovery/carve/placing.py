@@ -18,6 +18,8 @@ from resilient_pq.recovery.carve.probe import Kind
 _NEARLY = 0.3
 #: by this much less than those of any other.
 _CLEARLY = 0.4
+#: No place is taken where they differ by more than this part of a row group.
+_UNLIKELY = 0.6
 #: Where more chunks than this are missing, their sizes tell nothing: the errors add up.
 _MOST_MISSING = 24
 #: Pages of a chunk's end looked at, at the start of a stretch, to find where the next chunk begins.
@@ -200,7 +202,7 @@ class Placing:
     def _may_lead(self, lead: Span, num_rows: int) -> bool:
         """Whether pages can be the end of a chunk of so many rows, and are not all of it."""
         if lead.rows == num_rows:
-            return self.layout.pages[lead.start].needs_dictionary
+            return any(page.needs_dictionary for page in self.layout.pages[lead.start : lead.end])
         return lead.rows < num_rows
 
     def _lead(self, start: int, end: int, leaf: int) -> Span | None:
@@ -229,6 +231,8 @@ class Placing:
             return None
         best, place, chunk = rated[0]
         count = len(self.layout.columns)
+        if best > _UNLIKELY * count:
+            return None
         # Where only the number of the row group is in doubt, a mistake is one of whole row groups, and shows.
         others = [rating for rating in rated[1:] if rating[1] != place]
         clearly = _CLEARLY if place.group is not None else 1.0  # pages without a chunk behind them tell little
