@@ -14,7 +14,6 @@ from datetime import datetime
 from importlib.resources import files
 
 from resilient_pq.cli.ledger.account import harmed, headline, lost_rows, share
-from resilient_pq.cli.ledger.grid import Grid
 from resilient_pq.cli.ledger.markup import MAX_LINES, command, lines, table, text
 from resilient_pq.cli.ledger.page_bytes import bytes_section, damaged_bytes
 from resilient_pq.cli.ledger.page_map import identifiers, map_section, page_grid
@@ -39,13 +38,14 @@ def ledger_page(ledger: Ledger, report: Report, *, made: datetime | None = None)
     )
     title = f"Recovery of {report.url.rstrip('/').rpartition('/')[2] or report.url}"
     drawn = page_grid(ledger)
+    places = identifiers(ledger, drawn)
     parts = [
         *_head(title, ledger, report),
         *_commands(report),
         *bytes_section(ledger),
-        *map_section(ledger, drawn),
+        *map_section(ledger, drawn, places),
         *_rows(ledger),
-        *_places(ledger, drawn),
+        *_places(ledger, places),
         *_findings(report.findings),
         *_sources(ledger, report),
         *_foot(made),
@@ -126,11 +126,10 @@ def _rows(ledger: Ledger) -> Iterator[str]:
     yield from table(header, [tuple(map(text, line)) for line in told], total=len(lost))
 
 
-def _places(ledger: Ledger, drawn: Grid) -> Iterator[str]:
+def _places(ledger: Ledger, on_map: dict[int, str]) -> Iterator[str]:
     places = harmed(ledger)
     if not places:
         return
-    on_map = identifiers(ledger, drawn)
     yield "<h2>Damaged places</h2>"
     header = (("What became of it", ""), ("Place", ""), ("Bytes", ""), ("What was wrong", "words"))
     rows = []

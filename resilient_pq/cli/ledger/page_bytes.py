@@ -26,6 +26,7 @@ class _Use(StrEnum):
     DEAD = "dead"
 
 
+_KEPT = {ByteUse.DATA: _Use.DATA, ByteUse.METADATA: _Use.METADATA, ByteUse.DEAD: _Use.DEAD}
 _NAMES = {_Use.DAMAGED: "lost: damaged", _Use.DROPPED: "lost: dropped"}
 _MEANINGS = {
     _Use.DATA: "pages whose values were kept",
@@ -78,7 +79,7 @@ def bytes_section(ledger: Ledger) -> Iterator[str]:
 
 def _use(region: Region) -> _Use:
     if region.use is not ByteUse.LOST:
-        return _Use(region.use)
+        return _KEPT[region.use]
     return _Use.DROPPED if region.state is PageState.DROPPED else _Use.DAMAGED
 
 

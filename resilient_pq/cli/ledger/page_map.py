@@ -32,17 +32,20 @@ def page_grid(ledger: Ledger) -> Grid:
 def identifiers(ledger: Ledger, drawn: Grid) -> dict[int, str]:
     """Where each page is on the map, by the `id` of its region: the identifier of the element that shows it."""
     numbers = {name: number for number, name in enumerate(ledger.columns)}
-    return {
-        id(page): _identifier(segment.pages[0], numbers)
-        for row in drawn.cells
-        for cell in row
-        for segment in cell.segments
-        for page in segment.pages
-    }
+    places: dict[int, str] = {}
+    for segment in (segment for row in drawn.cells for cell in row for segment in cell.segments):
+        places |= dict.fromkeys(map(id, segment.pages), _identifier(segment.pages[0], numbers))
+    return places
 
 
-def map_section(ledger: Ledger, drawn: Grid) -> Iterator[str]:
-    """The map, and what its colours and letters mean; nothing where no pages are known of."""
+def map_section(ledger: Ledger, drawn: Grid, places: dict[int, str]) -> Iterator[str]:
+    """The map, and what its colours and letters mean; nothing where no pages are known of.
+
+    Args:
+        ledger: What to draw.
+        drawn: Its `page_grid`.
+        places: The `identifiers` of that.
+    """
     if not drawn.columns or not drawn.row_groups:
         return
     yield "<h2>The file as a map</h2>"
@@ -64,7 +67,6 @@ def map_section(ledger: Ledger, drawn: Grid) -> Iterator[str]:
     yield f'<table class="map{narrow}">\n<thead><tr><th scope="col" class="side">Row group</th>'
     yield f'<th scope="col" class="kept">Rows kept</th>{names}</tr></thead><tbody>'
     describer = Describer(ledger)
-    places = identifiers(ledger, drawn)
     for band, row, checkpoints in zip(drawn.row_groups, drawn.cells, drawn.checkpoints, strict=True):
         cells = "".join(f"<td>{_cell(cell, describer, places)}</td>" for cell in row)
         yield f'<tr class="row"><th scope="row" class="side">{_label(band)}</th>{_kept(ledger, band)}{cells}</tr>'
