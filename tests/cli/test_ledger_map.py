@@ -113,10 +113,29 @@ def test_colours_where_they_are_wanted(sample_ledgers: Any) -> None:
         text: str = console.file.getvalue()  # type: ignore[attr-defined]
         return text
 
-    assert "\x1b[1;37;41mL" in printed(force_terminal=True, color_system="standard")
+    assert "\x1b[1;37;41mLLLLL\x1b" in printed(force_terminal=True, color_system="standard")
     without = printed(force_terminal=True, color_system="standard", no_color=True)
     assert "41m" not in without and "L" in without
     assert "\x1b" not in printed(force_terminal=False)
+
+
+@pytest.mark.parametrize(
+    ("terminal", "letter"),
+    [
+        ({"force_terminal": True, "_environ": {"TERM": "xterm-256color"}}, "\N{BLACK SQUARE}"),
+        ({"force_terminal": True, "_environ": {"TERM": "dumb"}}, "."),
+        ({"force_terminal": False}, "."),
+    ],
+)
+def test_a_terminal_gets_squares(
+    sample_ledgers: Any, capsys: pytest.CaptureFixture[str], terminal: dict[str, Any], letter: str
+) -> None:
+    output = render.Output("recover")
+    output._out = Console(file=io.TextIOWrapper(io.BytesIO(), encoding="utf-8"), width=100, **terminal)
+    output.map(sample_ledgers.damaged())
+    out = capsys.readouterr().out
+    assert f"{letter * 4}" in out
+    assert ("\x1b[" in out) == (letter != ".")
 
 
 @pytest.mark.parametrize(

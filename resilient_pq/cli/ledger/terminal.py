@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import groupby
 
 from rich.text import Text
 
@@ -94,8 +95,8 @@ def _drawn(cell: Cell, each: int, plain: bool) -> Text:
         states = [segment.state for segment in cell.segments]
     else:
         states = _shares(cell, each)
-    for state in states:
-        text.append(_letter(state, plain), style=_STYLES[state])
+    for state, run in groupby(states):
+        text.append(_letter(state, plain) * len(list(run)), style=_STYLES[state])
     text.append(_NO_PAGE * (each - len(states)))
     return text
 
