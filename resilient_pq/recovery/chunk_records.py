@@ -18,6 +18,7 @@ from resilient_pq.errors import FormatError
 from resilient_pq.format import bloom
 from resilient_pq.format.metadata import ColumnMetaData, Encoding, PageHeader, PageType
 from resilient_pq.format.page import read_header
+from resilient_pq.format.quirks import NO_QUIRKS, Quirks
 from resilient_pq.format.records import (
     CHUNK_RECORD_SIZE,
     FOOTER_KINDS,
@@ -55,7 +56,7 @@ def in_flight(
     headers: Sequence[RecordHeader],
     known: Collection[int],
     *,
-    row_aligned: bool = False,
+    quirks: Quirks = NO_QUIRKS,
 ) -> Generator[ByteRange, memoryview, tuple[KnownRowGroup, ...]]:
     """The row groups that only the records of their chunks tell of.
 
@@ -68,8 +69,7 @@ def in_flight(
         headers: Of the records found in their places, in order, of this file alone; of other row groups at will. Those
             whose payload is damaged count as well.
         known: Ordinals of the row groups that are known otherwise.
-        row_aligned: Whether every page is known to begin with a row, as those of our writer do. The headers of nested
-            v1 columns do not tell.
+        quirks: What is known of the writer of the pages.
 
     Returns:
         In order. A chunk has the metadata that a footer would give it, without statistics; where its range ends is
@@ -92,7 +92,7 @@ def in_flight(
     for chunk in found:
         groups.setdefault(chunk.record.num_row_groups, []).append(chunk)
     return tuple(
-        _row_group(ordinal, groups[ordinal], believed, schema, row_aligned) for ordinal in sorted(groups)
+        _row_group(ordinal, groups[ordinal], believed, schema, quirks) for ordinal in sorted(groups)
     )
 
 
@@ -337,7 +337,7 @@ def _row_group(
     chunks: list[_Chunk],
     headers: Sequence[RecordHeader],
     schema: Schema,
-    row_aligned: bool,
+    quirks: Quirks,
 ) -> KnownRowGroup:
     first = chunks[0].record
     record = next((h for h in headers if h.kind == Kind.ROW_GROUP and h.num_row_groups == ordinal + 1), None)
@@ -349,7 +349,7 @@ def _row_group(
         if chunk.end > chunk.start:
             leaf = schema.leaves[chunk.column]
             used = codec if chunk.codec is None else chunk.codec
-            known[chunk.column] = _known_chunk(chunk, leaf, ordinal, used, num_rows, row_aligned)
+            known[chunk.column] = _known_chunk(chunk, leaf, ordinal, used, num_rows, quirks)
     return KnownRowGroup(
         ordinal=ordinal,
         num_rows=num_rows,
@@ -385,24 +385,25 @@ def _rows(pages: Sequence[_FoundPage], leaf: Leaf) -> int | None:
 
 
 def _known_chunk(
-    chunk: _Chunk, leaf: Leaf, ordinal: int, codec: int, num_rows: int | None, row_aligned: bool
+    chunk: _Chunk, leaf: Leaf, ordinal: int, codec: int, num_rows: int | None, quirks: Quirks
 ) -> KnownChunk:
     found = _rows(chunk.pages, leaf)
     complete = chunk.complete or (num_rows is not None and num_rows > 0 and found == num_rows)
     end = chunk.pages[-1].end if complete else chunk.end
     counted = num_rows if num_rows is not None else found or 0
-    read = ChunkRead(ordinal, leaf, _metadata(chunk, leaf, codec, end), ByteRange(chunk.start, end), counted)
-    return KnownChunk(read, KnownPages(tuple(_known_pages(chunk.pages, leaf, row_aligned)), complete))
+    metadata, place = _metadata(chunk, leaf, codec, end), ByteRange(chunk.start, end)
+    read = ChunkRead(ordinal, leaf, metadata, place, counted, quirks=quirks)
+    return KnownChunk(read, KnownPages(tuple(_known_pages(chunk.pages, leaf)), complete))
 
 
-def _known_pages(pages: Sequence[_FoundPage], leaf: Leaf, row_aligned: bool) -> list[KnownPage]:
+def _known_pages(pages: Sequence[_FoundPage], leaf: Leaf) -> list[KnownPage]:
     known: list[KnownPage] = []
     row: int | None = 0
     for page in pages:
         is_data = page.header.type in _DATA_PAGES
         rows = page.num_rows(leaf)
-        # Of a nested v1 column it is known of the first page only, and that says of all that they begin with rows.
-        first_row = row if is_data and (rows is not None or row_aligned) else None
+        # Pages of a nested v1 column need not begin with a row: not even the first is said to.
+        first_row = row if is_data and rows is not None else None
         known.append(KnownPage(page.offset, page.end - page.offset, first_row=first_row))
         row = None if row is None or rows is None else row + rows
     return known

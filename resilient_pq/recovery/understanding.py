@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from resilient_pq.errors import FormatError, NotParquetError, TornFileError, Where
 from resilient_pq.format.footer import Footer
 from resilient_pq.format.metadata import FileMetaData, RowGroup, SchemaElement
+from resilient_pq.format.quirks import Quirks
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.surviving import Mending
@@ -36,7 +37,6 @@ from resilient_pq.recovery.survey import Survey
 from resilient_pq.recovery.text_mode import undone
 from resilient_pq.recovery.torn_footer import FoundFooter, find_footer
 from resilient_pq.recovery.view import Segment, View
-from resilient_pq.version import MAKER
 
 #: What may hold pages for all that its first and last bytes look like.
 _MAY_BE_PARQUET = (
@@ -217,13 +217,12 @@ async def _identity(known: Understanding) -> None:
 async def _chunk_records(known: Understanding) -> None:
     assert known.survey is not None and known.contents is not None
     named = {row_group.ordinal for row_group in known.row_groups}
-    created_by = known.contents.metadata.created_by or ""
     search = chunk_records.in_flight(
         known.source.info.size,
         known.contents.schema,
         known.survey.headers,
         named,
-        row_aligned=created_by.startswith(MAKER),
+        quirks=Quirks.of(known.contents.metadata.created_by),
     )
     known.add(await known.source.drive(search))
 
