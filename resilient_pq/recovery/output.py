@@ -116,20 +116,24 @@ class Copied:
 
     Attributes:
         num_bytes: Bytes of the damaged file that went into it as they were.
-        num_bytes_unread: Those of them that the store copied itself.
+        num_bytes_unread: Those of them that the store copied itself, and that were not read before either.
     """
 
     num_bytes: int
     num_bytes_unread: int = 0
 
 
-async def publish(output: Output, target: Target, progress: Progress | None = None) -> Copied:
+async def publish(output: Output, target: Target, progress: Progress | None = None) -> Copied | None:
     """Write the output; when anything fails, nothing is left of it.
 
     Args:
         output: What it is made of.
         target: Where it goes.
         progress: Called with the bytes that are in place and the bytes of the source, while its store copies them.
+
+    Returns:
+        What was copied; None where the store does not copy after all what was left unread for that, and nothing was
+        written.
 
     Raises:
         StoreError: A store refused.
@@ -202,11 +206,13 @@ async def _as_it_is(source: Source, target: Target, end: int, progress: Progress
 
 async def _behind(
     output: Output, target: Target, whole: Candidates, progress: Progress | None
-) -> Copied:
+) -> Copied | None:
     """Row groups that stay in their places, and what else is kept behind them."""
     source, end = output.known.source, whole.prefix_end
     assert end is not None
     begun = await prefixed_sink(source, target.store, target.key, end, target.options, progress=progress)
+    if begun is None and output.examined.unread:
+        return None
     sink = await target.store.create(target.key, target.options) if begun is None else begun.sink
     try:
         if begun is None:
@@ -219,7 +225,8 @@ async def _behind(
     except BaseException:
         await sink.abort()
         raise
-    return Copied(end + copied, 0 if begun is None else begun.num_bytes_unread)
+    unread = begun.num_bytes_unread if begun is not None and output.examined.unread else 0
+    return Copied(end + copied, unread)
 
 
 async def _anew(output: Output, target: Target) -> Copied:

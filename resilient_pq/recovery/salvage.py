@@ -196,6 +196,8 @@ async def _recover(known: Understanding, request: _Request, progress: Progress |
         kept = replace(report.kept, output=None, outputs=outputs)
         return replace(report, kept=kept, next=tuple(("rpq", "check", url) for url in outputs.values()))
     copied = await publish(output, request.target, progress)
+    if copied is None:  # it has to be read after all, and then it is compared
+        return await _recover(known, replace(request, verify=True), progress)
     kept = replace(report.kept, num_bytes=copied.num_bytes, num_bytes_unread=copied.num_bytes_unread)
     return replace(report, kept=kept)
 

@@ -335,8 +335,9 @@ class Examined:
         findings: What is not as it should be.
         found: For each row group that is not whole in its place, by its ordinal, what is left of it.
         lost: What is lost whatever is kept of the row groups.
-        means: Where whole bytes were looked for.
         copies_damaged_at: Where second copies and indexes are damaged, of which nothing is lost.
+        means: Where whole bytes were looked for.
+        unread: Whether the row groups that footers and records name were not read.
     """
 
     findings: tuple[Finding, ...]
@@ -344,6 +345,7 @@ class Examined:
     lost: tuple[LostRegion, ...]
     copies_damaged_at: tuple[int, ...]
     means: Means
+    unread: bool = False
 
 
 async def examine(
@@ -383,7 +385,7 @@ async def examine(
     )
     behind = [region for region in known.lost if not _is_explained(region, found)]
     damaged_at = tuple(finding.start or 0 for finding in copies)
-    return Examined((*data, *copies), found, (*between, *behind), damaged_at, means)
+    return Examined((*data, *copies), found, (*between, *behind), damaged_at, means, unread)
 
 
 async def _displaced(known: Understanding) -> list[tuple[Source, Mending]]:
