@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from resilient_pq.checksum import crc32
 from resilient_pq.errors import FormatError
-from resilient_pq.format.metadata import OffsetIndex
+from resilient_pq.format import thrift
+from resilient_pq.format.footer import RECORD_KEY, ChunkSums, key_values
+from resilient_pq.format.metadata import ColumnMetaData, OffsetIndex
 from resilient_pq.format.page import read_header
-from resilient_pq.format.records import ChunkCopies
+from resilient_pq.format.records import HEADER_SIZE, ChunkCopies, Kind, RowGroupRecord, parse_header
+from resilient_pq.io.ranges import ByteRange
+from resilient_pq.reader.plan import ChunkRead
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,3 +100,62 @@ def _in_order(index: OffsetIndex) -> tuple[KnownPage, ...]:
         pages.append(KnownPage(place.offset, place.compressed_page_size, first_row=place.first_row_index))
         end, row = pages[-1].end, place.first_row_index
     return tuple(pages)
+
+
+# -- where they are described ----------------------------------------------------------------------
+
+
+def record_place(metadata: ColumnMetaData) -> ByteRange | None:
+    """Where the record of a row group lies, by its first chunk; None where that does not say, or not rightly."""
+    text = key_values(metadata.key_value_metadata).get(RECORD_KEY) or ""
+    offset, _, size = text.partition(":")
+    if not (offset.isdecimal() and size.isdecimal()):
+        return None
+    return ByteRange(int(offset), int(offset) + int(size))
+
+
+def record_of_row_group(data: memoryview, place: ByteRange) -> RowGroupRecord | None:
+    """The record of a row group; None where its bytes are damaged, or those of something else.
+
+    Args:
+        data: Its bytes.
+        place: Where they lie.
+    """
+    header, payload = parse_header(data), data[HEADER_SIZE:]
+    if header is None or header.kind != Kind.ROW_GROUP or header.offset != place.start:
+        return None
+    if not header.holds(payload):
+        return None
+    try:
+        record, _ = thrift.decode(RowGroupRecord, payload)
+    except FormatError:
+        return None
+    return record
+
+
+def pages_by_record(record: RowGroupRecord, chunk: ChunkRead) -> KnownPages | None:
+    """What the record of a row group knows of a chunk's pages; None where it contradicts itself."""
+    try:
+        return KnownPages.of_copies(record.chunks[chunk.leaf.ordinal], chunk.range.start)
+    except FormatError:
+        return None
+
+
+def pages_by_index(data: memoryview, chunk: ChunkRead) -> KnownPages | None:
+    """What an OffsetIndex knows of a chunk's pages; None where it is damaged, or knows nothing.
+
+    Args:
+        data: The index as stored.
+        chunk: Whose it is.
+    """
+    sums = ChunkSums.of(chunk.metadata)
+    if sums is not None and sums.offset_index not in (None, crc32(data)):
+        return None
+    try:
+        known = KnownPages.of_index(thrift.decode(OffsetIndex, data)[0])
+    except FormatError:
+        return None
+    inside = chunk.range
+    if known.pages and inside.start <= known.pages[0].offset and known.pages[-1].end <= inside.end:
+        return known
+    return None

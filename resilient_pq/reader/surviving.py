@@ -23,6 +23,7 @@ from resilient_pq.format.footer import ChunkSums
 from resilient_pq.format.levels import slice_rows
 from resilient_pq.format.metadata import Encoding, PageHeader, PageType
 from resilient_pq.format.page import Page, open_data_page, read_header
+from resilient_pq.format.page_search import pages_in
 from resilient_pq.format.row_selection import from_first_row, leaf_data
 from resilient_pq.format.values import LeafData
 from resilient_pq.reader.known_pages import KnownPage, KnownPages
@@ -63,8 +64,14 @@ class Reading:
 
 #: Bits turned back: a damaged body and the CRC32 it should have, to the body with one bit turned, or None.
 Repair = Callable[[memoryview, int], bytes | None]
-#: Pages found in bytes: the bytes, and where to look from; gives each page's offset in them, in order.
+#: The first page at an offset of some bytes or behind it: its own offset in them, or None.
 Search = Callable[[memoryview, int], int | None]
+
+
+def next_page(data: memoryview, start: int) -> int | None:
+    """Offset of the first page in bytes that begins at `start` or behind it; None where there is none."""
+    pages = pages_in(data, 0, start)
+    return pages[0].offset if pages else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,9 @@ from resilient_pq.errors import Where, located
 from resilient_pq.reader.contents import Contents, FileState
 from resilient_pq.reader.data_file import is_summary_name, writing_again
 from resilient_pq.reader.on_damage import OnDamage
+from resilient_pq.reader.surviving import next_page
 from resilient_pq.recovery.choose import candidates_of_contents, known_row_groups
-from resilient_pq.recovery.examination import Means, next_page
+from resilient_pq.recovery.examination import Means
 from resilient_pq.recovery.findings import Progress, examine_metadata, examine_row_groups
 from resilient_pq.recovery.kept import KeptRowGroup, KeptRows, keep
 from resilient_pq.recovery.report import Damage, Finding, Outcome, Report, recovered_name

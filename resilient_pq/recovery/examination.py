@@ -13,14 +13,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from resilient_pq.checksum import crc32
-from resilient_pq.errors import FormatError
-from resilient_pq.format import thrift
 from resilient_pq.format.footer import ChunkSums
-from resilient_pq.format.metadata import OffsetIndex
-from resilient_pq.format.page_search import pages_in
-from resilient_pq.format.records import HEADER_SIZE, Kind, RowGroupRecord, parse_header
+from resilient_pq.format.records import RowGroupRecord
 from resilient_pq.io.ranges import ByteRange
-from resilient_pq.reader.known_pages import KnownPages
+from resilient_pq.reader.known_pages import (
+    KnownPages,
+    pages_by_index,
+    pages_by_record,
+    record_of_row_group,
+    record_place,
+)
 from resilient_pq.reader.on_damage import Mask
 from resilient_pq.reader.surviving import (
     Mending,
@@ -33,7 +35,6 @@ from resilient_pq.reader.surviving import (
 )
 from resilient_pq.recovery.known import KnownChunk, KnownRowGroup
 from resilient_pq.recovery.source import Source
-from resilient_pq.recovery.verify import record_place
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +103,6 @@ class Means:
     others: tuple[tuple[Source, Mending], ...] = ()
     repair: Repair | None = None
     search: Search | None = None
-
-
-def next_page(data: memoryview, start: int) -> int | None:
-    """Offset of the first page in bytes that begins at `start` or behind it; None where there is none."""
-    pages = pages_in(data, 0, start)
-    return pages[0].offset if pages else None
 
 
 class Examiner:
@@ -188,24 +183,17 @@ class Examiner:
             record = await _record(source, known)
             if record is not None and len(record.chunks) == len(known.chunks):
                 return [
-                    _pages_of(record, ordinal, chunk) for ordinal, chunk in enumerate(known.chunks)
+                    None if chunk is None else pages_by_record(record, chunk.read) for chunk in known.chunks
                 ]
         return [None if chunk is None else await self._indexed(chunk) for chunk in known.chunks]
 
     async def _indexed(self, chunk: KnownChunk) -> KnownPages | None:
-        place, sums = chunk.offset_index, ChunkSums.of(chunk.read.metadata)
+        place = chunk.offset_index
         if place is None or chunk.pages is not None:
             return None
         for source in (self._source, *(other for other, _ in self._means.others)):
-            data = await _padded(source, place)
-            if sums is not None and sums.offset_index not in (None, crc32(data)):
-                continue
-            try:
-                known = KnownPages.of_index(thrift.decode(OffsetIndex, data)[0])
-            except FormatError:
-                continue
-            inside = chunk.read.range
-            if known.pages and inside.start <= known.pages[0].offset and known.pages[-1].end <= inside.end:
+            known = pages_by_index(await _padded(source, place), chunk.read)
+            if known is not None:
                 return known
         return None
 
@@ -224,26 +212,7 @@ async def _record(source: Source, known: KnownRowGroup) -> RowGroupRecord | None
     place = None if first is None else record_place(first.read.metadata)
     if place is None or place.end > source.info.size:
         return None
-    data = await source.read(place)
-    header, payload = parse_header(data), data[HEADER_SIZE:]
-    if header is None or header.kind != Kind.ROW_GROUP or header.offset != place.start:
-        return None
-    if not header.holds(payload):
-        return None
-    try:
-        record, _ = thrift.decode(RowGroupRecord, payload)
-    except FormatError:
-        return None
-    return record
-
-
-def _pages_of(record: RowGroupRecord, ordinal: int, chunk: KnownChunk | None) -> KnownPages | None:
-    if chunk is None:
-        return None
-    try:
-        return KnownPages.of_copies(record.chunks[ordinal], chunk.read.range.start)
-    except FormatError:
-        return None
+    return record_of_row_group(await source.read(place), place)
 
 
 def _num_rows(known: KnownRowGroup, chunks: Iterable[SurvivingChunk | None]) -> int:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from resilient_pq.errors import Where
-from resilient_pq.format.schema import Leaf, Schema, Selection
-from resilient_pq.reader.on_damage import Mask, OnDamage, RowChoice, choose_rows
-from resilient_pq.reader.surviving import PageFate
-from resilient_pq.recovery.examination import ChunkFound, RowGroupFound
+from resilient_pq.format.schema import Schema, Selection
+from resilient_pq.io.ranges import ByteRange
+from resilient_pq.reader.lost import LostRegion, RowGroupLeft, lost_regions
+from resilient_pq.reader.on_damage import OnDamage, RowChoice, choose_rows
+from resilient_pq.recovery.examination import RowGroupFound
 from resilient_pq.recovery.known import KnownRowGroup
-from resilient_pq.recovery.report import Damage, LostRegion
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,52 +92,9 @@ def keep(
             kept.append(KeptRowGroup(known, left))
             continue
         choice = choose_rows(wanted, present, left.num_rows, on_damage)
-        lost += _losses(leaves, left, choice)
+        pages = {ordinal: chunk.pages for ordinal, chunk in enumerate(left.chunks) if chunk is not None}
+        place = ByteRange(known.start, known.end)
+        lost += lost_regions(leaves, RowGroupLeft(known.ordinal, place, pages, present), choice)
         if choice.num_rows:
             kept.append(KeptRowGroup(known, left, choice))
     return KeptRows(tuple(kept), tuple(sorted(lost, key=lambda region: region.start)))
-
-
-def _losses(leaves: Sequence[Leaf], found: RowGroupFound, choice: RowChoice) -> Iterator[LostRegion]:
-    """The pages that cost rows, or values; a row that several of them cost counts once, with the first."""
-    known = found.known
-    missing = ~choice.keep
-    for leaf in leaves:
-        chunk = found.chunks[leaf.ordinal]
-        where = Where(row_group=known.ordinal, column=leaf.column_path)
-        if chunk is None:
-            rows, missing = int(np.count_nonzero(missing)), np.zeros_like(missing)
-            nulled = _count(choice.nulled.get(leaf.ordinal))
-            reason = "nothing of the column was found"
-            yield LostRegion(known.start, known.end, rows, Damage.MISSING, reason, where, nulled)
-            continue
-        for ordinal, fate in enumerate(chunk.pages):
-            if fate.reason is None:
-                continue
-            concerned = _rows_of(fate, chunk, found.num_rows)
-            rows = int(np.count_nonzero(missing & concerned))
-            missing &= ~concerned
-            nulled = _count(choice.nulled.get(leaf.ordinal), concerned)
-            place = where.merged_with(Where(page=ordinal, offset=fate.offset))
-            yield LostRegion(fate.offset, fate.end, rows, Damage.CORRUPT, fate.reason, place, nulled)
-    left = int(np.count_nonzero(missing))
-    if left:
-        # Rows at the borders of pages that were lost, which go on in them.
-        reason = "they lie partly in pages that are lost"
-        where = Where(row_group=known.ordinal)
-        yield LostRegion(known.start, known.end, left, Damage.CORRUPT, reason, where)
-
-
-def _count(rows: Mask | None, among: Mask | None = None) -> int:
-    if rows is None:
-        return 0
-    return int(np.count_nonzero(rows if among is None else rows & among))
-
-
-def _rows_of(fate: PageFate, chunk: ChunkFound, num_rows: int) -> Mask:
-    """The rows that a lost page holds; all that its chunk lost where they cannot be told."""
-    rows = np.zeros(num_rows, np.bool_)
-    if fate.is_dictionary or fate.first_row is None or fate.num_rows is None:
-        return rows if chunk.present is None else ~chunk.present
-    rows[max(fate.first_row, 0) : fate.first_row + fate.num_rows] = True
-    return rows

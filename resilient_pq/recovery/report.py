@@ -8,7 +8,20 @@ from enum import StrEnum
 from typing import Any
 
 from resilient_pq.errors import Where
+from resilient_pq.reader.lost import Damage, LostRegion, place_to_json
 from resilient_pq.recovery.ledger import Ledger
+
+__all__ = [
+    "SCHEMA_VERSION",
+    "Damage",
+    "Finding",
+    "Kept",
+    "LostRegion",
+    "Outcome",
+    "Report",
+    "recovered_name",
+    "rows_lost",
+]
 
 SCHEMA_VERSION = 1
 
@@ -28,23 +41,6 @@ class Outcome(StrEnum):
     """Some rows were kept, others were lost."""
     NOTHING = "nothing"
     """No row could be kept."""
-
-
-class Damage(StrEnum):
-    """Kinds of damage."""
-
-    TORN = "torn"
-    """Cut short."""
-    CORRUPT = "corrupt"
-    """Bytes changed."""
-    MISSING = "missing"
-    """A part is not there."""
-    UNFINISHED = "unfinished"
-    """The writer did not get to the end."""
-    UNVERIFIED = "unverified"
-    """Nothing vouches for the bytes."""
-    FOREIGN = "foreign"
-    """No Parquet file, or one that cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,45 +69,10 @@ class Finding:
             "damage": str(self.damage),
             "message": self.message,
             "file": self.where.key,
-            **_place(self.where),
+            **place_to_json(self.where),
             "start": self.start,
             "end": self.end,
             "costs_rows": self.costs_rows,
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class LostRegion:
-    """Bytes whose rows are not in the output.
-
-    Attributes:
-        start: Absolute offset of the first byte.
-        end: Offset after the last byte.
-        num_rows: Rows lost with them; None where the bytes do not tell.
-        damage: Why, in one word.
-        reason: Why, in a sentence.
-        where: The place, as far as it is known.
-        num_nulled: Rows that were kept with a null in place of a value that was lost here.
-    """
-
-    start: int
-    end: int
-    num_rows: int | None
-    damage: Damage
-    reason: str
-    where: Where = field(default_factory=Where)
-    num_nulled: int = 0
-
-    def to_json(self) -> dict[str, Any]:
-        """As in docs/json.md."""
-        return {
-            "start": self.start,
-            "end": self.end,
-            "rows": self.num_rows,
-            "rows_nulled": self.num_nulled,
-            "damage": str(self.damage),
-            "reason": self.reason,
-            **_place(self.where),
         }
 
 
@@ -206,10 +167,6 @@ class Report:
                 "ledger": None if self.kept.ledger is None else self.kept.ledger.to_json(),
             }
         return document
-
-
-def _place(where: Where) -> dict[str, Any]:
-    return {"row_group": where.row_group, "column": where.column, "page": where.page, "offset": where.offset}
 
 
 def rows_lost(regions: Sequence[LostRegion]) -> int | None:

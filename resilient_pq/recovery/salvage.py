@@ -26,10 +26,11 @@ from resilient_pq.io import WriteStore, resolve
 from resilient_pq.reader.contents import Contents, FileState
 from resilient_pq.reader.data_file import writing_again
 from resilient_pq.reader.on_damage import OnDamage
+from resilient_pq.reader.surviving import next_page
 from resilient_pq.recovery.apart import publish_apart
 from resilient_pq.recovery.bit_repair import with_bit_turned_back
 from resilient_pq.recovery.copies import merged
-from resilient_pq.recovery.examination import Means, next_page
+from resilient_pq.recovery.examination import Means
 from resilient_pq.recovery.findings import Progress
 from resilient_pq.recovery.kept import keep
 from resilient_pq.recovery.output import Output, Target, publish, unread_prefix

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from resilient_pq.checksum import crc32
 from resilient_pq.errors import NOWHERE, ChecksumError, FormatError, ResilientPQError, UnsupportedError, Where
 from resilient_pq.format.footer import MAGIC, RECORD_KEY, ChunkSums, key_values
-from resilient_pq.format.metadata import ColumnChunk, ColumnMetaData, RowGroup
+from resilient_pq.format.metadata import ColumnChunk, RowGroup
 from resilient_pq.format.page import check_crc, pages_of
 from resilient_pq.format.records import CHUNK_RECORD_SIZE, HEADER_SIZE, Kind, parse_header
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.decoder import decode, verify_chunk
+from resilient_pq.reader.known_pages import record_place
 from resilient_pq.reader.plan import ChunkRead, chunk_read
 from resilient_pq.recovery.report import Damage, Finding
 
@@ -153,15 +154,6 @@ def record_range(row_group: RowGroup, limit: int) -> ByteRange | None:
     if text is not None and (place is None or place.end > limit):
         raise FormatError(f"{RECORD_KEY} of a row group is malformed: {text!r}")
     return place
-
-
-def record_place(metadata: ColumnMetaData) -> ByteRange | None:
-    """Where the record of a row group lies, by its first chunk; None where that does not say, or not rightly."""
-    text = key_values(metadata.key_value_metadata).get(RECORD_KEY) or ""
-    offset, _, size = text.partition(":")
-    if not (offset.isdecimal() and size.isdecimal()):
-        return None
-    return ByteRange(int(offset), int(offset) + int(size))
 
 
 def _indexes(column: ColumnChunk, where: Where, limit: int, file: str | None) -> Iterator[Expected]:
