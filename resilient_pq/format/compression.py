@@ -172,6 +172,24 @@ def compress(codec: CompressionCodec, data: Any, level: int) -> Any:
     return known(data, level)
 
 
+def check_readable(codec: int) -> None:
+    """Refuse a codec whose pages cannot be decompressed.
+
+    Raises:
+        CodecUnavailableError: It is not one that this version reads.
+        UnsupportedError: There is no such codec.
+    """
+    if codec != CompressionCodec.UNCOMPRESSED:
+        _reader_of(codec)
+
+
+def _reader_of(codec: int) -> Codec:
+    known = CODECS.get(_codec(codec))
+    if known is None:
+        raise CodecUnavailableError(_codec(codec).name, hint="pip install --upgrade cramjam isal")
+    return known
+
+
 def decompress(codec: int, data: memoryview, size: int) -> memoryview:
     """The `size` bytes that `data` was before it was compressed.
 
@@ -183,9 +201,7 @@ def decompress(codec: int, data: memoryview, size: int) -> memoryview:
         if len(data) != size:
             raise EncodingError(f"an uncompressed page has {len(data)} bytes instead of {size}")
         return data
-    known = CODECS.get(_codec(codec))
-    if known is None:
-        raise CodecUnavailableError(_codec(codec).name, hint="pip install --upgrade cramjam isal")
+    known = _reader_of(codec)
     if not len(data) and not size:
         return data  # some writers leave out even the empty frame
     if known.most is not None and size > known.most * len(data):  # before room is made for it

@@ -64,7 +64,9 @@ def _spread(leaf: Leaf, values: Values, present: NDArray[np.bool_]) -> Values:
 def null_rows(leaf: Leaf, count: int) -> LeafData:
     """Rows in which the outermost node that may be null, is; all nodes above it are required.
 
-    `leaf` has such a node: see `outermost_optional`.
+    Args:
+        leaf: It has such a node; or `count` is 0.
+        count: How many rows.
     """
     values: Values
     if leaf.node.physical_type is Type.BYTE_ARRAY:
@@ -72,7 +74,8 @@ def null_rows(leaf: Leaf, count: int) -> LeafData:
     else:
         values = empty_fixed(leaf.node, 0)
     repetition = np.zeros(count, np.uint8) if leaf.max_repetition_level else None
-    return LeafData(count, np.zeros(count, np.uint8), repetition, values)
+    definition = np.zeros(count, np.uint8) if leaf.max_definition_level else None
+    return LeafData(count, definition, repetition, values)
 
 
 def from_first_row(leaf: Leaf, data: LeafData) -> LeafData:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,6 +18,7 @@ from resilient_pq.arrow.schema import arrow_schema_of
 from resilient_pq.arrow.table import Table
 from resilient_pq.errors import (
     ChecksumError,
+    FormatError,
     SchemaError,
     Where,
     located,
@@ -33,11 +34,17 @@ from resilient_pq.reader import indexes
 from resilient_pq.reader.bloom_filter import ColumnBloomFilter
 from resilient_pq.reader.chunk_objects import ChunkObjects
 from resilient_pq.reader.contents import Contents, FileState, KnownCheckpoint
+from resilient_pq.reader.damaged import DamagedChunk, DamagedRowGroups, DecodedRowGroup
 from resilient_pq.reader.decoder import decode
+from resilient_pq.reader.lost import LostRegion
+from resilient_pq.reader.on_damage import OnDamage
 from resilient_pq.reader.options import ReadOptions
 from resilient_pq.reader.plan import ChunkRead, ReadPlan, RowGroupRead, plan_read
 
 T = TypeVar("T")
+
+#: Called with each region of a file that is lost.
+OnLost = Callable[[LostRegion], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +73,8 @@ class File:
         contents: Contents,
         *,
         verify: bool,
+        on_damage: OnDamage,
+        on_lost: OnLost | None,
         options: ReadOptions,
         counters: FetchCounters,
         owns_store: bool,
@@ -78,6 +87,8 @@ class File:
         self.objects = ChunkObjects(store, info, contents, options=options.fetch, counters=counters)
         self._store = store
         self._verify = verify
+        self._on_damage = on_damage
+        self._on_lost = on_lost
         self._options = options
         self._owns_store = owns_store
         self._threads = asyncio.Semaphore(options.max_threads or os.cpu_count() or 1)
@@ -102,7 +113,7 @@ class File:
 
     @property
     def num_rows(self) -> int:
-        """Rows of the file."""
+        """Rows of the file, as its footer has them; where damaged ones are left out, fewer are read."""
         return self.contents.num_rows
 
     @property
@@ -273,22 +284,18 @@ class File:
 
         Raises:
             SchemaError: There is no such column or row group.
-            FormatError: The file is damaged; a `ChecksumError` names the page.
+            FormatError: The file is damaged, and `open` was told to raise then; a `ChecksumError` names the page.
             ObjectChangedError: The object was replaced after it was opened.
             NotFoundError: A data file that a summary names is not there.
             StoreError: The store could not give the bytes.
         """
         with located(Where(key=self.url)):
             request = self._request(columns, row_groups)
-            plan = request.plan
-            columns_read = await self._decode(list(plan.row_groups))
-            chunks = await asyncio.gather(
-                *(
-                    self._assemble(request, group, columns_read[i])
-                    for i, group in enumerate(plan.row_groups)
-                )
-            )
-            return Table(request.schema, chunks, sum(group.num_rows for group in plan.row_groups))
+            groups = await self._decode(request, request.plan.row_groups)
+            for group in groups:
+                self._tell(group.lost)
+            chunks = await asyncio.gather(*(self._assemble(request, group) for group in groups))
+            return Table(request.schema, chunks, sum(group.num_rows for group in groups))
 
     async def batches(
         self,
@@ -312,7 +319,7 @@ class File:
 
         Raises:
             SchemaError: There is no such column or row group, or `batch_rows` is less than 1.
-            FormatError: The file is damaged; a `ChecksumError` names the page.
+            FormatError: The file is damaged, and `open` was told to raise then; a `ChecksumError` names the page.
             ObjectChangedError: The object was replaced after it was opened.
             StoreError: The store could not give the bytes.
         """
@@ -326,7 +333,8 @@ class File:
             for following in [*groups[1:], None]:
                 if ahead is None:
                     return
-                table, ahead = await ahead, None
+                (table, lost), ahead = await ahead, None
+                self._tell(lost)
                 if following is not None:
                     ahead = asyncio.ensure_future(self._row_group(request, following))
                 for start in range(0, table.num_rows, batch_rows):
@@ -337,19 +345,32 @@ class File:
                 # What it may have failed with is of rows that nobody asked for: it is taken and dropped.
                 await asyncio.gather(ahead, return_exceptions=True)
 
-    async def _row_group(self, request: _Request, group: RowGroupRead) -> Table:
+    async def _row_group(
+        self, request: _Request, group: RowGroupRead
+    ) -> tuple[Table, tuple[LostRegion, ...]]:
         with located(Where(key=self.url)):
-            (columns,) = await self._decode([group])
-            return Table(request.schema, [await self._assemble(request, group, columns)], group.num_rows)
+            (decoded,) = await self._decode(request, [group])
+            chunks = [await self._assemble(request, decoded)]
+            return Table(request.schema, chunks, decoded.num_rows), decoded.lost
 
-    async def _decode(self, groups: Sequence[RowGroupRead]) -> list[dict[int, LeafColumn]]:
-        """Fetch and decode the chunks of row groups; for each group a dict by the leaf's ordinal."""
+    def _tell(self, lost: Sequence[LostRegion]) -> None:
+        if self._on_lost is not None:
+            for region in lost:
+                self._on_lost(region)
+
+    async def _decode(self, request: _Request, groups: Sequence[RowGroupRead]) -> list[DecodedRowGroup]:
+        """Fetch and decode the chunks of row groups, then what is left of those that are damaged."""
         chunks = [(i, chunk) for i, group in enumerate(groups) for chunk in group.chunks]
         decoded: list[dict[int, LeafColumn]] = [{} for _ in groups]
+        damaged: list[dict[int, DamagedChunk]] = [{} for _ in groups]
 
         async def decode_one(position: int, data: memoryview) -> None:
             i, chunk = chunks[position]
-            decoded[i][chunk.leaf.ordinal] = await self._decode_chunk(chunk, data)
+            found = await self._decode_chunk(chunk, data)
+            if isinstance(found, DamagedChunk):
+                damaged[i][chunk.leaf.ordinal] = found
+            else:
+                decoded[i][chunk.leaf.ordinal] = found
 
         wave = self.objects.fetch([chunk for _, chunk in chunks])
         try:
@@ -359,27 +380,40 @@ class File:
         except BaseExceptionGroup as group:
             first = group.exceptions[0]  # each of them names its own place; one is enough
             raise first from first.__cause__
-        return decoded
+        salvage = DamagedRowGroups(self.objects, self._on_damage, verify=self._verify)
+        return [
+            await salvage.rows_left(request.plan.columns, group, columns, list(bad.values()))
+            if bad
+            else DecodedRowGroup(group, columns, group.num_rows)
+            for group, columns, bad in zip(groups, decoded, damaged, strict=True)
+        ]
 
-    async def _decode_chunk(self, chunk: ChunkRead, data: memoryview) -> LeafColumn:
+    async def _decode_chunk(self, chunk: ChunkRead, data: memoryview) -> LeafColumn | DamagedChunk:
+        """The column of a chunk; where it is damaged and that is no error, its bytes."""
+        raises = self._on_damage is OnDamage.RAISE
         with located(Where(key=self.objects.url_of(chunk.file))):
             try:
                 return await self._in_thread(lambda: decode(chunk, data, verify=self._verify))
-            except ChecksumError:
-                # A transfer can go wrong as well as a disk: fetch the bytes once more before believing it.
-                again = await self.objects.read(chunk)
+            except FormatError as error:
+                if raises and not isinstance(error, ChecksumError):
+                    raise
+            # A transfer can go wrong as well as a disk: fetch the bytes once more before believing it.
+            again = await self.objects.read(chunk)
+            try:
                 return await self._in_thread(lambda: decode(chunk, again, verify=self._verify))
+            except FormatError as error:
+                if raises or isinstance(error.__cause__, MemoryError):  # which says nothing about the file
+                    raise
+                return DamagedChunk(chunk, again, error)
 
-    async def _assemble(
-        self, request: _Request, group: RowGroupRead, columns: Mapping[int, LeafColumn]
-    ) -> list[Any]:
+    async def _assemble(self, request: _Request, group: DecodedRowGroup) -> list[Any]:
         """The Arrow arrays of a row group, one per top-level column asked for."""
 
         def assemble() -> list[Any]:
             arrays = []
-            for i, (branch, chunks) in enumerate(zip(request.branches, group.columns, strict=True)):
-                leaves = [columns[chunk.leaf.ordinal] for chunk in chunks]
-                with located(Where(row_group=group.ordinal, column=branch.node.name)):
+            for i, (branch, chunks) in enumerate(zip(request.branches, group.read.columns, strict=True)):
+                leaves = [group.columns[chunk.leaf.ordinal] for chunk in chunks]
+                with located(Where(row_group=group.read.ordinal, column=branch.node.name)):
                     arrays.append(to_arrow(request.schema.child(i), branch, leaves))
             return arrays
 

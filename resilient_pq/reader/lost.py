@@ -112,22 +112,29 @@ def lost_regions(leaves: Sequence[Leaf], left: RowGroupLeft, choice: RowChoice) 
             start, end = left.range.start, left.range.end
             yield LostRegion(start, end, rows, Damage.MISSING, reason, where, _count(nulled))
             continue
+        present = left.present.get(leaf.ordinal)
+        untold = None if nulled is None or present is None else nulled & ~present
         for ordinal, fate in enumerate(pages):
             if fate.reason is None:
                 continue
-            concerned = _rows_of(fate, left.present.get(leaf.ordinal), len(missing))
+            concerned = _rows_of(fate, present, len(missing))
             rows = int(np.count_nonzero(missing & concerned))
             missing &= ~concerned
+            untold = None if untold is None else untold & ~concerned
             place = where.merged_with(Where(page=ordinal, offset=fate.offset))
             yield LostRegion(
                 fate.offset, fate.end, rows, Damage.CORRUPT, fate.reason, place, _count(nulled, concerned)
             )
-    rest = int(np.count_nonzero(missing))
-    if rest:
-        # Rows at the borders of pages that were lost, which go on in them.
-        reason = "they lie partly in pages that are lost"
-        where = Where(row_group=left.ordinal)
-        yield LostRegion(left.range.start, left.range.end, rest, Damage.CORRUPT, reason, where)
+        if _count(untold):
+            yield _between(left, where, 0, _count(untold))
+    if _count(missing):
+        yield _between(left, Where(row_group=left.ordinal), _count(missing), 0)
+
+
+def _between(left: RowGroupLeft, where: Where, num_rows: int, num_nulled: int) -> LostRegion:
+    """Rows at the borders of pages that were lost, which go on in them; or in no page that is left."""
+    reason = "they lie partly in pages that are lost"
+    return LostRegion(left.range.start, left.range.end, num_rows, Damage.CORRUPT, reason, where, num_nulled)
 
 
 def _count(rows: Mask | None, among: Mask | None = None) -> int:

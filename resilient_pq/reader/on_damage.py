@@ -97,7 +97,12 @@ class RowChoice:
 
 
 def choose_rows(
-    columns: Sequence[Selection], present: Mapping[int, Mask], num_rows: int, on_damage: OnDamage
+    columns: Sequence[Selection],
+    present: Mapping[int, Mask],
+    num_rows: int,
+    on_damage: OnDamage,
+    *,
+    keep_empty: bool = False,
 ) -> RowChoice:
     """The rows of a row group to keep.
 
@@ -106,9 +111,11 @@ def choose_rows(
         present: For each leaf that lost rows, by its ordinal, whether each row's value is left; the others have all.
         num_rows: Rows of the row group.
         on_damage: DROP; NULL; or COLUMNS, where a row is kept that any column has, and `nulled` says which do not.
+        keep_empty: Whether NULL keeps rows of which nothing is left, where all columns may be null. Then those of
+            other columns of the file stay beside them.
     """
     keep = np.ones(num_rows, np.bool_)
-    anything = np.zeros(num_rows, np.bool_)
+    anything = np.full(num_rows, keep_empty, np.bool_)
     lost: dict[int, Mask] = {}
     for column in columns:
         for group in nullables(column):

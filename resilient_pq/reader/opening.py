@@ -13,7 +13,6 @@ from resilient_pq.errors import (
     FormatError,
     SchemaError,
     TornFileError,
-    UnsupportedError,
     Where,
     located,
 )
@@ -21,7 +20,8 @@ from resilient_pq.format.footer import TAIL_SIZE, Footer, NeedBytes, read_footer
 from resilient_pq.io import FetchCounters, ObjectInfo, ReadStore, resolve
 from resilient_pq.reader.contents import Contents, FileState
 from resilient_pq.reader.data_file import remedy
-from resilient_pq.reader.file import File
+from resilient_pq.reader.file import File, OnLost
+from resilient_pq.reader.on_damage import OnDamage
 from resilient_pq.reader.options import ReadOptions
 
 
@@ -110,7 +110,8 @@ def open(
     url: str | os.PathLike[str] | tuple[ReadStore, str],
     *,
     verify: bool = True,
-    on_damage: Literal["raise"] = "raise",
+    on_damage: Literal["raise", "null", "drop"] = "raise",
+    on_lost: OnLost | None = None,
     options: ReadOptions | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Opening:
@@ -124,19 +125,28 @@ def open(
     Args:
         url: A URL ("s3://bucket/key", any fsspec URL), a path, or a pair of a store and a key in it.
         verify: Compare every checksum that the file has.
-        on_damage: "raise" is what this version does with a damaged page.
+        on_damage: What is done with rows of which a value is lost, because its page is damaged and nothing else has
+            its bytes. "raise" raises the error. "drop" leaves them out, in all columns that are read: other
+            `columns=` may give other rows. "null" gives null, so that the columns that may be null keep one row for
+            each row of the file; rows are left out where a required column, or one that is a list by repetition
+            alone, has lost its value. What is whole costs nothing more than with "raise".
+        on_lost: Called with each `LostRegion` when rows are left out or become null, before these rows are given: by
+            `File.batches` before the first batch of their row group, by `File.read` when all is read; row group by
+            row group, in the order of the bytes. What is read twice is told twice. It is called in the event loop
+            (in `resilient_pq.sync` in a thread of ours), so it must not block, and what it raises ends the reading.
         options: How to read.
         storage_options: Credentials, endpoint and so on, as fsspec and pandas take them.
 
     Raises:
-        SchemaError: `options` are none.
+        SchemaError: `options` are none, `on_lost` cannot be called, or there is no such `on_damage`.
         NotFoundError: On entering: no such object.
         NotParquetError: On entering: the object is no Parquet file.
         TornFileError: On entering: its footer is missing or cut short; `recover` may help.
         FormatError: On entering: its footer is damaged; `recover` may help.
     """
-    if on_damage != "raise":
-        raise UnsupportedError(f"on_damage={on_damage!r} is not supported yet")
+    policy = OnDamage.named(on_damage, [OnDamage.RAISE, OnDamage.NULL, OnDamage.DROP])
+    if on_lost is not None and not callable(on_lost):
+        raise SchemaError(f"on_lost is {on_lost!r}; it is a function that takes a LostRegion")
     chosen = ReadOptions() if options is None else options
     if not isinstance(chosen, ReadOptions):
         raise SchemaError(f"options is {options!r}; open takes ReadOptions")
@@ -169,7 +179,15 @@ def open(
                 stacklevel=3,
             )
         return File(
-            store, info, contents, verify=verify, options=chosen, counters=counters, owns_store=owns_store
+            store,
+            info,
+            contents,
+            verify=verify,
+            on_damage=policy,
+            on_lost=on_lost,
+            options=chosen,
+            counters=counters,
+            owns_store=owns_store,
         )
 
     return Opening(opening)

@@ -164,6 +164,7 @@ def survivors(
     num_rows: int | None,
     search: Search | None = None,
     repair: Repair | None = None,
+    verify: bool = True,
 ) -> SurvivingChunk:
     """What is left of a chunk.
 
@@ -174,8 +175,9 @@ def survivors(
         num_rows: Rows of its row group; None where it is not known to be complete.
         search: Finds the next page behind a header that is damaged; None gives up there.
         repair: Turns single bits back; None leaves them.
+        verify: Whether checksums are compared; otherwise a page is lost where it does not decode.
     """
-    finder = _Finder(chunk, readings, search, repair)
+    finder = _Finder(chunk, readings, search, repair, verify=verify)
     fates = finder.known_pages(known) if known is not None else finder.chained()
     fates = _counted(chunk, fates)
     fates = _without_dictionary(fates)
@@ -188,7 +190,13 @@ class _Finder:
     """Finds the pages of a chunk in its readings."""
 
     def __init__(
-        self, chunk: ChunkRead, readings: Sequence[Reading], search: Search | None, repair: Repair | None
+        self,
+        chunk: ChunkRead,
+        readings: Sequence[Reading],
+        search: Search | None,
+        repair: Repair | None,
+        *,
+        verify: bool,
     ) -> None:
         self._chunk = chunk
         self._readings = readings
@@ -197,7 +205,8 @@ class _Finder:
         self._zero_is_none = chunk.quirks.zero_crc_is_none
         sums = ChunkSums.of(chunk.metadata)
         # Where the chunk's own sum does not hold, a page without one may be what is damaged.
-        self._needs_crc = sums is not None and sums.chunk is not None
+        self._needs_crc = verify and sums is not None and sums.chunk is not None
+        self._verify = verify
 
     # -- pages whose places are known ------------------------------------------------------------
 
@@ -275,7 +284,7 @@ class _Finder:
         return not self._needs_crc
 
     def _has_crc(self, header: PageHeader) -> bool:
-        return header.crc is not None and not (self._zero_is_none and header.crc == 0)
+        return self._verify and header.crc is not None and not (self._zero_is_none and header.crc == 0)
 
     def _whole(
         self,

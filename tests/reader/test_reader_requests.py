@@ -21,6 +21,7 @@ from resilient_pq import (
     ObjectChangedError,
     ReadOptions,
     ResilientPQError,
+    SchemaError,
     TornFileError,
     TransientError,
     UnsupportedError,
@@ -113,9 +114,12 @@ async def test_names_that_lead_nowhere(tmp_path: Path) -> None:
     assert str(tmp_path) in str(caught.value)
 
 
-async def test_other_ways_to_treat_damage_are_not_there_yet() -> None:
-    with pytest.raises(UnsupportedError, match="on_damage"):
-        rpq.open("file", on_damage="drop")  # type: ignore[arg-type]
+async def test_other_ways_to_treat_damage() -> None:
+    with pytest.raises(SchemaError, match="on_damage is 'columns'") as caught:
+        rpq.open("file", on_damage="columns")  # type: ignore[arg-type]
+    assert caught.value.hint == "one of: raise, null, drop"
+    with pytest.raises(SchemaError, match="on_lost is 3"):
+        rpq.open("file", on_damage="drop", on_lost=3)  # type: ignore[arg-type]
 
 
 async def test_a_store_that_refuses(our_bytes: bytes, stored: Stored) -> None:
