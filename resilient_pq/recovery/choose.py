@@ -159,7 +159,8 @@ def losses_between(row_groups: Sequence[KnownRowGroup]) -> list[LostRegion]:
     for known in row_groups:
         if known.ordinal > ordinal:
             missing = known.ordinal - ordinal
-            reason = f"the records of {missing} row group{'s' if missing > 1 else ''} are damaged"
+            what = f"{missing} row group{'s' if missing > 1 else ''}"
+            reason = f"what names {what} is damaged"
             where = Where(row_group=ordinal)
             rows = None if known.rows_before is None else known.rows_before - num_rows
             gaps.append(LostRegion(end, max(known.start, end), rows, Damage.CORRUPT, reason, where))

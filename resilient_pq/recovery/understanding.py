@@ -26,7 +26,7 @@ from resilient_pq.recovery.choose import (
 from resilient_pq.recovery.examination import Examiner, Means, RowGroupFound
 from resilient_pq.recovery.findings import Progress, examine_metadata, examine_row_groups
 from resilient_pq.recovery.identify import Identity, identify
-from resilient_pq.recovery.known import KnownRowGroup
+from resilient_pq.recovery.known import KnownRowGroup, Method
 from resilient_pq.recovery.ladder import Facts, Rung, next_rung
 from resilient_pq.recovery.placement import files_in, place
 from resilient_pq.recovery.report import Damage, Finding, LostRegion
@@ -123,10 +123,17 @@ class Understanding:
         row_groups = (*self.row_groups, *found)
         self.row_groups = tuple(sorted(row_groups, key=lambda row_group: row_group.ordinal))
 
-    def add_behind(self, found: Iterable[KnownRowGroup]) -> None:
-        """Take row groups in that lie behind those that are known, whatever numbers they have."""
-        first = max((row_group.ordinal + 1 for row_group in self.row_groups), default=0)
-        self.add(replace(row_group, ordinal=first + i) for i, row_group in enumerate(found))
+    def add_in_place(self, found: Iterable[KnownRowGroup]) -> None:
+        """Take row groups in where they lie between and behind those that are known, whatever numbers they have."""
+        everything = sorted((*self.row_groups, *found), key=lambda row_group: row_group.start)
+        ordinal, rows, known = 0, 0, []
+        for row_group in everything:
+            if row_group.method is not Method.CARVED:
+                ordinal = max(ordinal, row_group.ordinal)
+                rows = rows if row_group.rows_before is None else row_group.rows_before
+            known.append(replace(row_group, ordinal=ordinal, rows_before=rows))
+            ordinal, rows = ordinal + 1, rows + (row_group.num_rows or 0)
+        self.row_groups = tuple(known)
 
     def look_through(self, view: View, message: str) -> None:
         """Begin again with the bytes where they were written."""
@@ -238,13 +245,31 @@ async def _true_end(known: Understanding) -> None:
         return
     known.findings += found.findings
     if found.shift:
-        size = known.source.info.size
-        shifted = Segment(max(0, -found.shift), size - found.shift, found.shift)
-        known.source, known.moved = known.source.through(View(size - found.shift, (shifted,))), True
+        known.source, known.moved = known.source.through(found.view), True
     if found.complete:
         known.take(candidates_of_contents(found.contents))
     else:
         known.contents, known.row_groups = found.contents, found.rebuilt.row_groups
+        known.lost = (_behind_all(known),)
+
+
+def _overlap(row_group: KnownRowGroup, place: ByteRange) -> bool:
+    return row_group.start < place.end and place.start < row_group.end
+
+
+def _behind_all(known: Understanding) -> LostRegion:
+    """What may have stood behind the last row group of a file whose footer is gone, or torn."""
+    row_groups, size = known.row_groups, known.source.info.size
+    start = max((row_group.end for row_group in row_groups), default=0)
+    last = row_groups[-1] if row_groups else None
+    counted = None if last is None else (last.rows_before or 0) + (last.num_rows or 0)
+    stated = None if known.found is None else known.found.num_rows
+    where = Where(row_group=0 if last is None else last.ordinal + 1)
+    if stated is not None and counted is not None:
+        rows = max(stated - counted, 0)
+        return LostRegion(start, size, rows, Damage.TORN, "nothing of them was found", where)
+    reason = "the footer is gone, and nothing else tells how many rows the file had"
+    return LostRegion(start, max(start, size), None, Damage.TORN, reason, where)
 
 
 def _is_credible(elements: Sequence[SchemaElement]) -> bool:
@@ -279,14 +304,15 @@ async def _carving(known: Understanding) -> None:
     rows = {row_group.num_rows for row_group in known.row_groups if row_group.num_rows is not None}
     rebuilt = await known.source.drive(carve.carve(file, schema, expected_rows=rows))
     known.findings += rebuilt.findings
-    named = max((row_group.end for row_group in known.row_groups), default=0)
-    found = [row_group for row_group in rebuilt.row_groups if row_group.start >= named]
+    named = [ByteRange(row_group.start, row_group.end) for row_group in known.row_groups]
+    found = [row_group for row_group in rebuilt.row_groups if not any(_overlap(row_group, place) for place in named)]
     if not found:
         return
     if known.contents is None:
         metadata = rebuilt.metadata if known.given is None else known.given.metadata
         known.contents = _contents(metadata, [], size)
-    known.add_behind(found)
+    known.add_in_place(found)
+    known.lost = (_behind_all(known),)
 
 
 _RUNGS: dict[Rung, Callable[[Understanding], Awaitable[None]]] = {
@@ -383,7 +409,7 @@ async def examine(
             for row_group in known.row_groups
         ]
     )
-    behind = [region for region in known.lost if not _is_explained(region, found)]
+    behind = [region for region in known.lost if region.num_rows != 0 and not _is_explained(region, found)]
     damaged_at = tuple(finding.start or 0 for finding in copies)
     return Examined((*data, *copies), found, (*between, *behind), damaged_at, means, unread)
 
