@@ -239,12 +239,12 @@ class Layout:
             on_damage: "drop" for the rows of which every column is there; "null" for those of which every required
                 column of the top level is there, with null in all others.
             by_luck: Whether page headers and chunk records count as whole. A changed header that no checksum covers may
-                still say what matters of its page, as when only its statistics have changed, and where a chunk
-                begins may be guessed: luck, that no one can ask for.
+                still say what matters of its page, as when only its statistics have changed, where a chunk begins may
+                be guessed, and a later record may count its rows: luck, that no one can ask for.
         """
         gone = list(gone)
         missing = Gone(gone)
-        headers = Gone([] if by_luck else gone)
+        headers = Gone([]) if by_luck else missing
         footers = self.footers(missing)
         rows: list[Row] = []
         if not footers:
@@ -269,7 +269,8 @@ class Layout:
             every = set(range(row_group.num_rows))
             if named or record or (chunk.record is not None and headers.spare(chunk.record.place)):
                 index = indexed and chunk.offset_index is not None and missing.spare(chunk.offset_index)
-                placed = self._placed(chunk, missing, headers, named=named, everything=record or index)
+                counted = named or headers is not missing
+                placed = self._placed(chunk, missing, headers, named=counted, everything=record or index)
                 every -= self._kept(chunk, placed, missing, Gone([]) if record else headers, has_copies=record)
             lost[chunk.path] = every
         return lost
