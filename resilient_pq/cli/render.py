@@ -243,9 +243,16 @@ def checked(output: Output, report: Report) -> None:
 def recovered(output: Output, report: Report) -> None:
     """What a recovery kept, what was lost, and the command to run next."""
     kept = report.kept
+    for finding in [finding for finding in report.findings if finding.where.row_group is None][:MAX_LISTED]:
+        output.line("found", _words(finding, report.url))
     if kept is not None and kept.output is not None:
         rows = f"{_rows_kept(kept)} in {counted(report.num_row_groups, 'row group')}"
         output.line("kept", f"{rows}; {in_bytes(kept.num_bytes)} copied as they were")
+        if kept.num_bytes_unread:
+            unread = f"{in_bytes(kept.num_bytes_unread)} of them were copied by the store and not compared"
+            output.line("unread", f"{unread}: rpq check {kept.output}")
+    elif kept is not None and kept.outputs:
+        output.line("kept", f"{counted(kept.num_rows, 'row')}, each column by itself")
     else:
         _nothing(output, report)
     if kept is not None:
@@ -255,6 +262,8 @@ def recovered(output: Output, report: Report) -> None:
             _accounted(output, kept.ledger)
         if kept.output is not None:
             output.line("written", kept.output)
+        for url in kept.outputs.values():
+            output.line("written", url)
     output.next(*report.next)
     output.document(report.to_json())
 
@@ -308,7 +317,8 @@ def _lost_words(region: LostRegion) -> str:
     rows = "an unknown number of rows" if region.num_rows is None else counted(region.num_rows, "row")
     place = _without_key(region.where)
     where = f"{place}, bytes" if place else "bytes"
-    return f"{where} {region.start:,} to {region.end:,}, {rows}: {region.reason}"
+    nulled = f", {counted(region.num_nulled, 'value')}" if region.num_nulled else ""
+    return f"{where} {region.start:,} to {region.end:,}, {rows}{nulled}: {region.reason}"
 
 
 def _words(finding: Finding, url: str) -> str:

@@ -349,11 +349,13 @@ def _with_pieces(partial: PartialMetaData, pieces: Pieces) -> tuple[PartialMetaD
 
 def _ended_by_zeros(partial: PartialMetaData, longer: PartialMetaData) -> PartialMetaData:
     """Metadata that seem to be cut where padding begins, whose last bytes may be the first zeros of it."""
+    if not partial.has_schema:
+        return partial  # zeros read as columns without a name, or without the rest of what is said of them
     if longer.ending is Ending.WHOLE:
         return longer
     if not longer.has_schema or len(longer.row_groups) <= len(partial.row_groups):
-        return replace(partial, schema=longer.schema)
-    return replace(partial, schema=longer.schema, row_groups=longer.row_groups, columns=[], end=longer.end)
+        return partial
+    return replace(partial, row_groups=longer.row_groups, columns=[], end=longer.end)
 
 
 # -- what is said of it ----------------------------------------------------------------------------------

@@ -26,6 +26,8 @@ from resilient_pq.io.memory import MemoryStore
 POLICIES = ("drop", "null")
 CODECS = ("none", "snappy", "gzip", "brotli", "lz4_raw", "zstd")
 PART = 64 * 1024
+#: Rows by number, each with the columns of the top level that are null in it since their values are lost.
+Nulled = Mapping[int, frozenset[str]]
 NOT_DAMAGE = (rpq.Damage.UNFINISHED, rpq.Damage.UNVERIFIED)
 
 
@@ -150,14 +152,15 @@ class PagedFile:
         data = self.data[:start] + self.data[end:]
         return Damaged(f"without {start}..{end}", data, (range(start, end),))
 
-    def expected(self, damaged: Damaged, on_damage: str) -> tuple[dict[int, frozenset[str]], set[int]]:
-        """The numbers of the rows that are kept at best, each with the columns that are null in it; and more by luck."""
-        rows = self.layout.rows(damaged.gone, on_damage)
-        by_luck = self.layout.rows(damaged.gone, on_damage, by_luck=True)
-        best = {row.number: row.nulled for row in rows}
-        return best, {row.number for row in by_luck} - set(best)
+    def expected(self, damaged: Damaged, on_damage: str) -> tuple[Nulled, Nulled]:
+        """The rows that are kept at best, by number, each with the columns that are null in it; and those by luck too."""
+        best, lucky = (
+            {row.number: row.nulled for row in self.layout.rows(damaged.gone, on_damage, by_luck=by_luck)}
+            for by_luck in (False, True)
+        )
+        return best, lucky
 
-    def values(self, numbers: Sequence[int], nulled: Mapping[int, frozenset[str]]) -> pa.Table:
+    def values(self, numbers: Sequence[int], nulled: Nulled) -> pa.Table:
         """Rows as they were written, but for those columns that are null."""
         columns = [
             self.table.column(name).combine_chunks().take(
@@ -230,7 +233,7 @@ async def examine(file: PagedFile, damaged: Damaged, on_damage: str = "drop", **
     a sound file.
     """
     try:
-        best, by_luck = file.expected(damaged, on_damage)
+        best, lucky = file.expected(damaged, on_damage)
         if on_damage != "drop":
             options["on_damage"] = on_damage
         report, output = await recover(damaged.data, **options)
@@ -241,18 +244,16 @@ async def examine(file: PagedFile, damaged: Damaged, on_damage: str = "drop", **
         found = pq.read_table(io.BytesIO(output))
         numbers = found.column("id").to_pylist()
         assert numbers == sorted(set(numbers)), "rows come twice, or in another order"
-        missed, more = set(best) - set(numbers), set(numbers) - set(best) - by_luck
+        missed, more = set(best) - set(numbers), set(numbers) - set(lucky)
         assert not more, f"rows that cannot be there: {span(more)}"
         assert not missed, f"rows that were whole: {span(missed)}"
         if not found.equals(file.values(numbers, best)):
             # With luck there is more in the columns than could be asked for.
-            assert by_luck or on_damage == "null", "there are other values in the output"
-            written, wanted = file.values(numbers, {}).to_pylist(), file.values(numbers, best).to_pylist()
-            for row, one, other in zip(found.to_pylist(), written, wanted, strict=True):
-                may_be_null = row["id"] in by_luck and on_damage == "null"
-                for name, value in row.items():
-                    is_one = value in (one[name], other[name]) or (may_be_null and value is None)
-                    assert is_one, f"{name} is {value} in row {row['id']}"
+            assert best != lucky, "there are other values in the output"
+            for row, written in zip(found.to_pylist(), file.values(numbers, {}).to_pylist(), strict=True):
+                null = {*best.get(row["id"], ()), *lucky[row["id"]]}
+                wrong = [name for name in row if row[name] != written[name] and (row[name] is not None or name not in null)]
+                assert not wrong, f"{wrong} in row {row}, not {written}"
         assert report.kept is not None
         lost, said = file.table.num_rows - len(numbers), report.kept.rows_lost
         if damaged.size_is_known(file):

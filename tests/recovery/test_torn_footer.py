@@ -164,6 +164,16 @@ def hold_cut_and_filled(data: bytes, size: int, padding: bytes, whole: Contents)
                 assert getattr(chunk.meta_data, name) == getattr(other.meta_data, name)
 
 
+def test_zeros_in_the_schema_are_no_columns() -> None:
+    """They could be read as columns without a name, or as the rest of what is said of one."""
+    data = by_pyarrow()
+    whole = contents_of(data)
+    for size in range(whole.footer.start, whole.footer.start + 200):
+        found = Driven(data[:size] + bytes(4096)).found
+        if found is not None:
+            assert found.contents.schema == whole.schema
+
+
 @pytest.mark.parametrize("padding", [bytes(4096), b"\xff" * 4096], ids=["zeros", "ones"])
 def test_a_cut_in_the_footer_and_padding_behind_it(theirs: bytes, padding: bytes) -> None:
     whole = contents_of(theirs)
