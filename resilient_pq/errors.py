@@ -27,6 +27,7 @@ Any room may import this module; it imports nothing of ours::
     │  ├─ ThrottledError                  .retry_after
     │  └─ TransientError                  resets, timeouts, 5xx, bodies cut short
     └─ RecoveryError
+       ├─ RowsLostError                   a recovery would lose rows, and was told not to
        └─ NothingToRecoverError           .report
 """
 

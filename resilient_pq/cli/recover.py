@@ -127,6 +127,8 @@ async def _recover(output: Output, asked: _Asked, reached: Storage) -> int:
             render.recovered(output, error.report)
             await _save(output, html, error.report)
         output.note(error.message, label="error")
+        if error.hint is not None:
+            output.note(error.hint, label="hint")
         return ExitCode.NOTHING
     report = reached.lead_to(report)
     render.recovered(output, report)

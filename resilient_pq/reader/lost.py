@@ -125,16 +125,13 @@ def lost_regions(leaves: Sequence[Leaf], left: RowGroupLeft, choice: RowChoice) 
             yield LostRegion(
                 fate.offset, fate.end, rows, Damage.CORRUPT, fate.reason, place, _count(nulled, concerned)
             )
-        if _count(untold):
-            yield _between(left, where, 0, _count(untold))
-    if _count(missing):
-        yield _between(left, Where(row_group=left.ordinal), _count(missing), 0)
-
-
-def _between(left: RowGroupLeft, where: Where, num_rows: int, num_nulled: int) -> LostRegion:
-    """Rows at the borders of pages that were lost, which go on in them; or in no page that is left."""
-    reason = "they lie partly in pages that are lost"
-    return LostRegion(left.range.start, left.range.end, num_rows, Damage.CORRUPT, reason, where, num_nulled)
+        rows = 0 if present is None else int(np.count_nonzero(missing & ~present))
+        if rows or _count(untold):
+            # Rows that end in a page that is lost, and those of pages of which there is no trace.
+            missing &= True if present is None else present
+            reason = "they lie, or end, in pages that were not found"
+            start, end = left.range.start, left.range.end
+            yield LostRegion(start, end, rows, Damage.MISSING, reason, where, _count(untold))
 
 
 def _count(rows: Mask | None, among: Mask | None = None) -> int:

@@ -23,7 +23,7 @@ from resilient_pq.errors import (
     located,
 )
 from resilient_pq.io import WriteStore, resolve
-from resilient_pq.reader.contents import Contents, FileState
+from resilient_pq.reader.contents import FileState
 from resilient_pq.reader.data_file import writing_again
 from resilient_pq.reader.on_damage import OnDamage
 from resilient_pq.reader.surviving import next_page
@@ -165,7 +165,7 @@ class _Request:
 async def _recover(known: Understanding, request: _Request, progress: Progress | None) -> Report:
     source, contents = known.source, known.contents
     if contents is None:
-        raise _nothing(source, known.findings, None)
+        raise _nothing(known, known.findings)
     if contents.data_files:
         again = " ".join(writing_again(source.url))
         raise RecoveryError(
@@ -181,7 +181,7 @@ async def _recover(known: Understanding, request: _Request, progress: Progress |
     lost = tuple(sorted((*rows.lost, *examined.lost), key=lambda region: region.start))
     ended = known.error is None and contents.state is not FileState.IN_PROGRESS
     if not rows.row_groups and not (ended and not lost):
-        raise _nothing(source, findings, contents)
+        raise _nothing(known, findings)
     if lost and request.on_damage is OnDamage.RAISE:
         raise RowsLostError(
             f"{_in_words(lost)}, and on_damage is 'raise'; nothing was written",
@@ -228,7 +228,8 @@ def _in_words(lost: Sequence[LostRegion]) -> str:
     return "rows would be lost" if count is None else f"{count:,} rows would be lost"
 
 
-def _nothing(source: Source, findings: Sequence[Finding], contents: Contents | None) -> NothingToRecoverError:
+def _nothing(known: Understanding, findings: Sequence[Finding]) -> NothingToRecoverError:
+    source, contents = known.source, known.contents
     size = source.info.size
     reason = findings[0].message if findings else "no row group is whole"
     damage = findings[0].damage if findings else Damage.UNFINISHED
@@ -244,6 +245,8 @@ def _nothing(source: Source, findings: Sequence[Finding], contents: Contents | N
         kept=Kept(None, 0, 0, None if lost else 0, lost),
     )
     hint = None if contents is None else "the schema is known: see the report"
+    if contents is None and known.identity is not None:
+        hint = known.identity.hint
     return NothingToRecoverError(
         f"nothing to recover: {reason}", report=report, where=Where(key=source.url), hint=hint
     )

@@ -43,6 +43,8 @@ _MAY_BE_PARQUET = (
     "parquet", "parquet-extended", "unknown", "zeros-around", "text-mode", "tar",
 )  # fmt: skip
 _TEXT_MODE = "text-mode"
+#: What says no more of the bytes than that there is no footer at their end.
+_NO_NEWS = ("parquet", "unknown")
 #: A file that a transfer as text changed is read into memory to undo it, up to so many bytes.
 _MOST_UNDONE = 1 << 30
 
@@ -344,6 +346,8 @@ def _broken_footer(known: Understanding) -> list[Finding]:
         kind = Damage.FOREIGN
     start = candidates.last.end if candidates is not None and candidates.last is not None else 0
     findings = [Finding(kind, error.message, error.where, start, size)]
+    if known.identity is not None and known.identity.name not in _NO_NEWS and not known.row_groups:
+        findings.insert(0, Finding(Damage.FOREIGN, known.identity.sentence, Where(offset=0), 0, size))
     for region in losses_between(known.row_groups):
         findings.append(Finding(region.damage, region.reason, region.where, region.start, region.end))
     for gap in () if candidates is None else candidates.unaccounted:
