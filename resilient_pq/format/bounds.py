@@ -29,7 +29,8 @@ from resilient_pq.format.metadata import (
 )
 from resilient_pq.format.scalars import from_plain, to_python
 from resilient_pq.format.schema import Leaf, Primitive
-from resilient_pq.format.statistics import Order, order_of
+from resilient_pq.format.statistics import Order, bounds_of, order_of
+from resilient_pq.format.values import LeafData
 
 _FLOATING = (Order.FLOAT, Order.FLOAT16)
 _BYTE_STRINGS = (Type.BYTE_ARRAY, Type.FIXED_LEN_BYTE_ARRAY)
@@ -158,6 +159,18 @@ def chunk_statistics(file: FileMetaData, leaf: Leaf, chunk: ColumnMetaData) -> C
         _histogram(sizes.repetition_level_histogram, leaf.max_repetition_level, chunk.num_values),
         _histogram(sizes.definition_level_histogram, leaf.max_definition_level, chunk.num_values),
     )
+
+
+def within(stated: ColumnStatistics, data: LeafData) -> bool:
+    """Whether values lie between the bounds that are stated for them; True where nothing can be said."""
+    found = bounds_of(stated.node, data.values)
+    return not (_less(found.low, stated.low) or _less(stated.high, found.high))
+
+
+def _less(one: Any, other: Any) -> bool:
+    numbers = isinstance(one, int | float) and isinstance(other, int | float)
+    strings = isinstance(one, bytes) and isinstance(other, bytes)
+    return (numbers or strings) and bool(one < other)
 
 
 def _count(count: int | None, most: int | None) -> int | None:

@@ -74,6 +74,10 @@ def next_page(data: memoryview, start: int) -> int | None:
     return pages[0].offset if pages else None
 
 
+#: Whether values agree with what is said of them.
+Agrees = Callable[[LeafData], bool]
+
+
 @dataclass(frozen=True, slots=True)
 class PageFate:
     """What became of a page, or of bytes in which there must be pages.
@@ -164,6 +168,7 @@ def survivors(
     num_rows: int | None,
     search: Search | None = None,
     repair: Repair | None = None,
+    agrees: Agrees | None = None,
     verify: bool = True,
 ) -> SurvivingChunk:
     """What is left of a chunk.
@@ -175,6 +180,8 @@ def survivors(
         num_rows: Rows of its row group; None where it is not known to be complete.
         search: Finds the next page behind a header that is damaged; None gives up there.
         repair: Turns single bits back; None leaves them.
+        agrees: Says whether values agree with what statistics say of the chunk; asked of those for which no checksum
+            vouches. None believes them.
         verify: Whether checksums are compared; otherwise a page is lost where it does not decode.
     """
     finder = _Finder(chunk, readings, search, repair, verify=verify)
@@ -183,7 +190,8 @@ def survivors(
     fates = _without_dictionary(fates)
     cut_short = known is not None and not known.complete
     fates = _aligned(fates, num_rows, cut_short=cut_short)
-    return _decoded(chunk, fates, num_rows, row_aligned=_row_aligned(chunk, fates, known))
+    aligned = _row_aligned(chunk, fates, known)
+    return _decoded(chunk, fates, num_rows, agrees, row_aligned=aligned)
 
 
 class _Finder:
@@ -555,16 +563,21 @@ def _count_backward(fates: list[PageFate], num_rows: int) -> None:
 
 
 def _decoded(
-    chunk: ChunkRead, fates: Sequence[PageFate], num_rows: int | None, *, row_aligned: bool
+    chunk: ChunkRead,
+    fates: Sequence[PageFate],
+    num_rows: int | None,
+    agrees: Agrees | None,
+    *,
+    row_aligned: bool,
 ) -> SurvivingChunk:
     """Decode what is whole; a page that does not decode is lost after all."""
     kept = list(fates)
     runs: list[Run] = []
     for first, end in _runs(kept):
         try:
-            runs.append(_run(chunk, kept, first, end, row_aligned))
+            runs.append(_run(chunk, kept, first, end, agrees, row_aligned))
         except (FormatError, UnsupportedError):
-            runs += _one_by_one(chunk, kept, first, end, row_aligned)
+            runs += _one_by_one(chunk, kept, first, end, agrees, row_aligned)
     limit = num_rows
     fitting = [
         run
@@ -590,12 +603,17 @@ def _runs(fates: Sequence[PageFate]) -> Iterator[tuple[int, int]]:
 
 
 def _run(
-    chunk: ChunkRead, fates: Sequence[PageFate], first: int, end: int, row_aligned: bool
+    chunk: ChunkRead,
+    fates: Sequence[PageFate],
+    first: int,
+    end: int,
+    agrees: Agrees | None,
+    row_aligned: bool,
 ) -> Run:
     """The rows of the pages from position `first` to before `end`.
 
     Raises:
-        FormatError: They do not decode.
+        FormatError: They do not decode, or no checksum vouches for them, and they disagree with the statistics.
         UnsupportedError: They use what this version does not read.
     """
     dictionary = [fate.page for fate in fates if fate.is_dictionary and fate.page is not None][:1]
@@ -603,14 +621,27 @@ def _run(
     num_rows = sum(fate.num_rows or 0 for fate in fates[first:end])
     column = decode_chunk(chunk.leaf, chunk.metadata.codec, [*dictionary, *pages], num_rows, chunk.quirks)
     data = from_first_row(chunk.leaf, leaf_data(column))
+    used = [*fates[first:end], *(fate for fate in fates if fate.is_dictionary)]
+    if agrees is not None and any(_is_unproven(fate) for fate in used) and not agrees(data):
+        raise FormatError("its values lie beyond the bounds that the statistics of the chunk have")
     if not row_aligned and end < len(fates) and data.num_rows:
         # The row that was begun last may go on in the page that is lost.
         data = slice_rows(chunk.leaf, data, 0, data.num_rows - 1)
     return Run(fates[first].first_row, data)
 
 
+def _is_unproven(fate: PageFate) -> bool:
+    """Whether a page is believed though no checksum that was written with it holds."""
+    return fate.page is not None and (not fate.checksummed or fate.mending is Mending.BIT_REPAIR)
+
+
 def _one_by_one(
-    chunk: ChunkRead, fates: list[PageFate], first: int, end: int, row_aligned: bool
+    chunk: ChunkRead,
+    fates: list[PageFate],
+    first: int,
+    end: int,
+    agrees: Agrees | None,
+    row_aligned: bool,
 ) -> Iterator[Run]:
     """Decode page by page, and mark those that do not decode."""
     for i in range(first, end):
@@ -619,6 +650,7 @@ def _one_by_one(
             continue
         try:
             # Alone it has to end with its last row.
-            yield _run(chunk, fates[: i + 1] + ([fate.lost("")] if not row_aligned else []), i, i + 1, row_aligned)
+            alone = fates[: i + 1] + ([fate.lost("")] if not row_aligned else [])
+            yield _run(chunk, alone, i, i + 1, agrees, row_aligned)
         except (FormatError, UnsupportedError) as error:
             fates[i] = fate.lost(error.message)

@@ -88,7 +88,8 @@ async def _publish(
     schema = _schema_of(column)
     keys = {key: value for key, value in own_keys(contents).items() if key not in _OF_ALL_COLUMNS}
     layout = Layout(schema, RecordChain(os.urandom(16)), keys)
-    relaying = Relaying(source, contents, Examiner(source, output.examined.means), output.known.positions)
+    examiner = Examiner(source, output.examined.means, contents.metadata)
+    relaying = Relaying(source, contents, examiner, output.known.positions)
     sink = await target.store.create(target.key, target.options)
     first_row = 0
     try:

@@ -9,11 +9,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from resilient_pq.checksum import crc32
+from resilient_pq.format.bounds import chunk_statistics, within
 from resilient_pq.format.footer import ChunkSums
+from resilient_pq.format.metadata import FileMetaData
 from resilient_pq.format.records import RowGroupRecord
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader.known_pages import (
@@ -24,7 +27,9 @@ from resilient_pq.reader.known_pages import (
     record_place,
 )
 from resilient_pq.reader.on_damage import Mask
+from resilient_pq.reader.plan import ChunkRead
 from resilient_pq.reader.surviving import (
+    Agrees,
     Mending,
     PageFate,
     Reading,
@@ -108,13 +113,15 @@ class Means:
 class Examiner:
     """Examines row groups of one file."""
 
-    def __init__(self, source: Source, means: Means) -> None:
+    def __init__(self, source: Source, means: Means, metadata: FileMetaData | None = None) -> None:
         """Prepare to examine.
 
         Args:
             source: The damaged file.
             means: Where whole bytes are looked for besides.
+            metadata: What tells how far its statistics can be trusted; None leaves them alone.
         """
+        self._metadata = metadata
         self._source = source
         self._means = means
 
@@ -155,6 +162,13 @@ class Examiner:
             readings.append(Reading(await _padded(other, chunk.read.range), mending))
         return await self._survivors(known, chunk, readings, copies, last=True)
 
+    def _agrees(self, chunk: ChunkRead) -> Agrees | None:
+        """Whether values lie within the bounds that the footer states, where it can be believed."""
+        if self._metadata is None:
+            return None
+        stated = chunk_statistics(self._metadata, chunk.leaf, chunk.metadata)
+        return partial(within, stated)
+
     async def _survivors(
         self,
         known: KnownRowGroup,
@@ -172,6 +186,7 @@ class Examiner:
             num_rows=known.num_rows,
             search=self._means.search,
             repair=self._means.repair if last else None,
+            agrees=self._agrees(chunk.read),
         )
 
     # -- what is known of pages ------------------------------------------------------------------

@@ -252,7 +252,8 @@ async def _lay(
     """Lay out row groups and the final footer; returns how many bytes of the file went along as they were."""
     source, contents = output.known.source, output.known.contents
     assert contents is not None
-    relaying = Relaying(source, contents, Examiner(source, output.examined.means), output.known.positions)
+    examiner = Examiner(source, output.examined.means, contents.metadata)
+    relaying = Relaying(source, contents, examiner, output.known.positions)
     copied = 0
     for row_group in kept:
         async for chunk, size in relaying.chunks(row_group, contents.schema.leaves):

@@ -399,7 +399,7 @@ async def examine(
     bad = _damaged(data)
     if bad and not known.moved:
         means = replace(means, others=(*means.others, *await _displaced(known)))
-    examiner = Examiner(known.source, means)
+    examiner = Examiner(known.source, means, None if known.contents is None else known.contents.metadata)
     found = {}
     for row_group in known.row_groups:
         position = positions.get(row_group.ordinal)
