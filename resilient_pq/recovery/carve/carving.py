@@ -79,7 +79,7 @@ def carve(
     placing.run()
     rebuilding = Rebuilding(schema, stretches.pages, _codecs(placing))
     metadata = FileMetaData(data_version(stretches.pages), schema.to_elements(), 0, [])
-    findings += _what_is_odd(placing)
+    findings += _of_no_column(probed) + _what_is_odd(placing)
     return RebuiltFile(schema, metadata, rebuilding.row_groups(placing.groups, file.start), tuple(findings))
 
 
@@ -172,6 +172,20 @@ def _codecs(placing: Placing) -> dict[int, CompressionCodec]:
         if codec is not None:
             found[leaf] = codec
     return found
+
+
+def _of_no_column(probed: Sequence[Probed]) -> list[Finding]:
+    strangers = [page.page for page in probed if not page.rows]
+    if not strangers:
+        return []
+    return [
+        Finding(
+            Damage.UNVERIFIED,
+            f"{len(strangers)} of {len(probed)} pages are of no column of the schema, or damaged",
+            start=strangers[0].offset,
+            end=strangers[-1].end,
+        )
+    ]
 
 
 def _what_is_odd(placing: Placing) -> list[Finding]:

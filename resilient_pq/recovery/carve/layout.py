@@ -146,6 +146,10 @@ class Layout:
         self._steps = steps
         self._columns = {kind: _Column(pages, kind, self.borders) for kind in set(columns)}
 
+    def forget(self) -> None:
+        """Lay out again what was laid out before other numbers of rows were expected."""
+        self._groups.clear()
+
     def groups(self, start: int, end: int) -> list[LaidGroup]:
         """The row groups of pages of which the first begins one; the last may be cut short."""
         key = start, end

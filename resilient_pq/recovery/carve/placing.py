@@ -89,8 +89,18 @@ class Placing:
     _sizes: dict[int, list[int]] = field(default_factory=dict)  # bytes of whole chunks, by column
 
     def run(self) -> None:
-        """Place all stretches."""
+        """Place all stretches; a second time with what was learned, where some were left out."""
         self._learn()
+        self._place_all()
+        if self.left_out and self.groups:
+            for group in self.groups:
+                self._note([placed.span for spans in group.spans for placed in spans])
+            self.layout.forget()
+            self.groups, self.left_out, self.sure = [], [], True
+            self._chunk, self._last = 0, -1
+            self._place_all()
+
+    def _place_all(self) -> None:
         for number, (start, end) in enumerate(self.stretches):
             at = start
             while at < end:
