@@ -151,7 +151,7 @@ def _stretches(probed: Sequence[Probed]) -> Asking[_Stretches]:
 
 
 def _is_between_chunks(data: memoryview) -> bool:
-    """Whether bytes are only what writers put between chunks: metadata, or zeros up to a block's end."""
+    """Whether bytes are only metadata, as some writers put between chunks; zeros may be a hole as well."""
     at = 0
     while at < len(data) and (end := metadata_end(data[at:])) is not None:
         at += end

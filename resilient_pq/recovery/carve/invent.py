@@ -127,7 +127,6 @@ class _Chunk:
     start: int
     end: int
     has_dictionary: bool
-    encodings: frozenset[int]
     size: int
 
     def is_like(self, other: _Chunk, *, closely: bool) -> bool:
@@ -180,7 +179,7 @@ class _Chunks:
         encodings = {encoding for page in pages if (encoding := encoding_of(page.page.header)) is not None}
         has_dictionary = any(encoding in DICTIONARY_ENCODINGS for encoding in encodings)
         size = pages[-1].page.end - pages[0].page.offset
-        return _Chunk(kind, span.start, span.end, has_dictionary, frozenset(encodings), size)
+        return _Chunk(kind, span.start, span.end, has_dictionary, size)
 
 
 def _holds_both(pages: Collection[Probed]) -> bool:
