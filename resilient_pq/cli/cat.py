@@ -21,8 +21,9 @@ NAME = "cat"
 _BATCH_ROWS = 8192
 EPILOG = epilog(
     "the rows are printed",
-    "the file is damaged; rows before the damage may be printed already",
+    "the file is damaged; rows before it may be printed already, with --on-damage all that are left",
     "rpq cat flights.parquet --columns carrier,dep_delay --head 10",
+    "rpq cat damaged.parquet --on-damage drop > left.jsonl",
     "rpq cat s3://bucket/flights.parquet --format csv > flights.csv",
 )
 
@@ -36,6 +37,14 @@ def cat(
     form: Annotated[
         Literal["jsonl", "csv"], typer.Option("--format", help="JSON lines, or CSV with a header.")
     ] = "jsonl",
+    on_damage: Annotated[
+        Literal["raise", "drop", "null"],
+        typer.Option(
+            "--on-damage",
+            help="What is done with rows of which a value is lost: raise ends with an error, drop leaves them out,"
+            " null prints null where the column may be null, and leaves them out elsewhere.",
+        ),
+    ] = "raise",
     endpoint_url: EndpointUrl = None,
     storage_option: StorageOptions = None,
     as_json: AsJson = False,
@@ -49,25 +58,46 @@ def cat(
 
     With --json there is one document whose "rows" is their number and whose "records" are the rows themselves.
     It is held in memory: use --head.
+
+    With --on-damage, what is lost is told on stderr, and under "lost" with --json; `rpq recover` keeps what is left.
     """
     names = split_names(columns)
     options = storage(endpoint_url, storage_option).options
 
     async def work(output: Output) -> int:
-        async with rpq.open(url, storage_options=options) as file:
-            await _cat(output, file, names, head, form)
-        return ExitCode.SOUND
+        lost: list[rpq.LostRegion] = []
+        try:
+            async with rpq.open(
+                url, on_damage=on_damage, on_lost=lost.append, storage_options=options
+            ) as file:
+                await _cat(output, file, names, head, form, lost)
+        except rpq.FormatError as error:
+            if on_damage == "raise" and error.where.row_group is not None and error.hint is None:
+                error.hint = "--on-damage drop prints the rows that are left"
+            raise
+        finally:
+            render.lost_while_reading(output, lost)
+        return ExitCode.DAMAGE if lost else ExitCode.SOUND
 
     return run_verb(NAME, work, as_json=as_json)
 
 
-async def _cat(output: Output, file: rpq.File, names: list[str] | None, head: int | None, form: str) -> None:
+async def _cat(
+    output: Output,
+    file: rpq.File,
+    names: list[str] | None,
+    head: int | None,
+    form: str,
+    lost: list[rpq.LostRegion],
+) -> None:
     async with aclosing(_batches(file, names, head)) as batches:
         if output.as_json:
             records: list[Any] = []
             async for batch in batches:
                 records += [text_rows.plain(record) for record in text_rows.records_of(batch)]
-            output.document(render.document(NAME, "read", rows=len(records), url=file.url, records=records))
+            rest = {"records": records, "lost": [region.to_json() for region in lost]}
+            outcome = "partial" if lost else "read"
+            output.document(render.document(NAME, outcome, rows=len(records), url=file.url, **rest))
             return
         if form == "csv":
             with located(Where(key=file.url)):
@@ -82,15 +112,18 @@ async def _batches(
     file: rpq.File, names: list[str] | None, head: int | None
 ) -> AsyncGenerator[rpq.Table, None]:
     """The first rows, from no more row groups than hold them."""
-    wanted = file.num_rows if head is None else min(head, file.num_rows)
-    row_groups, rows_before = [], 0
-    for ordinal, row_group in enumerate(file.metadata.row_groups):
-        if rows_before >= wanted:
-            break
-        row_groups.append(ordinal)
-        rows_before += row_group.num_rows
-    left = wanted
-    async with aclosing(file.batches(_BATCH_ROWS, names, row_groups)) as batches:
-        async for batch in batches:
-            yield batch.slice(0, left)
-            left -= min(left, batch.num_rows)
+    left = file.num_rows if head is None else min(head, file.num_rows)
+    counts = [row_group.num_rows for row_group in file.metadata.row_groups]
+    first = 0
+    while True:
+        end, num_rows = first, 0
+        while end < len(counts) and num_rows < left:
+            num_rows, end = num_rows + counts[end], end + 1
+        async with aclosing(file.batches(_BATCH_ROWS, names, range(first, end))) as batches:
+            async for batch in batches:
+                yield batch.slice(0, left)
+                left -= min(left, batch.num_rows)
+        # Where rows of these were left out, the following have to do.
+        if end == len(counts) or not left:
+            return
+        first = end

@@ -313,6 +313,23 @@ def _lost(output: Output, rows: int | None, lost: Sequence[LostRegion]) -> None:
     _list(output, [("", _lost_words(region)) for region in lost])
 
 
+def lost_while_reading(output: Output, lost: Sequence[LostRegion]) -> None:
+    """What is not among the rows that were printed, on stderr."""
+    for region in lost[:MAX_LISTED]:
+        words = _cost_words(region.num_rows or 0, region.num_nulled)
+        output.note(f"{words}: {region.reason} (at {region.where})", label="lost")
+    if len(lost) > MAX_LISTED:
+        words = _cost_words(sum(region.num_rows or 0 for region in lost), sum(region.num_nulled for region in lost))
+        output.note(f"in {len(lost):,} regions, which --json lists: {words}", label="lost")
+
+
+def _cost_words(num_rows: int, num_nulled: int) -> str:
+    words = [counted(num_rows, "row")] if num_rows or not num_nulled else []
+    if num_nulled:
+        words.append(f"{counted(num_nulled, 'value')}, null instead")
+    return "; ".join(words)
+
+
 def _lost_words(region: LostRegion) -> str:
     rows = "an unknown number of rows" if region.num_rows is None else counted(region.num_rows, "row")
     place = _without_key(region.where)

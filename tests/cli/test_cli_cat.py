@@ -55,6 +55,51 @@ def test_head_reads_only_the_row_groups_it_needs(rpq_run: Run, flipped: Path) ->
     assert "row group 1, column number" in ended.err
 
 
+class TestOnDamage:
+    def test_an_error_says_that_the_rest_can_be_printed(self, rpq_run: Run, flipped: Path) -> None:
+        ended = rpq_run("cat", flipped)
+        assert ended.code == ExitCode.DAMAGE
+        assert "hint        --on-damage drop" in ended.err
+
+    def test_rows_are_left_out(self, rpq_run: Run, flipped: Path) -> None:
+        """The file has one page in each chunk: the row group is lost."""
+        ended = rpq_run("cat", flipped, "--on-damage", "drop")
+        assert ended.code == ExitCode.DAMAGE
+        numbers = [json.loads(line)["number"] for line in ended.out.splitlines()]
+        assert numbers == [*range(250), *range(500, 1000)]
+        (line,) = ended.err.splitlines()
+        assert line.startswith("lost        250 rows: its CRC32 does not match (at ")
+        assert "row group 1, column number, page 0" in line
+
+    def test_values_are_null(self, rpq_run: Run, flipped: Path) -> None:
+        ended = rpq_run("cat", flipped, "--on-damage", "null", "--columns", "text,number", "--format", "csv")
+        assert ended.code == ExitCode.DAMAGE
+        rows = list(csv.reader(io.StringIO(ended.out)))
+        assert len(rows) == 1001
+        assert [row[1] for row in rows[1:]] == [str(i) if not 250 <= i < 500 else "" for i in range(1000)]
+        assert rows[302] == ["row 301", ""]
+        assert ended.err.startswith("lost        250 values, null instead: ")
+
+    def test_head_counts_the_rows_that_are_left(self, rpq_run: Run, flipped: Path) -> None:
+        ended = rpq_run("cat", flipped, "--on-damage", "drop", "--head", 300)
+        numbers = [json.loads(line)["number"] for line in ended.out.splitlines()]
+        assert numbers == [*range(250), *range(500, 550)]
+
+    @pytest.mark.parametrize("options", [("--head", 250), ("--columns", "text")])
+    def test_damage_elsewhere_is_none(self, rpq_run: Run, flipped: Path, options: tuple[Any, ...]) -> None:
+        ended = rpq_run("cat", flipped, "--on-damage", "drop", *options)
+        assert (ended.code, ended.err) == (ExitCode.SOUND, "")
+
+    def test_one_document(self, rpq_run: Run, flipped: Path, sound: Path) -> None:
+        found = rpq_run("cat", flipped, "--on-damage", "drop", "--json", "--columns", "number").document
+        assert (found["outcome"], found["rows"]) == ("partial", 750)
+        (lost,) = found["lost"]
+        assert (lost["rows"], lost["rows_nulled"], lost["damage"]) == (250, 0, "corrupt")
+        assert (lost["file"], lost["row_group"], lost["column"]) == (str(flipped), 1, "number")
+        found = rpq_run("cat", sound, "--on-damage", "drop", "--json", "--head", 1).document
+        assert (found["outcome"], found["lost"]) == ("read", [])
+
+
 def test_one_document(rpq_run: Run, sound: Path) -> None:
     found = rpq_run("cat", sound, "--json", "--head", 3, "--columns", "number").document
     assert (found["verb"], found["outcome"], found["rows"]) == ("cat", "read", 3)
