@@ -67,6 +67,7 @@ class KnownSchema:
         created_by: Maker of such files; None where it is not known.
         column_orders: How minima and maxima are ordered; None where it is not known.
         hints: How each leaf column is stored, in the order of the schema; empty where no chunk was seen.
+        row_counts: Rows that its row groups have; those of a damaged file of the same make are likely to have as many.
         findings: What is wrong with the sibling that it was taken from.
     """
 
@@ -76,6 +77,7 @@ class KnownSchema:
     created_by: str | None = None
     column_orders: tuple[ColumnOrder, ...] | None = None
     hints: tuple[ColumnHint, ...] = ()
+    row_counts: frozenset[int] = frozenset()
     findings: tuple[Finding, ...] = ()
 
     @property
@@ -227,6 +229,7 @@ def _known(
         metadata.created_by,
         None if orders is None else tuple(orders),
         column_hints(schema, row_groups),
+        frozenset(row_group.num_rows for row_group in row_groups),
         findings,
     )
 

@@ -304,6 +304,7 @@ async def _carving(known: Understanding) -> None:
     if schema is None and known.given is not None:
         schema = known.given.schema
     rows = {row_group.num_rows for row_group in known.row_groups if row_group.num_rows is not None}
+    rows |= known.given.row_counts if known.given is not None else frozenset()
     rebuilt = await known.source.drive(carve.carve(file, schema, expected_rows=rows))
     known.findings += rebuilt.findings
     named = [ByteRange(row_group.start, row_group.end) for row_group in known.row_groups]
