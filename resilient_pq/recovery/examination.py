@@ -121,7 +121,7 @@ class Examiner:
             means: Where whole bytes are looked for besides.
             metadata: What tells how far its statistics can be trusted; None leaves them alone.
         """
-        self._metadata = metadata
+        self.metadata = metadata
         self._source = source
         self._means = means
 
@@ -164,9 +164,9 @@ class Examiner:
 
     def _agrees(self, chunk: ChunkRead) -> Agrees | None:
         """Whether values lie within the bounds that the footer states, where it can be believed."""
-        if self._metadata is None:
+        if self.metadata is None:
             return None
-        stated = chunk_statistics(self._metadata, chunk.leaf, chunk.metadata)
+        stated = chunk_statistics(self.metadata, chunk.leaf, chunk.metadata)
         return partial(within, stated)
 
     async def _survivors(

@@ -25,6 +25,7 @@ from resilient_pq.recovery.choose import (
 )
 from resilient_pq.recovery.examination import Examiner, Means, RowGroupFound
 from resilient_pq.recovery.findings import Progress, examine_metadata, examine_row_groups
+from resilient_pq.recovery.footer_evidence import has_values, pages_begin
 from resilient_pq.recovery.identify import Identity, identify
 from resilient_pq.recovery.known import KnownRowGroup, Method
 from resilient_pq.recovery.ladder import Facts, Rung, next_rung
@@ -176,9 +177,21 @@ async def _footer(known: Understanding) -> None:
         known.footer_whole = False
     elif contents.data_files:
         known.contents, known.footer_whole = contents, True  # a summary: its row groups lie in other files
-    else:
+    elif contents.verified or await _leads_to_pages(known.source, contents):
         known.footer_whole = True
         known.take(candidates_of_contents(contents))
+    else:
+        message = "the footer is whole, but there are no pages where it says"
+        known.error = known.error or FormatError(message, where=Where(offset=contents.footer.start))
+        known.footer_whole = False
+
+
+async def _leads_to_pages(source: Source, contents: Contents) -> bool:
+    """Whether a footer that no checksum vouches for names pages, and not places beside them."""
+    chunks = [chunk for row_group in contents.metadata.row_groups for chunk in row_group.columns]
+    if not any(has_values(chunk) for chunk in chunks):
+        return True
+    return await source.drive(pages_begin(chunks, 0, contents.footer.start))
 
 
 async def _records(known: Understanding) -> None:
@@ -306,6 +319,8 @@ async def _carving(known: Understanding) -> None:
     rows = {row_group.num_rows for row_group in known.row_groups if row_group.num_rows is not None}
     rows |= known.given.row_counts if known.given is not None else frozenset()
     rebuilt = await known.source.drive(carve.carve(file, schema, expected_rows=rows))
+    if rows and not rebuilt.row_groups:
+        rebuilt = await known.source.drive(carve.carve(file, schema))  # it may have others after all
     known.findings += rebuilt.findings
     named = [ByteRange(row_group.start, row_group.end) for row_group in known.row_groups]
     found = [row_group for row_group in rebuilt.row_groups if not any(_overlap(row_group, place) for place in named)]
@@ -398,14 +413,19 @@ async def examine(
         data = [finding async for finding in examine_row_groups(known.source, named, progress)]
         copies = [finding async for finding in examine_metadata(known.source, named)]
     bad = _damaged(data)
-    if bad and not known.moved:
-        means = replace(means, others=(*means.others, *await _displaced(known)))
     examiner = Examiner(known.source, means, None if known.contents is None else known.contents.metadata)
     found = {}
     for row_group in known.row_groups:
         position = positions.get(row_group.ordinal)
         if position is None or position in bad:
             found[row_group.ordinal] = await examiner.row_group(row_group)
+    if not known.moved and sum(map(_pages_lost, found.values())) > 1:
+        elsewhere = await _displaced(known)
+        if elsewhere:
+            means = replace(means, others=(*means.others, *elsewhere))
+            examiner = Examiner(known.source, means, examiner.metadata)
+            for ordinal in [ordinal for ordinal, left in found.items() if _pages_lost(left)]:
+                found[ordinal] = await examiner.row_group(found[ordinal].known)
     between = losses_between(
         [
             replace(row_group, num_rows=found[row_group.ordinal].num_rows)
@@ -420,16 +440,22 @@ async def examine(
 
 
 async def _displaced(known: Understanding) -> list[tuple[Source, Mending]]:
-    """The file with its parts where they were written, where its footer is whole but parts of it were moved."""
+    """The file with its parts where they were written, where its footer is whole but parts of it were moved.
+
+    The whole file is read for it, which one page that is lost is not worth: a part that was moved costs more.
+    """
     file_id = known.file_id
     if file_id is None:
         return []
     source = known.source
     found = await source.drive(all_headers(source.info.size))
-    if not any(header.file_id == file_id and header.offset != at for at, header in found):
-        return []
-    view = await source.drive(place(source.info.size, found, file_id))
+    view = await source.drive(place(source.info.size, found, file_id, search_pages=True))
     return [] if view.is_in_place else [(source.through(view), Mending.DISPLACED)]
+
+
+def _pages_lost(left: RowGroupFound) -> int:
+    chunks = [chunk for chunk in left.chunks if chunk is not None]
+    return sum(fate.reason is not None for chunk in chunks for fate in chunk.pages)
 
 
 def _is_explained(region: LostRegion, found: Mapping[int, RowGroupFound]) -> bool:
