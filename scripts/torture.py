@@ -229,7 +229,7 @@ def killed(library: str, folder: Path, seed: int) -> Trial:
 
 def environment() -> dict[str, str]:
     """Of a child: it finds the package where this process has found it."""
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(os.path.abspath(place) for place in sys.path)}
 
 
 class Reader:
@@ -238,19 +238,21 @@ class Reader:
     def __init__(self, tool: str, original: Path) -> None:
         self.tool = tool
         script = Path(__file__).with_name("torture_read.py")
-        self._command = [sys.executable, str(script), tool, str(original)]
+        self._command = [sys.executable, str(script.resolve()), tool, original.name]
+        self._folder = original.parent
         self._process: subprocess.Popen[str] | None = None
 
     def read(self, path: Path, sibling: Path | None) -> dict[str, Any]:
-        """Rows that are right, rows that are wrong, and the last error."""
+        """Rows that are right, rows that are wrong, and the error it met."""
         if self._process is None:
             self._process = subprocess.Popen(
                 self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                text=True, env=environment(),
+                text=True, env=environment(), cwd=self._folder,
             )  # fmt: skip
         process = self._process
         assert process.stdin is not None and process.stdout is not None
-        task = {"path": str(path), "sibling": None if sibling is None else str(sibling)}
+        # Names alone: libraries put them into their errors, and the folder is another one each time.
+        task = {"path": path.name, "sibling": None if sibling is None else sibling.name}
         process.stdin.write(json.dumps(task) + "\n")
         process.stdin.flush()
         ready, _, _ = select.select([process.stdout], [], [], SECONDS)
@@ -276,8 +278,8 @@ class Reader:
 
 
 def shortened(error: str) -> str:
-    """An error's beginning, for a cell of a table; paths and numbers that change from run to run left out."""
-    text = error.replace("|", "/").replace(tempfile.gettempdir(), "")
+    """An error's beginning."""
+    text = error.replace("`", "'")
     return text if len(text) <= 90 else text[:89] + "…"
 
 

@@ -2,11 +2,12 @@
 
 ``python torture_read.py TOOL ORIGINAL`` takes a line of JSON for each file on its input, ``{"path": ..., "sibling":
 ...}``, and answers with one, ``{"right": ..., "wrong": ..., "error": ...}``: rows that are as in the Feather file
-ORIGINAL, rows that are not, and the last error. `torture.py` runs it, since a damaged file may well end the process.
+ORIGINAL, rows that are not, and the error it met. `torture.py` runs it, since a damaged file may well end the process.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -25,7 +26,7 @@ import pyarrow.parquet as pq
 
 from resilient_pq import sync as rpq
 
-#: What a reader got, and the last error it met on the way.
+#: What a reader got, and the error that it met when it read all of the file.
 Got = tuple[list[pa.Table], str | None]
 
 
@@ -41,14 +42,10 @@ def piecewise(whole: Callable[[], pa.Table], pieces: Callable[[], Iterator[Calla
     except BaseException as error:  # panics of Rust are none of Exception
         met = said(error)
     tables = []
-    try:
+    with contextlib.suppress(BaseException):  # then no row group can be told from another
         for piece in pieces():
-            try:
+            with contextlib.suppress(BaseException):
                 tables.append(piece())
-            except BaseException as error:
-                met = said(error)
-    except BaseException as error:
-        met = said(error)
     return tables, met
 
 
