@@ -48,7 +48,7 @@ class _Asked:
     schema: str | None
     schema_from: str | None
     repair_bits: bool
-    verify: bool | None
+    verify: bool
     overwrite: bool
     html: str | None
 
@@ -77,13 +77,9 @@ def recover(
         ),
     ] = False,
     verify: Annotated[
-        bool | None,
-        typer.Option(
-            "--verify/--no-verify",
-            help="Read and compare everything, also what a store would copy by itself.",
-            show_default="all that is read",
-        ),
-    ] = None,
+        bool,
+        typer.Option("--verify", help="Read and compare also what a store could copy by itself."),
+    ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that is at DST.")] = False,
     html: Html = None,
     endpoint_url: EndpointUrl = None,

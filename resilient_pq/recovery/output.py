@@ -157,8 +157,10 @@ def unread_prefix(known: Understanding, target: Target) -> int:
     Then they need not be read: what their checksums say of them is copied along.
     """
     candidates = known.candidates
-    if known.error is None or candidates is None or candidates.prefix_end is None or known.moved:
+    if candidates is None or candidates.prefix_end is None or known.moved:
         return 0
+    if known.error is None and candidates.contents.state is not FileState.IN_PROGRESS:
+        return 0  # what is whole at its end is recovered for the sake of its data
     end, source = candidates.prefix_end, known.source
     return len(candidates.row_groups) if bytes_copied_unread(source, target.store, end, target.options) else 0
 

@@ -48,7 +48,7 @@ async def recover(
     schema: object | None = None,
     schema_from: Location | None = None,
     repair_bits: bool = False,
-    verify: bool | None = None,
+    verify: bool = False,
     overwrite: bool = False,
     storage_options: Mapping[str, Any] | None = None,
     dst_storage_options: Mapping[str, Any] | None = None,
@@ -73,8 +73,8 @@ async def recover(
         schema_from: Another file of the same columns, of which the footer is read.
         repair_bits: Turn single bits back where that makes the CRC32 of a page hold, and the page decodes, counts and
             statistics agree. Rarely, other damage looks like a single bit: for a page of a MiB once in 512 times.
-        verify: Whether all bytes are read and compared with their checksums before they are copied. None does so but
-            where the beginning of a torn file is copied within its store; False skips it there too.
+        verify: Whether also those bytes are read and compared that a store could copy by itself: the beginning of a
+            file that is torn, when the output goes to the same store. All others always are.
         overwrite: Replace an object that is at `dst`.
         storage_options: Credentials, endpoint and so on for `src`, as fsspec and pandas take them.
         dst_storage_options: The same for `dst`; None means those of `src`.
@@ -158,7 +158,7 @@ class _Request:
 
     target: Target
     on_damage: OnDamage
-    verify: bool | None
+    verify: bool
     means: Means
 
 
@@ -173,7 +173,7 @@ async def _recover(known: Understanding, request: _Request, progress: Progress |
             where=Where(key=source.url),
             hint=f"recover those that are damaged, then write it again: {again}",
         )
-    unread = request.verify is not True and unread_prefix(known, request.target) > 0
+    unread = not request.verify and unread_prefix(known, request.target) > 0
     examined = await examine(known, request.means, progress, unread=unread)
     findings = (*known.findings, *examined.findings)
     policy = OnDamage.DROP if request.on_damage is OnDamage.RAISE else request.on_damage

@@ -252,7 +252,8 @@ async def _chunk_records(known: Understanding) -> None:
 async def _true_end(known: Understanding) -> None:
     found = await known.source.drive(find_footer(known.source.info.size))
     known.found = found
-    if found is None:
+    if found is None or found.contents.data_files:
+        known.found = None  # a summary has no rows: it is made again of the files that it names
         return
     only_schema = not found.complete and not found.contents.metadata.row_groups
     if only_schema and (known.given is not None or not _is_credible(found.contents.schema.elements)):

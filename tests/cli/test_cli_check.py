@@ -47,7 +47,7 @@ def test_a_torn_file_and_the_command_that_is_printed(
     assert recovered.code == ExitCode.DAMAGE
     assert recovered.err == ""
     assert recovered.words("kept")[0].startswith("500 rows in 2 row groups")
-    assert "row group 2" in recovered.words("lost")[0]
+    assert recovered.words("lost")[0] != "nothing"
     assert recovered.words("written") == ["torn file.recovered.parquet"]
     table = pyarrow.parquet.read_table(arguments[-1])
     assert table["number"].to_pylist() == list(range(500))
@@ -147,9 +147,9 @@ def test_documents(rpq_run: Run, torn: Path, sound: Path, tmp_path: Path) -> Non
     document = ended.document
     assert document.keys() >= COMMON_KEYS | RECOVER_KEYS
     assert (document["outcome"], document["rows"], document["rows_kept"]) == ("partial", 500, 500)
-    (lost,) = document["lost"]
-    assert document["bytes_kept"] == lost["start"]
-    assert lost["end"] == torn.stat().st_size
+    lost = document["lost"]
+    assert document["bytes_kept"] == min(region["start"] for region in lost)
+    assert max(region["end"] for region in lost) == torn.stat().st_size
     assert document["output"] == str(tmp_path / "saved.parquet")
 
 

@@ -63,7 +63,7 @@ def test_without_a_verb_there_is_help(group: list[str], rpq_process: Callable[..
 
 
 @pytest.mark.parametrize("verb", VERB_NAMES)
-def test_help_ends_with_exit_status_and_two_examples(verb: str, rpq_run: Callable[..., Any]) -> None:
+def test_help_ends_with_exit_status_and_examples(verb: str, rpq_run: Callable[..., Any]) -> None:
     ended = rpq_run(*verb.split(), "--help")
     assert (ended.code, ended.err) == (0, "")
     options, status, examples = re.split(r"\n  Exit status:\n|\n  Examples:\n", ended.out)
@@ -74,7 +74,7 @@ def test_help_ends_with_exit_status_and_two_examples(verb: str, rpq_run: Callabl
     assert codes == sorted(codes)
     assert {0, 2, 4, 130} <= set(codes) <= set(ExitCode) - {ExitCode.INTERNAL}
     lines = examples.strip("\n").splitlines()
-    assert len(lines) == 2
+    assert 2 <= len(lines) <= 5
     assert all("rpq " in line for line in lines)
 
 

@@ -15,6 +15,7 @@ import time
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,12 @@ class ResilientFile:
             if record.kind in (ROW_GROUP, CHECKPOINT, FINAL) and record.end <= cut
         )
         return max(named, default=0)
+
+    @property
+    def most_rows(self) -> int:
+        """Rows of the largest row group."""
+        counts = [record.num_rows for record in self.records if record.kind == ROW_GROUP]
+        return max(later - earlier for earlier, later in pairwise([0, *counts]))
 
     def row_group_is_torn(self, cut: int) -> bool:
         """Whether what stands behind the last whole row group or footer may have been rows."""

@@ -1,4 +1,7 @@
-"""A resilient file cut at any byte gives back the rows of every row group that a whole record names."""
+"""A resilient file cut at any byte gives back the rows of every row group that a whole record names, and more perhaps.
+
+Which rows of the row group that was cut come back, `test_cut_between_pages` knows.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ import pytest
 import resilient_pq as rpq
 from resilient_pq.io.memory import MemoryStore
 
-ROW_GROUP, CHECKPOINT, FINAL = 2, 3, 4
+ROW_GROUP, CHECKPOINT, FINAL, CHUNK = 2, 3, 4, 5
 
 
 async def recovered(data: bytes) -> tuple[rpq.Report, bytes | None]:
@@ -43,11 +46,12 @@ async def checked(data: bytes) -> rpq.Report:
 
 async def examine(file: Any, cut: int) -> bytes | None:
     """Recover the file cut at `cut`, and compare everything with what the oracle knows."""
-    wanted = file.rows_before(cut)
+    named = file.rows_before(cut)
     report, output = await recovered(file.data[:cut])
     check = await checked(file.data[:cut])
-    assert report.num_rows == check.num_rows == wanted, cut
-    assert (report.schema is not None) == (check.schema is not None) == (cut >= file.anchor_end), cut
+    wanted = report.num_rows
+    assert named <= wanted == check.num_rows <= named + file.most_rows, cut
+    assert (report.schema is not None) == (check.schema is not None) >= (cut >= file.anchor_end), cut
     if report.schema is not None:
         assert all(name in report.schema for name in file.table.column_names), cut
     if not wanted:
@@ -59,11 +63,13 @@ async def examine(file: Any, cut: int) -> bytes | None:
     assert pq.read_table(io.BytesIO(output)).equals(file.table.slice(0, wanted)), cut
     assert report.kept is not None and report.kept.num_rows == wanted, cut
     assert report.exit_code in (0, 1) and check.exit_code == 1, cut
-    assert report.outcome == (
-        rpq.Outcome.PARTIAL if file.row_group_is_torn(cut) else rpq.Outcome.RECOVERED
-    ), cut
+    if file.row_group_is_torn(cut):
+        # Where all its columns are whole nothing is known to be lost: only its record is.
+        assert (report.outcome == rpq.Outcome.RECOVERED) <= (wanted > named), cut
+    else:
+        assert report.outcome == rpq.Outcome.RECOVERED, cut
     if report.outcome == rpq.Outcome.PARTIAL:
-        assert report.kept.lost[-1].end == cut, cut
+        assert max(region.end for region in report.kept.lost) == cut, cut
         assert report.kept.rows_lost is None, cut  # nothing in a torn row group says how many rows it has
     return output
 
@@ -123,15 +129,16 @@ async def test_the_output_goes_on_as_the_same_file_in_the_next_epoch(
         taken_over = [record for record in after if record.epoch == 0]
         new = [record for record in after if record.epoch != 0]
         assert taken_over == before[: len(taken_over)]
-        # Only chunk records of the row group that was being written are left behind.
-        assert all(record.kind == 5 for record in before[len(taken_over) :])
+        # Only chunk records of the row group that was being written are left behind; what is kept of it gets new ones.
+        assert all(record.kind == CHUNK for record in before[len(taken_over) :])
         assert {record.file_id for record in after} == {small.records[0].file_id}
         assert [record.number for record in after] == list(range(len(after)))
         assert [record.previous for record in after] == [0, *(record.offset for record in after[:-1])]
         if any(record.kind == FINAL and record.epoch == 0 for record in after):
             assert not new
             continue
-        assert [(record.kind, record.epoch) for record in new] == [(FINAL, 1)]
+        assert {record.epoch for record in new} == {1}
+        assert {record.kind for record in new[:-1]} <= {CHUNK, ROW_GROUP} and new[-1].kind == FINAL
         assert new[0].end == len(output)
 
 
@@ -143,7 +150,8 @@ async def test_the_output_can_be_cut_and_recovered_again(
     for cut in (first.end + 700, small.checkpoint_ends[-1] + 1, len(small.data) - 1):
         output = await examine(small, cut)
         assert output is not None
-        again = known(output, small.table.slice(0, small.rows_before(cut)))
+        rows = pq.read_metadata(io.BytesIO(output)).num_rows
+        again = known(output, small.table.slice(0, rows))
         places = again.cuts(around=1, samples=10, seed=cut)
         for second_cut in [*rng.sample(places, 25), len(output) - 1]:
             twice = await examine(again, second_cut)
@@ -244,7 +252,7 @@ def test_the_command_line_says_so_with_its_exit_status(small: Any, tmp_path: Pat
     row_groups = [record for record in small.records if record.kind == ROW_GROUP]
     for cut, status in (
         (3, 3),
-        (row_groups[0].end - 1, 3),
+        (row_groups[0].offset - 1, 3),
         (row_groups[0].end + 1, 1),
         (row_groups[1].end, 0),
     ):
@@ -255,5 +263,5 @@ def test_the_command_line_says_so_with_its_exit_status(small: Any, tmp_path: Pat
         assert done.returncode == status, done.stderr
         assert output.exists() == (status != 3)
         document = json.loads(done.stdout)
-        assert document["rows"] == small.rows_before(cut)
+        assert document["rows"] >= small.rows_before(cut)
         assert (document["schema"] is not None) == (cut >= small.anchor_end)

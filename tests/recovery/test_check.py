@@ -160,7 +160,7 @@ async def test_json_of_a_recovery(small: Any) -> None:
     assert (document["verb"], document["outcome"], document["output"]) == ("recover", "partial", "memory:out")
     assert (document["rows_kept"], document["rows_lost"]) == (40, None)
     (lost,) = (region for region in document["lost"] if region["damage"] == "torn")
-    places = ["row_group", "column", "page", "offset"]
+    places = ["file", "row_group", "column", "page", "offset"]
     assert list(lost) == ["start", "end", "rows", "rows_nulled", "damage", "reason", *places]
     assert (lost["damage"], lost["rows"], lost["row_group"]) == ("torn", None, 4)
 
@@ -192,4 +192,5 @@ async def test_a_large_object_that_is_no_parquet_file_is_called_so() -> None:
     """Larger than the tail that is read first: its beginning has to be looked at."""
     report = await checked(b"not parquet" * 50_000)
     assert report.outcome is rpq.Outcome.NOTHING
-    assert [finding.damage for finding in report.findings] == [rpq.Damage.FOREIGN]
+    assert {finding.damage for finding in report.findings} == {rpq.Damage.FOREIGN}
+    assert report.findings[0].message == "it is text"
