@@ -23,7 +23,6 @@ EPILOG = epilog(
     "the rows are printed",
     "the file is damaged; rows before it may be printed already, with --on-damage all that are left",
     "rpq cat flights.parquet --columns carrier,dep_delay --head 10",
-    "rpq cat damaged.parquet --on-damage drop > left.jsonl",
     "rpq cat s3://bucket/flights.parquet --format csv > flights.csv",
 )
 

@@ -45,7 +45,8 @@ class LostRegion:
         damage: Why, in one word.
         reason: Why, in a sentence.
         where: The place, as far as it is known.
-        num_nulled: Rows that were kept with a null in place of a value that was lost here.
+        num_nulled: Rows that were kept with a null in place of a value that was lost here; they count once, too,
+            in each column.
     """
 
     start: int
@@ -94,7 +95,7 @@ class RowGroupLeft:
 
 
 def lost_regions(leaves: Sequence[Leaf], left: RowGroupLeft, choice: RowChoice) -> Iterator[LostRegion]:
-    """The pages that cost rows, or values; a row that several of them cost counts once, with the first.
+    """The pages that cost rows, or values; what several of them cost counts once, with the first.
 
     Args:
         leaves: The columns wanted.
@@ -118,13 +119,11 @@ def lost_regions(leaves: Sequence[Leaf], left: RowGroupLeft, choice: RowChoice) 
             if fate.reason is None:
                 continue
             concerned = _rows_of(fate, present, len(missing))
-            rows = int(np.count_nonzero(missing & concerned))
+            rows, nulls = _count(missing, concerned), _count(untold, concerned)
             missing &= ~concerned
             untold = None if untold is None else untold & ~concerned
             place = where.merged_with(Where(page=ordinal, offset=fate.offset))
-            yield LostRegion(
-                fate.offset, fate.end, rows, Damage.CORRUPT, fate.reason, place, _count(nulled, concerned)
-            )
+            yield LostRegion(fate.offset, fate.end, rows, Damage.CORRUPT, fate.reason, place, nulls)
         rows = 0 if present is None else int(np.count_nonzero(missing & ~present))
         if rows or _count(untold):
             # Rows that end in a page that is lost, and those of pages of which there is no trace.

@@ -11,8 +11,8 @@ from typing import Any, Literal
 from resilient_pq.errors import (
     ChecksumError,
     FormatError,
+    NotParquetError,
     SchemaError,
-    TornFileError,
     Where,
     located,
 )
@@ -164,8 +164,8 @@ def open(
         except BaseException as error:
             if owns_store:
                 await store.close()
-            if isinstance(error, TornFileError | ChecksumError) and error.hint is None:
-                error.hint = remedy(name)
+            if isinstance(error, FormatError) and not isinstance(error, NotParquetError):
+                error.hint = error.hint or remedy(name)
             raise
         if contents.state not in (None, FileState.COMPLETE):
             of_whom = (

@@ -9,6 +9,7 @@ import io
 import random
 import zlib
 from collections.abc import Callable
+from contextlib import aclosing
 from typing import Any
 
 import page_layout
@@ -17,7 +18,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import resilient_pq as rpq
+from resilient_pq import sync
 from resilient_pq.io.memory import MemoryStore
+from resilient_pq.io.testing import Fault, FaultyStore, RecordingStore
 
 POLICIES = ("drop", "null")
 NULLABLE = ("town", "score", "note", "flag", "lists", "point", "attributes")
@@ -181,3 +184,292 @@ async def test_pages_of_others(
                 assert nulled.column(column).to_pylist() == expected
             again = await recovered(bytes(changed), "drop")
             assert again.equals(table.cast(again.schema))
+
+
+async def test_a_large_dictionary_has_no_copy(
+    write_paged: Callable[..., Any], nested_rows: Callable[..., pa.Table]
+) -> None:
+    """It takes the pages with it that need it; a small one has a copy and takes none."""
+    rows = nested_rows(80, noise=3000)
+    file = await write_paged(rows, compression="none", encodings={"note": "RLE_DICTIONARY"})
+    for column, left in (("note", 40), ("kind", 80)):
+        chunk = next(chunk for chunk in file.layout.row_groups[0].chunks if chunk.path == (column,))
+        assert chunk.pages[0].is_dictionary
+        damaged = file.flipped(chunk.pages[0].body[5], 3)
+        for on_damage, num_rows in (("drop", left), ("null", 80)):
+            expected, _ = file.expected(damaged, on_damage)
+            table, lost = await read(damaged.data, on_damage)
+            assert table.equals(expected) and table.num_rows == num_rows
+            assert bool(lost) == (left < 80)
+            assert (sum(region.num_rows or 0 for region in lost), sum(region.num_nulled for region in lost)) == (
+                80 - num_rows,
+                0 if on_damage == "drop" else num_rows - left,
+            )
+
+
+async def test_what_has_a_copy_costs_nothing(one_paged_file: Any) -> None:
+    """Page headers, by the record of the row group; without that, as far as the OffsetIndex tells where pages are."""
+    layout = one_paged_file.layout
+    pages = [page for chunk in layout.row_groups[0].chunks for page in chunk.pages]
+    headers = [(page.header.start, bytes(len(page.header))) for page in pages]
+    table, lost = await read(one_paged_file.written_over(*headers).data, "drop")
+    assert table.equals(one_paged_file.table) and not lost
+    record = layout.row_groups[0].record.place
+    number, page = data_pages(layout, 0, "score")[2]
+    damaged = one_paged_file.written_over(
+        (record.start, bytes(len(record))), (page.header.start, bytes(len(page.header)))
+    )
+    table, (region,) = await read(damaged.data, "drop")
+    assert table.equals(one_paged_file.expected(damaged, "drop")[0])
+    assert (region.where.page, region.num_rows, region.reason) == (number, 10, "its header is damaged")
+
+
+# --- what is asked for --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def damaged(one_paged_file: Any) -> Any:
+    """A page of `id` and of each leaf of `point` lost in the second row group, all of `town` in the third."""
+    layout = one_paged_file.layout
+    pages = [data_pages(layout, 1, "id")[0][1], data_pages(layout, 1, "point")[2][1]]
+    (leaf,) = (chunk for chunk in layout.row_groups[1].chunks if chunk.path == ("point", "y"))
+    assert (leaf.pages[-1].first_row, leaf.pages[-1].num_rows) == (33, 7)
+    pages.append(leaf.pages[-1])
+    pages += [page for _, page in data_pages(layout, 2, "town")]
+    return one_paged_file.written_over(*((page.body.start, bytes(len(page.body))) for page in pages))
+
+
+def left_of(table: pa.Table, *gone: range) -> pa.Table:
+    return table.take([i for i in range(table.num_rows) if not any(i in rows for rows in gone)])
+
+
+async def test_other_columns_have_other_rows(one_paged_file: Any, damaged: Any) -> None:
+    table = one_paged_file.table
+    ids, x, y, towns = range(40, 50), range(60, 70), range(73, 80), range(80, 120)
+    for columns, gone in (
+        (["score"], ()),
+        (["id"], (ids,)),
+        (["town", "score"], (towns,)),
+        (["point"], (x, y)),
+        (["score", "id", "point"], (ids, x, y)),
+    ):
+        found, lost = await read(damaged.data, "drop", columns=columns)
+        assert found.equals(left_of(table.select(columns), *gone))
+        assert sum(region.num_rows or 0 for region in lost) == sum(map(len, gone))
+    for leaf, gone in (("x", x), ("y", y)):
+        found, lost = await read(damaged.data, "drop", columns=[f"point.{leaf}", "flag"])
+        assert [region.where.column for region in lost] == [f"point.{leaf}"]
+        left = left_of(table, gone)
+        assert found.column("flag").equals(left.column("flag"))
+        values = [None if point is None else {leaf: point[leaf]} for point in left.column("point").to_pylist()]
+        assert found.column("point").to_pylist() == values
+
+
+async def test_nulls_keep_the_columns_aligned(one_paged_file: Any, damaged: Any) -> None:
+    """Whatever columns are read together; also where a column has lost all of a row group."""
+    table = one_paged_file.table
+    for columns in (["town"], ["town", "score"], ["point"], ["point.x"]):
+        found, lost = await read(damaged.data, "null", columns=columns)
+        assert found.num_rows == 153
+        assert sum(region.num_nulled for region in lost) and not any(region.num_rows for region in lost)
+    found, _ = await read(damaged.data, "null", columns=["town"])
+    towns = table.column("town").to_pylist()
+    assert found.column("town").to_pylist() == [None if 80 <= i < 120 else towns[i] for i in range(153)]
+    found, _ = await read(damaged.data, "null", columns=["point"])
+    points = table.column("point").to_pylist()
+    assert found.column("point").to_pylist() == [
+        None if 60 <= i < 70 or 73 <= i < 80 else points[i] for i in range(153)
+    ]
+    found, lost = await read(damaged.data, "null", columns=["town", "id"])
+    assert found.column("id").to_pylist() == [i for i in range(153) if not 40 <= i < 50]
+    assert [(region.num_rows, region.num_nulled) for region in lost] == [(10, 0)] + [(0, 10)] * 4
+
+
+async def test_row_groups_in_any_order(one_paged_file: Any, damaged: Any) -> None:
+    table = one_paged_file.table
+    found, lost = await read(damaged.data, "drop", columns=["id", "town"], row_groups=[3, 2, 1, 1])
+    second = left_of(table.slice(40, 40), range(10))
+    assert found.equals(pa.concat_tables([table.slice(120), second, second]).select(["id", "town"]))
+    assert [region.where.row_group for region in lost] == [2, 2, 2, 2, 1, 1]
+    found, lost = await read(damaged.data, "drop", row_groups=[0])
+    assert found.equals(table.slice(0, 40)) and not lost
+    found, lost = await read(damaged.data, "drop", columns=["town"], row_groups=[2])
+    assert found.num_rows == 0 and found.schema.equals(table.select(["town"]).schema) and len(lost) == 4
+
+
+async def test_the_footer_still_says_what_was_written(damaged: Any) -> None:
+    async with rpq.open((await stored_as(damaged.data), "file"), on_damage="drop") as file:
+        assert (await file.read()).num_rows == 86
+        assert file.num_rows == 153
+
+
+# --- who is told, and when ----------------------------------------------------------------------------------
+
+
+async def test_batches_tell_before_the_rows_come(damaged: Any) -> None:
+    told: list[rpq.LostRegion] = []
+    async with (
+        rpq.open((await stored_as(damaged.data), "file"), on_damage="drop", on_lost=told.append) as file,
+        aclosing(file.batches(40, columns=["id", "town"])) as batches,
+    ):
+        assert [(await anext(batches)).num_rows, len(told)] == [40, 0]
+        assert [(await anext(batches)).num_rows, len(told)] == [30, 1]
+        assert [(await anext(batches)).num_rows, len(told)] == [33, 5]
+        assert [region.where.row_group for region in told] == [1, 2, 2, 2, 2]
+
+
+async def test_what_the_callback_raises_ends_the_reading(damaged: Any) -> None:
+    class EnoughError(Exception):
+        pass
+
+    def refuse(region: rpq.LostRegion) -> None:
+        raise EnoughError
+
+    async with rpq.open((await stored_as(damaged.data), "file"), on_damage="null", on_lost=refuse) as file:
+        with pytest.raises(EnoughError):
+            await file.read()
+        with pytest.raises(EnoughError):
+            async for batch in file.batches():
+                assert batch.num_rows == 40
+        assert (await file.read(["score"])).num_rows == 153
+
+
+def test_the_same_without_a_loop(damaged: Any, one_paged_file: Any, tmp_path: Any) -> None:
+    path = tmp_path / "file.parquet"
+    path.write_bytes(damaged.data)
+    lost: list[rpq.LostRegion] = []
+    with sync.open(path, on_damage="drop", on_lost=lost.append) as file:
+        table = pa.table(file.read(["id"]))
+        assert sum(batch.num_rows for batch in file.batches(columns=["id"])) == table.num_rows == 143
+    assert [(region.start, region.where.key) for region in lost] == [(lost[0].start, str(path))] * 2
+
+
+async def test_without_a_callback(damaged: Any) -> None:
+    async with rpq.open((await stored_as(damaged.data), "file"), on_damage="drop") as file:
+        assert (await file.read()).num_rows == 86
+
+
+async def test_raising_is_what_happens_unasked(damaged: Any) -> None:
+    lost: list[rpq.LostRegion] = []
+    async with rpq.open((await stored_as(damaged.data), "file"), on_lost=lost.append) as file:
+        with pytest.raises(rpq.ChecksumError, match="row group 1"):
+            await file.read(["id"])
+    assert not lost
+
+
+# --- requests -----------------------------------------------------------------------------------------------
+
+
+async def test_a_sound_file_costs_no_more(our_bytes: bytes, their_bytes: bytes, rows: pa.Table) -> None:
+    for data in (our_bytes, their_bytes):
+        asked = []
+        for on_damage in ("raise", *POLICIES):
+            store = RecordingStore(await stored_as(data))
+            async with rpq.open((store, "file"), on_damage=on_damage, on_lost=pytest.fail) as file:  # type: ignore[arg-type]
+                assert pa.table(await file.read()).equals(rows)
+                assert sum([batch.num_rows async for batch in file.batches()]) == 90
+            asked.append(sorted((call.verb, call.start, call.end) for call in store.calls))
+        assert asked[0] == asked[1] == asked[2]
+
+
+async def test_damage_costs_the_chunk_once_more_and_the_record(one_paged_file: Any, damaged: Any) -> None:
+    for columns, more in ((["score"], []), (["id"], ["chunk", "record"]), (["town", "score"], ["chunk", "record"])):
+        counts = []
+        for data in (one_paged_file.data, damaged.data):
+            store = RecordingStore(await stored_as(data))
+            async with rpq.open((store, "file"), on_damage="drop") as file:
+                await file.read(columns)
+            counts.append(len(store.calls))
+        assert counts[1] - counts[0] == len(more)
+
+
+async def test_a_bit_that_flipped_on_the_way_is_no_loss(their_bytes: bytes, rows: pa.Table) -> None:
+    """Of a page, and of a page's header, which no checksum covers."""
+    for flip_bit in (3, 400):
+        store = FaultyStore(await stored_as(their_bytes), [Fault("read_range", flip_bit=flip_bit)])
+        async with rpq.open((store, "file"), on_damage="drop", on_lost=pytest.fail) as file:  # type: ignore[arg-type]
+            assert pa.table(await file.read(["n"])).equals(rows.select(["n"]))
+        assert not store.faults[0].times
+
+
+# --- what is no damage, and what is too much ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("on_damage", POLICIES)
+async def test_what_cannot_be_read_is_not_lost(
+    on_damage: str, their_bytes: bytes, with_footer: Callable[..., bytes]
+) -> None:
+    """A codec, or an encoding, that this version does not know; also where a page is damaged besides."""
+
+    def codec(metadata: Any) -> None:
+        metadata.row_groups[1].columns[0].meta_data.codec = 77
+
+    def encoding(metadata: Any) -> None:
+        metadata.row_groups[1].columns[0].meta_data.encodings = [0, 99]
+
+    page = data_pages(page_layout.Layout(their_bytes), 1, "n")[0][1]
+    flipped = bytearray(their_bytes)
+    flipped[page.body.start] ^= 1
+    for edit, data in ((codec, their_bytes), (codec, bytes(flipped)), (encoding, bytes(flipped))):
+        store = await stored_as(with_footer(data, edit, vouch=False))
+        async with rpq.open((store, "file"), on_damage=on_damage, on_lost=pytest.fail) as file:  # type: ignore[arg-type]
+            with pytest.raises(rpq.UnsupportedError, match="row group 1, column n"):
+                await file.read()
+            assert (await file.read(["s", "f"])).num_rows == 90
+
+
+@pytest.mark.parametrize("on_damage", POLICIES)
+async def test_a_footer_that_promises_too_many_rows(
+    on_damage: str, their_bytes: bytes, with_footer: Callable[..., bytes]
+) -> None:
+    def promise(metadata: Any) -> None:
+        metadata.row_groups[1].num_rows = 1 << 50
+
+    store = await stored_as(with_footer(their_bytes, promise, vouch=False))
+    async with rpq.open((store, "file"), on_damage=on_damage) as file:  # type: ignore[arg-type]
+        with pytest.raises(rpq.FormatError, match="the pages hold 20 rows instead of 1,125,899,906,842,624"):
+            await file.read()
+
+
+@pytest.mark.parametrize("on_damage", POLICIES)
+async def test_a_damaged_footer_is_an_error(on_damage: str, our_bytes: bytes, their_bytes: bytes) -> None:
+    for data in (our_bytes, their_bytes):
+        size = int.from_bytes(data[-8:-4], "little")
+        changed = bytearray(data)
+        changed[-8 - size : -8] = b"\xff" * size
+        with pytest.raises(rpq.FormatError) as caught:
+            await rpq.open((await stored_as(bytes(changed)), "file"), on_damage=on_damage)  # type: ignore[arg-type]
+        assert caught.value.hint is not None and "rpq recover" in caught.value.hint
+
+
+@pytest.mark.parametrize("on_damage", POLICIES)
+async def test_nothing_is_compared_unasked(on_damage: str, one_paged_file: Any) -> None:
+    """With verify=False a page is lost where it does not decode."""
+    pages = [page for _, page in data_pages(one_paged_file.layout, 1, "score")]
+    gone = one_paged_file.written_over((pages[1].body.start, b"\xff" * len(pages[1].body)))
+    table, (region,) = await read(gone.data, on_damage, verify=False)
+    assert table.equals(one_paged_file.expected(gone, on_damage)[0])
+    assert (region.where.page, region.num_rows or region.num_nulled) == (1, 10)
+    assert "ZSTD" in region.reason
+
+
+async def test_a_summary(one_paged_file: Any) -> None:
+    """The regions name the file that they lie in; each row group's record is in its own file."""
+    store = MemoryStore()
+    page = data_pages(one_paged_file.layout, 1, "town")[1][1]
+    other = data_pages(one_paged_file.layout, 1, "town")[2][1]
+    damaged = one_paged_file.written_over(
+        (page.body.start, bytes(len(page.body))), (other.header.start, bytes(len(other.header)))
+    )
+    await store.put("folder/a.parquet", one_paged_file.data)
+    await store.put("folder/b.parquet", one_paged_file.data)
+    await rpq.write_metadata((store, "folder"))
+    await store.put("folder/b.parquet", damaged.data)
+    lost: list[rpq.LostRegion] = []
+    async with rpq.open((store, "folder/_metadata"), on_damage="drop", on_lost=lost.append) as file:
+        table = pa.table(await file.read())
+    whole = one_paged_file.table
+    assert table.equals(pa.concat_tables([whole, left_of(whole, range(50, 60))]))
+    (region,) = lost
+    assert (region.where.key, region.where.row_group) == (store.url_of("folder/b.parquet"), 5)
+    assert (region.start, region.end, region.num_rows) == (page.header.start, page.body.stop, 10)
