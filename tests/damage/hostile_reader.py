@@ -38,6 +38,12 @@ async def read_unverified(store: MemoryStore) -> object:
     return "ok"
 
 
+async def read_what_is_left(store: MemoryStore) -> object:
+    async with rpq.open((store, "file"), on_damage="null") as file:
+        await file.read()
+    return "ok"
+
+
 async def check(store: MemoryStore) -> object:
     report = await rpq.check((store, "file"))
     json.dumps(report.to_json())
@@ -58,6 +64,7 @@ async def answer(data: bytes) -> dict[str, Any]:
     verbs: dict[str, Callable[[MemoryStore], Awaitable[object]]] = {
         "read": read,
         "read unverified": read_unverified,
+        "read what is left": read_what_is_left,
         "check": check,
         "recover": recover,
     }
