@@ -118,7 +118,8 @@ def choose_rows(
     anything = np.full(num_rows, keep_empty, np.bool_)
     lost: dict[int, Mask] = {}
     for column in columns:
-        for group in nullables(column):
+        apart = [Nullable(tuple(leaf.ordinal for leaf in column.leaves), can_be_null=True)]
+        for group in apart if on_damage is OnDamage.COLUMNS else nullables(column):
             whole = np.ones(num_rows, np.bool_)
             for leaf in group.leaves:
                 whole &= present.get(leaf, True)

@@ -92,6 +92,7 @@ class PageFate:
         mending: How it was made whole; None where it lies whole in its place, and where it is lost.
         checksummed: Whether a checksum vouches for it.
         reason: Why it is lost; None where it is whole.
+        reading: Position of the reading that it is whole in; 0, where it should lie, of one that is lost.
     """
 
     offset: int
@@ -103,10 +104,11 @@ class PageFate:
     mending: Mending | None = None
     checksummed: bool = False
     reason: str | None = None
+    reading: int = 0
 
     def lost(self, reason: str) -> PageFate:
         """The same place, its page lost."""
-        return replace(self, page=None, mending=None, checksummed=False, reason=reason)
+        return replace(self, page=None, mending=None, checksummed=False, reason=reason, reading=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,27 +248,31 @@ class _Finder:
             return lost.lost("the copy of its header is not that of this page")
         lost = replace(lost, is_dictionary=header.type == PageType.DICTIONARY_PAGE)
         start = place.offset - self._chunk.range.start
-        for reading in self._readings:
+        for number, reading in enumerate(self._readings):
             stored = reading.data[start : start + end]
             body = reading.data[start + end : start + place.size]
             if self._holds(header, body):
                 mending = reading.mending
                 if mending is None and stored != memoryview(place.header):
                     mending = Mending.HEADER_COPY
+                lost = replace(lost, reading=number)
                 return self._whole(lost, ordinal, header, memoryview(place.header), body, mending)
         if place.body is not None and self._holds(header, memoryview(place.body)):
             body = memoryview(place.body)
             return self._whole(
                 lost, ordinal, header, memoryview(place.header), body, Mending.DICTIONARY_COPY
             )
-        bodies = [reading.data[start + end : start + place.size] for reading in self._readings]
+        bodies = [
+            (number, reading.data[start + end : start + place.size])
+            for number, reading in enumerate(self._readings)
+        ]
         return self._repaired(lost, ordinal, header, memoryview(place.header), bodies)
 
     def _page_at(self, place: KnownPage, ordinal: int, lost: PageFate) -> PageFate:
         """A page of which only the place is known."""
         start = place.offset - self._chunk.range.start
         found = None
-        for reading in self._readings:
+        for number, reading in enumerate(self._readings):
             data = reading.data[: start + place.size]
             try:
                 header, body_start = read_header(data, start)
@@ -277,8 +283,9 @@ class _Finder:
             lost = replace(lost, is_dictionary=header.type == PageType.DICTIONARY_PAGE)
             body = data[body_start:]
             if self._holds(header, body):
+                lost = replace(lost, reading=number)
                 return self._whole(lost, ordinal, header, data[start:body_start], body, reading.mending)
-            found = found or (header, data[start:body_start], [body])
+            found = found or (header, data[start:body_start], [(number, body)])
         if found is None:
             return lost.lost("its header is damaged")
         return self._repaired(lost, ordinal, *found)
@@ -313,21 +320,30 @@ class _Finder:
         ordinal: int,
         header: PageHeader,
         header_bytes: memoryview,
-        bodies: Sequence[memoryview],
+        bodies: Sequence[tuple[int, memoryview]],
     ) -> PageFate:
-        """The page with one bit turned back, where that makes its CRC32 hold."""
+        """The page with one bit turned back, where that makes its CRC32 hold.
+
+        Args:
+            lost: The page as it is.
+            ordinal: Its number in the chunk.
+            header: Its header.
+            header_bytes: Its header as stored.
+            bodies: What there is of its body, each with the position of the reading that it stands in.
+        """
         lost = lost.lost("its CRC32 does not match" if self._has_crc(header) else _HIDDEN)
         counted = _entries(header)
         if not self._chunk.leaf.max_repetition_level and counted is not None and not lost.is_dictionary:
             lost = replace(lost, num_rows=counted)
         if self._repair is None or not self._has_crc(header):
             return lost
-        for body in bodies:
+        for number, body in bodies:
             mended = self._repair(body, unsigned(header.crc or 0))
             if mended is not None:
                 # The bit may be one of the sum itself: then the header has to get the right one.
                 turned = replace(header, crc=signed(crc32(mended)))
                 stored = header_bytes if turned.crc == header.crc else memoryview(thrift.encode(turned))
+                lost = replace(lost, reading=number)
                 return self._whole(lost, ordinal, turned, stored, memoryview(mended), Mending.BIT_REPAIR)
         return lost
 
@@ -357,7 +373,7 @@ class _Finder:
         """The page at `at`; None where no reading has a header there that fits."""
         base = self._chunk.range.start
         damaged = None
-        for reading in self._readings:
+        for number, reading in enumerate(self._readings):
             data = reading.data[:stop]
             try:
                 header, body_start = read_header(data, at)
@@ -366,16 +382,15 @@ class _Finder:
             end = body_start + header.compressed_page_size
             if end > stop or not _is_plausible(header):
                 continue
-            fate = PageFate(
-                base + at, base + end, None, is_dictionary=header.type == PageType.DICTIONARY_PAGE
-            )
+            is_dictionary = header.type == PageType.DICTIONARY_PAGE
+            fate = PageFate(base + at, base + end, None, is_dictionary=is_dictionary, reading=number)
             if self._holds(header, data[body_start:end]):
                 return self._whole(
                     fate, ordinal, header, data[at:body_start], data[body_start:end], reading.mending
                 )
             # Its length may be what is damaged: it is believed when another page, or the end, follows.
             if damaged is None and (end == stop or self._begins_page(data, end)):
-                damaged = fate, header, data[at:body_start], [data[body_start:end]]
+                damaged = fate, header, data[at:body_start], [(number, data[body_start:end])]
         if damaged is None:
             return None
         fate, header, header_bytes, bodies = damaged

@@ -291,7 +291,9 @@ class Ledger:
                     continue
                 seen.add(name)
             elif region.confidence is not None:
-                chunks.setdefault(chunk, region.source)
+                if chunk in chunks:
+                    continue  # another piece of it
+                chunks[chunk] = region.source
             yield region
 
     def to_json(self) -> dict[str, Any]:

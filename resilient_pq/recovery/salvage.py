@@ -27,12 +27,14 @@ from resilient_pq.reader.contents import FileState
 from resilient_pq.reader.data_file import writing_again
 from resilient_pq.reader.on_damage import OnDamage
 from resilient_pq.reader.surviving import next_page
+from resilient_pq.recovery.accounting import ledger_of, nothing_kept
 from resilient_pq.recovery.apart import publish_apart
 from resilient_pq.recovery.bit_repair import with_bit_turned_back
 from resilient_pq.recovery.copies import merged
 from resilient_pq.recovery.examination import Means
 from resilient_pq.recovery.findings import Progress
 from resilient_pq.recovery.kept import keep
+from resilient_pq.recovery.ledger import Ledger
 from resilient_pq.recovery.output import Output, Target, publish, unread_prefix
 from resilient_pq.recovery.report import Damage, Finding, Kept, LostRegion, Outcome, Report, rows_lost
 from resilient_pq.recovery.schema_source import known_schema
@@ -180,8 +182,9 @@ async def _recover(known: Understanding, request: _Request, progress: Progress |
     rows = keep(contents.schema, known.row_groups, examined.found, policy)
     lost = tuple(sorted((*rows.lost, *examined.lost), key=lambda region: region.start))
     ended = known.error is None and contents.state is not FileState.IN_PROGRESS
+    ledger = ledger_of(known, examined, rows, request.on_damage)
     if not rows.row_groups and not (ended and not lost):
-        raise _nothing(known, findings)
+        raise _nothing(known, findings, ledger)
     if lost and request.on_damage is OnDamage.RAISE:
         raise RowsLostError(
             f"{_in_words(lost)}, and on_damage is 'raise'; nothing was written",
@@ -190,7 +193,7 @@ async def _recover(known: Understanding, request: _Request, progress: Progress |
         )
     sound = ended and not lost and not examined.found and not examined.copies_damaged_at
     output = Output(known, examined, rows, lost, sound)
-    report = _report(known, output, findings, request.target)
+    report = _report(known, output, findings, request.target, ledger)
     assert report.kept is not None
     if policy is OnDamage.COLUMNS and not sound:
         outputs = await publish_apart(output, request.target)
@@ -204,7 +207,7 @@ async def _recover(known: Understanding, request: _Request, progress: Progress |
 
 
 def _report(
-    known: Understanding, output: Output, findings: tuple[Finding, ...], target: Target
+    known: Understanding, output: Output, findings: tuple[Finding, ...], target: Target, ledger: Ledger
 ) -> Report:
     rows, lost = output.rows, output.lost
     assert known.contents is not None
@@ -218,7 +221,7 @@ def _report(
         findings=findings,
         next=(("rpq", "check", target.url),),
         schema=str(known.contents.schema),
-        kept=Kept(target.url, rows.num_rows, 0, rows_lost(lost), lost),
+        kept=Kept(target.url, rows.num_rows, 0, rows_lost(lost), lost, ledger=ledger),
     )
 
 
@@ -228,12 +231,15 @@ def _in_words(lost: Sequence[LostRegion]) -> str:
     return "rows would be lost" if count is None else f"{count:,} rows would be lost"
 
 
-def _nothing(known: Understanding, findings: Sequence[Finding]) -> NothingToRecoverError:
+def _nothing(
+    known: Understanding, findings: Sequence[Finding], ledger: Ledger | None = None
+) -> NothingToRecoverError:
     source, contents = known.source, known.contents
     size = source.info.size
     reason = findings[0].message if findings else "no row group is whole"
     damage = findings[0].damage if findings else Damage.UNFINISHED
     lost = (LostRegion(0, size, None, damage, reason),) if size else ()
+    ledger = nothing_kept(source, reason) if ledger is None else ledger
     report = Report(
         verb="recover",
         url=source.url,
@@ -242,7 +248,7 @@ def _nothing(known: Understanding, findings: Sequence[Finding]) -> NothingToReco
         size=size,
         findings=tuple(findings),
         schema=None if contents is None else str(contents.schema),
-        kept=Kept(None, 0, 0, None if lost else 0, lost),
+        kept=Kept(None, 0, 0, None if lost else 0, lost, ledger=ledger),
     )
     hint = None if contents is None else "the schema is known: see the report"
     if contents is None and known.identity is not None:

@@ -6,7 +6,7 @@ An async shell: it drives the sans-io `survey` and fetches what is asked for.
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -50,6 +50,26 @@ class Source:
     counters: FetchCounters
     owns_store: bool
     _objects: ChunkObjects | None = None
+    _beneath: Source | None = None
+    _view: View | None = None
+
+    @property
+    def origin(self) -> Source:
+        """The object as it lies, whatever this is read through."""
+        return self if self._beneath is None else self._beneath.origin
+
+    def lies_at(self, place: ByteRange) -> Iterator[ByteRange]:
+        """Where bytes lie in `origin`, piece by piece; those that are nowhere are left out.
+
+        Of bytes that were changed before they were read, as by a transfer as text, no place is known.
+        """
+        if self._beneath is None:
+            end = min(place.end, self.info.size)
+            if place.start < end:
+                yield ByteRange(place.start, end)
+        elif self._view is not None:
+            for _, piece in self._view.places(place):
+                yield from self._beneath.lies_at(piece)
 
     async def read(self, place: ByteRange) -> memoryview:
         """The bytes of a range."""
@@ -121,13 +141,16 @@ class Source:
     async def with_bytes(self, data: bytes) -> Source:
         """The same object with other bytes, in memory; the caller goes on closing this one."""
         store = BytesStore(self.store, self.info, data)
-        return Source(store, self.key, self.url, await store.head(self.key), self.counters, owns_store=False)
+        info = await store.head(self.key)
+        return Source(store, self.key, self.url, info, self.counters, owns_store=False, _beneath=self)
 
     def through(self, view: View) -> Source:
         """The same object, its bytes where they were written; the caller goes on closing this one."""
         store = ViewStore(self.store, self.info, view)
         info = replace(self.info, size=view.size)
-        return Source(store, self.key, self.url, info, self.counters, owns_store=False)
+        return Source(
+            store, self.key, self.url, info, self.counters, owns_store=False, _beneath=self, _view=view
+        )
 
     async def __aenter__(self) -> Self:
         """The source itself."""

@@ -205,8 +205,21 @@ async def run(data: bytes) -> Outcome:
         for report in (check, recovery):
             if isinstance(report, rpq.Report):
                 report.to_json()
+        accounted(recovery.report if isinstance(recovery, rpq.NothingToRecoverError) else recovery)
     assert bytes((await store.read_tail("damaged", 1 << 30)).data) == data
     return Outcome(read, check, recovery, output)
+
+
+def accounted(recovery: Any) -> None:
+    """Every byte and every row is accounted for once, and the report counts what the ledger counts."""
+    if not isinstance(recovery, rpq.Report):
+        return
+    assert recovery.kept is not None and recovery.kept.ledger is not None
+    ledger = recovery.kept.ledger
+    assert ledger.check() == []
+    assert ledger.rows_kept == recovery.num_rows
+    if recovery.outcome != rpq.Outcome.NOTHING:
+        assert (None if ledger.uncounted else ledger.rows_lost) == recovery.kept.rows_lost
 
 
 def uncovered(report: rpq.Report | rpq.ResilientPQError, changed: Collection[int]) -> set[int]:

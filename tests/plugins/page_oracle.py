@@ -204,7 +204,18 @@ async def recover(data: bytes, **options: Any) -> tuple[rpq.Report, bytes | None
                 await store.head("out")
     assert bytes((await store.read_tail("damaged", 1 << 40)).data) == data
     report.to_json()
+    accounted(report)
     return report, output
+
+
+def accounted(report: rpq.Report) -> None:
+    """Every byte and every row is accounted for once, and the report counts what the ledger counts."""
+    assert report.kept is not None and report.kept.ledger is not None
+    ledger = report.kept.ledger
+    assert ledger.check() == []
+    assert ledger.rows_kept == report.num_rows
+    if report.outcome != rpq.Outcome.NOTHING:
+        assert (None if ledger.uncounted else ledger.rows_lost) == report.kept.rows_lost
 
 
 async def findings_of(data: bytes) -> list[rpq.Finding]:

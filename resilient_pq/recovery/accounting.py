@@ -1,0 +1,174 @@
+"""The ledger of a recovery, filled: what every byte of the inputs is, and what became of every row. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from resilient_pq.format.records import Kind
+from resilient_pq.format.schema import Leaf
+from resilient_pq.io.ranges import ByteRange
+from resilient_pq.reader.lost import LostRegion
+from resilient_pq.reader.on_damage import OnDamage
+from resilient_pq.reader.surviving import Mending, PageFate
+from resilient_pq.recovery.claims import Claims, Rank
+from resilient_pq.recovery.fared import Fared, fared, fates_of_rows
+from resilient_pq.recovery.kept import KeptRows
+from resilient_pq.recovery.ledger import ByteUse, Ledger, LedgerSource, Region, RowsFate
+from resilient_pq.recovery.metadata_regions import areas, headers_of, regions_of_metadata
+from resilient_pq.recovery.page_regions import regions_of_row_group
+from resilient_pq.recovery.source import Source
+from resilient_pq.recovery.understanding import Examined, Understanding
+
+#: Pages that lie whole in one of the inputs, but not where they should in the first.
+_ELSEWHERE = frozenset({Mending.OTHER_COPY, Mending.DISPLACED})
+
+
+def ledger_of(known: Understanding, examined: Examined, rows: KeptRows, on_damage: OnDamage) -> Ledger:
+    """Account for all that is known of a file.
+
+    Args:
+        known: What is known of it.
+        examined: What was found in its data.
+        rows: What of them is kept, under that policy; DROP where it is RAISE.
+        on_damage: What was asked for.
+    """
+    assert known.contents is not None
+    leaves = tuple(known.contents.schema.leaves)
+    row_groups = fared(known, examined, rows, on_damage)
+    sources = _origins(known.source, examined)
+    numbers = {row_group.known.ordinal: row_group.number for row_group in row_groups}
+    claims = Claims(sources)
+    pages = list(_claim_pages(claims, known.source, examined, row_groups, leaves))
+    columns = {leaf.column_path: leaf.ordinal for leaf in leaves}
+    for rank, region in (*regions_of_metadata(known, examined, columns, numbers), *areas(known, examined)):
+        claims.add(rank, region, known.source)
+    regions = claims.regions()
+    num_rows, fates = _rows(known, row_groups, examined.lost)
+    return Ledger(
+        sources=tuple(LedgerSource(source.url, source.info.size, source.info.etag) for source in sources),
+        columns=tuple(columns),
+        row_groups=num_rows,
+        regions=regions,
+        rows=fates,
+        checkpoints=_checkpoints(known),
+        missing=_missing(regions, pages),
+        on_damage=str(on_damage),
+    )
+
+
+def nothing_kept(source: Source, reason: str) -> Ledger:
+    """The ledger of a file of which nothing can be told but that nothing is left."""
+    origin = source.origin
+    size = origin.info.size
+    regions = (Region(0, 0, size, ByteUse.LOST, "unknown", reason=reason),) if size else ()
+    rows = (RowsFate(None, None, None, False, reason=reason),) if size else ()
+    return Ledger((LedgerSource(origin.url, size, origin.info.etag),), (), (), regions, rows)
+
+
+def _origins(source: Source, examined: Examined) -> list[Source]:
+    """The inputs as they lie, that which knows most first."""
+    origins: dict[int, Source] = {}
+    for one in (source, *(other for other, _ in examined.means.others)):
+        origins.setdefault(id(one.origin), one.origin)
+    return list(origins.values())
+
+
+# -- pages -----------------------------------------------------------------------------------------
+
+
+def _claim_pages(
+    claims: Claims, source: Source, examined: Examined, row_groups: Iterable[Fared], leaves: tuple[Leaf, ...]
+) -> Iterator[Region]:
+    """Say where all pages lie; gives those that may lie nowhere."""
+    readings = [source, *(other for other, _ in examined.means.others)]
+    for row_group in row_groups:
+        for region, fate in regions_of_row_group(row_group, leaves):
+            if row_group.found is None:
+                claims.add(Rank.PAGES, region, source)
+                continue
+            _claim_page(claims, readings, region, fate)
+            yield region
+
+
+def _claim_page(claims: Claims, readings: Sequence[Source], region: Region, fate: PageFate | None) -> None:
+    if fate is None:
+        whole = region.reason is None or region.confidence is not None
+        claims.add(Rank.PAGES if whole else Rank.HARMED, region, readings[0])
+    elif fate.reason is not None or fate.mending is Mending.DICTIONARY_COPY:
+        for reading in readings:
+            claims.add(Rank.HARMED, region, reading)
+    else:
+        claims.add(Rank.PAGES, region, readings[fate.reading])
+        if fate.mending in _ELSEWHERE or fate.reading:
+            claims.add(Rank.HARMED, region, readings[0])
+
+
+def _missing(regions: Sequence[Region], pages: Iterable[Region]) -> tuple[Region, ...]:
+    """The pages that lie nowhere, in order."""
+    there = {(region.row_group, region.column, region.page) for region in regions if region.column is not None}
+    missing = [
+        replace(region, end=region.start)
+        for region in pages
+        if (region.row_group, region.column, region.page) not in there and _has_values(region)
+    ]
+    return tuple(sorted(missing, key=lambda region: region.start))
+
+
+def _has_values(region: Region) -> bool:
+    """Whether something is missing with it: chunks of rows that there are none of have no bytes."""
+    return region.size > 0 or region.confidence is None
+
+
+# -- rows ------------------------------------------------------------------------------------------
+
+
+def _rows(
+    known: Understanding, row_groups: Sequence[Fared], lost: Sequence[LostRegion]
+) -> tuple[tuple[int | None, ...], tuple[RowsFate, ...]]:
+    """The rows of each row group by its number, and what became of all rows."""
+    assert known.contents is not None
+    gaps = {region.where.row_group: region for region in lost if region.where.row_group is not None}
+    behind = [region for region in lost if region.where.row_group is None]
+    known_numbers = {row_group.number for row_group in row_groups}
+    counts: list[int | None] = []
+    fates: list[RowsFate] = []
+    first_row: int | None = 0
+    for row_group in row_groups:
+        gap = None
+        if row_group.number > len(counts):
+            gap = gaps.pop(row_group.known.ordinal - (row_group.number - len(counts)), None)
+            rows = None if gap is None or (gap.num_rows or 0) < 0 else gap.num_rows
+            single = len(counts) if row_group.number == len(counts) + 1 else None
+            reason = "nothing names it" if gap is None else gap.reason
+            fates.append(RowsFate(first_row, rows, single, False, reason=reason))
+            counts += [rows if single is not None else None] * (row_group.number - len(counts))
+            first_row = None if rows is None or first_row is None else first_row + rows
+        if first_row is None:
+            first_row = row_group.known.rows_before
+        counts.append(_count(row_group, gaps))
+        fates += fates_of_rows(known.contents.schema, row_group, first_row)
+        first_row = None if first_row is None or counts[-1] is None else first_row + row_group.num_rows
+    for region in (*behind, *gaps.values()):
+        number = region.where.row_group if region.where.row_group in known_numbers else None
+        fates.append(RowsFate(None, region.num_rows, number, False, reason=region.reason))
+    return tuple(counts), tuple(fates)
+
+
+def _count(row_group: Fared, gaps: dict[int, LostRegion]) -> int | None:
+    """The rows of a row group; None of one that is not known to be all there."""
+    if row_group.known.ordinal in gaps:
+        return None
+    return row_group.num_rows
+
+
+def _checkpoints(known: Understanding) -> tuple[tuple[int, int], ...]:
+    """Where the checkpoints lie that were found, or that a footer names, and the rows before each."""
+    assert known.contents is not None
+    found = {place.offset: place.num_rows for place in known.contents.checkpoints}
+    found |= {h.offset: h.num_rows for h in headers_of(known).values() if h.kind == Kind.CHECKPOINT}
+    places = []
+    for offset, num_rows in found.items():
+        pieces = list(known.source.lies_at(ByteRange(offset, offset + 1)))
+        places += [(piece.start, num_rows) for piece in pieces]
+    return tuple(sorted(places))
