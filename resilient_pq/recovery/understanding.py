@@ -196,12 +196,19 @@ async def _leads_to_pages(source: Source, contents: Contents) -> bool:
 
 async def _records(known: Understanding) -> None:
     known.survey = await known.source.survey()
-    candidates = candidates_of_survey(known.survey)
+    candidates = _candidates(known.survey)
     if candidates is not None:
         known.take(candidates)
     elif known.given is not None and known.survey.row_groups:
         row_groups = [found.row_group for _, found in sorted(known.survey.row_groups.items())]
         known.take(candidates_of_contents(_contents(known.given.metadata, row_groups, known.source.info.size)))
+
+
+def _candidates(survey: Survey) -> Candidates | None:
+    try:
+        return candidates_of_survey(survey)
+    except FormatError:
+        return None  # its records contradict each other
 
 
 async def _placement(known: Understanding) -> None:
@@ -221,7 +228,13 @@ async def _placement(known: Understanding) -> None:
                     Damage.FOREIGN, message, Where(offset=other.start), other.start, other.end, costs_rows=False
                 )
             )
-    if not view.is_in_place or view.size != source.info.size:
+    if view.is_in_place and view.size == source.info.size:
+        return
+    # Copies of this very file may lie in a column of it: a view is believed that tells of more of the same.
+    candidates = _candidates(await source.through(view).survey())
+    if candidates is None or len(candidates.row_groups) <= len(known.row_groups):
+        return
+    if known.contents is None or known.contents.schema == candidates.contents.schema:
         known.look_through(view, "parts of it lie elsewhere than they were written: they are put back")
 
 

@@ -144,7 +144,8 @@ def test_a_strangers_upload(moto_server: Any, committed_file: Any, rpq_run: Run)
     assert "up to the first part that is missing" in completed.words("completed")[0]
     recovered = run_next(rpq_run, completed)
     whole = max(rows for end, rows in committed_file.ends if end <= 10 * MiB)
-    assert recovered.words("kept")[0].startswith(f"{whole} rows")
+    # What of the next row group came with these parts is whole in pages, and kept as well.
+    assert int(recovered.words("kept")[0].split()[0]) >= whole
 
 
 def test_metadata_of_a_strangers_file(moto_server: Any, rpq_run: Run, tmp_path: Path) -> None:

@@ -139,7 +139,7 @@ async def test_the_output_goes_on_as_the_same_file_in_the_next_epoch(
             continue
         assert {record.epoch for record in new} == {1}
         assert {record.kind for record in new[:-1]} <= {CHUNK, ROW_GROUP} and new[-1].kind == FINAL
-        assert new[0].end == len(output)
+        assert new[-1].end == len(output)
 
 
 async def test_the_output_can_be_cut_and_recovered_again(
