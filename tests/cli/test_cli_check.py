@@ -60,7 +60,7 @@ def test_a_changed_byte(rpq_run: Run, flipped: Path, tmp_path: Path) -> None:
     assert ended.words("sound")[0].startswith("750 rows in ")
     recovered = rpq_run("recover", flipped, tmp_path / "saved.parquet")
     assert recovered.code == ExitCode.DAMAGE
-    assert recovered.words("kept")[0].startswith("750 rows in 3 row groups")
+    assert recovered.words("kept")[0].startswith("750 of 1,000 rows in 3 row groups")
     assert "250 rows" in recovered.words("lost")[0]
 
 
