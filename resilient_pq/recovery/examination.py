@@ -51,11 +51,15 @@ class ChunkFound:
         pages: The fate of each page, its bytes let go: one without a reason is whole. None of a chunk that is whole
             in its place.
         present: For each row of the row group, whether its value is left; None where all are.
+        intact: The pages of a chunk that is whole in its place, where its row group is not; none of others.
+        checksummed: Whether checksums vouch for all pages of a chunk that is whole in its place.
     """
 
     known: KnownChunk
     pages: tuple[PageFate, ...] = ()
     present: Mask | None = None
+    intact: tuple[PageFate, ...] = ()
+    checksummed: bool = False
 
     @property
     def in_place(self) -> bool:
@@ -136,11 +140,14 @@ class Examiner:
                 continue
             present = left.rows_present(num_rows)
             mask = None if present.all() else present
-            if left.in_place and mask is None and _is_as_written(left):
-                found.append(ChunkFound(chunk))
-                continue
             pages = tuple(replace(fate, page=None) for fate in left.pages)
-            found.append(ChunkFound(chunk, pages, mask))
+            if left.in_place and mask is None and _is_as_written(left):
+                checksummed = bool(pages) and all(fate.checksummed for fate in pages)
+                found.append(ChunkFound(chunk, intact=pages, checksummed=checksummed))
+            else:
+                found.append(ChunkFound(chunk, pages, mask))
+        if all(left is not None and left.present is None for left in found):
+            found = [left and replace(left, intact=()) for left in found]
         return RowGroupFound(known, num_rows, tuple(found))
 
     async def chunks(self, known: KnownRowGroup) -> list[SurvivingChunk | None]:

@@ -25,7 +25,7 @@ from resilient_pq.recovery.understanding import Examined, Understanding
 _CONFIDENCE: Final = (Confidence.CHECKSUM, Confidence.DECODED, Confidence.REPAIRED, Confidence.UNREAD)
 _RANK: Final = {confidence: rank for rank, confidence in enumerate(_CONFIDENCE)}
 NOTHING_FOUND: Final = "nothing of the column was found"
-_NOT_FOUND: Final = "they lie, or end, in pages that were not found"
+NOT_FOUND: Final = "they lie, or end, in pages that were not found"
 
 Ordinals = NDArray[np.int64]
 
@@ -77,10 +77,12 @@ class Fared:
         counted = self._nulled_before.get(leaf)
         return 0 if counted is None else int(counted[end] - counted[first])
 
-    def confidence_of(self, chunk: KnownChunk) -> Confidence:
+    def confidence_of(self, chunk: KnownChunk, found: ChunkFound | None = None) -> Confidence:
         """Why a chunk that is whole in its place is believed."""
         if self.unread:
             return Confidence.UNREAD
+        if found is not None and found.checksummed:
+            return Confidence.CHECKSUM
         try:
             sums = ChunkSums.of(chunk.read.metadata)
         except FormatError:
@@ -195,7 +197,7 @@ def fates_of_rows(schema: Schema, row_group: Fared, first_row: int | None) -> It
     ends = [*starts[runs[1:]].tolist(), row_group.num_rows]
     for run, start, end in zip(runs.tolist(), starts[runs].tolist(), ends, strict=True):
         without = tuple(paths[leaf] for leaf, mask in nulled if mask[run])
-        why = reasons.texts[reason[run]] if reason[run] >= 0 else None
+        why = reasons.text(reason[run], alone=len(without) == 1)
         yield RowsFate(
             first_row=None if first_row is None else first_row + start,
             num_rows=end - start,
@@ -204,25 +206,18 @@ def fates_of_rows(schema: Schema, row_group: Fared, first_row: int | None) -> It
             nulled=without,
             method=str(row_group.known.method),
             confidence=_CONFIDENCE[rank[run]] if keep[run] else None,
-            reason=why if why is not None or (keep[run] and not without) else _NOT_FOUND,
+            reason=why if why is not None or (keep[run] and not without) else NOT_FOUND,
         )
 
 
 def _least(row_group: Fared) -> Confidence:
     """The confidence of what is whole in its place."""
-    whole = [
-        row_group.confidence_of(chunk)
-        for position, chunk in enumerate(row_group.known.chunks)
-        if chunk is not None and _is_in_place(row_group, position)
-    ]
-    return max(whole, key=_RANK.__getitem__, default=Confidence.CHECKSUM)
-
-
-def _is_in_place(row_group: Fared, position: int) -> bool:
     if row_group.found is None:
-        return True
-    chunk = row_group.found.chunks[position]
-    return chunk is not None and chunk.in_place
+        whole = [row_group.confidence_of(chunk) for chunk in row_group.known.chunks if chunk is not None]
+    else:
+        found = [chunk for chunk in row_group.found.chunks if chunk is not None and chunk.in_place]
+        whole = [row_group.confidence_of(chunk.known, chunk) for chunk in found]
+    return max(whole, key=_RANK.__getitem__, default=Confidence.CHECKSUM)
 
 
 def _starts(row_group: Fared) -> Ordinals:
@@ -245,15 +240,22 @@ class _Reasons:
     """Why rows lost values: for each of some rows, the first reason that was given."""
 
     def __init__(self, count: int) -> None:
-        self.texts: list[str] = []
+        self._texts: list[tuple[str, str]] = []
         self.chosen = np.full(count, -1, np.int64)
 
-    def give(self, rows: NDArray[Any], text: str) -> None:
-        """Give a reason to those of some rows that have none: a mask, or places."""
-        if not self.texts or self.texts[-1] != text:
-            self.texts.append(text)
+    def text(self, number: int, *, alone: bool) -> str | None:
+        """A reason in words, with the column that it is about where that is not `alone`; None for a negative number."""
+        if number < 0:
+            return None
+        path, text = self._texts[number]
+        return text if alone else f"{path}: {text}"
+
+    def give(self, rows: NDArray[Any], path: str, text: str) -> None:
+        """Give a reason of a column to those of some rows that have none."""
+        if not self._texts or self._texts[-1] != (path, text):
+            self._texts.append((path, text))
         chosen = self.chosen[rows]
-        chosen[chosen < 0] = len(self.texts) - 1
+        chosen[chosen < 0] = len(self._texts) - 1
         self.chosen[rows] = chosen
 
 
@@ -267,19 +269,19 @@ def _tell(
 ) -> None:
     """Say of some rows why a column lost values of them, and how much those are believed that it has."""
     if chunk is None:
-        reasons.give(np.arange(len(starts)), f"{path}: {NOTHING_FOUND}")
+        reasons.give(np.arange(len(starts)), path, NOTHING_FOUND)
         return
     lost = None if chunk.present is None else ~chunk.present[starts]
     unplaced = None
     for fate, (first, count) in zip(chunk.pages, placed(chunk.pages, row_group.num_rows), strict=True):
         if fate.reason is not None and (first is None or count is None):
-            unplaced = unplaced or f"{path}: {fate.reason}"
+            unplaced = unplaced or fate.reason
         if first is None or not count:
             continue
         rows = np.arange(*np.searchsorted(starts, (first, first + count)))
         if fate.reason is not None:
-            reasons.give(rows, f"{path}: {fate.reason}")
+            reasons.give(rows, path, fate.reason)
         else:
             rank[rows] = np.maximum(rank[rows], _RANK[confidence_of_page(fate)])
     if lost is not None and lost.any():
-        reasons.give(np.flatnonzero(lost), unplaced or f"{path}: {_NOT_FOUND}")
+        reasons.give(np.flatnonzero(lost), path, unplaced or NOT_FOUND)

@@ -55,8 +55,9 @@ def regions_of_metadata(
     for rank, region in _expected(known, examined, headers, numbers):
         told.add(region.start)
         yield rank, region
-    if len(MAGIC) <= known.source.info.size and 0 not in told and not _no_head(known):
-        yield Rank.METADATA, Region(0, 0, len(MAGIC), ByteUse.METADATA, "magic")
+    if examined.has_magic:
+        magic = Region(0, 0, len(MAGIC), ByteUse.METADATA, "magic", confidence=Confidence.DECODED)
+        yield Rank.METADATA, magic
     for region in _footer(known):
         told.add(region.start)
         yield (Rank.METADATA if region.use is ByteUse.METADATA else Rank.HARMED), region
@@ -66,11 +67,6 @@ def regions_of_metadata(
     for offset, header in headers.items():
         if offset not in told:
             yield _record(header, whole=offset in whole or header.kind == Kind.CHUNK)
-
-
-def _no_head(known: Understanding) -> bool:
-    """Whether the bytes do not begin as a Parquet file does, as far as anybody looked."""
-    return known.error is not None and known.identity is not None and known.identity.name == "unknown"
 
 
 def _expected(

@@ -39,8 +39,8 @@ def regions_of_row_group(row_group: Fared, leaves: tuple[Leaf, ...]) -> Iterator
         found = row_group.found.chunks[leaf.ordinal]
         if found is None:
             yield _nothing(row_group, leaf, chunk), None
-        elif found.in_place:
-            yield _chunk(row_group, leaf, found.known), None
+        elif found.in_place and not found.intact:
+            yield _chunk(row_group, leaf, found.known, found), None
         else:
             yield from _pages(row_group, leaf, found)
 
@@ -54,14 +54,14 @@ def _nothing(row_group: Fared, leaf: Leaf, chunk: KnownChunk | None) -> Region:
     )  # fmt: skip
 
 
-def _chunk(row_group: Fared, leaf: Leaf, chunk: KnownChunk) -> Region:
+def _chunk(row_group: Fared, leaf: Leaf, chunk: KnownChunk, found: ChunkFound | None = None) -> Region:
     """A chunk that is whole in its place."""
     read, count = chunk.read, row_group.num_rows
     kept = row_group.rows_kept(leaf.ordinal, 0, count)
     # Slack may hold the first bytes of what follows.
     end = read.range.end - read.slack
     nulled = row_group.rows_nulled(leaf.ordinal, 0, count)
-    use, reason, believed = ByteUse.DATA, None, row_group.confidence_of(chunk)
+    use, reason, believed = ByteUse.DATA, None, row_group.confidence_of(chunk, found)
     if kept and nulled == kept:
         return Region(
             0, read.range.start, end, ByteUse.LOST, "chunk", row_group.number, leaf.column_path,
@@ -78,8 +78,9 @@ def _chunk(row_group: Fared, leaf: Leaf, chunk: KnownChunk) -> Region:
 
 
 def _pages(row_group: Fared, leaf: Leaf, chunk: ChunkFound) -> Iterator[Told]:
-    rows = placed(chunk.pages, row_group.num_rows)
-    for number, (fate, (first, count)) in enumerate(zip(chunk.pages, rows, strict=True)):
+    pages = chunk.pages or chunk.intact
+    rows = placed(pages, row_group.num_rows)
+    for number, (fate, (first, count)) in enumerate(zip(pages, rows, strict=True)):
         if fate.reason is not None:
             yield _lost(row_group, leaf, chunk, fate, number, first, count), fate
         else:

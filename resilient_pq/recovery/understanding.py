@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from resilient_pq.errors import FormatError, NotParquetError, TornFileError, Where
-from resilient_pq.format.footer import Footer
+from resilient_pq.format.footer import MAGIC, Footer
 from resilient_pq.format.metadata import FileMetaData, RowGroup, SchemaElement
 from resilient_pq.format.quirks import Quirks
 from resilient_pq.io.ranges import ByteRange
@@ -398,6 +398,7 @@ class Examined:
         copies_damaged_at: Where second copies and indexes are damaged, of which nothing is lost.
         means: Where whole bytes were looked for.
         unread: Whether the row groups that footers and records name were not read.
+        has_magic: Whether it begins with the magic; False too where `copies_damaged_at` would tell.
     """
 
     findings: tuple[Finding, ...]
@@ -406,6 +407,7 @@ class Examined:
     copies_damaged_at: tuple[int, ...]
     means: Means
     unread: bool = False
+    has_magic: bool = False
 
 
 async def examine(
@@ -450,7 +452,18 @@ async def examine(
     )
     behind = [region for region in known.lost if region.num_rows != 0 and not _is_explained(region, found)]
     damaged_at = tuple(finding.start or 0 for finding in copies)
-    return Examined((*data, *copies), found, (*between, *behind), damaged_at, means, unread)
+    magic = not _is_ours(known) and await _has_magic(known.source)
+    return Examined((*data, *copies), found, (*between, *behind), damaged_at, means, unread, magic)
+
+
+def _is_ours(known: Understanding) -> bool:
+    """Whether the metadata that a footer of ours leads to are examined, the magic among them."""
+    return known.candidates is not None and known.candidates.contents.footer.record is not None
+
+
+async def _has_magic(source: Source) -> bool:
+    head = await source.read(ByteRange(0, min(len(MAGIC), source.info.size)))
+    return bytes(head) == MAGIC
 
 
 async def _displaced(known: Understanding) -> list[tuple[Source, Mending]]:

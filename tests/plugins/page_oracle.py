@@ -22,6 +22,7 @@ import pytest
 
 import resilient_pq as rpq
 from resilient_pq.io.memory import MemoryStore
+from resilient_pq.recovery.ledger import ByteUse, PageState
 
 POLICIES = ("drop", "null")
 CODECS = ("none", "snappy", "gzip", "brotli", "lz4_raw", "zstd")
@@ -60,11 +61,13 @@ class Damaged:
         what: In words, for whoever reads of a failure.
         data: The bytes that are there.
         gone: Those of the whole file that are not among them.
+        moved: Whether others lie elsewhere than they did.
     """
 
     what: str
     data: bytes = field(repr=False)
     gone: tuple[range, ...] = field(repr=False)
+    moved: bool = False
 
     def size_is_known(self, file: PagedFile) -> bool:
         """Whether the final footer is whole, which counts all rows."""
@@ -110,7 +113,7 @@ class PagedFile:
         parts = [range(at, min(at + size, len(self.data))) for at in range(0, len(self.data), size)]
         data = b"".join(self.data[parts[number].start : parts[number].stop] for number in order)
         gone = tuple(part for number, part in enumerate(parts) if number not in order)
-        return Damaged(f"parts of {size} bytes in the order {list(order)}", data, gone)
+        return Damaged(f"parts of {size} bytes in the order {list(order)}", data, gone, moved=True)
 
     @property
     def places(self) -> list[range]:
@@ -150,7 +153,7 @@ class PagedFile:
     def without(self, start: int, end: int) -> Damaged:
         """The bytes of a range left out, those behind it moved up."""
         data = self.data[:start] + self.data[end:]
-        return Damaged(f"without {start}..{end}", data, (range(start, end),))
+        return Damaged(f"without {start}..{end}", data, (range(start, end),), moved=True)
 
     def expected(self, damaged: Damaged, on_damage: str) -> tuple[Nulled, Nulled]:
         """The rows that are kept at best, by number, each with the columns that are null in it; and those by luck too."""
@@ -218,6 +221,15 @@ def accounted(report: rpq.Report) -> None:
         assert (None if ledger.uncounted else ledger.rows_lost) == report.kept.rows_lost
 
 
+def called_whole(report: rpq.Report, damaged: Damaged) -> None:
+    """No byte that was changed is said to be as it was written, be it data or metadata."""
+    assert report.kept is not None and report.kept.ledger is not None
+    gone = page_layout.Gone(damaged.gone)
+    for region in report.kept.ledger.regions:
+        if region.use is ByteUse.METADATA or region.state is PageState.WHOLE:
+            assert gone.spare(range(region.start, region.end)), region
+
+
 async def findings_of(data: bytes) -> list[rpq.Finding]:
     """What a check finds damaged."""
     store = MemoryStore()
@@ -248,6 +260,8 @@ async def examine(file: PagedFile, damaged: Damaged, on_damage: str = "drop", **
         if on_damage != "drop":
             options["on_damage"] = on_damage
         report, output = await recover(damaged.data, **options)
+        if not damaged.moved:
+            called_whole(report, damaged)
         assert report.num_rows == (0 if output is None else pq.read_metadata(io.BytesIO(output)).num_rows)
         if output is None:
             assert not best, f"nothing was recovered; whole are the rows {span(best)}"
