@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from resilient_pq.checksum import crc32
+from resilient_pq.checksum import crc32, unsigned
 from resilient_pq.errors import FormatError
 from resilient_pq.format import thrift
 from resilient_pq.format.footer import RECORD_KEY, ChunkSums, key_values
@@ -46,10 +46,12 @@ class KnownPages:
     Attributes:
         pages: They do not overlap.
         complete: Whether these are all pages of the chunk; otherwise others may lie between and behind them.
+        summed: Whether there is a copy of the header of each of them, with the CRC32 of its body.
     """
 
     pages: tuple[KnownPage, ...]
     complete: bool
+    summed: bool = False
 
     @classmethod
     def of_index(cls, index: OffsetIndex) -> KnownPages:
@@ -74,17 +76,17 @@ class KnownPages:
         indexed = () if copies.offset_index is None else _in_order(copies.offset_index)
         rows = {page.offset: page.first_row for page in indexed}
         pages: list[KnownPage] = []
-        headers, at, offset = memoryview(copies.page_headers), 0, start
+        headers, at, offset, summed = memoryview(copies.page_headers), 0, start, True
         while at < len(headers):
             header, end = read_header(headers, at)
             size = end - at + header.compressed_page_size
             is_dictionary = copies.dictionary_page is not None and copies.dictionary_page.offset == offset
             body = copies.dictionary_copy if is_dictionary else None
             pages.append(KnownPage(offset, size, bytes(headers[at:end]), body, rows.get(offset)))
-            at, offset = end, offset + size
+            at, offset, summed = end, offset + size, summed and header.crc is not None
         if rows and sum(page.first_row is not None for page in pages) != len(rows):
             raise FormatError("the record of a row group has other pages in its index than headers")
-        return cls(tuple(pages), complete=True)
+        return cls(tuple(pages), complete=True, summed=summed)
 
 
 def _in_order(index: OffsetIndex) -> tuple[KnownPage, ...]:
@@ -134,9 +136,16 @@ def record_of_row_group(data: memoryview, place: ByteRange) -> RowGroupRecord | 
 
 
 def pages_by_record(record: RowGroupRecord, chunk: ChunkRead) -> KnownPages | None:
-    """What the record of a row group knows of a chunk's pages; None where it contradicts itself."""
+    """What the record of a row group knows of a chunk's pages; None where it contradicts itself, or the footer.
+
+    It does the latter where it is of another file, or of a time when this one went on otherwise.
+    """
+    copies = record.chunks[chunk.leaf.ordinal]
     try:
-        return KnownPages.of_copies(record.chunks[chunk.leaf.ordinal], chunk.range.start)
+        sums = ChunkSums.of(chunk.metadata)
+        if sums is not None and sums.chunk not in (None, unsigned(copies.crc32)):
+            return None
+        return KnownPages.of_copies(copies, chunk.range.start)
     except FormatError:
         return None
 

@@ -69,7 +69,7 @@ def nothing_kept(source: Source, reason: str) -> Ledger:
 def _origins(source: Source, examined: Examined) -> list[Source]:
     """The inputs as they lie, that which knows most first."""
     origins: dict[int, Source] = {}
-    for one in (source, *(other for other, _ in examined.means.others)):
+    for one in (source, *(other.source for other in examined.means.others)):
         origins.setdefault(id(one.origin), one.origin)
     return list(origins.values())
 
@@ -81,7 +81,7 @@ def _claim_pages(
     claims: Claims, source: Source, examined: Examined, row_groups: Iterable[Fared], leaves: tuple[Leaf, ...]
 ) -> Iterator[Region]:
     """Say where all pages lie; gives those that may lie nowhere."""
-    readings = [source, *(other for other, _ in examined.means.others)]
+    readings = [source, *(other.source for other in examined.means.others)]
     for row_group in row_groups:
         for region, fate in regions_of_row_group(row_group, leaves):
             if row_group.found is None:

@@ -100,16 +100,36 @@ class RowGroupFound:
 
 
 @dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """Where the same file can be read again.
+
+    Attributes:
+        source: Where.
+        mending: What taking a page from there means.
+        row_groups: The ordinals of those that are known to be the same there; None for all. Of others a page is taken
+            only where a copy of its header, from elsewhere, has its CRC32.
+    """
+
+    source: Source
+    mending: Mending
+    row_groups: frozenset[int] | None = None
+
+    def has(self, ordinal: int) -> bool:
+        """Whether a row group is known to be the same there."""
+        return self.row_groups is None or ordinal in self.row_groups
+
+
+@dataclass(frozen=True, slots=True)
 class Means:
     """Where whole bytes are looked for beyond those that lie in their place.
 
     Attributes:
-        others: Where the same file can be read again, and what taking a page from there means.
+        others: Where the same file can be read again.
         repair: Turns single bits back; None leaves them.
         search: Finds the next page behind a damaged header; None gives up there.
     """
 
-    others: tuple[tuple[Source, Mending], ...] = ()
+    others: tuple[Elsewhere, ...] = ()
     repair: Repair | None = None
     search: Search | None = None
 
@@ -161,13 +181,19 @@ class Examiner:
     async def _chunk(
         self, known: KnownRowGroup, chunk: KnownChunk, copies: KnownPages | None
     ) -> SurvivingChunk:
-        readings = [Reading(await self._source.read(chunk.read.range))]
-        left = await self._survivors(known, chunk, readings, copies, last=not self._means.others)
-        if left.in_place or not self._means.others:
+        readings = [Reading(await _padded(self._source, chunk.read.range))]
+        vouched = copies is not None and copies.summed and chunk.pages is None
+        numbers = [i for i, other in enumerate(self._means.others) if vouched or other.has(known.ordinal)]
+        others = [self._means.others[i] for i in numbers]
+        left = await self._survivors(known, chunk, readings, copies, last=not others)
+        if left.in_place or not others:
             return left
-        for other, mending in self._means.others:
-            readings.append(Reading(await _padded(other, chunk.read.range), mending))
-        return await self._survivors(known, chunk, readings, copies, last=True)
+        for other in others:
+            readings.append(Reading(await _padded(other.source, chunk.read.range), other.mending))
+        left = await self._survivors(known, chunk, readings, copies, last=True)
+        # Positions are those among all that can be read, whether they were asked for this chunk or not.
+        places = [0, *(i + 1 for i in numbers)]
+        return replace(left, pages=tuple(replace(fate, reading=places[fate.reading]) for fate in left.pages))
 
     def _agrees(self, chunk: ChunkRead) -> Agrees | None:
         """Whether values lie within the bounds that the footer states, where it can be believed."""
@@ -200,20 +226,24 @@ class Examiner:
 
     async def _copies(self, known: KnownRowGroup) -> list[KnownPages | None]:
         """For each chunk what is known of its pages: by the row group's record, else by its OffsetIndex."""
-        sources = [self._source, *(other for other, _ in self._means.others)]
+        sources = [self._source, *(other.source for other in self._means.others)]
         for source in sources:
             record = await _record(source, known)
             if record is not None and len(record.chunks) == len(known.chunks):
                 return [
                     None if chunk is None else pages_by_record(record, chunk.read) for chunk in known.chunks
                 ]
-        return [None if chunk is None else await self._indexed(chunk) for chunk in known.chunks]
+        here = [other.source for other in self._means.others if other.has(known.ordinal)]
+        return [
+            None if chunk is None else await self._indexed(chunk, [self._source, *here]) for chunk in known.chunks
+        ]
 
-    async def _indexed(self, chunk: KnownChunk) -> KnownPages | None:
+    @staticmethod
+    async def _indexed(chunk: KnownChunk, sources: Sequence[Source]) -> KnownPages | None:
         place = chunk.offset_index
         if place is None or chunk.pages is not None:
             return None
-        for source in (self._source, *(other for other, _ in self._means.others)):
+        for source in sources:
             known = pages_by_index(await _padded(source, place), chunk.read)
             if known is not None:
                 return known

@@ -103,10 +103,12 @@ async def recover(
     async with _opened(locations, storage_options) as sources, _store_of(dst, options) as (store, key):
         target = Target(store, key, overwrite)
         for source in sources:
-            await _check_output(source, target, apart=policy is OnDamage.COLUMNS)
+            await _check_other(source, target)
+        if policy is not OnDamage.COLUMNS:
+            await _check_free(target)
         with located(Where(key=sources[0].url)):
             given = await known_schema(schema=schema, schema_from=schema_from, storage_options=storage_options)
-            known, others = merged([await understand(source, given) for source in sources])
+            known, others = await merged([await understand(source, given) for source in sources])
             repair = with_bit_turned_back if repair_bits else None
             request = _Request(target, policy, verify, Means(others, repair, next_page))
             return await _recover(known, request, progress)
@@ -137,15 +139,17 @@ async def _store_of(
         await store.close()
 
 
-async def _check_output(source: Source, target: Target, *, apart: bool) -> None:
-    url = target.url
-    if url == source.url or await asyncio.to_thread(_same_file, url, source.url):
+async def _check_other(source: Source, target: Target) -> None:
+    if target.url == source.url or await asyncio.to_thread(_same_file, target.url, source.url):
         raise RecoveryError(
-            f"{url} is the damaged file itself", hint="a recovery writes a new file; name another output"
+            f"{target.url} is the damaged file itself", hint="a recovery writes a new file; name another output"
         )
-    if not apart and not target.overwrite and await target.store.exists(target.key):
+
+
+async def _check_free(target: Target) -> None:
+    if not target.overwrite and await target.store.exists(target.key):
         raise AlreadyExistsError(
-            f"{url} exists", hint="name another output, or use --overwrite (overwrite=True)"
+            f"{target.url} exists", hint="name another output, or use --overwrite (overwrite=True)"
         )
 
 

@@ -23,7 +23,7 @@ from resilient_pq.recovery.choose import (
     known_row_groups,
     losses_between,
 )
-from resilient_pq.recovery.examination import Examiner, Means, RowGroupFound
+from resilient_pq.recovery.examination import Elsewhere, Examiner, Means, RowGroupFound
 from resilient_pq.recovery.findings import Progress, examine_metadata, examine_row_groups
 from resilient_pq.recovery.footer_evidence import has_values, pages_begin
 from resilient_pq.recovery.identify import Identity, identify
@@ -466,7 +466,7 @@ async def _has_magic(source: Source) -> bool:
     return bytes(head) == MAGIC
 
 
-async def _displaced(known: Understanding) -> list[tuple[Source, Mending]]:
+async def _displaced(known: Understanding) -> list[Elsewhere]:
     """The file with its parts where they were written, where its footer is whole but parts of it were moved.
 
     The whole file is read for it, which one page that is lost is not worth: a part that was moved costs more.
@@ -477,7 +477,7 @@ async def _displaced(known: Understanding) -> list[tuple[Source, Mending]]:
     source = known.source
     found = await source.drive(all_headers(source.info.size))
     view = await source.drive(place(source.info.size, found, file_id, search_pages=True))
-    return [] if view.is_in_place else [(source.through(view), Mending.DISPLACED)]
+    return [] if view.is_in_place else [Elsewhere(source.through(view), Mending.DISPLACED)]
 
 
 def _pages_lost(left: RowGroupFound) -> int:

@@ -156,6 +156,18 @@ class Gone:
         return at < 0 or self._places[at].stop <= place.start
 
 
+class GoneInEach(Gone):
+    """Bytes that are changed, or missing, in each of several copies."""
+
+    def __init__(self, copies: Iterable[Gone]) -> None:
+        """Take what is gone in each."""
+        self._copies = list(copies)
+
+    def spare(self, place: range) -> bool:
+        """Whether all bytes of a range are what they were in one of the copies."""
+        return any(copy.spare(place) for copy in self._copies)
+
+
 @dataclass(frozen=True)
 class Row:
     """A row that can be kept: its number in the file, and the columns that must be null in it."""
@@ -231,7 +243,7 @@ class Layout:
             whole = [record for record in self.records if record.kind in (ANCHOR, CHECKPOINT, FINAL)]
         return [record for record in whole if gone.spare(record.place)]
 
-    def rows(self, gone: Iterable[range], on_damage: str = "drop", *, by_luck: bool = False) -> list[Row]:
+    def rows(self, gone: Iterable[range] | Gone, on_damage: str = "drop", *, by_luck: bool = False) -> list[Row]:
         """The rows that can be kept under a policy, at best, in order.
 
         Args:
@@ -242,8 +254,7 @@ class Layout:
                 still say what matters of its page, as when only its statistics have changed, where a chunk begins may
                 be guessed, and a later record may count its rows: luck, that no one can ask for.
         """
-        gone = list(gone)
-        missing = Gone(gone)
+        missing = gone if isinstance(gone, Gone) else Gone(gone)
         headers = Gone([]) if by_luck else missing
         footers = self.footers(missing)
         rows: list[Row] = []
@@ -306,7 +317,9 @@ class Layout:
         dictionary = True
         kept: set[int] = set()
         for ordinal, page in enumerate(chunk.pages):
-            whole = missing.spare(page.body) and headers.spare(page.header)
+            # Of several copies one has to have both, where nothing else has the header.
+            both = range(page.header.start, page.body.stop) if headers is missing else page.body
+            whole = missing.spare(both) and headers.spare(page.header)
             if page.is_dictionary:
                 size = len(page.header) + len(page.body)
                 dictionary = whole or (has_copies and size <= DICTIONARY_COPY)

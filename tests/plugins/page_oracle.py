@@ -69,9 +69,10 @@ class Damaged:
     gone: tuple[range, ...] = field(repr=False)
     moved: bool = False
 
-    def size_is_known(self, file: PagedFile) -> bool:
-        """Whether the final footer is whole, which counts all rows."""
-        return any(record.kind == page_layout.FINAL for record in file.layout.footers(page_layout.Gone(self.gone)))
+    @property
+    def missing(self) -> page_layout.Gone:
+        """The same as the oracle takes it."""
+        return page_layout.Gone(self.gone)
 
 
 @dataclass(frozen=True, repr=False)
@@ -155,10 +156,14 @@ class PagedFile:
         data = self.data[:start] + self.data[end:]
         return Damaged(f"without {start}..{end}", data, (range(start, end),), moved=True)
 
-    def expected(self, damaged: Damaged, on_damage: str) -> tuple[Nulled, Nulled]:
+    def counts_rows(self, missing: page_layout.Gone) -> bool:
+        """Whether the final footer is whole, which counts all rows."""
+        return any(record.kind == page_layout.FINAL for record in self.layout.footers(missing))
+
+    def expected(self, missing: page_layout.Gone, on_damage: str) -> tuple[Nulled, Nulled]:
         """The rows that are kept at best, by number, each with the columns that are null in it; and those by luck too."""
         best, lucky = (
-            {row.number: row.nulled for row in self.layout.rows(damaged.gone, on_damage, by_luck=by_luck)}
+            {row.number: row.nulled for row in self.layout.rows(missing, on_damage, by_luck=by_luck)}
             for by_luck in (False, True)
         )
         return best, lucky
@@ -191,21 +196,24 @@ async def write_pages(table: pa.Table, **options: Any) -> PagedFile:
     return PagedFile(data, read, layout)
 
 
-async def recover(data: bytes, **options: Any) -> tuple[rpq.Report, bytes | None]:
+async def recover(*copies: bytes, **options: Any) -> tuple[rpq.Report, bytes | None]:
     """The report of a recovery, and the bytes it wrote; it leaves the input as it was."""
     store = MemoryStore()
-    await store.put("damaged", data)
+    names = [f"damaged {number}" for number in range(len(copies))]
+    for name, data in zip(names, copies, strict=True):
+        await store.put(name, data)
     output: bytes | None = None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", rpq.IncompleteFileWarning)
         try:
-            report = await rpq.recover((store, "damaged"), (store, "out"), **options)
+            report = await rpq.recover([(store, name) for name in names], (store, "out"), **options)
             output = bytes((await store.read_tail("out", 1 << 40)).data)
         except rpq.NothingToRecoverError as error:
             report = error.report
             with pytest.raises(rpq.NotFoundError):
                 await store.head("out")
-    assert bytes((await store.read_tail("damaged", 1 << 40)).data) == data
+    for name, data in zip(names, copies, strict=True):
+        assert bytes((await store.read_tail(name, 1 << 40)).data) == data
     report.to_json()
     accounted(report)
     return report, output
@@ -249,18 +257,22 @@ def span(numbers: Iterable[int]) -> str:
     return ", ".join(f"{first}..{end - 1}" for first, end in spans)
 
 
-async def examine(file: PagedFile, damaged: Damaged, on_damage: str = "drop", **options: Any) -> None:
-    """Recover a damaged file, and hold the output against the best that is possible.
+async def examine(
+    file: PagedFile, damaged: Damaged, on_damage: str = "drop", *others: Damaged, **options: Any
+) -> None:
+    """Recover a damaged file, alone or with other copies of it, and hold the output against the best that is possible.
 
     Every row whose pages are whole is there, with its values, and no other; the report counts them, and the output is
     a sound file.
     """
+    copies = [damaged, *others]
     try:
-        best, lucky = file.expected(damaged, on_damage)
+        missing = page_layout.GoneInEach(copy.missing for copy in copies)
+        best, lucky = file.expected(missing, on_damage)
         if on_damage != "drop":
             options["on_damage"] = on_damage
-        report, output = await recover(damaged.data, **options)
-        if not damaged.moved:
+        report, output = await recover(*(copy.data for copy in copies), **options)
+        if not damaged.moved and not others:
             called_whole(report, damaged)
         assert report.num_rows == (0 if output is None else pq.read_metadata(io.BytesIO(output)).num_rows)
         if output is None:
@@ -269,9 +281,9 @@ async def examine(file: PagedFile, damaged: Damaged, on_damage: str = "drop", **
         found = pq.read_table(io.BytesIO(output))
         numbers = found.column("id").to_pylist()
         assert numbers == sorted(set(numbers)), "rows come twice, or in another order"
-        missed, more = set(best) - set(numbers), set(numbers) - set(lucky)
+        lacking, more = set(best) - set(numbers), set(numbers) - set(lucky)
         assert not more, f"rows that cannot be there: {span(more)}"
-        assert not missed, f"rows that were whole: {span(missed)}"
+        assert not lacking, f"rows that were whole: {span(lacking)}"
         if not found.equals(file.values(numbers, best)):
             # With luck there is more in the columns than could be asked for.
             assert best != lucky, "there are other values in the output"
@@ -281,13 +293,13 @@ async def examine(file: PagedFile, damaged: Damaged, on_damage: str = "drop", **
                 assert not wrong, f"{wrong} in row {row}, not {written}"
         assert report.kept is not None
         lost, said = file.table.num_rows - len(numbers), report.kept.rows_lost
-        if damaged.size_is_known(file):
+        if file.counts_rows(missing):
             assert said == lost, f"{said} rows lost, not {lost}"
         else:  # nothing tells of rows that are no more in the file
             assert said is None or said <= lost, f"{said} rows lost of {lost}"
         assert not await findings_of(output)
     except BaseException as error:
-        error.add_note(f"{damaged.what}; on_damage={on_damage!r}")
+        error.add_note(f"{' | '.join(copy.what for copy in copies)}; on_damage={on_damage!r}")
         raise
 
 
