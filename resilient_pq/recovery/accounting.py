@@ -15,7 +15,7 @@ from resilient_pq.recovery.claims import Claims, Rank
 from resilient_pq.recovery.fared import Fared, fared, fates_of_rows
 from resilient_pq.recovery.kept import KeptRows
 from resilient_pq.recovery.ledger import ByteUse, Ledger, LedgerSource, Region, RowsFate
-from resilient_pq.recovery.metadata_regions import areas, headers_of, regions_of_metadata
+from resilient_pq.recovery.metadata_regions import areas, regions_of_metadata
 from resilient_pq.recovery.page_regions import regions_of_row_group
 from resilient_pq.recovery.source import Source
 from resilient_pq.recovery.understanding import Examined, Understanding
@@ -166,7 +166,7 @@ def _checkpoints(known: Understanding) -> tuple[tuple[int, int], ...]:
     """Where the checkpoints lie that were found, or that a footer names, and the rows before each."""
     assert known.contents is not None
     found = {place.offset: place.num_rows for place in known.contents.checkpoints}
-    found |= {h.offset: h.num_rows for h in headers_of(known).values() if h.kind == Kind.CHECKPOINT}
+    found |= {h.offset: h.num_rows for h in known.headers.values() if h.kind == Kind.CHECKPOINT}
     places = []
     for offset, num_rows in found.items():
         pieces = list(known.source.lies_at(ByteRange(offset, offset + 1)))

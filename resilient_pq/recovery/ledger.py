@@ -99,12 +99,13 @@ class Region:
         page: Ordinal of the page in its chunk, the dictionary page included; None outside of pages.
         mended: How a page was made whole that is not whole where it should lie: "header-copy", "dictionary-copy",
             "displaced", "other-copy" or "bit-repair"; None for all others.
-        confidence: Why it is believed; None for what is damaged or dead.
+        confidence: Why it is believed; None for what is damaged or dead, and for metadata that nobody looked at.
         reason: What was wrong with it: why it was lost, or had to be mended; None for all others.
-        first_row: Row of the row group that the page begins with; None outside of data pages, and where it is not
-            known.
-        num_rows: Rows that the page holds values of; None likewise.
-        rows_kept: How many of these are in the output, with their values or with nulls; None likewise.
+        first_row: Row of the row group that the page begins with, 0 of a chunk that is whole; None outside of data
+            pages, and where it is not known.
+        num_rows: Rows that the page, or the chunk, holds values of; None likewise.
+        rows_kept: How many of these are in the output, with their values or with nulls; of a lost page whose rows are
+            not known, how many rows have nulls that its chunk lost. None likewise.
     """
 
     source: int
@@ -229,7 +230,7 @@ class Ledger:
     """What became of everything.
 
     Attributes:
-        sources: The inputs.
+        sources: The inputs, that of which most is known first.
         columns: Paths of the leaf columns, in the order of the schema.
         row_groups: Rows of each row group known of, by ordinal; None where the bytes do not tell.
         regions: Every byte of every input once, in order: of the first input from its first byte to its last, of the
@@ -348,7 +349,8 @@ def complete_regions(
 
     def append(region: Region) -> None:
         before = complete[-1] if complete else None
-        if before is not None and before.page is None and before.num_rows is None:
+        alike = before is not None and before.what == region.what and before.column == region.column
+        if before is not None and alike and before.page is None and before.num_rows is None:
             joined = replace(before, end=region.end)
             if joined == replace(region, start=before.start):
                 complete[-1] = joined

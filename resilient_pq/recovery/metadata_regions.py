@@ -29,16 +29,6 @@ _DAMAGED: Final = "its payload is damaged"
 Told = tuple[Rank, Region]
 
 
-def headers_of(known: Understanding) -> dict[int, RecordHeader]:
-    """The record headers found of the file, by where they were written."""
-    survey = known.survey
-    if survey is None:
-        return {}
-    if known.moved:
-        return {header.offset: header for header in survey.found.values() if header.file_id == survey.file_id}
-    return {header.offset: header for header in survey.headers}
-
-
 def regions_of_metadata(
     known: Understanding, examined: Examined, columns: Mapping[str, int], numbers: Mapping[int, int]
 ) -> Iterator[Told]:
@@ -50,7 +40,7 @@ def regions_of_metadata(
         columns: The leaf columns by their paths.
         numbers: The number in the ledger of each row group by its ordinal.
     """
-    headers = headers_of(known)
+    headers = known.headers
     told: set[int] = set()
     for rank, region in _expected(known, examined, headers, numbers):
         told.add(region.start)
@@ -66,7 +56,8 @@ def regions_of_metadata(
     whole = _whole_records(known)
     for offset, header in headers.items():
         if offset not in told:
-            yield _record(header, whole=offset in whole or header.kind == Kind.CHUNK)
+            looked_at = header.kind == Kind.CHUNK and offset not in examined.chunk_records_damaged_at
+            yield _record(header, whole=offset in whole or looked_at)
 
 
 def _expected(

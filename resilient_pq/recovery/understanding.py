@@ -5,13 +5,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
 from resilient_pq.errors import FormatError, NotParquetError, TornFileError, Where
 from resilient_pq.format.footer import MAGIC, Footer
 from resilient_pq.format.metadata import FileMetaData, RowGroup, SchemaElement
 from resilient_pq.format.quirks import Quirks
+from resilient_pq.format.records import CHUNK_RECORD_SIZE, Kind, RecordHeader
+from resilient_pq.io.fetch import fetch
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.surviving import Mending
@@ -91,6 +94,17 @@ class Understanding:
         """For the ordinal of each row group that footers and records name, its position in `contents`."""
         named = () if self.candidates is None else self.candidates.row_groups
         return {candidate.ordinal: position for position, candidate in enumerate(named)}
+
+    @property
+    def headers(self) -> dict[int, RecordHeader]:
+        """The record headers of the file that were found, by where they were written."""
+        survey = self.survey
+        if survey is None:
+            return {}
+        mine = survey.headers
+        if self.moved:
+            mine = [header for header in survey.found.values() if header.file_id == survey.file_id]
+        return {header.offset: header for header in mine}
 
     @property
     def file_id(self) -> bytes | None:
@@ -399,6 +413,7 @@ class Examined:
         means: Where whole bytes were looked for.
         unread: Whether the row groups that footers and records name were not read.
         has_magic: Whether it begins with the magic; False too where `copies_damaged_at` would tell.
+        chunk_records_damaged_at: Where, before chunks that no footer names, records lie whose payload is damaged.
     """
 
     findings: tuple[Finding, ...]
@@ -408,6 +423,7 @@ class Examined:
     means: Means
     unread: bool = False
     has_magic: bool = False
+    chunk_records_damaged_at: frozenset[int] = frozenset()
 
 
 async def examine(
@@ -453,12 +469,35 @@ async def examine(
     behind = [region for region in known.lost if region.num_rows != 0 and not _is_explained(region, found)]
     damaged_at = tuple(finding.start or 0 for finding in copies)
     magic = not _is_ours(known) and await _has_magic(known.source)
-    return Examined((*data, *copies), found, (*between, *behind), damaged_at, means, unread, magic)
+    records = frozenset([offset async for offset in _chunk_records_damaged(known)])
+    return Examined((*data, *copies), found, (*between, *behind), damaged_at, means, unread, magic, records)
 
 
 def _is_ours(known: Understanding) -> bool:
     """Whether the metadata that a footer of ours leads to are examined, the magic among them."""
     return known.candidates is not None and known.candidates.contents.footer.record is not None
+
+
+async def _chunk_records_damaged(known: Understanding) -> AsyncIterator[int]:
+    """The records of chunks whose payload is damaged, where `examine_metadata` does not look."""
+    named, source = known.positions, known.source
+    headers = [
+        header
+        for header in known.headers.values()
+        if header.kind == Kind.CHUNK and header.num_row_groups not in named and header.end <= source.info.size
+    ]
+    places = [
+        ByteRange(header.payload_offset, header.end)
+        for header in headers
+        if header.end - header.offset == CHUNK_RECORD_SIZE
+    ]
+    sound = {header.payload_offset: header for header in headers}
+    async with aclosing(fetch(source.store, source.info, places, counters=source.counters)) as reading:
+        async for i, data in reading:
+            if sound[places[i].start].holds(data):
+                del sound[places[i].start]
+    for header in sound.values():
+        yield header.offset
 
 
 async def _has_magic(source: Source) -> bool:
