@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
@@ -43,6 +43,7 @@ class Fared:
         nulled: For each leaf that lost values of rows that are kept, by its ordinal, which.
         apart: Whether each column has its own output, in which these rows are not.
         unread: Whether it was copied within the store, and not read.
+        vouched: Of one that is whole in its place, the leaves whose pages all have checksums, by their ordinals.
     """
 
     number: int
@@ -53,6 +54,7 @@ class Fared:
     nulled: Mapping[int, Mask] = field(default_factory=dict)
     apart: bool = False
     unread: bool = False
+    vouched: Collection[int] = ()
 
     @cached_property
     def num_kept(self) -> int:
@@ -81,7 +83,7 @@ class Fared:
         """Why a chunk that is whole in its place is believed."""
         if self.unread:
             return Confidence.UNREAD
-        if found is not None and found.checksummed:
+        if chunk.read.leaf.ordinal in self.vouched or (found is not None and found.checksummed):
             return Confidence.CHECKSUM
         try:
             sums = ChunkSums.of(chunk.read.metadata)
@@ -101,13 +103,18 @@ def fared(known: Understanding, examined: Examined, rows: KeptRows, on_damage: O
     """How each row group fared, in order."""
     kept = {row_group.known.ordinal: row_group for row_group in rows.row_groups}
     positions = known.positions
+    vouched: dict[int, set[int]] = {}
+    for position, leaf in examined.vouched:
+        vouched.setdefault(position, set()).add(leaf)
     told = []
     for number, row_group in _numbered(known.row_groups):
         found = examined.found.get(row_group.ordinal)
         apart = on_damage is OnDamage.COLUMNS
         if found is None:
             unread = examined.unread and row_group.ordinal in positions
-            told.append(Fared(number, row_group, None, row_group.num_rows or 0, apart=apart, unread=unread))
+            count = row_group.num_rows or 0
+            leaves = vouched.get(positions.get(row_group.ordinal, -1), ())
+            told.append(Fared(number, row_group, None, count, None, {}, apart, unread, leaves))
             continue
         mine = kept.get(row_group.ordinal)
         if mine is None:

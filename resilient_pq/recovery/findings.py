@@ -19,20 +19,35 @@ from resilient_pq.reader.plan import ChunkRead, chunk_read
 from resilient_pq.recovery.read_ahead import Subject, examined
 from resilient_pq.recovery.report import Damage, Finding
 from resilient_pq.recovery.source import Source
-from resilient_pq.recovery.verify import Expected, examine_chunk, examine_expected, expected_metadata
+from resilient_pq.recovery.verify import (
+    Expected,
+    examine_chunk,
+    examine_expected,
+    expected_metadata,
+    pages_have_sums,
+)
 
 #: Called with the bytes examined so far and the bytes there are.
 Progress = Callable[[int, int], None]
+#: A column chunk: the position of its row group in the footer, and the ordinal of its leaf.
+Place = tuple[int, int]
 
 
 async def examine_row_groups(
-    source: Source, contents: Contents, progress: Progress | None
+    source: Source, contents: Contents, progress: Progress | None, vouched: set[Place] | None = None
 ) -> AsyncIterator[Finding]:
-    """What is wrong with the column chunks of a file, chunk by chunk, while the next ones are fetched already."""
+    """What is wrong with the column chunks of a file, chunk by chunk, while the next ones are fetched already.
+
+    Args:
+        source: The file.
+        contents: Its footer, understood.
+        progress: Called now and then with the bytes examined and the bytes there are.
+        vouched: Gets the chunks without a sum of their own whose pages all have one, by row group and leaf.
+    """
     objects = source.objects(contents)
     total = _bytes_to_examine(source, contents)
     done = 0
-    async with aclosing(examined(objects, _chunks(objects, contents))) as found:
+    async with aclosing(examined(objects, _chunks(objects, contents, vouched))) as found:
         async for subject, findings in found:
             for finding in findings:
                 yield finding
@@ -42,7 +57,9 @@ async def examine_row_groups(
                     progress(done, total)
 
 
-async def _chunks(objects: ChunkObjects, contents: Contents) -> AsyncIterator[Subject | Finding]:
+async def _chunks(
+    objects: ChunkObjects, contents: Contents, vouched: set[Place] | None
+) -> AsyncIterator[Subject | Finding]:
     """The column chunks, and what stands against reading some of them."""
     files: dict[str, Finding | None] = {}
     for ordinal in range(len(contents.metadata.row_groups)):
@@ -52,7 +69,7 @@ async def _chunks(objects: ChunkObjects, contents: Contents) -> AsyncIterator[Su
                 chunk = chunk_read(contents, ordinal, leaf)
                 unusable = await _unusable(objects, chunk.file, files)
                 if unusable is None:
-                    yield Subject(objects.place_of(chunk), partial(_examine_chunk, objects, chunk))
+                    yield Subject(objects.place_of(chunk), partial(_examine_chunk, objects, chunk, vouched))
             except FormatError as error:
                 yield Finding(Damage.CORRUPT, error.message, error.where)
                 continue
@@ -62,8 +79,13 @@ async def _chunks(objects: ChunkObjects, contents: Contents) -> AsyncIterator[Su
                 told.add(chunk.file)
 
 
-def _examine_chunk(objects: ChunkObjects, chunk: ChunkRead, data: memoryview) -> list[Finding]:
-    return [_in_file(finding, objects, chunk.file) for finding in examine_chunk(chunk, data)]
+def _examine_chunk(
+    objects: ChunkObjects, chunk: ChunkRead, vouched: set[Place] | None, data: memoryview
+) -> list[Finding]:
+    findings = [_in_file(finding, objects, chunk.file) for finding in examine_chunk(chunk, data)]
+    if vouched is not None and not findings and pages_have_sums(chunk, data):
+        vouched.add((chunk.row_group, chunk.leaf.ordinal))
+    return findings
 
 
 def _bytes_to_examine(source: Source, contents: Contents) -> int:

@@ -414,6 +414,8 @@ class Examined:
         unread: Whether the row groups that footers and records name were not read.
         has_magic: Whether it begins with the magic; False too where `copies_damaged_at` would tell.
         chunk_records_damaged_at: Where, before chunks that no footer names, records lie whose payload is damaged.
+        vouched: The chunks of others that are whole and whose pages all have checksums, by the position of their row
+            group in the footer, and the ordinal of their leaf.
     """
 
     findings: tuple[Finding, ...]
@@ -424,6 +426,7 @@ class Examined:
     unread: bool = False
     has_magic: bool = False
     chunk_records_damaged_at: frozenset[int] = frozenset()
+    vouched: frozenset[tuple[int, int]] = frozenset()
 
 
 async def examine(
@@ -439,10 +442,11 @@ async def examine(
     """
     data: list[Finding] = []
     copies: list[Finding] = []
+    vouched: set[tuple[int, int]] = set()
     positions = known.positions
     if known.candidates is not None and not unread:
         named = known.candidates.contents
-        data = [finding async for finding in examine_row_groups(known.source, named, progress)]
+        data = [finding async for finding in examine_row_groups(known.source, named, progress, vouched)]
         copies = [finding async for finding in examine_metadata(known.source, named)]
     bad = _damaged(data)
     examiner = Examiner(known.source, means, None if known.contents is None else known.contents.metadata)
@@ -470,7 +474,9 @@ async def examine(
     damaged_at = tuple(finding.start or 0 for finding in copies)
     magic = not _is_ours(known) and await _has_magic(known.source)
     records = frozenset([offset async for offset in _chunk_records_damaged(known)])
-    return Examined((*data, *copies), found, (*between, *behind), damaged_at, means, unread, magic, records)
+    return Examined(
+        (*data, *copies), found, (*between, *behind), damaged_at, means, unread, magic, records, frozenset(vouched)
+    )
 
 
 def _is_ours(known: Understanding) -> bool:

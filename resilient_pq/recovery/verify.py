@@ -36,6 +36,16 @@ def examine_chunk(chunk: ChunkRead, data: memoryview) -> list[Finding]:
     return []
 
 
+def pages_have_sums(chunk: ChunkRead, data: memoryview) -> bool:
+    """Whether checksums cover all page bodies of a chunk that has none over all of it; it is sound."""
+    sums = ChunkSums.of(chunk.metadata)
+    if sums is not None and sums.chunk is not None:
+        return False
+    headers = [page.header for page in pages_of(data, chunk.range.start, chunk.num_values_to_read)]
+    none = (None, 0) if chunk.quirks.zero_crc_is_none else (None,)
+    return bool(headers) and all(header.crc not in none for header in headers)
+
+
 def _unverified(chunk: ChunkRead, error: ResilientPQError) -> Finding:
     where = chunk.where.merged_with(error.where)
     return Finding(

@@ -232,10 +232,10 @@ def accounted(report: rpq.Report) -> None:
 def called_whole(report: rpq.Report, damaged: Damaged) -> None:
     """No byte that was changed is said to be as it was written, be it data or metadata."""
     assert report.kept is not None and report.kept.ledger is not None
-    gone = page_layout.Gone(damaged.gone)
+    missing = damaged.missing
     for region in report.kept.ledger.regions:
         if region.use is ByteUse.METADATA or region.state is PageState.WHOLE:
-            assert gone.spare(range(region.start, region.end)), region
+            assert missing.spare(range(region.start, region.end)), region
 
 
 async def findings_of(data: bytes) -> list[rpq.Finding]:

@@ -247,3 +247,16 @@ async def test_a_file_of_others_without_its_footer(nested_rows: Any, crc: bool) 
     believed = {region.confidence for region in ledger.regions if region.use is ByteUse.DATA}
     assert believed == {Confidence.CHECKSUM if crc else Confidence.DECODED}
     assert ledger.num_bytes(ByteUse.DATA) == end - 4
+
+
+@pytest.mark.parametrize("crc", [True, False])
+async def test_a_sound_file_of_others(nested_rows: Any, crc: bool) -> None:
+    sink = io.BytesIO()
+    pq.write_table(nested_rows(100), sink, row_group_size=50, write_page_checksum=crc, write_page_index=True)
+    report, ledger, _ = await recovered(sink.getvalue())
+    assert report.outcome == rpq.Outcome.SOUND
+    assert {region.use for region in ledger.regions} == {ByteUse.DATA, ByteUse.METADATA}
+    assert {region.what for region in ledger.regions} == {"magic", "chunk", "index", "footer"}
+    expected = Confidence.CHECKSUM if crc else Confidence.DECODED
+    assert {region.confidence for region in ledger.regions if region.use is ByteUse.DATA} == {expected}
+    assert [(fate.num_rows, fate.confidence) for fate in ledger.rows] == [(50, expected)] * 2

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import resilient_pq as rpq
+from resilient_pq.recovery.ledger import ByteUse, Confidence
 
 MB = 1_000_000
 #: Parts of an upload, as they are by default.
@@ -103,6 +104,10 @@ async def test_the_end_is_read_and_the_rest_is_copied(s3_proxy: Any) -> None:
     report, moved = await recover(s3, proxy, cut)
     assert moved < 7 * MB
     assert report.kept is not None and report.kept.num_bytes_unread > 18 * MB
+    ledger = report.kept.ledger
+    assert ledger is not None and ledger.check() == []
+    copied = [region for region in ledger.regions if region.confidence is Confidence.UNREAD]
+    assert sum(region.size for region in copied if region.use is ByteUse.DATA) > 18 * MB
     await keeps_all_but_the_last(s3, cut, report)
 
 
