@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import Final
 
 from resilient_pq.format.records import Kind
 from resilient_pq.format.schema import Leaf
@@ -14,12 +15,13 @@ from resilient_pq.reader.surviving import Mending, PageFate
 from resilient_pq.recovery.claims import Claims, Rank
 from resilient_pq.recovery.fared import Fared, fared, fates_of_rows
 from resilient_pq.recovery.kept import KeptRows
-from resilient_pq.recovery.ledger import ByteUse, Ledger, LedgerSource, Region, RowsFate
+from resilient_pq.recovery.ledger import ByteUse, Confidence, Ledger, LedgerSource, Region, RowsFate
 from resilient_pq.recovery.metadata_regions import areas, regions_of_metadata
 from resilient_pq.recovery.page_regions import regions_of_row_group
 from resilient_pq.recovery.source import Source
 from resilient_pq.recovery.understanding import Examined, Understanding
 
+_CHANGED: Final = "its bytes were changed, and could be changed back; which of them lie where was not followed"
 #: Pages that lie whole in one of the inputs, but not where they should in the first.
 _ELSEWHERE = frozenset({Mending.OTHER_COPY, Mending.DISPLACED})
 
@@ -43,6 +45,10 @@ def ledger_of(known: Understanding, examined: Examined, rows: KeptRows, on_damag
     columns = {leaf.column_path: leaf.ordinal for leaf in leaves}
     for rank, region in (*regions_of_metadata(known, examined, columns, numbers), *areas(known, examined)):
         claims.add(rank, region, known.source)
+    if known.source.is_changed:
+        size = sources[0].info.size
+        changed = Region(0, 0, size, ByteUse.DATA, "unknown", confidence=Confidence.DECODED, reason=_CHANGED)
+        claims.add(Rank.REST, changed, sources[0])
     regions = claims.regions()
     num_rows, fates = _rows(known, row_groups, examined.lost)
     return Ledger(

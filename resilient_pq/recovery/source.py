@@ -58,6 +58,11 @@ class Source:
         """The object as it lies, whatever this is read through."""
         return self if self._beneath is None else self._beneath.origin
 
+    @property
+    def is_changed(self) -> bool:
+        """Whether its bytes are others than those of `origin`, so that nobody knows which lie where."""
+        return self._beneath is not None and (self._view is None or self._beneath.is_changed)
+
     def lies_at(self, place: ByteRange) -> Iterator[ByteRange]:
         """Where bytes lie in `origin`, piece by piece; those that are nowhere are left out.
 

@@ -260,3 +260,11 @@ async def test_a_sound_file_of_others(nested_rows: Any, crc: bool) -> None:
     expected = Confidence.CHECKSUM if crc else Confidence.DECODED
     assert {region.confidence for region in ledger.regions if region.use is ByteUse.DATA} == {expected}
     assert [(fate.num_rows, fate.confidence) for fate in ledger.rows] == [(50, expected)] * 2
+
+
+async def test_a_file_that_went_through_a_transfer_as_text(one_paged_file: Any) -> None:
+    """Its rows are all there; its bytes were changed back, and are told of together."""
+    report, ledger, _ = await recovered(one_paged_file.data.replace(b"\n", b"\r\n"))
+    assert report.num_rows == ledger.rows_kept == 153
+    assert [(region.use, region.what) for region in ledger.regions] == [(ByteUse.DATA, "unknown")]
+    assert ledger.missing == ()
