@@ -64,8 +64,9 @@ def recover(
     on_damage: Annotated[
         OnDamage,
         typer.Option(
-            help="What is done with rows of which a value is lost: left out; kept with nulls in columns that may be"
-            " null; kept apart, each column in a file of its own; or nothing is written."
+            help="What is done with rows of which a value is lost: drop leaves them out; null keeps them, with null in"
+            " columns that may be null; columns writes each column to a file of its own, as day.NAME.parquet, with the"
+            " rows that it has left and their numbers; raise writes nothing at all."
         ),
     ] = OnDamage.DROP,
     schema: SchemaText = None,
@@ -73,12 +74,18 @@ def recover(
     repair_bits: Annotated[
         bool,
         typer.Option(
-            "--repair-bits", help="Turn single bits back where a checksum names them and everything else agrees."
+            "--repair-bits",
+            help="Turn a single bit of a page back where its checksum names it, and the values decode and fit what is"
+            " known of them. Rarely other damage looks so: once in 512 times in a page of 1 MiB.",
         ),
     ] = False,
     verify: Annotated[
         bool,
-        typer.Option("--verify", help="Read and compare also what a store could copy by itself."),
+        typer.Option(
+            "--verify",
+            help="Read and compare also the beginning of a torn object, which the store copies by itself, unread, when"
+            " DST is in the same one.",
+        ),
     ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that is at DST.")] = False,
     html: Html = None,
@@ -88,10 +95,11 @@ def recover(
 ) -> int:
     """Keep what is whole of a damaged file, in a new one.
 
-    SRC is only read, never changed. Row groups that are whole are copied as bytes after every checksum was compared; of
-    others the pages that are whole are kept; what is lost is listed. Files of any writer are searched for pages when
-    their footer is gone: then name a file with the same columns, --schema-from. Nothing is written when there is
-    nothing to keep.
+    SRC is only read, never changed. Row groups that are whole are copied as bytes, after every checksum was compared;
+    of others the rows that are left are encoded again. What is lost is listed and drawn, --json and --html account for
+    every byte. Files of any writer are searched for pages when their footer is gone: then name a file with the same
+    columns, --schema-from. Of several copies of one file each page is taken from one that has it whole. Nothing is
+    written when there is nothing to keep.
     """
     if len(paths) < 2:
         raise typer.BadParameter("name the damaged file and the new one", param_hint="SRC DST")
