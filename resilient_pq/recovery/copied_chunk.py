@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from resilient_pq.checksum import crc32, signed
 from resilient_pq.format.chunk_encoder import EncodedChunk
-from resilient_pq.format.metadata import ColumnIndex, OffsetIndex, PageLocation, PageType
+from resilient_pq.format.metadata import ColumnIndex, ColumnMetaData, OffsetIndex, PageLocation, PageType
 from resilient_pq.format.page import Page, pages_of
 from resilient_pq.reader.plan import ChunkRead
 
@@ -40,7 +41,7 @@ def copied_chunk(chunk: ChunkRead, data: memoryview, derived: Derived) -> Encode
     """
     pages = list(pages_of(data, 0, chunk.num_values_to_read))
     data = data[: pages[-1].end] if pages else data[:0]
-    metadata = replace(chunk.metadata)
+    metadata = _of_pages(chunk.metadata, pages)
     first = next((page for page in pages if page.header.type in _DATA_PAGES), None)
     metadata.data_page_offset = 0 if first is None else first.offset
     metadata.dictionary_page_offset = None
@@ -61,6 +62,32 @@ def copied_chunk(chunk: ChunkRead, data: memoryview, derived: Derived) -> Encode
         dictionary_page=None if dictionary is None else _location(dictionary, 0),
         dictionary_body=None if dictionary is None else bytes(dictionary.body),
         bloom_filter=derived.bloom_filter,
+    )
+
+
+def _of_pages(metadata: ColumnMetaData, pages: Sequence[Page]) -> ColumnMetaData:
+    """The metadata of a chunk; where they were made up of fewer pages than there are now, those of its pages.
+
+    So it is where no footer tells of a chunk, and a page of it was found elsewhere.
+    """
+    num_values = sum(page.num_values for page in pages if page.header.type in _DATA_PAGES)
+    if num_values == metadata.num_values:
+        return replace(metadata)
+    sizes = (len(page.header_bytes) + page.header.uncompressed_page_size for page in pages)
+    encodings = [*metadata.encodings]
+    for page in pages:
+        detail = page.data_header or page.header.dictionary_page_header
+        if detail is not None and detail.encoding not in encodings:
+            encodings.append(detail.encoding)
+    return replace(
+        metadata,
+        num_values=num_values,
+        total_uncompressed_size=sum(sizes),
+        encodings=encodings,
+        statistics=None,
+        size_statistics=None,
+        geospatial_statistics=None,
+        encoding_stats=None,
     )
 
 
