@@ -118,10 +118,8 @@ def lost_regions(leaves: Sequence[Leaf], left: RowGroupLeft, choice: RowChoice) 
         for ordinal, fate in enumerate(pages):
             if fate.reason is None:
                 continue
-            concerned = _rows_of(fate, present, len(missing))
-            rows, nulls = _count(missing, concerned), _count(untold, concerned)
-            missing &= ~concerned
-            untold = None if untold is None else untold & ~concerned
+            rows = _take(missing, fate, present)
+            nulls = 0 if untold is None else _take(untold, fate, present)
             place = where.merged_with(Where(page=ordinal, offset=fate.offset))
             yield LostRegion(fate.offset, fate.end, rows, Damage.CORRUPT, fate.reason, place, nulls)
         rows = 0 if present is None else int(np.count_nonzero(missing & ~present))
@@ -133,16 +131,21 @@ def lost_regions(leaves: Sequence[Leaf], left: RowGroupLeft, choice: RowChoice) 
             yield LostRegion(start, end, rows, Damage.MISSING, reason, where, _count(untold))
 
 
-def _count(rows: Mask | None, among: Mask | None = None) -> int:
-    if rows is None:
-        return 0
-    return int(np.count_nonzero(rows if among is None else rows & among))
+def _count(rows: Mask | None) -> int:
+    return 0 if rows is None else int(np.count_nonzero(rows))
 
 
-def _rows_of(fate: PageFate, present: Mask | None, num_rows: int) -> Mask:
-    """The rows that a lost page holds; all that its chunk lost where they cannot be told."""
-    rows = np.zeros(num_rows, np.bool_)
+def _take(rows: Mask, fate: PageFate, present: Mask | None) -> int:
+    """How many of some rows a lost page holds; they are taken out of `rows`.
+
+    Of a page whose rows cannot be told, all that its chunk lost are.
+    """
     if fate.is_dictionary or fate.first_row is None or fate.num_rows is None:
-        return rows if present is None else ~present
-    rows[max(fate.first_row, 0) : fate.first_row + fate.num_rows] = True
-    return rows
+        taken = rows if present is None else rows & ~present
+        count = int(np.count_nonzero(taken))
+        rows &= False if present is None else present
+        return count
+    among = rows[max(fate.first_row, 0) : max(fate.first_row + fate.num_rows, 0)]
+    count = int(np.count_nonzero(among))
+    among[:] = False
+    return count

@@ -7,6 +7,7 @@ file, as they lie elsewhere in it when parts of it were moved, and in other copi
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -586,27 +587,22 @@ def _decoded(
     row_aligned: bool,
 ) -> SurvivingChunk:
     """Decode what is whole; a page that does not decode is lost after all."""
-    kept = list(fates)
-    runs: list[Run] = []
-    for first, end in _runs(kept):
-        try:
-            runs.append(_run(chunk, kept, first, end, agrees, row_aligned))
-        except (FormatError, UnsupportedError):
-            runs += _one_by_one(chunk, kept, first, end, agrees, row_aligned)
-    limit = num_rows
+    decoding = _Decoding(chunk, fates, agrees, row_aligned=row_aligned)
+    runs = decoding.runs()
     fitting = [
         run
         for run in runs
         if run.data.num_rows
-        and (run.first_row is None or limit is None or run.first_row + run.data.num_rows <= limit)
+        and (run.first_row is None or num_rows is None or run.first_row + run.data.num_rows <= num_rows)
     ]
-    return SurvivingChunk(chunk, tuple(kept), tuple(fitting))
+    return SurvivingChunk(chunk, tuple(decoding.fates), tuple(fitting))
 
 
-def _runs(fates: Sequence[PageFate]) -> Iterator[tuple[int, int]]:
-    """Positions of data pages that follow one another whole, ends exclusive."""
+def _runs(fates: Sequence[PageFate], start: int, stop: int) -> Iterator[tuple[int, int]]:
+    """Positions of data pages that follow one another whole, between two positions; ends exclusive."""
     first = None
-    for i, fate in enumerate(fates):
+    for i in range(start, stop):
+        fate = fates[i]
         if fate.page is None and not fate.is_dictionary:
             if first is not None:
                 yield first, i
@@ -614,58 +610,73 @@ def _runs(fates: Sequence[PageFate]) -> Iterator[tuple[int, int]]:
         elif first is None and not fate.is_dictionary:
             first = i
     if first is not None:
-        yield first, len(fates)
+        yield first, stop
 
 
-def _run(
-    chunk: ChunkRead,
-    fates: Sequence[PageFate],
-    first: int,
-    end: int,
-    agrees: Agrees | None,
-    row_aligned: bool,
-) -> Run:
-    """The rows of the pages from position `first` to before `end`.
+class _Decoding:
+    """Decodes the pages of a chunk that seem whole."""
 
-    Raises:
-        FormatError: They do not decode, or no checksum vouches for them, and they disagree with the statistics.
-        UnsupportedError: They use what this version does not read.
-    """
-    dictionary = [fate.page for fate in fates if fate.is_dictionary and fate.page is not None][:1]
-    pages = [fate.page for fate in fates[first:end] if fate.page is not None and not fate.is_dictionary]
-    num_rows = sum(fate.num_rows or 0 for fate in fates[first:end])
-    column = decode_chunk(chunk.leaf, chunk.metadata.codec, [*dictionary, *pages], num_rows, chunk.quirks)
-    data = from_first_row(chunk.leaf, leaf_data(column))
-    used = [*fates[first:end], *(fate for fate in fates if fate.is_dictionary)]
-    if agrees is not None and any(_is_unproven(fate) for fate in used) and not agrees(data):
-        raise FormatError("its values lie beyond the bounds that the statistics of the chunk have")
-    if not row_aligned and end < len(fates) and data.num_rows:
-        # The row that was begun last may go on in the page that is lost.
-        data = slice_rows(chunk.leaf, data, 0, data.num_rows - 1)
-    return Run(fates[first].first_row, data)
+    def __init__(
+        self, chunk: ChunkRead, fates: Sequence[PageFate], agrees: Agrees | None, *, row_aligned: bool
+    ) -> None:
+        self.fates = list(fates)
+        self._chunk = chunk
+        self._agrees = agrees
+        self._row_aligned = row_aligned
+        self._dictionary = next((fate for fate in fates if fate.is_dictionary and fate.page is not None), None)
+
+    def runs(self) -> list[Run]:
+        """The rows that are left; pages that turn out to be damaged are lost in `fates`."""
+        found: list[Run] = []
+        todo = deque(_runs(self.fates, 0, len(self.fates)))
+        while todo:
+            first, end = todo.popleft()
+            try:
+                found.append(self._run(first, end))
+            except (FormatError, UnsupportedError) as error:
+                self._find_damaged(first, end, error.message)
+                todo.extendleft(reversed(list(_runs(self.fates, first, end))))
+        return found
+
+    def _find_damaged(self, first: int, end: int, reason: str) -> None:
+        """Mark the pages that do not decode among some that do not decode together: at least one of them."""
+        if end - first == 1:
+            self.fates[first] = self.fates[first].lost(reason)
+            return
+        middle = (first + end) // 2
+        found = False
+        for start, stop in ((first, middle), (middle, end)):
+            try:
+                self._run(start, stop)
+            except (FormatError, UnsupportedError) as error:
+                self._find_damaged(start, stop, error.message)
+                found = True
+        if not found:
+            # Each decodes, and both together do not: neither can be believed to be what it says.
+            for i in range(first, end):
+                self.fates[i] = self.fates[i].lost(reason)
+
+    def _run(self, first: int, end: int) -> Run:
+        """The rows of the pages from position `first` to before `end`.
+
+        Raises:
+            FormatError: They do not decode, or no checksum vouches for them, and they disagree with the statistics.
+            UnsupportedError: They use what this version does not read.
+        """
+        chunk, fates = self._chunk, [fate for fate in self.fates[first:end] if not fate.is_dictionary]
+        dictionary = [] if self._dictionary is None else [self._dictionary]
+        pages = [fate.page for fate in (*dictionary, *fates) if fate.page is not None]
+        num_rows = sum(fate.num_rows or 0 for fate in fates)
+        column = decode_chunk(chunk.leaf, chunk.metadata.codec, pages, num_rows, chunk.quirks)
+        data = from_first_row(chunk.leaf, leaf_data(column))
+        if self._agrees is not None and any(map(_is_unproven, (*dictionary, *fates))) and not self._agrees(data):
+            raise FormatError("its values lie beyond the bounds that the statistics of the chunk have")
+        if not self._row_aligned and end < len(self.fates) and data.num_rows:
+            # The row that was begun last may go on in the page behind these.
+            data = slice_rows(chunk.leaf, data, 0, data.num_rows - 1)
+        return Run(self.fates[first].first_row, data)
 
 
 def _is_unproven(fate: PageFate) -> bool:
     """Whether a page is believed though no checksum that was written with it holds."""
     return fate.page is not None and (not fate.checksummed or fate.mending is Mending.BIT_REPAIR)
-
-
-def _one_by_one(
-    chunk: ChunkRead,
-    fates: list[PageFate],
-    first: int,
-    end: int,
-    agrees: Agrees | None,
-    row_aligned: bool,
-) -> Iterator[Run]:
-    """Decode page by page, and mark those that do not decode."""
-    for i in range(first, end):
-        fate = fates[i]
-        if fate.is_dictionary or fate.page is None:
-            continue
-        try:
-            # Alone it has to end with its last row.
-            alone = fates[: i + 1] + ([fate.lost("")] if not row_aligned else [])
-            yield _run(chunk, alone, i, i + 1, agrees, row_aligned)
-        except (FormatError, UnsupportedError) as error:
-            fates[i] = fate.lost(error.message)
