@@ -82,7 +82,6 @@ PURE = (
     "recovery.ladder",
     "recovery.known",
     "recovery.kept",
-    "recovery.copies",
     "recovery.ledger",
     "recovery.supplied_footer",
     "recovery.upload_rule",
