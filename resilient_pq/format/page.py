@@ -16,10 +16,19 @@ from resilient_pq.errors import (
 )
 from resilient_pq.format import compression, thrift
 from resilient_pq.format.encodings import bit_packed, rle
-from resilient_pq.format.metadata import DataPageHeader, DataPageHeaderV2, Encoding, PageHeader, PageType
+from resilient_pq.format.metadata import (
+    DataPageHeader,
+    DataPageHeaderV2,
+    DictionaryPageHeader,
+    Encoding,
+    PageHeader,
+    PageType,
+)
 from resilient_pq.format.quirks import NO_QUIRKS, Quirks
 from resilient_pq.format.schema import Leaf
 from resilient_pq.format.values import Levels
+
+_ENCODINGS = frozenset(Encoding)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +89,27 @@ def read_header(buffer: memoryview, offset: int) -> tuple[PageHeader, int]:
         kind = detail[PageType(header.type)]
         if kind is None:
             raise ThriftError(f"page header is damaged: no {PageType(header.type).name} header in it")
-        if kind.num_values < 0:
-            raise ThriftError("page header is damaged: the number of values is negative")
+        _check_detail(kind)
     return header, body
+
+
+def _check_detail(kind: DataPageHeader | DictionaryPageHeader | DataPageHeaderV2) -> None:
+    """Refuse what no writer says, be it that nobody needs it to read the page: others do not read such a page.
+
+    Raises:
+        ThriftError: It is said.
+    """
+    counts = [kind.num_values]
+    if isinstance(kind, DataPageHeaderV2):
+        counts += [kind.num_rows, kind.num_nulls]
+    if min(counts) < 0:
+        raise ThriftError("page header is damaged: a count in it is negative")
+    if isinstance(kind, DataPageHeader):
+        for encoding in (kind.definition_level_encoding, kind.repetition_level_encoding):
+            if encoding not in _ENCODINGS:
+                raise ThriftError(f"page header is damaged: levels are encoded as {encoding}")
+    if isinstance(kind, DictionaryPageHeader) and kind.encoding not in _ENCODINGS:
+        raise ThriftError(f"page header is damaged: a dictionary is encoded as {kind.encoding}")
 
 
 def pages_of(chunk: memoryview, base: int, num_values: int | None = None) -> Iterator[Page]:

@@ -66,9 +66,15 @@ CONTRADICTIONS = {
     "v2 without its header": (PageHeader(3, 1, 1, data_page_header=DataPageHeader(1, PLAIN)), "no DATA_PAGE_V2 header"),
     "dictionary without its header": (PageHeader(2, 1, 1), "no DICTIONARY_PAGE header in it"),
     "negative values": (
-        PageHeader(0, 1, 1, data_page_header=DataPageHeader(-1, PLAIN)), "number of values is negative"),
+        PageHeader(0, 1, 1, data_page_header=DataPageHeader(-1, PLAIN)), "a count in it is negative"),
+    "levels in no encoding": (
+        PageHeader(0, 1, 1, data_page_header=DataPageHeader(1, PLAIN, 115)), "levels are encoded as 115"),
+    "dictionary in no encoding": (
+        PageHeader(2, 1, 1, dictionary_page_header=DictionaryPageHeader(1, 1)), "a dictionary is encoded as 1"),
+    "negative rows": (
+        PageHeader(3, 1, 1, data_page_header_v2=DataPageHeaderV2(1, 0, -1, PLAIN, 0, 0)), "a count in it is negative"),
     "negative dictionary": (
-        PageHeader(2, 1, 1, dictionary_page_header=DictionaryPageHeader(-5, PLAIN)), "number of values is negative"),
+        PageHeader(2, 1, 1, dictionary_page_header=DictionaryPageHeader(-5, PLAIN)), "a count in it is negative"),
 }  # fmt: skip
 
 
