@@ -149,6 +149,11 @@ class SurvivingChunk:
         """Whether every page is whole where it should lie."""
         return all(fate.page is not None and fate.mending is None for fate in self.pages)
 
+    @property
+    def num_rows(self) -> int:
+        """Rows that are left."""
+        return sum(run.data.num_rows for run in self.runs)
+
     def bytes(self) -> memoryview:
         """The chunk as it was written; it is whole."""
         pages = [fate.page for fate in self.pages if fate.page is not None]

@@ -191,6 +191,14 @@ class Examiner:
         for other in others:
             readings.append(Reading(await _padded(other.source, chunk.read.range), other.mending))
         left = await self._survivors(known, chunk, readings, copies, last=True)
+        for position, reading in enumerate(readings[1:], start=1):
+            if left.is_whole:
+                break
+            # Without checksums a page that was taken from the first copy may not decode: another may have it all.
+            alone = await self._survivors(known, chunk, [reading], copies, last=True)
+            if alone.num_rows > left.num_rows:
+                pages = tuple(replace(fate, reading=position) for fate in alone.pages)
+                left = replace(alone, pages=pages)
         # Positions are those among all that can be read, whether they were asked for this chunk or not.
         places = [0, *(i + 1 for i in numbers)]
         return replace(left, pages=tuple(replace(fate, reading=places[fate.reading]) for fate in left.pages))

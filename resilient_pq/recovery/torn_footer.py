@@ -371,7 +371,7 @@ def _whole(
     unexplained: tuple[ByteRange, ...] = ()
     if end < object_.data_end:
         message = f"{object_.data_end - end:,} bytes of something else stand behind the end of the file"
-        findings.append(_finding(message, end, object_.data_end))
+        findings.append(_finding(message, end, object_.data_end, searched=False))
         unexplained = (ByteRange(end, object_.data_end),)
     findings += _findings_behind(object_, end)
     metadata = contents.metadata
@@ -429,7 +429,8 @@ def _findings_before(object_: _Object, shift: int) -> Iterator[Finding]:
         message = f"{-shift:,} bytes are missing at the beginning of the file, or before its footer"
         yield Finding(Damage.MISSING, message, Where(offset=0), 0, 0)
     elif shift > 0:
-        yield _finding(f"{shift:,} bytes of something else stand before the beginning of the file", 0, shift)
+        message = f"{shift:,} bytes of something else stand before the beginning of the file"
+        yield _finding(message, 0, shift, searched=False)
     elif not object_.has_magic:
         yield _finding("the magic at the beginning is damaged", 0, min(len(MAGIC), object_.size))
 
@@ -442,7 +443,7 @@ def _findings_behind(object_: _Object, end: int) -> Iterator[Finding]:
         )
 
 
-def _finding(message: str, start: int, end: int) -> Finding:
-    return Finding(
-        Damage.CORRUPT, f"{message}; nothing is lost with that", Where(offset=start), start, end, costs_rows=False
-    )
+def _finding(message: str, start: int, end: int, *, searched: bool = True) -> Finding:
+    # Of bytes before and behind the file nobody knows what they hold: a second file perhaps.
+    said = "nothing is lost with that" if searched else "they are no part of it, and were not searched"
+    return Finding(Damage.CORRUPT, f"{message}; {said}", Where(offset=start), start, end, costs_rows=False)
