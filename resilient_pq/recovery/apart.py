@@ -8,14 +8,14 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
-from resilient_pq.errors import AlreadyExistsError
 from resilient_pq.format.chunk_encoder import encode_chunk
 from resilient_pq.format.chunk_options import ChunkOptions
 from resilient_pq.format.footer import LINEAGE_KEY
-from resilient_pq.format.metadata import Repetition, Type
+from resilient_pq.format.metadata import ColumnOrder, Empty, Repetition, Type
 from resilient_pq.format.records import RecordChain
 from resilient_pq.format.schema import Group, Primitive, Schema, Selection
 from resilient_pq.format.values import LeafData
@@ -24,12 +24,14 @@ from resilient_pq.reader.on_damage import OnDamage
 from resilient_pq.recovery.continued import own_keys
 from resilient_pq.recovery.examination import Examiner
 from resilient_pq.recovery.kept import KeptRowGroup, keep
-from resilient_pq.recovery.output import Output, Target, push
+from resilient_pq.recovery.output import Output, Target, check_free, check_other, push
 from resilient_pq.recovery.relaid import Relaying
 from resilient_pq.writer.layout import Layout
 
 #: Keys of other libraries that speak of all columns at once.
 _OF_ALL_COLUMNS = ("ARROW:schema", "pandas")
+#: Of the name of a column that go into that of its output; names of files have 255 in most file systems.
+_NAME_BYTES = 100
 
 
 async def publish_apart(output: Output, target: Target) -> dict[str, str]:
@@ -39,6 +41,7 @@ async def publish_apart(output: Output, target: Target) -> dict[str, str]:
         The URL of each output by the name of its column.
 
     Raises:
+        RecoveryError: One of them is the damaged file itself; none was written.
         AlreadyExistsError: One of them is there already, and is not to be replaced; none was written.
         StoreError: A store refused; outputs that were written before stay.
     """
@@ -46,10 +49,9 @@ async def publish_apart(output: Output, target: Target) -> dict[str, str]:
     assert contents is not None
     targets = dict(_targets(contents.schema, target))
     for one in targets.values():
-        if not one.overwrite and await one.store.exists(one.key):
-            raise AlreadyExistsError(
-                f"{one.url} exists", hint="name another output, or use --overwrite (overwrite=True)"
-            )
+        for source in (output.known.source, *(other.source for other in output.examined.means.others)):
+            await check_other(source, one)
+        await check_free(one)
     written: dict[str, str] = {}
     for column in contents.schema.columns:
         rows = keep(contents.schema, output.known.row_groups, output.examined.found, OnDamage.DROP, [column])
@@ -66,6 +68,7 @@ def _targets(schema: Schema, target: Target) -> Iterator[tuple[int, Target]]:
     used: set[str] = set()
     for column in schema.columns:
         name = "".join(c if c.isalnum() or c in "-_ " else "_" for c in column.node.name) or "_"
+        name = name.encode()[:_NAME_BYTES].decode(errors="ignore")
         if name.casefold() in used:
             name = f"{name}.{column.position}"
         used.add(name.casefold())
@@ -87,7 +90,13 @@ async def _publish(
     assert contents is not None
     schema = _schema_of(column)
     keys = {key: value for key, value in own_keys(contents).items() if key not in _OF_ALL_COLUMNS}
-    layout = Layout(schema, RecordChain(os.urandom(16)), keys)
+    orders = contents.metadata.column_orders
+    if orders is not None and len(orders) == len(contents.schema.leaves):
+        orders = [ColumnOrder(TYPE_ORDER=Empty()), *(orders[leaf.ordinal] for leaf in column.leaves)]
+    else:
+        orders = None
+    made_like = replace(contents.metadata, column_orders=orders)
+    layout = Layout(schema, RecordChain(os.urandom(16)), keys, made_like=made_like)
     examiner = Examiner(source, output.examined.means, contents.metadata)
     relaying = Relaying(source, contents, examiner, output.known.positions)
     sink = await target.store.create(target.key, target.options)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
+from resilient_pq.format.metadata import SortingColumn
 from resilient_pq.format.schema import Schema, Selection
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader.lost import LostRegion, RowGroupLeft, lost_regions
@@ -36,6 +38,12 @@ class KeptRowGroup:
             return self.found.num_rows
         assert self.known.num_rows is not None  # what is whole in its place is complete
         return self.known.num_rows
+
+    @property
+    def sorting_columns(self) -> tuple[SortingColumn, ...]:
+        """The order that its rows still have: up to the first column that got nulls for what is lost."""
+        nulled = () if self.choice is None else self.choice.nulled
+        return tuple(takewhile(lambda column: column.column_idx not in nulled, self.known.sorting_columns))
 
     @property
     def in_place(self) -> bool:

@@ -6,11 +6,12 @@ file; otherwise row groups get new places in a new file.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from dataclasses import dataclass
 
-from resilient_pq.errors import RecoveryError
+from resilient_pq.errors import AlreadyExistsError, RecoveryError
 from resilient_pq.format.footer import LINEAGE_KEY
 from resilient_pq.format.records import RecordChain
 from resilient_pq.io import ObjectSink, SinkOptions, WriteStore
@@ -57,6 +58,35 @@ class Target:
         """How it is written."""
         # The source may well be the NAME.partial of the very name that the output should have.
         return SinkOptions(mode="w" if self.overwrite else "x", private_partial=True)
+
+
+async def check_other(source: Source, target: Target) -> None:
+    """Refuse to write over what is read.
+
+    Raises:
+        RecoveryError: An output is a damaged file itself, by this name or another.
+    """
+    if target.url == source.url or await asyncio.to_thread(_same_file, target.url, source.url):
+        raise RecoveryError(
+            f"{target.url} is the damaged file itself", hint="a recovery writes a new file; name another output"
+        )
+
+
+async def check_free(target: Target) -> None:
+    """Refuse to replace what is there, where that was not asked for.
+
+    Raises:
+        AlreadyExistsError: It is there.
+    """
+    if not target.overwrite and await target.store.exists(target.key):
+        raise AlreadyExistsError(
+            f"{target.url} exists", hint="name another output, or use --overwrite (overwrite=True)"
+        )
+
+
+def _same_file(one: str, other: str) -> bool:
+    """Whether two paths lead to one file, by links or otherwise; URLs are no paths and lead nowhere."""
+    return os.path.exists(one) and os.path.exists(other) and os.path.samefile(one, other)
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,8 +291,8 @@ async def _lay(
         async for chunk, size in relaying.chunks(row_group, contents.schema.leaves):
             copied += size
             await push(sink, layout.chunk(chunk))
-        sorting = list(row_group.known.sorting_columns) or None
-        await push(sink, layout.end_row_group(row_group.num_rows, sorting_columns=sorting))
+        sorting = row_group.sorting_columns
+        await push(sink, layout.end_row_group(row_group.num_rows, sorting_columns=list(sorting) or None))
     for buffers in layout.finish(state=FileState.SALVAGED, extra={LINEAGE_KEY: output.lineage}):
         await push(sink, buffers)
     return copied

@@ -6,15 +6,12 @@ written, so there is no output where nothing can be kept. What a store copies by
 
 from __future__ import annotations
 
-import asyncio
-import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from resilient_pq.errors import (
-    AlreadyExistsError,
     NothingToRecoverError,
     RecoveryError,
     RowsLostError,
@@ -35,7 +32,7 @@ from resilient_pq.recovery.examination import Means
 from resilient_pq.recovery.findings import Progress
 from resilient_pq.recovery.kept import keep
 from resilient_pq.recovery.ledger import Ledger
-from resilient_pq.recovery.output import Output, Target, publish, unread_prefix
+from resilient_pq.recovery.output import Output, Target, check_free, check_other, publish, unread_prefix
 from resilient_pq.recovery.report import Damage, Finding, Kept, LostRegion, Outcome, Report, rows_lost
 from resilient_pq.recovery.schema_source import known_schema
 from resilient_pq.recovery.source import Location, Source, open_source
@@ -103,9 +100,9 @@ async def recover(
     async with _opened(locations, storage_options) as sources, _store_of(dst, options) as (store, key):
         target = Target(store, key, overwrite)
         for source in sources:
-            await _check_other(source, target)
+            await check_other(source, target)
         if policy is not OnDamage.COLUMNS:
-            await _check_free(target)
+            await check_free(target)
         with located(Where(key=sources[0].url)):
             given = await known_schema(schema=schema, schema_from=schema_from, storage_options=storage_options)
             known, others = await merged([await understand(source, given) for source in sources])
@@ -137,25 +134,6 @@ async def _store_of(
         yield store, key
     finally:
         await store.close()
-
-
-async def _check_other(source: Source, target: Target) -> None:
-    if target.url == source.url or await asyncio.to_thread(_same_file, target.url, source.url):
-        raise RecoveryError(
-            f"{target.url} is the damaged file itself", hint="a recovery writes a new file; name another output"
-        )
-
-
-async def _check_free(target: Target) -> None:
-    if not target.overwrite and await target.store.exists(target.key):
-        raise AlreadyExistsError(
-            f"{target.url} exists", hint="name another output, or use --overwrite (overwrite=True)"
-        )
-
-
-def _same_file(one: str, other: str) -> bool:
-    """Whether two paths lead to one file, by links or otherwise; URLs are no paths and lead nowhere."""
-    return os.path.exists(one) and os.path.exists(other) and os.path.samefile(one, other)
 
 
 @dataclass(frozen=True, slots=True)
