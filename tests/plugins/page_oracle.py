@@ -381,3 +381,9 @@ def held_against_the_best() -> Callable[..., Any]:
 def metadata_bits() -> Callable[[PagedFile], Iterator[tuple[int, int]]]:
     """`bits_of_metadata`: every bit that is in no page's body."""
     return bits_of_metadata
+
+
+@pytest.fixture(scope="session")
+def layout_of() -> Callable[[bytes], page_layout.Layout]:
+    """Where everything lies in a whole file, ours or another's."""
+    return page_layout.Layout
