@@ -78,7 +78,7 @@ def rescue(
 
 
 def test_killed_at_a_random_moment(rescue: Rescue) -> None:
-    assert sum(rescue.run(seed, lines) for seed, lines in ((0, 1), (1, 15), (4, 12))) > 0
+    assert sum(rescue.run(seed, lines) for seed, lines in ((0, 1), (4, 12))) > 0
 
 
 @pytest.mark.thorough

@@ -128,7 +128,7 @@ class TestMutations:
         self.of(hostile_reader, foreign[1], seed, 500)
 
     def test_of_records_that_are_signed_again(self, hostile_reader: Any, small: Any) -> None:
-        self.forge(hostile_reader, small, 5, 8)
+        self.forge(hostile_reader, small, 5, 4)
 
     @pytest.mark.thorough
     @pytest.mark.parametrize("seed", range(30, 34))
@@ -145,7 +145,7 @@ class TestMutations:
                 feed(hostile_reader, data)
                 feed(hostile_reader, data + small.data[len(data) :])
 
-    @settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
     @given(
         edits=st.lists(
             st.tuples(st.integers(0, 1 << 30), st.integers(0, 64), st.binary(max_size=64)),
