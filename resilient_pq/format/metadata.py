@@ -267,8 +267,8 @@ class DataPageHeader:
 
     num_values: int = field(1, I32)
     encoding: int = field(2, I32)
-    definition_level_encoding: int = field(3, I32, default=Encoding.RLE)
-    repetition_level_encoding: int = field(4, I32, default=Encoding.RLE)
+    definition_level_encoding: int = field(3, I32)
+    repetition_level_encoding: int = field(4, I32)
     statistics: Statistics | None = field(5, Statistics, default=None)
 
 

@@ -35,7 +35,7 @@ def _bytes(chunk: Any) -> bytes:
 
 
 def _v1(body: bytes, num_values: int, encoding: int = Encoding.PLAIN) -> bytes:
-    header = PageHeader(0, len(body), len(body), data_page_header=DataPageHeader(num_values, int(encoding)))
+    header = PageHeader(0, len(body), len(body), data_page_header=DataPageHeader(num_values, int(encoding), 3, 3))
     return thrift.encode(header) + body
 
 
@@ -138,7 +138,7 @@ def test_two_billion_values_in_a_small_page_make_no_room(leaf_of: Make) -> None:
 def test_a_page_of_another_type_is_not_counted(leaf_of: Make) -> None:
     """Its header may still hold that of a data page: a changed type must not leave rows without values."""
     sound = _v1(b"\x02\0\0\0\x02\x01" + b"1234", 1)
-    header = PageHeader(PageType.INDEX_PAGE, 10, 10, data_page_header=DataPageHeader(1, int(Encoding.PLAIN)))
+    header = PageHeader(PageType.INDEX_PAGE, 10, 10, data_page_header=DataPageHeader(1, int(Encoding.PLAIN), 3, 3))
     index = thrift.encode(header) + b"\x02\0\0\0\x02\x01" + b"1234"
     for data in (sound + index, index + sound):
         assert len(decode_chunk(leaf_of(Type.INT32), NONE, _pages(data), 1).values) == 1

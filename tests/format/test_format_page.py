@@ -26,13 +26,14 @@ from resilient_pq.format.page import Page, check_crc, open_data_page, pages_of, 
 
 PLAIN, RLE = int(Encoding.PLAIN), int(Encoding.RLE)
 NONE = CompressionCodec.UNCOMPRESSED
+LEVELS = {"definition_level_encoding": 3, "repetition_level_encoding": 3}
 
 
 def _v1(body: bytes, num_values: int = 1, *, crc: bool = True, **rest: Any) -> bytes:
     header = PageHeader(
         type=int(PageType.DATA_PAGE), uncompressed_page_size=len(body), compressed_page_size=len(body),
         crc=signed(zlib.crc32(body)) if crc else None,
-        data_page_header=DataPageHeader(num_values=num_values, encoding=PLAIN, **rest),
+        data_page_header=DataPageHeader(**{"num_values": num_values, "encoding": PLAIN, **LEVELS, **rest}),
     )  # fmt: skip
     return thrift.encode(header) + body
 
@@ -60,15 +61,15 @@ def _page(data: bytes) -> Page:
 
 
 CONTRADICTIONS = {
-    "negative compressed size": (PageHeader(0, 1, -1, data_page_header=DataPageHeader(1, PLAIN)), "a size is negative"),
-    "negative size": (PageHeader(0, -1, 1, data_page_header=DataPageHeader(1, PLAIN)), "a size is negative"),
+    "negative compressed size": (PageHeader(0, 1, -1, data_page_header=DataPageHeader(1, PLAIN, 3, 3)), "a size is negative"),
+    "negative size": (PageHeader(0, -1, 1, data_page_header=DataPageHeader(1, PLAIN, 3, 3)), "a size is negative"),
     "v1 without its header": (PageHeader(0, 1, 1), "no DATA_PAGE header in it"),
-    "v2 without its header": (PageHeader(3, 1, 1, data_page_header=DataPageHeader(1, PLAIN)), "no DATA_PAGE_V2 header"),
+    "v2 without its header": (PageHeader(3, 1, 1, data_page_header=DataPageHeader(1, PLAIN, 3, 3)), "no DATA_PAGE_V2 header"),
     "dictionary without its header": (PageHeader(2, 1, 1), "no DICTIONARY_PAGE header in it"),
     "negative values": (
-        PageHeader(0, 1, 1, data_page_header=DataPageHeader(-1, PLAIN)), "a count in it is negative"),
+        PageHeader(0, 1, 1, data_page_header=DataPageHeader(-1, PLAIN, 3, 3)), "a count in it is negative"),
     "levels in no encoding": (
-        PageHeader(0, 1, 1, data_page_header=DataPageHeader(1, PLAIN, 115)), "levels are encoded as 115"),
+        PageHeader(0, 1, 1, data_page_header=DataPageHeader(1, PLAIN, 115, 3)), "levels are encoded as 115"),
     "dictionary in no encoding": (
         PageHeader(2, 1, 1, dictionary_page_header=DictionaryPageHeader(1, 1)), "a dictionary is encoded as 1"),
     "negative rows": (
@@ -121,7 +122,7 @@ def test_a_page_beyond_its_chunk_is_refused_and_placed() -> None:
 
 
 def test_a_page_of_two_gibibytes_costs_nothing() -> None:
-    header = PageHeader(0, 2**31 - 1, 2**31 - 1, data_page_header=DataPageHeader(2**31 - 1, PLAIN))
+    header = PageHeader(0, 2**31 - 1, 2**31 - 1, data_page_header=DataPageHeader(2**31 - 1, PLAIN, 3, 3))
     with pytest.raises(EncodingError, match="beyond its column chunk"):
         list(pages_of(memoryview(thrift.encode(header) + b"x"), 0))
 

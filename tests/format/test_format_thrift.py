@@ -197,7 +197,7 @@ def test_a_required_field_must_be_there() -> None:
 
 
 def test_a_required_field_of_an_inner_struct_must_be_there() -> None:
-    header = pq.PageHeader(0, 1, 1, data_page_header=pq.DataPageHeader(1, None))  # type: ignore[arg-type]
+    header = pq.PageHeader(0, 1, 1, data_page_header=pq.DataPageHeader(1, None, 3, 3))  # type: ignore[arg-type]
     with pytest.raises(ThriftError, match=r"page header is damaged: it lacks DataPageHeader\.encoding"):
         thrift.decode(pq.PageHeader, thrift.encode(header), what="page header")
     index = pq.OffsetIndex([pq.PageLocation(1, 2, 3), pq.PageLocation(1, 2, None)])  # type: ignore[arg-type]

@@ -148,7 +148,7 @@ def test_in_repeated_bytes_nothing_is_found(data: bytes) -> None:
 
 def page_header(size: int, **changes: Any) -> bytes:
     known: dict[str, Any] = {"type": int(PageType.DATA_PAGE), "uncompressed_page_size": size, "compressed_page_size": size}
-    values = DataPageHeader(num_values=1, encoding=int(Encoding.PLAIN))
+    values = DataPageHeader(1, int(Encoding.PLAIN), 3, 3)
     return thrift.encode(PageHeader(**(known | {"data_page_header": values} | changes)))
 
 
@@ -165,10 +165,10 @@ def test_a_lone_header_proves_nothing() -> None:
         {"uncompressed_page_size": (1 << 31) - 1},
         {"compressed_page_size": -1},
         {"uncompressed_page_size": 1 << 29},
-        {"data_page_header": DataPageHeader(num_values=1 << 30, encoding=0)},
-        {"data_page_header": DataPageHeader(num_values=-1, encoding=0)},
-        {"data_page_header": DataPageHeader(num_values=1, encoding=99)},
-        {"data_page_header": DataPageHeader(num_values=1, encoding=0, definition_level_encoding=77)},
+        {"data_page_header": DataPageHeader(1 << 30, 0, 3, 3)},
+        {"data_page_header": DataPageHeader(-1, 0, 3, 3)},
+        {"data_page_header": DataPageHeader(1, 99, 3, 3)},
+        {"data_page_header": DataPageHeader(1, 0, 77, 3)},
         {"data_page_header": None},
         {"type": 2},
     ],

@@ -166,7 +166,7 @@ async def test_fields_of_extensions(number: bytes) -> None:
         assert encoded.endswith(b"\0")
         return encoded[:-1] + b"\x08" + number + b"\x05bytes\0"
 
-    header = thrift.encode(PageHeader(0, 8, 8, data_page_header=DataPageHeader(2, int(PLAIN))))
+    header = thrift.encode(PageHeader(0, 8, 8, data_page_header=DataPageHeader(2, int(PLAIN), 3, 3)))
     plain = file_of("required int32 a;", 2, Chunk([extended(header) + ints(1, 2)], 2))
     length = int.from_bytes(plain[-8:-4], "little")
     metadata = plain[-8 - length : -8]
@@ -478,9 +478,15 @@ async def test_wide_levels_in_bits_of_impala() -> None:
 
 async def test_the_encoding_of_levels_that_are_not_there() -> None:
     # parquet-mr names BIT_PACKED for the levels of required columns.
-    for level in (BIT_PACKED, 99):
-        chunk = Chunk([data_page(ints(1, 2), 2, level=level)], 2)
-        assert await column(file_of("required int32 a;", 2, chunk)) == [1, 2]
+    chunk = Chunk([data_page(ints(1, 2), 2, level=BIT_PACKED)], 2)
+    assert await column(file_of("required int32 a;", 2, chunk)) == [1, 2]
+
+
+async def test_levels_in_an_encoding_that_there_is_not() -> None:
+    # No writer names one, and neither pyarrow nor parquet-java reads it: the header is damaged.
+    chunk = Chunk([data_page(ints(1, 2), 2, level=99)], 2)
+    with pytest.raises(rpq.FormatError, match="levels are encoded as 99"):
+        await column(file_of("required int32 a;", 2, chunk))
 
 
 async def test_more_levels_than_values() -> None:
