@@ -12,7 +12,7 @@ from resilient_pq.errors import FormatError, UnsupportedError
 from resilient_pq.format import compression, kernels
 from resilient_pq.format.codec_trial import TRIED, codecs_of
 from resilient_pq.format.encodings import DICTIONARY_ENCODINGS, encoding_for
-from resilient_pq.format.encodings.dictionary import decode_indices
+from resilient_pq.format.encodings.dictionary import MAX_BIT_WIDTH
 from resilient_pq.format.metadata import CompressionCodec, Encoding, PageHeader, PageType, Type
 from resilient_pq.format.page import DataPage, Page, open_data_page
 from resilient_pq.format.page_search import FoundPage
@@ -21,6 +21,8 @@ from resilient_pq.format.values import empty_fixed, fixed_width
 
 #: What fastparquet leaves behind the values of a page.
 _SLACK = bytes(8)
+#: Bytes that writers leave behind the places in a dictionary, at most.
+_MOST_LEFT = 8
 #: Values looked at to tell floating-point numbers from integers.
 _SAMPLE = 1000
 #: Floating-point numbers that people store lie between these, zeros apart.
@@ -264,8 +266,7 @@ def _are_values(node: Primitive, data: DataPage, count: int) -> bool:
     if not count:
         return True
     if data.encoding in DICTIONARY_ENCODINGS:
-        decode_indices(data.values, count)
-        return True
+        return _are_indices(data.values, count)
     if data.encoding == Encoding.PLAIN:
         return _are_plain(node, data.values, count)
     known = encoding_for(data.encoding, node.physical_type)
@@ -278,6 +279,18 @@ def _are_values(node: Primitive, data: DataPage, count: int) -> bool:
         assert known.decode is not None
         known.decode(node, data.values, out)
     return True
+
+
+def _are_indices(data: memoryview, count: int) -> bool:
+    """Whether bytes are `count` places in a dictionary and hardly anything more: levels would leave most of them over.
+
+    Raises:
+        FormatError: They do not decode.
+    """
+    if not len(data) or data[0] > MAX_BIT_WIDTH:
+        return False
+    taken = 1 + kernels.rle_decode(data[1:], data[0], np.empty(count, np.int32))
+    return len(data) - taken <= _MOST_LEFT
 
 
 def _are_plain(node: Primitive, data: memoryview, count: int) -> bool:
