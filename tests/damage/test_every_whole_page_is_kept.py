@@ -86,7 +86,7 @@ async def test_zeroed_from_somewhere_to_the_end(one_paged_file: Any, held_agains
 
 @hypothesis.given(rng=st.randoms(), on_damage=st.sampled_from(POLICIES))
 @hypothesis.settings(
-    max_examples=20,
+    max_examples=10,
     deadline=None,
     suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture],
 )

@@ -142,7 +142,18 @@ def understood(name: str, data: bytes, sibling: bytes) -> Foreign:
     return Foreign(name, data, pq.read_table(io.BytesIO(data)), sibling, ends, footer)
 
 
-@pytest.fixture(scope="module", params=WRITERS, ids=lambda writer: writer.name)
+#: Those that the quick suite has too.
+_QUICK = (
+    "pyarrow snappy", "pyarrow zstd, page CRCs", "pyarrow gzip, no dictionaries", "DuckDB snappy", "Polars zstd",
+    "fastparquet snappy",
+)  # fmt: skip
+_CHOSEN = [
+    pytest.param(writer, id=writer.name, marks=() if writer.name in _QUICK else pytest.mark.thorough)
+    for writer in WRITERS
+]
+
+
+@pytest.fixture(scope="module", params=_CHOSEN)
 def file(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Foreign:
     writer = request.param
     folder = tmp_path_factory.mktemp("others")

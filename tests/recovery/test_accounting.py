@@ -110,7 +110,7 @@ async def test_of_a_sound_file_every_byte_is_data_or_metadata(one_paged_file: An
     ]  # fmt: skip
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(st.integers(0, 1 << 32), st.sampled_from(POLICIES))
 async def test_the_pages_lost_are_those_whose_bytes_are(one_paged_file: Any, seed: int, on_damage: str) -> None:
     """Bodies of pages alone are damaged: the second copies of everything else are whole."""

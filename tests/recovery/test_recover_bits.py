@@ -121,7 +121,7 @@ def page_bodies(theirs: bytes, layout_of: Any) -> list[range]:
 
 async def test_any_bit_of_a_page_of_others_comes_back(theirs: bytes, page_bodies: list[range]) -> None:
     rng = seeded("theirs")
-    for _ in range(40):
+    for _ in range(15):
         await comes_back(theirs, rng.choice(rng.choice(page_bodies)) * 8 + rng.randrange(8))
 
 
@@ -179,7 +179,7 @@ async def burst(data: bytes, places: list[range], rng: random.Random) -> None:
 
 async def test_bursts_never_make_false_rows(theirs: bytes, page_bodies: list[range]) -> None:
     rng = seeded("burst")
-    for _ in range(40):
+    for _ in range(15):
         await burst(theirs, page_bodies, rng)
 
 

@@ -70,7 +70,7 @@ def cut_or_damaged(file: Any, rng: random.Random) -> Any:
 
 async def test_each_page_comes_from_whichever_has_it(one_paged_file: Any, held_against_the_best: Any) -> None:
     rng = seeded("copies")
-    for i in range(12):
+    for i in range(5):
         copies = [cut_or_damaged(one_paged_file, rng) for _ in range(rng.choice([2, 2, 3]))]
         await held_against_the_best(one_paged_file, copies[0], POLICIES[i % 2], *copies[1:])
 
@@ -320,7 +320,7 @@ async def test_copies_cut_in_their_footers_that_lost_different_pages(rows: Any) 
     pq.write_table(table, sink, row_group_size=100, data_page_size=200, write_batch_size=10, write_page_checksum=True)
     data, kept = sink.getvalue(), []
     end = len(data) - 8 - int.from_bytes(data[-8:-4], "little") + 100
-    for _ in range(10):
+    for _ in range(5):
         copies = []
         for _ in range(2):
             first, last = chunk_place(data, rng.randrange(4), rng.randrange(3))
