@@ -50,7 +50,19 @@ def test_python_blocks_run(document: Path, tmp_path: Path, monkeypatch: pytest.M
             asyncio.run(result)
 
 
-@pytest.mark.parametrize("document", with_blocks("console"))
+#: Guides of which every command is a process take their time: the thorough suite runs those.
+_LONG = ("recover-a-file.md",)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        pytest.param(*param.values, id=param.id, marks=pytest.mark.thorough)
+        if param.values[0].name in _LONG
+        else param
+        for param in with_blocks("console")
+    ],
+)
 def test_console_blocks_run(document: Path, tmp_path: Path) -> None:
     """Commands print what the document says, numbers, spacing and temporary folders left aside."""
     environment = {

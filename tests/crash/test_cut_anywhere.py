@@ -90,10 +90,9 @@ async def test_a_cut_at_every_byte(small: Any, share: int) -> None:
     "options",
     [
         {"checkpoint_every": None},
-        {"checkpoint_every": 1},
         {"row_group_rows": 1000},
     ],
-    ids=["no checkpoints", "checkpoints everywhere", "one row group"],
+    ids=["no checkpoints", "one row group"],
 )
 async def test_other_ways_to_write(
     options: dict[str, Any], write_file: Callable[..., Any], make_rows: Callable[[int], pa.Table]
