@@ -384,7 +384,16 @@ def write_foreign(table: pa.Table, path: Path, writer: str) -> None:
 FOREIGN_WRITERS = ("pyarrow with page CRCs", "pyarrow", "DuckDB", "Polars", "fastparquet")
 
 
-@pytest.fixture(scope="session", params=FOREIGN_WRITERS)
+#: Those that the quick suite has too.
+_QUICK = ("pyarrow with page CRCs", "Polars")
+
+
+@pytest.fixture(
+    scope="session",
+    params=[
+        pytest.param(name, marks=() if name in _QUICK else pytest.mark.thorough) for name in FOREIGN_WRITERS
+    ],
+)
 def foreign(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, bytes]:
     """A small file of another writer, and who wrote it."""
     path = tmp_path_factory.mktemp("foreign") / "file.parquet"

@@ -320,7 +320,7 @@ async def test_copies_cut_in_their_footers_that_lost_different_pages(rows: Any) 
     pq.write_table(table, sink, row_group_size=100, data_page_size=200, write_batch_size=10, write_page_checksum=True)
     data, kept = sink.getvalue(), []
     end = len(data) - 8 - int.from_bytes(data[-8:-4], "little") + 100
-    for _ in range(5):
+    for _ in range(10):
         copies = []
         for _ in range(2):
             first, last = chunk_place(data, rng.randrange(4), rng.randrange(3))

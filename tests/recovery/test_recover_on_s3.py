@@ -113,7 +113,9 @@ async def test_the_end_is_read_and_the_rest_is_copied(s3_proxy: Any) -> None:
 
 
 
-@pytest.mark.parametrize("verify", [True, False], ids=["wanted", "refused"])
+@pytest.mark.parametrize(
+    "verify", [pytest.param(True, id="wanted", marks=pytest.mark.thorough), pytest.param(False, id="refused")]
+)
 async def test_data_are_read_where_that_is_wanted_or_the_store_will_not_copy(
     seaweedfs_counted: Any, verify: bool
 ) -> None:
