@@ -40,6 +40,8 @@ hypothesis.settings.register_profile("quick", derandomize=not SEARCHING, databas
 hypothesis.settings.load_profile("quick")
 #: Examples of a property in the thorough suite; of a slice of it as large a share, but not fewer than a hundred.
 THOROUGH_EXAMPLES = 1500
+#: Tests that are allowed so many seconds try everything there is, and are in no slice.
+LONG_SECONDS = 3600
 
 ACCESS_KEY = "rpq-test-key"
 SECRET_KEY = "rpq-test-secret"
@@ -88,14 +90,22 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep the seeded share of the tests."""
+    """Keep the seeded share of the tests, without those that may take an hour: the quick suite has samples of them."""
     share = config.getoption("--slice")
     if share >= 1.0:
         return
+    long = [item for item in items if _seconds_allowed(item) >= LONG_SECONDS]
+    config.hook.pytest_deselected(items=long)
+    items[:] = [item for item in items if _seconds_allowed(item) < LONG_SECONDS]
     count = math.ceil(len(items) * share)
     kept = set(random.Random(config.getoption("--slice-seed")).sample(range(len(items)), count))
     config.hook.pytest_deselected(items=[item for i, item in enumerate(items) if i not in kept])
     items[:] = [item for i, item in enumerate(items) if i in kept]
+
+
+def _seconds_allowed(item: pytest.Item) -> float:
+    marker = item.get_closest_marker("timeout")
+    return float(marker.args[0]) if marker is not None and marker.args else 0.0
 
 
 @dataclass(frozen=True)

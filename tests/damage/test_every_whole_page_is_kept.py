@@ -105,7 +105,7 @@ async def test_many_combinations(paged_file: Any, held_against_the_best: Any, on
 
 
 @pytest.mark.thorough
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("on_damage", POLICIES)
 async def test_every_sector(paged_file: Any, held_against_the_best: Any, on_damage: str) -> None:
     for start in range(0, len(paged_file.data), SECTOR):
@@ -126,7 +126,7 @@ async def test_every_bit_of_the_metadata(
 
 
 @pytest.mark.thorough
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(3600)
 async def test_a_sample_of_the_bits_of_the_data(paged_file: Any, held_against_the_best: Any) -> None:
     rng = seeded("data", len(paged_file.data))
     pages = [

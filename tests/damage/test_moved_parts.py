@@ -61,7 +61,7 @@ async def test_all_in_another_order(file_of_parts: Any, held_against_the_best: A
 
 
 @pytest.mark.thorough
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(3600)
 async def test_every_two_parts_exchanged(file_of_parts: Any, held_against_the_best: Any) -> None:
     parts = len(file_of_parts.data) // PART + 1
     for first in range(parts):
@@ -70,7 +70,7 @@ async def test_every_two_parts_exchanged(file_of_parts: Any, held_against_the_be
 
 
 @pytest.mark.thorough
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(3600)
 async def test_every_part_missing_twice_or_in_the_place_of_another(
     file_of_parts: Any, held_against_the_best: Any
 ) -> None:
@@ -88,7 +88,7 @@ async def test_every_part_missing_twice_or_in_the_place_of_another(
 
 
 @pytest.mark.thorough
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(3600)
 async def test_many_bytes_missing_or_more(file_of_parts: Any, held_against_the_best: Any) -> None:
     """Anywhere, not at the border of a part: what is behind has moved."""
     rng = random.Random(2)

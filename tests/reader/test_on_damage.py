@@ -130,7 +130,7 @@ async def hold(file: Any, damaged: Any, on_damage: str) -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("on_damage", POLICIES)
 async def test_many_damages_of_our_files(paged_file: Any, on_damage: str) -> None:
     rng = seeded("many", len(paged_file.data), on_damage)

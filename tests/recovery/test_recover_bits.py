@@ -126,7 +126,7 @@ async def test_any_bit_of_a_page_of_others_comes_back(theirs: bytes, page_bodies
 
 
 @pytest.mark.thorough
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(3600)
 async def test_every_bit_of_the_pages_of_others_comes_back(theirs: bytes, page_bodies: list[range]) -> None:
     for place in page_bodies:
         for bit in range(place.start * 8, place.stop * 8):

@@ -76,7 +76,7 @@ async def test_each_page_comes_from_whichever_has_it(one_paged_file: Any, held_a
 
 
 @pytest.mark.thorough
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("on_damage", POLICIES)
 async def test_many_copies_of_every_kind_of_file(
     paged_file: Any, held_against_the_best: Any, on_damage: str

@@ -176,7 +176,7 @@ async def test_values_and_what_is_said_of_them(name: str, on_damage: str, layout
 
 
 @pytest.mark.thorough
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name", [*THEIRS, *OURS])
 async def test_many_damages(name: str, layout_of: Any) -> None:
     data, rng = await written(name), seeded("many", name)
