@@ -41,7 +41,7 @@ hypothesis.settings.load_profile("quick")
 #: Examples of a property in the thorough suite; of a slice of it as large a share, but not fewer than a hundred.
 THOROUGH_EXAMPLES = 1500
 #: Tests that are allowed so many seconds try everything there is, and are in no slice.
-LONG_SECONDS = 3600
+LONG_SECONDS = 900
 
 ACCESS_KEY = "rpq-test-key"
 SECRET_KEY = "rpq-test-secret"
@@ -90,7 +90,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep the seeded share of the tests, without those that may take an hour: the quick suite has samples of them."""
+    """Keep the seeded share of the tests, without those that take long: the quick suite has samples of them."""
     share = config.getoption("--slice")
     if share >= 1.0:
         return

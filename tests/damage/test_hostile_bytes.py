@@ -116,11 +116,13 @@ class TestMutations:
         self.of(hostile_reader, foreign[1], 2, 20)
 
     @pytest.mark.thorough
+    @pytest.mark.timeout(900)
     @pytest.mark.parametrize("seed", range(10, 14))
     def test_many_of_a_resilient_file(self, hostile_reader: Any, small: Any, seed: int) -> None:
         self.of(hostile_reader, small.data, seed, 500)
 
     @pytest.mark.thorough
+    @pytest.mark.timeout(900)
     @pytest.mark.parametrize("seed", range(20, 24))
     def test_many_of_the_files_of_others(
         self, hostile_reader: Any, foreign: tuple[str, bytes], seed: int
@@ -131,6 +133,7 @@ class TestMutations:
         self.forge(hostile_reader, small, 5, 4)
 
     @pytest.mark.thorough
+    @pytest.mark.timeout(900)
     @pytest.mark.parametrize("seed", range(30, 34))
     def test_many_of_records_that_are_signed_again(self, hostile_reader: Any, small: Any, seed: int) -> None:
         self.forge(hostile_reader, small, seed, 100)
@@ -171,6 +174,7 @@ def corpus_files(folder: str) -> list[Path]:
 
 
 @pytest.mark.thorough
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", range(40, 44))
 def test_mutations_of_what_others_have_collected(hostile_reader: Any, seed: int) -> None:
     """Every encoding, codec and shape that the corpora have."""
