@@ -89,6 +89,7 @@ def test_the_promise_holds(tmp_path: Path) -> None:
     assert "every value is the one that was written" in done.stdout
 
 
+@pytest.mark.thorough
 def test_the_document(demo: Demo, tmp_path: Path) -> None:
     done = demo("--rows", 100_000, "--seed", 7, "--keep", tmp_path / "kept", "--json")
     assert (done.code, done.err) == (0, "")
@@ -112,6 +113,7 @@ def test_the_document(demo: Demo, tmp_path: Path) -> None:
     assert table.cast(made.schema).equals(made.slice(0, table.num_rows))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("rows", [1, 30])
 def test_hardly_any_rows(rows: int, demo: Demo) -> None:
     done = demo("--rows", rows, "--json")
@@ -119,6 +121,7 @@ def test_hardly_any_rows(rows: int, demo: Demo) -> None:
     assert 1 <= done.document["rows"] <= rows
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["words.csv", "words.parquet", "words.feather"])
 def test_rows_of_a_file(name: str, demo: Demo, tmp_path: Path) -> None:
     count = 40_000
@@ -142,6 +145,7 @@ def test_rows_of_a_file(name: str, demo: Demo, tmp_path: Path) -> None:
     assert document["rows"] == document["rows_compared"] > 0
 
 
+@pytest.mark.thorough
 def test_a_file_that_cannot_be_read(demo: Demo, tmp_path: Path) -> None:
     done = demo("--input", "nothing.csv")
     assert done.code == 4
@@ -289,6 +293,7 @@ class TestFlights:
         assert (local.dt.hour == frame["hour"]).all()
 
 
+@pytest.mark.thorough
 async def test_comparing_finds_what_differs() -> None:
     async def kept(tables: list[Any]) -> Any:
         for table in tables:
@@ -333,6 +338,7 @@ def test_on_s3(s3: Any, demo: Demo, tmp_path: Path) -> None:
         assert s3.object_names() == []
 
 
+@pytest.mark.thorough
 def test_on_s3_with_a_bucket_of_its_own(s3: Any, demo: Demo) -> None:
     arguments = ["--s3", "--bucket", "rpq-demo-made", "--endpoint-url", s3.endpoint_url, "--rows", 100]
     done = demo(*arguments)
