@@ -33,12 +33,12 @@ def test_native_is_chosen_where_it_imports(choice: str | None) -> None:
 
 
 def test_reference_can_be_chosen() -> None:
-    assert run(SHOW, "reference").stdout.split() == ["reference", "resilient_pq.format.kernels.reference"]
+    assert run(SHOW, "reference").stdout.split() == ["reference", "resilient_pq.format.kernels.reference.dictionary"]
 
 
 def test_auto_falls_back_to_the_reference() -> None:
     shown = run(HIDE_NATIVE + SHOW, "auto")
-    assert shown.stdout.split() == ["reference", "resilient_pq.format.kernels.reference"]
+    assert shown.stdout.split() == ["reference", "resilient_pq.format.kernels.reference.dictionary"]
 
 
 def test_native_that_does_not_import_is_an_error() -> None:

@@ -1,0 +1,58 @@
+/* Strings copied and compared. */
+#ifndef RPQ_BYTES_H
+#define RPQ_BYTES_H
+
+#include "words.h"
+
+/* Most strings are short: one copy of fixed size is cheaper than a call that finds out how many bytes to
+   move. What it writes too much lies within the output, and the next string is written over it. */
+INLINED void copy_bytes(uint8_t *to, ptrdiff_t to_room, const uint8_t *from, ptrdiff_t from_room,
+                        ptrdiff_t size) {
+    if (size <= 32 && to_room >= 32 && from_room >= 32)
+        memcpy(to, from, 32);
+    else if (size > 0)
+        memcpy(to, from, size);
+}
+
+/* The same where the output may begin within the 32 bytes that are read. */
+INLINED void copy_bytes_before(uint8_t *to, ptrdiff_t to_room, const uint8_t *from, ptrdiff_t from_room,
+                               ptrdiff_t size) {
+    if (size <= 32 && to_room >= 32 && from_room >= 32) {
+        uint8_t bytes[32];
+        memcpy(bytes, from, 32);
+        memcpy(to, bytes, 32);
+    } else if (size > 0)
+        memcpy(to, from, size);
+}
+
+INLINED ptrdiff_t shared_bytes(const uint8_t *a, const uint8_t *b, ptrdiff_t limit) {
+    ptrdiff_t at = 0;
+    while (at + 8 <= limit && load64(a + at) == load64(b + at)) at += 8;
+    while (at < limit && a[at] == b[at]) ++at;
+    return at;
+}
+
+INLINED int equal_bytes(const uint8_t *a, const uint8_t *b, ptrdiff_t size) {
+    ptrdiff_t at = 0;
+    if (size >= 8) {
+        for (; at + 8 < size; at += 8)
+            if (load64(a + at) != load64(b + at)) return 0;
+        return load64(a + size - 8) == load64(b + size - 8);
+    }
+    if (size >= 4) return load32(a) == load32(b) && load32(a + size - 4) == load32(b + size - 4);
+    for (; at < size; ++at)
+        if (a[at] != b[at]) return 0;
+    return 1;
+}
+
+/* The first eight bytes as a number that sorts as they do; a shorter string is filled up with zeros. */
+INLINED uint64_t sort_prefix(const uint8_t *from, ptrdiff_t room, ptrdiff_t size) {
+    const int known = size < 8 ? (int)size : 8;
+    uint64_t word = 0, prefix = 0;
+    if (room >= 8) word = load64(from);
+    else if (known > 0) memcpy(&word, from, known);
+    for (int byte = 0; byte < 8; ++byte) prefix |= (word >> (8 * byte) & 0xFF) << (56 - 8 * byte);
+    return prefix & ~(~(uint64_t)0 >> (4 * known) >> (4 * known)); /* in two halves: 64 is no shift */
+}
+
+#endif

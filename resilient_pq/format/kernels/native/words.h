@@ -1,0 +1,21 @@
+/* Words in bytes. */
+#ifndef RPQ_WORDS_H
+#define RPQ_WORDS_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#if defined(_MSC_VER)
+#define INLINED static __forceinline
+#define RESTRICT __restrict
+#else
+#define INLINED static inline __attribute__((always_inline))
+#define RESTRICT restrict
+#endif
+
+INLINED uint64_t load64(const uint8_t *from) { uint64_t word; memcpy(&word, from, 8); return word; }
+INLINED uint32_t load32(const uint8_t *from) { uint32_t word; memcpy(&word, from, 4); return word; }
+INLINED void store32(uint8_t *to, uint32_t word) { memcpy(to, &word, 4); }
+
+#endif

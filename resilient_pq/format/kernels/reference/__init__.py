@@ -1,0 +1,69 @@
+"""What every kernel means, in NumPy and plain Python: the definition that the compiled ones are held to.
+
+All are leaf functions: buffers and arrays in, arrays out, no I/O. Three rules hold for all of them and are
+not repeated below:
+
+* Bytes from outside are hostile. Whatever they hold, nothing outside a buffer is read or written: the answer
+  is right, or `EncodingError` (`ThriftError` from `thrift_end`) is raised. What an output array holds after
+  an error is not defined.
+* A mistake of the caller, an array of the wrong type, shape or memory layout, is a `TypeError` or
+  `ValueError`. Arrays are C-contiguous and native in byte order.
+* The compiled kernels release the GIL. Calls may run in as many threads as one likes, as long as nobody
+  changes an array that another call reads or writes.
+
+May import NumPy, xxhash and the errors, nothing else of ours.
+"""
+
+from __future__ import annotations
+
+from resilient_pq.format.kernels.reference.bloom import (
+    bloom_contains,
+    bloom_insert,
+    byte_array_hashes,
+    row_hashes,
+)
+from resilient_pq.format.kernels.reference.byte_arrays import (
+    byte_array_gather,
+    byte_array_gather_lengths,
+    byte_array_join,
+    byte_array_lengths,
+    byte_array_min_max,
+    byte_array_split,
+)
+from resilient_pq.format.kernels.reference.delta import delta_binary_decode, delta_binary_encode
+from resilient_pq.format.kernels.reference.dictionary import (
+    dictionary_build,
+    dictionary_build_byte_arrays,
+    gather,
+)
+from resilient_pq.format.kernels.reference.nulls import spread
+from resilient_pq.format.kernels.reference.prefixes import join_prefixes, shared_prefixes
+from resilient_pq.format.kernels.reference.rle import rle_decode, rle_encode, unpack_bits_msb
+from resilient_pq.format.kernels.reference.search import find_all
+from resilient_pq.format.kernels.reference.thrift import thrift_end
+
+__all__ = [
+    "bloom_contains",
+    "bloom_insert",
+    "byte_array_gather",
+    "byte_array_gather_lengths",
+    "byte_array_hashes",
+    "byte_array_join",
+    "byte_array_lengths",
+    "byte_array_min_max",
+    "byte_array_split",
+    "delta_binary_decode",
+    "delta_binary_encode",
+    "dictionary_build",
+    "dictionary_build_byte_arrays",
+    "find_all",
+    "gather",
+    "join_prefixes",
+    "rle_decode",
+    "rle_encode",
+    "row_hashes",
+    "shared_prefixes",
+    "spread",
+    "thrift_end",
+    "unpack_bits_msb",
+]

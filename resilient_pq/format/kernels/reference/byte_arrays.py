@@ -1,0 +1,177 @@
+"""Byte arrays: their lengths, bytes and order."""
+
+from __future__ import annotations
+
+import struct
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from resilient_pq.errors import EncodingError
+from resilient_pq.format.kernels.reference.arrays import (
+    LARGEST_LENGTH,
+    BytesLike,
+    Offsets,
+    check_indices,
+    octets,
+    require_types,
+)
+
+_LENGTH = struct.Struct("<I")
+
+def byte_array_lengths(buffer: BytesLike, lengths: NDArray[np.int32]) -> int:
+    """Fill `lengths` with the lengths of as many PLAIN BYTE_ARRAY values, and return their sum.
+
+    What stands in `buffer` behind the last of them is the caller's business.
+
+    Raises:
+        EncodingError: A value ends behind the end of `buffer`.
+    """
+    data = octets(buffer).data
+    require_types(lengths, np.int32)
+    size = len(data)
+    position = 0
+    found = []
+    for _ in range(lengths.size):
+        length = _LENGTH.unpack_from(data, position)[0] if size - position >= 4 else size
+        position += 4 + length
+        if position > size or length > LARGEST_LENGTH:
+            raise EncodingError("a BYTE_ARRAY value ends behind the end of its buffer")
+        found.append(length)
+    lengths[:] = found
+    return position - 4 * lengths.size
+
+
+def byte_array_split(buffer: BytesLike, lengths: NDArray[np.int32], out: NDArray[np.uint8]) -> None:
+    """Copy the bytes of PLAIN BYTE_ARRAY values back to back into `out`.
+
+    Args:
+        buffer: The values, each behind its length of four bytes.
+        lengths: What `byte_array_lengths` found in `buffer`.
+        out: As many bytes as the sum of `lengths`.
+
+    Raises:
+        EncodingError: `lengths` do not add up to the size of `out`, or lead out of `buffer`.
+    """
+    data = octets(buffer)
+    require_types(lengths, np.int32)
+    require_types(out, np.uint8)
+    total = int(lengths.sum(dtype=np.int64))
+    if lengths.size and lengths.min() < 0:
+        raise EncodingError("a BYTE_ARRAY value has a negative length")
+    if total != out.size or total + 4 * lengths.size > data.size:
+        raise EncodingError("the lengths of BYTE_ARRAY values do not fit their buffers")
+    body = np.ones(total + 4 * lengths.size, np.bool_)
+    body[prefix_positions(lengths)] = False
+    out[:] = data[: body.size][body]
+
+
+def byte_array_join(offsets: Offsets, data: BytesLike) -> NDArray[np.uint8]:
+    """Encode the values ``data[offsets[i]:offsets[i + 1]]`` as PLAIN BYTE_ARRAY.
+
+    Raises:
+        EncodingError: `offsets` is empty, falls, leads out of `data`, or a value has 2**31 bytes or more.
+    """
+    source = octets(data)
+    check_offsets(offsets, source.size)
+    lengths = np.diff(offsets)
+    out = np.empty(int(offsets[-1]) - int(offsets[0]) + 4 * lengths.size, np.uint8)
+    body = np.ones(out.size, np.bool_)
+    prefixes = prefix_positions(lengths)
+    body[prefixes] = False
+    out[prefixes] = lengths.astype("<u4").view(np.uint8)
+    out[body] = source[offsets[0] : offsets[-1]]
+    return out
+
+
+def byte_array_gather_lengths(
+    offsets: Offsets, indices: NDArray[np.int32], lengths: NDArray[np.int32]
+) -> int:
+    """Fill `lengths` with those of the values that `indices` choose, and return their sum.
+
+    Only the offsets of chosen values are looked at.
+
+    Raises:
+        EncodingError: An index is negative or not below ``len(offsets) - 1``, or a chosen value has a
+            negative start, a negative length or 2**31 bytes or more.
+    """
+    require_types(lengths, np.int32)
+    if lengths.shape != indices.shape:
+        raise ValueError("there must be as many lengths as indices")
+    starts, ends = _chosen(offsets, indices)
+    lengths[:] = ends - starts
+    return int((ends - starts).sum())
+
+
+def byte_array_gather(
+    offsets: Offsets, data: BytesLike, indices: NDArray[np.int32], out: NDArray[np.uint8]
+) -> None:
+    """Copy the values ``data[offsets[i]:offsets[i + 1]]``, for every i of `indices`, back to back into `out`.
+
+    Raises:
+        EncodingError: As of `byte_array_gather_lengths`; also a chosen value leads out of `data`, or they do
+            not add up to the size of `out`.
+    """
+    source = octets(data)
+    require_types(out, np.uint8)
+    starts, ends = _chosen(offsets, indices)
+    lengths = ends - starts
+    if indices.size and ends.max() > source.size:
+        raise EncodingError("an offset leads out of the data")
+    if lengths.sum() != out.size:
+        raise EncodingError("the chosen values do not fill the output exactly")
+    moved = np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
+    np.take(source, moved + np.arange(out.size), out=out, mode="clip")
+
+
+def byte_array_min_max(offsets: Offsets, data: BytesLike) -> tuple[int, int]:
+    """Positions of the smallest and the largest value, compared bytewise and unsigned; of equals, the first.
+
+    Raises:
+        EncodingError: As of `byte_array_join`.
+        ValueError: There are no values.
+    """
+    values = byte_arrays(offsets, data)
+    if not values:
+        raise ValueError("there are no values to compare")
+    positions = range(len(values))
+    return min(positions, key=values.__getitem__), max(positions, key=values.__getitem__)
+
+
+def check_offsets(offsets: Offsets, size: int) -> None:
+    """Refuse offsets that are not ``0 <= offsets[i] <= offsets[i + 1] <= size`` throughout."""
+    require_types(offsets, np.int32, np.int64)
+    if not offsets.size:
+        raise EncodingError("there must be one offset more than values")
+    if offsets[0] < 0 or offsets[-1] > size or (offsets[1:] < offsets[:-1]).any():
+        raise EncodingError("offsets fall or lead out of the data")
+    if np.diff(offsets).max(initial=0) > LARGEST_LENGTH:
+        raise EncodingError("a value has 2**31 bytes or more")
+
+
+def _chosen(offsets: Offsets, indices: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Start and end of each chosen value."""
+    require_types(offsets, np.int32, np.int64)
+    check_indices(indices, max(offsets.size - 1, 0))
+    starts = offsets[indices].astype(np.int64)
+    ends = offsets[1:][indices].astype(np.int64)
+    if ((starts < 0) | (ends < starts)).any() or (ends - starts).max(initial=0) > LARGEST_LENGTH:
+        raise EncodingError("offsets fall, or a value has 2**31 bytes or more")
+    return starts, ends
+
+
+def byte_arrays(offsets: Offsets, data: BytesLike) -> list[bytes]:
+    """The values themselves."""
+    source = octets(data)
+    check_offsets(offsets, source.size)
+    raw = source.tobytes()
+    bounds = offsets.tolist()
+    return [raw[start:end] for start, end in pairwise(bounds)]
+
+
+def prefix_positions(lengths: NDArray[Any]) -> NDArray[np.int64]:
+    """Where the four bytes of each value's length stand among PLAIN BYTE_ARRAY values."""
+    starts: NDArray[np.int64] = np.cumsum(lengths, dtype=np.int64) - lengths + 4 * np.arange(lengths.size)
+    return (starts[:, None] + np.arange(4)).ravel()

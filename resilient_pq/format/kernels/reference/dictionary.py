@@ -1,0 +1,100 @@
+"""Dictionaries: built, and looked up in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from resilient_pq.format.kernels.reference.arrays import BytesLike, Offsets, bits_of, check_indices
+from resilient_pq.format.kernels.reference.byte_arrays import byte_arrays
+
+
+def gather(dictionary: NDArray[Any], indices: NDArray[np.int32], out: NDArray[Any]) -> None:
+    """Copy the dictionary's values that `indices` choose, in their order, into `out`.
+
+    Args:
+        dictionary: One-dimensional with items of 1, 2, 4 or 8 bytes, or two-dimensional uint8, a value a row.
+        indices: Positions in `dictionary`.
+        out: As many values as `indices`, in type and width like `dictionary`.
+
+    Raises:
+        EncodingError: An index is negative or behind the end of `dictionary`.
+    """
+    source, target = bits_of(dictionary), bits_of(out)
+    if out.dtype != dictionary.dtype or target.shape != (indices.size, *source.shape[1:]):
+        raise ValueError("the output must have the type of the dictionary and the length of the indices")
+    check_indices(indices, len(source))
+    np.take(source, indices, axis=0, out=target, mode="clip")
+
+
+def dictionary_build(values: NDArray[Any], limit: int) -> tuple[NDArray[np.int32], NDArray[np.int64]] | None:
+    """Number the distinct values in the order they appear; they are told apart by their bits.
+
+    So a NaN equals only a NaN of the same bits, and 0.0 is not -0.0.
+
+    Args:
+        values: One-dimensional with items of 4 or 8 bytes, or two-dimensional uint8, a value a row.
+        limit: How many distinct values there may be.
+
+    Returns:
+        The number of each value, and the position of the first value of each number; None as soon as there
+        are more than `limit`.
+    """
+    if values.ndim == 2:
+        raw, width = bits_of(values).tobytes(), values.shape[1]
+        return _number((raw[row * width : (row + 1) * width] for row in range(len(values))), limit)
+    if values.itemsize not in (4, 8):
+        raise ValueError("values must have 4 or 8 bytes")
+    bits = bits_of(values)
+    if np.unique(bits[: 2 * limit + 2]).size > limit:  # most columns that are too varied show it early
+        return None
+    distinct, first, inverse = np.unique(bits, return_index=True, return_inverse=True)
+    if distinct.size > limit:
+        return None
+    order = np.argsort(first)
+    numbers = np.empty(order.size, np.int32)
+    numbers[order] = np.arange(order.size, dtype=np.int32)
+    return numbers[inverse], first[order].astype(np.int64, copy=False)
+
+
+def dictionary_build_byte_arrays(
+    offsets: Offsets, data: BytesLike, limit: int, limit_bytes: int
+) -> tuple[NDArray[np.int32], NDArray[np.int64]] | None:
+    """Number the distinct values ``data[offsets[i]:offsets[i + 1]]`` in the order they appear.
+
+    Args:
+        offsets: One more than there are values.
+        data: The bytes of the values.
+        limit: How many distinct values there may be.
+        limit_bytes: How large they may be together as a PLAIN dictionary, 4 bytes and the length of each.
+
+    Returns:
+        As `dictionary_build`; None also as soon as the distinct values exceed `limit_bytes`.
+
+    Raises:
+        EncodingError: As of `byte_array_join`.
+    """
+    return _number(byte_arrays(offsets, data), limit, limit_bytes)
+
+
+def _number(
+    values: Iterable[bytes], limit: int, limit_bytes: int | None = None
+) -> tuple[NDArray[np.int32], NDArray[np.int64]] | None:
+    # The keys are bytes because their hash is keyed by a secret of the process: nobody can choose values
+    # that collide.
+    numbers: dict[bytes, int] = {}
+    indices: list[int] = []
+    first: list[int] = []
+    num_bytes = 0
+    for position, value in enumerate(values):
+        number = numbers.setdefault(value, len(numbers))
+        indices.append(number)
+        if number == len(first):
+            first.append(position)
+            num_bytes += 4 + len(value)
+            if len(first) > limit or (limit_bytes is not None and num_bytes > limit_bytes):
+                return None
+    return np.array(indices, np.int32), np.array(first, np.int64)
