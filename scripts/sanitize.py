@@ -1,0 +1,93 @@
+"""The compiled kernels under AddressSanitizer and UndefinedBehaviorSanitizer: ``python scripts/sanitize.py``.
+
+Builds them with both into a copy of the package, runs the tests of the kernels on that, then reads, checks and salvages
+damaged files and, where there are any, those of a folder of others' (``--corpus``). The first access out of bounds, or
+anything else that C leaves undefined, ends it with status 1. Needs gcc with libasan, and what the tests need.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from pathlib import Path
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+KERNELS = Path("resilient_pq", "format", "kernels")
+#: Not what was built is tested here, but which of two modules is chosen.
+NOT_THESE = ("--deselect", "tests/kernels/test_kernels_choice.py")
+
+
+def instrumented(folder: Path) -> None:
+    """A copy of the package in `folder`, with kernels that watch what they do."""
+    shutil.copytree(
+        CHECKOUT / "resilient_pq", folder / "resilient_pq", ignore=shutil.ignore_patterns("*.so", "__pycache__")
+    )
+    kernels = folder / KERNELS
+    module = ".".join((*KERNELS.parts, "_native"))
+    translate = [sys.executable, "-m", "cython", "-3", "--module-name", module, "_native.pyx", "-o", "_native.c"]
+    subprocess.run(translate, cwd=kernels, check=True)
+    compiler = shlex.split(sysconfig.get_config_var("CC") or "gcc")
+    flags = "-O1 -g -fno-omit-frame-pointer -fPIC -shared -w -fwrapv"
+    watched = "-fsanitize=address,undefined -fno-sanitize-recover=undefined"
+    made = f"_native{sysconfig.get_config_var('EXT_SUFFIX')}"
+    include = f"-I{sysconfig.get_path('include')}"
+    subprocess.run(
+        [*compiler, *flags.split(), *watched.split(), include, "-I.", "_native.c", "-o", made],
+        cwd=kernels,
+        check=True,
+    )
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """What a process needs that loads them: the sanitizer first of all, and memory that Python does not pool."""
+    compiler = shlex.split(sysconfig.get_config_var("CC") or "gcc")
+    found = subprocess.run(
+        [*compiler, "-print-file-name=libasan.so"], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    if not os.path.isabs(found):
+        raise SystemExit("gcc has no libasan here")
+    return os.environ | {
+        "LD_PRELOAD": found,
+        "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1",
+        "UBSAN_OPTIONS": "print_stacktrace=1",
+        "PYTHONMALLOC": "malloc",
+        "PYTHONPATH": str(folder),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "RESILIENT_PQ_KERNELS": "native",
+        "RPQ_ALLOW_CHECKOUT": "1",
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
+    parser.add_argument("--corpus", type=Path, help="a folder of Parquet files to read as well")
+    parser.add_argument("--seconds", type=float, default=60, help="how long files are damaged and read")
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        started = time.monotonic()
+        instrumented(folder)
+        watched = environment(folder)
+        print(f"built in {time.monotonic() - started:.0f} s", flush=True)
+        tests = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "tests/kernels", *NOT_THESE]
+        feed = [sys.executable, str(CHECKOUT / "scripts" / "sanitize_feed.py"), "--seed", str(arguments.seed)]
+        feed += ["--seconds", str(arguments.seconds)]
+        if arguments.corpus is not None:
+            feed += ["--corpus", str(arguments.corpus)]
+        for command in (tests, feed):
+            status = subprocess.run(command, cwd=CHECKOUT, env=watched, check=False).returncode
+            if status:
+                return 1
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
