@@ -20,6 +20,8 @@ from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 KERNELS = Path("resilient_pq", "format", "kernels")
+#: What is found goes to files of this name: pytest would swallow it.
+LOG = "found"
 #: Not what was built is tested here, but which of two modules is chosen.
 NOT_THESE = ("--deselect", "tests/kernels/test_kernels_choice.py")
 
@@ -55,10 +57,11 @@ def environment(folder: Path) -> dict[str, str]:
         raise SystemExit("gcc has no libasan here")
     return os.environ | {
         "LD_PRELOAD": found,
-        "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1",
-        "UBSAN_OPTIONS": "print_stacktrace=1",
+        "ASAN_OPTIONS": f"detect_leaks=0:allocator_may_return_null=1:log_path={folder / LOG}",
+        "UBSAN_OPTIONS": f"print_stacktrace=1:log_path={folder / LOG}",
         "PYTHONMALLOC": "malloc",
         "PYTHONPATH": str(folder),
+        "PYTHONSAFEPATH": "1",  # else the package of the working directory would come first, which is not built so
         "PYTHONDONTWRITEBYTECODE": "1",
         "RESILIENT_PQ_KERNELS": "native",
         "RPQ_ALLOW_CHECKOUT": "1",
@@ -82,9 +85,17 @@ def main() -> int:
         feed += ["--seconds", str(arguments.seconds)]
         if arguments.corpus is not None:
             feed += ["--corpus", str(arguments.corpus)]
+        where = "from resilient_pq.format.kernels import _native; print(_native.__file__)"
+        loaded = subprocess.run(
+            [sys.executable, "-c", where], env=watched, cwd=CHECKOUT, capture_output=True, text=True, check=True
+        ).stdout.strip()
+        if not Path(loaded).resolve().is_relative_to(folder.resolve()):
+            raise SystemExit(f"the kernels that would be run are others: {loaded}")
         for command in (tests, feed):
             status = subprocess.run(command, cwd=CHECKOUT, env=watched, check=False).returncode
             if status:
+                for log in folder.glob(f"{LOG}.*"):
+                    print(log.read_text(errors="replace"))
                 return 1
     return 0
 
