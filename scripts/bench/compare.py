@@ -2,9 +2,9 @@
 
 Run it as ``python scripts/bench/compare.py [--sets taxi wide] [--works write read] [--codecs snappy zstd:1]``. Each
 run is a process of its own, contestants take turns, the best of `--repeat` runs counts in each process, and the
-median of `--rounds` processes is what the tables have. All use the same codec at the same level. Ratios are the time
-of the other divided by ours: above 1, ours is faster. Rows in parentheses are not compared to; they are there to
-be known.
+median of `--rounds` processes is what the tables have. All use the same codec at the same level. Ratios ("by ours")
+are the other's divided by ours: above 1, ours is better. Rows in parentheses are not compared to; they are there to
+be known. A ratio is the median of those of each round, in which the machine was about equally busy for all.
 
 MB/s are of the source as Arrow has it, so they mean the same for all. Peak memory is above what the process had
 when it began, with the source loaded; when reading, "above" is what is left of it without the result itself.
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import itertools
 import json
 import sys
 import tempfile
@@ -59,13 +60,27 @@ class Result:
     source_bytes: int
     runs: dict[str, Runs]
 
-    def seconds(self, name: str) -> float:
-        return self.runs[name].median("seconds")
+    @property
+    def title(self) -> str:
+        threads = "default threads" if self.threads is None else f"{self.threads} thread"
+        return f"{self.case.title}, {threads}{'s' if (self.threads or 0) > 1 else ''}"
+
+    @property
+    def ours(self) -> Runs | None:
+        """Our own runs, where there are any."""
+        runs = self.runs.get("ours")
+        return runs if runs is not None and runs.runs else None
 
     @property
     def best_peer(self) -> str | None:
         peers = [one.name for one in ROSTER if one.peer and one.name in self.runs and self.runs[one.name].runs]
-        return min(peers, key=self.seconds, default=None)
+        return min(peers, key=lambda name: self.runs[name].median("seconds"), default=None)
+
+    def by_ours(self, runs: Runs, attribute: str) -> str:
+        return "" if self.ours is None or not self.ours.median(attribute) else f"{runs.ratio(self.ours, attribute):.2f}"
+
+    def rate(self, runs: Runs) -> str:
+        return f"{self.source_bytes / MB / runs.median('seconds'):,.0f}" if self.source_bytes else ""
 
 
 def cases(arguments: argparse.Namespace) -> Iterator[Case]:
@@ -88,7 +103,7 @@ class Bench:
         self._folder: Path = arguments.data
         self._out = out
 
-    def run(self, case: Case) -> Result:
+    def run(self, case: Case, threads: int | None) -> Result:
         """Measure one case.
 
         Raises:
@@ -100,20 +115,13 @@ class Bench:
             one for one in ROSTER if case.work in one.works and (names is None or one.name in names)
         ]
         source, job, warm_up = self._open_wide() if case.work == "open-wide" else self._inputs(case)
-        tasks = [
-            Task(
-                self._job_of(job, one),
-                source,
-                warm_up,
-                arguments.repeat,
-            )
-            for one in taking_part
-        ]
+        job = dataclasses.replace(job, threads=threads)
+        tasks = [Task(self._job_of(job, one), source, warm_up, arguments.repeat) for one in taking_part]
         said = None if arguments.quiet else lambda line: print(f"  {case.title}, {line}", file=sys.stderr)
         found = take_turns(tasks, arguments.rounds, said)
         runs = {one.name: runs for one, runs in zip(taking_part, found, strict=True)}
         size = 0 if case.work == "open-wide" else datasets.load(source).nbytes
-        return Result(case, arguments.threads, size, runs)
+        return Result(case, threads, size, runs)
 
     def _job_of(self, job: Job, one: Contestant) -> Job:
         path = self._out / f"{one.name}.parquet" if job.work == "write" else job.path
@@ -123,8 +131,8 @@ class Bench:
         """The source, what is done with it, and a small file for those that read."""
         rows = round(datasets.DATA_SETS[case.data_set].rows * self._arguments.scale)
         source = datasets.source(case.data_set, rows, self._folder)
-        columns = datasets.DATA_SETS[case.data_set].two_columns if case.work == "read-2" else None
-        job = Job("", case.work, Path(), case.codec, case.level, self._arguments.threads, columns)
+        columns = datasets.DATA_SETS[case.data_set].two_columns if case.work.startswith("read-2") else None
+        job = Job("", case.work, Path(), case.codec, case.level, columns=columns)
         if case.work == "write":
             return source, job, None
         if self._arguments.source == "ours":
@@ -146,7 +154,7 @@ class Bench:
         else:
             path = datasets.many_chunks_input(columns, row_groups, self._folder)
         chosen = ("column_0007", f"column_{columns - 9:04d}")
-        job = Job("", "open-wide", path, threads=self._arguments.threads, columns=chosen)
+        job = Job("", "open-wide", path, columns=chosen)
         return source, job, datasets.many_chunks_input(columns, 1, self._folder)
 
     def _by_ours(self, table: pa.Table, case: Case | None) -> Path:
@@ -166,25 +174,24 @@ class Bench:
 def table_of(result: Result) -> str:
     """The measurements of one case, as Markdown."""
     reading = result.case.work != "write"
-    head = ["", "ms", "MB/s", "ours is faster", "CPU ms", "file MB", "peak MB", *(["above"] if reading else [])]
-    threads = "default threads" if result.threads is None else f"{result.threads} thread(s)"
-    lines = [f"### {result.case.title}, {threads}", "", *_head(head)]
-    ours = result.seconds("ours") if "ours" in result.runs and result.runs["ours"].runs else None
+    head = ["", "ms", "MB/s", "by ours", "first ms", "CPU ms", "by ours", "file MB", "peak MB"]
+    lines = [f"### {result.title}", "", *_head([*head, "above"] if reading else head)]
     for one in ROSTER:
         runs = result.runs.get(one.name)
         if runs is None:
             continue
         name = one.name if one.peer or one.name == "ours" else f"({one.name})"
         if runs.skipped is not None:
-            lines.append(f"| {name} | {runs.skipped} |" + " |" * (len(head) - 2))
+            lines.append(f"| {name} | {runs.skipped} |" + " |" * (len(head) - 2 + reading))
             continue
-        seconds = runs.median("seconds")
         cells = [
             name,
-            f"{seconds * 1000:,.1f}" if seconds < 0.1 else f"{seconds * 1000:,.0f}",
-            f"{result.source_bytes / MB / seconds:,.0f}" if result.source_bytes else "",
-            f"{seconds / ours:.2f}" if ours else "",
-            f"{runs.median('cpu_seconds') * 1000:,.0f}",
+            _milliseconds(runs.median("seconds")),
+            result.rate(runs),
+            result.by_ours(runs, "seconds"),
+            _milliseconds(runs.median("first_seconds")),
+            _milliseconds(runs.median("cpu_seconds")),
+            result.by_ours(runs, "cpu_seconds"),
             f"{runs.median('file_bytes') / MB:,.1f}",
             f"{runs.median('peak_bytes') / MB:,.0f}",
         ]
@@ -195,27 +202,31 @@ def table_of(result: Result) -> str:
 
 
 def summary_of(results: list[Result]) -> str:
-    """A line for each case: the time of each peer, and of the best, divided by ours; so its file and its peak."""
+    """A line for each case: the time of each peer, and of the best, divided by ours; so its CPU, file and peak."""
     peers = [one.name for one in ROSTER if one.peer]
-    head = ["", "ours MB/s", *peers, "best", "best/ours", "its file/ours", "its peak/ours"]
-    lines = _head(head)
+    lines = _head(["", "ours MB/s", *peers, "best", "best/ours", "its CPU/ours", "its file/ours", "its peak/ours"])
     for result in results:
-        best = result.best_peer
-        if best is None or not (result.runs.get("ours") and result.runs["ours"].runs):
+        best, ours = result.best_peer, result.ours
+        if best is None or ours is None:
             continue
-        ours = result.runs["ours"]
-        seconds = ours.median("seconds")
-        cells = [result.case.title, f"{result.source_bytes / MB / seconds:,.0f}" if result.source_bytes else ""]
+        cells = [result.title, result.rate(ours)]
         for name in peers:
             runs = result.runs.get(name)
-            cells.append(f"{runs.median('seconds') / seconds:.2f}" if runs is not None and runs.runs else "")
+            cells.append(result.by_ours(runs, "seconds") if runs is not None and runs.runs else "")
         other = result.runs[best]
-        cells += [best, f"**{other.median('seconds') / seconds:.2f}**"]
-        written = result.case.work == "write"
-        cells.append(f"{other.median('file_bytes') / ours.median('file_bytes'):.2f}" if written else "")
+        cells += [best, f"**{result.by_ours(other, 'seconds')}**", result.by_ours(other, "cpu_seconds")]
+        cells.append(result.by_ours(other, "file_bytes") if result.case.work == "write" else "")
         cells.append(f"{other.median('peak_bytes') / max(ours.median('peak_bytes'), 1):.2f}")
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join([*lines, ""])
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{seconds * 1000:,.1f}" if seconds < 0.1 else f"{seconds * 1000:,.0f}"
+
+
+def _threads(text: str) -> int | None:
+    return None if text == "default" else int(text)
 
 
 def _head(cells: list[str]) -> list[str]:
@@ -228,7 +239,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--works", nargs="+", choices=WORKS, default=WORKS)
     parser.add_argument("--codecs", nargs="+", default=["none", "snappy", "zstd:1", "zstd:3"], metavar="CODEC[:LEVEL]")
     parser.add_argument("--contestants", nargs="+", choices=[one.name for one in ROSTER])
-    parser.add_argument("--threads", type=int, help="for all; without it each has its default")
+    parser.add_argument(
+        "--threads", nargs="+", type=_threads, default=[None, 1], help='"default" or numbers; each in turn'
+    )
     parser.add_argument("--scale", type=float, default=1.0, help="rows, as a multiple of each set's own number")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--repeat", type=int, default=3, help="timed runs in a process")
@@ -248,9 +261,9 @@ def main() -> None:
     results: list[Result] = []
     with tempfile.TemporaryDirectory(dir=arguments.out, prefix="bench-") as folder:
         bench = Bench(arguments, Path(folder))
-        for case in cases(arguments):
+        for case, threads in itertools.product(cases(arguments), arguments.threads):
             try:
-                results.append(bench.run(case))
+                results.append(bench.run(case, threads))
             except datasets.UnavailableError as reason:
                 print(f"{case.title}: skipped, {reason}\n", flush=True)
                 continue

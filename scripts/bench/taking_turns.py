@@ -16,7 +16,7 @@ from pathlib import Path
 from measured import Run, Task
 
 _MEASURED = Path(__file__).with_name("measured.py")
-_LIBRARIES = ("resilient_pq", "pyarrow", "polars", "duckdb", "arro3-io", "numpy", "cramjam", "isal")
+_LIBRARIES = ("resilient_pq", "pyarrow", "polars", "duckdb", "arro3-io", "rugo", "numpy", "cramjam", "isal")
 
 
 @dataclass(slots=True)
@@ -28,6 +28,11 @@ class Runs:
 
     def median(self, attribute: str) -> float:
         return statistics.median(getattr(run, attribute) for run in self.runs)
+
+    def ratio(self, other: Runs, attribute: str = "seconds") -> float:
+        """This one's by the other's, the median of rounds: within a round the machine was equally busy for both."""
+        pairs = zip(self.runs, other.runs, strict=True)
+        return statistics.median(getattr(run, attribute) / getattr(its, attribute) for run, its in pairs)
 
 
 def take_turns(tasks: Sequence[Task], rounds: int, said: Callable[[str], None] | None = None) -> list[Runs]:

@@ -11,19 +11,20 @@ from contestants.job import Contestant, Job, SkippedError, Work
 
 __all__ = ["ROSTER", "Contestant", "Job", "SkippedError", "Work"]
 
-_ALL: tuple[Work, ...] = ("write", "read", "read-view", "read-2", "open-wide")
+_VIEWS: tuple[Work, ...] = ("read-view", "read-2-view")
+_PLAIN: tuple[Work, ...] = ("read", "read-2")
+_WRITES_AND_READS: tuple[Work, ...] = ("write", *_PLAIN, "open-wide")
 
 #: In the order in which they take turns. Only peers are candidates for "the best".
 ROSTER: tuple[Contestant, ...] = (
-    Contestant("ours", "ours", _ALL),
-    Contestant("ours-noverify", "ours", ("read", "read-2", "read-view")),
-    Contestant("ours-nocrc", "ours", ("write",)),
-    Contestant("ours-nocrc-nocheckpoints", "ours", ("write",)),
+    Contestant("ours", "ours", (*_WRITES_AND_READS, *_VIEWS)),
+    Contestant("ours-noverify", "ours", (*_PLAIN, *_VIEWS)),
     Contestant("libzstd", "libzstd", ("write",)),
-    Contestant("pyarrow", "pyarrow", ("write", "read", "read-2", "open-wide"), peer=True),
-    Contestant("pyarrow-tuned", "pyarrow", ("write", "read", "read-2", "open-wide"), peer=True),
-    Contestant("pyarrow-crc", "pyarrow", ("write", "read", "read-2")),
-    Contestant("polars", "polars", _ALL, peer=True),
-    Contestant("duckdb", "duckdb", ("write", "read", "read-2", "open-wide"), peer=True),
+    Contestant("pyarrow", "pyarrow", _WRITES_AND_READS, peer=True),
+    Contestant("pyarrow-tuned", "pyarrow", _WRITES_AND_READS, peer=True),
+    Contestant("pyarrow-crc", "pyarrow", ("write", *_PLAIN)),
+    Contestant("polars", "polars", (*_WRITES_AND_READS, *_VIEWS), peer=True),
+    Contestant("duckdb", "duckdb", _WRITES_AND_READS, peer=True),
     Contestant("arro3", "arro3", ("write", "read"), peer=True),
+    Contestant("rugo", "rugo", ("read-2", "open-wide"), peer=True),
 )

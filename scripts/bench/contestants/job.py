@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-Work = Literal["write", "read", "read-view", "read-2", "open-wide"]
+Work = Literal["write", "read", "read-view", "read-2", "read-2-view", "open-wide"]
 
 
 class SkippedError(Exception):

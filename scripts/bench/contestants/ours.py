@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import sys
 from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
 
 from contestants.job import Job, SkippedError
-from resilient_pq import ReadOptions, WriteOptions, checksum
+from resilient_pq import ReadOptions, WriteOptions
 from resilient_pq import sync as rpq
 
 
 def writing(name: str, table: pa.Table, job: Job) -> Callable[[], None]:
     options = WriteOptions(max_threads=job.threads)
     settings: dict[str, Any] = {"compression": job.codec, "compression_level": job.level, "options": options}
-    if name.startswith("ours-nocrc"):
-        _compute_no_checksums()
-    if name == "ours-nocrc-nocheckpoints":
-        settings["checkpoint_every"] = None
 
     def write() -> None:
         with rpq.create(str(job.path), **settings) as writer:
@@ -33,7 +28,7 @@ def writing(name: str, table: pa.Table, job: Job) -> Callable[[], None]:
 def reading(name: str, job: Job) -> Callable[[], Any]:
     options = {"max_threads": job.threads}
     arguments: dict[str, Any] = {"columns": job.columns}
-    if job.work == "read-view":
+    if job.work.endswith("-view"):
         _ask_for_views(options, arguments)
     verify = name != "ours-noverify"
 
@@ -59,20 +54,3 @@ def _ask_for_views(options: dict[str, Any], arguments: dict[str, Any]) -> None:
         options["strings"] = "view"
     else:
         raise SkippedError('this version does not read strings="view"')
-
-
-def _compute_no_checksums() -> None:
-    """Have every CRC32 be 0 in this process, to measure what computing them costs. The files are bad ones."""
-
-    def no_crc32(data: Any, start: int = 0) -> int:
-        return 0
-
-    def no_combine(first: int, second: int, second_size: int) -> int:
-        return 0
-
-    instead = {checksum.crc32: no_crc32, checksum.combine: no_combine}
-    for name, module in list(sys.modules.items()):
-        if name.split(".")[0] == "resilient_pq":
-            for attribute, value in list(vars(module).items()):
-                if inspect.isfunction(value) and value in instead:
-                    setattr(module, attribute, instead[value])

@@ -21,12 +21,12 @@ def writing(name: str, table: pa.Table, job: Job) -> Callable[[], None]:
 
 
 def reading(name: str, job: Job) -> Callable[[], Any]:
-    """With "read" into plain Arrow: the oldest level of compatibility has large_string, and no string_view.
+    """Into plain Arrow: the oldest level of compatibility has large_string, and no string_view.
 
-    "read-view" and what reads few columns stop at the frame, which is Arrow with string views.
+    With the works "-view" it stops at its own frame, which is Arrow with string views.
     """
     columns = None if job.columns is None else list(job.columns)
-    if job.work != "read":
+    if job.work.endswith("-view"):
         return lambda: pl.read_parquet(job.path, columns=columns)
     plain = pl.CompatLevel.oldest()
     return lambda: pl.read_parquet(job.path, columns=columns).to_arrow(compat_level=plain)
