@@ -1,8 +1,11 @@
-"""Room for what waits to be sent: large memory that is used again, or goes back to the system, when it is free.
+"""Room for large arrays: memory that is mapped in huge pages, used again when it is free, and given back.
 
-A heap keeps what was freed, in pieces between what is smaller and lives on, and every thread has a heap of its own.
-Mapped memory does not stay, but taking it anew costs a third of what compressing what goes into it does: so a little is
-kept.
+A heap faults its memory in page by page of 4 KiB, which costs more than decoding or copying what goes into it; it
+keeps what was freed in pieces between what is smaller and lives on; and every thread has a heap of its own. Here all
+threads share a few large mappings. Arrays take extents of them, first fit, and an extent is free again when the last
+view of its array is gone: nothing keeps memory alive but the arrays that lie in it. What is free and was filled before
+is taken first (it costs no faults, and may be in the caches). Of that a little is kept; the rest goes back to the
+system at once, extent by extent, while the mapping stays as long as something lives in it.
 """
 
 from __future__ import annotations
@@ -10,102 +13,277 @@ from __future__ import annotations
 import math
 import mmap
 import os
+import sys
 import threading
-from collections.abc import Callable
-from typing import Any, Final
+from bisect import bisect_left
+from collections import deque
+from contextlib import suppress
+from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-MiB = 1024 * 1024
-#: Bytes from which on room is mapped.
-_MAPPED: Final = MiB // 2
-#: Mapped memory comes in multiples of this, so that what one page leaves fits the next.
-_GRAIN: Final = MiB // 4
+KiB = 1024
+MiB = 1024 * KiB
+#: Bytes from which on room is mapped: what a heap's page faults would cost is then more than what an extent does.
+_MAPPED: Final = 64 * KiB
+#: Extents are whole pages of the system: what is free can go back to it.
+_GRAIN: Final = mmap.PAGESIZE
+#: Huge pages of x86-64, and of ARM with small pages of 4 KiB; others make huge pages where they can.
+_HUGE: Final = 2 * MiB
 #: Mapped memory is shared with forked processes unless it is told not to be; Windows knows neither.
 _PRIVATE: Final[dict[str, int]] = (
     {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
 )
+#: How a part of a mapping goes back to the system. Linux's MADV_FREE would leave it where it is until memory is short,
+#: macOS's MADV_DONTNEED would leave it altogether; Windows has neither.
+_GIVE_BACK: Final[int | None] = getattr(
+    mmap, "MADV_DONTNEED" if sys.platform == "linux" else "MADV_FREE", None
+)
+#: Bytes of a mapping, at least. Where no part of one can be given back, every array has its own.
+_SLAB: Final = 0 if _GIVE_BACK is None else 32 * MiB
 #: Bytes of free memory that are kept: a row group's, which the next one needs.
 _MOST_KEPT: Final = 64 * MiB
 
 
-class _Kept:
-    """Free blocks, the oldest first."""
+class _Slab:
+    """A mapping, and which of its extents are free: `warm` ones were filled before, `cold` ones take no memory."""
+
+    __slots__ = ("address", "cold", "mapping", "shift", "size", "warm")
+
+    def __init__(self, size: int) -> None:
+        """Map `size` bytes.
+
+        Raises:
+            OSError: There is not that much, or a process may have only so many mappings.
+        """
+        self.mapping = mmap.mmap(-1, size + (_HUGE if size >= _HUGE else 0), **_PRIVATE)
+        address = int(np.frombuffer(self.mapping, np.uint8).__array_interface__["data"][0])
+        self.shift = -address % _HUGE if size >= _HUGE else 0
+        self.address, self.size = address + self.shift, size
+        self.warm = _Extents()
+        self.cold = _Extents()
+        self.cold.add(0, size)
+        if hasattr(mmap, "MADV_HUGEPAGE"):
+            with suppress(OSError):  # a system without huge pages
+                self.mapping.madvise(mmap.MADV_HUGEPAGE)
+
+    def cool(self, start: int, size: int) -> None:
+        """Give a free extent that is in neither list back to the system."""
+        if _GIVE_BACK is not None:
+            with suppress(OSError):  # memory that is locked stays where it is
+                self.mapping.madvise(_GIVE_BACK, self.shift + start, size)
+        self.cold.add(start, size)
+
+    @property
+    def unused(self) -> bool:
+        """Whether all of it is free, and takes no memory."""
+        return self.cold.sizes == [self.size]
+
+
+class _Extents:
+    """Extents of one mapping that do not touch, by their start."""
+
+    __slots__ = ("sizes", "starts")
+
+    def __init__(self) -> None:
+        self.starts: list[int] = []
+        self.sizes: list[int] = []
+
+    def take(self, size: int) -> int | None:
+        """Take the front of the first extent that is large enough; gives where it starts."""
+        for at, found in enumerate(self.sizes):
+            if found >= size:
+                start = self.starts[at]
+                if found == size:
+                    del self.starts[at], self.sizes[at]
+                else:
+                    self.starts[at], self.sizes[at] = start + size, found - size
+                return start
+        return None
+
+    def take_last(self, most: int) -> tuple[int, int]:
+        """Take the end of the last extent, at most so many bytes."""
+        size = min(most, self.sizes[-1])
+        if size == self.sizes[-1]:
+            return self.starts.pop(), self.sizes.pop()
+        self.sizes[-1] -= size
+        return self.starts[-1] + self.sizes[-1], size
+
+    def add(self, start: int, size: int) -> None:
+        """Add an extent, which becomes one with its neighbours."""
+        at = bisect_left(self.starts, start)
+        if at and self.starts[at - 1] + self.sizes[at - 1] == start:
+            at -= 1
+            self.sizes[at] += size
+        else:
+            self.starts.insert(at, start)
+            self.sizes.insert(at, size)
+        if at + 1 < len(self.starts) and self.starts[at] + self.sizes[at] == self.starts[at + 1]:
+            self.sizes[at] += self.sizes.pop(at + 1)
+            del self.starts[at + 1]
+
+
+class _Pool:
+    """The mappings of this process.
+
+    Attributes:
+        here: The one that gives room now.
+    """
+
+    here: ClassVar[_Pool]
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._blocks: list[NDArray[np.uint8]] = []
-        self._bytes = 0
+        self._slabs: list[_Slab] = []
+        self._warm = 0
+        self._returned: deque[tuple[_Slab, int, int]] = deque()
 
-    def take(self, size: int) -> NDArray[np.uint8] | None:
-        """A free block of this size. Where there is none, others go back to the system, to make up for a new one."""
+    def take(self, size: int) -> tuple[_Slab, int]:
+        """An extent of `size` bytes: its mapping, and where in it it starts.
+
+        Raises:
+            OSError: There is none, and none can be mapped.
+        """
         with self._lock:
-            for index in reversed(range(len(self._blocks))):
-                if self._blocks[index].nbytes == size:
-                    self._bytes -= size
-                    return self._blocks.pop(index)
-            self._shrink(self._bytes - size)
-        return None
+            self._sort_in()
+            for slab in self._slabs:
+                start = slab.warm.take(size)
+                if start is not None:
+                    self._warm -= size
+                    return slab, start
+            self._shrink(self._warm - size)  # what is filled anew is made up for by what is kept
+            for slab in self._slabs:
+                start = slab.cold.take(size)
+                if start is not None:
+                    return slab, start
+            slab = _Slab(size if size > _SLAB // 2 else _SLAB)
+            self._slabs.append(slab)
+            start = slab.cold.take(size)
+            assert start is not None
+            return slab, start
+
+    def give(self, slab: _Slab, start: int, size: int) -> None:
+        """Take an extent back. May be called anywhere, also by a finalizer where this very thread holds the lock."""
+        self._returned.append((slab, start, size))
+        if self._lock.acquire(blocking=False):  # else it is sorted in when room is next taken or given
+            try:
+                self._sort_in()
+            finally:
+                self._lock.release()
+
+    def _sort_in(self) -> None:
+        while self._returned:
+            slab, start, size = self._returned.popleft()
+            slab.warm.add(start, size)
+            self._warm += size
+        self._shrink(_MOST_KEPT)
 
     def _shrink(self, most: int) -> None:
-        while self._blocks and self._bytes > most:
-            self._bytes -= self._blocks.pop(0).nbytes
+        """Keep at most so much: what lies in front stays, for there room is looked for first."""
+        most = max(most, 0)
+        for slab in reversed(self._slabs):
+            if self._warm <= most:
+                return
+            while self._warm > most and slab.warm.sizes:
+                start, size = slab.warm.take_last(_in_grains(self._warm - most))
+                self._warm -= size
+                slab.cool(start, size)
+            if slab.unused:
+                self._slabs.remove(slab)
 
-    def give(self, block: NDArray[np.uint8]) -> None:
-        # A finalizer runs anywhere, also where this very thread holds the lock: then the block is not kept.
-        if not self._lock.acquire(blocking=False):
-            return
-        try:
-            self._blocks.append(block)
-            self._bytes += block.nbytes
-            self._shrink(_MOST_KEPT)
-        finally:
-            self._lock.release()
-
-    def clear(self) -> None:
+    def shrink(self, most: int) -> None:
         with self._lock:
-            self._blocks, self._bytes = [], 0
+            self._sort_in()
+            self._shrink(most)
 
-    def begin_anew(self) -> None:
-        """In a forked process, where the thread that held the lock is not."""
-        self._lock = threading.Lock()
-        self.clear()
+    @property
+    def kept(self) -> int:
+        """Bytes that are free and not given back."""
+        with self._lock:
+            self._sort_in()
+            return self._warm
 
 
-_kept = _Kept()
+def _in_grains(size: int) -> int:
+    return -(-size // _GRAIN) * _GRAIN
+
+
+def _begin_anew() -> None:
+    """In a forked process the thread is missing that may have held the lock: its lists are what it left behind."""
+    _Pool.here = _Pool()
+
+
+_begin_anew()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_kept.begin_anew)
+    os.register_at_fork(after_in_child=_begin_anew)
 
 
 class _Lease:
-    """What the arrays in a block have as their base: when the last of them is gone, the block is free."""
+    """What an array and all its views have as their base: when the last of them is gone, the extent is free."""
 
-    def __init__(self, block: NDArray[np.uint8]) -> None:
-        self._block = block
-        self.__array_interface__ = block.__array_interface__
+    __slots__ = ("__array_interface__", "_extent", "_pool")
 
-    def __del__(self, give: Callable[[NDArray[np.uint8]], None] = _kept.give) -> None:
-        give(self._block)
+    def __init__(self, size: int, shape: tuple[int, ...], typestr: str) -> None:
+        self._pool = pool = _Pool.here
+        slab, start = pool.take(size)
+        self._extent = slab, start, size
+        self.__array_interface__ = {
+            "shape": shape,
+            "typestr": typestr,
+            "data": (slab.address + start, False),
+            "version": 3,
+        }
+
+    def keep(self, size: int) -> None:
+        """Give back what lies behind the first `size` bytes."""
+        slab, start, whole = self._extent
+        if size < whole:
+            self._extent = slab, start, size
+            self._pool.give(slab, start + size, whole - size)
+
+    def __del__(self) -> None:
+        # Without an extent where none could be taken.
+        if hasattr(self, "_extent"):
+            self._pool.give(*self._extent)
 
 
 def empty(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-    """An array whose values are not set; a large one that is new takes memory only as far as it is filled."""
-    count, dtype = math.prod(shape), np.dtype(dtype)
-    size = count * dtype.itemsize
+    """An array whose values are not set: memory that is filled once and kept, or scratch that is soon let go of.
+
+    A large one takes an extent of mapped memory, which is free again when the array and all its views are gone.
+
+    Args:
+        shape: Its shape.
+        dtype: Its type, one without fields.
+
+    Raises:
+        MemoryError: There is not so much.
+        ValueError: No array has that shape.
+    """
+    dtype = np.dtype(dtype)
+    size = math.prod(shape) * dtype.itemsize
     if size < _MAPPED:
         return np.empty(shape, dtype)
-    whole = -(-size // _GRAIN) * _GRAIN
-    block = _kept.take(whole)
-    if block is None:
-        try:
-            block = np.frombuffer(mmap.mmap(-1, whole, **_PRIVATE), np.uint8)
-        except OSError:  # a process may have only so many mappings
-            return np.empty(shape, dtype)
-    array: NDArray[Any] = np.asarray(_Lease(block))[:size].view(dtype).reshape(shape)
+    try:
+        array: NDArray[Any] = np.asarray(_Lease(_in_grains(size), shape, dtype.str))
+    except (OSError, OverflowError, ValueError):  # a process may have only so many mappings
+        return np.empty(shape, dtype)
     return array
 
 
-def give_back() -> None:
-    """Give the memory that is kept back to the system."""
-    _kept.clear()
+def front(array: NDArray[Any], count: int) -> NDArray[Any]:
+    """The first `count` items of an array that `empty` gave; the memory behind them is free at once.
+
+    For what had to be given more room than it took. Nothing else may look at the array.
+    """
+    lease = array.base
+    part = array[:count]
+    if isinstance(lease, _Lease):
+        lease.keep(max(_in_grains(part.nbytes), _GRAIN))
+    return part
+
+
+def give_back(keep: int = 0) -> None:
+    """Give free memory back to the system, all but `keep` bytes of it."""
+    _Pool.here.shrink(keep)
