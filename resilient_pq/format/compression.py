@@ -82,24 +82,19 @@ def _gzip_decompress_into(data: Any, out: Buffer) -> int:
     return filled
 
 
-def _filled(out: Buffer, size: int) -> Buffer:
-    """The first `size` bytes, without holding much more room than they need while they wait to be sent."""
-    return out[:size] if size > len(out) // 4 * 3 else out[:size].copy()
-
-
 def _snappy_compress(data: Any, _: int) -> Any:
     out: Any = room.empty((cramjam.snappy.compress_raw_max_len(data),), np.uint8)
-    return _filled(out, cramjam.snappy.compress_raw_into(data, out))
+    return room.front(out, cramjam.snappy.compress_raw_into(data, out))
 
 
 def _zstd_compress(data: Any, level: int) -> Any:
     out: Any = room.empty((len(data) + (len(data) >> _ZSTD_GROWTH) + _ZSTD_FRAME,), np.uint8)
-    return _filled(out, cramjam.zstd.compress_into(data, out, level=level))
+    return room.front(out, cramjam.zstd.compress_into(data, out, level=level))
 
 
 def _lz4_compress(data: Any, _: int) -> Any:
     out: Any = room.empty((cramjam.lz4.compress_block_bound(data),), np.uint8)
-    return _filled(out, cramjam.lz4.compress_block_into(data, out, store_size=False))
+    return room.front(out, cramjam.lz4.compress_block_into(data, out, store_size=False))
 
 
 CODECS: dict[CompressionCodec, Codec] = {
