@@ -1,7 +1,8 @@
 """Stores: named bytes with ranges, uploads and retries, on this machine, on S3, or wherever fsspec reaches.
 
-This room knows no Parquet: it imports `resilient_pq.errors`, `resilient_pq.checksum`, the standard library and
-the clients, nothing else of ours. The stores that bring a client with them are imported when they are first named.
+This room knows no Parquet: it imports `resilient_pq.errors`, `resilient_pq.checksum`, `resilient_pq.room`, the
+standard library, NumPy and the clients, nothing else of ours. The stores that bring a client with them are imported
+when they are first named.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from resilient_pq.io.protocols import (
     ObjectInfo,
     ObjectSink,
     ObjectTail,
+    OpenObject,
     Part,
     ReadStore,
     SinkOptions,
@@ -54,6 +56,7 @@ __all__ = [
     "ObjectInfo",
     "ObjectSink",
     "ObjectTail",
+    "OpenObject",
     "Part",
     "Place",
     "ReadStore",

@@ -7,6 +7,9 @@ from collections import deque
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
+from resilient_pq import room
 from resilient_pq.errors import TransientError, Where
 from resilient_pq.io.counters import FetchCounters, counting
 from resilient_pq.io.protocols import MiB, ObjectInfo, ReadStore
@@ -170,7 +173,7 @@ class _Wave:
         self._running: dict[asyncio.Task[memoryview], _Request] = {}
         self._held = 0  # bytes requested and not yet taken
         self._missing = [0] * len(places)  # pieces each wanted range still waits for
-        self._assembled: dict[int, bytearray] = {}  # wanted ranges that come in several pieces
+        self._assembled: dict[int, memoryview] = {}  # wanted ranges that come in several pieces
         for request in merged:
             for index, _ in request.parts:
                 self._missing[index] += 1
@@ -236,10 +239,12 @@ class _Wave:
                 lease.users += 1
                 self._ready[index] = (view, lease)
                 continue
-            target = self._assembled.setdefault(index, bytearray(wanted.size))
+            if index not in self._assembled:
+                self._assembled[index] = room.empty((wanted.size,), np.uint8).data
+            target = self._assembled[index]
             target[piece.start - wanted.start : piece.end - wanted.start] = view
             if not self._missing[index]:
-                self._ready[index] = (memoryview(self._assembled.pop(index)), None)
+                self._ready[index] = (self._assembled.pop(index).toreadonly(), None)
         if not lease.users:
             self._held -= lease.size
 

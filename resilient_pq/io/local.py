@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import secrets
 import shlex
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from io import FileIO
 from typing import Any, TypeVar
 
+import numpy as np
 from aiofiles.os import wrap
 
+from resilient_pq import room
 from resilient_pq.errors import (
     AlreadyExistsError,
     ObjectChangedError,
@@ -30,6 +33,7 @@ from resilient_pq.io.protocols import (
     ObjectInfo,
     ObjectSink,
     ObjectTail,
+    OpenObject,
     SinkOptions,
     StoredState,
     WriteStore,
@@ -80,11 +84,13 @@ class LocalStore(WriteStore):
 
     async def read_range(self, key: str, start: int, end: int, *, pin: ObjectInfo) -> bytes | memoryview:
         """The bytes from `start` up to `end` of the pinned file."""
-        path = self.url_of(key)
-        if not 0 <= start <= end <= pin.size:
-            raise RangeError(f"{start}..{end} is not within {pin.size:,} bytes", where=Where(key=path))
-        data: memoryview = await in_thread(_read_pinned, path, start, end, pin)
+        data: memoryview = await in_thread(_read_pinned, self.url_of(key), start, end, pin)
         return data
+
+    @property
+    def opener(self) -> Callable[[ObjectInfo], PinnedFile]:
+        """What opens the pinned file."""
+        return lambda pin: PinnedFile(self.url_of(pin.key), pin)
 
     async def head(self, key: str) -> ObjectInfo:
         """What the file is."""
@@ -332,28 +338,86 @@ def _read_tail(path: str, size: int) -> tuple[os.stat_result, int, memoryview]:
     with explained("cannot read", path), open(path, "rb", buffering=0) as file:
         status = os.fstat(file.fileno())
         offset = max(0, status.st_size - size)
-        return status, offset, _read_exactly(file, path, offset, status.st_size)
+        data = _read_exactly(file, path, offset, status.st_size)
+        return status, offset, data
 
 
 def _read_pinned(path: str, start: int, end: int, pin: ObjectInfo) -> memoryview:
-    _status(path)
-    with explained("cannot read", path), open(path, "rb", buffering=0) as file:
-        if not _is_pinned(pin, os.fstat(file.fileno())):
-            raise ObjectChangedError("the file was replaced while it was read", where=Where(key=path))
-        return _read_exactly(file, path, start, end)
+    with PinnedFile(path, pin) as file:
+        return file.read(start, end)
+
+
+class PinnedFile(OpenObject):
+    """One version of a file, open until it is closed: also where another takes its name meanwhile.
+
+    Attributes:
+        path: Of the file.
+        pin: The version.
+    """
+
+    def __init__(self, path: str, pin: ObjectInfo) -> None:
+        """Open the file.
+
+        Raises:
+            ObjectChangedError: It is not the pinned version.
+            StoreError: It cannot be opened.
+        """
+        self.path = path
+        self.pin = pin
+        _status(path)
+        with explained("cannot read", path):
+            self._file = open(path, "rb", buffering=0)  # noqa: SIM115
+        try:
+            self._check_version()
+        except BaseException:
+            self._file.close()
+            raise
+
+    def read(self, start: int, end: int) -> memoryview:
+        """The bytes from `start` up to `end`, in memory of their own."""
+        if not 0 <= start <= end <= self.pin.size:
+            raise RangeError(
+                f"{start}..{end} is not within {self.pin.size:,} bytes", where=Where(key=self.path)
+            )
+        with explained("cannot read", self.path):
+            data = _read_exactly(self._file, self.path, start, end)
+            self._check_version()  # afterwards, for it may be written to while it is read
+        return data
+
+    def _check_version(self) -> None:
+        if not _is_pinned(self.pin, os.fstat(self._file.fileno())):
+            raise ObjectChangedError("the file was replaced while it was read", where=Where(key=self.path))
+
+    def close(self) -> None:
+        """Let go of the file; nothing may be reading it."""
+        self._file.close()
+
+
+#: For systems that cannot read at a position: there a file has one position, which its readers share.
+_positioning = threading.Lock()
 
 
 def _read_exactly(file: FileIO, path: str, start: int, end: int) -> memoryview:
-    """The bytes from `start` up to `end`, or an error: the file was cut while it was read."""
-    data = bytearray(end - start)
-    rest = memoryview(data)
-    file.seek(start)
-    while rest.nbytes:
-        count = file.readinto(rest)
+    """The bytes from `start` up to `end`, or an error: the file was cut while it was read.
+
+    They are read and never mapped: of a mapped file that is cut, reading is the end of the process.
+    """
+    data = room.empty((end - start,), np.uint8).data
+    filled = 0
+    while filled < len(data):
+        count = _read_at(file, data[filled:], start + filled)
         if not count:
             raise ObjectChangedError("the file became shorter while it was read", where=Where(key=path))
-        rest = rest[count:]
-    return memoryview(data).toreadonly()
+        filled += count
+    return data.toreadonly()
+
+
+def _read_at(file: FileIO, into: memoryview, offset: int) -> int:
+    if hasattr(os, "preadv"):
+        return os.preadv(file.fileno(), [into], offset)
+    with _positioning:
+        file.seek(offset)
+        return file.readinto(into) or 0
 
 
 def _info(key: str, status: os.stat_result) -> ObjectInfo:

@@ -10,7 +10,7 @@ A store belongs to the event loop that first uses it, and is closed with `close(
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -284,6 +284,33 @@ class ObjectSink(Protocol):
 
 
 @runtime_checkable
+class OpenObject(Protocol):
+    """One version of an object, open to be read from any thread; its methods block, and need no event loop."""
+
+    @abstractmethod
+    def read(self, start: int, end: int) -> memoryview:
+        """Exactly the bytes from `start` up to, not including, `end`.
+
+        Raises:
+            ObjectChangedError: The object is no longer the pinned version.
+            RangeError: The range lies beyond its size.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of it; no thread may be reading it."""
+
+    def __enter__(self) -> Self:
+        """The object itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close it."""
+        self.close()
+
+
 class ReadStore(Protocol):
     """Objects can be read."""
 
@@ -319,6 +346,14 @@ class ReadStore(Protocol):
             ObjectChangedError: The object is no longer the pinned version.
             RangeError: The range lies beyond ``pin.size``.
         """
+
+    @property
+    def opener(self) -> Callable[[ObjectInfo], OpenObject] | None:
+        """What opens a version of an object to be read from threads; None where waiting is best left to the loop.
+
+        It blocks. It raises `ObjectChangedError` where the object is another version, and `NotFoundError`.
+        """
+        return None
 
     @abstractmethod
     async def head(self, key: str) -> ObjectInfo:

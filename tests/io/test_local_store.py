@@ -11,6 +11,7 @@ import stat
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -623,3 +624,48 @@ async def test_a_listing_of_a_file(store: LocalStore, tmp_path: Path) -> None:
     (tmp_path / "a").touch()
     with pytest.raises(StoreError, match="cannot list"):
         await store.list_names(str(tmp_path / "a"))
+
+
+# --- pinned files
+
+
+async def test_an_open_file_stays_where_another_takes_its_name(store: LocalStore, path: str) -> None:
+    await store.put(path, b"0123456789")
+    info = await store.head(path)
+    with store.opener(info) as file:
+        assert bytes(file.read(2, 5)) == b"234"
+        await store.put(path, b"other bytes")
+        assert bytes(file.read(0, 10)) == b"0123456789" and bytes(file.read(10, 10)) == b""
+    with pytest.raises(ObjectChangedError, match="replaced"):
+        store.opener(info)
+
+
+async def test_an_open_file_that_is_written_to_is_noticed(store: LocalStore, path: str) -> None:
+    await store.put(path, b"0123456789")
+    info = await store.head(path)
+    with store.opener(info) as file:
+        os.utime(path, ns=(0, os.stat(path).st_mtime_ns + 1_000_000))
+        with pytest.raises(ObjectChangedError, match="replaced"):
+            file.read(2, 5)
+
+
+async def test_an_open_file_that_is_cut_is_noticed(store: LocalStore, path: str) -> None:
+    await store.put(path, b"0123456789")
+    with store.opener(await store.head(path)) as file:
+        os.truncate(path, 5)
+        with pytest.raises(ObjectChangedError, match="shorter"):
+            file.read(2, 8)
+
+
+@pytest.mark.parametrize("positioned", [True, False], ids=["preadv", "seek"])
+async def test_an_open_file_is_read_by_many_threads(
+    store: LocalStore, path: str, monkeypatch: pytest.MonkeyPatch, positioned: bool
+) -> None:
+    if not positioned:
+        monkeypatch.delattr(os, "preadv", raising=False)
+    data = bytes(range(256)) * 2000
+    await store.put(path, data)
+    starts = range(0, len(data), 5_000)
+    with store.opener(await store.head(path)) as file, ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(lambda at: bytes(file.read(at, min(at + 9_000, len(data)))), starts))
+    assert found == [data[start : start + 9_000] for start in starts]
