@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
 
 from resilient_pq.errors import FormatError, NotFoundError, ObjectChangedError, Where, located
-from resilient_pq.io import FetchCounters, FetchOptions, ObjectInfo, Place, ReadStore, counting, fetch_places
+from resilient_pq.io import (
+    FetchCounters,
+    FetchOptions,
+    ObjectInfo,
+    OpenObject,
+    Place,
+    ReadStore,
+    counting,
+    fetch_places,
+)
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.data_file import writing_again
@@ -49,6 +58,17 @@ class ChunkObjects:
         self._counters = counters
         self._pinned: dict[str, ObjectInfo] = {}
         self._pinning = asyncio.Lock()
+
+    @property
+    def opener(self) -> Callable[[ObjectInfo], OpenObject] | None:
+        """What opens one of the objects to be read from threads; None where the store needs the event loop."""
+        return self._store.opener
+
+    def count(self, counters: FetchCounters) -> None:
+        """Add what reading from threads cost."""
+        self._counters.requests += counters.requests
+        self._counters.bytes += counters.bytes
+        self._counters.useful_bytes += counters.useful_bytes
 
     @property
     def num_bytes(self) -> int:

@@ -5,20 +5,16 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing
-from dataclasses import dataclass
 from functools import cached_property
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from resilient_pq.arrow.assemble import to_arrow
 from resilient_pq.arrow.field import Field
-from resilient_pq.arrow.projection import Branch, branch_of, projected
+from resilient_pq.arrow.projection import branch_of, projected
 from resilient_pq.arrow.schema import arrow_schema_of
 from resilient_pq.arrow.table import Table
 from resilient_pq.errors import (
     ChecksumError,
-    FormatError,
     SchemaError,
     Where,
     located,
@@ -28,32 +24,21 @@ from resilient_pq.format.footer import key_values
 from resilient_pq.format.metadata import FileMetaData, OffsetIndex
 from resilient_pq.format.schema import Schema
 from resilient_pq.format.sorting import SortingColumn
-from resilient_pq.format.values import LeafColumn
 from resilient_pq.io import FetchCounters, ObjectInfo, ReadStore
 from resilient_pq.reader import indexes
 from resilient_pq.reader.bloom_filter import ColumnBloomFilter
 from resilient_pq.reader.chunk_objects import ChunkObjects
 from resilient_pq.reader.contents import Contents, FileState, KnownCheckpoint
-from resilient_pq.reader.damaged import DamagedChunk, DamagedRowGroups, DecodedRowGroup
-from resilient_pq.reader.decoder import decode
 from resilient_pq.reader.lost import LostRegion
 from resilient_pq.reader.on_damage import OnDamage
 from resilient_pq.reader.options import ReadOptions
-from resilient_pq.reader.plan import ChunkRead, ReadPlan, RowGroupRead, plan_read
+from resilient_pq.reader.plan import RowGroupRead, plan_read
+from resilient_pq.reader.row_groups import ReadRequest, RowGroupReader
 
 T = TypeVar("T")
 
 #: Called with each region of a file that is lost.
 OnLost = Callable[[LostRegion], object]
-
-
-@dataclass(frozen=True, slots=True)
-class _Request:
-    """What to read, and the Arrow types and the parts of columns that it becomes."""
-
-    plan: ReadPlan
-    schema: Any
-    branches: tuple[Branch, ...]
 
 
 class File:
@@ -87,11 +72,16 @@ class File:
         self.objects = ChunkObjects(store, info, contents, options=options.fetch, counters=counters)
         self._store = store
         self._verify = verify
-        self._on_damage = on_damage
         self._on_lost = on_lost
         self._options = options
         self._owns_store = owns_store
-        self._threads = asyncio.Semaphore(options.max_threads or os.cpu_count() or 1)
+        self._row_groups = RowGroupReader(
+            self.objects,
+            verify=verify,
+            on_damage=on_damage,
+            fetch=options.fetch,
+            max_threads=options.max_threads or os.cpu_count() or 1,
+        )
 
     # -- what a caller can ask -------------------------------------------------------------------
 
@@ -250,11 +240,11 @@ class File:
                 at_hand = place.range.size <= len(data)
                 data = data[: place.range.size] if at_hand else await self._read_index(place)
             try:
-                return await self._in_thread(lambda: self._verified(place, data, decode_bytes))
+                return await self._row_groups.in_thread(self._verified, place, data, decode_bytes)
             except ChecksumError:
                 # A transfer can go wrong as well as a disk: fetch the bytes once more before believing it.
                 again = await self._read_index(place)
-                return await self._in_thread(lambda: self._verified(place, again, decode_bytes))
+                return await self._row_groups.in_thread(self._verified, place, again, decode_bytes)
 
     async def _read_index(self, place: indexes.Place) -> memoryview:
         with located(place.where):
@@ -291,11 +281,11 @@ class File:
         """
         with located(Where(key=self.url)):
             request = self._request(columns, row_groups)
-            groups = await self._decode(request, request.plan.row_groups)
+            groups = await self._row_groups.read(request, request.plan.row_groups)
             for group in groups:
                 self._tell(group.lost)
-            chunks = await asyncio.gather(*(self._assemble(request, group) for group in groups))
-            return Table(request.schema, chunks, sum(group.num_rows for group in groups))
+            chunks = [group.arrays for group in groups]
+            return Table(request.field, chunks, sum(group.num_rows for group in groups))
 
     async def batches(
         self,
@@ -346,80 +336,18 @@ class File:
                 await asyncio.gather(ahead, return_exceptions=True)
 
     async def _row_group(
-        self, request: _Request, group: RowGroupRead
+        self, request: ReadRequest, group: RowGroupRead
     ) -> tuple[Table, tuple[LostRegion, ...]]:
         with located(Where(key=self.url)):
-            (decoded,) = await self._decode(request, [group])
-            chunks = [await self._assemble(request, decoded)]
-            return Table(request.schema, chunks, decoded.num_rows), decoded.lost
+            (found,) = await self._row_groups.read(request, [group])
+            return Table(request.field, [found.arrays], found.num_rows), found.lost
 
     def _tell(self, lost: Sequence[LostRegion]) -> None:
         if self._on_lost is not None:
             for region in lost:
                 self._on_lost(region)
 
-    async def _decode(self, request: _Request, groups: Sequence[RowGroupRead]) -> list[DecodedRowGroup]:
-        """Fetch and decode the chunks of row groups, then what is left of those that are damaged."""
-        chunks = [(i, chunk) for i, group in enumerate(groups) for chunk in group.chunks]
-        decoded: list[dict[int, LeafColumn]] = [{} for _ in groups]
-        damaged: list[dict[int, DamagedChunk]] = [{} for _ in groups]
-
-        async def decode_one(position: int, data: memoryview) -> None:
-            i, chunk = chunks[position]
-            found = await self._decode_chunk(chunk, data)
-            if isinstance(found, DamagedChunk):
-                damaged[i][chunk.leaf.ordinal] = found
-            else:
-                decoded[i][chunk.leaf.ordinal] = found
-
-        wave = self.objects.fetch([chunk for _, chunk in chunks])
-        try:
-            async with asyncio.TaskGroup() as tasks, aclosing(wave) as arriving:
-                async for position, data in arriving:
-                    tasks.create_task(decode_one(position, data))
-        except BaseExceptionGroup as group:
-            first = group.exceptions[0]  # each of them names its own place; one is enough
-            raise first from first.__cause__
-        salvage = DamagedRowGroups(self.objects, self._on_damage, verify=self._verify)
-        return [
-            await salvage.rows_left(request.plan.columns, group, columns, list(bad.values()))
-            if bad
-            else DecodedRowGroup(group, columns, group.num_rows)
-            for group, columns, bad in zip(groups, decoded, damaged, strict=True)
-        ]
-
-    async def _decode_chunk(self, chunk: ChunkRead, data: memoryview) -> LeafColumn | DamagedChunk:
-        """The column of a chunk; where it is damaged and that is no error, its bytes."""
-        raises = self._on_damage is OnDamage.RAISE
-        with located(Where(key=self.objects.url_of(chunk.file))):
-            try:
-                return await self._in_thread(lambda: decode(chunk, data, verify=self._verify))
-            except FormatError as error:
-                if raises and not isinstance(error, ChecksumError):
-                    raise
-            # A transfer can go wrong as well as a disk: fetch the bytes once more before believing it.
-            again = await self.objects.read(chunk)
-            try:
-                return await self._in_thread(lambda: decode(chunk, again, verify=self._verify))
-            except FormatError as error:
-                if raises or isinstance(error.__cause__, MemoryError):  # which says nothing about the file
-                    raise
-                return DamagedChunk(chunk, again, error)
-
-    async def _assemble(self, request: _Request, group: DecodedRowGroup) -> list[Any]:
-        """The Arrow arrays of a row group, one per top-level column asked for."""
-
-        def assemble() -> list[Any]:
-            arrays = []
-            for i, (branch, chunks) in enumerate(zip(request.branches, group.read.columns, strict=True)):
-                leaves = [group.columns[chunk.leaf.ordinal] for chunk in chunks]
-                with located(Where(row_group=group.read.ordinal, column=branch.node.name)):
-                    arrays.append(to_arrow(request.schema.child(i), branch, leaves))
-            return arrays
-
-        return await self._in_thread(assemble)
-
-    def _request(self, columns: Sequence[str] | None, row_groups: Sequence[int] | None) -> _Request:
+    def _request(self, columns: Sequence[str] | None, row_groups: Sequence[int] | None) -> ReadRequest:
         """Work out what to read, and what it becomes.
 
         The file's key-value metadata, such as that of pandas, stay with the schema of what is read.
@@ -431,15 +359,11 @@ class File:
             branches.append(branch_of(column.node, {leaf.ordinal - first for leaf in column.leaves}))
         whole = Field.of(self._arrow_schema([column.position for column in plan.columns]))
         fields = [projected(*pair) for pair in zip(whole.children, branches, strict=True)]
-        return _Request(plan, whole.with_children(*fields).to_c(), tuple(branches))
+        return ReadRequest(plan, whole.with_children(*fields), tuple(branches))
 
     def _arrow_schema(self, positions: Sequence[int] | None) -> Any:
         unit = self._options.coerce_int96_timestamp_unit or "ns"
         return arrow_schema_of(self.schema, self.contents.key_value, positions, int96_unit=unit)
-
-    async def _in_thread(self, function: Callable[[], T]) -> T:
-        async with self._threads:
-            return await asyncio.to_thread(function)
 
     # -- ending ----------------------------------------------------------------------------------
 

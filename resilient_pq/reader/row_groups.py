@@ -1,0 +1,388 @@
+"""Row groups on their way from bytes to Arrow arrays: which threads fetch, decode and assemble what. An async shell.
+
+The unit of work is a column chunk of a row group. Whoever decodes the last chunk of a column assembles it, so that
+its values are still in the caches, and its levels are soon let go of. Where a store can be read from threads, they
+read what they decode themselves, and nothing goes through the event loop; elsewhere the loop fetches in one wave, and
+hands to the threads what arrives.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from itertools import chain, groupby
+from typing import Any, Final, TypeVar
+
+from resilient_pq.arrow.assemble import to_arrow
+from resilient_pq.arrow.field import Field
+from resilient_pq.arrow.projection import Branch
+from resilient_pq.errors import ChecksumError, FormatError, Where, located
+from resilient_pq.format.values import LeafColumn
+from resilient_pq.io import FetchCounters, FetchOptions, ObjectInfo, OpenObject, Place
+from resilient_pq.io.ranges import ByteRange, union
+from resilient_pq.reader.chunk_objects import ChunkObjects
+from resilient_pq.reader.damaged import DamagedChunk, DamagedRowGroups, DecodedRowGroup
+from resilient_pq.reader.decoder import decode
+from resilient_pq.reader.lost import LostRegion
+from resilient_pq.reader.on_damage import OnDamage
+from resilient_pq.reader.plan import ChunkRead, ReadPlan, RowGroupRead
+
+T = TypeVar("T")
+
+KiB = 1024
+#: Neighbours are read and decoded as one piece of work up to this size: less is done sooner than handed to a thread.
+_TOGETHER: Final = 128 * KiB
+#: Bytes that nobody wants between them are read over up to this many: another call costs as much.
+_GAP: Final = 4 * KiB
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRequest:
+    """What to read, and the Arrow types and the parts of columns that it becomes."""
+
+    plan: ReadPlan
+    field: Field
+    branches: tuple[Branch, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroupArrays:
+    """Rows of a row group.
+
+    Attributes:
+        arrays: One per top-level column asked for, nanoarrow's.
+        num_rows: How many rows these are; fewer than the row group has where some are left out.
+        lost: What of it is lost, in the order of the bytes.
+    """
+
+    arrays: list[Any]
+    num_rows: int
+    lost: tuple[LostRegion, ...] = ()
+
+
+class RowGroupReader:
+    """Reads row groups of one file."""
+
+    def __init__(
+        self,
+        objects: ChunkObjects,
+        *,
+        verify: bool,
+        on_damage: OnDamage,
+        fetch: FetchOptions,
+        max_threads: int,
+    ) -> None:
+        """Nothing is read yet.
+
+        Args:
+            objects: What the chunks lie in.
+            verify: Whether checksums are compared.
+            on_damage: What is done with rows of which a value is lost.
+            fetch: How many bytes may be held before they are decoded.
+            max_threads: How many threads work at one time, whatever is read at one time.
+        """
+        self._objects = objects
+        self._verify = verify
+        self._on_damage = on_damage
+        self._fetch = fetch
+        self._max_threads = max_threads
+        self._threads = asyncio.Semaphore(max_threads)
+
+    async def in_thread(self, function: Callable[..., T], *args: Any) -> T:
+        """The result of a call, made in one of the threads."""
+        async with self._threads:
+            return await asyncio.to_thread(function, *args)
+
+    async def read(self, request: ReadRequest, groups: Sequence[RowGroupRead]) -> list[RowGroupArrays]:
+        """Fetch, decode and assemble row groups, and what is left of those that are damaged.
+
+        Raises:
+            FormatError: They are damaged, and that is an error.
+            StoreError: The store could not give the bytes.
+        """
+        work = _Work(request, groups, self._objects, verify=self._verify, on_damage=self._on_damage)
+        await self._objects.pin(piece.chunk.file for piece in work.pieces)
+        opener = self._objects.opener
+        if opener is None:
+            await self._decode_arriving(work)
+        else:
+            await self._read_in_threads(work, opener)
+        return [await self._finished(request, work, i) for i in range(len(groups))]
+
+    async def _finished(self, request: ReadRequest, work: _Work, i: int) -> RowGroupArrays:
+        group, damaged = work.groups[i], work.damaged[i]
+        if not damaged:
+            return RowGroupArrays(work.arrays[i], group.num_rows)
+        salvage = DamagedRowGroups(self._objects, self._on_damage, verify=self._verify)
+        left = await salvage.rows_left(request.plan.columns, group, work.columns(i), damaged)
+        return await self.in_thread(work.assembled, left)
+
+    # -- as bytes arrive -------------------------------------------------------------------------
+
+    async def _decode_arriving(self, work: _Work) -> None:
+        # What has arrived and waits for a thread is held beside the budget of the fetch: so that is little.
+        waiting = asyncio.Semaphore(2 * self._max_threads)
+
+        async def decode_one(piece: _Piece, data: memoryview) -> None:
+            try:
+                if not await self.in_thread(work.decode, piece, data):
+                    # A transfer can go wrong as well as a disk: fetch the bytes once more before believing it.
+                    with located(Where(key=self._objects.url_of(piece.chunk.file))):
+                        again = await self._objects.read(piece.chunk)
+                    await self.in_thread(work.decode_again, piece, again)
+            finally:
+                waiting.release()
+
+        wave = self._objects.fetch([piece.chunk for piece in work.pieces])
+        try:
+            async with asyncio.TaskGroup() as tasks, aclosing(wave) as arriving:
+                async for position, data in arriving:
+                    await waiting.acquire()
+                    tasks.create_task(decode_one(work.pieces[position], data))
+        except BaseExceptionGroup as group:
+            first = group.exceptions[0]  # each of them names its own place; one is enough
+            raise first from first.__cause__
+
+    # -- in threads that read --------------------------------------------------------------------
+
+    async def _read_in_threads(self, work: _Work, opener: Callable[[ObjectInfo], OpenObject]) -> None:
+        jobs = _Jobs(work, self._objects, opener, self._fetch.memory_budget)
+        busy = [self.in_thread(jobs.do_all) for _ in range(min(self._max_threads, jobs.most_threads))]
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for one in busy:
+                    tasks.create_task(one)
+        except BaseExceptionGroup as group:
+            first = group.exceptions[0]
+            raise first from first.__cause__
+        finally:
+            jobs.drop()  # threads cannot be cancelled: they end after what they are at
+            self._objects.count(jobs.counters)
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A chunk, and where what it becomes belongs: the row group, the column, and the leaf within that."""
+
+    chunk: ChunkRead
+    group: int
+    column: int
+    leaf: int
+
+
+class _Work:
+    """Chunks become columns, and these arrays; any number of threads take part."""
+
+    def __init__(
+        self,
+        request: ReadRequest,
+        groups: Sequence[RowGroupRead],
+        objects: ChunkObjects,
+        *,
+        verify: bool,
+        on_damage: OnDamage,
+    ) -> None:
+        self.groups = groups
+        self.arrays: list[list[Any]] = [[None] * len(group.columns) for group in groups]
+        self.damaged: list[list[DamagedChunk]] = [[] for _ in groups]
+        self.pieces = [
+            _Piece(chunk, i, column, leaf)
+            for i, group in enumerate(groups)
+            for column, chunks in enumerate(group.columns)
+            for leaf, chunk in enumerate(chunks)
+        ]
+        self._request = request
+        self._objects = objects
+        self._verify = verify
+        self._raises = on_damage is OnDamage.RAISE
+        self._leaves: list[list[list[LeafColumn | None]]] = [
+            [[None] * len(chunks) for chunks in group.columns] for group in groups
+        ]
+        self._lock = threading.Lock()
+
+    def decode(self, piece: _Piece, data: memoryview) -> bool:
+        """Decode a chunk, and assemble its column where it was the last; False: its bytes are to be read again."""
+        with located(Where(key=self._objects.url_of(piece.chunk.file))):
+            try:
+                column = decode(piece.chunk, data, verify=self._verify)
+            except FormatError as error:
+                if self._raises and not isinstance(error, ChecksumError):
+                    raise
+                return False
+        self._add(piece, column)
+        return True
+
+    def decode_again(self, piece: _Piece, data: memoryview) -> None:
+        """Decode what was read a second time; where it is damaged still and that is no error, keep it for later."""
+        with located(Where(key=self._objects.url_of(piece.chunk.file))):
+            try:
+                column = decode(piece.chunk, data, verify=self._verify)
+            except FormatError as error:
+                if self._raises or isinstance(error.__cause__, MemoryError):  # which says nothing about the file
+                    raise
+                self.damaged[piece.group].append(DamagedChunk(piece.chunk, data, error))
+                return
+        self._add(piece, column)
+
+    def _add(self, piece: _Piece, column: LeafColumn) -> None:
+        with self._lock:
+            leaves = self._leaves[piece.group][piece.column]
+            leaves[piece.leaf] = column
+            whole = [leaf for leaf in leaves if leaf is not None]
+            if len(whole) < len(leaves):
+                return
+        array = self._array(self.groups[piece.group].ordinal, piece.column, whole)
+        self.arrays[piece.group][piece.column] = array
+        if self._raises:  # else what is damaged may cost rows of all columns
+            leaves.clear()
+
+    def _array(self, ordinal: int, column: int, leaves: Sequence[LeafColumn]) -> Any:
+        branch = self._request.branches[column]
+        with located(Where(row_group=ordinal, column=branch.node.name)):
+            return to_arrow(self._request.field.children[column], branch, leaves)
+
+    def columns(self, i: int) -> dict[int, LeafColumn]:
+        """The leaves of a row group that could be decoded, by their ordinals."""
+        return {leaf.leaf.ordinal: leaf for leaf in chain(*self._leaves[i]) if leaf is not None}
+
+    def assembled(self, group: DecodedRowGroup) -> RowGroupArrays:
+        """The arrays of what is left of a row group."""
+        arrays = [
+            self._array(group.read.ordinal, column, [group.columns[chunk.leaf.ordinal] for chunk in chunks])
+            for column, chunks in enumerate(group.read.columns)
+        ]
+        return RowGroupArrays(arrays, group.num_rows, group.lost)
+
+
+@dataclass(frozen=True, slots=True)
+class _Stretch:
+    """Bytes that are read at once, and the chunks in them."""
+
+    place: Place
+    pieces: tuple[tuple[_Piece, Place], ...]
+
+    @property
+    def useful_bytes(self) -> int:
+        """Bytes of the chunks."""
+        return sum(place.size for place in union(place.range for _, place in self.pieces))
+
+
+def _stretches(pieces: Sequence[_Piece], objects: ChunkObjects) -> Iterator[_Stretch]:
+    """What to read, row group by row group; of each the largest first, so that the threads end at the same time.
+
+    Raises:
+        FormatError: A chunk does not lie within its object.
+    """
+    for _, of_group in groupby(pieces, key=lambda piece: piece.group):
+        placed = [(piece, objects.place_of(piece.chunk)) for piece in of_group]
+        placed.sort(key=lambda one: (one[0].chunk.file or "", one[1].range))
+        found: list[list[tuple[_Piece, Place]]] = []
+        for one in placed:
+            if found and _together(found[-1][0][1], found[-1][-1][1], one[1]):
+                found[-1].append(one)
+            else:
+                found.append([one])
+        stretches = [_stretch(together) for together in found]
+        yield from sorted(stretches, key=lambda stretch: stretch.place.range.size, reverse=True)
+
+
+def _together(first: Place, last: Place, following: Place) -> bool:
+    """Whether a chunk is read with those before it."""
+    near = following.range.start - last.range.end <= _GAP
+    return near and first.info is following.info and following.range.end - first.range.start <= _TOGETHER
+
+
+def _stretch(pieces: Sequence[tuple[_Piece, Place]]) -> _Stretch:
+    first = pieces[0][1]
+    end = max(place.range.end for _, place in pieces)
+    return _Stretch(Place(first.info, ByteRange(first.range.start, end)), tuple(pieces))
+
+
+class _Jobs:
+    """Stretches of bytes with one or more chunks, for threads to take until there are none left."""
+
+    def __init__(
+        self,
+        work: _Work,
+        objects: ChunkObjects,
+        opener: Callable[[ObjectInfo], OpenObject],
+        memory_budget: int,
+    ) -> None:
+        self.counters = FetchCounters()
+        self._work = work
+        self._opener = opener
+        self._waiting = deque(_stretches(work.pieces, objects))
+        self._budget = memory_budget
+        self._held = 0
+        self._changed = threading.Condition()
+
+    @property
+    def most_threads(self) -> int:
+        """How many threads have something to do that is worth their start."""
+        size = sum(stretch.place.range.size for stretch in self._waiting)
+        return min(len(self._waiting), 1 + size // _TOGETHER)
+
+    def drop(self) -> None:
+        """Do no more."""
+        with self._changed:
+            self._waiting.clear()
+            self._changed.notify_all()
+
+    def do_all(self) -> None:
+        """Read and decode until nothing is left to do, or something failed."""
+        opened: OpenObject | None = None
+        info: ObjectInfo | None = None
+        try:
+            while (stretch := self._take()) is not None:
+                try:
+                    if opened is None or stretch.place.info != info:
+                        if opened is not None:
+                            opened.close()
+                        opened, info = None, stretch.place.info
+                        opened = self._opener(info)
+                    self._do(stretch, opened)
+                finally:
+                    self._done(stretch)
+        except BaseException:
+            self.drop()
+            raise
+        finally:
+            if opened is not None:
+                opened.close()
+
+    def _take(self) -> _Stretch | None:
+        """The next stretch, as soon as there is memory for it; one at a time is taken whatever its size."""
+        with self._changed:
+            while self._waiting:
+                size = self._waiting[0].place.range.size
+                if not self._held or self._held + size <= self._budget:
+                    self._held += size
+                    return self._waiting.popleft()
+                self._changed.wait()
+        return None
+
+    def _done(self, stretch: _Stretch) -> None:
+        with self._changed:
+            self._held -= stretch.place.range.size
+            self._changed.notify_all()
+
+    def _do(self, stretch: _Stretch, opened: OpenObject) -> None:
+        start = stretch.place.range.start
+        data = self._read(opened, stretch.place)
+        with self._changed:
+            self.counters.useful_bytes += stretch.useful_bytes
+        for piece, place in stretch.pieces:
+            part = data[place.range.start - start : place.range.end - start]
+            if not self._work.decode(piece, part):
+                self._work.decode_again(piece, self._read(opened, place))
+
+    def _read(self, opened: OpenObject, place: Place) -> memoryview:
+        data = opened.read(place.range.start, place.range.end)
+        with self._changed:
+            self.counters.requests += 1
+            self.counters.bytes += len(data)
+        return data
