@@ -7,6 +7,7 @@ values that this version does not know; `Encoding(value)` and its kin are for va
 
 from __future__ import annotations
 
+from collections.abc import MutableSequence
 from enum import IntEnum
 
 from resilient_pq.format.thrift import BINARY, BOOL, DOUBLE, I8, I16, I32, I64, STRING, field, list_of, struct
@@ -395,7 +396,7 @@ class ColumnChunk:
 class RowGroup:
     """A horizontal part of the table."""
 
-    columns: list[ColumnChunk] = field(1, list_of(ColumnChunk))
+    columns: MutableSequence[ColumnChunk] = field(1, list_of(ColumnChunk), kept=True)
     total_byte_size: int = field(2, I64, default=0)
     num_rows: int = field(3, I64, default=0)
     sorting_columns: list[SortingColumn] | None = field(4, list_of(SortingColumn), default=None)
@@ -420,7 +421,7 @@ class FileMetaData:
     version: int = field(1, I32)
     schema: list[SchemaElement] = field(2, list_of(SchemaElement))
     num_rows: int = field(3, I64)
-    row_groups: list[RowGroup] = field(4, list_of(RowGroup))
+    row_groups: MutableSequence[RowGroup] = field(4, list_of(RowGroup), kept=True)
     key_value_metadata: list[KeyValue] | None = field(5, list_of(KeyValue), default=None)
     created_by: str | None = field(6, STRING, default=None)
     column_orders: list[ColumnOrder] | None = field(7, list_of(ColumnOrder), default=None)

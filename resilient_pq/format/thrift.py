@@ -1,8 +1,7 @@
 """Structs of the Thrift compact protocol, declared once as classes with numbered fields.
 
-The bytes are read and written by Apache Thrift (its C extension where the platform has it). Before the
-extension sees foreign bytes, `thrift_end` has walked them: every length is within the buffer and the
-nesting is bounded, so a hostile footer costs an error and not the process.
+They are read by a kernel, `StructReader`, which trusts no length and bounds the nesting, and written by Apache Thrift
+(its C extension where the platform has it).
 """
 
 from __future__ import annotations
@@ -12,12 +11,11 @@ from dataclasses import MISSING, dataclass, fields
 from dataclasses import field as dataclass_field
 from typing import Any, TypeVar, dataclass_transform
 
-from thrift.protocol.TCompactProtocol import TCompactProtocol, TCompactProtocolAccelerated
-from thrift.protocol.TProtocol import TProtocolException
+from thrift.protocol.TCompactProtocol import TCompactProtocol
 from thrift.Thrift import TType
 from thrift.transport.TTransport import TMemoryBuffer
 
-from resilient_pq.errors import ThriftError, Where
+from resilient_pq.errors import ThriftError
 from resilient_pq.format import kernels
 
 #: Structs nested deeper than this are refused. Real ones reach 8 (FileMetaData down to a TimeUnit).
@@ -36,6 +34,19 @@ DOUBLE = (TType.DOUBLE, None)
 BINARY = (TType.STRING, "BINARY")
 STRING = (TType.STRING, "UTF8")
 
+#: The wire types again, as the compact protocol numbers them.
+_KINDS = {
+    TType.BOOL: 1,
+    TType.BYTE: 3,
+    TType.I16: 4,
+    TType.I32: 5,
+    TType.I64: 6,
+    TType.DOUBLE: 7,
+    TType.STRING: 8,
+    TType.LIST: 9,
+    TType.STRUCT: 12,
+}
+
 
 def list_of(element: Any) -> tuple[int, Any]:
     """The wire type of a list of `element`, which is a wire type or a struct class."""
@@ -50,14 +61,18 @@ def _wire_type(declared: Any) -> tuple[int, Any]:
     return pair
 
 
-def field(number: int, declared: Any, *, default: Any = MISSING) -> Any:
-    """One field of a struct: its Thrift id and its wire type; without a default it is required.
+def field(number: int, declared: Any, *, default: Any = MISSING, kept: bool = False) -> Any:
+    """One field of a struct.
 
-    Thrift builds a struct empty and fills it in, so that a required field is None until then; `decode` sees to
-    it that none is left so.
+    Args:
+        number: Its Thrift id, 1 to 63.
+        declared: Its wire type.
+        default: Its value where it is left out; without one it is required.
+        kept: Whether a list of structs is read lazily: `decode` checks all of them, and makes each when it is asked
+            for. Such a list may stand in a struct of another one, but not deeper.
     """
     required = default is MISSING
-    metadata = {"number": number, "type": declared, "required": required}
+    metadata = {"number": number, "type": declared, "required": required, "kept": kept}
     return dataclass_field(default=None if required else default, metadata=metadata)
 
 
@@ -67,60 +82,40 @@ def struct(cls: type[T]) -> type[T]:
     made = dataclass(slots=True)(cls)
     declared = {f.metadata["number"]: f for f in fields(made)}  # type: ignore[arg-type]
     spec: list[Any] = [None] * (max(declared, default=0) + 1)
-    nested: list[tuple[str, bool]] = []
+    read: list[kernels.StructField] = []
     for number, f in declared.items():
         wire_type, arguments = _wire_type(f.metadata["type"])
         spec[number] = (number, wire_type, f.name, arguments, None)
-        is_list = wire_type == TType.LIST and arguments[0] == TType.STRUCT
-        if is_list or wire_type == TType.STRUCT:
-            nested.append((f.name, is_list))
+        read.append(_read_as(f, wire_type, arguments))
     made.thrift_spec = tuple(spec)  # type: ignore[attr-defined]
-    made.thrift_required = tuple(f.name for f in declared.values() if f.metadata["required"])  # type: ignore[attr-defined]
-    made.thrift_nested = tuple(nested)  # type: ignore[attr-defined]
+    made.thrift_reader = kernels.StructReader(made, read)  # type: ignore[attr-defined]
     return made
 
 
-def _missing(value: Any) -> str | None:
-    """The first required field that a struct, or one within it, lacks."""
-    for name in value.thrift_required:
-        if getattr(value, name) is None:
-            return f"{type(value).__name__}.{name}"
-    for name, is_list in value.thrift_nested:
-        inner = getattr(value, name)
-        if inner is None:
-            continue
-        for one in inner if is_list else (inner,):
-            if missing := _missing(one):
-                return missing
-    return None
+def _read_as(declared: Any, wire_type: int, arguments: Any) -> kernels.StructField:
+    """What the reader is told of a field."""
+    element = 0
+    if wire_type == TType.LIST:
+        element, arguments, _ = arguments
+    is_struct = TType.STRUCT in (wire_type, element)
+    return kernels.StructField(
+        number=declared.metadata["number"],
+        name=declared.name,
+        kind=_KINDS[wire_type],
+        element=_KINDS[element] if element else 0,
+        nested=arguments[0].thrift_reader if is_struct else None,
+        text=arguments == "UTF8",
+        required=declared.metadata["required"],
+        kept=declared.metadata["kept"],
+        default=declared.default,
+    )
 
 
 class _PlainProtocol(TCompactProtocol):  # type: ignore[misc]
-    """Thrift's pure-Python protocol, taught to build our structs, which have no `read` and `write`."""
-
-    def readString(self) -> str:  # noqa: N802 (Thrift's name)
-        # As the extension does: a name that is no UTF-8 is no reason not to read the rest.
-        return bytes(self.readBinary()).decode("utf-8", "replace")
-
-    def readContainerList(self, spec: Any) -> Any:  # noqa: N802 (Thrift's name)
-        wire_type, arguments, _ = spec
-        found, length = self.readListBegin()
-        if length and found != wire_type:
-            raise TProtocolException(message=f"a list holds wire type {found} instead of {wire_type}")
-        values = [self.readFieldByTType(wire_type, arguments) for _ in range(length)]
-        self.readListEnd()
-        return values
-
-    def readContainerStruct(self, spec: Any) -> Any:  # noqa: N802 (Thrift's name)
-        return self.readStruct(spec[0], spec[1], True)
+    """Thrift's pure-Python protocol, taught to write our structs, which have no `write`."""
 
     def writeContainerStruct(self, val: Any, spec: Any) -> None:  # noqa: N802 (Thrift's name)
         self.writeStruct(val, spec[1])
-
-
-def _decode_plain(data: bytes, cls: type[T]) -> T:
-    decoded: T = _PlainProtocol(TMemoryBuffer(data)).readStruct(cls, cls.thrift_spec, True)  # type: ignore[attr-defined]
-    return decoded
 
 
 def _encode_plain(value: Any) -> bytes:
@@ -130,26 +125,21 @@ def _encode_plain(value: Any) -> bytes:
     return encoded
 
 
-def _codec() -> tuple[Callable[[bytes, type[Any]], Any], Callable[[Any], bytes]]:
+def _encoder() -> Callable[[Any], bytes]:
     """Thrift's C extension where there is one; its pure-Python protocol is about ten times slower."""
     try:
         from thrift.protocol import fastbinary  # noqa: PLC0415 (may be missing)
     except ImportError:
-        return _decode_plain, _encode_plain
-
-    def decode_fast(data: bytes, cls: type[T]) -> T:
-        protocol = TCompactProtocolAccelerated(TMemoryBuffer(data))
-        decoded: T = fastbinary.decode_compact(None, protocol, [cls, cls.thrift_spec])  # type: ignore[attr-defined]
-        return decoded
+        return _encode_plain
 
     def encode_fast(value: Any) -> bytes:
         encoded: bytes = fastbinary.encode_compact(value, [type(value), value.thrift_spec])
         return encoded
 
-    return decode_fast, encode_fast
+    return encode_fast
 
 
-_decode, _encode = _codec()
+_encode = _encoder()
 
 
 def decode(cls: type[T], buffer: Any, offset: int = 0, *, what: str = "") -> tuple[T, int]:
@@ -169,18 +159,11 @@ def decode(cls: type[T], buffer: Any, offset: int = 0, *, what: str = "") -> tup
     Raises:
         ThriftError: The bytes are no such struct, or end before it does.
     """
-    what = what or cls.__name__
-    view = memoryview(buffer)
     try:
-        end = kernels.thrift_end(view, offset, MAX_DEPTH)
-        value = _decode(bytes(view[offset:end]), cls)
+        read: tuple[T, int] = cls.thrift_reader.decode(buffer, offset, MAX_DEPTH)  # type: ignore[attr-defined]
     except ThriftError as error:
-        raise ThriftError(f"{what} is damaged: {error.message}", where=Where()) from None
-    except (TypeError, ValueError, LookupError, EOFError, OverflowError, TProtocolException) as error:
-        raise ThriftError(f"{what} is damaged: {error}") from error
-    if missing := _missing(value):
-        raise ThriftError(f"{what} is damaged: it lacks {missing}")
-    return value, end
+        raise ThriftError(f"{what or cls.__name__} is damaged: {error.message}") from None
+    return read
 
 
 def encode(value: Any) -> bytes:

@@ -21,8 +21,12 @@ from types import ModuleType
 from typing import Any, Final, TypeVar
 
 from resilient_pq.format.kernels import reference
+from resilient_pq.format.kernels.reference import KeptStructs, StructField
 
 __all__ = [
+    "KeptStructs",
+    "StructField",
+    "StructReader",
     "active",
     "bloom_contains",
     "bloom_insert",
@@ -45,7 +49,6 @@ __all__ = [
     "row_hashes",
     "shared_prefixes",
     "spread",
-    "thrift_end",
     "unpack_bits_msb",
 ]
 
@@ -81,6 +84,7 @@ def _kernel(definition: _Kernel) -> _Kernel:
 active: Final[str] = "reference" if _chosen is reference else "native"
 """Which kernels are used, ``native`` or ``reference``."""
 
+StructReader = _kernel(reference.StructReader)
 bloom_contains = _kernel(reference.bloom_contains)
 bloom_insert = _kernel(reference.bloom_insert)
 byte_array_gather = _kernel(reference.byte_array_gather)
@@ -102,5 +106,4 @@ rle_encode = _kernel(reference.rle_encode)
 row_hashes = _kernel(reference.row_hashes)
 shared_prefixes = _kernel(reference.shared_prefixes)
 spread = _kernel(reference.spread)
-thrift_end = _kernel(reference.thrift_end)
 unpack_bits_msb = _kernel(reference.unpack_bits_msb)

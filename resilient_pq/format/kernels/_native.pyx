@@ -8,6 +8,8 @@ little-endian machines: elsewhere the import fails and the reference is used.
 One module, in one file per subject in `native/`; what they share stands here.
 """
 
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stddef cimport ptrdiff_t
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
@@ -18,6 +20,7 @@ import sys
 import numpy as np
 
 from resilient_pq.errors import EncodingError, ThriftError
+from resilient_pq.format.kernels.reference.kept import InnerLists, KeptStructs
 
 if sys.byteorder != "little":
     raise ImportError("the compiled kernels are for little-endian machines")
@@ -53,6 +56,13 @@ cdef extern from "native/hashes.h":
 cdef extern from "native/bloom.h":
     void bloom_set(uint32_t* block, uint32_t hash) noexcept nogil
     bint bloom_has(const uint32_t* block, uint32_t hash) noexcept nogil
+
+cdef extern from "native/slots.h":
+    Py_ssize_t slot_offset(object descriptor) noexcept
+    object empty_instance(object cls)
+    void leave_to_references(object container) noexcept
+    void fill_slot(object instance, Py_ssize_t offset, object value) noexcept
+    bint slot_is_empty(object instance, Py_ssize_t offset) noexcept
 
 ctypedef fused Level:
     uint8_t
@@ -127,6 +137,7 @@ include "native/prefixes.pxi"
 include "native/dictionary.pxi"
 include "native/nulls.pxi"
 include "native/thrift.pxi"
+include "native/thrift_structs.pxi"
 include "native/delta.pxi"
 include "native/bloom.pxi"
 include "native/search.pxi"

@@ -1,25 +1,17 @@
-# The Thrift compact protocol. Included by `_native.pyx`.
+# The Thrift compact protocol: finding out where values end. Included by `_native.pyx`.
 
 cdef enum:
     STOP, TRUE, FALSE, I8, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT, UUID
 
-
-def thrift_end(const uint8_t[::1] buffer not None, Py_ssize_t start, Py_ssize_t max_depth):
-    """See `reference.thrift_end`."""
-    cdef Py_ssize_t end
-    if not 1 <= max_depth <= LARGEST_DEPTH:
-        raise ValueError(f"max_depth must be 1 to {LARGEST_DEPTH}")
-    if not 0 <= start <= buffer.shape[0]:
-        raise ThriftError("a struct starts outside of its buffer")
-    with nogil:
-        end = struct_end(&buffer[0], buffer.shape[0], start, <int> max_depth)
-    return end
+cdef const char* CUT = b"a struct ends behind the end of its buffer"
+cdef const char* BAD_INTEGER = b"an integer ends behind the end of its buffer or has more than 64 bits"
+cdef const char* NO_TYPE = b"the Thrift compact protocol has no such type"
 
 
 cdef Py_ssize_t struct_end(
     const uint8_t* data, Py_ssize_t size, Py_ssize_t position, int depth
 ) except -1 nogil:
-    cdef uint64_t field_id
+    cdef uint64_t number
     cdef int header, kind
     if depth == 0:
         return broken(b"structs lie too deep within each other")
@@ -29,11 +21,11 @@ cdef Py_ssize_t struct_end(
         if header == STOP:
             return position
         kind = header & 0x0F
-        if header >> 4 == 0 and not read_varint(data, size, &position, 64, &field_id):
-            return broken(b"an integer ends behind the end of its buffer or has more than 64 bits")
+        if header >> 4 == 0 and not read_varint(data, size, &position, 64, &number):
+            return broken(BAD_INTEGER)
         if kind != TRUE and kind != FALSE:
             position = value_end(data, size, position, kind, depth - 1)
-    return broken(b"a struct ends behind the end of its buffer")
+    return broken(CUT)
 
 
 cdef Py_ssize_t value_end(
@@ -49,7 +41,7 @@ cdef Py_ssize_t value_end(
         return map_end(data, size, position, depth)
     if kind == I16 or kind == I32 or kind == I64 or kind == BINARY:
         if not read_varint(data, size, &position, 64, &length):
-            return broken(b"an integer ends behind the end of its buffer or has more than 64 bits")
+            return broken(BAD_INTEGER)
         if kind != BINARY:
             return position
     elif kind == TRUE or kind == FALSE or kind == I8:
@@ -59,28 +51,38 @@ cdef Py_ssize_t value_end(
     elif kind == UUID:
         length = 16
     else:
-        return broken(b"the Thrift compact protocol has no such type")
+        return broken(NO_TYPE)
     if length > <uint64_t> (size - position):
-        return broken(b"a struct ends behind the end of its buffer")
+        return broken(CUT)
     return position + <Py_ssize_t> length
+
+
+cdef Py_ssize_t list_start(
+    const uint8_t* data, Py_ssize_t size, Py_ssize_t position, int depth, int* kind, uint64_t* count
+) except -1 nogil:
+    """The offset of a list's first element, of which type they are and how many."""
+    if depth == 0:
+        return broken(b"lists lie too deep within each other")
+    if position >= size:
+        return broken(CUT)
+    kind[0] = data[position] & 0x0F
+    count[0] = data[position] >> 4
+    position += 1
+    if kind[0] > UUID:
+        return broken(NO_TYPE)
+    if count[0] == 0x0F and not read_varint(data, size, &position, 64, count):
+        return broken(BAD_INTEGER)
+    if count[0] > <uint64_t> (size - position):  # every element takes at least a byte
+        return broken(CUT)
+    return position
 
 
 cdef Py_ssize_t list_end(
     const uint8_t* data, Py_ssize_t size, Py_ssize_t position, int depth
 ) except -1 nogil:
-    cdef uint64_t count
-    cdef int kind
-    if depth == 0:
-        return broken(b"lists lie too deep within each other")
-    if position >= size:
-        return broken(b"a struct ends behind the end of its buffer")
-    kind = data[position] & 0x0F
-    count = data[position] >> 4
-    position += 1
-    if count == 0x0F and not read_varint(data, size, &position, 64, &count):
-        return broken(b"an integer ends behind the end of its buffer or has more than 64 bits")
-    if count > <uint64_t> (size - position):  # every element takes at least a byte
-        return broken(b"a struct ends behind the end of its buffer")
+    cdef uint64_t count = 0
+    cdef int kind = 0
+    position = list_start(data, size, position, depth, &kind, &count)
     while count:
         position = value_end(data, size, position, kind, depth - 1)
         count -= 1
@@ -95,11 +97,11 @@ cdef Py_ssize_t map_end(
     if depth == 0:
         return broken(b"maps lie too deep within each other")
     if not read_varint(data, size, &position, 64, &count):
-        return broken(b"an integer ends behind the end of its buffer or has more than 64 bits")
+        return broken(BAD_INTEGER)
     if count == 0:
         return position
     if count >= <uint64_t> (size - position):
-        return broken(b"a struct ends behind the end of its buffer")
+        return broken(CUT)
     kinds = data[position]
     position += 1
     while count:

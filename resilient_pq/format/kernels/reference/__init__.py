@@ -4,7 +4,7 @@ All are leaf functions: buffers and arrays in, arrays out, no I/O. Three rules h
 not repeated below:
 
 * Bytes from outside are hostile. Whatever they hold, nothing outside a buffer is read or written: the answer
-  is right, or `EncodingError` (`ThriftError` from `thrift_end`) is raised. What an output array holds after
+  is right, or `EncodingError` (`ThriftError` from a `StructReader`) is raised. What an output array holds after
   an error is not defined.
 * A mistake of the caller, an array of the wrong type, shape or memory layout, is a `TypeError` or
   `ValueError`. Arrays are C-contiguous and native in byte order.
@@ -36,13 +36,17 @@ from resilient_pq.format.kernels.reference.dictionary import (
     dictionary_build_byte_arrays,
     gather,
 )
+from resilient_pq.format.kernels.reference.kept import KeptStructs
 from resilient_pq.format.kernels.reference.nulls import spread
 from resilient_pq.format.kernels.reference.prefixes import join_prefixes, shared_prefixes
 from resilient_pq.format.kernels.reference.rle import rle_decode, rle_encode, unpack_bits_msb
 from resilient_pq.format.kernels.reference.search import find_all
-from resilient_pq.format.kernels.reference.thrift import thrift_end
+from resilient_pq.format.kernels.reference.thrift import StructField, StructReader
 
 __all__ = [
+    "KeptStructs",
+    "StructField",
+    "StructReader",
     "bloom_contains",
     "bloom_insert",
     "byte_array_gather",
@@ -64,6 +68,5 @@ __all__ = [
     "row_hashes",
     "shared_prefixes",
     "spread",
-    "thrift_end",
     "unpack_bits_msb",
 ]

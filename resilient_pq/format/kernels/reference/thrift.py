@@ -1,107 +1,332 @@
-"""The Thrift compact protocol."""
+"""The Thrift compact protocol: structs as objects of slotted classes."""
 
 from __future__ import annotations
+
+import struct
+from array import array
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from resilient_pq.errors import ThriftError
 from resilient_pq.format.kernels.reference.arrays import BytesLike, octets
 from resilient_pq.format.kernels.reference.integers import varint
+from resilient_pq.format.kernels.reference.kept import InnerLists, KeptStructs
 
 _LARGEST_DEPTH = 128
+_LARGEST_NUMBER = 63
 
 _TRUE, _FALSE, _I8, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT, _UUID = range(1, 14)
-_VARINTS = (_I16, _I32, _I64)
+_INTEGER_BITS = {_I16: 16, _I32: 32, _I64: 64}
 _FIXED_SIZES = {_TRUE: 1, _FALSE: 1, _I8: 1, _DOUBLE: 8, _UUID: 16}
 
+_CUT = "a struct ends behind the end of its buffer"
+_NO_TYPE = "the Thrift compact protocol has no such type"
 
-def thrift_end(buffer: BytesLike, start: int, max_depth: int) -> int:
-    """Walk the Thrift compact-protocol struct at `start` and return the offset just behind its stop byte.
 
-    Args:
-        buffer: The struct, and whatever stands around it.
-        start: Offset of the struct's first byte.
-        max_depth: How deep structs, lists, sets and maps may lie within each other, 1 to 128; the struct
-            itself counts as 1.
+class StructField(NamedTuple):
+    """One field of a struct.
 
-    Raises:
-        ThriftError: The struct is not whole in `buffer`, lies deeper than `max_depth`, or has a type that the
-            protocol does not know or an integer of more than 64 bits.
-        ValueError: `max_depth` is not 1 to 128.
+    Attributes:
+        number: Its Thrift id, 1 to 63.
+        name: The attribute that it becomes.
+        kind: Its wire type in the compact protocol; 1, true, for any bool.
+        element: The wire type of a list's elements; 0 where it is no list.
+        nested: Reads the struct that it is, or that its elements are.
+        text: Whether binary values are text; what is no UTF-8 in it becomes U+FFFD.
+        required: Whether a struct without it is refused.
+        kept: Whether a list of structs becomes `KeptStructs`.
+        default: Its value where it is left out.
     """
-    data = octets(buffer).data
-    if not 1 <= max_depth <= _LARGEST_DEPTH:
-        raise ValueError(f"max_depth must be 1 to {_LARGEST_DEPTH}")
-    if not 0 <= start <= len(data):
-        raise ThriftError("a struct starts outside of its buffer")
-    return _struct_end(data, start, max_depth)
+
+    number: int
+    name: str
+    kind: int
+    element: int = 0
+    nested: StructReader | None = None
+    text: bool = False
+    required: bool = False
+    kept: bool = False
+    default: Any = None
 
 
-def _struct_end(data: memoryview, position: int, depth: int) -> int:
-    """The offset behind a struct that may be `depth` levels deep."""
+class StructReader:
+    """Reads the structs of one class.
+
+    Fields that the class does not have are skipped, and so are those of another wire type than its own.
+    """
+
+    def __init__(self, cls: type[Any], fields: Sequence[StructField]) -> None:
+        """Prepare to read.
+
+        Args:
+            cls: A class with `__slots__`, one for each field; its constructor is not called.
+            fields: Its fields.
+
+        Raises:
+            ValueError: A field's number is not 1 to 63, or the class has no slot for it.
+        """
+        for one in fields:
+            if not 1 <= one.number <= _LARGEST_NUMBER:
+                raise ValueError(
+                    f"{cls.__name__}.{one.name} has number {one.number}; it must be 1 to {_LARGEST_NUMBER}"
+                )
+            if one.name not in cls.__slots__:
+                raise ValueError(f"{cls.__name__} has no slot {one.name}")
+        self._cls = cls
+        self._fields = {one.number: one for one in fields}
+
+    def decode(self, buffer: BytesLike, start: int, max_depth: int) -> tuple[Any, int]:
+        """Read the struct at `start`.
+
+        Args:
+            buffer: The struct, and whatever stands around it. What becomes `KeptStructs` is copied, unless it
+                is most of a `bytes` object.
+            start: Offset of the struct's first byte.
+            max_depth: How deep structs, lists, sets and maps may lie within each other, 1 to 128; the struct
+                itself counts as 1.
+
+        Returns:
+            The struct, and the offset just behind it.
+
+        Raises:
+            ThriftError: The struct is not whole in `buffer`, lies deeper than `max_depth`, lacks a required field,
+                or has a type that the protocol does not know, an integer beyond its type's range, or a list of
+                other elements than the class declares.
+            ValueError: `max_depth` is not 1 to 128.
+        """
+        data = octets(buffer).data
+        if not 1 <= max_depth <= _LARGEST_DEPTH:
+            raise ValueError(f"max_depth must be 1 to {_LARGEST_DEPTH}")
+        if not 0 <= start <= len(data):
+            raise ThriftError("a struct starts outside of its buffer")
+        return self._read(_Source(data, buffer), start, max_depth)
+
+    def decode_kept(
+        self, buffer: Any, start: int, end: int, inner_at: int, inner_starts: memoryview | None
+    ) -> Any:
+        """Read a struct of `KeptStructs`.
+
+        Args:
+            buffer: The bytes.
+            start: Offset of the struct.
+            end: Offset behind it.
+            inner_at: Offset of its kept list, of which is known where its elements lie; -1 where it has none.
+            inner_starts: Offsets of these elements, and behind the last.
+
+        Raises:
+            ThriftError: The bytes have changed since they were checked.
+        """
+        data = octets(buffer).data
+        if not 0 <= start <= end <= len(data):
+            raise ThriftError("a struct starts outside of its buffer")
+        return self._read(_Source(data[:end], buffer, inner_at, inner_starts), start, _LARGEST_DEPTH)[0]
+
+    def _read(self, source: _Source, at: int, depth: int) -> tuple[Any, int]:
+        """A struct that may be `depth` levels deep, and the offset behind it."""
+        found: dict[str, Any] = {}
+        data = source.data
+        if depth == 0:
+            raise ThriftError("structs lie too deep within each other")
+        number = 0
+        while True:
+            header, at = _byte(data, at)
+            if header == 0:
+                break
+            number, at = _field_number(data, at, header, number)
+            kind = header & 0x0F
+            one = self._fields.get(number)
+            if one is None or (kind if kind != _FALSE else _TRUE) != one.kind:
+                # The type of a field says all of a bool, that of an element does not.
+                at = at if kind in (_TRUE, _FALSE) else _value_end(data, at, kind, depth - 1)
+            elif one.kind == _TRUE:
+                found[one.name] = kind == _TRUE
+            elif one.kept:
+                found[one.name], at = source.kept(one, at, depth - 1)
+            else:
+                found[one.name], at = _value(source, at, one.kind, one, depth - 1)
+        made = object.__new__(self._cls)
+        for one in self._fields.values():
+            if one.required and one.name not in found:
+                raise ThriftError(f"it lacks {self._cls.__name__}.{one.name}")
+            setattr(made, one.name, found.get(one.name, one.default))
+        return made, at
+
+
+class _Source:
+    """The bytes that a struct is read from, and the kept lists that were found in them."""
+
+    def __init__(
+        self, data: memoryview, buffer: Any, inner_at: int = -1, inner_starts: memoryview | None = None
+    ) -> None:
+        self.data = data
+        self._buffer = buffer
+        self._inner_at = inner_at
+        self._inner_starts = inner_starts
+        #: Kept lists within the elements of the one that is being read; None outside of such a list.
+        self._inner: dict[int, list[int]] | None = None
+
+    def kept(self, one: StructField, at: int, depth: int) -> tuple[KeptStructs[Any] | None, int]:
+        """A kept list, and the offset behind it: its elements are read to see that they can be, and let go.
+
+        None where it stands in one of these elements.
+        """
+        assert one.nested is not None
+        if at == self._inner_at and self._inner_starts is not None:
+            return KeptStructs(one.nested, self._buffer, self._inner_starts), self._inner_starts[-1]
+        count, header_end = _list_header(self.data, at, one, depth)
+        position, starts, within = header_end, array("q"), self._inner
+        inner_at, first, inner_starts = array("q"), array("q"), array("q")
+        for _ in range(count):
+            starts.append(position)
+            self._inner = {}
+            position = one.nested._read(self, position, depth - 1)[1]
+            found = self._inner.popitem() if self._inner else (-1, [])
+            first.append(len(inner_starts))
+            inner_at.append(found[0])
+            inner_starts.extend(found[1])
+        starts.append(position)
+        first.append(len(inner_starts))
+        self._inner = within
+        if within is not None:
+            within.clear()  # of a field that stands twice the last one counts
+            within[at] = starts.tolist()
+            return None, position
+        data, base = _held(self._buffer, self.data, at, position)
+        moved = [_moved(offsets, base) for offsets in (starts, inner_at, inner_starts)]
+        has_inner = any(field.kept for field in one.nested._fields.values())
+        inner = InnerLists(moved[1], memoryview(first), moved[2]) if has_inner else None
+        return KeptStructs(one.nested, data, moved[0], inner), position
+
+
+def _held(buffer: Any, data: memoryview, start: int, end: int) -> tuple[Any, int]:
+    """Bytes that never change with what lies from `start` to `end`, and the offset that is their first."""
+    if isinstance(buffer, memoryview) and type(buffer.obj) is bytes and buffer.contiguous:
+        if 2 * (end - start) >= len(buffer.obj):
+            return buffer, 0
+    elif type(buffer) is bytes and 2 * (end - start) >= len(buffer):
+        return buffer, 0
+    return bytes(data[start:end]), start
+
+
+def _moved(offsets: array[int], base: int) -> memoryview:
+    return memoryview(array("q", [offset - base if offset >= 0 else offset for offset in offsets]))
+
+
+def _value(source: _Source, at: int, kind: int, one: StructField, depth: int) -> tuple[Any, int]:
+    """A value of a field or of one of its elements, and the offset behind it; it may be `depth` levels deep."""
+    data = source.data
+    if kind in _INTEGER_BITS:
+        value, at = _integer(data, at)
+        if value + (1 << _INTEGER_BITS[kind] - 1) >> _INTEGER_BITS[kind]:
+            raise ThriftError("an integer is beyond the range of its type")
+        return value, at
+    if kind == _BINARY:
+        size, at = varint(data, at, 64, ThriftError)
+        end = _advance(data, at, size)
+        return (str(data[at:end], "utf-8", "replace") if one.text else bytes(data[at:end])), end
+    if kind == _STRUCT:
+        assert one.nested is not None
+        return one.nested._read(source, at, depth)
+    if kind == _LIST:
+        count, at = _list_header(data, at, one, depth)
+        values = []
+        for _ in range(count):
+            value, at = _value(source, at, one.element, one, depth - 1)
+            values.append(value)
+        return values, at
+    end = _advance(data, at, _FIXED_SIZES[kind])
+    if kind == _DOUBLE:
+        return struct.unpack_from("<d", data, at)[0], end
+    if kind == _I8:
+        return int.from_bytes(data[at:end], "little", signed=True), end
+    return data[at] == _TRUE, end
+
+
+def _list_header(data: memoryview, at: int, one: StructField, depth: int) -> tuple[int, int]:
+    """How many elements a field's list has, and the offset of the first."""
+    count, kind, at = _any_list_header(data, at, depth)
+    if count and (kind if kind != _FALSE else _TRUE) != one.element:
+        raise ThriftError("a list has elements of another type than it should")
+    return count, at
+
+
+def _any_list_header(data: memoryview, at: int, depth: int) -> tuple[int, int, int]:
+    if depth == 0:
+        raise ThriftError("lists lie too deep within each other")
+    header, at = _byte(data, at)
+    count, kind = header >> 4, header & 0x0F
+    if kind > _UUID:
+        raise ThriftError(_NO_TYPE)
+    if count == 0x0F:
+        count, at = varint(data, at, 64, ThriftError)
+    _advance(data, at, count)  # every element takes at least a byte
+    return count, kind, at
+
+
+def _field_number(data: memoryview, at: int, header: int, before: int) -> tuple[int, int]:
+    """A field's number, and the offset behind it; without a difference to the last one it follows in full."""
+    return _integer(data, at) if header >> 4 == 0 else (before + (header >> 4), at)
+
+
+def _integer(data: memoryview, at: int) -> tuple[int, int]:
+    value, at = varint(data, at, 64, ThriftError)
+    return (value >> 1) ^ -(value & 1), at
+
+
+def _value_end(data: memoryview, at: int, kind: int, depth: int) -> int:
+    """The offset behind a value that is skipped; it may lie `depth` levels deep."""
+    if kind in _INTEGER_BITS:
+        return varint(data, at, 64, ThriftError)[1]
+    if kind in _FIXED_SIZES:
+        return _advance(data, at, _FIXED_SIZES[kind])
+    if kind == _BINARY:
+        size, at = varint(data, at, 64, ThriftError)
+        return _advance(data, at, size)
+    if kind == _STRUCT:
+        return _struct_end(data, at, depth)
+    if kind in (_LIST, _SET):
+        count, kind, at = _any_list_header(data, at, depth)
+        for _ in range(count):
+            at = _value_end(data, at, kind, depth - 1)
+        return at
+    if kind == _MAP:
+        return _map_end(data, at, depth)
+    raise ThriftError(_NO_TYPE)
+
+
+def _struct_end(data: memoryview, at: int, depth: int) -> int:
     if depth == 0:
         raise ThriftError("structs lie too deep within each other")
     while True:
-        header, position = _byte(data, position)
+        header, at = _byte(data, at)
         if header == 0:
-            return position
-        kind = header & 0x0F
-        if header >> 4 == 0:  # no difference to the last field id: the id follows
-            _, position = varint(data, position, 64, ThriftError)
-        if kind not in (_TRUE, _FALSE):  # the type of a field says all of a bool, that of an element does not
-            position = _value_end(data, position, kind, depth - 1)
+            return at
+        _, at = _field_number(data, at, header, 0)
+        if header & 0x0F not in (_TRUE, _FALSE):
+            at = _value_end(data, at, header & 0x0F, depth - 1)
 
 
-def _value_end(data: memoryview, position: int, kind: int, depth: int) -> int:
-    """The offset behind one value, which may lie `depth` levels deep."""
-    if kind in _VARINTS:
-        return varint(data, position, 64, ThriftError)[1]
-    if kind in _FIXED_SIZES:
-        return _advance(data, position, _FIXED_SIZES[kind])
-    if kind == _BINARY:
-        size, position = varint(data, position, 64, ThriftError)
-        return _advance(data, position, size)
-    if kind == _STRUCT:
-        return _struct_end(data, position, depth)
-    if kind in (_LIST, _SET):
-        return _list_end(data, position, depth)
-    if kind == _MAP:
-        return _map_end(data, position, depth)
-    raise ThriftError(f"the Thrift compact protocol has no type {kind}")
-
-
-def _list_end(data: memoryview, position: int, depth: int) -> int:
-    if depth == 0:
-        raise ThriftError("lists lie too deep within each other")
-    header, position = _byte(data, position)
-    count = header >> 4
-    if count == 0x0F:
-        count, position = varint(data, position, 64, ThriftError)
-    _advance(data, position, count)  # every element takes at least a byte
-    for _ in range(count):
-        position = _value_end(data, position, header & 0x0F, depth - 1)
-    return position
-
-
-def _map_end(data: memoryview, position: int, depth: int) -> int:
+def _map_end(data: memoryview, at: int, depth: int) -> int:
     if depth == 0:
         raise ThriftError("maps lie too deep within each other")
-    count, position = varint(data, position, 64, ThriftError)
+    count, at = varint(data, at, 64, ThriftError)
     if count == 0:
-        return position
-    kinds, position = _byte(data, position)
-    _advance(data, position, count)
+        return at
+    kinds, at = _byte(data, at)
+    _advance(data, at, count)
     for _ in range(count):
-        position = _value_end(data, position, kinds >> 4, depth - 1)
-        position = _value_end(data, position, kinds & 0x0F, depth - 1)
-    return position
+        at = _value_end(data, at, kinds >> 4, depth - 1)
+        at = _value_end(data, at, kinds & 0x0F, depth - 1)
+    return at
 
 
-def _byte(data: memoryview, position: int) -> tuple[int, int]:
-    if position >= len(data):
-        raise ThriftError("a struct ends behind the end of its buffer")
-    return data[position], position + 1
+def _byte(data: memoryview, at: int) -> tuple[int, int]:
+    if at >= len(data):
+        raise ThriftError(_CUT)
+    return data[at], at + 1
 
 
-def _advance(data: memoryview, position: int, size: int) -> int:
-    if size > len(data) - position:
-        raise ThriftError("a struct ends behind the end of its buffer")
-    return position + size
+def _advance(data: memoryview, at: int, size: int) -> int:
+    if size > len(data) - at:
+        raise ThriftError(_CUT)
+    return at + size

@@ -1,0 +1,128 @@
+"""Lists of Thrift structs that become objects when they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, MutableSequence
+from typing import Any, NamedTuple, Protocol, TypeVar, overload
+
+T = TypeVar("T")
+
+
+class InnerLists(NamedTuple):
+    """Where the kept lists lie that stand in the elements of a kept list.
+
+    Attributes:
+        at: For each element, the offset of its kept list's header; -1 where it has none.
+        first: For each element, where its own begin in `starts`, and at the end where the last one's end.
+        starts: For each element, the offsets of its kept list's elements, and the offset behind the last.
+    """
+
+    at: memoryview
+    first: memoryview
+    starts: memoryview
+
+
+class Reader(Protocol):
+    """What a `StructReader` does for the lists that it keeps."""
+
+    def decode_kept(
+        self, buffer: Any, start: int, end: int, inner_at: int, inner_starts: memoryview | None
+    ) -> Any:
+        """The struct between two offsets, of which is known that it is sound."""
+
+
+class KeptStructs(MutableSequence[T]):
+    """A list of structs that are read from their bytes one by one, each when it is first asked for.
+
+    The bytes were checked when the list was made, so that reading never fails. A struct that was read is kept: who
+    changes it changes the list. A list that is itself changed becomes an ordinary one before.
+    """
+
+    __slots__ = ("_data", "_inner", "_made", "_plain", "_reader", "_starts")
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(
+        self, reader: Reader, data: Any, starts: memoryview, inner: InnerLists | None = None
+    ) -> None:
+        """Keep what the structs are read from.
+
+        Args:
+            reader: Reads them.
+            data: Their bytes, which never change.
+            starts: Offsets of the structs in `data`, and the offset behind the last.
+            inner: The kept lists within them; None where they have none.
+        """
+        self._reader = reader
+        self._data = data
+        self._starts = starts
+        self._inner = inner
+        self._made: dict[int, T] = {}
+        self._plain: list[T] | None = None
+
+    def __len__(self) -> int:
+        """Number of structs."""
+        return len(self._starts) - 1 if self._plain is None else len(self._plain)
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> MutableSequence[T]: ...
+    def __getitem__(self, index: int | slice) -> T | MutableSequence[T]:
+        """One struct, or a list of some."""
+        if self._plain is not None:
+            return self._plain[index]
+        if isinstance(index, slice):
+            return [self._one(i) for i in range(*index.indices(len(self)))]
+        return self._one(range(len(self))[index])
+
+    def _one(self, index: int) -> T:
+        made = self._made.get(index)
+        # Two threads may both read it; what they are given is one and the same.
+        return self._made.setdefault(index, self._read(index)) if made is None else made
+
+    def _read(self, index: int) -> T:
+        at, of_it, inner = -1, None, self._inner
+        if inner is not None:
+            at = inner.at[index]
+            of_it = inner.starts[inner.first[index] : inner.first[index + 1]] if at >= 0 else None
+        one: T = self._reader.decode_kept(
+            self._data, self._starts[index], self._starts[index + 1], at, of_it
+        )
+        return one
+
+    def __iter__(self) -> Iterator[T]:
+        """The structs in order."""
+        if self._plain is not None:
+            return iter(self._plain)
+        return map(self._one, range(len(self)))
+
+    def _as_plain(self) -> list[T]:
+        if self._plain is None:
+            self._plain = list(self)
+        return self._plain
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        """Put another struct in the place of one, or others in the place of some."""
+        self._as_plain()[index] = value
+
+    def __delitem__(self, index: int | slice) -> None:
+        """Take some out."""
+        del self._as_plain()[index]
+
+    def insert(self, index: int, value: T) -> None:
+        """Put one in before another."""
+        self._as_plain().insert(index, value)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether it has the same structs as another list."""
+        if not isinstance(other, list | KeptStructs):
+            return NotImplemented
+        return len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
+
+    def __repr__(self) -> str:
+        """As that of a list."""
+        return repr(list(self))
+
+    def __reduce__(self) -> tuple[type[list[T]], tuple[Iterable[T]]]:
+        """Copies and pickles are ordinary lists."""
+        return list, (list(self),)
