@@ -1,6 +1,7 @@
 """Which encoding the values of a column chunk get.
 
-A dictionary is decided by the sizes of all values, which are at hand. What compression leaves of each candidate
+Whether a dictionary may pay is estimated by the distinct values of a small sample, before one is built; whether it
+pays is decided by the sizes of all values, which are at hand then. What compression leaves of each candidate
 is measured on a sample. Candidates are the encodings that every reader in use decodes rightly: PLAIN, a
 dictionary, and DELTA_BINARY_PACKED where fastparquet does (data pages v1 of a column outside of lists, no nulls in
 the chunk, differences of less than 32 bits; elsewhere it gives wrong values, errors or a crash).
@@ -10,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from resilient_pq.format import compression
+from resilient_pq.format import compression, kernels
 from resilient_pq.format.chunk_options import ChunkOptions
 from resilient_pq.format.encodings import DICTIONARY_ENCODINGS, dictionary, encode_values, rle
 from resilient_pq.format.encodings.dictionary import Dictionary
@@ -29,6 +31,18 @@ _SAMPLE_SHARE: Final = 16
 _SAMPLE_VALUES: Final = (512, 16_384)
 _SAMPLE_BYTES: Final = 256 * 1024
 _SAMPLE_RUNS: Final = 4
+#: What a dictionary and its indices may take of what PLAIN takes: building it and looking up in it cost time.
+_DICTIONARY_PAYS: Final = 0.9
+#: Distinct values are estimated by this share of the values, within limits, in runs of neighbours: values that come
+#: back soon are found within a run, others by the runs that they are common to. 4096 of a million values that are
+#: as varied as the largest dictionary hold 64 pairs of equals, those of a more varied column fewer.
+_DISTINCT_SHARE: Final = 32
+_DISTINCT_VALUES: Final = (1024, 4096)
+_DISTINCT_RUNS: Final = 32
+#: Fewer values are looked at as quickly as a sample of them.
+_DISTINCT_AT_LEAST: Final = 8192
+#: Chance may show half as many pairs of equals as there should be, and the estimate be twice as large.
+_DISTINCT_DOUBT: Final = 2
 #: Another encoding has to be this much smaller than a dictionary, which readers decode fastest and search in.
 _BEATS_DICTIONARY: Final = 0.8
 #: DELTA_BINARY_PACKED has to be this much smaller than PLAIN, which costs nothing to decode.
@@ -82,35 +96,72 @@ def _build_dictionary(leaf: Leaf, values: Values, options: ChunkOptions) -> Dict
     """A dictionary where it pays, or where it was asked for and is not too large."""
     if not options.dictionary_bytes or not len(values) or leaf.node.physical_type is Type.BOOLEAN:
         return None
-    all_bytes = plain_bytes(leaf, values)
-    asked_for = options.encoding is not None
-    limit = options.dictionary_bytes if asked_for else min(options.dictionary_bytes, all_bytes)
+    if options.encoding is not None:
+        return dictionary.build(leaf.node, values, options.dictionary_bytes)
+    worth = int(_DICTIONARY_PAYS * plain_bytes(leaf, values))
+    limit = min(options.dictionary_bytes, worth - _index_bytes(len(values), 2))
+    if limit <= 0 or _too_varied(leaf, values, worth, limit):
+        return None
     built = dictionary.build(leaf.node, values, limit)
-    if built is None or asked_for:
-        return built
-    pays = plain_bytes(leaf, built.values) + _index_bytes(built) < all_bytes
-    return built if pays else None
+    if built is None:
+        return None
+    size = plain_bytes(leaf, built.values) + _index_bytes(len(values), len(built.values))
+    return built if size <= worth else None
 
 
-def _index_bytes(built: Dictionary) -> int:
-    return len(built.indices) * rle.bit_width(len(built.values) - 1) // 8
+def _index_bytes(num_values: int, num_entries: int) -> int:
+    """Bytes of bit-packed indices to a dictionary."""
+    return num_values * rle.bit_width(num_entries - 1) // 8
+
+
+def _too_varied(leaf: Leaf, values: Values, worth: int, limit: int) -> bool:
+    """Whether a sample says that a dictionary takes more than `limit`, or with its indices more than `worth` bytes."""
+    count, width = len(values), fixed_width(leaf.node)
+    if count < _DISTINCT_AT_LEAST or width == 0:
+        return False
+    least, most = _DISTINCT_VALUES
+    run = min(max(count // _DISTINCT_SHARE, least), most) // _DISTINCT_RUNS
+    starts = _spread_runs(count, run)
+    if isinstance(values, ByteArrays):
+        found = kernels.distinct_in_runs_byte_arrays(values.offsets, values.data, starts, run)
+    else:
+        found = kernels.distinct_in_runs(values, starts, run)
+    in_runs, in_one, in_two, in_any, num_bytes = found
+    # Chao's lower bound of how many there are to be drawn from, by how many were drawn once and twice; a value that
+    # comes again and again within a run counts as drawn once, as of so many draws only some are independent.
+    varied = in_any + in_one * (in_one - 1) / (2 * (in_two + 1)) / _DISTINCT_DOUBT
+    draws = count * in_runs / (run * len(starts))
+    expected = int(draws * varied / (draws + varied))  # no more than so many draws give on average
+    entry_bytes = num_bytes / in_any + (4 if isinstance(values, ByteArrays) else 0)
+    size = int(expected * entry_bytes)
+    return size > limit or size + _index_bytes(count, expected) > worth
+
+
+@lru_cache(maxsize=16)
+def _spread_runs(count: int, run: int) -> NDArray[np.int64]:
+    """Where runs begin that lie all over `count` values, one anywhere in each of equally long parts."""
+    share = count // _DISTINCT_RUNS
+    part = np.arange(_DISTINCT_RUNS, dtype=np.int64)
+    # Multiples of the golden section: always the same, and in step with no period of the values.
+    starts = part * share + (part * 0x9E3779B9 % (1 << 32)) * (share - run) // (1 << 32)
+    starts.setflags(write=False)
+    return starts
 
 
 def _smallest(leaf: Leaf, data: LeafData, built: Dictionary | None, options: ChunkOptions) -> Choice:
-    can_delta = _may_be_delta(leaf, data, options)
-    if built is None and not can_delta:
-        return Choice(Encoding.PLAIN)
-    if not can_delta and options.codec is CompressionCodec.UNCOMPRESSED:
-        return Choice(Encoding.RLE_DICTIONARY, built)  # it is smaller than PLAIN, or it would not have been built
+    smaller = Choice(Encoding.PLAIN) if built is None else Choice(Encoding.RLE_DICTIONARY, built)
     sample = _sample(leaf, data.values)
-    encoding, size = Encoding.PLAIN, _estimate(Encoding.PLAIN, leaf, data.values, sample, options)
+    can_delta = _may_be_delta(leaf, data, options) and all(_narrow_steps(data.values[run]) for run in sample)
+    if not can_delta and (built is None or options.codec is CompressionCodec.UNCOMPRESSED):
+        return smaller
+    plain = _estimate(Encoding.PLAIN, leaf, data.values, sample, options)
+    beats = None if built is None else _BEATS_DICTIONARY * _dictionary_estimate(leaf, built, sample, options)
     if can_delta:
         delta = _estimate(Encoding.DELTA_BINARY_PACKED, leaf, data.values, sample, options)
-        if delta < _BEATS_PLAIN * size:
-            encoding, size = Encoding.DELTA_BINARY_PACKED, delta
-    if built is not None and size > _BEATS_DICTIONARY * _dictionary_estimate(leaf, built, sample, options):
-        return Choice(Encoding.RLE_DICTIONARY, built)
-    return Choice(encoding)
+        wins = delta < _BEATS_PLAIN * plain and (beats is None or delta <= beats)
+        if wins and _narrow_steps(data.values):  # all are looked at only where it would be chosen
+            return Choice(Encoding.DELTA_BINARY_PACKED)
+    return Choice(Encoding.PLAIN) if beats is not None and plain <= beats else smaller
 
 
 def _estimate(
@@ -137,13 +188,17 @@ def _compressed(pieces: Sequence[NDArray[np.uint8]], options: ChunkOptions) -> i
 
 
 def _may_be_delta(leaf: Leaf, data: LeafData, options: ChunkOptions) -> bool:
-    """Whether every reader decodes DELTA_BINARY_PACKED values of the chunk."""
-    values = data.values
+    """Whether every reader decodes DELTA_BINARY_PACKED values of such a chunk where their steps are narrow."""
     if leaf.node.physical_type not in (Type.INT32, Type.INT64) or options.version != 1:
         return False
-    if leaf.max_repetition_level or len(values) != data.num_rows or len(values) < 2:
-        return False
+    return not leaf.max_repetition_level and len(data.values) == data.num_rows and data.num_rows >= 2
+
+
+def _narrow_steps(values: Values) -> bool:
+    """Whether the differences between neighbours are less than 32 bits wide."""
     assert isinstance(values, np.ndarray)
+    if len(values) < 2:
+        return True
     if int(values.max()) - int(values.min()) >= 1 << (8 * values.itemsize - 1):
         return False  # differences would wrap around
     steps = np.diff(values)
@@ -151,10 +206,10 @@ def _may_be_delta(leaf: Leaf, data: LeafData, options: ChunkOptions) -> bool:
 
 
 def _sample(leaf: Leaf, values: Values) -> list[slice]:
-    """Runs of neighbours, spread evenly over the values."""
+    """Runs of neighbours, spread evenly over the values; a single one of few values, or of none."""
     least, most = _SAMPLE_VALUES
     count = len(values)
-    width = max(1, plain_bytes(leaf, values) // count)
+    width = max(1, plain_bytes(leaf, values) // max(count, 1))
     wanted = min(count, max(count // _SAMPLE_SHARE, least), most, max(_SAMPLE_RUNS, _SAMPLE_BYTES // width))
     if wanted == count:
         return [slice(0, count)]

@@ -12,7 +12,7 @@ from resilient_pq.format.chunk_encoder import encode_chunk
 from resilient_pq.format.chunk_options import ChunkOptions
 from resilient_pq.format.encoding_choice import choose
 from resilient_pq.format.metadata import CompressionCodec, Encoding, Type
-from resilient_pq.format.values import LeafData
+from resilient_pq.format.values import ByteArrays, LeafData
 
 Make = Callable[..., Any]
 RANDOM = np.random.default_rng(7)
@@ -120,3 +120,62 @@ def test_small_chunks(leaf_of: Make, flat: Make, decoded: Make, rows_of: Make, c
     nulls = [None] * count
     chunk = encode_chunk(leaf, [flat(leaf, nulls)], ChunkOptions())
     assert rows_of(decoded(leaf, chunk, num_rows=count)) == nulls
+
+
+def _shapes(count: int) -> dict[str, Any]:
+    """Columns of int64 that a sample may take for something else."""
+    random = np.random.default_rng(count)
+    wide = random.integers(0, 1 << 62, count)
+    blocks = np.arange(count) // 96
+    return {
+        "few": random.integers(0, 300, count) << 40,
+        "all": wide,
+        "as many as a dictionary holds": random.integers(0, min(count // 2, 131_072), count) << 40,
+        "half of it constant": np.where(np.arange(count) < count // 2, 7, wide),
+        "every other constant": np.where(np.arange(count) % 2, 7, wide),
+        "stripes": np.where(np.arange(count) // 5000 % 2, 7, wide),
+        "stripes in step with the sample": np.where(np.arange(count) % (count // 32) < 900, wide, 7),
+        "sorted in pairs": np.sort(wide).repeat(2)[:count],
+        "sorted in runs": np.arange(count) // 10 * (1 << 40),
+        "own values in each block": (blocks * 8 + random.integers(0, 8, count)) << 40,
+        "tails": np.floor(random.pareto(0.6, count)).clip(0, 1 << 50).astype(np.int64) << 10,
+    }
+
+
+@pytest.mark.parametrize("count", [9000, 60_000, pytest.param(700_000, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("kind", [Type.INT64, Type.BYTE_ARRAY])
+def test_the_sample_decides_like_all_values(leaf_of: Make, count: int, kind: Type) -> None:
+    """A chunk is at most a sixth larger than the smaller of PLAIN and a dictionary, whatever the sample met."""
+    leaf = leaf_of(kind, optional=False)
+    for name, numbers in _shapes(count).items():
+        values: Any = np.ascontiguousarray(numbers)
+        if kind is Type.BYTE_ARRAY:
+            values = ByteArrays(np.arange(0, 8 * count + 1, 8), values.view(np.uint8))
+        data = LeafData(count, None, None, values)
+        sizes = {
+            encoding: encode_chunk(
+                leaf, [data], ChunkOptions(codec=CompressionCodec.UNCOMPRESSED, encoding=encoding, version=2)
+            ).size
+            for encoding in (None, Encoding.PLAIN, Encoding.RLE_DICTIONARY)
+        }
+        smallest = min(sizes[Encoding.PLAIN], sizes[Encoding.RLE_DICTIONARY])
+        assert sizes[None] <= smallest * 7 / 6, (name, sizes)
+
+
+def test_what_is_too_varied_for_a_dictionary_is_not_numbered(
+    leaf_of: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leaf = leaf_of(Type.INT64, optional=False)
+    built: list[int] = []
+
+    def build(node: Any, values: Any, limit: int) -> None:
+        built.append(len(values))
+
+    monkeypatch.setattr("resilient_pq.format.encoding_choice.dictionary.build", build)
+    shapes = _shapes(400_000)
+    for name in ("all", "sorted in pairs", "half of it constant", "every other constant"):
+        assert choose(leaf, LeafData(400_000, None, None, shapes[name]), ChunkOptions(version=2)).dictionary is None
+    assert not built
+    for name in ("few", "sorted in runs", "own values in each block", "as many as a dictionary holds"):
+        choose(leaf, LeafData(400_000, None, None, shapes[name]), ChunkOptions(version=2))
+    assert len(built) == 4

@@ -222,3 +222,59 @@ def test_spread_of_other_arrays_is_the_callers_mistake(
 ) -> None:
     with pytest.raises((TypeError, ValueError)):
         kernels.spread(values, present)
+
+
+def sample_of(keys: list[Any], starts: list[int], run: int, size_of: Any) -> tuple[int, int, int, int, int]:
+    """What a sample shows: distinct values summed over its runs, in one run, in two, in any, and their bytes."""
+    runs = [set(keys[start : start + run]) for start in starts]
+    stands_in = {key: sum(key in run for run in runs) for run in runs for key in run}
+    counts = list(stands_in.values())
+    return sum(counts), counts.count(1), counts.count(2), len(counts), sum(map(size_of, stands_in))
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    keys=st.lists(st.sampled_from([b"", b"a", b"b", b"ab", b"1234567", b"12345678", b"123456789" * 5]), max_size=60),
+    places=st.lists(st.integers(0, 59), max_size=5),
+    run=st.integers(0, 12),
+    dtype=st.sampled_from([np.int32, np.int64]),
+)
+def test_a_sample_counts_its_distinct_values(
+    kernels: ModuleType, keys: list[bytes], places: list[int], run: int, dtype: Any
+) -> None:
+    starts = [place for place in places if place + run <= len(keys)]
+    starts = starts[: len(keys) // run] if run else starts
+    offsets = np.cumsum([0, *map(len, keys)]).astype(dtype)
+    at = np.array(starts, np.int64)
+    found = kernels.distinct_in_runs_byte_arrays(offsets, b"".join(keys), at, run)
+    assert found == sample_of(keys, starts, run, len)
+    numbers = np.array([len(key) for key in keys], np.int64)
+    assert kernels.distinct_in_runs(numbers, at, run) == sample_of(numbers.tolist(), starts, run, lambda key: 8)
+    rows = numbers.astype(np.uint8).repeat(5).reshape(-1, 5)
+    assert kernels.distinct_in_runs(rows, at, run) == sample_of(numbers.tolist(), starts, run, lambda key: 5)
+
+
+def test_samples_of_many_values(kernels: ModuleType) -> None:
+    values = np.random.default_rng(3).integers(0, 3000, 20_000)
+    starts = np.arange(0, 20_000, 2000)
+    expected = sample_of(values.tolist(), starts.tolist(), 500, lambda key: 8)
+    assert kernels.distinct_in_runs(values, starts, 500) == expected
+    assert kernels.distinct_in_runs(values.view(np.float64), starts, 500) == expected
+
+
+@pytest.mark.parametrize(("starts", "run"), [([-1], 2), ([4], 2), ([0, 1, 2], 2), ([0], -1), ([0], 2**62)])
+def test_samples_that_lie_outside(kernels: ModuleType, starts: list[int], run: int) -> None:
+    at = np.array(starts, np.int64)
+    with pytest.raises(ValueError, match=r"run"):
+        kernels.distinct_in_runs(np.arange(5), at, run)
+    with pytest.raises(ValueError, match=r"run"):
+        kernels.distinct_in_runs_byte_arrays(np.arange(6), b"12345", at, run)
+
+
+def test_samples_with_offsets_out_of_the_data(kernels: ModuleType) -> None:
+    for offsets in ([0, 2, 1], [0, 1, 9], [-1, 1, 2]):
+        with pytest.raises(EncodingError):
+            kernels.distinct_in_runs_byte_arrays(np.array(offsets), b"12345", np.array([0]), 2)
+    assert kernels.distinct_in_runs_byte_arrays(np.array([0, 1, 99]), b"12345", np.array([0]), 1) == (1, 1, 0, 1, 1)
+    with pytest.raises(ValueError, match="one offset more"):
+        kernels.distinct_in_runs_byte_arrays(np.array([], np.int64), b"", np.array([], np.int64), 0)

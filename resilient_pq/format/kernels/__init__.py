@@ -41,6 +41,8 @@ __all__ = [
     "delta_binary_encode",
     "dictionary_build",
     "dictionary_build_byte_arrays",
+    "distinct_in_runs",
+    "distinct_in_runs_byte_arrays",
     "find_all",
     "gather",
     "join_prefixes",
@@ -98,6 +100,8 @@ delta_binary_decode = _kernel(reference.delta_binary_decode)
 delta_binary_encode = _kernel(reference.delta_binary_encode)
 dictionary_build = _kernel(reference.dictionary_build)
 dictionary_build_byte_arrays = _kernel(reference.dictionary_build_byte_arrays)
+distinct_in_runs = _kernel(reference.distinct_in_runs)
+distinct_in_runs_byte_arrays = _kernel(reference.distinct_in_runs_byte_arrays)
 find_all = _kernel(reference.find_all)
 gather = _kernel(reference.gather)
 join_prefixes = _kernel(reference.join_prefixes)

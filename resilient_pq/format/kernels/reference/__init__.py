@@ -34,6 +34,8 @@ from resilient_pq.format.kernels.reference.delta import delta_binary_decode, del
 from resilient_pq.format.kernels.reference.dictionary import (
     dictionary_build,
     dictionary_build_byte_arrays,
+    distinct_in_runs,
+    distinct_in_runs_byte_arrays,
     gather,
 )
 from resilient_pq.format.kernels.reference.kept import KeptStructs
@@ -60,6 +62,8 @@ __all__ = [
     "delta_binary_encode",
     "dictionary_build",
     "dictionary_build_byte_arrays",
+    "distinct_in_runs",
+    "distinct_in_runs_byte_arrays",
     "find_all",
     "gather",
     "join_prefixes",

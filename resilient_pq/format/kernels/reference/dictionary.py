@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from resilient_pq.format.kernels.reference.arrays import BytesLike, Offsets, bits_of, check_indices
-from resilient_pq.format.kernels.reference.byte_arrays import byte_arrays
+from resilient_pq.format.kernels.reference.arrays import BytesLike, Offsets, bits_of, check_indices, octets
+from resilient_pq.format.kernels.reference.byte_arrays import byte_arrays, check_offsets
 
 
 def gather(dictionary: NDArray[Any], indices: NDArray[np.int32], out: NDArray[Any]) -> None:
@@ -78,6 +80,59 @@ def dictionary_build_byte_arrays(
         EncodingError: As of `byte_array_join`.
     """
     return _number(byte_arrays(offsets, data), limit, limit_bytes)
+
+
+def distinct_in_runs(
+    values: NDArray[Any], starts: NDArray[np.int64], run: int
+) -> tuple[int, int, int, int, int]:
+    """Count the distinct values of a sample, by how many of its runs of neighbours they stand in.
+
+    Args:
+        values: As of `dictionary_build`.
+        starts: Where the runs begin; no two share a value.
+        run: How many values each has.
+
+    Returns:
+        How many distinct values each run has, summed up over the runs; how many values stand in exactly one
+        run; in exactly two; in any; and how many bytes those of any have together.
+    """
+    _check_runs(starts, run, len(values))
+    width = values.itemsize * (values.shape[1] if values.ndim == 2 else 1)
+    rows = bits_of(values).view(np.uint8).reshape(len(values), width)
+    return _in_runs([[row.tobytes() for row in rows[start : start + run]] for start in starts.tolist()])
+
+
+def distinct_in_runs_byte_arrays(
+    offsets: Offsets, data: BytesLike, starts: NDArray[np.int64], run: int
+) -> tuple[int, int, int, int, int]:
+    """The same of the values ``data[offsets[i]:offsets[i + 1]]``. Only the offsets of the runs are looked at.
+
+    Raises:
+        EncodingError: As of `byte_array_join`, for the offsets of a run.
+    """
+    if not len(offsets):
+        raise ValueError("there must be one offset more than values")
+    _check_runs(starts, run, len(offsets) - 1)
+    source = octets(data)
+    runs = []
+    for start in starts.tolist():
+        bounds = offsets[start : start + run + 1]
+        check_offsets(bounds, source.size)
+        runs.append([source[begin:end].tobytes() for begin, end in pairwise(bounds.tolist())])
+    return _in_runs(runs)
+
+
+def _check_runs(starts: NDArray[np.int64], run: int, count: int) -> None:
+    if run < 0 or len(starts) * run > count:
+        raise ValueError("the runs have more values than there are")
+    if len(starts) and not 0 <= starts.min() <= starts.max() <= count - run:
+        raise ValueError("a run lies outside of the values")
+
+
+def _in_runs(runs: Sequence[Sequence[bytes]]) -> tuple[int, int, int, int, int]:
+    counts = Counter(value for run in runs for value in set(run))
+    found = list(counts.values())
+    return sum(found), found.count(1), found.count(2), len(found), sum(map(len, counts))
 
 
 def _number(
