@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from resilient_pq.checksum import crc32, signed
+from resilient_pq import room
+from resilient_pq.checksum import combine, crc32, signed
 from resilient_pq.format import bloom, compression, thrift
 from resilient_pq.format.chunk_options import ChunkOptions
 from resilient_pq.format.encoding_choice import Choice, choose, plain_bytes
@@ -107,24 +108,31 @@ class _Pages:
         # Without a codec the values go out as they lie in memory, levels and header beside them.
         body: list[Any] = [*uncompressed, *content]
         if codec is not CompressionCodec.UNCOMPRESSED:
-            whole = content[0] if len(content) == 1 else np.concatenate(content)
+            whole = content[0] if len(content) == 1 else _in_one_piece(content)
             body = [*uncompressed, compression.compress(codec, whole, self.options.level)]
         header.compressed_page_size = sum(len(piece) for piece in body)
-        crc = 0
+        body_crc = 0
         for piece in body:
-            crc = crc32(piece, crc)
-        header.crc = signed(crc)
+            body_crc = crc32(piece, body_crc)
+        header.crc = signed(body_crc)
         header_bytes = thrift.encode(header)
+        header_crc = crc32(header_bytes)
         size = len(header_bytes) + header.compressed_page_size
         location = PageLocation(offset=self.size, compressed_page_size=size, first_row_index=0)
         self.headers.append(header_bytes)
-        self.header_crcs.append(signed(crc32(header_bytes)))
-        for buffer in (header_bytes, *body):
-            self.buffers.append(buffer)
-            self.crc = crc32(buffer, self.crc)
+        self.header_crcs.append(signed(header_crc))
+        self.buffers += (header_bytes, *body)
+        # The chunk's sum comes of those of its pages: no byte is looked at twice.
+        self.crc = combine(self.crc, header_crc, len(header_bytes))
+        self.crc = combine(self.crc, body_crc, header.compressed_page_size)
         self.size += size
         self.uncompressed_size += len(header_bytes) + header.uncompressed_page_size
         return location
+
+
+def _in_one_piece(pieces: Sequence[NDArray[np.uint8]]) -> NDArray[np.uint8]:
+    out: NDArray[np.uint8] = room.empty((sum(map(len, pieces)),), np.uint8)
+    return np.concatenate(pieces, out=out)
 
 
 def encode_chunk(leaf: Leaf, pieces: Sequence[LeafData], options: ChunkOptions) -> EncodedChunk:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from resilient_pq.errors import EncodingError
 from resilient_pq.format.schema import Leaf
-from resilient_pq.format.values import LeafData, Levels
+from resilient_pq.format.values import LeafData, Levels, uniform_levels
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +45,6 @@ class Repeated:
 
 
 Step = Optional | Repeated
-
-_ONES: Levels = np.ones(1 << 18, np.uint8)
-_ONES.setflags(write=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +97,7 @@ def shred(num_rows: int, steps: Sequence[Step]) -> Shredded:
 
 def _shred_flat(num_rows: int, step: Optional) -> Shredded:
     if step.valid is None:
-        # A column without nulls says 1 for every row: as long as rows wait for their row group, in the same memory.
-        ones = _ONES[:num_rows] if num_rows <= len(_ONES) else np.ones(num_rows, np.uint8)
-        return Shredded(ones, None, None)
+        return Shredded(uniform_levels(1, num_rows), None, None)
     return Shredded(step.valid.view(np.uint8), None, np.flatnonzero(step.valid))
 
 

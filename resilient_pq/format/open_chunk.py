@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from resilient_pq import room
 from resilient_pq.format.schema import Leaf
-from resilient_pq.format.values import ByteArrays, LeafData, Levels, Values
+from resilient_pq.format.values import ByteArrays, LeafData, Levels, Values, is_uniform, uniform_levels
 
 #: Room beyond what is expected, as a share of it: batches differ.
 _SPARE: Final = 1 / 16
@@ -71,8 +71,8 @@ class OpenChunk:
         assert self._values is not None
         return LeafData(
             self._num_rows,
-            np.concatenate(self._definition_levels) if self._leaf.max_definition_level else None,
-            np.concatenate(self._repetition_levels) if self._leaf.max_repetition_level else None,
+            _joined(self._definition_levels) if self._leaf.max_definition_level else None,
+            _joined(self._repetition_levels) if self._leaf.max_repetition_level else None,
             self._values.filled,
         )
 
@@ -85,6 +85,14 @@ def concatenate(leaf: Leaf, pieces: Sequence[LeafData]) -> LeafData:
     for number, piece in enumerate(pieces, start=1):
         chunk.add(piece, number / len(pieces))
     return chunk.rows()
+
+
+def _joined(pieces: Sequence[Levels]) -> Levels:
+    """Levels that follow one another, in the memory of one where all are the same."""
+    filled = [piece for piece in pieces if len(piece)]
+    if filled and all(map(is_uniform, filled)) and len({int(piece[0]) for piece in filled}) == 1:
+        return uniform_levels(int(filled[0][0]), sum(map(len, filled)))
+    return np.concatenate(pieces)
 
 
 def _room_for(first: Values, second: Values, share: float) -> _Fixed | _Strings:

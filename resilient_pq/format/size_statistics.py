@@ -13,7 +13,7 @@ import numpy as np
 
 from resilient_pq.format.metadata import SizeStatistics
 from resilient_pq.format.schema import Leaf
-from resilient_pq.format.values import ByteArrays, Levels, Values
+from resilient_pq.format.values import ByteArrays, Levels, Values, is_uniform
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,8 @@ def page_sizes(
 def _histogram(levels: Levels | None, maximum: int) -> tuple[int, ...]:
     if levels is None:
         return ()
+    if is_uniform(levels):
+        return tuple(len(levels) * (level == levels[0]) for level in range(maximum + 1))
     # There are few levels, and comparing bytes is quicker than counting them one by one.
     return tuple(int(np.count_nonzero(levels == level)) for level in range(maximum + 1))
 

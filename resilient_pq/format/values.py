@@ -57,13 +57,23 @@ class ByteArrays:
 Values: TypeAlias = NDArray[Any] | ByteArrays
 
 
+def uniform_levels(level: int, count: int) -> Levels:
+    """`count` times the same level, in the memory of one: what all entries of a column without nulls have."""
+    return np.ndarray((count,), np.uint8, bytes([level]), strides=(0,))
+
+
+def is_uniform(levels: Levels) -> bool:
+    """Whether levels are those of `uniform_levels`, or a slice of them, and not empty: then all are the first."""
+    return levels.strides == (0,) and len(levels) > 0
+
+
 @dataclass(frozen=True, slots=True)
 class LeafData:
     """A leaf column over some rows as it goes into pages: levels, and only the values that are there.
 
     Attributes:
         num_rows: Rows covered.
-        definition_levels: One per entry; None where the maximum is 0.
+        definition_levels: One per entry; None where the maximum is 0. They may be `uniform_levels`.
         repetition_levels: One per entry; None where the maximum is 0, and every entry is a row.
         values: The values of the entries whose definition level is the maximum, in order.
     """

@@ -10,9 +10,10 @@ import pytest
 
 from resilient_pq import room
 from resilient_pq.format import open_chunk
+from resilient_pq.format.encodings import rle
 from resilient_pq.format.metadata import Type
 from resilient_pq.format.open_chunk import OpenChunk, concatenate
-from resilient_pq.format.values import ByteArrays, LeafData
+from resilient_pq.format.values import ByteArrays, LeafData, is_uniform, uniform_levels
 
 Make = Callable[..., Any]
 
@@ -96,3 +97,31 @@ def test_levels_follow_one_another(leaf_of: Make) -> None:
     assert rows.definition_levels is not None and rows.definition_levels.tolist() == [1, 0, 1, 0, 1]
     assert isinstance(rows.values, np.ndarray) and rows.values.tolist() == [7, 8, 9]
     assert rows.num_rows == 5 and rows.repetition_levels is None
+
+
+@pytest.mark.parametrize(
+    ("pieces", "uniform"),
+    [
+        ([uniform_levels(1, 3), uniform_levels(1, 0), uniform_levels(1, 900)], True),
+        ([uniform_levels(1, 3), uniform_levels(0, 2)], False),
+        ([uniform_levels(1, 3), np.array([1, 1], np.uint8)], False),
+        ([uniform_levels(1, 0), uniform_levels(1, 0)], False),
+    ],
+)
+def test_levels_that_are_all_the_same_stay_in_the_memory_of_one(
+    leaf_of: Make, pieces: list[Any], uniform: bool
+) -> None:
+    leaf = leaf_of(Type.INT32, optional=True)
+    values = [np.zeros(int(np.count_nonzero(levels)), np.int32) for levels in pieces]
+    data = [LeafData(len(levels), levels, None, present) for levels, present in zip(pieces, values, strict=True)]
+    levels = _gathered(leaf, data, 0.1).definition_levels
+    assert levels is not None and levels.tolist() == np.concatenate(pieces).tolist()
+    assert is_uniform(levels) == uniform
+
+
+@pytest.mark.parametrize("maximum", [1, 2, 255])
+@pytest.mark.parametrize("count", [*range(20), 63, 64, 300, 70_000])
+def test_uniform_levels_are_encoded_as_if_each_were_looked_at(maximum: int, count: int) -> None:
+    for level in {0, 1, maximum}:
+        uniform = uniform_levels(level, count)
+        assert rle.encode_levels(uniform, maximum).tobytes() == rle.encode_levels(uniform.copy(), maximum).tobytes()

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from resilient_pq.errors import EncodingError
 from resilient_pq.format import kernels
 from resilient_pq.format.schema import Primitive
-from resilient_pq.format.values import Levels, Values
+from resilient_pq.format.values import Levels, Values, is_uniform
 
 _LENGTH = 4
 
@@ -22,7 +22,21 @@ def bit_width(maximum: int) -> int:
 
 def encode_levels(levels: Levels, maximum: int) -> NDArray[np.uint8]:
     """Levels without a length before them, as data pages v2 have them."""
+    if is_uniform(levels):
+        return _one_run(len(levels), int(levels[0]), bit_width(maximum))
     return kernels.rle_encode(levels, bit_width(maximum))
+
+
+def _one_run(count: int, level: int, width: int) -> NDArray[np.uint8]:
+    """A run of the same level, as the kernel encodes it too, which would look at each."""
+    encoded = bytearray()
+    header = count << 1
+    while header >= 0x80:
+        encoded.append(header & 0x7F | 0x80)
+        header >>= 7
+    encoded.append(header)
+    encoded += level.to_bytes((width + 7) // 8, "little")
+    return np.frombuffer(encoded, np.uint8)
 
 
 def encode_prefixed(levels: Levels, maximum: int) -> NDArray[np.uint8]:
