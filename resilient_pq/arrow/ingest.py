@@ -24,7 +24,7 @@ from resilient_pq.errors import SchemaError, UnsupportedError, Where
 from resilient_pq.format.levels import Optional, Repeated, Shredded, Step, shred
 from resilient_pq.format.metadata import Repetition, Type
 from resilient_pq.format.schema import Node, Primitive, Schema
-from resilient_pq.format.values import ByteArrays, LeafData, Values
+from resilient_pq.format.values import LeafData
 
 #: About how many bytes of Arrow data one `Batch` is made of; a larger array is cut between rows.
 BATCH_BYTES: Final = 16 * 1024 * 1024
@@ -171,7 +171,7 @@ class Ingest:
                     pass
         for row, part in slices:
             leaves = tuple(_Shredder(part.length, row).leaves(part, columns))
-            yield Batch(part.length, leaves, sum(map(_leaf_bytes, leaves)))
+            yield Batch(part.length, leaves, sum(leaf.num_bytes for leaf in leaves))
 
 
 def _check_writable(schema: Schema) -> None:
@@ -210,17 +210,6 @@ def _may_fail(fit: Fit, part: Part) -> bool:
     if part.field.kind == "+m":
         return any(_may_fail(child, elements.child(at)) for at, child in enumerate(fit.children))
     return _may_fail(fit.children[0], elements)
-
-
-def _leaf_bytes(leaf: LeafData) -> int:
-    levels = sum(len(each) for each in (leaf.definition_levels, leaf.repetition_levels) if each is not None)
-    return levels + _value_bytes(leaf.values)
-
-
-def _value_bytes(values: Values) -> int:
-    if isinstance(values, ByteArrays):
-        return values.num_bytes + values.offsets.nbytes
-    return values.nbytes
 
 
 class _Shredder:

@@ -32,11 +32,16 @@ class OpenChunk:
     def __init__(self, leaf: Leaf) -> None:
         """Begin without rows."""
         self._leaf = leaf
-        self._num_rows = 0
+        self._num_rows = self._num_bytes = 0
         self._alone: LeafData | None = None
         self._values: _Fixed | _Strings | None = None
         self._definition_levels: list[Levels] = []
         self._repetition_levels: list[Levels] = []
+
+    @property
+    def num_bytes(self) -> int:
+        """About how many bytes the rows take."""
+        return self._num_bytes
 
     def add(self, rows: LeafData, share: float) -> None:
         """Take the next rows. The first are kept as they are; when others follow, the values of all are copied.
@@ -54,6 +59,7 @@ class OpenChunk:
                 self._append(first)
             self._append(rows)
         self._num_rows += rows.num_rows
+        self._num_bytes += rows.num_bytes
 
     def _append(self, rows: LeafData) -> None:
         assert self._values is not None

@@ -83,6 +83,14 @@ class LeafData:
     repetition_levels: Levels | None
     values: Values
 
+    @property
+    def num_bytes(self) -> int:
+        """About what it takes in memory."""
+        levels = sum(len(each) for each in (self.definition_levels, self.repetition_levels) if each is not None)
+        if isinstance(self.values, ByteArrays):
+            return levels + self.values.num_bytes + self.values.offsets.nbytes
+        return levels + self.values.nbytes
+
 
 @dataclass(frozen=True, slots=True)
 class LeafColumn:

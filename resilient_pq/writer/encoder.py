@@ -7,7 +7,8 @@ give, and decides when to do either.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 from resilient_pq.arrow.ingest import Batch
@@ -15,7 +16,6 @@ from resilient_pq.errors import Where, located
 from resilient_pq.format.chunk_encoder import EncodedChunk, encode_chunk
 from resilient_pq.format.chunk_options import ChunkOptions
 from resilient_pq.format.levels import slice_rows
-from resilient_pq.format.metadata import SortingColumn
 from resilient_pq.format.open_chunk import OpenChunk
 from resilient_pq.format.schema import Leaf
 from resilient_pq.format.sorting import is_sorted
@@ -26,13 +26,33 @@ from resilient_pq.writer.options import EncoderOptions
 from resilient_pq.writer.policy import Progress
 
 
+@dataclass(slots=True)
+class ClosedRowGroup:
+    """A row group that is full, and not yet in the file.
+
+    Attributes:
+        ordinal: Its number in the file, from 0.
+        num_rows: Its rows.
+        num_chunks: Its column chunks.
+        calls: What encodes each of its column chunks, and the bytes of rows that are free then; to be taken out, as
+            nothing else holds the rows. The calls may be made in any threads, and side by side; what they return
+            goes to `Layout.chunk` in their order, and then `Encoder.end_row_group` completes the row group.
+        in_order: Whether its rows are in the order that was declared: a file claims nothing untrue.
+    """
+
+    ordinal: int
+    num_rows: int
+    num_chunks: int
+    calls: deque[tuple[Callable[[], EncodedChunk], int]]
+    in_order: bool
+
+
 class Encoder:
     """Encodes one file.
 
     Attributes:
         layout: Where the bytes go.
         num_rows_taken: Rows taken, whether encoded or not.
-        num_unsorted: Row groups whose rows are not in the order that the caller declared.
     """
 
     def __init__(self, layout: Layout, options: EncoderOptions) -> None:
@@ -45,14 +65,13 @@ class Encoder:
         schema = layout.schema
         self.layout = layout
         self.num_rows_taken = layout.num_rows
-        self.num_unsorted = 0
         self._options = options
         self._chunk_options = options.chunk_options(schema)
         self._sorting = sorting_columns(schema, options.write.sorting_columns)
-        self._sorted_as: list[SortingColumn] = []  # what the row group that was closed last claims
         self._open = [OpenChunk(leaf) for leaf in schema.leaves]
         self._open_rows = self._open_bytes = 0
         self._no_more_fit = False
+        self._num_closed = len(layout.row_groups)
         self._since_checkpoint = layout.num_row_groups_since_checkpoint
 
     def take(self, batch: Batch, start: int) -> int:
@@ -124,39 +143,43 @@ class Encoder:
     @property
     def full(self) -> bool:
         """Whether the file should be completed before more rows are taken."""
-        return policy.file_full(len(self.layout.row_groups), self.layout.serialized_bytes)
+        return policy.file_full(self._num_closed, self.layout.serialized_bytes)
 
-    def close_row_group(self) -> Iterator[Callable[[], EncodedChunk]]:
-        """Close the open row group: gives what encodes each of its column chunks, in order.
-
-        The calls may be made in any threads, and side by side. What they return goes to `layout.chunk` in the order
-        of the calls, and then `end_row_group` completes the row group. The rows of a chunk are held only by its call.
-        """
-        in_order = self._in_order()
-        self._sorted_as = [column.to_thrift(leaf) for leaf, column in self._sorting] if in_order else []
-        return self._chunks()
-
-    def _chunks(self) -> Iterator[Callable[[], EncodedChunk]]:
-        ordinal = len(self.layout.row_groups)
-        rows = deque(self._open)
-        self._open = [OpenChunk(leaf) for leaf in self.layout.schema.leaves]
-        for leaf, options in zip(self.layout.schema.leaves, self._chunk_options, strict=True):
-            yield partial(_encode, leaf, rows.popleft(), options, ordinal)
-
-    def end_row_group(self) -> Buffers:
-        """Complete the row group that `close_row_group` closed: gives what stands behind its chunks."""
-        num_rows, self._open_rows, self._open_bytes = self._open_rows, 0, 0
-        self._no_more_fit = False
-        self._since_checkpoint += 1
-        return self.layout.end_row_group(num_rows, sorting_columns=self._sorted_as or None)
-
-    def _in_order(self) -> bool:
-        """Whether the open row group's rows are in the order that was declared: a file claims nothing untrue."""
-        in_order = is_sorted(
-            [(leaf, self._open[leaf.ordinal].rows(), column) for leaf, column in self._sorting]
+    def close_row_group(self) -> ClosedRowGroup:
+        """Close the open row group; rows may be taken into the next one before this one is laid out."""
+        leaves, rows = self.layout.schema.leaves, self._open
+        in_order = is_sorted([(leaf, rows[leaf.ordinal].rows(), column) for leaf, column in self._sorting])
+        closed = ClosedRowGroup(
+            ordinal=self._num_closed,
+            num_rows=self._open_rows,
+            num_chunks=len(leaves),
+            calls=deque(
+                (partial(_encode, leaf, chunk, options, self._num_closed), chunk.num_bytes)
+                for leaf, chunk, options in zip(leaves, rows, self._chunk_options, strict=True)
+            ),
+            in_order=in_order,
         )
-        self.num_unsorted += not in_order
-        return in_order
+        self._num_closed += 1
+        self._open = [OpenChunk(leaf) for leaf in leaves]
+        self._open_rows = self._open_bytes = 0
+        self._no_more_fit = False
+        return closed
+
+    def end_row_group(self, closed: ClosedRowGroup) -> Buffers:
+        """Complete a row group of which all chunks have been laid out: gives what stands behind them."""
+        self._since_checkpoint += 1
+        sorted_as = [column.to_thrift(leaf) for leaf, column in self._sorting] if closed.in_order else []
+        return self.layout.end_row_group(closed.num_rows, sorting_columns=sorted_as or None)
+
+    @property
+    def may_look_ahead(self) -> bool:
+        """Whether rows of the next row group may be taken before a closed one is laid out.
+
+        Not where its bytes decide when the next one is closed: a file is the same however many threads write it.
+        """
+        cadence = self._options.cadence
+        by_bytes = cadence.seconds is not None or cadence.num_bytes is not None
+        return not by_bytes and self.layout.serialized_bytes < policy.MAX_FOOTER_BYTES // 2
 
     def _progress(self, seconds_since: float) -> Progress:
         return Progress(

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Final, Literal, Self, TypeVar
 
 import numpy as np
 
@@ -35,12 +35,16 @@ from resilient_pq.format.records import RecordChain
 from resilient_pq.format.schema import Schema
 from resilient_pq.io import ObjectInfo, ObjectSink, StoredState, WriteStore
 from resilient_pq.io.cancellation import finish_first
+from resilient_pq.writer.ahead import Ahead
 from resilient_pq.writer.checkpoint_log import CheckpointLog
-from resilient_pq.writer.encoder import Encoder
+from resilient_pq.writer.encoder import ClosedRowGroup, Encoder
 from resilient_pq.writer.layout import Buffers, Layout
 from resilient_pq.writer.options import MAX_DEFAULT_THREADS, EncoderOptions
 
 log = logging.getLogger("resilient_pq.writer")
+
+#: Which part of a row group may wait to be encoded while the next one is begun, and may wait to be pushed.
+_AHEAD: Final = 4
 
 T = TypeVar("T")
 
@@ -111,6 +115,12 @@ class Writer:
         self._sink = sink
         self._options = options
         self._max_threads = options.write.max_threads or min(os.cpu_count() or 1, MAX_DEFAULT_THREADS)
+        self._most_left_bytes = options.row_group_bytes // _AHEAD
+        self._ahead: Ahead[EncodedChunk] = Ahead(
+            self._max_threads, self._most_left_bytes, lambda chunk: chunk.size
+        )
+        self._closing: deque[ClosedRowGroup] = deque()  # those of which not all is in the file
+        self._num_laid = 0  # chunks of the first of them that are
         self._on_error = on_error
         self._owns_store = owns_store
         self._checkpoint_log = checkpoint_log
@@ -202,11 +212,16 @@ class Writer:
             self._check_open()
             with located(Where(key=self.url)):
                 batches = await _in_thread(self._prepare, data)
-            with self._failing():
+            async with self._failing():
                 if self._encoder is None:
                     await self._start()
-                while (batch := await _in_thread(_next, batches)) is not None:
-                    await self._take(batch)
+                try:
+                    while (batch := await _in_thread(_next, batches)) is not None:
+                        await self._take(batch)
+                except SchemaError:
+                    await self._push_row_groups()  # of the rows before the batch that is refused
+                    raise
+                await self._push_row_groups()
 
     def _prepare(self, data: object) -> Iterator[Batch]:
         """The batches of `data`; learns the schema from it where it is not known yet."""
@@ -245,33 +260,57 @@ class Writer:
             start += await _in_thread(encoder.take, batch, start)
             if encoder.row_group_due(self._seconds_since_checkpoint):
                 await self._close_row_group()
-            if encoder.checkpoint_due(self._seconds_since_checkpoint):
-                await self._write_checkpoint()
-            self._log_stored()
+            if not self._closing:
+                await self._write_checkpoint_if_due()
 
     async def _close_row_group(self) -> None:
-        """Encode the open row group, several chunks at one time, and push them in order."""
+        """Have the open row group encoded; returns while the last of it is, where the next rows may be taken then."""
         encoder = self._encoder
         assert encoder is not None
-        unsorted = encoder.num_unsorted
-        ahead: deque[asyncio.Task[EncodedChunk]] = deque()
-        try:
-            chunks = await _in_thread(encoder.close_row_group)
-            for task in (asyncio.create_task(_in_thread(encode)) for encode in chunks):
-                ahead.append(task)
-                if len(ahead) == self._max_threads:
-                    await self._push(encoder.layout.chunk(await ahead.popleft()))
-            while ahead:
-                await self._push(encoder.layout.chunk(await ahead.popleft()))
-        finally:
-            await asyncio.gather(*ahead, return_exceptions=True)
-        await self._push(await _in_thread(encoder.end_row_group))
-        if encoder.num_unsorted > unsorted:
-            ordinal = len(encoder.layout.row_groups) - 1
-            log.warning("%s: the rows of row group %d are not sorted as declared", self.url, ordinal)
+        closed = await _in_thread(encoder.close_row_group)
+        while closed.calls:
+            self._ahead.add(*closed.calls.popleft())
+        self._closing.append(closed)
+        while len(self._closing) > 1 or self._ahead.left_bytes > self._most_left_bytes:
+            await self._push_encoded()
+        if self._max_threads == 1 or not encoder.may_look_ahead:
+            await self._push_row_groups()
+
+    async def _push_row_groups(self) -> None:
+        """Push all row groups that are closed."""
+        while self._closing:
+            await self._push_encoded()
+        await self._ahead.join()
+
+    async def _push_encoded(self) -> None:
+        """Push the next chunks, as many as are encoded, but no further than to the end of their row group."""
+        encoder, closed = self._encoder, self._closing[0]
+        assert encoder is not None
+        buffers: list[Any] = []
+        if self._num_laid < closed.num_chunks:
+            for chunk in await self._ahead.take(closed.num_chunks - self._num_laid):
+                buffers += encoder.layout.chunk(chunk)
+                self._num_laid += 1
+        if self._num_laid < closed.num_chunks:
+            await self._push(buffers)
+            return
+        self._closing.popleft()
+        self._num_laid = 0
+        buffers += await _in_thread(encoder.end_row_group, closed)
+        await self._push(buffers)
+        if not closed.in_order:
+            log.warning("%s: the rows of row group %d are not sorted as declared", self.url, closed.ordinal)
+        await self._write_checkpoint_if_due()
 
     async def _push(self, buffers: Buffers) -> None:
-        await self._sink.write(*(memoryview(buffer).cast("B") for buffer in buffers))
+        await self._sink.write(*(memoryview(buffer) for buffer in buffers))
+
+    async def _write_checkpoint_if_due(self) -> None:
+        """Between row groups: one that is due now."""
+        assert self._encoder is not None
+        if self._encoder.checkpoint_due(self._seconds_since_checkpoint):
+            await self._write_checkpoint()
+        self._log_stored()
 
     async def checkpoint(self) -> Checkpoint:
         """Close the row group, write a checkpoint, and make it as durable as the store can.
@@ -289,13 +328,14 @@ class Writer:
             self._check_open()
             if self._encoder is None and self._given_schema is not None:
                 self._ingest = Ingest.from_schema(self._given_schema)
-            with self._failing():
+            async with self._failing():
                 if self._encoder is None and self._ingest is not None:
                     await self._start()
                 if self._encoder is None:
                     return self._last_checkpoint
                 if self._encoder.has_open_rows:
                     await self._close_row_group()
+                    await self._push_row_groups()
                 if self._encoder.changed_since_checkpoint or not self._last_checkpoint.ordinal:
                     await self._write_checkpoint(asked=True)
                 else:
@@ -380,7 +420,7 @@ class Writer:
                 await self._end(self._failure)
             self._check_open()
             try:
-                with self._failing():
+                async with self._failing():
                     if self._encoder is None:
                         if self._given_schema is None:
                             raise SchemaError(
@@ -398,6 +438,7 @@ class Writer:
         assert encoder is not None
         if encoder.has_open_rows:
             await self._close_row_group()
+        await self._push_row_groups()
         last: list[Buffers] = await _in_thread(list, encoder.layout.finish())
         for buffers in last:
             await self._push(buffers)
@@ -514,14 +555,15 @@ class _Failing:
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
 
-    def __enter__(self) -> None:
+    async def __aenter__(self) -> None:
         return None
 
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if isinstance(error, ResilientPQError):
             error.at(Where(key=self._writer.url))
         if error is not None and not isinstance(error, SchemaError | FileFullError):
             self._writer._failure = error
+            await self._writer._ahead.stop()
 
 
 def _now() -> float:

@@ -390,7 +390,7 @@ async def test_a_log_on_a_full_disk_does_not_hide_how_the_writer_ended(
 
 async def test_closing_a_failed_writer_lets_go_of_everything(slow_store: Any, is_there: Look) -> None:
     """Also without a block: what is stored is kept, and the error says where."""
-    faulty = FaultyStore(slow_store, [Fault("write", StoreError("gone"), skip=5)])
+    faulty = FaultyStore(slow_store, [Fault("write", StoreError("gone"), skip=3)])
     writer = await rpq.create((faulty, "file"))
     await writer.write({"a": range(2)})
     await writer.checkpoint()

@@ -1,0 +1,164 @@
+"""Calls made ahead in threads, side by side, whose results are taken in the order in which the calls were given."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from resilient_pq.io.cancellation import finish_first
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _Unit(Generic[T]):
+    """A call, then its result."""
+
+    call: Callable[[], T] | None
+    num_bytes: int
+    results: list[T] = field(default_factory=list)
+    error: BaseException | None = None
+
+    @property
+    def ended(self) -> bool:
+        return bool(self.results) or self.error is not None
+
+
+class Ahead(Generic[T]):
+    """Makes calls in threads before their results are asked for, as far as memory allows.
+
+    A thread goes on with the next call by itself, so that the event loop is no part of the way from one to the
+    next. It does not wait where too much is finished: it ends, and another goes on when there is room, so that writers
+    that wait for a store do not take threads away from the store.
+    """
+
+    def __init__(self, max_threads: int, max_waiting_bytes: int, size_of: Callable[[T], int]) -> None:
+        """Begin without calls.
+
+        Args:
+            max_threads: Calls that are made at one time. A single one never runs beside whoever takes its results.
+            max_waiting_bytes: No call is begun while finished ones that wait to be taken, or whose results are being
+                dealt with, have more bytes than this.
+            size_of: Bytes of a result.
+        """
+        self._max_threads = max_threads
+        self._max_waiting_bytes = max_waiting_bytes
+        self._size_of = size_of
+        self._lock = threading.Lock()
+        self._to_call: deque[_Unit[T]] = deque()
+        self._to_take: deque[_Unit[T]] = deque()
+        self._waiting_bytes = self._taken_bytes = self._left_bytes = 0
+        self._workers: set[asyncio.Task[None]] = set()
+        self._running = 0
+        self._no_thread: BaseException | None = None
+        self._changed = asyncio.Event()
+
+    @property
+    def left_bytes(self) -> int:
+        """What the calls that have not ended were said to hold."""
+        return self._left_bytes
+
+    def add(self, call: Callable[[], T], num_bytes: int) -> None:
+        """Make a call as soon as a thread is free.
+
+        Args:
+            call: It is let go of when it has ended.
+            num_bytes: Bytes that are free then.
+        """
+        unit = _Unit(call, num_bytes)
+        with self._lock:
+            self._to_call.append(unit)
+            self._left_bytes += num_bytes
+        self._to_take.append(unit)
+        self._start()
+
+    async def take(self, most: int) -> list[T]:
+        """The next results in order: at least one, and those behind it that are there already, but at most `most`.
+
+        Until the next `take`, they count as waiting. There must be calls whose results have not been taken.
+
+        Raises:
+            BaseException: What the next call raised.
+        """
+        with self._lock:
+            self._waiting_bytes -= self._taken_bytes
+            self._taken_bytes = 0
+        self._start()
+        while not self._to_take[0].ended or (self._max_threads == 1 and self._running):
+            if self._no_thread is not None:
+                raise self._no_thread
+            await self._changed.wait()
+            self._changed.clear()
+        results: list[T] = []
+        while len(results) < most and self._to_take and self._to_take[0].ended:
+            if (error := self._to_take[0].error) is not None:
+                if results:
+                    break
+                raise error
+            results += self._to_take.popleft().results
+        self._taken_bytes = sum(map(self._size_of, results))
+        return results
+
+    async def stop(self) -> None:
+        """Make no more calls, and wait for the end of those that are being made, even when cancelled."""
+        with self._lock:
+            self._to_call.clear()
+        await self.join()
+        self._to_take.clear()
+
+    async def join(self) -> None:
+        """Wait until no thread is at work: to the end of all calls, unless too much waits to be taken."""
+        if self._workers:
+            await finish_first(_all_of(self._workers))
+
+    def _start(self) -> None:
+        """Have as many threads at work as there may be, and are calls for."""
+        with self._lock:
+            more = min(self._max_threads - self._running, len(self._to_call)) if self._may_begin() else 0
+            self._running += more
+        for _ in range(more):
+            worker = asyncio.create_task(self._have_work_done())
+            self._workers.add(worker)
+            worker.add_done_callback(self._workers.discard)
+
+    async def _have_work_done(self) -> None:
+        try:
+            await finish_first(asyncio.to_thread(self._work, asyncio.get_running_loop()))
+        except BaseException as error:  # the calls' own are kept with them: no thread could be had
+            self._no_thread = error
+            self._changed.set()
+            raise
+
+    def _may_begin(self) -> bool:
+        return bool(self._to_call) and self._waiting_bytes <= self._max_waiting_bytes
+
+    def _work(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Make calls, one after the other, while there are any and may be made."""
+        while (unit := self._next()) is not None:
+            assert unit.call is not None
+            try:
+                results, error = [unit.call()], None
+            except BaseException as raised:
+                results, error = [], raised
+            with self._lock:
+                unit.call, unit.results, unit.error = None, results, error
+                self._waiting_bytes += sum(map(self._size_of, results))
+                self._left_bytes -= unit.num_bytes
+            del unit, results, error  # they are the taker's
+            loop.call_soon_threadsafe(self._changed.set)
+        loop.call_soon_threadsafe(self._changed.set)
+
+    def _next(self) -> _Unit[T] | None:
+        with self._lock:
+            if self._may_begin():
+                return self._to_call.popleft()
+            self._running -= 1
+            return None
+
+
+async def _all_of(tasks: Iterable[asyncio.Task[None]]) -> None:
+    await asyncio.gather(*tasks, return_exceptions=True)
