@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 from typing import Any
 
 import numpy as np
@@ -13,27 +12,6 @@ from resilient_pq.format import kernels
 from resilient_pq.format.values import ByteArrays
 
 _LARGEST_INT32 = 2**31 - 1
-#: How much text is decoded at one time, to see whether it can be.
-_BITE = 1 << 18
-
-
-def is_utf8(values: ByteArrays) -> bool:
-    """Whether every value is well-formed UTF-8."""
-    first, last = int(values.offsets[0]), int(values.offsets[-1])
-    data = values.data[first:last]
-    if data.max(initial=0) < 0x80:
-        return True
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    try:
-        for start in range(0, len(data), _BITE):
-            decoder.decode(data[start : start + _BITE].data)
-        decoder.decode(b"", final=True)
-    except UnicodeDecodeError:
-        return False
-    # All of it is. So is each value, unless one begins within a character: with one of its further bytes.
-    starts = values.offsets[:-1]
-    beginnings = values.data[starts[starts < last]]
-    return not ((beginnings & 0xC0) == 0x80).any()
 
 
 def byte_arrays_of(part: Part, positions: NDArray[Any] | None) -> ByteArrays:

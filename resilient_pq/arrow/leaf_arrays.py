@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resilient_pq.arrow.buffers import Valid, make_array, make_null_array, row_width, storage_dtype
-from resilient_pq.arrow.byte_strings import is_utf8
 from resilient_pq.arrow.decimals import decimal_rows
 from resilient_pq.arrow.field import Field
 from resilient_pq.arrow.int96 import int96_timestamps
@@ -97,7 +96,7 @@ def _placed(values: Values, places: Places) -> Values:
 
 
 def _string_array(field: Field, values: ByteArrays, valid: Valid | None) -> TypedArray:
-    if field.kind in _BINARY_FORMATS and not is_utf8(values):
+    if field.kind in _BINARY_FORMATS and not values.is_utf8():
         field = replace(field.without_extension(), format=_BINARY_FORMATS[field.kind])
     offsets, data = values.offsets, values.data
     if field.kind in _LARGE_FORMATS and offsets[-1] > MAX_SMALL_OFFSET:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resilient_pq.errors import SchemaError
+from resilient_pq.format import kernels
 from resilient_pq.format.metadata import Type
 from resilient_pq.format.schema import Leaf, Primitive
 
@@ -30,10 +31,13 @@ class ByteArrays:
     Attributes:
         offsets: int32 or int64, one more than there are values, never falling; need not begin at 0.
         data: uint8.
+        known_utf8: Whether somebody has seen that each value is well-formed UTF-8, as who decodes a dictionary
+            can cheaply. False says nothing: `is_utf8` looks.
     """
 
     offsets: NDArray[Any]
     data: NDArray[np.uint8]
+    known_utf8: bool = False
 
     def __len__(self) -> int:
         """Number of values."""
@@ -47,7 +51,11 @@ class ByteArrays:
     def __getitem__(self, key: slice) -> ByteArrays:
         """A run of values, sharing memory."""
         start, stop, _ = key.indices(len(self))
-        return ByteArrays(self.offsets[start : max(start, stop) + 1], self.data)
+        return ByteArrays(self.offsets[start : max(start, stop) + 1], self.data, self.known_utf8)
+
+    def is_utf8(self) -> bool:
+        """Whether each value is well-formed UTF-8 by itself: none ends within a character."""
+        return self.known_utf8 or kernels.utf8_valid(self.offsets, self.data)
 
     def value(self, index: int) -> bytes:
         """One value as bytes."""

@@ -52,6 +52,7 @@ __all__ = [
     "shared_prefixes",
     "spread",
     "unpack_bits_msb",
+    "utf8_valid",
 ]
 
 _Kernel = TypeVar("_Kernel", bound=Callable[..., Any])
@@ -111,3 +112,4 @@ row_hashes = _kernel(reference.row_hashes)
 shared_prefixes = _kernel(reference.shared_prefixes)
 spread = _kernel(reference.spread)
 unpack_bits_msb = _kernel(reference.unpack_bits_msb)
+utf8_valid = _kernel(reference.utf8_valid)

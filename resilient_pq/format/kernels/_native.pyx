@@ -53,6 +53,10 @@ cdef extern from "native/hashes.h":
                         uint64_t other_secret) noexcept nogil
     uint64_t xxh64(const uint8_t* source, ptrdiff_t size) noexcept nogil
 
+cdef extern from "native/utf8.h":
+    const uint8_t* skip_ascii(const uint8_t* at, const uint8_t* end) noexcept nogil
+    bint is_utf8(const uint8_t* at, ptrdiff_t size) noexcept nogil
+
 cdef extern from "native/bloom.h":
     void bloom_set(uint32_t* block, uint32_t hash) noexcept nogil
     bint bloom_has(const uint32_t* block, uint32_t hash) noexcept nogil
@@ -141,3 +145,4 @@ include "native/thrift_structs.pxi"
 include "native/delta.pxi"
 include "native/bloom.pxi"
 include "native/search.pxi"
+include "native/utf8.pxi"

@@ -44,6 +44,7 @@ from resilient_pq.format.kernels.reference.prefixes import join_prefixes, shared
 from resilient_pq.format.kernels.reference.rle import rle_decode, rle_encode, unpack_bits_msb
 from resilient_pq.format.kernels.reference.search import find_all
 from resilient_pq.format.kernels.reference.thrift import StructField, StructReader
+from resilient_pq.format.kernels.reference.utf8 import utf8_valid
 
 __all__ = [
     "KeptStructs",
@@ -73,4 +74,5 @@ __all__ = [
     "shared_prefixes",
     "spread",
     "unpack_bits_msb",
+    "utf8_valid",
 ]
