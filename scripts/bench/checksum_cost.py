@@ -26,6 +26,8 @@ import pyarrow.parquet as pq
 from resilient_pq import ReadOptions, WriteOptions, checksum
 from resilient_pq import sync as rpq
 
+Work = Callable[[], Any]
+
 
 def no_crc32(data: Any, start: int = 0) -> int:
     """Instead of `checksum.crc32`."""
@@ -40,7 +42,7 @@ def no_combine(first: int, second: int, second_size: int) -> int:
 @contextlib.contextmanager
 def no_checksums() -> Iterator[None]:
     """Nothing in this process computes a CRC32; files that are written have none that holds."""
-    instead = {checksum.crc32: no_crc32, checksum.combine: no_combine}
+    instead: dict[Any, Any] = {checksum.crc32: no_crc32, checksum.combine: no_combine}
     changed = [
         (module, name, value)
         for key, module in list(sys.modules.items())
@@ -57,14 +59,14 @@ def no_checksums() -> Iterator[None]:
             setattr(module, name, value)
 
 
-def cpu_seconds(work: Callable[[], Any]) -> float:
+def cpu_seconds(work: Work) -> float:
     gc.collect()
     started = time.process_time()
     work()
     return time.process_time() - started
 
 
-def ratio(with_sums: Callable[[], Any], without: Callable[[], Any], turns: int) -> tuple[float, float, float]:
+def ratio(with_sums: Work, without: Work, turns: int) -> tuple[float, float, float]:
     """CPU seconds with and without, the least of each, and their ratio."""
     with_sums(), without()
     pairs = []
@@ -78,7 +80,7 @@ def ratio(with_sums: Callable[[], Any], without: Callable[[], Any], turns: int) 
     return first, second, first / second
 
 
-def writing(table: pa.Table, path: Path, settings: dict[str, Any], without: dict[str, Any]) -> list[Callable[[], None]]:
+def writing(table: pa.Table, path: Path, settings: dict[str, Any], without: dict[str, Any]) -> tuple[Work, Work]:
     """Two functions that write the table: as always, and without CRCs."""
 
     def write(**more: Any) -> None:
@@ -93,10 +95,10 @@ def writing(table: pa.Table, path: Path, settings: dict[str, Any], without: dict
     with contextlib.suppress(OSError):
         pq.read_table(path, page_checksum_verification=True)
         raise AssertionError("the file has CRCs that hold: what is to be left out is not left out any more")
-    return [write, write_without]
+    return write, write_without
 
 
-def reading(path: Path, threads: int) -> list[Callable[[], Any]]:
+def reading(path: Path, threads: int) -> tuple[Work, Work]:
     """Two functions that read the file: comparing its CRCs, and not."""
     options = ReadOptions(max_threads=threads)
 
@@ -104,7 +106,7 @@ def reading(path: Path, threads: int) -> list[Callable[[], Any]]:
         with rpq.open(str(path), verify=verify, options=options) as file:
             return file.read()
 
-    return [lambda: read(verify=True), lambda: read(verify=False)]
+    return lambda: read(verify=True), lambda: read(verify=False)
 
 
 def main() -> None:

@@ -4,7 +4,8 @@ Run it as ``python scripts/bench/compare.py [--sets taxi wide] [--works write re
 run is a process of its own, contestants take turns, the best of `--repeat` runs counts in each process, and the
 median of `--rounds` processes is what the tables have. All use the same codec at the same level. Ratios ("by ours")
 are the other's divided by ours: above 1, ours is better. Rows in parentheses are not compared to; they are there to
-be known. A ratio is the median of those of each round, in which the machine was about equally busy for all.
+be known. A ratio is the median of those of each round, in which the machine was about equally busy for all. Each
+table says how busy it was at its end: where it had other things to do as well, CPU times tell more.
 
 MB/s are of the source as Arrow has it, so they mean the same for all. Peak memory is above what the process had
 when it began, with the source loaded; when reading, "above" is what is left of it without the result itself.
@@ -16,6 +17,7 @@ import argparse
 import dataclasses
 import itertools
 import json
+import os
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -59,6 +61,7 @@ class Result:
     threads: int | None
     source_bytes: int
     runs: dict[str, Runs]
+    load: float
 
     @property
     def title(self) -> str:
@@ -121,7 +124,7 @@ class Bench:
         found = take_turns(tasks, arguments.rounds, said)
         runs = {one.name: runs for one, runs in zip(taking_part, found, strict=True)}
         size = 0 if case.work == "open-wide" else datasets.load(source).nbytes
-        return Result(case, threads, size, runs)
+        return Result(case, threads, size, runs, os.getloadavg()[0])
 
     def _job_of(self, job: Job, one: Contestant) -> Job:
         path = self._out / f"{one.name}.parquet" if job.work == "write" else job.path
@@ -175,7 +178,8 @@ def table_of(result: Result) -> str:
     """The measurements of one case, as Markdown."""
     reading = result.case.work != "write"
     head = ["", "ms", "MB/s", "by ours", "first ms", "CPU ms", "by ours", "file MB", "peak MB"]
-    lines = [f"### {result.title}", "", *_head([*head, "above"] if reading else head)]
+    lines = [f"### {result.title}", "", f"Load average {result.load:.1f}.", ""]
+    lines += _head([*head, "above"] if reading else head)
     for one in ROSTER:
         runs = result.runs.get(one.name)
         if runs is None:

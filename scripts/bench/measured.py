@@ -117,16 +117,19 @@ def _module_of(name: str) -> str:
 def _prepared(module: ModuleType, task: Task) -> Callable[[], Any]:
     """The function that is measured, after a small one like it has run."""
     job = task.job
+    work: Callable[[], Any]
     if job.work == "write":
         assert task.source is not None
         table = load(task.source)
         small = dataclasses.replace(job, path=job.path.with_name(job.path.name + ".small"))
         module.writing(job.contestant, table.slice(0, WARM_UP_ROWS), small)()
         small.path.unlink()
-        return module.writing(job.contestant, table, job)
-    if task.warm_up is not None:
-        module.reading(job.contestant, dataclasses.replace(job, path=task.warm_up))()
-    return module.reading(job.contestant, job)
+        work = module.writing(job.contestant, table, job)
+    else:
+        if task.warm_up is not None:
+            module.reading(job.contestant, dataclasses.replace(job, path=task.warm_up))()
+        work = module.reading(job.contestant, job)
+    return work
 
 
 def first_run(work: Callable[[], Any]) -> tuple[Any, float, int]:

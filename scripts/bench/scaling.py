@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import datasets
 import pyarrow as pa
@@ -104,7 +105,7 @@ def measure(shape: Shape, path: Path) -> Taken:
 
     def write(rows: int = shape.rows) -> None:
         options = WriteOptions(max_threads=shape.threads)
-        settings = {"compression": "zstd", "compression_level": 1, "row_group_bytes": 1 << 34}
+        settings: dict[str, Any] = {"compression": "zstd", "compression_level": 1, "row_group_bytes": 1 << 34}
         with rpq.create(str(path), row_group_rows=shape.row_group_rows, options=options, **settings) as writer:
             for one in batches(rows):
                 writer.write(one)

@@ -27,12 +27,12 @@ class Runs:
     skipped: str | None = None
 
     def median(self, attribute: str) -> float:
-        return statistics.median(getattr(run, attribute) for run in self.runs)
+        return float(statistics.median(getattr(run, attribute) for run in self.runs))
 
     def ratio(self, other: Runs, attribute: str = "seconds") -> float:
         """This one's by the other's, the median of rounds: within a round the machine was equally busy for both."""
         pairs = zip(self.runs, other.runs, strict=True)
-        return statistics.median(getattr(run, attribute) / getattr(its, attribute) for run, its in pairs)
+        return float(statistics.median(getattr(run, attribute) / getattr(its, attribute) for run, its in pairs))
 
 
 def take_turns(tasks: Sequence[Task], rounds: int, said: Callable[[str], None] | None = None) -> list[Runs]:

@@ -26,7 +26,7 @@ def writing(name: str, table: pa.Table, job: Job) -> Callable[[], None]:
 
 
 def reading(name: str, job: Job) -> Callable[[], Any]:
-    options = {"max_threads": job.threads}
+    options: dict[str, Any] = {"max_threads": job.threads}
     arguments: dict[str, Any] = {"columns": job.columns}
     if job.work.endswith("-view"):
         _ask_for_views(options, arguments)
@@ -44,7 +44,7 @@ def as_arrow(result: Any) -> pa.Table:
 
 
 def result_bytes(result: Any) -> int:
-    return result.get_total_buffer_size()
+    return int(result.get_total_buffer_size())
 
 
 def _ask_for_views(options: dict[str, Any], arguments: dict[str, Any]) -> None:

@@ -37,4 +37,4 @@ def as_arrow(result: Any) -> pa.Table:
 
 
 def result_bytes(result: Any) -> int:
-    return int(result.estimated_size()) if isinstance(result, pl.DataFrame) else result.get_total_buffer_size()
+    return int(result.estimated_size() if isinstance(result, pl.DataFrame) else result.get_total_buffer_size())

@@ -57,4 +57,4 @@ def as_arrow(result: Any) -> pa.Table:
 
 
 def result_bytes(result: Any) -> int:
-    return result.get_total_buffer_size()
+    return int(result.get_total_buffer_size())

@@ -34,4 +34,4 @@ def as_arrow(result: Any) -> pa.Table:
 
 
 def result_bytes(result: Any) -> int:
-    return result.get_total_buffer_size()
+    return int(result.get_total_buffer_size())
