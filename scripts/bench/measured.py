@@ -91,8 +91,8 @@ class Run:
 def measure(task: Task) -> Run:
     job = task.job
     module = importlib.import_module(f"contestants.{_module_of(job.contestant)}")
-    work = _prepared(module, task)
-    result, first_seconds, peak = first_run(work)
+    work, warm_up = _prepared(module, task)
+    result, first_seconds, peak = first_run(work, warm_up)
     result_bytes = 0 if result is None else module.result_bytes(result)
     times = []
     for _ in range(task.repeat):
@@ -114,26 +114,25 @@ def _module_of(name: str) -> str:
     return next(contestant.module for contestant in ROSTER if contestant.name == name)
 
 
-def _prepared(module: ModuleType, task: Task) -> Callable[[], Any]:
-    """The function that is measured, after a small one like it has run."""
+def _prepared(module: ModuleType, task: Task) -> tuple[Callable[[], Any], Callable[[], Any]]:
+    """The function that is measured, and a small one like it."""
     job = task.job
-    work: Callable[[], Any]
     if job.work == "write":
         assert task.source is not None
         table = load(task.source)
         small = dataclasses.replace(job, path=job.path.with_name(job.path.name + ".small"))
-        module.writing(job.contestant, table.slice(0, WARM_UP_ROWS), small)()
-        small.path.unlink()
         work = module.writing(job.contestant, table, job)
-    else:
-        if task.warm_up is not None:
-            module.reading(job.contestant, dataclasses.replace(job, path=task.warm_up))()
-        work = module.reading(job.contestant, job)
-    return work
+        return work, module.writing(job.contestant, table.slice(0, WARM_UP_ROWS), small)
+    work = module.reading(job.contestant, job)
+    small = dataclasses.replace(job, path=task.warm_up or job.path)
+    return work, module.reading(job.contestant, small)
 
 
-def first_run(work: Callable[[], Any]) -> tuple[Any, float, int]:
-    """What `work` returns, its seconds, and the most resident memory while it ran, above what there was before."""
+def first_run(work: Callable[[], Any], warm_up: Callable[[], Any]) -> tuple[Any, float, int]:
+    """What `work` returns, its seconds, and the most resident memory above what there was before the warm-up.
+
+    What a library keeps of its warm-up for later counts, or keeping much would look like needing little.
+    """
     gc.collect()
     before = _status("VmRSS")
     try:
@@ -141,6 +140,8 @@ def first_run(work: Callable[[], Any]) -> tuple[Any, float, int]:
         anew = True
     except OSError:
         anew = False
+    warm_up()
+    gc.collect()
     started = time.perf_counter()
     result = work()
     seconds = time.perf_counter() - started

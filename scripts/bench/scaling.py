@@ -115,14 +115,13 @@ def measure(shape: Shape, path: Path) -> Taken:
             for one in file.batches():
                 del one
 
-    write(1000)
-    read()
-    return Taken(*timed(write), *timed(read))
+    written = timed(write, lambda: write(1000))
+    return Taken(*written, *timed(read, lambda: None))
 
 
-def timed(work: Callable[[], None]) -> tuple[float, float, int]:
+def timed(work: Callable[[], None], warm_up: Callable[[], None]) -> tuple[float, float, int]:
     """Least seconds of wall time and of CPU time, and the most memory in the first run."""
-    _, _, peak = first_run(work)
+    _, _, peak = first_run(work, warm_up)
     runs = []
     for _ in range(REPEAT):
         gc.collect()
