@@ -6,7 +6,7 @@ One row per codec in `CODECS`; a codec that a file names and the table lacks is 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -32,6 +32,9 @@ _IsalError: type[Exception] = cast(Any, isal_zlib.error)  # whose stubs say that
 #: What zstd leaves of data that do not compress is larger by a 256th of them, and by a frame (ZSTD_compressBound).
 _ZSTD_GROWTH = 8
 _ZSTD_FRAME = 1024
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+#: Bytes of a frame's header, that of its first block counted; a smaller frame is not worth a look.
+_ZSTD_LARGEST_HEADER = 18 + 3
 #: How much of a page a gzip member is shown at first; twice as much when it goes on.
 _GZIP_BITE = 32 * 1024
 
@@ -196,19 +199,86 @@ def decompress(codec: int, data: memoryview, size: int) -> memoryview:
         if len(data) != size:
             raise EncodingError(f"an uncompressed page has {len(data)} bytes instead of {size}")
         return data
-    known = _reader_of(codec)
     if not len(data) and not size:
         return data  # some writers leave out even the empty frame
-    if known.most is not None and size > known.most * len(data):  # before room is made for it
-        raise EncodingError(f"{len(data):,} bytes of {_codec(codec).name} data cannot become {size:,}")
+    check_growth(codec, len(data), size)  # before room is made for it
     try:
         out = np.empty(size, np.uint8)
+    except MemoryError as error:
+        raise EncodingError(f"{_codec(codec).name} data do not decompress: {error}") from error
+    decompress_into(codec, data, out)
+    return out.data
+
+
+def check_growth(codec: int, size: int, decompressed: int) -> None:
+    """Refuse a size that no data of this codec can have when they are decompressed.
+
+    Args:
+        codec: How they are compressed.
+        size: Their bytes.
+        decompressed: What they are said to become.
+
+    Raises:
+        CodecUnavailableError: The codec is not one that this version reads.
+        EncodingError: They cannot become so many bytes.
+    """
+    most = _reader_of(codec).most
+    if most is not None and decompressed > most * size:
+        raise EncodingError(f"{size:,} bytes of {_codec(codec).name} data cannot become {decompressed:,}")
+
+
+def decompress_into(codec: int, data: memoryview, out: Buffer) -> None:
+    """Fill `out` with what `data` was before it was compressed, by a codec other than UNCOMPRESSED.
+
+    Raises:
+        CodecUnavailableError: The codec is not one that this version reads.
+        EncodingError: The data do not decompress, or not to exactly the size of `out`.
+    """
+    known = _reader_of(codec)
+    try:
         filled = known.decompress_into(data, out)
     except (cramjam.DecompressionError, _IsalError, MemoryError) as error:
         raise EncodingError(f"{_codec(codec).name} data do not decompress: {error}") from error
-    if filled != size:
-        raise EncodingError(f"{_codec(codec).name} data decompress to {filled} bytes instead of {size}")
-    return out.data
+    if filled != len(out):
+        raise EncodingError(f"{_codec(codec).name} data decompress to {filled} bytes instead of {len(out)}")
+
+
+def decompress_parts(codec: int, parts: Sequence[memoryview], sizes: Sequence[int], out: Buffer) -> None:
+    """Fill `out` with what several pieces of data were before each of them was compressed, back to back.
+
+    Args:
+        codec: How they are compressed; not UNCOMPRESSED.
+        parts: The compressed pieces.
+        sizes: Bytes of each of them in `out`, which they fill.
+        out: Room for all of them.
+
+    Raises:
+        CodecUnavailableError: The codec is not one that this version reads.
+        EncodingError: One does not decompress, or not to exactly its size.
+    """
+    joins = codec == CompressionCodec.ZSTD and len(parts) > 1
+    if joins and all(_zstd_content_size(part) == size for part, size in zip(parts, sizes, strict=True)):
+        # Every call makes a context of its own, in the time that 10 KiB take. zstd goes on with the next frame, and
+        # refuses one that has another size than it says.
+        decompress_into(codec, memoryview(b"".join(parts)), out)
+        return
+    at = 0
+    for part, size in zip(parts, sizes, strict=True):
+        if len(part) or size:  # some writers leave out even the empty frame
+            decompress_into(codec, part, out[at : at + size])
+        at += size
+
+
+def _zstd_content_size(frame: memoryview) -> int | None:
+    """How many bytes a zstd frame says that it holds (RFC 8878, section 3.1.1.1); None where it does not say it."""
+    if frame[: len(_ZSTD_MAGIC)] != _ZSTD_MAGIC or len(frame) < _ZSTD_LARGEST_HEADER:
+        return None
+    descriptor = frame[4]
+    single_segment = descriptor >> 5 & 1
+    size_of_size = (1 if single_segment else 0, 2, 4, 8)[descriptor >> 6]
+    start = 5 + (1 - single_segment) + (0, 1, 2, 4)[descriptor & 3]
+    size = int.from_bytes(frame[start : start + size_of_size], "little")
+    return (size + 256 if size_of_size == 2 else size) if size_of_size else None
 
 
 def _codec(codec: int) -> CompressionCodec:

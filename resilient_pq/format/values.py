@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from resilient_pq import room
 from resilient_pq.errors import SchemaError
 from resilient_pq.format import kernels
 from resilient_pq.format.metadata import Type
@@ -150,6 +151,13 @@ def empty_fixed(node: Primitive, count: int) -> NDArray[Any]:
     if node.physical_type in _DTYPES:
         return np.zeros(count, _DTYPES[node.physical_type])
     return np.zeros((count, fixed_width(node) or 0), np.uint8)
+
+
+def room_for(node: Primitive, count: int) -> NDArray[Any]:
+    """Room for `count` values of any physical type but BYTE_ARRAY, which is not set to anything."""
+    if node.physical_type in _DTYPES:
+        return room.empty((count,), _DTYPES[node.physical_type])
+    return room.empty((count, fixed_width(node) or 0), np.uint8)
 
 
 def check_values(leaf: Leaf, data: LeafData) -> None:

@@ -8,7 +8,7 @@ from resilient_pq.checksum import crc32
 from resilient_pq.errors import ChecksumError, located
 from resilient_pq.format.chunk_decoder import decode_chunk
 from resilient_pq.format.footer import ChunkSums
-from resilient_pq.format.page import check_crc, pages_of
+from resilient_pq.format.page_table import PageTable, check_crcs
 from resilient_pq.format.values import LeafColumn
 from resilient_pq.reader.plan import ChunkRead
 
@@ -30,8 +30,8 @@ def decode(chunk: ChunkRead, data: Any, *, verify: bool) -> LeafColumn:
         view = memoryview(data)
         if verify:
             verify_chunk(chunk, view)
-        pages = list(pages_of(view, chunk.range.start, chunk.num_values_to_read))
-        return decode_chunk(chunk.leaf, chunk.metadata.codec, pages, chunk.num_rows, chunk.quirks)
+        table = PageTable.read(view, chunk.range.start, chunk.num_values_to_read)
+        return decode_chunk(chunk.leaf, chunk.metadata.codec, table, chunk.num_rows, chunk.quirks)
 
 
 def verify_chunk(chunk: ChunkRead, data: memoryview) -> bool:
@@ -52,8 +52,8 @@ def verify_chunk(chunk: ChunkRead, data: memoryview) -> bool:
     computed = crc32(data) if stored is not None else None
     if stored is not None and stored == computed:
         return True
-    for page in pages_of(data, chunk.range.start, chunk.num_values_to_read):
-        check_crc(page, zero_is_none=chunk.quirks.zero_crc_is_none)
+    zero_is_none = chunk.quirks.zero_crc_is_none
+    check_crcs(data, chunk.range.start, chunk.num_values_to_read, zero_is_none=zero_is_none)
     if stored is not None and computed is not None:
         raise ChecksumError(
             "column chunk CRC32 does not match, though those of its pages do: a page header was changed",

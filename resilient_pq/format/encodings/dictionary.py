@@ -17,7 +17,7 @@ from resilient_pq.format.encodings import plain
 from resilient_pq.format.encodings.rle import bit_width
 from resilient_pq.format.metadata import Type
 from resilient_pq.format.schema import Primitive
-from resilient_pq.format.values import ByteArrays, Values, empty_fixed, fixed_width
+from resilient_pq.format.values import ByteArrays, Values, fixed_width, room_for
 
 MAX_BIT_WIDTH = 32
 
@@ -79,7 +79,7 @@ def decode_dictionary(node: Primitive, data: memoryview, count: int) -> Values:
     if count < 0 or (count > most and fixed_width(node) != 0):
         raise EncodingError(f"a dictionary of {count} values does not fit in {len(data)} bytes")
     if node.physical_type is not Type.BYTE_ARRAY:
-        out = empty_fixed(node, count)
+        out = room_for(node, count)
         plain.decode(node, data, out)
         return out
     lengths = np.empty(count, np.int32)

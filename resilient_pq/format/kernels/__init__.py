@@ -41,11 +41,15 @@ __all__ = [
     "delta_binary_encode",
     "dictionary_build",
     "dictionary_build_byte_arrays",
+    "dictionary_pages",
     "distinct_in_runs",
     "distinct_in_runs_byte_arrays",
     "find_all",
     "gather",
     "join_prefixes",
+    "page_headers",
+    "page_levels",
+    "plain_pages",
     "rle_decode",
     "rle_encode",
     "row_hashes",
@@ -101,11 +105,15 @@ delta_binary_decode = _kernel(reference.delta_binary_decode)
 delta_binary_encode = _kernel(reference.delta_binary_encode)
 dictionary_build = _kernel(reference.dictionary_build)
 dictionary_build_byte_arrays = _kernel(reference.dictionary_build_byte_arrays)
+dictionary_pages = _kernel(reference.dictionary_pages)
 distinct_in_runs = _kernel(reference.distinct_in_runs)
 distinct_in_runs_byte_arrays = _kernel(reference.distinct_in_runs_byte_arrays)
 find_all = _kernel(reference.find_all)
 gather = _kernel(reference.gather)
 join_prefixes = _kernel(reference.join_prefixes)
+page_headers = _kernel(reference.page_headers)
+page_levels = _kernel(reference.page_levels)
+plain_pages = _kernel(reference.plain_pages)
 rle_decode = _kernel(reference.rle_decode)
 rle_encode = _kernel(reference.rle_encode)
 row_hashes = _kernel(reference.row_hashes)

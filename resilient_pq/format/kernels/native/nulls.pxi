@@ -30,28 +30,32 @@ cdef inline Py_ssize_t count_present(const uint8_t* present, Py_ssize_t n) noexc
 
 
 cdef int spread_numbers(Bits[::1] values, const uint8_t[::1] present) except -1:
-    cdef Bits* slots = &values[0]
-    cdef const uint8_t* flags = &present[0]
-    cdef Py_ssize_t i = present.shape[0] - 1, source, lane
-    cdef Bits here
+    cdef Py_ssize_t n = present.shape[0]
     with nogil:
-        source = count_present(flags, i + 1) - 1
-        # From behind, so that a value is read before its slot is written, and without branches, which nulls
-        # here and there would defeat: eight at a time while there are eight.
-        while 8 <= source < i:
-            for lane in range(8):
-                here = flags[i - lane] != 0
-                slots[i - lane] = slots[source] & <Bits> (0 - here)
-                source -= here
-            i -= 8
-        while 0 <= source < i:
-            here = flags[i] != 0
-            slots[i] = slots[source] & <Bits> (0 - here)
-            source -= here
-            i -= 1
-        if source < 0 <= i:
-            memset(slots, 0, (i + 1) * sizeof(Bits))
+        spread_items(&values[0], &present[0], n, count_present(&present[0], n))
     return 0
+
+
+cdef void spread_items(
+    Bits* slots, const uint8_t* flags, Py_ssize_t n, Py_ssize_t num_present
+) noexcept nogil:
+    cdef Py_ssize_t i = n - 1, source = num_present - 1, lane
+    cdef Bits here
+    # From behind, so that a value is read before its slot is written, and without branches, which nulls
+    # here and there would defeat: eight at a time while there are eight.
+    while 8 <= source < i:
+        for lane in range(8):
+            here = flags[i - lane] != 0
+            slots[i - lane] = slots[source] & <Bits> (0 - here)
+            source -= here
+        i -= 8
+    while 0 <= source < i:
+        here = flags[i] != 0
+        slots[i] = slots[source] & <Bits> (0 - here)
+        source -= here
+        i -= 1
+    if source < 0 <= i:
+        memset(slots, 0, (i + 1) * sizeof(Bits))
 
 
 cdef void spread_rows(uint8_t* rows, Py_ssize_t width, const uint8_t* present, Py_ssize_t n) noexcept nogil:

@@ -40,6 +40,12 @@ from resilient_pq.format.kernels.reference.dictionary import (
 )
 from resilient_pq.format.kernels.reference.kept import KeptStructs
 from resilient_pq.format.kernels.reference.nulls import spread
+from resilient_pq.format.kernels.reference.page_headers import page_headers
+from resilient_pq.format.kernels.reference.pages import (
+    dictionary_pages,
+    page_levels,
+    plain_pages,
+)
 from resilient_pq.format.kernels.reference.prefixes import join_prefixes, shared_prefixes
 from resilient_pq.format.kernels.reference.rle import rle_decode, rle_encode, unpack_bits_msb
 from resilient_pq.format.kernels.reference.search import find_all
@@ -63,11 +69,15 @@ __all__ = [
     "delta_binary_encode",
     "dictionary_build",
     "dictionary_build_byte_arrays",
+    "dictionary_pages",
     "distinct_in_runs",
     "distinct_in_runs_byte_arrays",
     "find_all",
     "gather",
     "join_prefixes",
+    "page_headers",
+    "page_levels",
+    "plain_pages",
     "rle_decode",
     "rle_encode",
     "row_hashes",

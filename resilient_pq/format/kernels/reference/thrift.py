@@ -137,7 +137,7 @@ class StructReader:
             one = self._fields.get(number)
             if one is None or (kind if kind != _FALSE else _TRUE) != one.kind:
                 # The type of a field says all of a bool, that of an element does not.
-                at = at if kind in (_TRUE, _FALSE) else _value_end(data, at, kind, depth - 1)
+                at = at if kind in (_TRUE, _FALSE) else value_end(data, at, kind, depth - 1)
             elif one.kind == _TRUE:
                 found[one.name] = kind == _TRUE
             elif one.kept:
@@ -273,7 +273,7 @@ def _integer(data: memoryview, at: int) -> tuple[int, int]:
     return (value >> 1) ^ -(value & 1), at
 
 
-def _value_end(data: memoryview, at: int, kind: int, depth: int) -> int:
+def value_end(data: memoryview, at: int, kind: int, depth: int) -> int:
     """The offset behind a value that is skipped; it may lie `depth` levels deep."""
     if kind in _INTEGER_BITS:
         return varint(data, at, 64, ThriftError)[1]
@@ -283,18 +283,19 @@ def _value_end(data: memoryview, at: int, kind: int, depth: int) -> int:
         size, at = varint(data, at, 64, ThriftError)
         return _advance(data, at, size)
     if kind == _STRUCT:
-        return _struct_end(data, at, depth)
+        return struct_end(data, at, depth)
     if kind in (_LIST, _SET):
         count, kind, at = _any_list_header(data, at, depth)
         for _ in range(count):
-            at = _value_end(data, at, kind, depth - 1)
+            at = value_end(data, at, kind, depth - 1)
         return at
     if kind == _MAP:
         return _map_end(data, at, depth)
     raise ThriftError(_NO_TYPE)
 
 
-def _struct_end(data: memoryview, at: int, depth: int) -> int:
+def struct_end(data: memoryview, at: int, depth: int) -> int:
+    """The offset behind a struct that is skipped; it may lie `depth` levels deep."""
     if depth == 0:
         raise ThriftError("structs lie too deep within each other")
     while True:
@@ -303,7 +304,7 @@ def _struct_end(data: memoryview, at: int, depth: int) -> int:
             return at
         _, at = _field_number(data, at, header, 0)
         if header & 0x0F not in (_TRUE, _FALSE):
-            at = _value_end(data, at, header & 0x0F, depth - 1)
+            at = value_end(data, at, header & 0x0F, depth - 1)
 
 
 def _map_end(data: memoryview, at: int, depth: int) -> int:
@@ -315,8 +316,8 @@ def _map_end(data: memoryview, at: int, depth: int) -> int:
     kinds, at = _byte(data, at)
     _advance(data, at, count)
     for _ in range(count):
-        at = _value_end(data, at, kinds >> 4, depth - 1)
-        at = _value_end(data, at, kinds & 0x0F, depth - 1)
+        at = value_end(data, at, kinds >> 4, depth - 1)
+        at = value_end(data, at, kinds & 0x0F, depth - 1)
     return at
 
 

@@ -1,0 +1,73 @@
+"""The columns of the tables that kernels read and fill, one row per page.
+
+Plain numbers, as looking up a member of an IntEnum takes longer than what is done with it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+
+class PageField:
+    """The columns of a table of page headers; what a header does not say is -1."""
+
+    #: Where the header begins in the chunk.
+    HEADER: Final = 0
+    #: Where the body begins in the chunk.
+    BODY: Final = 1
+    #: Bytes of the body.
+    COMPRESSED_SIZE: Final = 2
+    #: What the header says that they are without compression, levels included.
+    UNCOMPRESSED_SIZE: Final = 3
+    #: A PageType, or what no version knows.
+    TYPE: Final = 4
+    #: Of the body, unsigned.
+    CRC: Final = 5
+    #: Entries of a data page, nulls included; values of a dictionary page; 0 in pages of other kinds.
+    NUM_VALUES: Final = 6
+    #: Of the values.
+    ENCODING: Final = 7
+    #: Of the definition levels of a data page v1.
+    DEFINITION_ENCODING: Final = 8
+    #: Of the repetition levels of a data page v1.
+    REPETITION_ENCODING: Final = 9
+    #: Bytes of the definition levels of a data page v2.
+    DEFINITION_BYTES: Final = 10
+    #: Bytes of the repetition levels of a data page v2.
+    REPETITION_BYTES: Final = 11
+    #: 0 where a data page v2 says that its values are not compressed, else 1.
+    IS_COMPRESSED: Final = 12
+    #: How many columns there are.
+    WIDTH: Final = 13
+
+
+class PagePart:
+    """The columns of what `page_levels` is told of each page."""
+
+    #: Where the page begins in the buffer, with its levels.
+    START: Final = 0
+    #: Where it ends.
+    END: Final = 1
+    #: Entries, nulls included.
+    NUM_VALUES: Final = 2
+    #: Bytes of its repetition levels; -1 where they stand behind their length, as in data pages v1.
+    REPETITION_BYTES: Final = 3
+    #: Bytes of its definition levels; likewise.
+    DEFINITION_BYTES: Final = 4
+    #: How many columns there are.
+    WIDTH: Final = 5
+
+
+class PageSpan:
+    """The columns of what `page_levels` finds of each page."""
+
+    #: Where its values begin in the buffer, behind the levels.
+    START: Final = 0
+    #: Where they end.
+    END: Final = 1
+    #: Places that the page takes in the column's array, with those of nulls.
+    NUM_SLOTS: Final = 2
+    #: Places that have a value.
+    NUM_PRESENT: Final = 3
+    #: How many columns there are.
+    WIDTH: Final = 4

@@ -1,0 +1,137 @@
+"""The pages of a column chunk as a table of what their headers say: without an object for each, as there are many."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from resilient_pq.checksum import crc32, unsigned
+from resilient_pq.errors import ChecksumError, EncodingError, ThriftError, Where
+from resilient_pq.format import kernels
+from resilient_pq.format.kernels.tables import PageField
+from resilient_pq.format.metadata import DataPageHeader, DataPageHeaderV2, PageType
+from resilient_pq.format.page import Page, check_crc, pages_of, read_header
+
+DATA_PAGES: Final = (PageType.DATA_PAGE, PageType.DATA_PAGE_V2)
+
+
+@dataclass(frozen=True, slots=True)
+class PageTable:
+    """The pages of a chunk, or some of them, in order.
+
+    Attributes:
+        headers: One row per page, its columns those of `PageField`; HEADER and BODY count from the start of the
+            chunk, and mean nothing where `pages` are given.
+        chunk: The bytes that hold the pages; None where each has memory of its own.
+        base: Absolute offset of the chunk.
+        pages: The pages as objects; None where they can be made of `chunk`.
+    """
+
+    headers: NDArray[np.int64]
+    chunk: memoryview | None
+    base: int
+    pages: Sequence[Page] | None
+
+    @classmethod
+    def of(cls, pages: Sequence[Page]) -> PageTable:
+        """A table of pages that are objects already."""
+        rows = np.array([_row(page) for page in pages], np.int64).reshape(len(pages), len(PageField))
+        return cls(rows, None, 0, pages)
+
+    @classmethod
+    def read(cls, chunk: memoryview, base: int, num_values: int | None = None) -> PageTable:
+        """The table of a chunk's pages; arguments and errors are those of `pages_of`."""
+        try:
+            headers = kernels.page_headers(chunk, -1 if num_values is None else num_values)
+        except (ThriftError, EncodingError):
+            # Says which page it is, and may understand what the kernel did not.
+            return cls.of(list(pages_of(chunk, base, num_values)))
+        return cls(headers, chunk, base, None)
+
+    def page(self, row: int) -> Page:
+        """One of the pages as an object."""
+        if self.pages is not None:
+            return self.pages[row]
+        assert self.chunk is not None
+        at = int(self.headers[row, PageField.HEADER])
+        header, body = read_header(self.chunk, at)
+        end = body + header.compressed_page_size
+        return Page(row, self.base + at, header, self.chunk[at:body], self.chunk[body:end])
+
+    def ordinal(self, row: int) -> int:
+        """The number of a page in its chunk."""
+        return row if self.pages is None else self.pages[row].ordinal
+
+    def body(self, row: int) -> memoryview:
+        """The bytes of a page behind its header."""
+        if self.pages is not None:
+            return self.pages[row].body
+        assert self.chunk is not None
+        start = self.headers[row, PageField.BODY]
+        return self.chunk[start : start + self.headers[row, PageField.COMPRESSED_SIZE]]
+
+    @property
+    def num_entries(self) -> int:
+        """Entries of all data pages, nulls included."""
+        return int(self.headers[self.is_data, PageField.NUM_VALUES].sum())
+
+    @property
+    def is_data(self) -> NDArray[np.bool_]:
+        """Which pages are data pages, of either version."""
+        kinds = self.headers[:, PageField.TYPE]
+        flags: NDArray[np.bool_] = (kinds == PageType.DATA_PAGE) | (kinds == PageType.DATA_PAGE_V2)
+        return flags
+
+
+def _row(page: Page) -> list[int]:
+    header = page.header
+    crc = -1 if header.crc is None else unsigned(header.crc)
+    row = [0, 0, len(page.body), header.uncompressed_page_size, header.type, crc, page.num_values]
+    detail = page.data_header
+    if isinstance(detail, DataPageHeader):
+        levels = detail.definition_level_encoding, detail.repetition_level_encoding
+        return [*row, detail.encoding, *levels, -1, -1, 1]
+    if isinstance(detail, DataPageHeaderV2):
+        sizes = detail.definition_levels_byte_length, detail.repetition_levels_byte_length
+        return [*row, detail.encoding, -1, -1, *sizes, int(detail.is_compressed is not False)]
+    if header.dictionary_page_header is not None and header.type == PageType.DICTIONARY_PAGE:
+        row[PageField.NUM_VALUES] = header.dictionary_page_header.num_values
+        return [*row, header.dictionary_page_header.encoding, -1, -1, -1, -1, 1]
+    return [*row, -1, -1, -1, -1, -1, 1]
+
+
+def check_crcs(chunk: memoryview, base: int, num_values: int | None, *, zero_is_none: bool = False) -> None:
+    """Compare the CRC32 of every page of a chunk that has one.
+
+    Args:
+        chunk: All bytes of the chunk.
+        base: Absolute offset of its first byte.
+        num_values: Entries after which the chunk is at its end; None reads all bytes.
+        zero_is_none: Whether the writer leaves 0 there without computing anything.
+
+    Raises:
+        ChecksumError: One does not hold.
+        FormatError: The pages cannot be told apart; the checksums of those before hold.
+    """
+    try:
+        headers = kernels.page_headers(chunk, -1 if num_values is None else num_values)
+    except (ThriftError, EncodingError):
+        for page in pages_of(chunk, base, num_values):
+            check_crc(page, zero_is_none=zero_is_none)
+        return
+    columns = headers[:, [PageField.HEADER, PageField.BODY, PageField.COMPRESSED_SIZE, PageField.CRC]]
+    for ordinal, (at, body, size, stored) in enumerate(columns.tolist()):
+        if stored < 0 or (zero_is_none and stored == 0):
+            continue
+        computed = crc32(chunk[body : body + size])
+        if stored != computed:
+            raise ChecksumError(
+                "page CRC32 does not match",
+                stored=stored,
+                computed=computed,
+                where=Where(page=ordinal, offset=base + at),
+            )
