@@ -98,9 +98,9 @@ class _ChunkDecoder:
             except (FormatError, UnsupportedError, MemoryError):
                 pass  # decoded once more page by page, to find the one at fault and what is wrong with it
         for row in rows:
-            page = self._table.page(row)
-            with located(Where(page=page.ordinal, offset=page.offset)):
-                self._add_page(page)
+            with located(Where(page=self._table.ordinal(row), offset=self._table.offset(row))):
+                self._add_page(row)
+            self._ordinal = self._table.ordinal(row)
 
     def _add_run(self, rows: range) -> None:
         buffer, pages = self._bodies.open(rows)
@@ -115,32 +115,35 @@ class _ChunkDecoder:
             self._flagged,
             self._slot,
         )
-        encoding = int(self._table.headers[rows.start, PageField.ENCODING])
+        encoding = self._table.rows[rows.start][PageField.ENCODING]
         self._values.add_run(PageRun(encoding, buffer, spans, self._slot, self._present))
         self._entry, self._flagged = entries.stop, flagged
         self._slot += int(spans[:, PageSpan.NUM_SLOTS].sum())
         self._ordinal = self._table.ordinal(rows[-1])
 
-    def _add_page(self, page: Page) -> None:
+    def _add_page(self, row: int) -> None:
         """Decode one page of any kind and encoding."""
-        header, follows = page.header, page.ordinal == self._ordinal + 1
-        self._ordinal = page.ordinal
-        if header.dictionary_page_header is not None and header.type == PageType.DICTIONARY_PAGE:
-            body = compression.decompress(self._codec, page.body, header.uncompressed_page_size)
-            self._values.set_dictionary(body, header.dictionary_page_header.num_values)
-        elif header.type in DATA_PAGES:
-            data = open_data_page(page, self._leaf, self._codec, self._quirks)
-            num_slots, flags = self._decode_levels(data)
-            num_present = num_slots if flags is None else int(np.count_nonzero(flags))
-            slots = slice(self._slot, self._slot + num_slots)
-            if num_present == num_slots:
-                flags = None
-            self._values.add_page(PageValues(data, slots, num_present, flags, follows))
-            if flags is not None:
-                self._present[self._flagged : slots.start] = True
-                self._present[slots] = flags
-                self._flagged = slots.stop
-            self._entry, self._slot = self._entry + data.num_values, slots.stop
+        kind = self._table.rows[row][PageField.TYPE]
+        if kind == PageType.DICTIONARY_PAGE:
+            size = self._table.rows[row][PageField.UNCOMPRESSED_SIZE]
+            body = compression.decompress(self._codec, self._table.body(row), size)
+            self._values.set_dictionary(body, self._table.rows[row][PageField.NUM_VALUES])
+        elif kind in DATA_PAGES:
+            data = open_data_page(self._table.page(row), self._leaf, self._codec, self._quirks)
+            self._add_data(data, follows=self._table.ordinal(row) == self._ordinal + 1)
+
+    def _add_data(self, data: DataPage, *, follows: bool) -> None:
+        num_slots, flags = self._decode_levels(data)
+        num_present = num_slots if flags is None else int(np.count_nonzero(flags))
+        slots = slice(self._slot, self._slot + num_slots)
+        if num_present == num_slots:
+            flags = None
+        self._values.add_page(PageValues(data, slots, num_present, flags, follows))
+        if flags is not None:
+            self._present[self._flagged : slots.start] = True
+            self._present[slots] = flags
+            self._flagged = slots.stop
+        self._entry, self._slot = self._entry + data.num_values, slots.stop
 
     def _decode_levels(self, data: DataPage) -> tuple[int, NDArray[np.bool_] | None]:
         """Fill the levels of a page's entries; returns its slots, and which of them have a value."""

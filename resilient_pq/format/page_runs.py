@@ -20,48 +20,50 @@ from resilient_pq.format.schema import Leaf
 
 #: Decompressed bytes of a run, unless a single page has more: few enough to stay in a processor's cache.
 _RUN_BYTES: Final = 1 << 20
+# As plain numbers, which are quicker to compare.
+_RUN_ENCODINGS: Final = frozenset(map(int, RUN_ENCODINGS))
+_DATA_PAGE, _DATA_PAGE_V2, _RLE = int(PageType.DATA_PAGE), int(PageType.DATA_PAGE_V2), int(Encoding.RLE)
 #: What a page header says of entries and levels, in the order of `PagePart`.
 _LEVEL_FIELDS: Final = [PageField.NUM_VALUES, PageField.REPETITION_BYTES, PageField.DEFINITION_BYTES]
 
 
 def runs_of(leaf: Leaf, codec: int, table: PageTable) -> Iterator[tuple[range, bool]]:
     """The pages as rows of the table, in pieces, and whether those of a piece can be decoded together."""
-    runnable = _runnable(leaf, codec, table)
     # Without compression, pages that lie in one piece of memory are decoded from there.
     most = sys.maxsize if codec == CompressionCodec.UNCOMPRESSED and table.chunk is not None else _RUN_BYTES
-    columns = table.headers[:, [PageField.ENCODING, PageField.UNCOMPRESSED_SIZE]].tolist()
+    joins = _Joins(leaf, codec)
     start = num_bytes = 0
-    for row, (encoding, size) in enumerate(columns):
+    encoding: int | None = None  # of the pages from `start` on; None where they cannot be decoded together
+    for row, page in enumerate(table.rows):
+        wanted = joins.encoding(page)
+        size = page[PageField.UNCOMPRESSED_SIZE]
         num_bytes += size
-        joins = row and runnable[row - 1] and runnable[row] and encoding == columns[row - 1][0]
-        if row and not (joins and num_bytes <= most):
-            yield range(start, row), runnable[start]
+        if row and (wanted is None or wanted != encoding or num_bytes > most):
+            yield range(start, row), encoding is not None
             start, num_bytes = row, size
-    if columns:
-        yield range(start, len(columns)), runnable[start]
+        encoding = wanted
+    if table.rows:
+        yield range(start, len(table.rows)), encoding is not None
 
 
-def _runnable(leaf: Leaf, codec: int, table: PageTable) -> list[bool]:
+class _Joins:
     """Which pages can be decoded in runs; the others, or what is wrong with them, need a closer look."""
-    headers = table.headers
-    may = np.zeros(len(headers), np.bool_)
-    for encoding in RUN_ENCODINGS:
-        may |= headers[:, PageField.ENCODING] == encoding
-    may &= table.is_data
-    v2 = headers[:, PageField.TYPE] == PageType.DATA_PAGE_V2
-    if leaf.max_definition_level:
-        may &= v2 | (headers[:, PageField.DEFINITION_ENCODING] == Encoding.RLE)
-    if leaf.max_repetition_level:
-        may &= v2 | (headers[:, PageField.REPETITION_ENCODING] == Encoding.RLE)
-    size, uncompressed = headers[:, PageField.COMPRESSED_SIZE], headers[:, PageField.UNCOMPRESSED_SIZE]
-    if v2.any():
-        first, second = headers[:, PageField.REPETITION_BYTES], headers[:, PageField.DEFINITION_BYTES]
-        fit = (first >= 0) & (second >= 0) & (first + second <= np.minimum(size, uncompressed))
-        may &= fit | ~v2
-    if codec == CompressionCodec.UNCOMPRESSED:
-        may &= size == uncompressed
-    answer: list[bool] = may.tolist()
-    return answer
+
+    def __init__(self, leaf: Leaf, codec: int) -> None:
+        self._has_definition = leaf.max_definition_level > 0
+        self._has_repetition = leaf.max_repetition_level > 0
+        self._uncompressed = codec == CompressionCodec.UNCOMPRESSED
+
+    def encoding(self, page: list[int]) -> int | None:
+        """The encoding that a page, a row of `PageField`s, shares with those it may join; None if it may not."""
+        _, _, size, uncompressed, kind, _, _, encoding, definition, repetition, second, first, _ = page
+        if encoding not in _RUN_ENCODINGS or (self._uncompressed and size != uncompressed):
+            return None
+        if kind == _DATA_PAGE:
+            rle = (not self._has_definition or definition == _RLE) and (not self._has_repetition or repetition == _RLE)
+            return encoding if rle else None
+        fit = kind == _DATA_PAGE_V2 and first >= 0 and second >= 0 and first + second <= min(size, uncompressed)
+        return encoding if fit else None
 
 
 class RunBodies:
@@ -82,7 +84,7 @@ class RunBodies:
             EncodingError: A page does not decompress, or not to what its header says.
         """
         headers = self._table.headers[rows.start : rows.stop]
-        pages = np.empty((len(rows), len(PagePart)), np.int64)
+        pages = np.empty((len(rows), PagePart.WIDTH), np.int64)
         pages[:, PagePart.NUM_VALUES :] = headers[:, _LEVEL_FIELDS]
         if self._codec == CompressionCodec.UNCOMPRESSED and self._table.chunk is not None:
             pages[:, PagePart.START] = headers[:, PageField.BODY]
@@ -93,7 +95,7 @@ class RunBodies:
         pages[:, PagePart.START] = pages[:, PagePart.END] - sizes
         out = self._room(rows, int(pages[-1, PagePart.END]))
         bodies = [self._table.body(row) for row in rows]
-        if self._codec != CompressionCodec.UNCOMPRESSED and (headers[:, PageField.TYPE] == PageType.DATA_PAGE).all():
+        if self._codec != CompressionCodec.UNCOMPRESSED and (headers[:, PageField.TYPE] == _DATA_PAGE).all():
             compression.decompress_parts(self._codec, bodies, sizes.tolist(), out)
             return out.data, pages
         levels = np.maximum(pages[:, PagePart.REPETITION_BYTES :], 0).sum(axis=1)
@@ -105,7 +107,7 @@ class RunBodies:
     def _room(self, rows: range, size: int) -> NDArray[np.uint8]:
         if size > _RUN_BYTES and self._codec != CompressionCodec.UNCOMPRESSED:
             # One page: before room is made for what a damaged header announces.
-            compressed = int(self._table.headers[rows.start, PageField.COMPRESSED_SIZE])
+            compressed = self._table.rows[rows.start][PageField.COMPRESSED_SIZE]
             compression.check_growth(self._codec, compressed, size)
         if self._keeps_pages:
             return room.empty((size,), np.uint8)

@@ -16,7 +16,7 @@ from resilient_pq.format.kernels.tables import PageField
 from resilient_pq.format.metadata import DataPageHeader, DataPageHeaderV2, PageType
 from resilient_pq.format.page import Page, check_crc, pages_of, read_header
 
-DATA_PAGES: Final = (PageType.DATA_PAGE, PageType.DATA_PAGE_V2)
+DATA_PAGES: Final = (int(PageType.DATA_PAGE), int(PageType.DATA_PAGE_V2))
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +26,14 @@ class PageTable:
     Attributes:
         headers: One row per page, its columns those of `PageField`; HEADER and BODY count from the start of the
             chunk, and mean nothing where `pages` are given.
+        rows: The same as lists of numbers, which are cheaper to look at one by one.
         chunk: The bytes that hold the pages; None where each has memory of its own.
         base: Absolute offset of the chunk.
         pages: The pages as objects; None where they can be made of `chunk`.
     """
 
     headers: NDArray[np.int64]
+    rows: list[list[int]]
     chunk: memoryview | None
     base: int
     pages: Sequence[Page] | None
@@ -39,8 +41,8 @@ class PageTable:
     @classmethod
     def of(cls, pages: Sequence[Page]) -> PageTable:
         """A table of pages that are objects already."""
-        rows = np.array([_row(page) for page in pages], np.int64).reshape(len(pages), len(PageField))
-        return cls(rows, None, 0, pages)
+        rows = [_row(page) for page in pages]
+        return cls(np.array(rows, np.int64).reshape(len(rows), PageField.WIDTH), rows, None, 0, pages)
 
     @classmethod
     def read(cls, chunk: memoryview, base: int, num_values: int | None = None) -> PageTable:
@@ -50,14 +52,14 @@ class PageTable:
         except (ThriftError, EncodingError):
             # Says which page it is, and may understand what the kernel did not.
             return cls.of(list(pages_of(chunk, base, num_values)))
-        return cls(headers, chunk, base, None)
+        return cls(headers, headers.tolist(), chunk, base, None)
 
     def page(self, row: int) -> Page:
         """One of the pages as an object."""
         if self.pages is not None:
             return self.pages[row]
         assert self.chunk is not None
-        at = int(self.headers[row, PageField.HEADER])
+        at = self.rows[row][PageField.HEADER]
         header, body = read_header(self.chunk, at)
         end = body + header.compressed_page_size
         return Page(row, self.base + at, header, self.chunk[at:body], self.chunk[body:end])
@@ -66,25 +68,22 @@ class PageTable:
         """The number of a page in its chunk."""
         return row if self.pages is None else self.pages[row].ordinal
 
+    def offset(self, row: int) -> int:
+        """The absolute offset of a page's header."""
+        return self.base + self.rows[row][PageField.HEADER] if self.pages is None else self.pages[row].offset
+
     def body(self, row: int) -> memoryview:
         """The bytes of a page behind its header."""
         if self.pages is not None:
             return self.pages[row].body
         assert self.chunk is not None
-        start = self.headers[row, PageField.BODY]
-        return self.chunk[start : start + self.headers[row, PageField.COMPRESSED_SIZE]]
+        start = self.rows[row][PageField.BODY]
+        return self.chunk[start : start + self.rows[row][PageField.COMPRESSED_SIZE]]
 
     @property
     def num_entries(self) -> int:
         """Entries of all data pages, nulls included."""
-        return int(self.headers[self.is_data, PageField.NUM_VALUES].sum())
-
-    @property
-    def is_data(self) -> NDArray[np.bool_]:
-        """Which pages are data pages, of either version."""
-        kinds = self.headers[:, PageField.TYPE]
-        flags: NDArray[np.bool_] = (kinds == PageType.DATA_PAGE) | (kinds == PageType.DATA_PAGE_V2)
-        return flags
+        return sum(row[PageField.NUM_VALUES] for row in self.rows if row[PageField.TYPE] in DATA_PAGES)
 
 
 def _row(page: Page) -> list[int]:

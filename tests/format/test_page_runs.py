@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from resilient_pq.errors import ResilientPQError
 from resilient_pq.format import chunk_decoder, page_runs, thrift
 from resilient_pq.format.chunk_decoder import decode_chunk
+from resilient_pq.format.kernels.tables import PageField
 from resilient_pq.format.metadata import CompressionCodec, Encoding, Type
 from resilient_pq.format.page import pages_of
 from resilient_pq.format.page_table import PageTable
@@ -60,7 +61,7 @@ def _in_three_ways(leaf: Leaf, codec: int, data: bytes, num_rows: int) -> list[A
     view = memoryview(data)
     together = _outcome(lambda: decode_chunk(leaf, codec, PageTable.read(view, 100), num_rows))
     apart = _outcome(lambda: decode_chunk(leaf, codec, list(pages_of(view, 100)), num_rows))
-    with patch.object(page_runs, "_runnable", lambda _, __, table: [False] * len(table.headers)):
+    with patch.object(page_runs, "_RUN_ENCODINGS", frozenset()):
         alone = _outcome(lambda: decode_chunk(leaf, codec, PageTable.read(view, 100), num_rows))
     return [together, apart, alone]
 
@@ -129,9 +130,9 @@ def test_no_page_of_a_sound_chunk_is_decoded_alone(leaf_of: Make, flat: Make, en
                 seen: list[Any] = []
                 whole = chunk_decoder._ChunkDecoder._add_page
 
-                def spy(self: Any, page: Any, seen: list[Any] = seen, whole: Any = whole) -> None:
-                    seen.append(page.header.type)
-                    whole(self, page)
+                def spy(self: Any, row: int, seen: list[Any] = seen, whole: Any = whole) -> None:
+                    seen.append(self._table.rows[row][PageField.TYPE])
+                    whole(self, row)
 
                 with patch.object(chunk_decoder._ChunkDecoder, "_add_page", spy):
                     decode_chunk(leaf, codec, table, len(rows) * 9)
