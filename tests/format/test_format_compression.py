@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import random
 
+import cramjam
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -145,6 +146,47 @@ def test_a_gzip_checksum_is_compared() -> None:
 @pytest.mark.parametrize("codec", WRITTEN, ids=lambda codec: codec.name)
 def test_some_writers_leave_out_the_empty_frame(codec: Codec) -> None:
     assert len(decompress(codec, memoryview(b""), 0)) == 0
+
+
+@pytest.mark.parametrize("codec", WRITTEN, ids=lambda codec: codec.name)
+def test_several_parts_at_once(codec: Codec) -> None:
+    for contents in ([], [b"x" * 300], [*CONTENTS.values()], [CONTENTS["text"]] * 3, [CONTENTS["zeros"]] * 2):
+        packed = [_compressed(codec, content) for content in contents]
+        out = np.empty(sum(map(len, contents)), np.uint8)
+        compression.decompress_parts(codec, list(map(memoryview, packed)), list(map(len, contents)), out)
+        assert out.tobytes() == b"".join(contents)
+
+
+@pytest.mark.parametrize("codec", WRITTEN, ids=lambda codec: codec.name)
+def test_parts_that_share_their_room_otherwise(codec: Codec) -> None:
+    """All together they have the right size; one alone has not, and what another holds must not make up for it."""
+    first, second = (memoryview(_compressed(codec, CONTENTS["text"][:size])) for size in (3000, 2000))
+    out = np.empty(5000, np.uint8)
+    with pytest.raises(EncodingError):
+        compression.decompress_parts(codec, [first, second], [2000, 3000], out)
+    compression.decompress_parts(codec, [first, second], [3000, 2000], out)
+    for cut in (1, 5, len(first) // 2):
+        with pytest.raises(EncodingError):
+            compression.decompress_parts(codec, [first[:-cut], second], [3000, 2000], out)
+        with pytest.raises(EncodingError):
+            compression.decompress_parts(codec, [first, second[:-cut]], [3000, 2000], out)
+
+
+def test_zstd_frames_that_do_not_say_their_size() -> None:
+    silent = cramjam.zstd.Compressor()
+    silent.compress(CONTENTS["text"])
+    frame = memoryview(bytes(silent.finish()))
+    assert compression._zstd_content_size(frame) is None
+    out = np.empty(2 * len(CONTENTS["text"]), np.uint8)
+    compression.decompress_parts(Codec.ZSTD, [frame, frame], [len(CONTENTS["text"])] * 2, out)
+    assert out.tobytes() == CONTENTS["text"] * 2
+
+
+@pytest.mark.parametrize("size", [0, 1, 255, 256, 300, 65_791, 65_792, 200_000])
+def test_zstd_frames_that_say_their_size(size: int) -> None:
+    packed = bytes(pa.Codec("zstd").compress(random.Random(1).randbytes(size)))
+    if len(packed) >= compression._ZSTD_LARGEST_HEADER:
+        assert compression._zstd_content_size(memoryview(packed)) == size
 
 
 def test_names() -> None:
