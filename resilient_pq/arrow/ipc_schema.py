@@ -20,31 +20,40 @@ _UNITS: Final = "smun"
 #: How much may be read of a message, in times its size: its parts may be shared, but not without end.
 _FACTOR: Final = 4
 _TABLE_BYTES: Final = 8
+#: The number of a schema's columns in its table.
+_COLUMNS: Final = 1
+_INTEGERS: Final = {code: struct.Struct(f"<{code}") for code in "BHIhi"}
 
 
-def read_schema_message(message: bytes) -> list[Field | None]:
-    """The fields of the columns; None for one that is damaged, or of a type that no column is written from.
+class SchemaMessage:
+    """A schema message, whose fields are read one by one: a file may have thousands, of which few are wanted."""
 
-    A dictionary type is given as the type of its values.
+    def __init__(self, message: bytes) -> None:
+        """Find the fields.
 
-    Raises:
-        ValueError: The message is damaged as a whole.
-    """
-    start = 8 if len(message) >= 8 and int.from_bytes(message[:4], "little") == _CONTINUATION else 4
-    reader = _Reader(message[start:])
-    root = reader.root()
-    if root.number(1, "B") != _SCHEMA_HEADER:
-        raise ValueError("the message is no schema")
-    schema = root.table(2)
-    if schema is None:
-        raise ValueError("the message has no header")
-    fields: list[Field | None] = []
-    for column in schema.tables(1):
+        Raises:
+            ValueError: The message is damaged as a whole.
+        """
+        start = 8 if len(message) >= 8 and int.from_bytes(message[:4], "little") == _CONTINUATION else 4
+        root = _Reader(message[start:]).root()
+        if root.number(1, "B") != _SCHEMA_HEADER:
+            raise ValueError("the message is no schema")
+        schema = root.table(2)
+        if schema is None:
+            raise ValueError("the message has no header")
+        self._schema = schema
+        #: Number of columns; each takes at least the four bytes of its offset.
+        self.num_columns = min(schema.count(_COLUMNS), len(message) // 4)
+
+    def column(self, position: int) -> Field | None:
+        """The field of a column; None where it is damaged, or of a type that no column is written from.
+
+        A dictionary type is given as the type of its values.
+        """
         try:
-            fields.append(_field(column, depth=0))
+            return _field(self._schema.element(_COLUMNS, position), depth=0)
         except ValueError:
-            fields.append(None)
-    return fields
+            return None
 
 
 class _Reader:
@@ -59,9 +68,10 @@ class _Reader:
 
     def unpack(self, code: str, at: int) -> int:
         """An integer at an offset."""
-        if not 0 <= at <= len(self.data) - struct.calcsize(f"<{code}"):
+        integer = _INTEGERS[code]
+        if not 0 <= at <= len(self.data) - integer.size:
             raise ValueError("an offset leads out of the message")
-        value: int = struct.unpack_from(f"<{code}", self.data, at)[0]
+        value: int = integer.unpack_from(self.data, at)[0]
         return value
 
     def spend(self, size: int) -> None:
@@ -115,12 +125,20 @@ class _Table:
 
     def tables(self, number: int) -> Iterator[_Table]:
         """The tables of a vector."""
+        for index in range(self.count(number)):
+            yield self.element(number, index)
+
+    def count(self, number: int) -> int:
+        """How many tables a vector says it has."""
         target = self._target(number)
-        if target is None:
-            return
-        for index in range(self.reader.unpack("I", target)):
-            place = target + 4 + 4 * index
-            yield _Table(self.reader, place + self.reader.unpack("I", place))
+        return 0 if target is None else self.reader.unpack("I", target)
+
+    def element(self, number: int, index: int) -> _Table:
+        """One table of a vector that has it."""
+        target = self._target(number)
+        assert target is not None
+        place = target + 4 + 4 * index
+        return _Table(self.reader, place + self.reader.unpack("I", place))
 
 
 def _field(table: _Table, depth: int) -> Field:

@@ -213,11 +213,10 @@ def arrow_schema_of(
         UnsupportedError: A wanted column has a group without children, or is nested too deeply.
     """
     positions = range(len(schema.root.children)) if columns is None else columns
-    stored = stored_fields(key_value.get(ARROW_SCHEMA_KEY), schema.names)
+    stored = stored_fields(key_value.get(ARROW_SCHEMA_KEY), schema.names, positions)
     fields = []
-    for position in positions:
+    for position, hint in zip(positions, stored, strict=True):
         derived = arrow_field_of(schema.root.children[position], int96_unit=int96_unit)
-        hint = stored[position]
         fields.append(derived if hint is None else refined(derived, hint) or derived)
     metadata = tuple(
         (key.encode("utf-8", "replace"), value.encode("utf-8", "replace"))

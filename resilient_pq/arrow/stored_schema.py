@@ -16,7 +16,7 @@ from nanoarrow.c_array_stream import CArrayStream
 from nanoarrow.ipc import StreamWriter
 
 from resilient_pq.arrow.field import Field, normalised
-from resilient_pq.arrow.ipc_schema import read_schema_message
+from resilient_pq.arrow.ipc_schema import SchemaMessage
 
 ARROW_SCHEMA_KEY: Final = "ARROW:schema"
 
@@ -38,29 +38,45 @@ def encode_arrow_schema(arrow: object) -> str:
     return base64.b64encode(message.getvalue()).decode("ascii")
 
 
-def stored_fields(text: str | None, names: Sequence[str]) -> list[Field | None]:
-    """The stored field of each column in `names`, None for those that have none.
+def stored_fields(text: str | None, names: Sequence[str], positions: Sequence[int]) -> list[Field | None]:
+    """The stored fields of some columns, None for those that have none.
 
     A field belongs to the column at its position where the names are equal too, else to the one column that
     has its name.
+
+    Args:
+        text: The value of the key.
+        names: Of all columns of the file.
+        positions: The columns wanted.
     """
-    fields = _decode(text) if text else []
+    message = _decode(text) if text else None
+    if message is None:
+        return [None] * len(positions)
+    by_name: dict[str, Field | None] | None = None
+    found: list[Field | None] = []
+    for position in positions:
+        field = message.column(position) if position < message.num_columns else None
+        if field is None or field.name != names[position]:
+            by_name = _by_name(message) if by_name is None else by_name
+            field = by_name.get(names[position])
+        found.append(field)
+    return found
+
+
+def _by_name(message: SchemaMessage) -> dict[str, Field | None]:
+    """The stored fields by their names, None for names that several have."""
     by_name: dict[str, Field | None] = {}
-    for field in fields:
+    for field in map(message.column, range(message.num_columns)):
         if field is not None:
             by_name[field.name] = None if field.name in by_name else field
-    by_position = [*fields, *[None] * len(names)]
-    return [
-        field if field is not None and field.name == name else by_name.get(name)
-        for field, name in zip(by_position, names, strict=False)
-    ]
+    return by_name
 
 
-def _decode(text: str) -> list[Field | None]:
+def _decode(text: str) -> SchemaMessage | None:
     try:
-        return read_schema_message(base64.b64decode(text, validate=True))
+        return SchemaMessage(base64.b64decode(text, validate=True))
     except ValueError:  # binascii's error is one
-        return []
+        return None
 
 
 def refined(derived: Field, stored: Field) -> Field | None:

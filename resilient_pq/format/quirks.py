@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from resilient_pq.version import MAKER
 
@@ -28,6 +29,7 @@ class Quirks:
     uncounted_bytes: int = 0
 
     @classmethod
+    @lru_cache(maxsize=64)  # asked for each chunk of a file
     def of(cls, created_by: str | None) -> Quirks:
         """The quirks of a file by its footer's `created_by`."""
         name = (created_by or "").lower()

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resilient_pq.arrow.field import Field
-from resilient_pq.arrow.ipc_schema import read_schema_message
+from resilient_pq.arrow.ipc_schema import SchemaMessage
 
 SCHEMA = pa.schema(
     [
@@ -25,6 +25,16 @@ SCHEMA = pa.schema(
     ]
 )
 MESSAGE = SCHEMA.serialize().to_pybytes()
+
+
+def read_schema_message(message: bytes) -> list[Field | None]:
+    found = SchemaMessage(message)
+    return [found.column(position) for position in range(found.num_columns)]
+
+
+def test_a_column_is_read_without_those_before_it() -> None:
+    found = SchemaMessage(MESSAGE)
+    assert found.column(3) == Field.of(SCHEMA).children[3]
 
 
 def test_every_field_as_pyarrow_wrote_it() -> None:
