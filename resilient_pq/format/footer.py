@@ -181,7 +181,7 @@ def read_footer(tail: memoryview, offset: int) -> Footer | NeedBytes:
     """The footer at the end of an object.
 
     Args:
-        tail: The object's last bytes.
+        tail: The object's last bytes, which never change: the row groups are read from them when they are asked for.
         offset: Absolute offset of the first of them.
 
     Returns:
@@ -221,7 +221,7 @@ def read_footer(tail: memoryview, offset: int) -> Footer | NeedBytes:
             computed=crc32(payload),
             where=Where(offset=start),
         )
-    metadata, end = thrift.decode(FileMetaData, payload, 0, what="footer")
+    metadata, end = thrift.decode(FileMetaData, payload, 0, what="footer", lasting=True)
     return Footer(metadata, start, length, record, 0 if record is not None else length - end)
 
 

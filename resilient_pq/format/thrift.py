@@ -142,7 +142,9 @@ def _encoder() -> Callable[[Any], bytes]:
 _encode = _encoder()
 
 
-def decode(cls: type[T], buffer: Any, offset: int = 0, *, what: str = "") -> tuple[T, int]:
+def decode(
+    cls: type[T], buffer: Any, offset: int = 0, *, what: str = "", lasting: bool = False
+) -> tuple[T, int]:
     """Read one struct from the front of `buffer[offset:]`.
 
     Unknown fields of any type are skipped; a field of another wire type than declared counts as unknown.
@@ -152,6 +154,8 @@ def decode(cls: type[T], buffer: Any, offset: int = 0, *, what: str = "") -> tup
         buffer: Bytes, which may go on after the struct.
         offset: Where the struct begins in `buffer`.
         what: The struct in the reader's words, for the error.
+        lasting: Whether lists that are read lazily may hold on to `buffer`, because it never changes; otherwise they
+            copy what they need, unless that is most of a `bytes` object.
 
     Returns:
         The struct, and the offset in `buffer` just after it.
@@ -160,7 +164,7 @@ def decode(cls: type[T], buffer: Any, offset: int = 0, *, what: str = "") -> tup
         ThriftError: The bytes are no such struct, or end before it does.
     """
     try:
-        read: tuple[T, int] = cls.thrift_reader.decode(buffer, offset, MAX_DEPTH)  # type: ignore[attr-defined]
+        read: tuple[T, int] = cls.thrift_reader.decode(buffer, offset, MAX_DEPTH, lasting)  # type: ignore[attr-defined]
     except ThriftError as error:
         raise ThriftError(f"{what or cls.__name__} is damaged: {error.message}") from None
     return read

@@ -9,7 +9,7 @@ from enum import StrEnum
 from functools import cached_property
 
 from resilient_pq.errors import FormatError, Where
-from resilient_pq.format import footer
+from resilient_pq.format import footer, kernels
 from resilient_pq.format.footer import Footer, key_values
 from resilient_pq.format.metadata import ColumnMetaData, FileMetaData, RowGroup
 from resilient_pq.format.records import HEADER_SIZE, Kind
@@ -93,6 +93,7 @@ class Contents:
         return (self.metadata.created_by or "").startswith(MAKER) or any(
             chunk.meta_data is not None and footer.CRC_KEY in key_values(chunk.meta_data.key_value_metadata)
             for row_group in self.metadata.row_groups
+            if _may_have_sums(row_group)
             for chunk in row_group.columns
         )
 
@@ -133,6 +134,13 @@ class Contents:
         if state is None:
             return cls(found, schema, key_value, None, ())
         return cls(found, schema, key_value, state, _checkpoints(found, key_value), _file_sizes(key_value))
+
+
+def _may_have_sums(row_group: RowGroup) -> bool:
+    """Whether a chunk may have our key: of those that nobody has asked for yet, the bytes of the footer tell."""
+    columns = row_group.columns
+    unread = columns.unread if isinstance(columns, kernels.KeptStructs) else None
+    return unread is None or len(kernels.find_all(unread, footer.CRC_KEY.encode())) > 0
 
 
 def _check_row_group(row_group: RowGroup, ordinal: int, schema: Schema) -> None:

@@ -24,6 +24,9 @@ from resilient_pq.reader.file import File, OnLost
 from resilient_pq.reader.on_damage import OnDamage
 from resilient_pq.reader.options import ReadOptions
 
+#: Bytes from which on a footer is large.
+_LARGE_FOOTER = 1 << 20
+
 
 class IncompleteFileWarning(UserWarning):
     """The file is a checkpoint of a writer that never finished, or what a recovery could keep of one."""
@@ -69,10 +72,14 @@ async def _read_footer(
     data, offset = memoryview(tail.data), tail.offset
     found = read_footer(data, offset)
     if isinstance(found, NeedBytes):
-        missing = await store.read_range(key, found.start, offset, pin=tail.info)
+        # To join a large footer takes longer than to read the end of it once more.
+        again = offset - found.start > max(_LARGE_FOOTER, 8 * len(data))
+        end = offset + len(data) if again else offset
+        missing = await store.read_range(key, found.start, end, pin=tail.info)
         counters.requests += 1
         counters.bytes += len(missing)
-        found = read_footer(memoryview(b"".join([missing, data])), found.start)
+        whole = missing if again else b"".join([missing, data])
+        found = read_footer(memoryview(whole), found.start)
         if isinstance(found, NeedBytes):
             raise FormatError("the footer does not say where it begins")
     return tail.info, found

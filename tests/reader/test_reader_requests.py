@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import io
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import resilient_pq as rpq
@@ -26,8 +28,10 @@ from resilient_pq import (
     TransientError,
     UnsupportedError,
 )
+from resilient_pq.format.kernels import KeptStructs
 from resilient_pq.io.memory import MemoryStore
 from resilient_pq.io.testing import Fault, FaultyStore, RecordingStore
+from resilient_pq.reader import opening
 
 Stored = Callable[[bytes], Awaitable[MemoryStore]]
 
@@ -58,6 +62,29 @@ async def test_a_longer_footer_costs_one_more_request(
     store = RecordingStore(await stored(our_bytes))
     async with rpq.open((store, "file"), options=ReadOptions(tail_bytes=footer + 96)):
         assert [call.verb for call in store.calls] == ["read_tail"]
+
+
+async def test_a_large_footer_is_not_joined_to_its_end(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
+    # By others, so that its size is that of no record: the end of it is read once more.
+    monkeypatch.setattr(opening, "_LARGE_FOOTER", 1000)
+    written = io.BytesIO()
+    pq.write_table(pa.table({f"c{i}": [i, i + 1] for i in range(40)}), written, row_group_size=1)
+    data = written.getvalue()
+    footer = int.from_bytes(data[-8:-4], "little") + 8
+    for tail_bytes, end in ((8, len(data)), (footer // 2, len(data) - footer // 2)):
+        store = RecordingStore(await stored(data))
+        async with rpq.open((store, "file"), options=ReadOptions(tail_bytes=tail_bytes)) as file:
+            assert (store.calls[1].start, store.calls[1].end) == (len(data) - footer - 96, end)
+            assert pa.table(await file.read()).equals(pq.read_table(written))
+
+
+async def test_opening_makes_no_column_chunks(our_bytes: bytes, stored: Stored) -> None:
+    written = io.BytesIO()
+    pq.write_table(pa.table({"a": [1, 2], "b": [3, 4]}), written, row_group_size=1)
+    for data in (our_bytes, written.getvalue()):
+        async with rpq.open((await stored(data), "file")) as file:
+            for row_group in file.metadata.row_groups:
+                assert isinstance(row_group.columns, KeptStructs) and row_group.columns.unread is not None
 
 
 @pytest.mark.parametrize("tail_bytes", [-1, 0, 1, 7])

@@ -24,6 +24,7 @@ cdef struct Layout:
 cdef struct Source:
     const uint8_t* data
     Py_ssize_t size
+    bint lasting
     Py_ssize_t inner_at  # the kept list of which is known where its elements lie; -1 for none
     Py_ssize_t inner_end
 
@@ -82,19 +83,20 @@ cdef class StructReader:
     def __dealloc__(self):
         free(self.layout.fields)
 
-    def decode(self, buffer, Py_ssize_t start, Py_ssize_t max_depth):
+    def decode(self, buffer, Py_ssize_t start, Py_ssize_t max_depth, bint lasting=False):
         """See `reference.StructReader.decode`."""
         if not 1 <= max_depth <= LARGEST_DEPTH:
             raise ValueError(f"max_depth must be 1 to {LARGEST_DEPTH}")
-        return read_from(self, buffer, start, -1, <int> max_depth, -1, None)
+        return read_from(self, buffer, start, -1, <int> max_depth, lasting, -1, None)
 
     def decode_kept(self, buffer, Py_ssize_t start, Py_ssize_t end, Py_ssize_t inner_at, inner_starts):
         """See `reference.StructReader.decode_kept`."""
-        return read_from(self, buffer, start, end, LARGEST_DEPTH, inner_at, inner_starts)[0]
+        return read_from(self, buffer, start, end, LARGEST_DEPTH, True, inner_at, inner_starts)[0]
 
 
 cdef read_from(
-    StructReader reader, buffer, Py_ssize_t start, Py_ssize_t end, int depth, Py_ssize_t inner_at, inner_starts
+    StructReader reader, buffer, Py_ssize_t start, Py_ssize_t end, int depth, bint lasting, Py_ssize_t inner_at,
+    inner_starts,
 ):
     """The struct at `start` and the offset behind it; `end` is -1 where the whole buffer may be read."""
     cdef Py_buffer view
@@ -106,6 +108,7 @@ cdef read_from(
             raise ThriftError("a struct starts outside of its buffer")
         if end >= 0:
             source.size = end
+        source.lasting = lasting
         source.inner_at = -1
         if inner_starts is not None:
             source.inner_at, source.inner_end = inner_at, inner_starts[len(inner_starts) - 1]
@@ -279,9 +282,8 @@ cdef read_kept(const Field* field, const Source* source, Py_ssize_t* position, i
 
 
 cdef tuple held(buffer, const Source* source, Py_ssize_t start, Py_ssize_t end):
-    """See `reference.thrift._held`."""
-    owner = buffer.obj if type(buffer) is memoryview else buffer
-    if type(owner) is bytes and 2 * (end - start) >= len(owner):
+    """See `reference.thrift._Source.held`."""
+    if source.lasting or (type(buffer) is bytes and 2 * (end - start) >= source.size):
         return buffer, 0
     return (<const char*> source.data)[start:end], start
 

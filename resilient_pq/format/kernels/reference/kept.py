@@ -96,6 +96,13 @@ class KeptStructs(MutableSequence[T]):
             return iter(self._plain)
         return map(self._one, range(len(self)))
 
+    @property
+    def unread(self) -> memoryview | None:
+        """The bytes of all structs; None once one was given out, because who has it may have changed it."""
+        if self._plain is not None or self._made:
+            return None
+        return memoryview(self._data)[self._starts[0] : self._starts[-1]]
+
     def _as_plain(self) -> list[T]:
         if self._plain is None:
             self._plain = list(self)

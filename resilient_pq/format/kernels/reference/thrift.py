@@ -75,15 +75,18 @@ class StructReader:
         self._cls = cls
         self._fields = {one.number: one for one in fields}
 
-    def decode(self, buffer: BytesLike, start: int, max_depth: int) -> tuple[Any, int]:
+    def decode(
+        self, buffer: BytesLike, start: int, max_depth: int, lasting: bool = False
+    ) -> tuple[Any, int]:
         """Read the struct at `start`.
 
         Args:
-            buffer: The struct, and whatever stands around it. What becomes `KeptStructs` is copied, unless it
-                is most of a `bytes` object.
+            buffer: The struct, and whatever stands around it.
             start: Offset of the struct's first byte.
             max_depth: How deep structs, lists, sets and maps may lie within each other, 1 to 128; the struct
                 itself counts as 1.
+            lasting: Whether `KeptStructs` may hold on to the buffer, because it never changes. Otherwise they
+                copy what they are read from, unless that is most of a `bytes` object.
 
         Returns:
             The struct, and the offset just behind it.
@@ -99,7 +102,7 @@ class StructReader:
             raise ValueError(f"max_depth must be 1 to {_LARGEST_DEPTH}")
         if not 0 <= start <= len(data):
             raise ThriftError("a struct starts outside of its buffer")
-        return self._read(_Source(data, buffer), start, max_depth)
+        return self._read(_Source(data, buffer, lasting), start, max_depth)
 
     def decode_kept(
         self, buffer: Any, start: int, end: int, inner_at: int, inner_starts: memoryview | None
@@ -119,7 +122,7 @@ class StructReader:
         data = octets(buffer).data
         if not 0 <= start <= end <= len(data):
             raise ThriftError("a struct starts outside of its buffer")
-        return self._read(_Source(data[:end], buffer, inner_at, inner_starts), start, _LARGEST_DEPTH)[0]
+        return self._read(_Source(data[:end], buffer, True, inner_at, inner_starts), start, _LARGEST_DEPTH)[0]
 
     def _read(self, source: _Source, at: int, depth: int) -> tuple[Any, int]:
         """A struct that may be `depth` levels deep, and the offset behind it."""
@@ -156,10 +159,16 @@ class _Source:
     """The bytes that a struct is read from, and the kept lists that were found in them."""
 
     def __init__(
-        self, data: memoryview, buffer: Any, inner_at: int = -1, inner_starts: memoryview | None = None
+        self,
+        data: memoryview,
+        buffer: Any,
+        lasting: bool,
+        inner_at: int = -1,
+        inner_starts: memoryview | None = None,
     ) -> None:
         self.data = data
         self._buffer = buffer
+        self._lasting = lasting
         self._inner_at = inner_at
         self._inner_starts = inner_starts
         #: Kept lists within the elements of the one that is being read; None outside of such a list.
@@ -191,21 +200,17 @@ class _Source:
             within.clear()  # of a field that stands twice the last one counts
             within[at] = starts.tolist()
             return None, position
-        data, base = _held(self._buffer, self.data, at, position)
+        data, base = self.held(at, position)
         moved = [_moved(offsets, base) for offsets in (starts, inner_at, inner_starts)]
         has_inner = any(field.kept for field in one.nested._fields.values())
         inner = InnerLists(moved[1], memoryview(first), moved[2]) if has_inner else None
         return KeptStructs(one.nested, data, moved[0], inner), position
 
-
-def _held(buffer: Any, data: memoryview, start: int, end: int) -> tuple[Any, int]:
-    """Bytes that never change with what lies from `start` to `end`, and the offset that is their first."""
-    if isinstance(buffer, memoryview) and type(buffer.obj) is bytes and buffer.contiguous:
-        if 2 * (end - start) >= len(buffer.obj):
-            return buffer, 0
-    elif type(buffer) is bytes and 2 * (end - start) >= len(buffer):
-        return buffer, 0
-    return bytes(data[start:end]), start
+    def held(self, start: int, end: int) -> tuple[Any, int]:
+        """Bytes that never change with what lies from `start` to `end`, and the offset that is their first."""
+        if self._lasting or (type(self._buffer) is bytes and 2 * (end - start) >= len(self.data)):
+            return self._buffer, 0
+        return bytes(self.data[start:end]), start
 
 
 def _moved(offsets: array[int], base: int) -> memoryview:
