@@ -6,6 +6,7 @@ level (parquet-format, README, "Nested Encoding").
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -17,6 +18,10 @@ from resilient_pq.format.metadata import Repetition, SchemaElement, Type
 
 #: Levels are kept in bytes, so no leaf may have a level above this.
 MAX_LEVEL = 255
+
+# A file may have thousands of columns, and calling an enumeration takes several times as long as a look-up.
+_REPETITIONS = {int(member): member for member in Repetition}
+_TYPES = {int(member): member for member in Type}
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +245,8 @@ class Schema:
 
     def without_empty_groups(self) -> Schema:
         """The same columns, but none that is a group without leaves: it has no values, and no levels to tell nulls."""
-        return Schema(_without_empty_groups(self.root), self.elements)
+        root = _without_empty_groups(self.root)
+        return self if root is self.root else Schema(root, self.elements)
 
     def to_elements(self) -> list[SchemaElement]:
         """The footer's depth-first list; one that was read is given back as it was.
@@ -262,7 +268,8 @@ def _without_empty_groups(group: Group) -> Group:
         _without_empty_groups(child) if isinstance(child, Group) else child for child in group.children
     ]
     kept = tuple(child for child in children if isinstance(child, Primitive) or child.children)
-    return replace(group, children=kept)
+    same = len(kept) == len(group.children) and all(map(operator.is_, kept, group.children))
+    return group if same else replace(group, children=kept)
 
 
 def _count_leaves(node: Node) -> int:
@@ -311,15 +318,15 @@ def _repetition(element: SchemaElement, *, is_root: bool) -> Repetition:
     if is_root or element.repetition_type is None:
         return Repetition.REQUIRED
     try:
-        return Repetition(element.repetition_type)
-    except ValueError:
+        return _REPETITIONS[element.repetition_type]
+    except KeyError:
         raise FormatError(f"column {element.name!r}: unknown repetition {element.repetition_type}") from None
 
 
 def _parse_primitive(element: SchemaElement, repetition: Repetition) -> Primitive:
     try:
-        physical_type = Type(element.type if element.type is not None else -1)
-    except ValueError:
+        physical_type = _TYPES[element.type if element.type is not None else -1]
+    except KeyError:
         raise FormatError(f"column {element.name!r}: unknown physical type {element.type}") from None
     if physical_type is Type.FIXED_LEN_BYTE_ARRAY and (
         element.type_length is None or element.type_length < 0

@@ -265,7 +265,7 @@ cdef read_kept(const Field* field, const Source* source, Py_ssize_t* position, i
     memset(&spans, 0, sizeof(Spans))
     try:
         with nogil:
-            check_kept(field, source.data, source.size, position, depth, &spans)
+            position[0] = check_kept(field, source.data, source.size, start, depth, &spans)
         data, base = held(buffer, source, start, position[0])
         inner = None
         if field.nested.has_kept:
@@ -326,80 +326,91 @@ cdef int lacking(const Layout* layout, uint64_t missing) except -1 with gil:
     return 0
 
 
-cdef int check_kept(
-    const Field* field, const uint8_t* data, Py_ssize_t size, Py_ssize_t* position, int depth, Spans* spans
+cdef Py_ssize_t check_kept(
+    const Field* field, const uint8_t* data, Py_ssize_t size, Py_ssize_t at, int depth, Spans* spans
 ) except -1 nogil:
-    """Finds the structs of a kept list, and those of the kept lists in them."""
-    cdef uint64_t count = field_list_start(field, data, size, position, depth)
+    """Finds the structs of a kept list, and those of the kept lists in them; gives the offset behind it."""
+    cdef uint64_t count = field_list_start(field, data, size, &at, depth)
     while count:
-        push(&spans.starts, position[0])
+        push(&spans.starts, at)
         push(&spans.inner_at, -1)
         push(&spans.first, spans.inner.count)
-        check_struct(field.nested, data, size, position, depth - 1, spans)
+        at = check_struct(field.nested, data, size, at, depth - 1, spans)
         count -= 1
-    push(&spans.starts, position[0])
+    push(&spans.starts, at)
     push(&spans.first, spans.inner.count)
-    return 0
+    return at
 
 
-cdef int check_inner(
-    const Field* field, const uint8_t* data, Py_ssize_t size, Py_ssize_t* position, int depth, Spans* spans
+cdef Py_ssize_t check_inner(
+    const Field* field, const uint8_t* data, Py_ssize_t size, Py_ssize_t at, int depth, Spans* spans
 ) except -1 nogil:
     """Finds the structs of a kept list in an element of one; of a field that stands twice the last one counts."""
     cdef uint64_t count
-    spans.inner_at.at[spans.inner_at.count - 1] = position[0]
+    spans.inner_at.at[spans.inner_at.count - 1] = at
     spans.inner.count = spans.first.at[spans.first.count - 1]
-    count = field_list_start(field, data, size, position, depth)
+    count = field_list_start(field, data, size, &at, depth)
     while count:
-        push(&spans.inner, position[0])
-        check_struct(field.nested, data, size, position, depth - 1, NULL)
+        push(&spans.inner, at)
+        at = check_struct(field.nested, data, size, at, depth - 1, NULL)
         count -= 1
-    push(&spans.inner, position[0])
-    return 0
+    push(&spans.inner, at)
+    return at
 
 
-cdef int check_struct(
-    const Layout* layout, const uint8_t* data, Py_ssize_t size, Py_ssize_t* position, int depth, Spans* spans
+cdef Py_ssize_t check_struct(
+    const Layout* layout, const uint8_t* data, Py_ssize_t size, Py_ssize_t at, int depth, Spans* spans
 ) except -1 nogil:
-    """As `read_struct`; with `spans` for a struct of a kept list, without elsewhere."""
+    """As `read_struct`; with `spans` for a struct of a kept list, without elsewhere. Gives the offset behind it."""
     cdef const Field* field
     cdef uint64_t number = 0, found = 0
     cdef int kind
     if depth == 0:
         return broken(b"structs lie too deep within each other")
     while True:
-        kind = field_start(data, size, position, &number)
+        kind = field_start(data, size, &at, &number)
         if kind == STOP:
             break
         field = field_of(layout, number, kind)
         if field == NULL:
             if kind != TRUE and kind != FALSE:
-                position[0] = value_end(data, size, position[0], kind, depth - 1)
+                at = value_end(data, size, at, kind, depth - 1)
             continue
         found |= 1ULL << number
         if field.kept and spans != NULL:
-            check_inner(field, data, size, position, depth - 1, spans)
+            at = check_inner(field, data, size, at, depth - 1, spans)
+        elif kind == STRUCT:
+            at = check_struct(field.nested, data, size, at, depth - 1, NULL)
         elif kind != TRUE and kind != FALSE:
-            check_value(field, kind, data, size, position, depth - 1)
+            at = check_value(field, kind, data, size, at, depth - 1)
     if layout.required & ~found:
         return lacking(layout, layout.required & ~found)
-    return 0
+    return at
 
 
-cdef int check_value(
-    const Field* field, int kind, const uint8_t* data, Py_ssize_t size, Py_ssize_t* position, int depth
+cdef inline Py_ssize_t check_value(
+    const Field* field, int kind, const uint8_t* data, Py_ssize_t size, Py_ssize_t at, int depth
 ) except -1 nogil:
     """As `read_value`."""
-    cdef uint64_t count
-    if kind == I16 or kind == I32 or kind == I64:
-        read_integer(data, size, position, kind)
-    elif kind == STRUCT:
-        check_struct(field.nested, data, size, position, depth, NULL)
-    elif kind == LIST:
-        count = field_list_start(field, data, size, position, depth)
-        while count:
-            check_value(field, field.element, data, size, position, depth - 1)
-            count -= 1
-    else:
-        position[0] = value_end(data, size, position[0], kind, depth)
-    return 0
+    if kind == I32 or kind == I64 or kind == I16:
+        if at < size and data[at] < 0x80:
+            return at + 1
+        read_integer(data, size, &at, kind)
+        return at
+    if kind == BINARY and at < size and data[at] < 0x80 and data[at] < size - at:
+        return at + 1 + data[at]
+    if kind == LIST:
+        return check_list(field, data, size, at, depth)
+    if kind == STRUCT:
+        return check_struct(field.nested, data, size, at, depth, NULL)
+    return value_end(data, size, at, kind, depth)
+
+
+cdef Py_ssize_t check_list(
+    const Field* field, const uint8_t* data, Py_ssize_t size, Py_ssize_t at, int depth
+) except -1 nogil:
+    cdef uint64_t count = field_list_start(field, data, size, &at, depth)
+    while count:
+        at = check_value(field, field.element, data, size, at, depth - 1)
+        count -= 1
+    return at
