@@ -150,6 +150,13 @@ class Part:
         offsets = self.offsets().astype(np.int64)
         return offsets[:-1], np.diff(offsets)
 
+    def element_range(self) -> tuple[int, int]:
+        """The first element that the slots of a list or map take, and how many they take together."""
+        if self.field.kind == "+w":
+            return self.start * self.field.width, self.length * self.field.width
+        offsets = self.offsets()
+        return int(offsets[0]), int(offsets[-1] - offsets[0])
+
     def data(self, buffer: int = 2) -> NDArray[np.uint8]:
         """The bytes of a buffer, all of them: those that offsets or views point into."""
         return self._raw(buffer, np.dtype(np.uint8))
@@ -198,8 +205,7 @@ def num_bytes(part: Part) -> int:
         case "+s":
             size = sum(num_bytes(part.child(position)) for position in range(len(field.children)))
         case "+l" | "+L" | "+m" | "+w":
-            first, last = span(*part.list_extents())
-            size = 4 * length + num_bytes(part.elements(first, last - first))
+            size = 4 * length + num_bytes(part.elements(*part.element_range()))
         case _:
             size = length * storage_dtype(field).itemsize
     return size if part.view.null_count == 0 else size + (length + 7) // 8

@@ -19,13 +19,19 @@ def byte_arrays_of(part: Part, positions: NDArray[Any] | None) -> ByteArrays:
 
     Args:
         part: The array.
-        positions: The slots wanted, in order; None is all, and copies nothing but views.
+        positions: The slots wanted, in order, or for each slot whether it is; None is all, and copies only views.
     """
     if part.field.kind in ("vu", "vz"):
         views = part.views() if positions is None else part.views()[positions]
         return _from_views(part, views)
     whole = ByteArrays(part.offsets(), part.data())
-    return whole if positions is None else take(whole, positions)
+    if positions is None:
+        return whole
+    if positions.dtype != np.bool_:
+        return take(whole, positions)
+    # Nulls have no bytes most of the time, and then the others are back to back as they lie.
+    offsets = kernels.compact_offsets(whole.offsets, positions)
+    return take(whole, np.flatnonzero(positions)) if offsets is None else ByteArrays(offsets, whole.data)
 
 
 def take(values: ByteArrays, positions: NDArray[Any]) -> ByteArrays:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import compress, pairwise
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from resilient_pq.arrow.buffers import Part, Valid, span
+from resilient_pq.arrow.buffers import Part
 from resilient_pq.arrow.field import Field, normalised
+from resilient_pq.arrow.leaf_rows import LeafRows, Way, ways
 from resilient_pq.arrow.matching import Fit, fit_columns
-from resilient_pq.arrow.physical import UnstorableValueError, may_fail, no_values, physical_values
+from resilient_pq.arrow.physical import may_fail
 from resilient_pq.arrow.schema import (
     arrow_field_of,
     arrow_schema_of,
@@ -21,15 +22,12 @@ from resilient_pq.arrow.schema import (
 )
 from resilient_pq.arrow.sources import Rows, Source, open_source
 from resilient_pq.errors import SchemaError, UnsupportedError, Where
-from resilient_pq.format.levels import Optional, Repeated, Shredded, Step, shred
 from resilient_pq.format.metadata import Repetition, Type
-from resilient_pq.format.schema import Node, Primitive, Schema
+from resilient_pq.format.schema import Schema
 from resilient_pq.format.values import LeafData
 
 #: About how many bytes of Arrow data one `Batch` is made of; a larger array is cut between rows.
 BATCH_BYTES: Final = 16 * 1024 * 1024
-
-_NO_SLOTS: Final = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +36,18 @@ class Batch:
 
     Attributes:
         num_rows: How many.
-        leaves: One per leaf of the schema, in its order.
+        columns: One per leaf of the schema, in its order.
         num_bytes: About what the leaves take in memory.
     """
 
     num_rows: int
-    leaves: tuple[LeafData, ...]
+    columns: tuple[LeafRows, ...]
     num_bytes: int
+
+    @property
+    def leaves(self) -> tuple[LeafData, ...]:
+        """The levels and values of each leaf."""
+        return tuple(rows.shredded() for rows in self.columns)
 
 
 class Ingest:
@@ -144,34 +147,46 @@ class Ingest:
         """
         source = open_source(data, self.field)
         columns = fit_columns(self.field, self.schema.root.children, source.field)
-        return self._batches(source, columns, batch_bytes)
+        paths = [(position, fit, way) for position, fit in columns for way in ways(fit)]
+        return self._batches(source, paths, batch_bytes)
 
     def _batches(
-        self, source: Source, columns: Sequence[tuple[int, Fit]], batch_bytes: int
+        self, source: Source, paths: Sequence[tuple[int, Fit, Way]], batch_bytes: int
     ) -> Iterator[Batch]:
         first_row = 0
         for rows in source.batches:
             _refuse_null_rows(rows, first_row)
-            yield from self._batches_of(rows, columns, first_row, batch_bytes)
+            if rows.length:
+                yield from self._batches_of(rows, paths, first_row, batch_bytes)
             first_row += rows.length
 
     def _batches_of(
-        self, rows: Rows, columns: Sequence[tuple[int, Fit]], first_row: int, batch_bytes: int
+        self, rows: Rows, paths: Sequence[tuple[int, Fit, Way]], first_row: int, batch_bytes: int
     ) -> Iterator[Batch]:
+        whole = [
+            LeafRows(leaf, rows, position, fit, way, 0, rows.length, first_row)
+            for leaf, (position, fit, way) in zip(self.schema.leaves, paths, strict=True)
+        ]
+        risky = [_may_fail(leaf.fit, rows.columns[leaf.column]) for leaf in whole]
         size = rows.num_bytes
         step = max(1, rows.length * batch_bytes // size) if size > batch_bytes else rows.length
-        slices = [
-            (first_row + start, rows.slice(start, min(step, rows.length - start)))
-            for start in range(0, rows.length, max(step, 1))
-        ]
-        if len(slices) > 1:
-            risky = [(position, fit) for position, fit in columns if _may_fail(fit, rows.columns[position])]
-            for row, part in slices:
-                for _ in _Shredder(part.length, row).leaves(part, risky):
-                    pass
-        for row, part in slices:
-            leaves = tuple(_Shredder(part.length, row).leaves(part, columns))
-            yield Batch(part.length, leaves, sum(leaf.num_bytes for leaf in leaves))
+        if step == rows.length:
+            known = (
+                replace(leaf, known=leaf.shredded()) if may_fail else leaf
+                for leaf, may_fail in zip(whole, risky, strict=True)
+            )
+            yield _batch(tuple(known), rows.length)
+            return
+        cuts = [*range(0, rows.length, step), rows.length]
+        for leaf in compress(whole, risky):
+            for start, end in pairwise(cuts):
+                leaf.slice(start, end).shredded()
+        for start, end in pairwise(cuts):
+            yield _batch(tuple(leaf.slice(start, end) for leaf in whole), end - start)
+
+
+def _batch(columns: tuple[LeafRows, ...], num_rows: int) -> Batch:
+    return Batch(num_rows, columns, sum(leaf.num_bytes for leaf in columns))
 
 
 def _check_writable(schema: Schema) -> None:
@@ -210,114 +225,3 @@ def _may_fail(fit: Fit, part: Part) -> bool:
     if part.field.kind == "+m":
         return any(_may_fail(child, elements.child(at)) for at, child in enumerate(fit.children))
     return _may_fail(fit.children[0], elements)
-
-
-class _Shredder:
-    """Shreds the columns of some rows, leaf by leaf."""
-
-    def __init__(self, num_rows: int, first_row: int) -> None:
-        self.num_rows = num_rows
-        self.first_row = first_row
-
-    def leaves(self, rows: Rows, columns: Sequence[tuple[int, Fit]]) -> Iterator[LeafData]:
-        for position, fit in columns:
-            yield from self._node(fit, rows.columns[position], ())
-
-    def _node(self, fit: Fit, part: Part, steps: tuple[Step, ...]) -> Iterator[LeafData]:
-        valid = _valid(part)
-        if fit.node.repetition is Repetition.OPTIONAL:
-            steps = (*steps, Optional(valid))
-        elif valid is not None:
-            self._refuse_nulls(fit, valid, steps)
-        if part.field.kind == "n":
-            yield from self._absent(fit.node, steps)
-        elif isinstance(fit.node, Primitive) and not fit.children:
-            yield self._leaf(fit, fit.node, part, steps)
-        elif part.field.kind == "+s":
-            for position, child in zip(fit.positions, fit.children, strict=True):
-                yield from self._node(child, part.child(position), steps)
-        else:
-            elements, repeated = _elements(part)
-            steps = (*steps, repeated)
-            if part.field.kind != "+m":
-                yield from self._node(fit.children[0], elements, steps)
-                return
-            for position, child in zip(fit.positions, fit.children, strict=True):
-                yield from self._node(child, elements.child(position), steps)
-
-    def _leaf(self, fit: Fit, node: Primitive, part: Part, steps: tuple[Step, ...]) -> LeafData:
-        shredded = shred(self.num_rows, steps)
-        positions = shredded.positions
-        if positions is not None and _is_everything(positions, part.length):
-            positions = None
-        try:
-            values = physical_values(node, part, positions)
-        except UnstorableValueError as error:
-            row = self._row_of(shredded, len(steps), error.index)
-            raise SchemaError(
-                f"column {fit.path!r}, row {row}: {error.message}", where=Where(column=fit.path)
-            ) from None
-        return LeafData(self.num_rows, shredded.definition_levels, shredded.repetition_levels, values)
-
-    def _absent(self, node: Node, steps: tuple[Step, ...]) -> Iterator[LeafData]:
-        """The leaves of a node of which no slot has a value, whose own step is among `steps` where it is optional."""
-        if node.repetition is Repetition.REPEATED:
-            steps = (*steps, Repeated(_NO_SLOTS, _NO_SLOTS))
-        if isinstance(node, Primitive):
-            shredded = shred(self.num_rows, steps)
-            levels = shredded.definition_levels, shredded.repetition_levels
-            yield LeafData(self.num_rows, *levels, no_values(node))
-            return
-        for child in node.children:
-            optional = child.repetition is Repetition.OPTIONAL
-            yield from self._absent(child, (*steps, Optional(None)) if optional else steps)
-
-    def _refuse_nulls(self, fit: Fit, valid: Valid, steps: tuple[Step, ...]) -> None:
-        """Refuse a null in a required node; below a parent that is null itself it means nothing."""
-        shredded = shred(self.num_rows, steps)
-        nulls = ~valid if shredded.positions is None else ~valid[shredded.positions]
-        if nulls.any():
-            row = self._row_of(shredded, len(steps), int(np.argmax(nulls)))
-            raise SchemaError(
-                f"column {fit.path!r} may not be null, but row {row} is",
-                where=Where(column=fit.path),
-                hint="declare the column nullable in the schema, or fill its nulls",
-            )
-
-    def _row_of(self, shredded: Shredded, num_steps: int, index: int) -> int:
-        """The row of the value `index`, counted among those that are there."""
-        if shredded.definition_levels is None:
-            return self.first_row + index
-        entry = int(np.flatnonzero(shredded.definition_levels == num_steps)[index])
-        if shredded.repetition_levels is None:
-            return self.first_row + entry
-        return self.first_row + int(np.count_nonzero(shredded.repetition_levels[: entry + 1] == 0)) - 1
-
-
-def _valid(part: Part) -> Valid | None:
-    """Which slots have a value: in a dictionary array, those whose index leads to one."""
-    valid = part.valid()
-    if part.field.dictionary is None:
-        return valid
-    entries = part.dictionary().valid()
-    if entries is None:
-        return valid
-    slots = np.arange(part.length) if valid is None else np.flatnonzero(valid)
-    indices = part.indices()[slots]
-    # An index that leads out of the dictionary is found, and refused, where the values are looked up.
-    if len(entries):
-        slots = slots[entries[np.clip(indices, 0, len(entries) - 1)]]
-    out = np.zeros(part.length, np.bool_)
-    out[slots] = True
-    return out
-
-
-def _elements(part: Part) -> tuple[Part, Repeated]:
-    """The elements of a list or map that its slots span, and where among them each slot's are."""
-    starts, lengths = part.list_extents()
-    first, last = span(starts, lengths)
-    return part.elements(first, last - first), Repeated(starts - first, lengths)
-
-
-def _is_everything(positions: NDArray[np.int64], length: int) -> bool:
-    return len(positions) == length and bool((positions == np.arange(length)).all())

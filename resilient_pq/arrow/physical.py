@@ -7,18 +7,21 @@ cannot hold is an error that names its column and row; nothing is rounded or cut
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from resilient_pq.arrow.buffers import Part
+from resilient_pq.arrow.buffers import Part, num_bytes
 from resilient_pq.arrow.byte_strings import byte_arrays_of, take
 from resilient_pq.arrow.int96 import int96_rows
 from resilient_pq.format import kernels
 from resilient_pq.format.metadata import Type
 from resilient_pq.format.schema import Primitive
 from resilient_pq.format.values import ByteArrays, Values, empty_fixed
+
+#: Slots by their numbers, or by a flag for each.
+Positions: TypeAlias = NDArray[np.int64] | NDArray[np.bool_]
 
 _MILLISECONDS_PER_DAY: Final = 86_400_000
 _LARGEST_VALUE: Final = 2**31 - 1
@@ -52,14 +55,14 @@ def may_fail(part: Part) -> bool:
     return False
 
 
-def physical_values(node: Primitive, part: Part, positions: NDArray[np.int64] | None) -> Values:
+def physical_values(node: Primitive, part: Part, positions: Positions | None) -> Values:
     """The values of some slots of an array, as a leaf's `LeafData` has them.
 
     Args:
         node: The leaf that the values are for; its type is that of the array by `schema_from_arrow`, or has it
             by `arrow_field_of`.
         part: The array.
-        positions: The slots that have a value, in order; None is all, and all have one.
+        positions: The slots that have a value, in order, or for each slot whether it has one; None is all of them.
 
     Raises:
         UnstorableValueError: A value does not fit.
@@ -79,6 +82,16 @@ def physical_values(node: Primitive, part: Part, positions: NDArray[np.int64] | 
     return convert(values)
 
 
+def physical_bytes(node: Primitive, part: Part) -> int:
+    """About what `physical_values` of all slots take in memory."""
+    if node.physical_type is not Type.BYTE_ARRAY:
+        return part.length * empty_fixed(node, 1).nbytes
+    if part.field.dictionary is None:
+        return num_bytes(part)
+    dictionary = part.dictionary()
+    return part.length * (4 + num_bytes(dictionary) // max(dictionary.length, 1))
+
+
 def no_values(node: Primitive) -> Values:
     """No values at all, as a leaf's `LeafData` has them."""
     if node.physical_type is Type.BYTE_ARRAY:
@@ -86,11 +99,15 @@ def no_values(node: Primitive) -> Values:
     return empty_fixed(node, 0)
 
 
-def _chosen(values: NDArray[Any], positions: NDArray[np.int64] | None) -> NDArray[Any]:
-    return values if positions is None else values.take(positions, axis=0)
+def _chosen(values: NDArray[Any], positions: Positions | None) -> NDArray[Any]:
+    if positions is None:
+        return values
+    if positions.dtype == np.bool_:
+        return kernels.compact(values, positions.view(np.bool_))
+    return values.take(positions, axis=0)
 
 
-def _dictionary_values(node: Primitive, part: Part, positions: NDArray[np.int64] | None) -> Values:
+def _dictionary_values(node: Primitive, part: Part, positions: Positions | None) -> Values:
     indices = _chosen(part.indices(), positions)
     dictionary = part.dictionary()
     size = dictionary.length

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resilient_pq.errors import EncodingError
+from resilient_pq.format import kernels
 from resilient_pq.format.schema import Leaf
 from resilient_pq.format.values import LeafData, Levels, uniform_levels
 
@@ -54,12 +55,13 @@ class Shredded:
     Attributes:
         definition_levels: One per entry, None where there is no step.
         repetition_levels: One per entry, None where no step is repeated.
-        positions: Where the values of the fully defined entries stand in the leaf's array; None means all, in order.
+        positions: Where the values of the fully defined entries stand in the leaf's array: slots, or for each slot
+            whether it is one. None means all, in order.
     """
 
     definition_levels: Levels | None
     repetition_levels: Levels | None
-    positions: NDArray[np.int64] | None
+    positions: NDArray[np.int64] | NDArray[np.bool_] | None
 
 
 def shred(num_rows: int, steps: Sequence[Step]) -> Shredded:
@@ -69,36 +71,27 @@ def shred(num_rows: int, steps: Sequence[Step]) -> Shredded:
     if len(steps) == 1 and isinstance(steps[0], Optional):
         return _shred_flat(num_rows, steps[0])
     definition: Levels = np.zeros(num_rows, np.uint8)
-    repetition: Levels = np.zeros(num_rows, np.uint8)
-    slots = np.arange(num_rows, dtype=np.int64)
-    alive = np.ones(num_rows, np.bool_)
+    repetition: Levels | None = None
+    slots: NDArray[np.int64] | None = None
     depth = 0
-    for step in steps:
+    for level, step in enumerate(steps):
         if isinstance(step, Optional):
-            if step.valid is not None:
-                alive = alive & step.valid[np.where(alive, slots, 0)] if len(step.valid) else alive & False
-            definition = definition + alive.astype(np.uint8)
+            kernels.shred_optional(definition, slots, step.valid, level)
             continue
         depth += 1
-        lengths = np.zeros(len(slots), np.int64)
-        lengths[alive] = step.lengths[slots[alive]]
-        starts = np.zeros(len(slots), np.int64)
-        starts[alive] = step.starts[slots[alive]]
-        alive = lengths > 0
-        counts = np.maximum(lengths, 1)
-        first = np.cumsum(counts) - counts
-        within = np.arange(int(counts.sum()), dtype=np.int64) - np.repeat(first, counts)
-        alive = np.repeat(alive, counts)
-        slots = np.repeat(starts, counts) + within
-        definition = np.repeat(definition, counts) + alive.astype(np.uint8)
-        repetition = np.where(within > 0, np.uint8(depth), np.repeat(repetition, counts))
-    return Shredded(definition, repetition if depth else None, slots[alive])
+        definition, repetition, slots = kernels.shred_repeated(
+            definition, repetition, slots, step.starts, step.lengths, level, depth
+        )
+    present = definition == len(steps)
+    if slots is None:
+        return Shredded(definition, None, None if present.all() else present)
+    return Shredded(definition, repetition, slots if present.all() else slots[present])
 
 
 def _shred_flat(num_rows: int, step: Optional) -> Shredded:
     if step.valid is None:
         return Shredded(uniform_levels(1, num_rows), None, None)
-    return Shredded(step.valid.view(np.uint8), None, np.flatnonzero(step.valid))
+    return Shredded(step.valid.view(np.uint8), None, step.valid)
 
 
 @dataclass(frozen=True, slots=True)

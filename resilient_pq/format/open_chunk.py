@@ -2,13 +2,14 @@
 
 Rows that wait where they were brought keep alive all that came with them: of an Arrow batch every column, until the
 last one is encoded. Gathered column by column, each is free as soon as its chunk is stored, and no bytes are copied
-that encoding would not have to put together anyway.
+that encoding would not have to put together anyway. Large pieces wait where they are all the same: they are few, and
+when the chunk is made of one alone, nothing is copied at all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,44 +27,109 @@ _GROWTH: Final = 3 / 2
 _MAX_INT32: Final = 2**31 - 1
 
 
+class Waiting(Protocol):
+    """Rows of a leaf that are not in the form of pages yet."""
+
+    @property
+    def num_bytes(self) -> int:
+        """About what their levels and values take in memory."""
+
+    def joined(self, others: Any, /) -> Self | None:
+        """These rows and `others`, where they follow in the same memory; None where they do not."""
+
+    def shredded(self) -> LeafData:
+        """Their levels and values."""
+
+
 class OpenChunk:
     """The rows of one leaf that wait for their row group to be closed."""
 
     def __init__(self, leaf: Leaf) -> None:
         """Begin without rows."""
         self._leaf = leaf
-        self._num_rows = self._num_bytes = 0
-        self._alone: LeafData | None = None
-        self._values: _Fixed | _Strings | None = None
-        self._definition_levels: list[Levels] = []
-        self._repetition_levels: list[Levels] = []
+        self._num_bytes = 0
+        self._pieces: list[_Gathered | Waiting | LeafData] = []
+        self._last_is_large = False
 
     @property
     def num_bytes(self) -> int:
         """About how many bytes the rows take."""
         return self._num_bytes
 
-    def add(self, rows: LeafData, share: float) -> None:
-        """Take the next rows. The first are kept as they are; when others follow, the values of all are copied.
+    def add(self, rows: Waiting | LeafData, share: float, *, large: bool = False) -> None:
+        """Take the next rows. The last are kept as they are; when others follow, small ones are copied.
 
         Args:
             rows: The rows.
             share: Which part of the row group is full with them, 0 to 1: room is made for what this promises.
+            large: Whether they are so many that they may wait where they are, with all that came with them.
         """
-        if self._alone is None and self._values is None:
-            self._alone = rows
-        else:
-            first, self._alone = self._alone, None
-            if first is not None:
-                self._values = _room_for(first.values, rows.values, share)
-                self._append(first)
-            self._append(rows)
-        self._num_rows += rows.num_rows
         self._num_bytes += rows.num_bytes
+        last = self._pieces[-1] if self._pieces else None
+        if last is not None and not isinstance(last, _Gathered | LeafData):
+            both = None if isinstance(rows, LeafData) else last.joined(rows)
+            if both is not None:
+                self._pieces[-1], self._last_is_large = both, large or self._last_is_large
+                return
+        if last is not None and not self._last_is_large:
+            self._gather_last(share)
+        self._pieces.append(rows)
+        self._last_is_large = large
 
-    def _append(self, rows: LeafData) -> None:
-        assert self._values is not None
+    def _gather_last(self, share: float) -> None:
+        """Copy the last piece behind what is gathered before it."""
+        last = self._pieces.pop()
+        assert not isinstance(last, _Gathered)
+        gathered = self._pieces[-1] if self._pieces else None
+        if isinstance(gathered, _Gathered):
+            gathered.append(_shredded(last))
+            return
+        so_far = self._num_bytes / max(last.num_bytes, 1)
+        expected = so_far * (1 + _SPARE) / max(share, 1 / _MOST_EXPECTED)
+        self._pieces.append(_Gathered(self._leaf, [_shredded(last)], expected))
+
+    def rows(self) -> LeafData:
+        """All rows, of which there is at least one; those of a single `add` as they were."""
+        if len(self._pieces) > 1:
+            first, *others = self._pieces
+            found = [_shredded(piece) for piece in others]
+            if isinstance(first, _Gathered):
+                for piece in found:
+                    first.append(piece)
+            else:
+                first = _Gathered(self._leaf, [_shredded(first), *found], 1.0)
+            self._pieces = [first]
+        return _shredded(self._pieces[0])
+
+
+def _shredded(piece: _Gathered | Waiting | LeafData) -> LeafData:
+    if isinstance(piece, LeafData):
+        return piece
+    return piece.rows() if isinstance(piece, _Gathered) else piece.shredded()
+
+
+class _Gathered:
+    """Rows that follow one another, copied together."""
+
+    def __init__(self, leaf: Leaf, first: Sequence[LeafData], expected: float) -> None:
+        """Begin with some rows.
+
+        Args:
+            leaf: The leaf.
+            first: The rows.
+            expected: How many times as many there will be in the end, to make room for them.
+        """
+        self._leaf = leaf
+        self._num_rows = 0
+        self._values = _room_for([rows.values for rows in first], expected)
+        self._definition_levels: list[Levels] = []
+        self._repetition_levels: list[Levels] = []
+        for rows in first:
+            self.append(rows)
+
+    def append(self, rows: LeafData) -> None:
         self._values.append(rows.values)
+        self._num_rows += rows.num_rows
         # Levels are the ingest's own, made for this leaf alone.
         if rows.definition_levels is not None:
             self._definition_levels.append(rows.definition_levels)
@@ -71,10 +137,6 @@ class OpenChunk:
             self._repetition_levels.append(rows.repetition_levels)
 
     def rows(self) -> LeafData:
-        """All rows, of which there is at least one; those of a single `add` as they were."""
-        if self._alone is not None:
-            return self._alone
-        assert self._values is not None
         return LeafData(
             self._num_rows,
             _joined(self._definition_levels) if self._leaf.max_definition_level else None,
@@ -85,11 +147,9 @@ class OpenChunk:
 
 def concatenate(leaf: Leaf, pieces: Sequence[LeafData]) -> LeafData:
     """One `LeafData` of several that follow one another; one alone is given back as it is."""
-    if len(pieces) == 1:
-        return pieces[0]
     chunk = OpenChunk(leaf)
-    for number, piece in enumerate(pieces, start=1):
-        chunk.add(piece, number / len(pieces))
+    for piece in pieces:
+        chunk.add(piece, 1.0, large=True)
     return chunk.rows()
 
 
@@ -101,14 +161,15 @@ def _joined(pieces: Sequence[Levels]) -> Levels:
     return np.concatenate(pieces)
 
 
-def _room_for(first: Values, second: Values, share: float) -> _Fixed | _Strings:
-    expected = (1 + _SPARE) / max(share, 1 / _MOST_EXPECTED)
-    if isinstance(first, ByteArrays):
-        assert isinstance(second, ByteArrays)
-        return _Strings(
-            int((len(first) + len(second)) * expected) + 1, int((first.num_bytes + second.num_bytes) * expected)
-        )
-    return _Fixed(first, int((len(first) + len(second)) * expected))
+def _room_for(pieces: Sequence[Values], expected: float) -> _Fixed | _Strings:
+    """Room for values like these, `expected` times as many."""
+    count = int(sum(map(len, pieces)) * expected) + 1
+    strings = [piece for piece in pieces if isinstance(piece, ByteArrays)]
+    if strings:
+        return _Strings(count, int(sum(piece.num_bytes for piece in strings) * expected))
+    first = pieces[0]
+    assert isinstance(first, np.ndarray)
+    return _Fixed(first, count)
 
 
 class _Fixed:

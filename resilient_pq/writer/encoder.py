@@ -10,12 +10,12 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Final
 
 from resilient_pq.arrow.ingest import Batch
-from resilient_pq.errors import Where, located
+from resilient_pq.errors import EncodingError, SchemaError, Where, located
 from resilient_pq.format.chunk_encoder import EncodedChunk, encode_chunk
 from resilient_pq.format.chunk_options import ChunkOptions
-from resilient_pq.format.levels import slice_rows
 from resilient_pq.format.open_chunk import OpenChunk
 from resilient_pq.format.schema import Leaf
 from resilient_pq.format.sorting import is_sorted
@@ -24,6 +24,9 @@ from resilient_pq.writer.column_options import sorting_columns
 from resilient_pq.writer.layout import Buffers, Layout
 from resilient_pq.writer.options import EncoderOptions
 from resilient_pq.writer.policy import Progress
+
+#: Rows wait where they are when they are at least this part of a row group: one eighth.
+_LARGE: Final = 8
 
 
 @dataclass(slots=True)
@@ -86,12 +89,13 @@ class Encoder:
             max_bytes=self._options.row_group_bytes,
         )
         if count:
+            num_bytes = batch.num_bytes * count // batch.num_rows
             self._open_rows += count
-            self._open_bytes += batch.num_bytes * count // batch.num_rows
+            self._open_bytes += num_bytes
             self.num_rows_taken += count
-            share = self._share_filled()
-            for leaf, chunk, data in zip(self.layout.schema.leaves, self._open, batch.leaves, strict=True):
-                chunk.add(slice_rows(leaf, data, start, start + count), share)
+            share, large = self._share_filled(), num_bytes * _LARGE >= self._options.row_group_bytes
+            for chunk, rows in zip(self._open, batch.columns, strict=True):
+                chunk.add(rows.slice(start, start + count), share, large=large)
         self._no_more_fit = count < rest
         return count
 
@@ -205,4 +209,8 @@ class Encoder:
 
 def _encode(leaf: Leaf, chunk: OpenChunk, options: ChunkOptions, row_group: int) -> EncodedChunk:
     with located(Where(row_group=row_group, column=leaf.column_path)):
-        return encode_chunk(leaf, [chunk.rows()], options)
+        try:
+            rows = chunk.rows()
+        except SchemaError as error:  # they fitted when they were taken, and the row group cannot do without them
+            raise EncodingError(f"the rows have changed since they were written: {error.message}") from error
+        return encode_chunk(leaf, [rows], options)

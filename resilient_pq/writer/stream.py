@@ -260,7 +260,7 @@ class Writer:
             start += await _in_thread(encoder.take, batch, start)
             if encoder.row_group_due(self._seconds_since_checkpoint):
                 await self._close_row_group()
-            if not self._closing:
+            elif not self._closing:
                 await self._write_checkpoint_if_due()
 
     async def _close_row_group(self) -> None:

@@ -80,7 +80,8 @@ def test_nulls_take_a_level_and_no_value() -> None:
     assert [levels(leaf) for leaf in batch.leaves] == [(None, [1, 0, 1]), (None, [1, 0, 0])]
     assert [plain(leaf) for leaf in batch.leaves] == [[1, 3], [b"a"]]
     assert batch.num_rows == 3
-    assert batch.num_bytes == sum([3 + 16, 3 + 1 + 2 * 4])
+    # Levels, then values with those of nulls; of strings offsets, bytes and the bitmap.
+    assert batch.num_bytes == sum([3 + 3 * 8, 3 + 4 * 4 + 1 + 1])
 
 
 def test_required_columns_have_no_levels() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import datetime as dt
 import decimal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from itertools import pairwise
 from typing import Any
 
 import duckdb
@@ -16,8 +17,10 @@ import pyarrow as pa
 import pytest
 
 import resilient_pq as rpq
-from resilient_pq import SchemaError, UnsupportedError
+from resilient_pq import SchemaError, UnsupportedError, WriteOptions
+from resilient_pq.arrow.leaf_rows import LeafRows
 from resilient_pq.io.memory import MemoryStore
+from resilient_pq.writer import encoder
 
 Read = Callable[..., Awaitable[Any]]
 
@@ -293,3 +296,68 @@ async def test_the_event_loop_stays_free(store: MemoryStore) -> None:
         await writer.write({"a": np.random.default_rng(1).random(200_000)})
     task.cancel()
     assert turns > 10
+
+
+async def test_large_batches_are_taken_by_views_and_small_ones_are_not(
+    store: MemoryStore, table_of: Read, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a chunk is encoded of lies in the caller's memory where the row group is made of one batch."""
+    numbers = np.arange(6000)
+    strings = pa.array([f"row {number}" for number in range(6000)])
+    shared: list[bool] = []
+    encode = encoder.encode_chunk
+
+    def noted(leaf: Any, pieces: Any, options: Any) -> Any:
+        if leaf.column_path == "n":
+            shared.append(np.shares_memory(pieces[0].values, numbers))
+        return encode(leaf, pieces, options)
+
+    monkeypatch.setattr(encoder, "encode_chunk", noted)
+    table = pa.table({"n": numbers, "s": strings})
+    async with rpq.create((store, "file"), row_group_rows=1000, row_group_bytes=1 << 16) as writer:
+        await writer.write(table[:2500])  # two row groups, and half of one
+        await writer.write(table[2500:2510])
+        await writer.write(table[2510:])
+    assert shared[:2] == [True, True] and shared[2] is False and all(shared[3:])
+    assert (await table_of(store)).equals(table)
+
+
+@pytest.mark.parametrize("cuts", [[10, 20, 500, 501, 2000], [2000, 2001, 2002, 2500], [3, 1700, 1703]], ids=str)
+@pytest.mark.parametrize("max_threads", [1, 2])
+async def test_row_groups_of_pieces_large_and_small(
+    store: MemoryStore, table_of: Read, cuts: list[int], max_threads: int
+) -> None:
+    rng = np.random.default_rng(1)
+    mask = rng.random(3000) < 0.2
+    table = pa.table(
+        {
+            "n": pa.array(rng.integers(0, 9, 3000), mask=mask),
+            "s": pa.array([f"text {number}" for number in range(3000)], mask=mask),
+            "v": pa.array([f"a text that is in no view {number}" for number in range(3000)], pa.string_view()),
+            "l": pa.array([[1, None, 3][: number % 4] or None for number in range(3000)]),
+            "d": pa.array(["one", "two", None] * 1000).dictionary_encode(),
+        }
+    )
+    options = WriteOptions(max_threads=max_threads)
+    async with rpq.create((store, "file"), row_group_bytes=30_000, options=options) as writer:
+        for start, end in pairwise([0, *cuts, 3000]):
+            await writer.write(table[start:end])
+    assert (await table_of(store)).to_pydict() == table.to_pydict()
+
+
+async def test_rows_that_no_longer_fit_when_they_are_encoded_fail_the_writer(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were taken: the row group cannot do without them, so this is no batch that can be refused."""
+
+    def changed(_: LeafRows) -> Any:
+        raise SchemaError("column 'a' may not be null, but row 1 is")
+
+    monkeypatch.setattr(LeafRows, "shredded", changed)
+    writer = await rpq.create((store, "file"))
+    await writer.write(pa.table({"a": [1, 2]}))
+    with pytest.raises(rpq.EncodingError, match="the rows have changed since they were written"):
+        await writer.checkpoint()
+    with pytest.raises(rpq.WriterFailedError):
+        await writer.write(pa.table({"a": [1, 2]}))
+    await writer.abort()

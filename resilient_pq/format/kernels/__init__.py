@@ -37,6 +37,8 @@ __all__ = [
     "byte_array_lengths",
     "byte_array_min_max",
     "byte_array_split",
+    "compact",
+    "compact_offsets",
     "delta_binary_decode",
     "delta_binary_encode",
     "dictionary_build",
@@ -54,6 +56,8 @@ __all__ = [
     "rle_encode",
     "row_hashes",
     "shared_prefixes",
+    "shred_optional",
+    "shred_repeated",
     "spread",
     "unpack_bits_msb",
     "utf8_valid",
@@ -101,6 +105,8 @@ byte_array_join = _kernel(reference.byte_array_join)
 byte_array_lengths = _kernel(reference.byte_array_lengths)
 byte_array_min_max = _kernel(reference.byte_array_min_max)
 byte_array_split = _kernel(reference.byte_array_split)
+compact = _kernel(reference.compact)
+compact_offsets = _kernel(reference.compact_offsets)
 delta_binary_decode = _kernel(reference.delta_binary_decode)
 delta_binary_encode = _kernel(reference.delta_binary_encode)
 dictionary_build = _kernel(reference.dictionary_build)
@@ -118,6 +124,8 @@ rle_decode = _kernel(reference.rle_decode)
 rle_encode = _kernel(reference.rle_encode)
 row_hashes = _kernel(reference.row_hashes)
 shared_prefixes = _kernel(reference.shared_prefixes)
+shred_optional = _kernel(reference.shred_optional)
+shred_repeated = _kernel(reference.shred_repeated)
 spread = _kernel(reference.spread)
 unpack_bits_msb = _kernel(reference.unpack_bits_msb)
 utf8_valid = _kernel(reference.utf8_valid)

@@ -11,7 +11,7 @@ One module, in one file per subject in `native/`; what they share stands here.
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stddef cimport ptrdiff_t
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport PTRDIFF_MAX, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memchr, memcmp, memcpy, memset
 
@@ -147,4 +147,5 @@ include "native/pages.pxi"
 include "native/delta.pxi"
 include "native/bloom.pxi"
 include "native/search.pxi"
+include "native/shred.pxi"
 include "native/utf8.pxi"

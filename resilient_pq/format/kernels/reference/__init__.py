@@ -49,6 +49,12 @@ from resilient_pq.format.kernels.reference.pages import (
 from resilient_pq.format.kernels.reference.prefixes import join_prefixes, shared_prefixes
 from resilient_pq.format.kernels.reference.rle import rle_decode, rle_encode, unpack_bits_msb
 from resilient_pq.format.kernels.reference.search import find_all
+from resilient_pq.format.kernels.reference.shred import (
+    compact,
+    compact_offsets,
+    shred_optional,
+    shred_repeated,
+)
 from resilient_pq.format.kernels.reference.thrift import StructField, StructReader
 from resilient_pq.format.kernels.reference.utf8 import utf8_valid
 
@@ -65,6 +71,8 @@ __all__ = [
     "byte_array_lengths",
     "byte_array_min_max",
     "byte_array_split",
+    "compact",
+    "compact_offsets",
     "delta_binary_decode",
     "delta_binary_encode",
     "dictionary_build",
@@ -82,6 +90,8 @@ __all__ = [
     "rle_encode",
     "row_hashes",
     "shared_prefixes",
+    "shred_optional",
+    "shred_repeated",
     "spread",
     "unpack_bits_msb",
     "utf8_valid",

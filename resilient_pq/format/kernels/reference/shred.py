@@ -1,0 +1,113 @@
+"""Levels out of validity and lists (parquet-format, README, "Nested Encoding"), and dense values out of slots."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from resilient_pq.format.kernels.reference.arrays import Offsets, bits_of
+
+Levels = NDArray[np.uint8]
+Slots = NDArray[np.int64]
+
+
+def shred_optional(
+    definition: Levels, slots: Slots | None, valid: NDArray[np.bool_] | None, level: int
+) -> None:
+    """Add 1 to the definition levels of entries that are defined down to a node's parent, where the node is there too.
+
+    Args:
+        definition: One per entry; those that are `level` are defined so far.
+        slots: For each entry that is, which slot of the node it has; None where entry i has slot i.
+        valid: One per slot; None where all are there.
+        level: The definition level of the parent.
+    """
+    alive = definition == level
+    if valid is not None:
+        alive[alive] = valid[_slots_of(alive, slots, len(valid))]
+    definition += alive
+
+
+def shred_repeated(
+    definition: Levels,
+    repetition: Levels | None,
+    slots: Slots | None,
+    starts: Slots,
+    lengths: Slots,
+    level: int,
+    depth: int,
+) -> tuple[Levels, Levels, Slots]:
+    """Put an entry for each element where an entry for a list was; entries without elements stay as they are.
+
+    Args:
+        definition: As in `shred_optional`.
+        repetition: One per entry; None where all are 0.
+        slots: As in `shred_optional`, of the lists.
+        starts: For each slot, the first slot of its elements.
+        lengths: For each slot, how many elements it has.
+        level: The definition level of an empty list.
+        depth: The repetition level of elements behind the first.
+
+    Returns:
+        Definition levels, repetition levels and slots of the new entries; slots of those that are no element are 0.
+    """
+    alive = definition == level
+    counts = np.ones(len(definition), np.int64)
+    chosen = _slots_of(alive, slots, len(lengths))
+    if len(starts) != len(lengths):
+        raise ValueError("there must be one start per length")
+    if (lengths[chosen] < 0).any():
+        raise ValueError("a list has a negative length")
+    first_slots = np.zeros(len(definition), np.int64)
+    first_slots[alive] = starts[chosen]
+    alive[alive] = lengths[chosen] > 0
+    counts[alive] = lengths[_slots_of(alive, slots, len(lengths))]
+    ends = np.cumsum(counts)
+    within = np.arange(int(counts.sum()), dtype=np.int64) - np.repeat(ends - counts, counts)
+    is_element = np.repeat(alive, counts)
+    outer = np.zeros(len(definition), np.uint8) if repetition is None else repetition
+    return (
+        np.repeat(definition, counts) + is_element.astype(np.uint8),
+        np.where(within > 0, np.uint8(depth), np.repeat(outer, counts)),
+        (np.repeat(first_slots, counts) + within) * is_element,
+    )
+
+
+def _slots_of(alive: NDArray[np.bool_], slots: Slots | None, count: int) -> Slots:
+    """The slots of entries, checked against how many there are."""
+    chosen = np.flatnonzero(alive) if slots is None else slots[alive]
+    if len(chosen) and not 0 <= chosen.min() <= chosen.max() < count:
+        raise ValueError("an entry has a slot that is not there")
+    return chosen
+
+
+def compact(values: NDArray[Any], present: NDArray[np.bool_]) -> NDArray[Any]:
+    """The values where `present` is true, back to back: what `spread` undoes.
+
+    Args:
+        values: As of `spread`.
+        present: One per value.
+    """
+    bits_of(values)
+    if len(present) != len(values):
+        raise ValueError("there must be one flag per value")
+    return values[present]
+
+
+def compact_offsets(offsets: Offsets, present: NDArray[np.bool_]) -> Offsets | None:
+    """Offsets of the byte strings where `present` is true, into the same data.
+
+    Args:
+        offsets: int32 or int64, one more than there are flags.
+        present: One per byte string.
+
+    Returns:
+        None where one that is not present has bytes, so that those of the others are not back to back.
+    """
+    if len(offsets) != len(present) + 1:
+        raise ValueError("there must be one offset more than flags")
+    if (offsets[1:][~present] != offsets[:-1][~present]).any():
+        return None
+    return np.concatenate([offsets[:1], offsets[1:][present]])
