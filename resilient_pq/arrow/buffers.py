@@ -40,7 +40,11 @@ DTYPES: dict[str, np.dtype[Any]] = {
 #: A view of at most this many bytes holds them itself.
 INLINE_VIEW = 12
 
+#: The kinds of string and binary views.
+VIEW_KINDS = frozenset({"vu", "vz"})
+
 LARGE_OFFSETS = frozenset({"U", "Z", "+L"})
+_HAVE_OFFSETS = LARGE_OFFSETS | {"u", "z", "+l", "+m"}
 
 
 def storage_dtype(field: Field) -> np.dtype[Any]:
@@ -165,6 +169,10 @@ class Part:
         """The views of a string or binary view array, four words each."""
         return self._items(1, np.dtype("<i4"), 4).reshape(self.length, 4)
 
+    def view_buffers(self) -> list[NDArray[np.uint8]]:
+        """The buffers that views lead into: those between the views and the last one, which has their sizes."""
+        return [self.data(buffer) for buffer in range(2, int(self.view.n_buffers) - 1)]
+
     def _items(self, buffer: int, dtype: np.dtype[Any], per_slot: int = 1) -> NDArray[Any]:
         return self._raw(buffer, dtype)[self.start * per_slot : (self.start + self.length) * per_slot]
 
@@ -195,7 +203,7 @@ def num_bytes(part: Part) -> int:
         case "u" | "U" | "z" | "Z":
             offsets = part.offsets()
             size = offsets.nbytes + int(offsets[-1]) - int(offsets[0])
-        case "vu" | "vz":
+        case kind if kind in VIEW_KINDS:
             lengths = part.views()[:, 0].astype(np.int64)
             size = 16 * length + int(lengths[lengths > INLINE_VIEW].sum())
         case "d" | "w":
@@ -229,12 +237,28 @@ def make_array(
         children: `CArray`s.
     """
     bitmap = None if valid is None else np.packbits(valid, bitorder="little")
-    return _from_buffers(field.to_c(), length, [bitmap, *buffers], _null_count(valid), children)
+    return _from_buffers(field, length, [bitmap, *buffers], _null_count(valid), children)
+
+
+def make_view_array(
+    field: Field, views: NDArray[np.int32], buffers: Sequence[NDArray[np.uint8]], valid: Valid | None
+) -> Any:
+    """A nanoarrow `CArray` of strings or binaries over views, and over buffers that have no more than 2**31 - 1 bytes.
+
+    Args:
+        field: Its type, of string or binary views.
+        views: Four words for each slot.
+        buffers: What they lead into.
+        valid: Which slots are not null; None where all are valid.
+    """
+    # The last buffer of such arrays has the sizes of those that views lead into (C data interface).
+    sizes = np.array([buffer.size for buffer in buffers], np.int64)
+    return make_array(field, len(views), [views.view(np.uint8).ravel(), *buffers, sizes.view(np.uint8)], valid)
 
 
 def make_null_array(field: Field, length: int) -> Any:
     """An array of Arrow's null type."""
-    return _from_buffers(field.to_c(), length, [], length, [])
+    return _from_buffers(field, length, [], length, [])
 
 
 def _null_count(valid: Valid | None) -> int:
@@ -242,19 +266,37 @@ def _null_count(valid: Valid | None) -> int:
 
 
 def _from_buffers(
-    schema: Any,
+    field: Field,
     length: int,
     buffers: Sequence[Any],
     null_count: int,
     children: Sequence[Any],
     offset: int = 0,
 ) -> Any:
-    # Among buffers that are not nanoarrow's own, it would move the children out of the arrays that they are
-    # in, instead of sharing them (`move` of c_array_from_buffers sticks).
+    # nanoarrow's copies of views write beyond their memory, wherever they are nested: what contains them is made
+    # anew from its buffers, and moved to where it goes. And `move` of c_array_from_buffers sticks: among buffers
+    # that are not nanoarrow's own, it would move children that are to be shared out of the arrays that they are in.
+    move = any(has_views(child) for child in field.children)
     own = [None if buffer is None else nanoarrow.c_buffer(buffer) for buffer in buffers]
     return nanoarrow.c_array_from_buffers(
-        schema, length, own, null_count=null_count, offset=offset, children=children, move=False
+        field.to_c(),
+        length,
+        own,
+        null_count=null_count,
+        offset=offset,
+        children=[_again(child) for child in children] if move else children,
+        move=move,
     )
+
+
+def has_views(field: Field) -> bool:
+    """Whether strings or binaries in a field are views."""
+    return field.kind in VIEW_KINDS or any(has_views(child) for child in field.children)
+
+
+def _again(array: Any) -> Any:
+    """A second `CArray` over the memory of one that has no dictionary."""
+    return sliced(array, 0, array.length)
 
 
 def sliced(array: Any, start: int, length: int) -> Any:
@@ -274,5 +316,6 @@ def array_of_part(part: Part, children: Sequence[Any] = ()) -> Any:
     buffers: list[Any] = [part.data(buffer) for buffer in range(int(part.view.n_buffers))]
     if valid is None:
         buffers[0] = None
-    schema = part.field.to_c()
-    return _from_buffers(schema, part.length, buffers, _null_count(valid), children, part.start)
+    if part.field.kind in _HAVE_OFFSETS and not buffers[1].size:
+        buffers[1] = part.offsets()  # of an array without slots nanoarrow does not see the only one there is
+    return _from_buffers(part.field, part.length, buffers, _null_count(valid), children, part.start)

@@ -168,8 +168,9 @@ class Field:
         return _type_name(self)
 
 
-#: The plain form of each kind of view.
+#: The plain form of each kind of view, and the other way round.
 _PLAIN_FORMATS = {"vu": "u", "vz": "z"}
+_VIEW_FORMATS = {"u": "vu", "U": "vu", "z": "vz", "Z": "vz"}
 
 
 def normalised(field: Field) -> Field:
@@ -189,6 +190,12 @@ def normalised(field: Field) -> Field:
     if format != field.format or field.dictionary is not None or children != field.children:
         metadata = field.without_extension().metadata
     return replace(field, format=format, children=children, dictionary=None, metadata=metadata)
+
+
+def with_views(field: Field) -> Field:
+    """The same type, but for its strings and binaries, at any depth: they are views."""
+    children = tuple(with_views(child) for child in field.children)
+    return replace(field, format=_VIEW_FORMATS.get(field.kind, field.format), children=children)
 
 
 def _from_c(schema: Any, depth: int) -> Field:

@@ -9,14 +9,22 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from resilient_pq.arrow.buffers import Valid, make_array, make_null_array, row_width, storage_dtype
+from resilient_pq.arrow.buffers import (
+    VIEW_KINDS,
+    Valid,
+    make_array,
+    make_null_array,
+    make_view_array,
+    row_width,
+    storage_dtype,
+)
 from resilient_pq.arrow.decimals import decimal_rows
 from resilient_pq.arrow.field import Field
 from resilient_pq.arrow.int96 import int96_timestamps
 from resilient_pq.arrow.schema import physical_format
 from resilient_pq.errors import FormatError, Where, located
 from resilient_pq.format.metadata import Repetition, Type
-from resilient_pq.format.values import ByteArrays, LeafColumn, Values
+from resilient_pq.format.values import ByteArrays, ByteViews, LeafColumn, Values
 
 #: An Arrow array with its type, which is wider than was asked for where the offsets did not suffice.
 TypedArray: TypeAlias = tuple[Field, Any]
@@ -29,7 +37,7 @@ MAX_SMALL_OFFSET = 2**31 - 1
 
 _LARGE_FORMATS = {"u": "U", "z": "Z"}
 #: Of text that is not UTF-8: libraries may rely on it that what comes as text is.
-_BINARY_FORMATS = {"u": "z", "U": "Z"}
+_BINARY_FORMATS = {"u": "z", "U": "Z", "vu": "vz"}
 _MILLIS_PER_DAY: Final = 86_400_000
 
 
@@ -51,7 +59,7 @@ def leaf_array(field: Field, column: LeafColumn, places: Places | None) -> Typed
     # A required leaf has slots without a value, too, below groups that are null.
     present = column.present
     valid = present if column.leaf.node.repetition is Repetition.OPTIONAL else None
-    values = column.values
+    values = _byte_strings(field, column.values)
     if places is not None:
         present, valid = _placed_valid(present, places), _placed_valid(valid, places)
         values = _placed(values, places)
@@ -60,12 +68,10 @@ def leaf_array(field: Field, column: LeafColumn, places: Places | None) -> Typed
         if not length or (valid is not None and not valid.any()):
             return field, make_null_array(field, length)
         field = replace(field, format=physical_format(column.leaf.node))
+    if isinstance(values, ByteViews):
+        return _view_array(field, values, valid)
     if field.kind == "d":
         field, data = _decimals(field, column, values)
-    elif field.kind in _LARGE_FORMATS and isinstance(values, np.ndarray):
-        # FIXED_LEN_BYTE_ARRAY(0), for which there is no type of fixed width.
-        empty = ByteArrays(np.zeros(length + 1, np.int32), np.zeros(0, np.uint8))
-        return _string_array(field, empty, valid)
     elif isinstance(values, ByteArrays):
         return _string_array(field, values, valid)
     elif column.leaf.node.physical_type is Type.INT96:
@@ -75,6 +81,18 @@ def leaf_array(field: Field, column: LeafColumn, places: Places | None) -> Typed
     return field, make_array(field, length, [data], valid)
 
 
+def _byte_strings(field: Field, values: Values | ByteViews) -> Values | ByteViews:
+    """The values of strings in the layout that `field` has; others are as they are."""
+    if field.kind in (*_LARGE_FORMATS, *VIEW_KINDS) and isinstance(values, np.ndarray):
+        # FIXED_LEN_BYTE_ARRAY(0), for which there is no type of fixed width.
+        values = ByteArrays(np.zeros(len(values) + 1, np.int32), np.zeros(0, np.uint8))
+    if field.kind in VIEW_KINDS and isinstance(values, ByteArrays):
+        return ByteViews.of(values)
+    if field.kind not in VIEW_KINDS and isinstance(values, ByteViews):
+        return values.to_byte_arrays()
+    return values
+
+
 def _placed_valid(valid: Valid | None, places: Places) -> Valid:
     out = places >= 0
     if valid is not None:
@@ -82,22 +100,36 @@ def _placed_valid(valid: Valid | None, places: Places) -> Valid:
     return out
 
 
-def _placed(values: Values, places: Places) -> Values:
+def _placed(values: Values | ByteViews, places: Places) -> Values | ByteViews:
     there = places >= 0
+    if isinstance(values, ByteViews):
+        views = np.zeros((len(places), 4), np.int32)
+        views[there] = values.views
+        return ByteViews(views, values.buffers, values.known_utf8)
     if isinstance(values, ByteArrays):
         lengths = np.zeros(len(places), np.int64)
         lengths[there] = np.diff(values.offsets)
         offsets = np.full(len(places) + 1, values.offsets[0], np.int64)
         offsets[1:] += np.cumsum(lengths)
-        return ByteArrays(offsets, values.data)
+        return ByteArrays(offsets, values.data, values.known_utf8)
     out = np.zeros((len(places), *values.shape[1:]), values.dtype)
     out[there] = values
     return out
 
 
-def _string_array(field: Field, values: ByteArrays, valid: Valid | None) -> TypedArray:
+def _text_or_binary(field: Field, values: ByteArrays | ByteViews) -> Field:
     if field.kind in _BINARY_FORMATS and not values.is_utf8():
-        field = replace(field.without_extension(), format=_BINARY_FORMATS[field.kind])
+        return replace(field.without_extension(), format=_BINARY_FORMATS[field.kind])
+    return field
+
+
+def _view_array(field: Field, values: ByteViews, valid: Valid | None) -> TypedArray:
+    field = _text_or_binary(field, values)
+    return field, make_view_array(field, values.views, values.buffers, valid)
+
+
+def _string_array(field: Field, values: ByteArrays, valid: Valid | None) -> TypedArray:
+    field = _text_or_binary(field, values)
     offsets, data = values.offsets, values.data
     if field.kind in _LARGE_FORMATS and offsets[-1] > MAX_SMALL_OFFSET:
         if values.num_bytes > MAX_SMALL_OFFSET:

@@ -127,7 +127,9 @@ class Table:
         Args:
             requested_schema: Passed over, as the interface allows: the columns come as they are.
         """
-        stream = CArrayStream.from_c_arrays(list(self._batches()), self._field.to_c(), validate=False)
+        # They are made for this alone. Copied ones would have broken views, see `buffers`.
+        batches = list(self._batches())
+        stream = CArrayStream.from_c_arrays(batches, self._field.to_c(), move=True, validate=False)
         return stream.__arrow_c_stream__()
 
     def _batches(self) -> Iterator[Any]:

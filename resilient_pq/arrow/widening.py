@@ -14,13 +14,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from resilient_pq.arrow.buffers import Part, make_array, make_null_array, row_width, storage_dtype
+from resilient_pq.arrow.buffers import (
+    Part,
+    make_array,
+    make_null_array,
+    make_view_array,
+    row_width,
+    storage_dtype,
+)
 from resilient_pq.arrow.field import Field
 from resilient_pq.arrow.int96 import micros_of
 
 #: What an array of the first form can be made into, by their kinds.
-_WIDER = {("+l", "+L"), ("+w", "+l"), ("+w", "+L")}
+_WIDER = {("+l", "+L"), ("+w", "+l"), ("+w", "+L"), ("vu", "vz")}
 _STRINGS = ("u", "U", "z", "Z")
+_TEXTS = ("u", "U", "vu")
+_BINARIES = ("z", "Z", "vz")
 
 
 def widest(fields: Sequence[Field]) -> Field:
@@ -39,7 +48,7 @@ def widest(fields: Sequence[Field]) -> Field:
             raise ValueError(f"arrays of {field} do not go with arrays of {first}")
     children = zip(*(field.children for field in fields), strict=True)
     format = widest_so_far.format
-    if format in ("z", "Z") and first.kind in ("u", "U"):
+    if format in _BINARIES and first.kind in _TEXTS:
         first = first.without_extension()
     return replace(first, format=format, children=tuple(widest(below) for below in children))
 
@@ -88,6 +97,8 @@ def _widened(part: Part, target: Field) -> Any:
                 part.offsets().astype(np.int64 if target.kind in ("U", "Z") else np.int32),
                 part.data(),
             ]
+        case "vu" | "vz":
+            return make_view_array(target, part.views(), part.view_buffers(), part.valid())
         case "+l" | "+L" | "+m":
             starts, lengths = part.list_extents()
             offsets = np.zeros(part.length + 1, np.int64 if target.kind == "+L" else np.int32)
@@ -119,6 +130,8 @@ def _nulls(target: Field, length: int) -> Any:
         case "u" | "z" | "U" | "Z":
             dtype = np.int64 if target.kind in ("U", "Z") else np.int32
             buffers = [np.zeros(length + 1, dtype), np.zeros(0, np.uint8)]
+        case "vu" | "vz":
+            return make_view_array(target, np.zeros((length, 4), np.int32), [], np.zeros(length, np.bool_))
         case "b":
             buffers = [np.zeros((length + 7) // 8, np.uint8)]
         case "w" | "d":

@@ -8,7 +8,15 @@ from numpy.typing import NDArray
 from resilient_pq.format import kernels
 from resilient_pq.format.metadata import Type
 from resilient_pq.format.schema import Leaf
-from resilient_pq.format.values import ByteArrays, LeafColumn, LeafData, Levels, Values, empty_fixed
+from resilient_pq.format.values import (
+    ByteArrays,
+    ByteViews,
+    LeafColumn,
+    LeafData,
+    Levels,
+    Values,
+    empty_fixed,
+)
 
 
 def leaf_data(column: LeafColumn) -> LeafData:
@@ -18,7 +26,7 @@ def leaf_data(column: LeafColumn) -> LeafData:
     if definition is None and leaf.max_definition_level:
         # A flat column: an entry is a row, and the only level says whether it has a value.
         definition = np.ones(column.num_rows, np.uint8) if present is None else present.view(np.uint8)
-    values = column.values
+    values = column.values.to_byte_arrays() if isinstance(column.values, ByteViews) else column.values
     if present is not None:
         if isinstance(values, ByteArrays):
             # Slots without a value are empty, so leaving out their offsets moves no other.

@@ -1,7 +1,8 @@
 """How values and levels of a leaf column lie in memory, between the bytes of pages and anything else.
 
 Physical types map to NumPy so: BOOLEAN bool; INT32, INT64 int32, int64 (unsigned integers share the bits);
-FLOAT, DOUBLE float32, float64; INT96 and FIXED_LEN_BYTE_ARRAY uint8 of shape (n, width); BYTE_ARRAY `ByteArrays`.
+FLOAT, DOUBLE float32, float64; INT96 and FIXED_LEN_BYTE_ARRAY uint8 of shape (n, width); BYTE_ARRAY `ByteArrays`,
+or `ByteViews` on the way out.
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ class ByteArrays:
         return self.data[self.offsets[index] : self.offsets[index + 1]].tobytes()
 
 
-Values: TypeAlias = NDArray[Any] | ByteArrays
+#: The bytes that a buffer of views may have: their offsets are int32.
+_MOST_IN_BUFFER = 2**31 - 1
 
 
 def uniform_levels(level: int, count: int) -> Levels:
@@ -75,6 +77,59 @@ def is_uniform(levels: Levels) -> bool:
     """Whether levels are those of `uniform_levels`, or a slice of them, and not empty: then all are the first."""
     return levels.strides == (0,) and len(levels) > 0
 
+
+@dataclass(frozen=True, slots=True)
+class ByteViews:
+    """Byte strings as Arrow's views have them: short ones in the views, long ones where they were found.
+
+    Attributes:
+        views: int32, four for each value: the length, then the value of up to twelve bytes itself; or its first
+            four bytes, the position of a buffer in `buffers`, and the offset of the value therein.
+        buffers: uint8; what views lead into.
+        known_utf8: As of `ByteArrays`.
+    """
+
+    views: NDArray[np.int32]
+    buffers: tuple[NDArray[np.uint8], ...]
+    known_utf8: bool = False
+
+    @classmethod
+    def of(cls, values: ByteArrays, most_in_buffer: int = _MOST_IN_BUFFER) -> ByteViews:
+        """Views of byte arrays, into their own memory.
+
+        Args:
+            values: The byte arrays.
+            most_in_buffer: Bytes that a buffer may have; where all together have more, it is cut between values.
+        """
+        offsets, data = values.offsets, values.data
+        views = np.empty((len(values), 4), np.int32)
+        buffers: list[NDArray[np.uint8]] = []
+        start = 0
+        while start < len(values):
+            most = int(offsets[start]) + most_in_buffer
+            stop = int(np.searchsorted(offsets, most, side="right")) - 1 if offsets[-1] > most else len(values)
+            stop = max(stop, start + 1)
+            run = offsets[start : stop + 1]
+            kernels.views_of(run, data, len(buffers), views[start:stop])
+            if run[-1] > run[0]:
+                buffers.append(data[run[0] : run[-1]])
+            start = stop
+        return cls(views, tuple(buffers), values.known_utf8)
+
+    def __len__(self) -> int:
+        """Number of values."""
+        return len(self.views)
+
+    def to_byte_arrays(self) -> ByteArrays:
+        """The same values back to back, copied."""
+        return ByteArrays(*kernels.views_join(self.views, self.buffers), self.known_utf8)
+
+    def is_utf8(self) -> bool:
+        """Whether each value is well-formed UTF-8 by itself."""
+        return self.known_utf8 or self.to_byte_arrays().is_utf8()
+
+
+Values: TypeAlias = NDArray[Any] | ByteArrays
 
 @dataclass(frozen=True, slots=True)
 class LeafData:
@@ -108,7 +163,8 @@ class LeafColumn:
     Attributes:
         leaf: The column.
         num_rows: Rows covered.
-        values: One per slot; slots without a value hold zeros or an empty string.
+        values: One per slot; slots without a value hold zeros or an empty string. Byte arrays are `ByteViews` where
+            they were asked for.
         present: True where the slot has a value; None where all have.
         definition_levels: One per entry; None unless the column is nested (below a group or repeated).
         repetition_levels: One per entry; None where the maximum is 0.
@@ -116,7 +172,7 @@ class LeafColumn:
 
     leaf: Leaf
     num_rows: int
-    values: Values
+    values: Values | ByteViews
     present: NDArray[np.bool_] | None
     definition_levels: Levels | None
     repetition_levels: Levels | None

@@ -7,9 +7,9 @@ import os
 from collections.abc import AsyncGenerator, Callable, Sequence
 from functools import cached_property
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Literal, Self, TypeAlias, TypeVar, get_args
 
-from resilient_pq.arrow.field import Field
+from resilient_pq.arrow.field import Field, with_views
 from resilient_pq.arrow.projection import branch_of, projected
 from resilient_pq.arrow.schema import arrow_schema_of
 from resilient_pq.arrow.table import Table
@@ -36,6 +36,9 @@ from resilient_pq.reader.plan import RowGroupRead, plan_read
 from resilient_pq.reader.row_groups import ReadRequest, RowGroupReader
 
 T = TypeVar("T")
+
+#: How strings come: as Arrow's string and binary, or as their views.
+Strings: TypeAlias = Literal["plain", "view"]
 
 #: Called with each region of a file that is lost.
 OnLost = Callable[[LostRegion], object]
@@ -261,7 +264,11 @@ class File:
     # -- reading ---------------------------------------------------------------------------------
 
     async def read(
-        self, columns: Sequence[str] | None = None, row_groups: Sequence[int] | None = None
+        self,
+        columns: Sequence[str] | None = None,
+        row_groups: Sequence[int] | None = None,
+        *,
+        strings: Strings = "plain",
     ) -> Table:
         """Rows as a table.
 
@@ -271,16 +278,21 @@ class File:
             columns: Names of columns, in the order wanted, or paths of fields inside of them, as in
                 "Name.Language.Country"; see `Schema.select`. None for all.
             row_groups: Ordinals of row groups, in the order wanted; None for all.
+            strings: How text and binary columns come, wherever they are nested. ``plain``: as Arrow's string and
+                binary, each column of a row group back to back in one buffer. ``view``: as string_view and
+                binary_view, whose values of more than 12 bytes stay in the decompressed pages and are not copied:
+                faster, most of all where values are long. The pages live as long as any view into them, also
+                where a slice or a filter has left little of their values.
 
         Raises:
-            SchemaError: There is no such column or row group.
+            SchemaError: There is no such column or row group, or no such word for `strings`.
             FormatError: The file is damaged, and `open` was told to raise then; a `ChecksumError` names the page.
             ObjectChangedError: The object was replaced after it was opened.
             NotFoundError: A data file that a summary names is not there.
             StoreError: The store could not give the bytes.
         """
         with located(Where(key=self.url)):
-            request = self._request(columns, row_groups)
+            request = self._request(columns, row_groups, strings)
             groups = await self._row_groups.read(request, request.plan.row_groups)
             for group in groups:
                 self._tell(group.lost)
@@ -292,6 +304,8 @@ class File:
         batch_rows: int = 65_536,
         columns: Sequence[str] | None = None,
         row_groups: Sequence[int] | None = None,
+        *,
+        strings: Strings = "plain",
     ) -> AsyncGenerator[Table, None]:
         """Rows as a stream of tables, in order.
 
@@ -303,12 +317,14 @@ class File:
             columns: Names of columns, in the order wanted, or paths of fields inside of them, as in
                 "Name.Language.Country"; see `Schema.select`. None for all.
             row_groups: Ordinals of row groups, in the order wanted; None for all.
+            strings: As of `read`. With ``view`` a batch that is kept keeps pages of its whole row group.
 
         Yields:
             Tables of at most `batch_rows` rows.
 
         Raises:
-            SchemaError: There is no such column or row group, or `batch_rows` is less than 1.
+            SchemaError: There is no such column or row group, no such word for `strings`, or `batch_rows` is less
+                than 1.
             FormatError: The file is damaged, and `open` was told to raise then; a `ChecksumError` names the page.
             ObjectChangedError: The object was replaced after it was opened.
             StoreError: The store could not give the bytes.
@@ -316,7 +332,7 @@ class File:
         if batch_rows < 1:
             raise SchemaError(f"batch_rows is {batch_rows}; it must be at least 1")
         with located(Where(key=self.url)):
-            request = self._request(columns, row_groups)
+            request = self._request(columns, row_groups, strings)
         groups = request.plan.row_groups
         ahead = asyncio.ensure_future(self._row_group(request, groups[0])) if groups else None
         try:
@@ -347,11 +363,16 @@ class File:
             for region in lost:
                 self._on_lost(region)
 
-    def _request(self, columns: Sequence[str] | None, row_groups: Sequence[int] | None) -> ReadRequest:
+    def _request(
+        self, columns: Sequence[str] | None, row_groups: Sequence[int] | None, strings: Strings
+    ) -> ReadRequest:
         """Work out what to read, and what it becomes.
 
         The file's key-value metadata, such as that of pandas, stay with the schema of what is read.
         """
+        if strings not in get_args(Strings):
+            words = " or ".join(map(repr, get_args(Strings)))
+            raise SchemaError(f"strings is {strings!r}, which is no layout of strings", hint=f"strings={words}")
         plan = plan_read(self.contents, columns, row_groups)
         branches = []
         for column in plan.columns:
@@ -359,6 +380,8 @@ class File:
             branches.append(branch_of(column.node, {leaf.ordinal - first for leaf in column.leaves}))
         whole = Field.of(self._arrow_schema([column.position for column in plan.columns]))
         fields = [projected(*pair) for pair in zip(whole.children, branches, strict=True)]
+        if strings == "view":
+            fields = [with_views(field) for field in fields]
         return ReadRequest(plan, whole.with_children(*fields), tuple(branches))
 
     def _arrow_schema(self, positions: Sequence[int] | None) -> Any:

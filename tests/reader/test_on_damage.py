@@ -109,6 +109,21 @@ async def test_the_rows_of_one_page(one_paged_file: Any) -> None:
             assert region.damage is rpq.Damage.CORRUPT and "CRC32" in region.reason
 
 
+@pytest.mark.parametrize("on_damage", POLICIES)
+async def test_views_of_strings_that_are_left(one_paged_file: Any, on_damage: str) -> None:
+    """Columns that lost rows, and those whose rows went with them."""
+    file = one_paged_file
+    for column in ("town", "attributes", "id"):
+        _, page = seeded("views", column).choice(data_pages(file.layout, 1, column))
+        damaged = file.written_over((page.body.start, bytes(len(page.body))))
+        table, lost = await read(damaged.data, on_damage, strings="view")
+        table.validate(full=True)
+        expected = best_of(file, damaged, on_damage)
+        assert table.schema.field("town").type == pa.string_view()
+        assert table.cast(expected.schema).equals(expected)
+        assert len(lost) == 1
+
+
 async def test_any_damage_of_our_files(paged_file: Any) -> None:
     """Of every codec, with pages of either version: exactly the rows that are left at best."""
     rng = seeded("ours", len(paged_file.data))

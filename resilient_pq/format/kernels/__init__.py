@@ -61,6 +61,8 @@ __all__ = [
     "spread",
     "unpack_bits_msb",
     "utf8_valid",
+    "views_join",
+    "views_of",
 ]
 
 _Kernel = TypeVar("_Kernel", bound=Callable[..., Any])
@@ -129,3 +131,5 @@ shred_repeated = _kernel(reference.shred_repeated)
 spread = _kernel(reference.spread)
 unpack_bits_msb = _kernel(reference.unpack_bits_msb)
 utf8_valid = _kernel(reference.utf8_valid)
+views_join = _kernel(reference.views_join)
+views_of = _kernel(reference.views_of)

@@ -57,6 +57,10 @@ cdef extern from "native/utf8.h":
     const uint8_t* skip_ascii(const uint8_t* at, const uint8_t* end) noexcept nogil
     bint is_utf8(const uint8_t* at, ptrdiff_t size) noexcept nogil
 
+cdef extern from "native/views.h":
+    void store_view(uint8_t* to, const uint8_t* source, ptrdiff_t room, uint32_t size, uint32_t buffer,
+                    uint32_t offset) noexcept nogil
+
 cdef extern from "native/bloom.h":
     void bloom_set(uint32_t* block, uint32_t hash) noexcept nogil
     bint bloom_has(const uint32_t* block, uint32_t hash) noexcept nogil
@@ -83,6 +87,8 @@ ctypedef fused Bits:
     uint64_t
 
 cdef int64_t LARGEST_LENGTH = 0x7FFFFFFF
+#: A value of at most so many bytes stands in its view.
+cdef uint32_t INLINE_VIEW = 12
 cdef int LARGEST_DEPTH = 128
 
 
@@ -149,3 +155,4 @@ include "native/bloom.pxi"
 include "native/search.pxi"
 include "native/shred.pxi"
 include "native/utf8.pxi"
+include "native/views.pxi"

@@ -57,6 +57,7 @@ from resilient_pq.format.kernels.reference.shred import (
 )
 from resilient_pq.format.kernels.reference.thrift import StructField, StructReader
 from resilient_pq.format.kernels.reference.utf8 import utf8_valid
+from resilient_pq.format.kernels.reference.views import views_join, views_of
 
 __all__ = [
     "KeptStructs",
@@ -95,4 +96,6 @@ __all__ = [
     "spread",
     "unpack_bits_msb",
     "utf8_valid",
+    "views_join",
+    "views_of",
 ]
