@@ -103,9 +103,9 @@ class AssembledOptional:
 
 @dataclass(frozen=True, slots=True)
 class AssembledRepeated:
-    """List offsets of a node, one more than its parent has slots, beginning at 0."""
+    """List offsets of a node, int32 or int64, one more than its parent has slots, beginning at 0."""
 
-    offsets: NDArray[np.int64]
+    offsets: NDArray[Any]
 
 
 def assemble(
@@ -126,22 +126,17 @@ def assemble(
     """
     if repetition_levels is not None and len(repetition_levels) and repetition_levels[0] != 0:
         raise EncodingError(f"the first repetition level is {repetition_levels[0]}, not 0")
+    if repetition_levels is None:
+        repetition_levels = np.zeros(len(definition_levels), np.uint8)
     steps: list[AssembledOptional | AssembledRepeated] = []
-    # Entries that take a slot in the node at hand's parent: at first, those that begin a row.
-    slots = _entries_up_to(repetition_levels, 0, len(definition_levels))
-    depth = 0
+    depth = slot_level = 0
     for level, is_repeated in enumerate(repeated, start=1):
-        if not is_repeated:
-            steps.append(AssembledOptional(definition_levels[slots] >= level))
-            continue
-        depth += 1
-        elements = _entries_up_to(repetition_levels, depth, len(definition_levels))
-        elements = elements[definition_levels[elements] >= level]
-        offsets = np.empty(len(slots) + 1, np.int64)
-        offsets[:-1] = np.searchsorted(elements, slots, side="left")
-        offsets[-1] = len(elements)
-        steps.append(AssembledRepeated(offsets))
-        slots = elements
+        levels = (definition_levels, repetition_levels, depth, slot_level, level)
+        if is_repeated:
+            steps.append(AssembledRepeated(kernels.list_offsets(*levels)))
+            depth, slot_level = depth + 1, level
+        else:
+            steps.append(AssembledOptional(kernels.slot_validity(*levels)))
     return steps
 
 

@@ -49,6 +49,7 @@ __all__ = [
     "find_all",
     "gather",
     "join_prefixes",
+    "list_offsets",
     "page_headers",
     "page_levels",
     "plain_pages",
@@ -58,6 +59,7 @@ __all__ = [
     "shared_prefixes",
     "shred_optional",
     "shred_repeated",
+    "slot_validity",
     "spread",
     "unpack_bits_msb",
     "utf8_valid",
@@ -119,6 +121,7 @@ distinct_in_runs_byte_arrays = _kernel(reference.distinct_in_runs_byte_arrays)
 find_all = _kernel(reference.find_all)
 gather = _kernel(reference.gather)
 join_prefixes = _kernel(reference.join_prefixes)
+list_offsets = _kernel(reference.list_offsets)
 page_headers = _kernel(reference.page_headers)
 page_levels = _kernel(reference.page_levels)
 plain_pages = _kernel(reference.plain_pages)
@@ -128,6 +131,7 @@ row_hashes = _kernel(reference.row_hashes)
 shared_prefixes = _kernel(reference.shared_prefixes)
 shred_optional = _kernel(reference.shred_optional)
 shred_repeated = _kernel(reference.shred_repeated)
+slot_validity = _kernel(reference.slot_validity)
 spread = _kernel(reference.spread)
 unpack_bits_msb = _kernel(reference.unpack_bits_msb)
 utf8_valid = _kernel(reference.utf8_valid)

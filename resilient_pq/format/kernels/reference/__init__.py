@@ -39,6 +39,7 @@ from resilient_pq.format.kernels.reference.dictionary import (
     gather,
 )
 from resilient_pq.format.kernels.reference.kept import KeptStructs
+from resilient_pq.format.kernels.reference.nesting import list_offsets, slot_validity
 from resilient_pq.format.kernels.reference.nulls import spread
 from resilient_pq.format.kernels.reference.page_headers import page_headers
 from resilient_pq.format.kernels.reference.pages import (
@@ -84,6 +85,7 @@ __all__ = [
     "find_all",
     "gather",
     "join_prefixes",
+    "list_offsets",
     "page_headers",
     "page_levels",
     "plain_pages",
@@ -93,6 +95,7 @@ __all__ = [
     "shared_prefixes",
     "shred_optional",
     "shred_repeated",
+    "slot_validity",
     "spread",
     "unpack_bits_msb",
     "utf8_valid",

@@ -49,3 +49,11 @@ def check_indices(indices: NDArray[np.int32], length: int) -> None:
     require_types(indices, np.int32)
     if indices.size and (indices.min() < 0 or indices.max() >= length):
         raise EncodingError("an index lies outside of its dictionary")
+
+
+def check_levels(definition: NDArray[np.uint8], repetition: NDArray[np.uint8]) -> None:
+    """Refuse what are not the levels of the same entries."""
+    require_types(definition, np.uint8)
+    require_types(repetition, np.uint8)
+    if len(definition) != len(repetition):
+        raise ValueError("there must be as many repetition levels as definition levels")

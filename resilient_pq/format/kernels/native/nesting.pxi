@@ -1,0 +1,79 @@
+# From levels to validity and offsets. Included by `_native.pyx`.
+
+cdef int check_levels(const uint8_t[::1] definition, const uint8_t[::1] repetition) except -1:
+    if definition.shape[0] != repetition.shape[0]:
+        raise ValueError("there must be as many repetition levels as definition levels")
+    return 0
+
+
+cdef Py_ssize_t count_slots(
+    const uint8_t* definition, const uint8_t* repetition, Py_ssize_t n, uint8_t depth, uint8_t level
+) noexcept nogil:
+    cdef Py_ssize_t count = 0, i
+    for i in range(n):
+        count += (repetition[i] <= depth) & (definition[i] >= level)
+    return count
+
+
+def slot_validity(
+    const uint8_t[::1] definition not None, const uint8_t[::1] repetition not None,
+    uint8_t depth, uint8_t slot_level, uint8_t level
+):
+    """See `reference.slot_validity`."""
+    check_levels(definition, repetition)
+    cdef Py_ssize_t n = definition.shape[0], slot = 0, i, slots
+    if n == 0:
+        return np.empty(0, np.bool_)
+    cdef const uint8_t* definitions = &definition[0]
+    cdef const uint8_t* repetitions = &repetition[0]
+    with nogil:
+        slots = count_slots(definitions, repetitions, n, depth, slot_level)
+    # One more, for entries that are no slots are written where the next slot will be.
+    out = np.empty(slots + 1, np.uint8)
+    cdef uint8_t[::1] flags = out
+    cdef uint8_t* valid = &flags[0]
+    with nogil:
+        for i in range(n):
+            valid[slot] = definitions[i] >= level
+            slot += (repetitions[i] <= depth) & (definitions[i] >= slot_level)
+    return out[:slots].view(np.bool_)
+
+
+def list_offsets(
+    const uint8_t[::1] definition not None, const uint8_t[::1] repetition not None,
+    uint8_t depth, uint8_t slot_level, uint8_t level
+):
+    """See `reference.list_offsets`."""
+    check_levels(definition, repetition)
+    cdef Py_ssize_t n = definition.shape[0], slots = 0
+    cdef int32_t[::1] small
+    cdef int64_t[::1] large
+    if n == 0:
+        return np.zeros(1, np.int32)
+    with nogil:
+        slots = count_slots(&definition[0], &repetition[0], n, depth, slot_level)
+    if n < (<Py_ssize_t> 1) << 31:
+        out = np.empty(slots + 1, np.int32)
+        small = out
+        fill_offsets(&definition[0], &repetition[0], n, depth, slot_level, level, &small[0])
+    else:
+        out = np.empty(slots + 1, np.int64)
+        large = out
+        fill_offsets(&definition[0], &repetition[0], n, depth, slot_level, level, &large[0])
+    return out
+
+
+cdef int fill_offsets(
+    const uint8_t* definition, const uint8_t* repetition, Py_ssize_t n,
+    uint8_t depth, uint8_t slot_level, uint8_t level, Offset* out
+) except -1:
+    cdef Py_ssize_t slot = 0, i
+    cdef Offset count = 0
+    cdef int below = depth + 1
+    with nogil:
+        for i in range(n):
+            out[slot] = count
+            slot += (repetition[i] <= depth) & (definition[i] >= slot_level)
+            count += (repetition[i] <= below) & (definition[i] >= level)
+        out[slot] = count
+    return 0

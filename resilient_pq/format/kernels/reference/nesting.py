@@ -1,0 +1,63 @@
+"""From levels to what Arrow has in their place: validity of nodes, and offsets of lists.
+
+An entry is a slot of a node when its repetition level is at most the number of lists around the node, and its
+definition level at least that of the innermost of them having an element. Depths and levels are 0 to 255.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from resilient_pq.format.kernels.reference.arrays import check_levels
+
+
+def slot_validity(
+    definition: NDArray[np.uint8], repetition: NDArray[np.uint8], depth: int, slot_level: int, level: int
+) -> NDArray[np.bool_]:
+    """For each slot of a node, whether the node is there.
+
+    Args:
+        definition: The definition level of each entry.
+        repetition: The repetition level of each entry.
+        depth: How many lists are around the node.
+        slot_level: The definition level from which on an entry is a slot; 0 where there are no lists.
+        level: The definition level from which on the node is there.
+    """
+    check_levels(definition, repetition)
+    valid: NDArray[np.bool_] = definition[_slots(definition, repetition, depth, slot_level)] >= level
+    return valid
+
+
+def list_offsets(
+    definition: NDArray[np.uint8], repetition: NDArray[np.uint8], depth: int, slot_level: int, level: int
+) -> NDArray[Any]:
+    """For each slot of a list, how many elements are before it; and at the end how many there are.
+
+    Args:
+        definition: The definition level of each entry.
+        repetition: The repetition level of each entry.
+        depth: How many lists are around this one.
+        slot_level: The definition level from which on an entry is a slot of the list.
+        level: The definition level from which on an entry is an element, which is more than `slot_level`.
+
+    Returns:
+        One more than there are slots: int32, or int64 where there are more entries than that can count.
+    """
+    check_levels(definition, repetition)
+    elements = _slots(definition, repetition, depth + 1, level)
+    dtype = np.int32 if len(definition) < 1 << 31 else np.int64
+    before = np.zeros(len(definition) + 1, dtype)
+    np.cumsum(elements, out=before[1:])
+    slots = np.append(_slots(definition, repetition, depth, slot_level), True)
+    offsets: NDArray[Any] = before[slots]
+    return offsets
+
+
+def _slots(
+    definition: NDArray[np.uint8], repetition: NDArray[np.uint8], depth: int, level: int
+) -> NDArray[np.bool_]:
+    found: NDArray[np.bool_] = (repetition <= depth) & (definition >= level)
+    return found
