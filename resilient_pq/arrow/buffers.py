@@ -14,7 +14,7 @@ import nanoarrow
 import numpy as np
 from numpy.typing import NDArray
 
-from resilient_pq.arrow.field import Field
+from resilient_pq.arrow.field import Field, shared_c
 
 Valid = NDArray[np.bool_]
 
@@ -279,7 +279,7 @@ def _from_buffers(
     move = any(has_views(child) for child in field.children)
     own = [None if buffer is None else nanoarrow.c_buffer(buffer) for buffer in buffers]
     return nanoarrow.c_array_from_buffers(
-        field.to_c(),
+        shared_c(field),
         length,
         own,
         null_count=null_count,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Final
 
 import nanoarrow
@@ -109,15 +110,15 @@ class Field:
         return _from_c(schema, depth=0)
 
     def to_c(self) -> Any:
-        """The same as a nanoarrow `CSchema`."""
+        """The same as a nanoarrow `CSchema` of the caller's own."""
         flags = (_NULLABLE if self.nullable else 0) | (_KEYS_SORTED if self.keys_sorted else 0)
         return _BLANK.modify(
             # Parquet names that are not UTF-8 come with surrogates; C has no way to carry them.
             name=self.name.encode("utf-8", "replace").decode("utf-8"),
             format=self.format,
             flags=flags,
-            children=[child.to_c() for child in self.children],
-            dictionary=None if self.dictionary is None else self.dictionary.to_c(),
+            children=[shared_c(child) for child in self.children],
+            dictionary=None if self.dictionary is None else shared_c(self.dictionary),
             metadata=dict(self.metadata) if self.metadata else None,
         )
 
@@ -196,6 +197,12 @@ def with_views(field: Field) -> Field:
     """The same type, but for its strings and binaries, at any depth: they are views."""
     children = tuple(with_views(child) for child in field.children)
     return replace(field, format=_VIEW_FORMATS.get(field.kind, field.format), children=children)
+
+
+@lru_cache(maxsize=4096)
+def shared_c(field: Field) -> Any:
+    """The same as a nanoarrow `CSchema`, of equal fields mostly the very same one, which nobody may move."""
+    return field.to_c()
 
 
 def _from_c(schema: Any, depth: int) -> Field:

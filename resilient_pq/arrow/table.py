@@ -11,7 +11,7 @@ from nanoarrow.c_array_stream import CArrayStream
 from numpy.typing import NDArray
 
 from resilient_pq.arrow.buffers import Part, make_array, num_bytes, sliced
-from resilient_pq.arrow.field import Field
+from resilient_pq.arrow.field import Field, shared_c
 from resilient_pq.arrow.to_numpy import numpy_values
 from resilient_pq.arrow.to_python import Inexact, python_values
 from resilient_pq.arrow.widening import widened, widest
@@ -54,15 +54,9 @@ class Table:
         if columns and len(columns) != len(field.children):
             raise ValueError(f"the schema has {len(field.children)} columns, the chunks {len(columns)}")
         if columns:
-            types = [
-                widest([declared, *(Field.of(array.schema) for array in arrays)])
-                for declared, arrays in zip(field.children, columns, strict=True)
-            ]
-            columns = [
-                [widened(array, target) for array in arrays]
-                for target, arrays in zip(types, columns, strict=True)
-            ]
-            field = field.with_children(*types)
+            brought = [_of_one_type(*column) for column in zip(field.children, columns, strict=True)]
+            columns = [arrays for _, arrays in brought]
+            field = field.with_children(*(target for target, _ in brought))
         self._field = field
         self._chunks = [list(chunk) for chunk in zip(*columns, strict=True)]
         self._num_rows = num_rows
@@ -267,6 +261,15 @@ class Table:
         """
         frame: polars.DataFrame = _library("polars").DataFrame(self)
         return frame
+
+
+def _of_one_type(declared: Field, arrays: list[Any]) -> tuple[Field, list[Any]]:
+    """The chunks of a column, brought to the widest of their types."""
+    schema = shared_c(declared)
+    if all(array.schema is schema for array in arrays):
+        return declared, arrays
+    target = widest([declared, *(Field.of(array.schema) for array in arrays)])
+    return target, [widened(array, target) for array in arrays]
 
 
 def _library(name: str) -> Any:
