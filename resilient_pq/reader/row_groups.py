@@ -153,12 +153,11 @@ class RowGroupReader:
         jobs = _Jobs(work, self._objects, opener, self._fetch.memory_budget)
         busy = [self.in_thread(jobs.do_all) for _ in range(min(self._max_threads, jobs.most_threads))]
         try:
-            async with asyncio.TaskGroup() as tasks:
-                for one in busy:
-                    tasks.create_task(one)
-        except BaseExceptionGroup as group:
-            first = group.exceptions[0]
-            raise first from first.__cause__
+            # One that fails makes the others end soon; these are waited for, so that no file stays open.
+            ended = await asyncio.gather(*busy, return_exceptions=True)
+            for error in ended:
+                if error is not None:
+                    raise error
         finally:
             jobs.drop()  # threads cannot be cancelled: they end after what they are at
             self._objects.count(jobs.counters)
