@@ -64,8 +64,9 @@ class WriteOptions:
         undecided_grace: Seconds after which a store is taken to have dropped a part that was sent whole and not
             answered. Until then no other bytes are sent in its place.
         overwrite_partial: Replace the NAME.partial that a crashed writer left, losing what is in it.
-        max_threads: Column chunks encoded at one time, each waiting in memory for those before it; None is the number
-            of processors, at most 4.
+        max_threads: Column chunks encoded at one time; None is the number of processors, at most 4. More are encoded
+            while those before them are written, also of the next row group, until a quarter of `row_group_bytes` waits.
+            1 never encodes and writes at one time.
     """
 
     data_page_version: Literal["1.0", "2.0"] = "1.0"
