@@ -27,7 +27,7 @@ def numbered(keys: list[Any]) -> tuple[list[int], list[int]]:
 
 def check_numbered(answer: Any, keys: list[Any]) -> None:
     indices, first = answer
-    assert indices.dtype == np.int32
+    assert indices.dtype == (np.uint8 if len(first) <= 256 else np.uint16 if len(first) <= 65_536 else np.int32)
     assert first.dtype == np.int64
     assert (indices.tolist(), first.tolist()) == numbered(keys)
 
@@ -278,3 +278,40 @@ def test_samples_with_offsets_out_of_the_data(kernels: ModuleType) -> None:
     assert kernels.distinct_in_runs_byte_arrays(np.array([0, 1, 99]), b"12345", np.array([0]), 1) == (1, 1, 0, 1, 1)
     with pytest.raises(ValueError, match="one offset more"):
         kernels.distinct_in_runs_byte_arrays(np.array([], np.int64), b"", np.array([], np.int64), 0)
+
+
+@pytest.mark.parametrize("distinct", [255, 256, 257, 65_535, 65_536, 65_537])
+def test_indices_are_as_narrow_as_they_can_be(kernels: ModuleType, distinct: int) -> None:
+    keys = [*range(5), *range(distinct), 3, distinct - 1]
+    check_numbered(kernels.dictionary_build(np.array(keys, np.int32), distinct), keys)
+    assert kernels.dictionary_build(np.array(keys, np.int32), distinct - 1) is None
+    strings = [b"%x" % key for key in keys]
+    offsets = np.cumsum([0, *map(len, strings)])
+    check_numbered(kernels.dictionary_build_byte_arrays(offsets, b"".join(strings), distinct, 2**40), strings)
+    assert kernels.dictionary_build_byte_arrays(offsets, b"".join(strings), distinct - 1, 2**40) is None
+
+
+@pytest.mark.parametrize("longest", [7, 8, 9, 15, 16, 17, 31, 32, 33, 70])
+def test_strings_that_differ_by_one_byte_or_by_zeros(kernels: ModuleType, longest: int) -> None:
+    strings = [b"x" * size for size in range(longest + 1)]
+    strings += [b"x" * size + b"\0" * (longest - size) for size in range(longest + 1)]
+    strings += [b"x" * at + b"y" + b"x" * (longest - at - 1) for at in range(longest)]
+    strings *= 3
+    offsets = np.cumsum([0, *map(len, strings)])
+    check_numbered(kernels.dictionary_build_byte_arrays(offsets, b"".join(strings), 999, 2**40), strings)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.int32])
+def test_used_entries_are_marked(kernels: ModuleType, guarded: Any, dtype: Any) -> None:
+    indices = np.random.default_rng(5).integers(0, 120, 3000).astype(dtype)
+    indices[indices == 7] = 8
+    with guarded(121, np.uint8) as marks:
+        marks[:] = 0
+        kernels.mark_used(indices[:0], marks)
+        assert not marks.any()
+        kernels.mark_used(indices, marks)
+        assert np.flatnonzero(marks).tolist() == sorted(set(indices.tolist()))
+    with guarded(119, np.uint8) as marks, pytest.raises(EncodingError):
+        kernels.mark_used(indices, marks)
+    with pytest.raises(EncodingError):
+        kernels.mark_used(np.array([-1], np.int32), np.zeros(9, np.uint8))

@@ -230,8 +230,8 @@ def test_damage_is_met_in_agreement(
 @st.composite
 def level_arrays(draw: st.DrawFn) -> tuple[int, np.ndarray[Any, Any]]:
     width = draw(st.one_of(st.integers(0, 32), st.integers(1, 3)))  # narrow ones decide most closely
-    dtype = draw(st.sampled_from([np.uint8, np.int32]))
-    top = min(2**width - 1, 255 if dtype is np.uint8 else 2**31 - 1)
+    dtype = draw(st.sampled_from([np.uint8, np.uint16, np.int32]))
+    top = min(2**width - 1, int(np.iinfo(dtype).max))
     some = draw(st.lists(st.integers(0, top), min_size=1, max_size=4))
     pieces = draw(st.lists(st.tuples(st.sampled_from(some), st.integers(1, 40)), max_size=12))
     mixed = draw(st.lists(st.sampled_from(some), max_size=40))
@@ -248,7 +248,7 @@ def test_encoded_values_come_back(kernels: ModuleType, case: tuple[int, np.ndarr
     assert decode(encoded.tobytes(), width, len(values)) == (values.tolist(), len(encoded) if width else 0)
     packed_at_once = len(encode([("packed", values.tolist())], width)) if len(values) else 0
     assert len(encoded) <= packed_at_once + 1
-    out = np.empty_like(values)
+    out = np.empty(len(values), np.uint8 if values.dtype == np.uint8 else np.int32)
     assert kernels.rle_decode(encoded, width, out) == (len(encoded) if width else 0)
     assert (out == values).all()
 
@@ -258,6 +258,7 @@ def test_encoded_values_come_back(kernels: ModuleType, case: tuple[int, np.ndarr
 def test_encoders_agree(native: ModuleType, case: tuple[int, np.ndarray[Any, Any]]) -> None:
     width, values = case
     assert native.rle_encode(values, width).tobytes() == reference.rle_encode(values, width).tobytes()
+    assert native.rle_encode(values, width, 3).tobytes() == reference.rle_encode(values, width, 3).tobytes()
 
 
 @pytest.mark.parametrize("width", range(33))
@@ -270,6 +271,18 @@ def test_encodes_every_width(kernels: ModuleType, width: int) -> None:
     assert decode(encoded.tobytes(), width, 2000)[0] == values.tolist()
     if width <= 8:
         assert kernels.rle_encode(values.astype(np.uint8), width).tobytes() == encoded.tobytes()
+    if width <= 16:
+        assert kernels.rle_encode(values.astype(np.uint16), width).tobytes() == encoded.tobytes()
+
+
+@pytest.mark.parametrize("front", [0, 1, 4, 8])
+def test_room_is_left_in_front(kernels: ModuleType, front: int) -> None:
+    values = np.arange(100, dtype=np.uint16)
+    encoded = kernels.rle_encode(values, 7, front)
+    assert encoded.tobytes() == bytes(front) + kernels.rle_encode(values, 7).tobytes()
+    for wrong in (-1, 9):
+        with pytest.raises(ValueError, match="left free"):
+            kernels.rle_encode(values, 7, wrong)
 
 
 def test_runs_are_compact(kernels: ModuleType) -> None:

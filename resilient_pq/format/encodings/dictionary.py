@@ -24,10 +24,15 @@ MAX_BIT_WIDTH = 32
 
 @dataclass(frozen=True, slots=True)
 class Dictionary:
-    """Distinct values in order of first appearance, and every value as an index to them."""
+    """Distinct values in order of first appearance, and every value as an index to them.
+
+    Attributes:
+        values: The entries.
+        indices: uint8, uint16 or int32, by how many entries there are.
+    """
 
     values: Values
-    indices: NDArray[np.int32]
+    indices: NDArray[Any]
 
 
 def build(node: Primitive, values: Values, max_bytes: int) -> Dictionary | None:
@@ -41,12 +46,7 @@ def build(node: Primitive, values: Values, max_bytes: int) -> Dictionary | None:
         if found is None:
             return None
         indices, first = found
-        lengths = np.empty(len(first), np.int32)
-        positions = first.astype(np.int32)
-        total = kernels.byte_array_gather_lengths(values.offsets, positions, lengths)
-        data = np.empty(total, np.uint8)
-        kernels.byte_array_gather(values.offsets, values.data, positions, data)
-        return Dictionary(ByteArrays(_offsets(lengths), data), indices)
+        return Dictionary(entries_at(values, first), indices)
     width = fixed_width(node)
     if not width or node.physical_type is Type.BOOLEAN:
         return None
@@ -54,7 +54,18 @@ def build(node: Primitive, values: Values, max_bytes: int) -> Dictionary | None:
     if found is None:
         return None
     indices, first = found
-    return Dictionary(values[first], indices)
+    return Dictionary(entries_at(values, first), indices)
+
+
+def entries_at(values: Values, positions: NDArray[np.int64]) -> Values:
+    """The values at some positions, copied."""
+    if not isinstance(values, ByteArrays):
+        return values[positions]
+    chosen = positions.astype(np.int32)
+    lengths = np.empty(len(chosen), np.int32)
+    data = np.empty(kernels.byte_array_gather_lengths(values.offsets, chosen, lengths), np.uint8)
+    kernels.byte_array_gather(values.offsets, values.data, chosen, data)
+    return ByteArrays(_offsets(lengths), data)
 
 
 def _offsets(lengths: NDArray[np.int32]) -> NDArray[np.int64]:
@@ -63,10 +74,12 @@ def _offsets(lengths: NDArray[np.int32]) -> NDArray[np.int64]:
     return offsets
 
 
-def encode_indices(indices: NDArray[np.int32], size: int) -> NDArray[np.uint8]:
+def encode_indices(indices: NDArray[Any], size: int) -> NDArray[np.uint8]:
     """A data page's values: the bit width in one byte, then the indices; `size` is the dictionary's."""
     width = max(bit_width(size - 1), 1) if size else 0
-    return np.concatenate([np.array([width], np.uint8), kernels.rle_encode(indices, width)])
+    encoded = kernels.rle_encode(indices, width, 1)
+    encoded[0] = width
+    return encoded
 
 
 def decode_dictionary(node: Primitive, data: memoryview, count: int) -> Values:

@@ -50,6 +50,7 @@ __all__ = [
     "gather",
     "join_prefixes",
     "list_offsets",
+    "mark_used",
     "page_headers",
     "page_levels",
     "plain_pages",
@@ -122,6 +123,7 @@ find_all = _kernel(reference.find_all)
 gather = _kernel(reference.gather)
 join_prefixes = _kernel(reference.join_prefixes)
 list_offsets = _kernel(reference.list_offsets)
+mark_used = _kernel(reference.mark_used)
 page_headers = _kernel(reference.page_headers)
 page_levels = _kernel(reference.page_levels)
 plain_pages = _kernel(reference.plain_pages)

@@ -35,6 +35,7 @@ cdef extern from "native/bits.h":
     void unpack_u32(const uint8_t* source, uint32_t* to, ptrdiff_t groups, int width) noexcept nogil
     void unpack_u64(const uint8_t* source, uint64_t* to, ptrdiff_t groups, int width) noexcept nogil
     void pack_u8(const uint8_t* source, uint8_t* to, ptrdiff_t groups, int width) noexcept nogil
+    void pack_u16(const uint16_t* source, uint8_t* to, ptrdiff_t groups, int width) noexcept nogil
     void pack_u32(const uint32_t* source, uint8_t* to, ptrdiff_t groups, int width) noexcept nogil
     void pack_u64(const uint64_t* source, uint8_t* to, ptrdiff_t groups, int width) noexcept nogil
 
@@ -45,6 +46,7 @@ cdef extern from "native/bytes.h":
                            ptrdiff_t size) noexcept nogil
     ptrdiff_t shared_bytes(const uint8_t* a, const uint8_t* b, ptrdiff_t limit) noexcept nogil
     bint equal_bytes(const uint8_t* a, const uint8_t* b, ptrdiff_t size) noexcept nogil
+    uint64_t masked_word(const uint8_t* source, ptrdiff_t size, int at) noexcept nogil
     uint64_t sort_prefix(const uint8_t* source, ptrdiff_t room, ptrdiff_t size) noexcept nogil
 
 cdef extern from "native/hashes.h":
@@ -74,6 +76,12 @@ cdef extern from "native/slots.h":
 
 ctypedef fused Level:
     uint8_t
+    int32_t
+
+# What is bit-packed: levels, and indices to dictionaries.
+ctypedef fused Packed:
+    uint8_t
+    uint16_t
     int32_t
 
 ctypedef fused Offset:

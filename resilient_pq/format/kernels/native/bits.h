@@ -47,6 +47,7 @@ static void pack_bits(const uint8_t *RESTRICT from, uint8_t *RESTRICT to, ptrdif
 }
 
 DEFINE_GROUPS(uint8_t, u8)
+DEFINE_GROUPS(uint16_t, u16)
 DEFINE_GROUPS(uint32_t, u32)
 DEFINE_GROUPS(uint64_t, u64)
 
@@ -68,6 +69,9 @@ static void unpack_u64(const uint8_t *from, uint64_t *to, ptrdiff_t groups, int 
 static void pack_u8(const uint8_t *from, uint8_t *to, ptrdiff_t groups, int width) {
     if (width == 1) pack_bits(from, to, groups);
     else switch (width) { CASES8(pack_u8_by, 0) }
+}
+static void pack_u16(const uint16_t *from, uint8_t *to, ptrdiff_t groups, int width) {
+    switch (width) { CASES8(pack_u16_by, 0) CASES8(pack_u16_by, 8) }
 }
 static void pack_u32(const uint32_t *from, uint8_t *to, ptrdiff_t groups, int width) {
     switch (width) { CASES32(pack_u32_by, 0) }

@@ -45,6 +45,14 @@ INLINED int equal_bytes(const uint8_t *a, const uint8_t *b, ptrdiff_t size) {
     return 1;
 }
 
+/* Eight of the bytes of a value of at most 32, those behind its end as zeros; there are 32 to read. */
+INLINED uint64_t masked_word(const uint8_t *from, ptrdiff_t size, int at) {
+    static const uint8_t ONES_AND_ZEROS[64] = {
+        0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF,
+        0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF};
+    return load64(from + at) & load64(ONES_AND_ZEROS + 32 - size + at);
+}
+
 /* The first eight bytes as a number that sorts as they do; a shorter string is filled up with zeros. */
 INLINED uint64_t sort_prefix(const uint8_t *from, ptrdiff_t room, ptrdiff_t size) {
     const int known = size < 8 ? (int)size : 8;

@@ -64,28 +64,37 @@ cdef int gather_rows(
     return 0
 
 
-cdef struct Slot:
-    uint64_t key
-    int64_t number  # of the distinct value, from 1; 0 where the slot is free
-
-
 # Where a value hashes to depends on two secrets that differ between processes (unless PYTHONHASHSEED fixes
 # them): the hash of a bytes object is a SipHash under the process's own key. So nobody can choose values that
 # collide and make a dictionary take quadratic time.
 cdef uint64_t SECRET = <uint64_t> <int64_t> hash(b"resilient_pq dictionary slots")
 cdef uint64_t OTHER_SECRET = <uint64_t> <int64_t> hash(b"resilient_pq dictionary bytes")
 
+cdef enum:
+    FITS_CACHE = 4 << 20  # bytes of slots, of which most are never touched
+    INLINE = 32  # bytes of values that stand in their slots themselves
+
+# Indices are as narrow as they can be; see `reference.dictionary_build`.
+cdef tuple INDEX_TYPES = (np.uint8, np.uint16, np.int32)
+
 
 cdef class Numbers:
-    """A hash table with open addressing that numbers distinct keys in the order they appear."""
+    """A hash table with open addressing that numbers distinct values in the order they appear.
 
-    cdef Slot* slots
+    Its slots, of `slot_size` bytes, begin with the two words of a `Slot`.
+    """
+
+    cdef uint8_t* slots
     cdef int64_t* first  # position of each number
+    cdef Py_ssize_t slot_size
     cdef Py_ssize_t num_slots
     cdef Py_ssize_t room  # numbers until it grows
     cdef Py_ssize_t count
+    cdef Py_ssize_t num_bytes  # of the distinct byte arrays in PLAIN encoding
+    cdef bint too_many_bytes
 
-    def __cinit__(self):
+    def __cinit__(self, Py_ssize_t slot_size):
+        self.slot_size = slot_size
         self.allocate(1024)
 
     def __dealloc__(self):
@@ -93,12 +102,12 @@ cdef class Numbers:
         free(self.first)
 
     cdef int allocate(self, Py_ssize_t num_slots) except -1 nogil:
-        """Takes empty slots; while they fit a cache most stay empty, as what costs is a probe that fails."""
-        cdef Py_ssize_t room = num_slots // 8 if num_slots <= 1 << 18 else num_slots // 2
+        """Takes empty slots; while they fit a cache, most stay empty, as what costs is a probe that fails."""
+        cdef Py_ssize_t room = num_slots // 8 if num_slots * self.slot_size <= FITS_CACHE else num_slots // 2
         cdef int64_t* first = <int64_t*> realloc(self.first, room * sizeof(int64_t))
         if first != NULL:
             self.first = first
-            self.slots = <Slot*> calloc(num_slots, sizeof(Slot))
+            self.slots = <uint8_t*> calloc(num_slots, self.slot_size)
         if first == NULL or self.slots == NULL:
             with gil:
                 raise MemoryError
@@ -106,31 +115,10 @@ cdef class Numbers:
         self.room = room
         return 0
 
-    cdef inline int add(self, Slot* slot, uint64_t key, int64_t position) except -1 nogil:
-        """Numbers a new key in a free slot, and makes room for the next."""
+    cdef inline void add(self, int64_t position) noexcept nogil:
+        """Numbers a new value, whose slot is filled."""
         self.first[self.count] = position
         self.count += 1
-        slot.key = key
-        slot.number = self.count
-        if self.count == self.room:
-            self.grow()
-        return 0
-
-    cdef int grow(self) except -1 nogil:
-        cdef Slot* slots = self.slots
-        cdef Py_ssize_t num_slots = self.num_slots, i, at
-        self.slots = NULL
-        try:
-            self.allocate(4 * num_slots if num_slots < 1 << 18 else 2 * num_slots)
-            for i in range(num_slots):
-                if slots[i].number:
-                    at = slot_of(slots[i].key, self.num_slots)
-                    while self.slots[at].number:
-                        at = (at + 1) & (self.num_slots - 1)
-                    self.slots[at] = slots[i]
-        finally:
-            free(slots)
-        return 0
 
     cdef object positions(self):
         """The first position of each number."""
@@ -142,58 +130,137 @@ cdef class Numbers:
         return array
 
 
+cdef struct Slot:
+    uint64_t key  # the bits of a number
+    int64_t number  # of the distinct value, from 1; 0 where the slot is free
+
+
+cdef struct WideSlot:
+    uint64_t hash  # of the value
+    uint64_t words[4]  # its bytes, filled up with zeros; of more than INLINE nothing but zeros
+    uint32_t size
+    uint32_t number  # as of `Slot`
+
+
+ctypedef fused AnySlot:
+    Slot
+    WideSlot
+
+
 cdef inline Py_ssize_t slot_of(uint64_t key, Py_ssize_t num_slots) noexcept nogil:
     return <Py_ssize_t> (folded(key ^ SECRET, OTHER_SECRET) & <uint64_t> (num_slots - 1))
 
 
+cdef int grow(Numbers numbers, AnySlot* slots) except -1 nogil:
+    """Moves the full slots to room for more."""
+    cdef Py_ssize_t num_slots = numbers.num_slots, i, at
+    cdef AnySlot* larger
+    numbers.slots = NULL
+    try:
+        numbers.allocate(4 * num_slots if 4 * num_slots * numbers.slot_size <= FITS_CACHE else 2 * num_slots)
+        larger = <AnySlot*> numbers.slots
+        for i in range(num_slots):
+            if slots[i].number:
+                if AnySlot is Slot:
+                    at = slot_of(slots[i].key, numbers.num_slots)
+                else:
+                    at = <Py_ssize_t> (slots[i].hash & <uint64_t> (numbers.num_slots - 1))
+                while larger[at].number:
+                    at = (at + 1) & (numbers.num_slots - 1)
+                larger[at] = slots[i]
+    finally:
+        free(slots)
+    return 0
+
+
 def dictionary_build(values not None, Py_ssize_t limit):
     """See `reference.dictionary_build`."""
-    cdef const uint8_t[:, ::1] rows
-    cdef const uint32_t[::1] narrow
-    cdef const uint64_t[::1] wide
-    cdef int32_t[::1] indices
-    cdef Numbers numbers = Numbers()
-    cdef bint fits
-    array = np.empty(len(values), np.int32)
-    indices = array
-    if values.ndim == 2:
-        rows = values
-        with nogil:
-            fits = number_bytes[int64_t](numbers, NULL, rows.shape[1], rows.shape[0], &rows[0, 0], limit, -1,
-                                         &indices[0])
-    elif values.itemsize == 4:
-        narrow = bits_of(values)
-        with nogil:
-            fits = number_values(numbers, &narrow[0], narrow.shape[0], limit, &indices[0])
-    elif values.itemsize == 8:
-        wide = bits_of(values)
-        with nogil:
-            fits = number_values(numbers, &wide[0], wide.shape[0], limit, &indices[0])
-    else:
+    if values.ndim == 1 and values.itemsize not in (4, 8):
         raise ValueError("values must have 4 or 8 bytes")
-    return (array, numbers.positions()) if fits else None
+    cdef bint rows = values.ndim == 2
+    cdef Numbers numbers = Numbers(sizeof(WideSlot) if rows else sizeof(Slot))
+    cdef Py_ssize_t done = 0, n = len(values)
+    if not rows:
+        values = bits_of(values)
+    indices = None
+    for index_type in INDEX_TYPES:
+        indices = widened(indices, index_type, done, n)
+        most = min(limit, np.iinfo(index_type).max + 1)
+        if rows:
+            done = number_rows(numbers, values, indices, done, most)
+        elif values.itemsize == 4:
+            done = number_numbers[uint32_t](numbers, values, indices, done, most)
+        else:
+            done = number_numbers[uint64_t](numbers, values, indices, done, most)
+        if done == n:
+            return indices, numbers.positions()
+        if numbers.count >= limit:
+            return None
 
 
-cdef int number_values(
-    Numbers numbers, const Bits* values, Py_ssize_t n, Py_ssize_t limit, int32_t* indices
+cdef object widened(indices, index_type, Py_ssize_t done, Py_ssize_t n):
+    """Room for n indices of a wider type, which begins with those that are known."""
+    wider = np.empty(n, index_type)
+    if done:
+        wider[:done] = indices[:done]
+    return wider
+
+
+cdef Py_ssize_t number_numbers(
+    Numbers numbers, const Bits[::1] values, indices, Py_ssize_t done, Py_ssize_t most
+) except -1:
+    """Numbers values from `done` on by their bits, up to the first that would be more than `most`."""
+    cdef Py_ssize_t n = values.shape[0]
+    cdef uint8_t[::1] narrow
+    cdef uint16_t[::1] middle
+    cdef int32_t[::1] wide
+    if indices.itemsize == 1:
+        narrow = indices
+        with nogil:
+            done = number_values(numbers, &values[0], done, n, most, &narrow[0])
+    elif indices.itemsize == 2:
+        middle = indices
+        with nogil:
+            done = number_values(numbers, &values[0], done, n, most, &middle[0])
+    else:
+        wide = indices
+        with nogil:
+            done = number_values(numbers, &values[0], done, n, most, &wide[0])
+    return done
+
+
+cdef Py_ssize_t number_values(
+    Numbers numbers, const Bits* values, Py_ssize_t done, Py_ssize_t n, Py_ssize_t most, Packed* indices
 ) except -1 nogil:
-    """Numbers values by their bits; 0 where there are more than `limit`."""
-    cdef Slot* slots = numbers.slots
+    cdef Slot* slots = <Slot*> numbers.slots
     cdef Py_ssize_t num_slots = numbers.num_slots, i, at
-    for i in range(n):
+    for i in range(done, n):
         at = slot_of(values[i], num_slots)
         while slots[at].number and slots[at].key != values[i]:
             at = (at + 1) & (num_slots - 1)
         if slots[at].number == 0:
-            if numbers.count >= limit:
-                return 0
-            indices[i] = <int32_t> numbers.count
-            numbers.add(&slots[at], values[i], i)
-            slots = numbers.slots
-            num_slots = numbers.num_slots
+            if numbers.count >= most:
+                return i
+            indices[i] = <Packed> numbers.count
+            numbers.add(i)
+            slots[at].key = values[i]
+            slots[at].number = numbers.count
+            if numbers.count == numbers.room:
+                grow(numbers, slots)
+                slots = <Slot*> numbers.slots
+                num_slots = numbers.num_slots
         else:
-            indices[i] = <int32_t> (slots[at].number - 1)
-    return 1
+            indices[i] = <Packed> (slots[at].number - 1)
+    return n
+
+
+cdef Py_ssize_t number_rows(
+    Numbers numbers, const uint8_t[:, ::1] rows, indices, Py_ssize_t done, Py_ssize_t most
+) except -1:
+    return number_byte_arrays[int64_t](
+        numbers, NULL, rows.shape[1], rows.shape[0], &rows[0, 0], rows.shape[0] * rows.shape[1], indices, done,
+        most, -1,
+    )
 
 
 def dictionary_build_byte_arrays(
@@ -202,25 +269,56 @@ def dictionary_build_byte_arrays(
     """See `reference.dictionary_build_byte_arrays`."""
     cdef const int32_t[::1] narrow
     cdef const int64_t[::1] wide
-    cdef int32_t[::1] indices
-    cdef Numbers numbers = Numbers()
-    cdef bint fits
-    array = np.empty(max(len(offsets) - 1, 0), np.int32)
-    indices = array
+    cdef Numbers numbers = Numbers(sizeof(WideSlot))
+    cdef Py_ssize_t done = 0, n = max(len(offsets) - 1, 0)
     limit_bytes = max(limit_bytes, 0)
     if offsets.itemsize == 4:
         narrow = offsets
         with nogil:
             check_offsets(&narrow[0], narrow.shape[0], data.shape[0])
-            fits = number_bytes(numbers, &narrow[0], 0, narrow.shape[0] - 1, &data[0], limit, limit_bytes,
-                                &indices[0])
     else:
         wide = offsets
         with nogil:
             check_offsets(&wide[0], wide.shape[0], data.shape[0])
-            fits = number_bytes(numbers, &wide[0], 0, wide.shape[0] - 1, &data[0], limit, limit_bytes,
-                                &indices[0])
-    return (array, numbers.positions()) if fits else None
+    indices = None
+    for index_type in INDEX_TYPES:
+        indices = widened(indices, index_type, done, n)
+        most = min(limit, np.iinfo(index_type).max + 1)
+        if offsets.itemsize == 4:
+            done = number_byte_arrays[int32_t](
+                numbers, &narrow[0], 0, n, &data[0], data.shape[0], indices, done, most, limit_bytes
+            )
+        else:
+            done = number_byte_arrays[int64_t](
+                numbers, &wide[0], 0, n, &data[0], data.shape[0], indices, done, most, limit_bytes
+            )
+        if done == n:
+            return indices, numbers.positions()
+        if numbers.count >= limit or numbers.too_many_bytes:
+            return None
+
+
+cdef Py_ssize_t number_byte_arrays(
+    Numbers numbers, const Offset* offsets, Py_ssize_t width, Py_ssize_t n, const uint8_t* data,
+    Py_ssize_t room, indices, Py_ssize_t done, Py_ssize_t most, Py_ssize_t limit_bytes
+) except -1:
+    """Numbers byte arrays like `number_numbers`; it also stops where there are more than `limit_bytes`, unless -1."""
+    cdef uint8_t[::1] narrow
+    cdef uint16_t[::1] middle
+    cdef int32_t[::1] wide
+    if indices.itemsize == 1:
+        narrow = indices
+        with nogil:
+            done = number_bytes(numbers, offsets, width, n, data, room, &narrow[0], done, most, limit_bytes)
+    elif indices.itemsize == 2:
+        middle = indices
+        with nogil:
+            done = number_bytes(numbers, offsets, width, n, data, room, &middle[0], done, most, limit_bytes)
+    else:
+        wide = indices
+        with nogil:
+            done = number_bytes(numbers, offsets, width, n, data, room, &wide[0], done, most, limit_bytes)
+    return done
 
 
 cdef inline Py_ssize_t start_of(const Offset* offsets, Py_ssize_t width, Py_ssize_t i) noexcept nogil:
@@ -228,39 +326,125 @@ cdef inline Py_ssize_t start_of(const Offset* offsets, Py_ssize_t width, Py_ssiz
     return <Py_ssize_t> offsets[i] if offsets != NULL else i * width
 
 
-cdef int number_bytes(
+cdef Py_ssize_t number_bytes(
     Numbers numbers, const Offset* offsets, Py_ssize_t width, Py_ssize_t n, const uint8_t* data,
-    Py_ssize_t limit, Py_ssize_t limit_bytes, int32_t* indices
+    Py_ssize_t room, Packed* indices, Py_ssize_t done, Py_ssize_t most, Py_ssize_t limit_bytes
 ) except -1 nogil:
-    """Numbers byte arrays; 0 where there are more than `limit`, or than `limit_bytes` unless that is -1."""
-    cdef Slot* slots = numbers.slots
-    cdef Py_ssize_t num_slots = numbers.num_slots, i, at, start, size, other, known, num_bytes = 0
-    cdef uint64_t key
-    for i in range(n):
-        start = start_of(offsets, width, i)
-        size = start_of(offsets, width, i + 1) - start
-        key = hash_bytes(data + start, size, SECRET, OTHER_SECRET)
-        at = slot_of(key, num_slots)
-        while slots[at].number:
-            if slots[at].key == key:
-                other = numbers.first[slots[at].number - 1]
-                known = start_of(offsets, width, other)
-                if start_of(offsets, width, other + 1) - known == size and equal_bytes(
-                    data + known, data + start, size
-                ):
-                    break
-            at = (at + 1) & (num_slots - 1)
-        if slots[at].number == 0:
-            num_bytes += 4 + size
-            if numbers.count >= limit or (limit_bytes >= 0 and num_bytes > limit_bytes):
-                return 0
-            indices[i] = <int32_t> numbers.count
-            numbers.add(&slots[at], key, i)
-            slots = numbers.slots
-            num_slots = numbers.num_slots
+    cdef uint8_t last[2 * INLINE]  # bytes from `last_start` on, with room behind them to read words from
+    cdef Py_ssize_t last_start = max(room - INLINE, 0), end, longest, i
+    memset(last, 0, sizeof(last))
+    if room:
+        memcpy(last, data + last_start, room - last_start)
+    while done < n:
+        end = min(done + 1024, n)
+        longest = 0
+        for i in range(done, end):
+            longest = max(longest, start_of(offsets, width, i + 1) - start_of(offsets, width, i))
+        if longest <= 8:
+            i = number_some(numbers, offsets, width, data, last, last_start, indices, done, end, most,
+                            limit_bytes, 1)
+        elif longest <= 16:
+            i = number_some(numbers, offsets, width, data, last, last_start, indices, done, end, most,
+                            limit_bytes, 2)
+        elif longest <= INLINE:
+            i = number_some(numbers, offsets, width, data, last, last_start, indices, done, end, most,
+                            limit_bytes, 4)
         else:
-            indices[i] = <int32_t> (slots[at].number - 1)
-    return 1
+            i = number_some(numbers, offsets, width, data, last, last_start, indices, done, end, most,
+                            limit_bytes, 0)
+        if i < end:
+            return i
+        done = end
+    return n
+
+
+cdef inline Py_ssize_t number_some(
+    Numbers numbers, const Offset* offsets, Py_ssize_t width, const uint8_t* data, const uint8_t* last,
+    Py_ssize_t last_start, Packed* indices, Py_ssize_t done, Py_ssize_t end, Py_ssize_t most,
+    Py_ssize_t limit_bytes, const int num_words
+) except -1 nogil:
+    """Numbers values of at most `num_words` words, of which each call has its own copy of the loop; 0 is any."""
+    cdef WideSlot* slots = <WideSlot*> numbers.slots
+    cdef uint64_t mask = <uint64_t> numbers.num_slots - 1, hash, one = 0, two = 0, three = 0, four = 0
+    cdef uint64_t secret = SECRET, other_secret = OTHER_SECRET
+    cdef Py_ssize_t i, at, size, start, next_start = start_of(offsets, width, done)
+    cdef const uint8_t* source
+    for i in range(done, end):
+        start = next_start
+        next_start = start_of(offsets, width, i + 1)
+        size = next_start - start
+        if num_words or size <= INLINE:
+            source = data + start if start <= last_start else last + (start - last_start)
+            one = masked_word(source, size, 0)
+            if num_words != 1:
+                two = masked_word(source, size, 8)
+            if num_words == 0 or num_words == 4:
+                three = masked_word(source, size, 16)
+                four = masked_word(source, size, 24)
+            hash = folded(one ^ secret, two ^ other_secret ^ <uint64_t> size)
+            hash ^= folded(three ^ other_secret, four ^ secret)
+        else:
+            one = two = three = four = 0
+            hash = hash_bytes(data + start, size, secret, other_secret)
+        at = <Py_ssize_t> (hash & mask)
+        while slots[at].number and not (
+            slots[at].words[0] == one and slots[at].size == <uint64_t> size
+            and (num_words == 1 or slots[at].words[1] == two)
+            and (num_words == 1 or num_words == 2 or (slots[at].words[2] == three and slots[at].words[3] == four))
+            and (num_words or size <= INLINE or (slots[at].hash == hash and equal_bytes(
+                data + start_of(offsets, width, numbers.first[slots[at].number - 1]), data + start, size
+            )))
+        ):
+            at = <Py_ssize_t> (<uint64_t> (at + 1) & mask)
+        if slots[at].number:
+            indices[i] = <Packed> (slots[at].number - 1)
+            continue
+        if numbers.count >= most or (limit_bytes >= 0 and numbers.num_bytes + 4 + size > limit_bytes):
+            numbers.too_many_bytes = numbers.count < most
+            return i
+        indices[i] = <Packed> numbers.count
+        numbers.add(i)
+        numbers.num_bytes += 4 + size
+        slots[at] = WideSlot(hash, [one, two, three, four], <uint32_t> size, <uint32_t> numbers.count)
+        if numbers.count == numbers.room:
+            grow(numbers, slots)
+            slots = <WideSlot*> numbers.slots
+            mask = <uint64_t> numbers.num_slots - 1
+    return end
+
+
+def mark_used(indices not None, uint8_t[::1] marks not None):
+    """See `reference.mark_used`."""
+    cdef const uint8_t[::1] narrow
+    cdef const uint16_t[::1] middle
+    cdef const int32_t[::1] wide
+    if indices.itemsize == 1:
+        narrow = indices
+        with nogil:
+            mark(&narrow[0], narrow.shape[0], &marks[0], marks.shape[0])
+    elif indices.itemsize == 2:
+        middle = indices
+        with nogil:
+            mark(&middle[0], middle.shape[0], &marks[0], marks.shape[0])
+    else:
+        wide = indices
+        with nogil:
+            mark(&wide[0], wide.shape[0], &marks[0], marks.shape[0])
+
+
+cdef int mark(const Packed* indices, Py_ssize_t n, uint8_t* marks, Py_ssize_t size) except -1 nogil:
+    cdef Py_ssize_t begin, end, i
+    cdef uint32_t highest
+    for begin in range(0, n, 1024):  # checked by the block, as `gather_numbers` does
+        end = min(begin + 1024, n)
+        highest = 0
+        for i in range(begin, end):
+            highest = max(highest, <uint32_t> indices[i])  # a negative one becomes the highest
+        if <int64_t> highest >= size:
+            return malformed(b"an index lies outside of its dictionary")
+        for i in range(begin, end):
+            marks[indices[i]] = 1
+    return 0
 
 
 cdef struct Sighting:

@@ -91,9 +91,10 @@ cdef inline bint unpack_run(
     return highest <= largest or width < 32
 
 
-def rle_encode(values not None, int bit_width):
+def rle_encode(values not None, int bit_width, Py_ssize_t front=0):
     """See `reference.rle_encode`."""
     cdef const uint8_t[::1] narrow
+    cdef const uint16_t[::1] middle
     cdef const int32_t[::1] wide
     cdef uint8_t[::1] out
     cdef Py_ssize_t written
@@ -101,25 +102,32 @@ def rle_encode(values not None, int bit_width):
         raise EncodingError(f"the bit width is {bit_width}, not 0 to 32")
     if len(values) > LARGEST_LENGTH:
         raise ValueError("a page holds fewer than 2**31 values")
+    if front < 0 or front > 8:
+        raise ValueError("at most 8 bytes are left free")
     # Each group of eight values costs at most a header of 5 bytes and its bits, or an RLE run of 5 + 4 bytes;
     # the last run of each kind may have fewer than eight.
-    array = np.empty((len(values) // 8 + 2) * (bit_width + 9) + GROUP_SLACK, np.uint8)
+    array = np.empty(front + (len(values) // 8 + 2) * (bit_width + 9) + GROUP_SLACK, np.uint8)
+    array[:front] = 0
     out = array
     if values.itemsize == 1:
         narrow = values
         with nogil:
-            written = encode_runs(&narrow[0], narrow.shape[0], bit_width, &out[0])
+            written = encode_runs(&narrow[0], narrow.shape[0], bit_width, &out[front])
+    elif values.itemsize == 2:
+        middle = values
+        with nogil:
+            written = encode_runs(&middle[0], middle.shape[0], bit_width, &out[front])
     else:
         wide = values
         with nogil:
-            written = encode_runs(&wide[0], wide.shape[0], bit_width, &out[0])
-    return trimmed(array, written)
+            written = encode_runs(&wide[0], wide.shape[0], bit_width, &out[front])
+    return trimmed(array, front + written)
 
 
-cdef Py_ssize_t encode_runs(const Level* values, Py_ssize_t n, int width, uint8_t* out) except -1 nogil:
+cdef Py_ssize_t encode_runs(const Packed* values, Py_ssize_t n, int width, uint8_t* out) except -1 nogil:
     cdef Py_ssize_t position = 0, packed = 0, written = 0, end, i
     cdef Py_ssize_t shortest = 8  # of the runs that can pay where they are not the last
-    cdef Level seen = 0
+    cdef Packed seen = 0
     for i in range(n):
         seen |= values[i]
     if <uint64_t> <int64_t> seen >> width:  # a negative value sets the highest bits
@@ -146,9 +154,9 @@ cdef Py_ssize_t encode_runs(const Level* values, Py_ssize_t n, int width, uint8_
     return written
 
 
-cdef inline bint all_equal(const Level* values, Py_ssize_t n) noexcept nogil:
+cdef inline bint all_equal(const Packed* values, Py_ssize_t n) noexcept nogil:
     """Whether n values, a multiple of 8, are the same."""
-    cdef Level different = 0
+    cdef Packed different = 0
     cdef Py_ssize_t i, lane
     for i in range(0, n, 8):
         for lane in range(8):
@@ -156,9 +164,9 @@ cdef inline bint all_equal(const Level* values, Py_ssize_t n) noexcept nogil:
     return different == 0
 
 
-cdef inline Py_ssize_t equal_end(const Level* values, Py_ssize_t position, Py_ssize_t n) noexcept nogil:
+cdef inline Py_ssize_t equal_end(const Packed* values, Py_ssize_t position, Py_ssize_t n) noexcept nogil:
     """Where the values end that equal the one at `position`."""
-    cdef Level value = values[position]
+    cdef Packed value = values[position]
     while position + 8 <= n and values[position] == value and all_equal(values + position, 8):
         position += 8
     while position < n and values[position] == value:
@@ -172,14 +180,18 @@ cdef inline bint rle_pays(Py_ssize_t n, int width, bint follows_run, bint last) 
     return groups * width + follows_run >= 1 + (width + 7) // 8 + (not last)
 
 
-cdef Py_ssize_t write_packed_run(const Level* values, Py_ssize_t n, int width, uint8_t* out) noexcept nogil:
+cdef Py_ssize_t write_packed_run(const Packed* values, Py_ssize_t n, int width, uint8_t* out) noexcept nogil:
     cdef Py_ssize_t groups = n // 8
     cdef Py_ssize_t written = write_varint(out, <uint64_t> (n + 7) // 8 << 1 | 1)
     cdef uint32_t group[8]
     cdef Py_ssize_t done = 0, i
-    if Level is int32_t:
+    if Packed is int32_t:
         pack_u32(<const uint32_t*> values, out + written, groups, width)
         done = groups
+    elif Packed is uint16_t:
+        if width <= 16:
+            pack_u16(values, out + written, groups, width)
+            done = groups
     elif width <= 8:
         pack_u8(values, out + written, groups, width)
         done = groups

@@ -37,6 +37,7 @@ from resilient_pq.format.kernels.reference.dictionary import (
     distinct_in_runs,
     distinct_in_runs_byte_arrays,
     gather,
+    mark_used,
 )
 from resilient_pq.format.kernels.reference.kept import KeptStructs
 from resilient_pq.format.kernels.reference.nesting import list_offsets, slot_validity
@@ -86,6 +87,7 @@ __all__ = [
     "gather",
     "join_prefixes",
     "list_offsets",
+    "mark_used",
     "page_headers",
     "page_levels",
     "plain_pages",

@@ -10,7 +10,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from resilient_pq.format.kernels.reference.arrays import BytesLike, Offsets, bits_of, check_indices, octets
+from resilient_pq.errors import EncodingError
+from resilient_pq.format.kernels.reference.arrays import (
+    BytesLike,
+    Offsets,
+    Packed,
+    bits_of,
+    check_indices,
+    octets,
+    require_types,
+)
 from resilient_pq.format.kernels.reference.byte_arrays import byte_arrays, check_offsets
 
 
@@ -32,7 +41,7 @@ def gather(dictionary: NDArray[Any], indices: NDArray[np.int32], out: NDArray[An
     np.take(source, indices, axis=0, out=target, mode="clip")
 
 
-def dictionary_build(values: NDArray[Any], limit: int) -> tuple[NDArray[np.int32], NDArray[np.int64]] | None:
+def dictionary_build(values: NDArray[Any], limit: int) -> tuple[Packed, NDArray[np.int64]] | None:
     """Number the distinct values in the order they appear; they are told apart by their bits.
 
     So a NaN equals only a NaN of the same bits, and 0.0 is not -0.0.
@@ -43,7 +52,7 @@ def dictionary_build(values: NDArray[Any], limit: int) -> tuple[NDArray[np.int32
 
     Returns:
         The number of each value, and the position of the first value of each number; None as soon as there
-        are more than `limit`.
+        are more than `limit`. Numbers are uint8 where there are at most 256, uint16 up to 65,536, else int32.
     """
     if values.ndim == 2:
         raw, width = bits_of(values).tobytes(), values.shape[1]
@@ -59,12 +68,12 @@ def dictionary_build(values: NDArray[Any], limit: int) -> tuple[NDArray[np.int32
     order = np.argsort(first)
     numbers = np.empty(order.size, np.int32)
     numbers[order] = np.arange(order.size, dtype=np.int32)
-    return numbers[inverse], first[order].astype(np.int64, copy=False)
+    return _narrow(numbers[inverse], order.size), first[order].astype(np.int64, copy=False)
 
 
 def dictionary_build_byte_arrays(
     offsets: Offsets, data: BytesLike, limit: int, limit_bytes: int
-) -> tuple[NDArray[np.int32], NDArray[np.int64]] | None:
+) -> tuple[Packed, NDArray[np.int64]] | None:
     """Number the distinct values ``data[offsets[i]:offsets[i + 1]]`` in the order they appear.
 
     Args:
@@ -137,7 +146,7 @@ def _in_runs(runs: Sequence[Sequence[bytes]]) -> tuple[int, int, int, int, int]:
 
 def _number(
     values: Iterable[bytes], limit: int, limit_bytes: int | None = None
-) -> tuple[NDArray[np.int32], NDArray[np.int64]] | None:
+) -> tuple[Packed, NDArray[np.int64]] | None:
     # The keys are bytes because their hash is keyed by a secret of the process: nobody can choose values
     # that collide.
     numbers: dict[bytes, int] = {}
@@ -152,4 +161,23 @@ def _number(
             num_bytes += 4 + len(value)
             if len(first) > limit or (limit_bytes is not None and num_bytes > limit_bytes):
                 return None
-    return np.array(indices, np.int32), np.array(first, np.int64)
+    return _narrow(np.array(indices, np.int32), len(first)), np.array(first, np.int64)
+
+
+def _narrow(numbers: NDArray[np.int32], count: int) -> Packed:
+    if count <= 1 << 8:
+        return numbers.astype(np.uint8)
+    return numbers.astype(np.uint16) if count <= 1 << 16 else numbers
+
+
+def mark_used(indices: Packed, marks: NDArray[np.uint8]) -> None:
+    """Set ``marks[index]`` to 1 for every index.
+
+    Raises:
+        EncodingError: An index is negative or behind the end of `marks`.
+    """
+    require_types(indices, np.uint8, np.uint16, np.int32)
+    require_types(marks, np.uint8)
+    if indices.size and (indices.min() < 0 or indices.max() >= marks.size):
+        raise EncodingError("an index lies outside of its dictionary")
+    marks[indices] = 1

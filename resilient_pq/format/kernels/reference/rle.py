@@ -12,10 +12,14 @@ from resilient_pq.format.kernels.reference.arrays import (
     LARGEST_LENGTH,
     BytesLike,
     Levels,
+    Packed,
     octets,
     require_types,
 )
 from resilient_pq.format.kernels.reference.integers import varint, varint_bytes
+
+#: Bytes that `rle_encode` leaves free in front at most.
+_MOST_IN_FRONT = 8
 
 
 def rle_decode(buffer: BytesLike, bit_width: int, out: Levels) -> int:
@@ -70,7 +74,7 @@ def rle_decode(buffer: BytesLike, bit_width: int, out: Levels) -> int:
     return position
 
 
-def rle_encode(values: Levels, bit_width: int) -> NDArray[np.uint8]:
+def rle_encode(values: Packed, bit_width: int, front: int = 0) -> NDArray[np.uint8]:
     """Encode values as the RLE/bit-packed hybrid, without a length prefix (Encodings.md, RLE = 3).
 
     Equal values become an RLE run where that is no longer than to bit-pack them: from 8 on for most widths,
@@ -78,23 +82,26 @@ def rle_encode(values: Levels, bit_width: int) -> NDArray[np.uint8]:
     is; the last one is filled up to a multiple of 8 with zeros.
 
     Args:
-        values: uint8 or int32, none negative, fewer than 2**31.
+        values: uint8, uint16 or int32, none negative, fewer than 2**31.
         bit_width: Bits per value, 0 to 32.
+        front: Zeros before the encoded values, 0 to 8: room for what a page has there, such as their length.
 
     Raises:
         EncodingError: A value is negative or has more bits than `bit_width`, or `bit_width` is not 0 to 32.
     """
-    require_types(values, np.uint8, np.int32)
+    require_types(values, np.uint8, np.uint16, np.int32)
     _check_bit_width(bit_width)
     n = values.size
     if n > LARGEST_LENGTH:
         raise ValueError("a page holds fewer than 2**31 values")
+    if not 0 <= front <= _MOST_IN_FRONT:
+        raise ValueError(f"at most {_MOST_IN_FRONT} bytes are left free")
     if n and (values.min() < 0 or int(values.max()) >> bit_width):
         raise EncodingError("a value has more bits than the bit width")
     ends = np.append(np.flatnonzero(values[1:] != values[:-1]) + 1, n)
     lengths = np.diff(ends, prepend=0)
     candidates = np.flatnonzero((lengths >= 8) | (ends == n)) if n else ()
-    parts: list[bytes] = []
+    parts = [bytes(front)]
     packed = 0  # where the values begin that no run holds so far
     for candidate in candidates:
         end = int(ends[candidate])
@@ -117,7 +124,7 @@ def _rle_pays(begin: int, end: int, bit_width: int, *, follows_run: bool, last: 
     return groups * bit_width + follows_run >= 1 + (bit_width + 7) // 8 + (not last)
 
 
-def _bit_packed_run(values: Levels, bit_width: int) -> bytes:
+def _bit_packed_run(values: Packed, bit_width: int) -> bytes:
     groups = -(-values.size // 8)
     return varint_bytes(groups << 1 | 1) + pack(values, bit_width).tobytes()
 

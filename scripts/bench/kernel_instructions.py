@@ -1,0 +1,150 @@
+"""How many instructions the compiled kernels take for a value: ``python scripts/bench/kernel_instructions.py``.
+
+Valgrind counts them, so what else the machine does makes no difference, and neither does its clock. Time is not
+instructions: a gather that misses the cache takes few of them and long.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+COUNT = 1 << 16
+#: Python's own entry into a kernel, as Cython names it.
+ENTRY = "__pyx_pw_*_native_*"
+
+
+class Case(NamedTuple):
+    """One call of a kernel.
+
+    Attributes:
+        name: The kernel, and of what.
+        values: How many values it handles.
+        call: Makes the call, once.
+    """
+
+    name: str
+    values: int
+    call: Callable[[], Any]
+
+
+def strings(rng: np.random.Generator, distinct: int) -> tuple[Any, Any]:
+    """Offsets and bytes of `COUNT` strings of 4 to 24 bytes, of which so many differ."""
+    words = [bytes(rng.integers(97, 123, size).astype("u1")) for size in rng.integers(4, 25, distinct)]
+    chosen = [words[i] for i in rng.integers(0, distinct, COUNT)]
+    offsets = np.zeros(COUNT + 1, np.int32)
+    np.cumsum([len(word) for word in chosen], out=offsets[1:])
+    return offsets, np.frombuffer(b"".join(chosen), np.uint8)
+
+
+def integers(rng: np.random.Generator, native: Any, reference: Any) -> list[Case]:
+    """Runs of bits, differences, and numbers in dictionaries."""
+    cases = []
+    wide = np.empty(COUNT, np.int32)
+    for width in (1, 3, 8, 13):
+        values = rng.integers(0, 1 << width, COUNT).astype(np.int32)
+        packed = reference.rle_encode(values, width)
+        cases.append(Case(f"rle_decode, {width} bits", COUNT, lambda p=packed, w=width: native.rle_decode(p, w, wide)))
+        cases.append(Case(f"rle_encode, {width} bits", COUNT, lambda v=values, w=width: native.rle_encode(v, w)))
+    stamps = np.cumsum(rng.integers(0, 1000, COUNT))
+    encoded = reference.delta_binary_encode(stamps)
+    out = np.empty(COUNT, np.int64)
+    cases.append(Case("delta_binary_decode, int64", COUNT, lambda: native.delta_binary_decode(encoded, out)))
+    cases.append(Case("delta_binary_encode, int64", COUNT, lambda: native.delta_binary_encode(stamps)))
+    for distinct in (256, 20_000):
+        numbers = rng.integers(0, 1 << 60, distinct)[rng.integers(0, distinct, COUNT)]
+        cases.append(
+            Case(f"dictionary_build, {distinct} int64", COUNT, lambda n=numbers: native.dictionary_build(n, COUNT))
+        )
+    indices = rng.integers(0, 256, COUNT).astype(np.int32)
+    dictionary = rng.integers(0, 1 << 60, 256)
+    cases.append(Case("gather, int64", COUNT, lambda: native.gather(dictionary, indices, out)))
+    present = rng.random(COUNT) < 0.9
+    cases.append(Case("spread, int64, a tenth null", COUNT, lambda: native.spread(out, present)))
+    return cases
+
+
+def byte_arrays(rng: np.random.Generator, native: Any, reference: Any) -> list[Case]:
+    """Strings of 14 bytes on average."""
+    offsets, data = strings(rng, 256)
+    plain = reference.byte_array_join(offsets, data)
+    lengths = np.diff(offsets).astype(np.int32)
+    few_offsets, few_data = strings(rng, 256)
+    indices = rng.integers(0, 256, COUNT).astype(np.int32)
+    out = np.empty(data.size + 64, np.uint8)
+    taken = np.empty(COUNT, np.int32)
+    total = int(np.diff(few_offsets)[indices].sum())
+    gathered = np.empty(total, np.uint8)
+    return [
+        Case("byte_array_join", COUNT, lambda: native.byte_array_join(offsets, data)),
+        Case("byte_array_lengths", COUNT, lambda: native.byte_array_lengths(plain, taken)),
+        Case("byte_array_split", COUNT, lambda: native.byte_array_split(plain, lengths, out[: data.size])),
+        Case(
+            "byte_array_gather", COUNT, lambda: native.byte_array_gather(few_offsets, few_data, indices, gathered)
+        ),
+        Case("byte_array_min_max", COUNT, lambda: native.byte_array_min_max(offsets, data)),
+        Case(
+            "dictionary_build_byte_arrays, 256",
+            COUNT,
+            lambda: native.dictionary_build_byte_arrays(offsets, data, COUNT, 1 << 30),
+        ),
+        Case("utf8_valid, a byte of ASCII", data.size, lambda: native.utf8_valid(offsets, data)),
+        Case("byte_array_hashes", COUNT, lambda: native.byte_array_hashes(offsets, data)),
+    ]
+
+
+def all_cases() -> list[Case]:
+    """Every case; what they need is made by the reference, so that no call of a compiled kernel is not one of them."""
+    from resilient_pq.format.kernels import _native as native  # noqa: PLC0415 (not in the parent)
+    from resilient_pq.format.kernels import reference  # noqa: PLC0415
+
+    rng = np.random.default_rng(0)
+    return [*integers(rng, native, reference), *byte_arrays(rng, native, reference)]
+
+
+def counts(folder: Path) -> list[int]:
+    """Instructions of each call of a kernel, in order: Valgrind leaves a file for each."""
+    pattern = folder / "out"
+    command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={pattern}", "--collect-atstart=no"]
+    command += [f"--toggle-collect={ENTRY}", f"--dump-after={ENTRY}"]
+    ran = subprocess.run(
+        [*command, sys.executable, __file__, "--run"], capture_output=True, text=True, check=False
+    )
+    if ran.returncode:
+        raise SystemExit(ran.stderr)
+    found = sorted(folder.glob("out.*"), key=lambda path: int(path.suffix[1:]))
+    return [
+        int(line.split()[1])
+        for path in found
+        for line in path.read_text().splitlines()
+        if line.startswith("totals:")
+    ]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
+    parser.add_argument("--run", action="store_true", help="only make the calls; what Valgrind is given to run")
+    arguments = parser.parse_args()
+    cases = all_cases()
+    if arguments.run:
+        for case in cases:
+            case.call()
+        return 0
+    with tempfile.TemporaryDirectory() as folder:
+        found = counts(Path(folder))
+    print("| kernel | instructions for a value |")
+    print("|---|---:|")
+    for case, instructions in zip(cases, found[-len(cases) :], strict=True):
+        print(f"| {case.name} | {instructions / case.values:.1f} |")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
