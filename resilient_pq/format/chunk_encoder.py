@@ -37,7 +37,7 @@ from resilient_pq.format.open_chunk import concatenate
 from resilient_pq.format.page_index import PageSummary, column_index
 from resilient_pq.format.schema import Leaf
 from resilient_pq.format.size_statistics import page_sizes, size_statistics_of
-from resilient_pq.format.statistics import Bounds, bounds_of, statistics_of
+from resilient_pq.format.statistics import Bounds, bounds_by_dictionary, bounds_of, statistics_of
 from resilient_pq.format.values import ByteArrays, LeafData, Levels, Values, check_values
 
 
@@ -151,7 +151,7 @@ def encode_chunk(leaf: Leaf, pieces: Sequence[LeafData], options: ChunkOptions) 
     for cut in cuts:
         locations.append(_add_data_page(leaf, pages, data, chosen, cut))
         locations[-1].first_row_index = cut.first_row
-        summaries.append(_summary(leaf, data, cut, options))
+        summaries.append(_summary(leaf, data, built, cut, options))
     metadata = _metadata(leaf, pages, chosen, locations, summaries)
     return EncodedChunk(
         buffers=pages.buffers,
@@ -174,7 +174,9 @@ def _bloom_filter(leaf: Leaf, values: Values, options: ChunkOptions) -> bytes | 
     return bloom.filter_of(leaf.node, values, options.bloom_filter).to_bytes()
 
 
-def _summary(leaf: Leaf, data: LeafData, cut: _Cut, options: ChunkOptions) -> PageSummary:
+def _summary(
+    leaf: Leaf, data: LeafData, built: Dictionary | None, cut: _Cut, options: ChunkOptions
+) -> PageSummary:
     num_values = cut.entry_end - cut.entry
     null_count = num_values - (cut.value_end - cut.value)
     if not options.statistics:
@@ -185,7 +187,11 @@ def _summary(leaf: Leaf, data: LeafData, cut: _Cut, options: ChunkOptions) -> Pa
         for levels in (data.repetition_levels, data.definition_levels)
     )
     sizes = page_sizes(leaf, values, repetition, definition)
-    return PageSummary(bounds_of(leaf.node, values), null_count, num_values, sizes)
+    if built is None or (isinstance(values, np.ndarray) and values.ndim == 1):
+        bounds = bounds_of(leaf.node, values)
+    else:
+        bounds = bounds_by_dictionary(leaf.node, built, cut.value, cut.value_end)
+    return PageSummary(bounds, null_count, num_values, sizes)
 
 
 def _offset_index(locations: list[PageLocation], summaries: Sequence[PageSummary]) -> OffsetIndex:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resilient_pq.format import logical
+from resilient_pq.format.encodings.dictionary import build
 from resilient_pq.format.logical import Decimal, Integer, Kept, Logical, Timestamp, TimeUnit
 from resilient_pq.format.metadata import Repetition, Type
 from resilient_pq.format.schema import Primitive
@@ -18,6 +19,7 @@ from resilient_pq.format.statistics import (
     MAX_BOUND_BYTES,
     Bounds,
     Order,
+    bounds_by_dictionary,
     bounds_of,
     order_of,
     plain_bound,
@@ -254,6 +256,42 @@ def test_fixed_values_are_ordered_by_their_bytes(values: list[bytes]) -> None:
     node = _node(Type.FIXED_LEN_BYTE_ARRAY, None, len(values[0]))
     bounds = bounds_of(node, _rows(values))
     assert (bounds.low, bounds.high) == (min(values), max(values))
+
+
+# --- by the entries of a dictionary -------------------------------------------------------------------------
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    node=st.sampled_from([node for node, _ in ORDERS if node.physical_type is Type.BYTE_ARRAY]),
+    values=st.lists(st.binary(max_size=12), max_size=40),
+    borders=st.tuples(st.integers(0, 40), st.integers(0, 40)),
+)
+def test_bounds_by_dictionary_are_those_of_strings(
+    node: Primitive, values: list[bytes], borders: tuple[int, int]
+) -> None:
+    built = build(node, _strings(values), 10_000)
+    assert built is not None
+    start, end = sorted(min(border, len(values)) for border in borders)
+    assert bounds_by_dictionary(node, built, start, end) == bounds_of(node, _strings(values[start:end]))
+
+
+@pytest.mark.parametrize(
+    ("node", "order"), [(node, order) for node, order in ORDERS if node.physical_type is Type.FIXED_LEN_BYTE_ARRAY],
+    ids=str,
+)  # fmt: skip
+def test_bounds_by_dictionary_are_those_of_rows(node: Primitive, order: Order) -> None:
+    del order
+    random = np.random.default_rng(node.type_length)
+    pool = random.integers(0, 256, (30, node.type_length or 0)).astype(np.uint8)
+    pool[:3] = np.frombuffer(np.array([np.nan], np.float16).tobytes() * (node.type_length or 0), np.uint8)[
+        : node.type_length
+    ]  # a NaN where they are floats
+    rows = pool[random.integers(0, len(pool), 400)]
+    built = build(node, rows, 100_000)
+    assert built is not None
+    for start, end in ((0, 400), (0, 0), (5, 6), (100, 300), (398, 400)):
+        assert bounds_by_dictionary(node, built, start, end) == bounds_of(node, rows[start:end])
 
 
 # --- nothing to say -----------------------------------------------------------------------------------------
