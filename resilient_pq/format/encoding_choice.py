@@ -27,9 +27,9 @@ from resilient_pq.format.values import ByteArrays, LeafData, Values, fixed_width
 
 #: A sample is this share of the values, within limits, in runs of neighbours: what makes small sizes small, for
 #: differences and for compression, stands between neighbours.
-_SAMPLE_SHARE: Final = 16
-_SAMPLE_VALUES: Final = (512, 16_384)
-_SAMPLE_BYTES: Final = 256 * 1024
+_SAMPLE_SHARE: Final = 64
+_SAMPLE_VALUES: Final = (1024, 8192)
+_SAMPLE_BYTES: Final = 128 * 1024
 _SAMPLE_RUNS: Final = 4
 #: What a dictionary and its indices may take of what PLAIN takes: building it and looking up in it cost time.
 _DICTIONARY_PAYS: Final = 0.9
@@ -184,7 +184,9 @@ def _dictionary_estimate(
 
 
 def _compressed(pieces: Sequence[NDArray[np.uint8]], options: ChunkOptions) -> int:
-    return sum(len(compression.compress(options.codec, piece, options.level)) for piece in pieces)
+    """Bytes that the pieces take, compressed as one: the codec's own setting up takes longer than a short piece."""
+    whole = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+    return len(compression.compress(options.codec, whole, options.level))
 
 
 def _may_be_delta(leaf: Leaf, data: LeafData, options: ChunkOptions) -> bool:
