@@ -98,7 +98,7 @@ def chunks(leaf_of: Make, flat: Make, lists: Make, encode: Make) -> st.SearchStr
 
 
 @given(st.data())
-@settings(max_examples=80)
+@settings(max_examples=80, deadline=None)
 def test_pages_together_are_as_pages_alone(chunks: st.SearchStrategy[Any], data: st.DataObject) -> None:
     leaf, codec, pages, num_rows = data.draw(chunks)
     with patch.object(page_runs, "_RUN_BYTES", data.draw(st.sampled_from([1, 60, 1 << 20]))):
@@ -108,7 +108,7 @@ def test_pages_together_are_as_pages_alone(chunks: st.SearchStrategy[Any], data:
 
 
 @given(st.data(), st.lists(st.tuples(st.integers(0), st.integers(0, 255)), min_size=1, max_size=3))
-@settings(max_examples=120)
+@settings(max_examples=120, deadline=None)
 def test_damaged_pages_fail_together_as_they_do_alone(
     chunks: st.SearchStrategy[Any], data: st.DataObject, changes: list[tuple[int, int]]
 ) -> None:

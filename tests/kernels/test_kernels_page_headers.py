@@ -86,7 +86,7 @@ def understood(data: bytes, num_values: int | None) -> Any:
 
 
 @given(chunks(), st.none() | st.integers(0, 9))
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 def test_headers_are_read_as_by_thrift(kernels: ModuleType, data: bytes, num_values: int | None) -> None:
     found = kernels.page_headers(data, -1 if num_values is None else num_values)
     assert found.dtype == np.int64
@@ -94,7 +94,7 @@ def test_headers_are_read_as_by_thrift(kernels: ModuleType, data: bytes, num_val
 
 
 @given(chunks(), st.lists(st.tuples(st.integers(0), st.integers(0, 255)), min_size=1, max_size=3), st.integers(0, 3))
-@settings(max_examples=150)
+@settings(max_examples=150, deadline=None)
 def test_what_is_taken_of_changed_bytes_agrees_with_thrift(
     native: ModuleType, outcome: Callable[..., Any], data: bytes, changes: list[tuple[int, int]], cut: int
 ) -> None:

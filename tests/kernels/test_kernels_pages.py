@@ -70,7 +70,7 @@ def _levels_of(kernels: ModuleType, maxima: Any, buffer: bytes, table: Any, *, k
 
 
 @given(runs(), st.booleans(), st.integers(0, 2))
-@settings(max_examples=80)
+@settings(max_examples=80, deadline=None)
 def test_levels_of_a_run(kernels: ModuleType, run: Any, keep: bool, slot: int) -> None:
     maxima, pages, versions = run
     bodies = [b"values"] * len(pages)
@@ -104,7 +104,7 @@ CHANGES = st.lists(st.tuples(st.integers(0), st.integers(0, 255)), max_size=3)
 
 
 @given(runs(), CHANGES, st.booleans())
-@settings(max_examples=100)
+@settings(max_examples=100, deadline=None)
 def test_levels_of_changed_bytes_agree(
     native: ModuleType, outcome: Callable[..., Any], run: Any, changes: list[tuple[int, int]], keep: bool
 ) -> None:
@@ -188,7 +188,7 @@ def _flags(pages: list[list[bool]], slot: int) -> NDArray[np.bool_]:
 
 
 @given(filled())
-@settings(max_examples=80)
+@settings(max_examples=80, deadline=None)
 def test_plain_pages(kernels: ModuleType, guarded: Any, case: Any) -> None:
     shape, pages, slot, seed = case
     every = [_array(shape, sum(flags), seed + i) for i, flags in enumerate(pages)]
@@ -212,7 +212,7 @@ def test_plain_pages(kernels: ModuleType, guarded: Any, case: Any) -> None:
 
 
 @given(filled(), st.integers(1, 5000), st.integers(0, 3), st.booleans())
-@settings(max_examples=100)
+@settings(max_examples=100, deadline=None)
 def test_dictionary_pages(
     kernels: ModuleType, guarded: Any, case: Any, num_known: int, wider: int, alike: bool
 ) -> None:
@@ -237,7 +237,7 @@ def test_dictionary_pages(
     st.lists(st.binary(max_size=40), min_size=1, max_size=3), st.integers(0, 300), st.integers(0, 60), st.integers(0, 34),
     st.sampled_from(SHAPES),
 )  # fmt: skip
-@settings(max_examples=150)
+@settings(max_examples=150, deadline=None)
 def test_any_bytes_agree(
     native: ModuleType, outcome: Callable[..., Any], bodies: list[bytes], num_known: int, count: int, width: int,
     shape: tuple[str, int | None],
