@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from resilient_pq import room
 from resilient_pq.errors import FormatError, UnsupportedError, Where, located
 from resilient_pq.format import compression, kernels
-from resilient_pq.format.decoded_values import PageRun, PageValues, values_for
+from resilient_pq.format.decoded_strings import ByteArrayValues, ByteViewValues
+from resilient_pq.format.decoded_values import DecodedValues, FixedValues, PageRun, PageValues
 from resilient_pq.format.kernels.tables import PageField, PagePart, PageSpan
-from resilient_pq.format.metadata import PageType
+from resilient_pq.format.metadata import PageType, Type
 from resilient_pq.format.page import DataPage, Page, open_data_page
 from resilient_pq.format.page_runs import RunBodies, runs_of
 from resilient_pq.format.page_table import DATA_PAGES, PageTable
@@ -33,6 +34,8 @@ def decode_chunk(
     pages: PageTable | Sequence[Page],
     num_rows: int,
     quirks: Quirks = NO_QUIRKS,
+    *,
+    views: bool = False,
 ) -> LeafColumn:
     """The column that the pages of a chunk hold.
 
@@ -42,6 +45,8 @@ def decode_chunk(
         pages: All pages of the chunk, or the dictionary page and those of some rows.
         num_rows: The rows that the pages cover.
         quirks: What their writer is known to get wrong.
+        views: Whether byte arrays become views of the pages, which then stay in memory: those of an uncompressed
+            `PageTable` in that of its bytes.
 
     Raises:
         FormatError: The pages are damaged, or do not cover `num_rows` rows.
@@ -52,7 +57,7 @@ def decode_chunk(
     if not leaf.max_repetition_level:
         _check_rows(num_entries, num_rows)  # before room is made for what a damaged header announces
     try:
-        decoder = _ChunkDecoder(leaf, codec, table, num_entries, quirks)
+        decoder = _ChunkDecoder(leaf, codec, table, num_entries, quirks, views=views)
         for rows, together in runs_of(leaf, codec, table):
             decoder.add(rows, together=together)
         return decoder.finish(num_rows)
@@ -67,10 +72,26 @@ def _check_rows(found: int, num_rows: int) -> None:
         raise FormatError(f"the pages hold {found:,} rows instead of {num_rows:,}")
 
 
+def _values_for(leaf: Leaf, table: PageTable, *, views: bool) -> DecodedValues:
+    """Room for the values of a chunk."""
+    num_entries = table.num_entries
+    try:
+        if leaf.node.physical_type is not Type.BYTE_ARRAY:
+            return FixedValues(leaf.node, num_entries)
+        if views:
+            return ByteViewValues(leaf.node, num_entries)
+        sizes = table.headers[np.isin(table.headers[:, PageField.TYPE], DATA_PAGES), PageField.UNCOMPRESSED_SIZE]
+        return ByteArrayValues(leaf.node, num_entries, int(sizes.sum()))
+    except (MemoryError, ValueError, OverflowError) as error:
+        raise FormatError(f"the chunk says it has {num_entries:,} values") from error
+
+
 class _ChunkDecoder:
     """Levels and values of a chunk, filled run by run."""
 
-    def __init__(self, leaf: Leaf, codec: int, table: PageTable, num_entries: int, quirks: Quirks) -> None:
+    def __init__(
+        self, leaf: Leaf, codec: int, table: PageTable, num_entries: int, quirks: Quirks, *, views: bool
+    ) -> None:
         self._leaf = leaf
         self._codec = codec
         self._quirks = quirks
@@ -80,7 +101,7 @@ class _ChunkDecoder:
         self._entry = self._slot = 0
         self._flagged = 0  # slots whose flags are set; those behind them have values, as far as they are filled
         self._ordinal = -1  # of the page that was added last
-        self._values = values_for(leaf.node, num_entries)
+        self._values = _values_for(leaf, table, views=views)
         self._bodies = RunBodies(codec, table, keeps_pages=self._values.keeps_pages)
         try:
             self._present = room.empty((num_entries if leaf.max_definition_level else 0,), np.bool_)

@@ -11,21 +11,18 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from resilient_pq import room
-from resilient_pq.errors import EncodingError, FormatError
+from resilient_pq.errors import EncodingError
 from resilient_pq.format import kernels
 from resilient_pq.format.encodings import (
     DICTIONARY_ENCODINGS,
-    Strings,
     delta,
     dictionary,
     encoding_for,
-    plain,
 )
-from resilient_pq.format.metadata import Encoding, Type
+from resilient_pq.format.metadata import Encoding
 from resilient_pq.format.page import DataPage
 from resilient_pq.format.schema import Primitive
-from resilient_pq.format.values import ByteArrays, Values, room_for
+from resilient_pq.format.values import ByteViews, Values, room_for
 
 #: The encodings whose pages come in runs.
 RUN_ENCODINGS = (Encoding.PLAIN, *DICTIONARY_ENCODINGS)
@@ -82,7 +79,7 @@ class DecodedValues(Protocol):
         """Take a dictionary page, decompressed."""
 
     def add_run(self, run: PageRun) -> None:
-        """Fill the slots of a run.
+        """Fill the slots of a run; runs and pages come in the order of their slots.
 
         Raises:
             FormatError: Some page of it is damaged.
@@ -96,7 +93,7 @@ class DecodedValues(Protocol):
             UnsupportedError: This version does not read its encoding.
         """
 
-    def finish(self, num_slots: int) -> Values:
+    def finish(self, num_slots: int) -> Values | ByteViews:
         """The values of the first `num_slots` slots, all of which have been filled."""
 
 
@@ -124,8 +121,8 @@ class FixedValues:
         if run.encoding == Encoding.PLAIN:
             kernels.plain_pages(run.buffer, run.spans, run.present, run.slot, self._values)
         else:
-            known = _known(self._dictionary)
-            kernels.dictionary_pages(run.buffer, run.spans, run.present, run.slot, known, self._values)
+            values = known(self._dictionary)
+            kernels.dictionary_pages(run.buffer, run.spans, run.present, run.slot, values, self._values)
 
     def add_page(self, page: PageValues) -> None:
         """See `DecodedValues`."""
@@ -140,112 +137,24 @@ class FixedValues:
     def _decode(self, page: PageValues, out: NDArray[Any]) -> None:
         encoding, values = page.data.encoding, page.data.values
         if encoding in DICTIONARY_ENCODINGS:
-            dictionary.decode(_known(self._dictionary), values, out)
+            dictionary.decode(known(self._dictionary), values, out)
             return
-        known = encoding_for(encoding, self._node.physical_type)
+        found = encoding_for(encoding, self._node.physical_type)
         if encoding == Encoding.DELTA_BYTE_ARRAY:
             # May go on from the page before it (PARQUET-246).
             delta.decode_fixed_prefixes(self._node, values, out, self._previous)
             self._previous = out[-1].tobytes()
             return
-        assert known.decode is not None
-        known.decode(self._node, values, out)
+        assert found.decode is not None
+        found.decode(self._node, values, out)
 
     def finish(self, num_slots: int) -> Values:
         """See `DecodedValues`."""
         return self._values[:num_slots]
 
 
-class ByteArrayValues:
-    """Values of the physical type BYTE_ARRAY: lengths first, and one copy when all of them are known."""
-
-    keeps_pages: ClassVar[bool] = True
-
-    def __init__(self, node: Primitive, num_entries: int) -> None:
-        """Make room for the lengths of so many entries."""
-        self._node = node
-        self._lengths: NDArray[np.int32] = room.empty((num_entries,), np.int32)
-        self._dictionary: ByteArrays | None = None
-        self._strings: list[tuple[int, Strings]] = []
-        self._previous = b""  # the last value of DELTA_BYTE_ARRAY
-
-    def set_dictionary(self, body: memoryview, count: int) -> None:
-        """See `DecodedValues`."""
-        values = dictionary.decode_dictionary(self._node, body, count)
-        assert isinstance(values, ByteArrays)
-        self._dictionary = values
-
-    def add_run(self, run: PageRun) -> None:
-        """See `DecodedValues`."""
-        self._previous = b""
-        found: list[tuple[int, Strings]] = []
-        slot = run.slot
-        for start, end, num_slots, num_present in run.spans.tolist():
-            values, slots = run.buffer[start:end], self._lengths[slot : slot + num_slots]
-            if num_present and run.encoding == Encoding.PLAIN:
-                found.append(plain.decode_byte_arrays(values, slots[:num_present]))
-            elif num_present:
-                known = _known(self._dictionary)
-                found.append(dictionary.decode_byte_arrays(known, values, slots[:num_present]))
-            if num_present < num_slots:
-                kernels.spread(slots, run.present[slot : slot + num_slots])
-            slot += num_slots
-        self._strings += found
-
-    def add_page(self, page: PageValues) -> None:
-        """See `DecodedValues`."""
-        slots = self._lengths[page.slots]
-        if not page.follows or page.data.encoding != Encoding.DELTA_BYTE_ARRAY:
-            self._previous = b""
-        if page.num_present:
-            self._strings.append(self._decode(page, slots[: page.num_present]))
-        if page.present is not None:
-            kernels.spread(slots, page.present)
-
-    def _decode(self, page: PageValues, lengths: NDArray[np.int32]) -> tuple[int, Strings]:
-        encoding, values = page.data.encoding, page.data.values
-        if encoding in DICTIONARY_ENCODINGS:
-            return dictionary.decode_byte_arrays(_known(self._dictionary), values, lengths)
-        known = encoding_for(encoding, Type.BYTE_ARRAY)
-        if encoding == Encoding.DELTA_BYTE_ARRAY:  # may go on from the page before it (PARQUET-246)
-            total, strings = delta.decode_prefixes(values, lengths, self._previous)
-            self._previous = strings.data[total - int(lengths[-1]) :].tobytes()
-            return total, strings
-        assert known.decode_byte_arrays is not None
-        return known.decode_byte_arrays(values, lengths)
-
-    def finish(self, num_slots: int) -> Values:
-        """See `DecodedValues`."""
-        total = sum(size for size, _ in self._strings)
-        try:
-            offsets = room.empty((num_slots + 1,), np.int32 if total < 1 << 31 else np.int64)
-            data = room.empty((total,), np.uint8)
-        except (MemoryError, ValueError) as error:
-            raise FormatError(f"the chunk's byte arrays take {total:,} bytes") from error
-        offsets[0] = 0
-        np.cumsum(self._lengths[:num_slots], out=offsets[1:])
-        at = 0
-        for size, strings in self._strings:
-            strings.copy_to(data[at : at + size])
-            at += size
-        return ByteArrays(offsets, data)
-
-
-def _known(values: Any) -> Any:
+def known(values: Any) -> Any:
     """The dictionary, which a page refers to."""
     if values is None:
         raise EncodingError("a dictionary-encoded page stands in a chunk without a dictionary page")
     return values
-
-
-def values_for(node: Primitive, num_entries: int) -> DecodedValues:
-    """Room for the values of a chunk.
-
-    Raises:
-        FormatError: There is no such room.
-    """
-    kind = ByteArrayValues if node.physical_type is Type.BYTE_ARRAY else FixedValues
-    try:
-        return kind(node, num_entries)
-    except (MemoryError, ValueError, OverflowError) as error:
-        raise FormatError(f"the chunk says it has {num_entries:,} values") from error

@@ -13,13 +13,14 @@ from resilient_pq.format.values import LeafColumn
 from resilient_pq.reader.plan import ChunkRead
 
 
-def decode(chunk: ChunkRead, data: Any, *, verify: bool) -> LeafColumn:
+def decode(chunk: ChunkRead, data: Any, *, verify: bool, views: bool = False) -> LeafColumn:
     """The column that a chunk's bytes hold.
 
     Args:
         chunk: Which chunk.
         data: Its bytes, all of them.
         verify: Whether checksums are compared.
+        views: Whether byte arrays become views, which lead into `data` where that is not compressed.
 
     Raises:
         ChecksumError: The bytes are not those that were written.
@@ -31,7 +32,8 @@ def decode(chunk: ChunkRead, data: Any, *, verify: bool) -> LeafColumn:
         if verify:
             verify_chunk(chunk, view)
         table = PageTable.read(view, chunk.range.start, chunk.num_values_to_read)
-        return decode_chunk(chunk.leaf, chunk.metadata.codec, table, chunk.num_rows, chunk.quirks)
+        codec = chunk.metadata.codec
+        return decode_chunk(chunk.leaf, codec, table, chunk.num_rows, chunk.quirks, views=views)
 
 
 def verify_chunk(chunk: ChunkRead, data: memoryview) -> bool:

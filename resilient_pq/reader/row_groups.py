@@ -18,6 +18,7 @@ from itertools import chain, groupby
 from typing import Any, Final, TypeVar
 
 from resilient_pq.arrow.assemble import to_arrow
+from resilient_pq.arrow.buffers import has_views
 from resilient_pq.arrow.field import Field
 from resilient_pq.arrow.projection import Branch
 from resilient_pq.errors import ChecksumError, FormatError, Where, located
@@ -207,7 +208,7 @@ class _Work:
         """Decode a chunk, and assemble its column where it was the last; False: its bytes are to be read again."""
         with located(Where(key=self._objects.url_of(piece.chunk.file))):
             try:
-                column = decode(piece.chunk, data, verify=self._verify)
+                column = decode(piece.chunk, data, verify=self._verify, views=self._views(piece))
             except FormatError as error:
                 if self._raises and not isinstance(error, ChecksumError):
                     raise
@@ -219,13 +220,17 @@ class _Work:
         """Decode what was read a second time; where it is damaged still and that is no error, keep it for later."""
         with located(Where(key=self._objects.url_of(piece.chunk.file))):
             try:
-                column = decode(piece.chunk, data, verify=self._verify)
+                column = decode(piece.chunk, data, verify=self._verify, views=self._views(piece))
             except FormatError as error:
                 if self._raises or isinstance(error.__cause__, MemoryError):  # which says nothing about the file
                     raise
                 self.damaged[piece.group].append(DamagedChunk(piece.chunk, data, error))
                 return
         self._add(piece, column)
+
+    def _views(self, piece: _Piece) -> bool:
+        """Whether the strings of a column come as views."""
+        return has_views(self._request.field.children[piece.column])
 
     def _add(self, piece: _Piece, column: LeafColumn) -> None:
         with self._lock:

@@ -37,8 +37,10 @@ __all__ = [
     "byte_array_lengths",
     "byte_array_min_max",
     "byte_array_split",
+    "chosen_size",
     "compact",
     "compact_offsets",
+    "copy_chosen_byte_arrays",
     "delta_binary_decode",
     "delta_binary_encode",
     "dictionary_build",
@@ -53,7 +55,9 @@ __all__ = [
     "mark_used",
     "page_headers",
     "page_levels",
+    "plain_byte_arrays",
     "plain_pages",
+    "plain_views",
     "rle_decode",
     "rle_encode",
     "row_hashes",
@@ -110,8 +114,10 @@ byte_array_join = _kernel(reference.byte_array_join)
 byte_array_lengths = _kernel(reference.byte_array_lengths)
 byte_array_min_max = _kernel(reference.byte_array_min_max)
 byte_array_split = _kernel(reference.byte_array_split)
+chosen_size = _kernel(reference.chosen_size)
 compact = _kernel(reference.compact)
 compact_offsets = _kernel(reference.compact_offsets)
+copy_chosen_byte_arrays = _kernel(reference.copy_chosen_byte_arrays)
 delta_binary_decode = _kernel(reference.delta_binary_decode)
 delta_binary_encode = _kernel(reference.delta_binary_encode)
 dictionary_build = _kernel(reference.dictionary_build)
@@ -126,7 +132,9 @@ list_offsets = _kernel(reference.list_offsets)
 mark_used = _kernel(reference.mark_used)
 page_headers = _kernel(reference.page_headers)
 page_levels = _kernel(reference.page_levels)
+plain_byte_arrays = _kernel(reference.plain_byte_arrays)
 plain_pages = _kernel(reference.plain_pages)
+plain_views = _kernel(reference.plain_views)
 rle_decode = _kernel(reference.rle_decode)
 rle_encode = _kernel(reference.rle_encode)
 row_hashes = _kernel(reference.row_hashes)

@@ -22,6 +22,12 @@ from resilient_pq.format.kernels.reference.bloom import (
     byte_array_hashes,
     row_hashes,
 )
+from resilient_pq.format.kernels.reference.byte_array_runs import (
+    chosen_size,
+    copy_chosen_byte_arrays,
+    plain_byte_arrays,
+    plain_views,
+)
 from resilient_pq.format.kernels.reference.byte_arrays import (
     byte_array_gather,
     byte_array_gather_lengths,
@@ -74,8 +80,10 @@ __all__ = [
     "byte_array_lengths",
     "byte_array_min_max",
     "byte_array_split",
+    "chosen_size",
     "compact",
     "compact_offsets",
+    "copy_chosen_byte_arrays",
     "delta_binary_decode",
     "delta_binary_encode",
     "dictionary_build",
@@ -90,7 +98,9 @@ __all__ = [
     "mark_used",
     "page_headers",
     "page_levels",
+    "plain_byte_arrays",
     "plain_pages",
+    "plain_views",
     "rle_decode",
     "rle_encode",
     "row_hashes",

@@ -1,0 +1,194 @@
+# Runs of data pages whose values are byte arrays. Included by `_native.pyx` behind `pages.pxi`.
+
+def plain_byte_arrays(
+    const uint8_t[::1] buffer not None, const int64_t[:, ::1] spans not None, present not None, Py_ssize_t slot,
+    offsets not None, uint8_t[::1] data not None, Py_ssize_t written, bint text
+):
+    """See `reference.plain_byte_arrays`."""
+    cdef const uint8_t[::1] flags = present.view(np.uint8)
+    cdef int32_t[::1] narrow
+    cdef int64_t[::1] wide
+    cdef bint valid = text
+    if not 0 <= written <= data.shape[0] or (offsets.itemsize == 4 and data.shape[0] > LARGEST_LENGTH):
+        raise ValueError("the values do not fit their room")
+    check_spans(spans, buffer.shape[0], slot, len(offsets) - 1, flags.shape[0])
+    if spans.shape[0] == 0:
+        return written, valid
+    if offsets.itemsize == 4:
+        narrow = offsets
+        with nogil:
+            written = split_pages(&buffer[0], buffer.shape[0], &spans[0, 0], spans.shape[0], &flags[0] + slot,
+                                  &narrow[0] + slot, &data[0], data.shape[0], written, &valid)
+    else:
+        wide = offsets
+        with nogil:
+            written = split_pages(&buffer[0], buffer.shape[0], &spans[0, 0], spans.shape[0], &flags[0] + slot,
+                                  &wide[0] + slot, &data[0], data.shape[0], written, &valid)
+    return written, valid
+
+
+cdef inline Py_ssize_t value_at(const uint8_t* data, Py_ssize_t position, Py_ssize_t end) except -1 nogil:
+    """The length of the PLAIN value at `position`, which ends before `end`."""
+    cdef uint32_t length
+    if end - position < 4:
+        return malformed(b"a BYTE_ARRAY value ends behind the end of its page")
+    length = load32(data + position)
+    if length > LARGEST_LENGTH or <Py_ssize_t> length > end - position - 4:
+        return malformed(b"a BYTE_ARRAY value ends behind the end of its page")
+    return <Py_ssize_t> length
+
+
+cdef Py_ssize_t split_pages(
+    const uint8_t* data, Py_ssize_t size, const int64_t* spans, Py_ssize_t n, const uint8_t* flags,
+    Offset* offsets, uint8_t* out, Py_ssize_t out_size, Py_ssize_t written, bint* valid
+) except -1 nogil:
+    cdef Py_ssize_t page, i, position, end, length, left
+    cdef bint look, full
+    for page in range(n):
+        position, end = spans[0], spans[1]
+        left = spans[3]
+        full = left == spans[2]
+        # Where values have less than 128 bytes, their lengths are ASCII too.
+        look = valid[0] and skip_ascii(data + position, data + end) < data + end
+        for i in range(spans[2]):
+            offsets[i] = <Offset> written
+            if not full and not flags[i]:
+                continue
+            length = value_at(data, position, end)
+            position += 4
+            left -= 1
+            if length > out_size - written:
+                return malformed(b"BYTE_ARRAY values do not fit their room")
+            copy_bytes(out + written, out_size - written, data + position, size - position, length)
+            if look and valid[0]:
+                valid[0] = is_utf8(data + position, length)
+            position += length
+            written += length
+        if left:
+            return malformed(b"a page has another number of values than flags")
+        offsets += spans[2]
+        flags += spans[2]
+        spans += SPAN_PARTS
+    offsets[0] = <Offset> written
+    return written
+
+
+def plain_views(
+    const uint8_t[::1] buffer not None, const int64_t[:, ::1] spans not None, present not None, Py_ssize_t slot,
+    uint8_t[:, ::1] views not None, int32_t number, bint text
+):
+    """See `reference.plain_views`."""
+    cdef const uint8_t[::1] flags = present.view(np.uint8)
+    cdef bint valid = text, used = False
+    if views.shape[1] != 16:
+        raise ValueError("a view has 16 bytes")
+    check_spans(spans, buffer.shape[0], slot, views.shape[0], flags.shape[0])
+    if buffer.shape[0] > LARGEST_LENGTH:
+        malformed(b"values of 2**31 bytes or more do not fit one buffer of views")
+    if spans.shape[0]:
+        with nogil:
+            view_pages(&buffer[0], buffer.shape[0], &spans[0, 0], spans.shape[0], &flags[0] + slot,
+                       &views[0, 0] + 16 * slot, number, &used, &valid)
+    return used, valid
+
+
+cdef int view_pages(
+    const uint8_t* data, Py_ssize_t size, const int64_t* spans, Py_ssize_t n, const uint8_t* flags,
+    uint8_t* views, int32_t number, bint* used, bint* valid
+) except -1 nogil:
+    cdef Py_ssize_t page, i, position, end, length, left
+    cdef bint look, full
+    for page in range(n):
+        position, end = spans[0], spans[1]
+        left = spans[3]
+        full = left == spans[2]
+        look = valid[0] and skip_ascii(data + position, data + end) < data + end
+        for i in range(spans[2]):
+            if not full and not flags[i]:
+                memset(views + 16 * i, 0, 16)
+                continue
+            length = value_at(data, position, end)
+            position += 4
+            left -= 1
+            store_view(views + 16 * i, data + position, size - position, <uint32_t> length, <uint32_t> number,
+                       <uint32_t> position)
+            used[0] |= length > INLINE_VIEW
+            if look and valid[0]:
+                valid[0] = is_utf8(data + position, length)
+            position += length
+        if left:
+            return malformed(b"a page has another number of values than flags")
+        views += 16 * spans[2]
+        flags += spans[2]
+        spans += SPAN_PARTS
+    return 0
+
+
+def chosen_size(const int64_t[::1] entries not None, codes not None):
+    """See `reference.chosen_size`."""
+    cdef const int32_t[::1] narrow
+    cdef const int64_t[::1] wide
+    cdef int64_t total
+    if codes.itemsize == 4:
+        narrow = codes
+        with nogil:
+            total = sum_chosen(&entries[0], entries.shape[0] - 1, &narrow[0], narrow.shape[0])
+    else:
+        wide = codes
+        with nogil:
+            total = sum_chosen(&entries[0], entries.shape[0] - 1, &wide[0], wide.shape[0])
+    return total
+
+
+cdef int64_t sum_chosen(const int64_t* entries, Py_ssize_t num_entries, const Offset* codes, Py_ssize_t n) except -1 nogil:
+    cdef Py_ssize_t i
+    cdef int64_t total = 0
+    for i in range(n):
+        if codes[i] < 0 or codes[i] >= num_entries:
+            return malformed(b"an index lies outside of its dictionary")
+        if entries[codes[i]] < 0 or entries[codes[i] + 1] < entries[codes[i]]:
+            return malformed(b"offsets fall")
+        total += entries[codes[i] + 1] - entries[codes[i]]
+    return total
+
+
+def copy_chosen_byte_arrays(
+    const int64_t[::1] entries not None, const uint8_t[::1] values not None, codes not None,
+    uint8_t[::1] data not None, Py_ssize_t written
+):
+    """See `reference.copy_chosen_byte_arrays`."""
+    cdef int32_t[::1] narrow
+    cdef int64_t[::1] wide
+    if not 0 <= written <= data.shape[0] or (codes.itemsize == 4 and data.shape[0] > LARGEST_LENGTH):
+        raise ValueError("the values do not fit their room")
+    if codes.itemsize == 4:
+        narrow = codes
+        with nogil:
+            written = place_chosen(&entries[0], entries.shape[0] - 1, &values[0], values.shape[0],
+                                   &narrow[0], narrow.shape[0], &data[0], data.shape[0], written)
+    else:
+        wide = codes
+        with nogil:
+            written = place_chosen(&entries[0], entries.shape[0] - 1, &values[0], values.shape[0],
+                                   &wide[0], wide.shape[0], &data[0], data.shape[0], written)
+    return written
+
+
+cdef Py_ssize_t place_chosen(
+    const int64_t* entries, Py_ssize_t num_entries, const uint8_t* values, Py_ssize_t size, Offset* codes,
+    Py_ssize_t n, uint8_t* out, Py_ssize_t out_size, Py_ssize_t written
+) except -1 nogil:
+    cdef Py_ssize_t i, start, length
+    for i in range(n):
+        if codes[i] < 0 or codes[i] >= num_entries:
+            return malformed(b"an index lies outside of its dictionary")
+        start = <Py_ssize_t> entries[codes[i]]
+        length = <Py_ssize_t> entries[codes[i] + 1] - start
+        if start < 0 or length < 0 or length > size - start:
+            return malformed(b"an offset leads out of the data")
+        if length > out_size - written:
+            return malformed(b"the chosen values do not fit their room")
+        copy_bytes(out + written, out_size - written, values + start, size - start, length)
+        written += length
+        codes[i] = <Offset> written
+    return written

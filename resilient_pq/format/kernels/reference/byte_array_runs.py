@@ -1,0 +1,204 @@
+"""Runs of data pages whose values are byte arrays: into offsets and data, or as views of the pages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from resilient_pq.errors import EncodingError
+from resilient_pq.format.kernels.reference.arrays import (
+    LARGEST_LENGTH,
+    BytesLike,
+    Offsets,
+    octets,
+    require_types,
+)
+from resilient_pq.format.kernels.reference.utf8 import utf8_valid
+from resilient_pq.format.kernels.reference.views import INLINE_VIEW, views_of
+
+_LENGTH = 4
+
+
+def plain_byte_arrays(
+    buffer: BytesLike,
+    spans: NDArray[np.int64],
+    present: NDArray[np.bool_],
+    slot: int,
+    offsets: Offsets,
+    data: NDArray[np.uint8],
+    written: int,
+    text: bool,
+) -> tuple[int, bool]:
+    """Copy the PLAIN values of a run of pages back to back, and set the offsets of its slots.
+
+    Args:
+        buffer: Where the pages lie.
+        spans: One row of `PageSpan`s per page.
+        present: One flag per slot of the whole chunk, set for those of pages with nulls.
+        slot: The run's first slot.
+        offsets: Those of the whole chunk, one more than there are slots. Slots without a value are empty.
+        data: The bytes of the whole chunk; of at most 2**31 - 1 bytes where offsets are int32.
+        written: How many of them are taken.
+        text: Whether to look if values are UTF-8.
+
+    Returns:
+        How many bytes are taken now, and whether each value was seen to be well-formed UTF-8.
+
+    Raises:
+        EncodingError: A value ends behind the end of its page, or behind that of `data`; or a page has another
+            number of values than flags.
+        ValueError: Something lies outside of its array.
+    """
+    require_types(offsets, np.int32, np.int64)
+    if not 0 <= written <= data.size or (offsets.itemsize == 4 and data.size > LARGEST_LENGTH):
+        raise ValueError("the values do not fit their room")
+    valid = text
+    _check_spans(spans, octets(buffer).size, slot, offsets.size - 1, present.size)
+    for at, start, end in _values(octets(buffer).data, spans, present, slot):
+        offsets[at] = written
+        if end - start > data.size - written:
+            raise EncodingError("BYTE_ARRAY values do not fit their room")
+        value = octets(buffer)[start:end]
+        data[written : written + value.size] = value
+        valid = valid and utf8_valid(np.array([0, value.size]), value)
+        written += value.size
+        offsets[at + 1] = written
+    if len(spans):
+        offsets[slot + int(spans[:, 2].sum())] = written
+    return written, valid
+
+
+def plain_views(
+    buffer: BytesLike,
+    spans: NDArray[np.int64],
+    present: NDArray[np.bool_],
+    slot: int,
+    views: NDArray[np.uint8],
+    number: int,
+    text: bool,
+) -> tuple[bool, bool]:
+    """Set the views of a run of pages to its PLAIN values, where they lie.
+
+    Args:
+        buffer: Where the pages lie.
+        spans: As of `plain_byte_arrays`.
+        present: As of `plain_byte_arrays`.
+        slot: As of `plain_byte_arrays`.
+        views: Those of the whole chunk, rows of 16 bytes. Slots without a value are empty.
+        number: The number of `buffer` among those that views lead into.
+        text: As of `plain_byte_arrays`.
+
+    Returns:
+        Whether any view leads into the buffer, and whether each value was seen to be well-formed UTF-8.
+
+    Raises:
+        EncodingError: A value ends behind the end of its page; a page has another number of values than flags;
+            or the buffer has 2**31 bytes or more.
+        ValueError: Something lies outside of its array.
+    """
+    source = octets(buffer)
+    if views.dtype != np.uint8 or views.shape[1:] != (16,):
+        raise ValueError("a view has 16 bytes")
+    _check_spans(spans, source.size, slot, len(views), present.size)
+    if source.size > LARGEST_LENGTH:
+        raise EncodingError("values of 2**31 bytes or more do not fit one buffer of views")
+    valid, used = text, False
+    one = np.empty((1, 4), np.int32)
+    for at, start, end in _values(source.data, spans, present, slot):
+        views_of(np.array([start, end]), source, number, one)
+        if end - start > INLINE_VIEW:
+            one[0, 3] = start
+            used = True
+        views[at] = one.view(np.uint8) if end >= start else 0
+        valid = valid and utf8_valid(np.array([start, end]), source)
+    return used, valid
+
+
+def _check_spans(spans: NDArray[np.int64], size: int, slot: int, num_slots: int, num_flags: int) -> None:
+    if slot < 0:
+        raise ValueError("the values of a page lie outside of their array")
+    for start, end, slots, values in spans.tolist():
+        most = num_slots if values == slots else min(num_slots, num_flags)
+        if not (0 <= start <= end <= size and 0 <= values <= slots <= most - slot):
+            raise ValueError("the values of a page lie outside of their array")
+        slot += slots
+
+
+def _values(
+    data: memoryview, spans: NDArray[np.int64], present: NDArray[np.bool_], slot: int
+) -> Iterator[tuple[int, int, int]]:
+    """For each slot its number, and where its value begins and ends; an empty one stands for none."""
+    for start, end, num_slots, num_present in spans.tolist():
+        position, left = start, num_present
+        for at in range(slot, slot + num_slots):
+            if num_present < num_slots and not present[at]:
+                yield at, position, position
+                continue
+            size = int.from_bytes(data[position : position + _LENGTH], "little")
+            if end - position < _LENGTH or size > min(LARGEST_LENGTH, end - position - _LENGTH):
+                raise EncodingError("a BYTE_ARRAY value ends behind the end of its page")
+            position += _LENGTH
+            yield at, position, position + size
+            position += size
+            left -= 1
+        if left:
+            raise EncodingError("a page has another number of values than flags")
+        slot += num_slots
+
+
+def chosen_size(entries: NDArray[np.int64], codes: Offsets) -> int:
+    """The bytes of the values that `codes` choose of a dictionary with the offsets `entries`.
+
+    Raises:
+        EncodingError: A code lies outside of the dictionary, or offsets fall.
+    """
+    starts, ends = _chosen(entries, codes)
+    return int((ends - starts).sum())
+
+
+def copy_chosen_byte_arrays(
+    entries: NDArray[np.int64], values: BytesLike, codes: Offsets, data: NDArray[np.uint8], written: int
+) -> int:
+    """Copy values of a dictionary back to back, and put in the place of each code where its value ends.
+
+    Args:
+        entries: The offsets of the dictionary's values.
+        values: Their bytes.
+        codes: Which values, in order; becomes their ends in `data`.
+        data: Where they go; of at most 2**31 - 1 bytes where codes are int32.
+        written: How many bytes of it are taken.
+
+    Returns:
+        How many bytes are taken now.
+
+    Raises:
+        EncodingError: A code lies outside of the dictionary; offsets fall or lead out of `values`; or `data` has
+            not enough room.
+        ValueError: `written` lies outside of `data`, or that is too large.
+    """
+    source = octets(values)
+    if not 0 <= written <= data.size or (codes.itemsize == 4 and data.size > LARGEST_LENGTH):
+        raise ValueError("the values do not fit their room")
+    starts, ends = _chosen(entries, codes)
+    if codes.size and (ends.max() > source.size or int((ends - starts).sum()) > data.size - written):
+        raise EncodingError("an offset leads out of the data, or the chosen values do not fit their room")
+    for at, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
+        data[written : written + end - start] = source[start:end]
+        written += end - start
+        codes[at] = written
+    return written
+
+
+def _chosen(
+    entries: NDArray[np.int64], codes: Offsets
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    require_types(entries, np.int64)
+    require_types(codes, np.int32, np.int64)
+    if codes.size and (codes.min() < 0 or codes.max() >= entries.size - 1):
+        raise EncodingError("an index lies outside of its dictionary")
+    starts, ends = entries[codes], entries[1:][codes]
+    if ((starts < 0) | (ends < starts)).any():
+        raise EncodingError("offsets fall")
+    return starts, ends
