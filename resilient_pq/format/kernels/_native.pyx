@@ -94,6 +94,9 @@ ctypedef fused Bits:
     uint32_t
     uint64_t
 
+cdef enum:
+    VIEW_BYTES = 16
+
 cdef int64_t LARGEST_LENGTH = 0x7FFFFFFF
 #: A value of at most so many bytes stands in its view.
 cdef uint32_t INLINE_VIEW = 12

@@ -60,8 +60,18 @@ cdef void spread_items(
 
 cdef void spread_rows(uint8_t* rows, Py_ssize_t width, const uint8_t* present, Py_ssize_t n) noexcept nogil:
     cdef Py_ssize_t i = n - 1, source = count_present(present, n) - 1
+    cdef uint64_t here
+    cdef uint64_t[2] words
     if width == 0:
         return
+    while width == VIEW_BYTES and 0 <= source < i:  # without branches or calls
+        here = present[i] != 0
+        memcpy(words, rows + VIEW_BYTES * source, VIEW_BYTES)
+        words[0] &= 0 - here
+        words[1] &= 0 - here
+        memcpy(rows + VIEW_BYTES * i, words, VIEW_BYTES)
+        source -= <Py_ssize_t> here
+        i -= 1
     while source < i:
         if present[i]:
             memcpy(rows + i * width, rows + source * width, width)
