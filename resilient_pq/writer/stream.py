@@ -263,8 +263,12 @@ class Writer:
             elif not self._closing:
                 await self._write_checkpoint_if_due()
 
-    async def _close_row_group(self) -> None:
-        """Have the open row group encoded; returns while the last of it is, where the next rows may be taken then."""
+    async def _close_row_group(self, *, ending: bool = False) -> None:
+        """Have the open row group encoded; returns while the last of it is, where the next rows may be taken then.
+
+        Args:
+            ending: Whether a footer follows it in any case: then no automatic checkpoint stands between the two.
+        """
         encoder = self._encoder
         assert encoder is not None
         closed = await _in_thread(encoder.close_row_group)
@@ -272,17 +276,17 @@ class Writer:
             self._ahead.add(*closed.calls.popleft())
         self._closing.append(closed)
         while len(self._closing) > 1 or self._ahead.left_bytes > self._most_left_bytes:
-            await self._push_encoded()
-        if self._max_threads == 1 or not encoder.may_look_ahead:
-            await self._push_row_groups()
+            await self._push_encoded(ending=ending)
+        if ending or self._max_threads == 1 or not encoder.may_look_ahead:
+            await self._push_row_groups(ending=ending)
 
-    async def _push_row_groups(self) -> None:
+    async def _push_row_groups(self, *, ending: bool = False) -> None:
         """Push all row groups that are closed."""
         while self._closing:
-            await self._push_encoded()
+            await self._push_encoded(ending=ending)
         await self._ahead.join()
 
-    async def _push_encoded(self) -> None:
+    async def _push_encoded(self, *, ending: bool) -> None:
         """Push the next chunks, as many as are encoded, but no further than to the end of their row group."""
         encoder, closed = self._encoder, self._closing[0]
         assert encoder is not None
@@ -300,7 +304,8 @@ class Writer:
         await self._push(buffers)
         if not closed.in_order:
             log.warning("%s: the rows of row group %d are not sorted as declared", self.url, closed.ordinal)
-        await self._write_checkpoint_if_due()
+        if self._closing or not ending:
+            await self._write_checkpoint_if_due()
 
     async def _push(self, buffers: Buffers) -> None:
         await self._sink.write(*(memoryview(buffer) for buffer in buffers))
@@ -334,8 +339,7 @@ class Writer:
                 if self._encoder is None:
                     return self._last_checkpoint
                 if self._encoder.has_open_rows:
-                    await self._close_row_group()
-                    await self._push_row_groups()
+                    await self._close_row_group(ending=True)
                 if self._encoder.changed_since_checkpoint or not self._last_checkpoint.ordinal:
                     await self._write_checkpoint(asked=True)
                 else:
@@ -437,8 +441,8 @@ class Writer:
         encoder = self._encoder
         assert encoder is not None
         if encoder.has_open_rows:
-            await self._close_row_group()
-        await self._push_row_groups()
+            await self._close_row_group(ending=True)
+        await self._push_row_groups(ending=True)
         last: list[Buffers] = await _in_thread(list, encoder.layout.finish())
         for buffers in last:
             await self._push(buffers)
