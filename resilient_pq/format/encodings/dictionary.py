@@ -123,18 +123,6 @@ def decode_indices(data: memoryview, count: int) -> NDArray[np.int32]:
     return indices
 
 
-@dataclass(frozen=True, slots=True)
-class DictionaryStrings:
-    """Byte arrays as indices to a dictionary; copied out when their place is known."""
-
-    dictionary: ByteArrays
-    indices: NDArray[np.int32]
-
-    def copy_to(self, out: NDArray[np.uint8]) -> None:
-        """Copy the values back to back into `out`, whose size is the sum of their lengths."""
-        kernels.byte_array_gather(self.dictionary.offsets, self.dictionary.data, self.indices, out)
-
-
 def decode(dictionary: Values, data: memoryview, out: NDArray[Any]) -> None:
     """Fill `out`, an array of any physical type but BYTE_ARRAY.
 
@@ -143,17 +131,3 @@ def decode(dictionary: Values, data: memoryview, out: NDArray[Any]) -> None:
     """
     assert isinstance(dictionary, np.ndarray)
     kernels.gather(dictionary, decode_indices(data, len(out)), out)
-
-
-def decode_byte_arrays(
-    dictionary: Values, data: memoryview, lengths: NDArray[np.int32]
-) -> tuple[int, DictionaryStrings]:
-    """Fill `lengths`, one per value; returns the bytes of all values and what copies them.
-
-    Raises:
-        EncodingError: The indices do not decode, or one is beyond the dictionary.
-    """
-    assert isinstance(dictionary, ByteArrays)
-    indices = decode_indices(data, len(lengths))
-    total = kernels.byte_array_gather_lengths(dictionary.offsets, indices, lengths)
-    return total, DictionaryStrings(dictionary, indices)
