@@ -62,7 +62,7 @@ def byte_views(count: int) -> Any:
     return ByteViewValues(TEXT, count)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=40)
 @given(runs=st.lists(run, max_size=6), most_small=st.sampled_from([0, 30, 1000]), num_bytes=st.sampled_from([0, 40, 10**6]))
 def test_runs_of_both_encodings(runs: list[Any], most_small: int, num_bytes: int) -> None:
     expected = [value or b"" for _, values in runs for value in values]

@@ -58,7 +58,7 @@ class Run:
 
 
 @offset_types
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=20)
 @given(pages=pages, text=st.booleans())
 def test_plain_values_back_to_back(
     kernels: ModuleType, guarded: Any, *, dtype: type[Any], pages: list[list[bytes | None]], text: bool
@@ -79,7 +79,7 @@ def test_plain_values_back_to_back(
         assert data[:3].tolist() == [7, 7, 7]
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=20)
 @given(pages=pages, text=st.booleans())
 def test_plain_values_viewed(
     kernels: ModuleType, guarded: Any, pages: list[list[bytes | None]], text: bool
@@ -95,7 +95,7 @@ def test_plain_values_viewed(
 
 
 @offset_types
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=20)
 @given(entries=st.lists(st.binary(max_size=40), min_size=1, max_size=9), picks=st.lists(st.integers(0, 99), max_size=40))
 def test_chosen_values(
     kernels: ModuleType, guarded: Any, *, dtype: type[Any], entries: list[bytes], picks: list[int]
@@ -147,7 +147,7 @@ def test_what_does_not_fit_its_room(kernels: ModuleType) -> None:
             )
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=50)
 @given(
     buffer=st.one_of(st.binary(max_size=60), pages.map(lambda pages: Run(pages).buffer)),
     rows=st.lists(st.tuples(*[st.integers(-1, 40)] * 2, *[st.integers(-1, 6)] * 2), max_size=3),

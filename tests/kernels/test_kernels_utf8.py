@@ -43,7 +43,7 @@ def valid(kernels: ModuleType, values: list[bytes], dtype: type[Any] = np.int32,
 
 
 @offset_types
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=30)
 @given(values=values_of_text, before=st.sampled_from([b"", b"\xff", b"abc"]))
 def test_each_value_is_text(kernels: ModuleType, dtype: type[Any], values: list[bytes], before: bytes) -> None:
     assert valid(kernels, values, dtype, before) is all(map(is_text, values))
@@ -86,7 +86,7 @@ def test_offsets_that_lead_astray(kernels: ModuleType, dtype: type[Any], offsets
         kernels.utf8_valid(np.array(offsets, dtype), b"abcd")
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=30)
 @given(data=st.binary(max_size=60), offsets=st.lists(st.integers(-2, 70), max_size=6), in_order=st.booleans())
 def test_native_answers_as_the_reference(
     native: ModuleType, outcome: Any, *, data: bytes, offsets: list[int], in_order: bool

@@ -35,7 +35,7 @@ def views_by_hand(values: list[bytes]) -> bytes:
 
 
 @offset_types
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=20)
 @given(values=strings, before=st.binary(max_size=20))
 def test_views_of_values(
     kernels: ModuleType, guarded: Any, *, dtype: type[Any], values: list[bytes], before: bytes
@@ -55,7 +55,7 @@ def test_views_of_values(
     assert (joined.tolist(), back.tobytes()) == ((offsets - offsets[0]).tolist(), b"".join(values))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=20)
 @given(first=strings, second=strings, order=st.randoms(use_true_random=False))
 def test_join_takes_values_from_many_buffers(
     kernels: ModuleType, first: list[bytes], second: list[bytes], order: Any
@@ -111,7 +111,7 @@ def test_arrays_that_do_not_fit(kernels: ModuleType) -> None:
         assert not isinstance(raised.value, EncodingError)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=60)
 @given(
     words=st.lists(st.integers(-20, 40), max_size=16).map(lambda words: words[: len(words) // 4 * 4]),
     sources=st.lists(st.binary(max_size=50), max_size=3),

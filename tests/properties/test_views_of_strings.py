@@ -28,7 +28,7 @@ def hold(leaf_of: Any, tables: Any, ways: Any, encodings: Any, written: Any, rea
 
 
 @given(draw=st.data())
-@settings(quick, max_examples=15)
+@settings(quick, max_examples=6)
 def test_views_of_any_table(draw: st.DataObject, hold: Any) -> None:
     hold(draw, 20)
 
