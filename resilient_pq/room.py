@@ -4,8 +4,8 @@ A heap faults its memory in page by page of 4 KiB, which costs more than decodin
 keeps what was freed in pieces between what is smaller and lives on; and every thread has a heap of its own. Here all
 threads share a few large mappings. Arrays take extents of them, first fit, and an extent is free again when the last
 view of its array is gone: nothing keeps memory alive but the arrays that lie in it. What is free and was filled before
-is taken first (it costs no faults, and may be in the caches). Of that a little is kept; the rest goes back to the
-system at once, extent by extent, while the mapping stays as long as something lives in it.
+is taken first (it costs no faults, and may be in the caches). Of that a little is kept; the rest the system may take
+whenever memory is short, and where it did not, what is filled again costs no faults either.
 """
 
 from __future__ import annotations
@@ -35,19 +35,21 @@ _HUGE: Final = 2 * MiB
 _PRIVATE: Final[dict[str, int]] = (
     {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
 )
-#: How a part of a mapping goes back to the system. Linux's MADV_FREE would leave it where it is until memory is short,
-#: macOS's MADV_DONTNEED would leave it altogether; Windows has neither.
+#: How a part of a mapping goes back to the system: with MADV_FREE it takes it when memory is short, and until then what
+#: is filled again costs no faults. Where there is none (Linux before 4.5, Windows) MADV_DONTNEED does it at once.
 _GIVE_BACK: Final[int | None] = getattr(
-    mmap, "MADV_DONTNEED" if sys.platform == "linux" else "MADV_FREE", None
+    mmap, "MADV_FREE", getattr(mmap, "MADV_DONTNEED", None) if sys.platform == "linux" else None
 )
 #: Bytes of a mapping, at least. Where no part of one can be given back, every array has its own.
 _SLAB: Final = 0 if _GIVE_BACK is None else 32 * MiB
 #: Bytes of free memory that are kept: a row group's, which the next one needs.
 _MOST_KEPT: Final = 64 * MiB
+#: Bytes of mappings that stay though nothing lives in them. The system may have their memory whenever it wants it.
+_MOST_MAPPED: Final = 512 * MiB
 
 
 class _Slab:
-    """A mapping, and which of its extents are free: `warm` ones were filled before, `cold` ones take no memory."""
+    """A mapping, and which of its extents are free: `warm` ones are kept, `cold` ones the system may have."""
 
     __slots__ = ("address", "cold", "mapping", "shift", "size", "warm")
 
@@ -77,7 +79,7 @@ class _Slab:
 
     @property
     def unused(self) -> bool:
-        """Whether all of it is free, and takes no memory."""
+        """Whether all of it is free, and the system may have its memory."""
         return self.cold.sizes == [self.size]
 
 
@@ -183,13 +185,18 @@ class _Pool:
         """Keep at most so much: what lies in front stays, for there room is looked for first."""
         most = max(most, 0)
         for slab in reversed(self._slabs):
-            if self._warm <= most:
-                return
             while self._warm > most and slab.warm.sizes:
                 start, size = slab.warm.take_last(_in_grains(self._warm - most))
                 self._warm -= size
                 slab.cool(start, size)
-            if slab.unused:
+        self._unmap()
+
+    def _unmap(self) -> None:
+        """Of the mappings that nothing lives in keep some: those in front, for there room is looked for first."""
+        mapped = 0
+        for slab in [slab for slab in self._slabs if slab.unused]:
+            mapped += slab.size
+            if _GIVE_BACK is None or mapped > _MOST_MAPPED:
                 self._slabs.remove(slab)
 
     def shrink(self, most: int) -> None:
