@@ -117,10 +117,13 @@ class Writer:
         self._max_threads = options.write.max_threads or min(os.cpu_count() or 1, MAX_DEFAULT_THREADS)
         self._most_left_bytes = options.row_group_bytes // _AHEAD
         self._ahead: Ahead[EncodedChunk] = Ahead(
-            self._max_threads, self._most_left_bytes, lambda chunk: chunk.size
+            self._max_threads,
+            self._most_left_bytes // 2,  # as much again may be on its way into the store
+            lambda chunk: chunk.size,
         )
         self._closing: deque[ClosedRowGroup] = deque()  # those of which not all is in the file
         self._num_laid = 0  # chunks of the first of them that are
+        self._pushing: asyncio.Task[None] | None = None  # what is being pushed while the next chunks are encoded
         self._on_error = on_error
         self._owns_store = owns_store
         self._checkpoint_log = checkpoint_log
@@ -285,6 +288,7 @@ class Writer:
         while self._closing:
             await self._push_encoded(ending=ending)
         await self._ahead.join()
+        await self._pushed()
 
     async def _push_encoded(self, *, ending: bool) -> None:
         """Push the next chunks, as many as are encoded, but no further than to the end of their row group."""
@@ -296,24 +300,51 @@ class Writer:
                 buffers += encoder.layout.chunk(chunk)
                 self._num_laid += 1
         if self._num_laid < closed.num_chunks:
-            await self._push(buffers)
+            await self._push_behind(buffers)
             return
         self._closing.popleft()
         self._num_laid = 0
         buffers += await _in_thread(encoder.end_row_group, closed)
-        await self._push(buffers)
+        await self._push_behind(buffers)
         if not closed.in_order:
             log.warning("%s: the rows of row group %d are not sorted as declared", self.url, closed.ordinal)
         if self._closing or not ending:
             await self._write_checkpoint_if_due()
 
     async def _push(self, buffers: Buffers) -> None:
+        await self._pushed()
         await self._sink.write(*(memoryview(buffer) for buffer in buffers))
+
+    async def _push_behind(self, buffers: Buffers) -> None:
+        """Push when what is being pushed has been, and return meanwhile: the next chunks may be laid out."""
+        if self._max_threads == 1:
+            await self._push(buffers)
+            return
+        await self._pushed()
+        self._pushing = asyncio.create_task(self._sink.write(*(memoryview(buffer) for buffer in buffers)))
+
+    async def _pushed(self) -> None:
+        """Wait until nothing is being pushed: before anything else is asked of the sink."""
+        if (pushing := self._pushing) is not None:
+            await asyncio.wait([pushing])
+            self._pushing = None
+            pushing.result()
+
+    async def _stop(self) -> None:
+        """After a failure: end what goes on in the background, whatever comes of it."""
+        pushing, self._pushing = self._pushing, None
+        if pushing is not None:
+            pushing.cancel()
+            await finish_first(asyncio.wait([pushing]))
+            if not pushing.cancelled():
+                pushing.exception()  # of several failures the first is told
+        await self._ahead.stop()
 
     async def _write_checkpoint_if_due(self) -> None:
         """Between row groups: one that is due now."""
         assert self._encoder is not None
         if self._encoder.checkpoint_due(self._seconds_since_checkpoint):
+            await self._pushed()
             await self._write_checkpoint()
         self._log_stored()
 
@@ -567,7 +598,7 @@ class _Failing:
             error.at(Where(key=self._writer.url))
         if error is not None and not isinstance(error, SchemaError | FileFullError):
             self._writer._failure = error
-            await self._writer._ahead.stop()
+            await self._writer._stop()
 
 
 def _now() -> float:
