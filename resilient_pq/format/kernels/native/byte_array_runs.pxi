@@ -124,6 +124,10 @@ cdef int view_pages(
     return 0
 
 
+cdef enum:
+    MOST_PADDED = 1 << 14  # entries of a dictionary that are padded: more would not stay in a cache
+
+
 def chosen_size(const int64_t[::1] entries not None, codes not None):
     """See `reference.chosen_size`."""
     cdef const int32_t[::1] narrow
@@ -144,7 +148,7 @@ cdef int64_t sum_chosen(const int64_t* entries, Py_ssize_t num_entries, const Of
     cdef Py_ssize_t i
     cdef int64_t total = 0
     for i in range(n):
-        if codes[i] < 0 or codes[i] >= num_entries:
+        if <uint64_t> codes[i] >= <uint64_t> num_entries:  # a negative one, too
             return malformed(b"an index lies outside of its dictionary")
         if entries[codes[i]] < 0 or entries[codes[i] + 1] < entries[codes[i]]:
             return malformed(b"offsets fall")
@@ -178,9 +182,20 @@ cdef Py_ssize_t place_chosen(
     const int64_t* entries, Py_ssize_t num_entries, const uint8_t* values, Py_ssize_t size, Offset* codes,
     Py_ssize_t n, uint8_t* out, Py_ssize_t out_size, Py_ssize_t written
 ) except -1 nogil:
-    cdef Py_ssize_t i, start, length
-    for i in range(n):
-        if codes[i] < 0 or codes[i] >= num_entries:
+    cdef Py_ssize_t i = 0, start, length
+    cdef int stride = stride_of(entries, num_entries, size) if num_entries <= min(n, <Py_ssize_t> MOST_PADDED) else 0
+    cdef uint8_t* padded = NULL
+    if stride:
+        padded = <uint8_t*> calloc(num_entries, stride + 1)  # where there is no memory for it, it goes without
+    if padded != NULL:
+        pad(entries, num_entries, values, stride, padded)
+        if stride == 16:
+            i = place_padded(padded, num_entries, 16, codes, n, out, out_size, &written)
+        else:
+            i = place_padded(padded, num_entries, 32, codes, n, out, out_size, &written)
+        free(padded)
+    while i < n:
+        if <uint64_t> codes[i] >= <uint64_t> num_entries:  # a negative one, too
             return malformed(b"an index lies outside of its dictionary")
         start = <Py_ssize_t> entries[codes[i]]
         length = <Py_ssize_t> entries[codes[i] + 1] - start
@@ -191,4 +206,44 @@ cdef Py_ssize_t place_chosen(
         copy_bytes(out + written, out_size - written, values + start, size - start, length)
         written += length
         codes[i] = <Offset> written
+        i += 1
     return written
+
+
+cdef int stride_of(const int64_t* entries, Py_ssize_t num_entries, Py_ssize_t size) noexcept nogil:
+    """Bytes that hold any entry, 16 or 32; 0 where one is longer, or is not within the data."""
+    cdef Py_ssize_t i
+    cdef int64_t longest = 0
+    if num_entries == 0 or entries[0] < 0 or entries[num_entries] > size:
+        return 0
+    for i in range(num_entries):
+        if entries[i + 1] < entries[i]:
+            return 0
+        longest = max(longest, entries[i + 1] - entries[i])
+    return 16 if longest <= 16 else 32 if longest <= 32 else 0
+
+
+cdef void pad(
+    const int64_t* entries, Py_ssize_t num_entries, const uint8_t* values, int stride, uint8_t* padded
+) noexcept nogil:
+    """Puts each entry at the front of `stride` bytes; behind all of them stand their lengths."""
+    cdef Py_ssize_t i
+    for i in range(num_entries):
+        memcpy(padded + stride * i, values + entries[i], <size_t> (entries[i + 1] - entries[i]))
+        padded[stride * num_entries + i] = <uint8_t> (entries[i + 1] - entries[i])
+
+
+cdef inline Py_ssize_t place_padded(
+    const uint8_t* padded, Py_ssize_t num_entries, const int stride, Offset* codes, Py_ssize_t n, uint8_t* out,
+    Py_ssize_t out_size, Py_ssize_t* written
+) noexcept nogil:
+    """Copies whole strides while there is room for one, each over the rest of the one before; gives how many."""
+    cdef const uint8_t* lengths = padded + stride * num_entries
+    cdef Py_ssize_t i = 0, at = written[0], last = out_size - stride
+    while i < n and at <= last and <uint64_t> codes[i] < <uint64_t> num_entries:
+        memcpy(out + at, padded + stride * <Py_ssize_t> codes[i], stride)
+        at += lengths[codes[i]]
+        codes[i] = <Offset> at
+        i += 1
+    written[0] = at
+    return i
