@@ -62,8 +62,11 @@ class _Joins:
         if kind == _DATA_PAGE:
             rle = (not self._has_definition or definition == _RLE) and (not self._has_repetition or repetition == _RLE)
             return encoding if rle else None
-        fit = kind == _DATA_PAGE_V2 and first >= 0 and second >= 0 and first + second <= min(size, uncompressed)
-        return encoding if fit else None
+        if kind != _DATA_PAGE_V2 or first < 0 or second < 0 or first + second > min(size, uncompressed):
+            return None
+        # Bytes of levels that the column does not have stand before the values all the same.
+        needless = (first and not self._has_repetition) or (second and not self._has_definition)
+        return None if needless else encoding
 
 
 class RunBodies:

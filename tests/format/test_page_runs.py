@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
@@ -148,3 +149,22 @@ def test_headers_that_only_the_full_reader_understands(leaf_of: Make, flat: Make
     assert table.pages is not None and table.pages[0].offset == 7
     assert decode_chunk(leaf, 0, table, 2).values.tolist() == [1, 2]  # type: ignore[union-attr]
     assert np.array_equal(table.headers[:, 2:], PageTable.of([page]).headers[:, 2:])
+
+
+@pytest.mark.parametrize("codec", [CompressionCodec.UNCOMPRESSED, CompressionCodec.SNAPPY])
+def test_levels_that_a_column_does_not_have_are_stepped_over(
+    leaf_of: Make, flat: Make, encode: Make, codec: CompressionCodec
+) -> None:
+    leaf = leaf_of(Type.INT32, optional=False)
+    encoded = encode(leaf, flat(leaf, [1, 2]), codec=codec, version=2, dictionary_bytes=0)
+    (page,) = pages_of(memoryview(b"".join(bytes(buffer) for buffer in encoded.buffers)), 0)
+    levels = b"\x04\x00", b"\x04\x01"
+    detail = replace(page.data_header, repetition_levels_byte_length=2, definition_levels_byte_length=2)
+    header = replace(
+        page.header,
+        data_page_header_v2=detail,
+        compressed_page_size=len(page.body) + 4,
+        uncompressed_page_size=page.header.uncompressed_page_size + 4,
+    )
+    for column in _in_three_ways(leaf, codec, thrift.encode(header) + b"".join(levels) + bytes(page.body), 2):
+        assert np.frombuffer(column[1][0][2], np.int32).tolist() == [1, 2]
