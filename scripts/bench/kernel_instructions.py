@@ -7,6 +7,7 @@ instructions: a gather that misses the cache takes few of them and long.
 from __future__ import annotations
 
 import argparse
+import re
 import subprocess
 import sys
 import tempfile
@@ -17,8 +18,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 COUNT = 1 << 16
-#: Python's own entry into a kernel, as Cython names it.
-ENTRY = "__pyx_pw_*_native_*"
 
 
 class Case(NamedTuple):
@@ -82,7 +81,14 @@ def byte_arrays(rng: np.random.Generator, native: Any, reference: Any) -> list[C
     taken = np.empty(COUNT, np.int32)
     total = int(np.diff(few_offsets)[indices].sum())
     gathered = np.empty(total, np.uint8)
+    codes = indices.copy()
+    entries_of = few_offsets.astype(np.int64)
     return [
+        Case(
+            "copy_chosen_byte_arrays, 65536 entries",
+            COUNT,
+            lambda: native.copy_chosen_byte_arrays(entries_of, few_data, codes, gathered, 0),
+        ),
         Case("byte_array_join", COUNT, lambda: native.byte_array_join(offsets, data)),
         Case("byte_array_lengths", COUNT, lambda: native.byte_array_lengths(plain, taken)),
         Case("byte_array_split", COUNT, lambda: native.byte_array_split(plain, lengths, out[: data.size])),
@@ -109,11 +115,20 @@ def all_cases() -> list[Case]:
     return [*integers(rng, native, reference), *byte_arrays(rng, native, reference)]
 
 
-def counts(folder: Path) -> list[int]:
-    """Instructions of each call of a kernel, in order: Valgrind leaves a file for each."""
-    pattern = folder / "out"
-    command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={pattern}", "--collect-atstart=no"]
-    command += [f"--toggle-collect={ENTRY}", f"--dump-after={ENTRY}"]
+def entries(names: set[str]) -> list[str]:
+    """The functions by which Python enters kernels, as Cython has named them in the compiled module."""
+    from resilient_pq.format.kernels import _native  # noqa: PLC0415 (see `all_cases`)
+
+    listed = subprocess.run(["nm", str(_native.__file__)], capture_output=True, text=True, check=True).stdout
+    found = re.findall(r"\b__pyx_pw_\w+_native_\d+(\w+)$", listed, re.MULTILINE)
+    symbols = re.findall(r"\b__pyx_pw_\w+_native_\d+\w+$", listed, re.MULTILINE)
+    return [symbol for name, symbol in zip(found, symbols, strict=True) if name in names]
+
+
+def counts(folder: Path, names: set[str]) -> list[int]:
+    """Instructions of each call of a kernel, in order: Valgrind leaves a file whenever the next one begins."""
+    command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={folder / 'out'}"]
+    command += [f"--dump-before={entry}" for entry in entries(names)]
     ran = subprocess.run(
         [*command, sys.executable, __file__, "--run"], capture_output=True, text=True, check=False
     )
@@ -122,7 +137,7 @@ def counts(folder: Path) -> list[int]:
     found = sorted(folder.glob("out.*"), key=lambda path: int(path.suffix[1:]))
     return [
         int(line.split()[1])
-        for path in found
+        for path in found[1:]  # the first has what was before the first call
         for line in path.read_text().splitlines()
         if line.startswith("totals:")
     ]
@@ -134,14 +149,14 @@ def main() -> int:
     arguments = parser.parse_args()
     cases = all_cases()
     if arguments.run:
-        for case in cases:
+        for case in [*cases, cases[0]]:  # the last one only ends the one before it
             case.call()
         return 0
     with tempfile.TemporaryDirectory() as folder:
-        found = counts(Path(folder))
+        found = counts(Path(folder), {case.name.partition(",")[0] for case in cases})
     print("| kernel | instructions for a value |")
     print("|---|---:|")
-    for case, instructions in zip(cases, found[-len(cases) :], strict=True):
+    for case, instructions in zip(cases, found, strict=True):
         print(f"| {case.name} | {instructions / case.values:.1f} |")
     return 0
 
