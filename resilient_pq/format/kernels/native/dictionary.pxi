@@ -374,7 +374,7 @@ cdef inline Py_ssize_t number_some(
         next_start = start_of(offsets, width, i + 1)
         size = next_start - start
         if num_words or size <= INLINE:
-            source = data + start if start <= last_start else last + (start - last_start)
+            source = data + start if start < last_start else last + (start - last_start)
             one = masked_word(source, size, 0)
             if num_words != 1:
                 two = masked_word(source, size, 8)
