@@ -331,11 +331,15 @@ class Writer:
             pushing.result()
 
     async def _stop(self) -> None:
-        """After a failure: end what goes on in the background, whatever comes of it."""
+        """After a failure: end what goes on in the background, whatever comes of it, even when cancelled again."""
         pushing, self._pushing = self._pushing, None
         if pushing is not None:
             pushing.cancel()
-            await finish_first(asyncio.wait([pushing]))
+        await finish_first(self._stopped(pushing))
+
+    async def _stopped(self, pushing: asyncio.Task[None] | None) -> None:
+        if pushing is not None:
+            await asyncio.wait([pushing])
             if not pushing.cancelled():
                 pushing.exception()  # of several failures the first is told
         await self._ahead.stop()
@@ -613,9 +617,13 @@ def _owned(data: object) -> object:
 
 
 def _owned_values(values: Any) -> Any:
-    """NumPy's arrays and what pandas makes of them; Arrow's own arrays never change."""
-    changeable = isinstance(values, np.ndarray) or type(values).__module__.partition(".")[0] == "pandas"
-    return values.copy() if changeable else values
+    """Arrays of NumPy, what can only be had as one, and what pandas makes of them; Arrow's own arrays never change."""
+    if isinstance(values, np.ndarray) or any(
+        kind.__module__.partition(".")[0] == "pandas" for kind in type(values).__mro__
+    ):
+        return values.copy()
+    is_arrow = hasattr(values, "__arrow_c_array__") or hasattr(values, "__arrow_c_stream__")
+    return np.array(values) if hasattr(values, "__array__") and not is_arrow else values
 
 
 def _next(values: Iterator[T]) -> T | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import io
 import logging
 import os
@@ -16,12 +17,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import resilient_pq as rpq
-from resilient_pq import StoreError, WriterFailedError
+from resilient_pq import StoreError, WriteOptions, WriterFailedError
 from resilient_pq.io import MultipartSink, ObjectInfo, ObjectSink, SinkOptions
 from resilient_pq.io.memory import MemoryStore
 from resilient_pq.io.partial_file import PartialFile
 from resilient_pq.io.protocols import DEFAULT_SINK_OPTIONS
 from resilient_pq.io.testing import Fault, FaultyStore
+from resilient_pq.writer import encoder
 
 Look = Callable[..., Awaitable[Any]]
 
@@ -463,3 +465,54 @@ async def test_cancelled_twice_it_waits_for_its_thread(monkeypatch: pytest.Monke
     with pytest.raises(asyncio.CancelledError):
         await task
     assert asyncio.all_tasks() == before
+
+
+async def test_cancelled_again_while_it_stops_it_leaves_nothing_behind(
+    slow_store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The push in the background fails late, and threads still encode, when cancellations follow one another."""
+    encode, encoding, gate = encoder.encode_chunk, threading.Event(), threading.Event()
+
+    def held(leaf: Any, *arguments: Any) -> Any:
+        if leaf.column_path == "b":
+            encoding.set()
+            assert gate.wait(60)
+        return encode(leaf, *arguments)
+
+    pushing, stuck = asyncio.Event(), asyncio.Event()
+
+    async def write(*_: Any) -> None:
+        pushing.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await stuck.wait()
+            raise StoreError("refused on purpose")
+
+    async def work() -> None:
+        async with rpq.create((slow_store, "file"), options=WriteOptions(max_threads=2)) as writer:
+            await writer.write({"a": [1.5], "b": [2.5]})
+            slow_store.sinks[0].write = write
+            await writer.checkpoint()
+
+    monkeypatch.setattr(encoder, "encode_chunk", held)
+    loop, unseen = asyncio.get_running_loop(), []
+    loop.set_exception_handler(lambda _, context: unseen.append(context))
+    task = asyncio.create_task(work())
+    await pushing.wait()
+    await asyncio.to_thread(encoding.wait, 60)
+    for _ in range(3):
+        task.cancel()
+        for _ in range(5):
+            await asyncio.sleep(0)
+    stuck.set()
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert not task.done()
+    gate.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    del task
+    gc.collect()
+    assert not unseen

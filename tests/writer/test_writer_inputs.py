@@ -152,6 +152,34 @@ async def test_frames_of_pandas_may_be_changed_after_write(store: MemoryStore, t
     assert found["s"].to_pylist() == ["a", "b", "c", "d", "e", "a", "changed", "c", "d", "e"]
 
 
+class _Frame(pd.DataFrame):
+    """As those of GeoPandas are, whose module is not that of pandas."""
+
+
+class _Tensor:
+    """An array of somebody else, whose memory NumPy shows."""
+
+    def __init__(self, values: np.ndarray[Any, Any]) -> None:
+        self._values = values
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        return self._values.copy() if copy else self._values
+
+
+async def test_frames_and_arrays_made_by_others_may_be_changed_after_write(
+    store: MemoryStore, table_of: Read
+) -> None:
+    frame, memory = _Frame({"n": np.arange(5)}), np.arange(5)
+    async with rpq.create((store, "frame")) as writer:
+        await writer.write(frame)
+        frame.iloc[:, 0] = -1
+    async with rpq.create((store, "array")) as writer:
+        await writer.write({"n": _Tensor(memory)})
+        memory[:] = -1
+    for key in ("frame", "array"):
+        assert (await table_of(store, key))["n"].to_pylist() == list(range(5))
+
+
 async def test_lists_may_be_changed_after_write(store: MemoryStore, table_of: Read) -> None:
     values, record = [1, 2], {"a": 3}
     async with rpq.create((store, "file")) as writer:
