@@ -9,7 +9,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from resilient_pq import room
 from resilient_pq.errors import FormatError
+from resilient_pq.format import kernels
 from resilient_pq.format.values import ByteArrays, Values
 
 #: Some writers pad decimals with sign bytes; a value longer than this is no decimal.
@@ -31,10 +33,8 @@ def decimal_rows(values: Values, size: int) -> NDArray[np.uint8]:
     Raises:
         FormatError: A value does not fit into 32 bytes.
     """
-    if isinstance(values, np.ndarray) and values.ndim == 1:
-        return _from_integers(values, size)
     convert: Callable[[Any, int], NDArray[np.uint8]] = (
-        _from_byte_arrays if isinstance(values, ByteArrays) else _from_big_endian
+        _from_byte_arrays if isinstance(values, ByteArrays) else _from_fixed
     )
     for width in (size, WIDEST):
         with suppress(_TooWideError):
@@ -42,28 +42,11 @@ def decimal_rows(values: Values, size: int) -> NDArray[np.uint8]:
     raise FormatError(f"a decimal does not fit into {WIDEST} bytes")
 
 
-def _from_integers(values: NDArray[Any], size: int) -> NDArray[np.uint8]:
-    low = values.astype("<i8")
-    words = np.empty((len(values), size // 8), "<i8")
-    words[:, 0] = low
-    words[:, 1:] = (low >> 63)[:, None]
-    return words.view(np.uint8)
-
-
-def _from_big_endian(rows: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
-    count, width = rows.shape
-    if width == 0:
-        return np.zeros((count, size), np.uint8)
-    padding = max(width - size, 0)
-    kept = rows[:, padding:]
-    sign = np.where(kept[:, :1] & 0x80, np.uint8(0xFF), np.uint8(0))
-    if padding and (rows[:, :padding] != sign).any():
+def _from_fixed(values: NDArray[Any], size: int) -> NDArray[np.uint8]:
+    rows = room.empty((len(values), size), np.uint8)
+    if not kernels.decimals_widen(np.ascontiguousarray(values), rows):
         raise _TooWideError
-    big_endian = np.empty((count, size), np.uint8)
-    big_endian[:, : size - kept.shape[1]] = sign
-    big_endian[:, size - kept.shape[1] :] = kept
-    # Words are swapped, and then the bytes in them: far faster than to turn each row around byte by byte.
-    return big_endian.view("<i8")[:, ::-1].byteswap().view(np.uint8).reshape(count, size)
+    return rows
 
 
 def _from_byte_arrays(values: ByteArrays, size: int) -> NDArray[np.uint8]:
@@ -76,5 +59,5 @@ def _from_byte_arrays(values: ByteArrays, size: int) -> NDArray[np.uint8]:
             raise FormatError(f"a decimal has {length:,} bytes")
         alike = np.flatnonzero(lengths == length)
         places = starts[alike].astype(np.int64)[:, None] + np.arange(length)
-        out[alike] = _from_big_endian(values.data[places], size)
+        out[alike] = _from_fixed(values.data[places], size)
     return out

@@ -18,7 +18,7 @@ from resilient_pq.arrow.int96 import int96_rows
 from resilient_pq.format import kernels
 from resilient_pq.format.metadata import Type
 from resilient_pq.format.schema import Primitive
-from resilient_pq.format.values import ByteArrays, Values, empty_fixed
+from resilient_pq.format.values import ByteArrays, Values, empty_fixed, room_for
 
 #: Slots by their numbers, or by a flag for each.
 Positions: TypeAlias = NDArray[np.int64] | NDArray[np.bool_]
@@ -148,14 +148,13 @@ def _checked_lengths(values: ByteArrays) -> ByteArrays:
 
 def _decimals(node: Primitive, rows: NDArray[np.uint8]) -> Values:
     """Little-endian rows as the carrier has them that the schema chose (LogicalTypes.md, DECIMAL)."""
-    match node.physical_type:
-        case Type.INT32:
-            return _big_endian(rows, 4).view(">i4").ravel().astype("<i4")
-        case Type.INT64:
-            return _big_endian(rows, 8).view(">i8").ravel().astype("<i8")
-        case Type.BYTE_ARRAY:
-            return _shortest(rows[:, ::-1])
-    return _big_endian(rows, node.type_length or 0)
+    if node.physical_type is Type.BYTE_ARRAY:
+        return _shortest(rows[:, ::-1])
+    out = room_for(node, len(rows))
+    wrong = kernels.decimals_narrow(np.ascontiguousarray(rows), out)
+    if wrong >= 0:
+        raise UnstorableValueError(wrong, "a decimal has more digits than its type")
+    return out
 
 
 def _shortest(rows: NDArray[np.uint8]) -> ByteArrays:
@@ -168,28 +167,6 @@ def _shortest(rows: NDArray[np.uint8]) -> ByteArrays:
     offsets = np.zeros(count + 1, np.int64)
     np.cumsum(width - spared, out=offsets[1:])
     return ByteArrays(offsets, rows[np.arange(width) >= spared[:, None]])
-
-
-def _big_endian(rows: NDArray[np.uint8], width: int) -> NDArray[np.uint8]:
-    """Little-endian rows as big-endian ones of `width` bytes, which are more, or fewer by nothing but sign."""
-    if rows.shape[1] < width:
-        sign = np.where(rows[:, -1:] & 0x80, np.uint8(0xFF), np.uint8(0))
-        padding = 8 * -(-width // 8) - rows.shape[1]
-        rows = np.concatenate([rows, np.repeat(sign, padding, axis=1)], axis=1)
-    size = min(rows.shape[1], 8)
-    words = rows.view(f"<i{size}")
-    top = (width - 1) // size
-    # Shifting out what lies beyond the width, and back with the sign, must change nothing.
-    beyond = 8 * (size * (top + 1) - width)
-    highest = words[:, top]
-    too_wide = (highest << beyond) >> beyond != highest
-    for above in range(top + 1, words.shape[1]):
-        too_wide |= words[:, above] != highest >> (8 * size - 1)
-    if too_wide.any():
-        raise UnstorableValueError(int(np.argmax(too_wide)), "a decimal has more digits than its type")
-    whole = size * (top + 1)
-    big_endian = words[:, top::-1].byteswap().view(np.uint8).reshape(len(rows), whole)
-    return np.ascontiguousarray(big_endian[:, whole - width :])
 
 
 def _seconds_to_millis(values: NDArray[Any]) -> NDArray[Any]:

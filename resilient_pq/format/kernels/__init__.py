@@ -41,6 +41,8 @@ __all__ = [
     "compact",
     "compact_offsets",
     "copy_chosen_byte_arrays",
+    "decimals_narrow",
+    "decimals_widen",
     "delta_binary_decode",
     "delta_binary_encode",
     "dictionary_build",
@@ -118,6 +120,8 @@ chosen_size = _kernel(reference.chosen_size)
 compact = _kernel(reference.compact)
 compact_offsets = _kernel(reference.compact_offsets)
 copy_chosen_byte_arrays = _kernel(reference.copy_chosen_byte_arrays)
+decimals_narrow = _kernel(reference.decimals_narrow)
+decimals_widen = _kernel(reference.decimals_widen)
 delta_binary_decode = _kernel(reference.delta_binary_decode)
 delta_binary_encode = _kernel(reference.delta_binary_encode)
 dictionary_build = _kernel(reference.dictionary_build)

@@ -67,6 +67,16 @@ cdef extern from "native/bloom.h":
     void bloom_set(uint32_t* block, uint32_t hash) noexcept nogil
     bint bloom_has(const uint32_t* block, uint32_t hash) noexcept nogil
 
+cdef extern from "native/decimals.h":
+    void widen_numbers(const uint8_t* source, ptrdiff_t count, ptrdiff_t width, uint8_t* to,
+                       ptrdiff_t size) noexcept nogil
+    bint widen_rows(const uint8_t* source, ptrdiff_t count, ptrdiff_t width, uint8_t* to,
+                    ptrdiff_t size) noexcept nogil
+    uint64_t narrow_rows(const uint8_t* source, ptrdiff_t count, ptrdiff_t size, uint8_t* to,
+                         ptrdiff_t width, bint numbers) noexcept nogil
+    ptrdiff_t first_too_wide(const uint8_t* source, ptrdiff_t count, ptrdiff_t size,
+                             ptrdiff_t width) noexcept nogil
+
 cdef extern from "native/slots.h":
     Py_ssize_t slot_offset(object descriptor) noexcept
     object empty_instance(object cls)
@@ -162,6 +172,7 @@ include "native/thrift.pxi"
 include "native/thrift_structs.pxi"
 include "native/page_headers.pxi"
 include "native/pages.pxi"
+include "native/decimals.pxi"
 include "native/delta.pxi"
 include "native/bloom.pxi"
 include "native/search.pxi"

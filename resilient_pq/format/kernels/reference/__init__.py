@@ -36,6 +36,7 @@ from resilient_pq.format.kernels.reference.byte_arrays import (
     byte_array_min_max,
     byte_array_split,
 )
+from resilient_pq.format.kernels.reference.decimals import decimals_narrow, decimals_widen
 from resilient_pq.format.kernels.reference.delta import delta_binary_decode, delta_binary_encode
 from resilient_pq.format.kernels.reference.dictionary import (
     dictionary_build,
@@ -84,6 +85,8 @@ __all__ = [
     "compact",
     "compact_offsets",
     "copy_chosen_byte_arrays",
+    "decimals_narrow",
+    "decimals_widen",
     "delta_binary_decode",
     "delta_binary_encode",
     "dictionary_build",
