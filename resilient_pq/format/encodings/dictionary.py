@@ -60,7 +60,7 @@ def build(node: Primitive, values: Values, max_bytes: int) -> Dictionary | None:
 def entries_at(values: Values, positions: NDArray[np.int64]) -> Values:
     """The values at some positions, copied."""
     if not isinstance(values, ByteArrays):
-        return values[positions]
+        return values.take(positions, axis=0)  # far faster than indexing where a value is a row
     chosen = positions.astype(np.int32)
     lengths = np.empty(len(chosen), np.int32)
     data = np.empty(kernels.byte_array_gather_lengths(values.offsets, chosen, lengths), np.uint8)
