@@ -136,24 +136,9 @@ def _fixed_bounds(values: NDArray[np.uint8], *, signed: bool) -> Bounds:
     # A bound of fixed length cannot be cut: readers take it for a whole value, and pyarrow ends the process.
     if not 0 < values.shape[1] <= MAX_BOUND_BYTES:
         return Bounds(None, None)
-    rows = [
-        values[_extreme_row(values, largest=largest, signed=signed)].tobytes() for largest in (False, True)
-    ]
+    rows = [values[at].tobytes() for at in kernels.row_min_max(np.ascontiguousarray(values), signed)]
     low, high = (int.from_bytes(row, "big", signed=True) if signed else row for row in rows)
     return Bounds(low, high)
-
-
-def _extreme_row(values: NDArray[np.uint8], *, largest: bool, signed: bool) -> int:
-    """Narrow the rows down byte by byte; after the first byte few are left."""
-    rows = np.arange(len(values))
-    for position in range(values.shape[1]):
-        column = values[rows, position]
-        if signed and position == 0:
-            column = column ^ 0x80
-        rows = rows[column == (column.max() if largest else column.min())]
-        if len(rows) == 1:
-            break
-    return int(rows[0])
 
 
 def plain_bound(node: Primitive, value: Any, *, upper: bool) -> tuple[bytes | None, bool]:

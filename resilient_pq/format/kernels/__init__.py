@@ -63,6 +63,7 @@ __all__ = [
     "rle_decode",
     "rle_encode",
     "row_hashes",
+    "row_min_max",
     "shared_prefixes",
     "shred_optional",
     "shred_repeated",
@@ -142,6 +143,7 @@ plain_views = _kernel(reference.plain_views)
 rle_decode = _kernel(reference.rle_decode)
 rle_encode = _kernel(reference.rle_encode)
 row_hashes = _kernel(reference.row_hashes)
+row_min_max = _kernel(reference.row_min_max)
 shared_prefixes = _kernel(reference.shared_prefixes)
 shred_optional = _kernel(reference.shred_optional)
 shred_repeated = _kernel(reference.shred_repeated)

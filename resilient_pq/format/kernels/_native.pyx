@@ -47,6 +47,8 @@ cdef extern from "native/bytes.h":
     ptrdiff_t shared_bytes(const uint8_t* a, const uint8_t* b, ptrdiff_t limit) noexcept nogil
     bint equal_bytes(const uint8_t* a, const uint8_t* b, ptrdiff_t size) noexcept nogil
     uint64_t masked_word(const uint8_t* source, ptrdiff_t size, int at) noexcept nogil
+    void rows_min_max(const uint8_t* rows, ptrdiff_t count, ptrdiff_t width, uint64_t flipped,
+                      ptrdiff_t* smallest, ptrdiff_t* largest) noexcept nogil
     uint64_t sort_prefix(const uint8_t* source, ptrdiff_t room, ptrdiff_t size) noexcept nogil
 
 cdef extern from "native/hashes.h":

@@ -234,3 +234,14 @@ cdef inline bint sorts_before(
     cdef Py_ssize_t common = min(a_size, b_size)
     cdef int order = memcmp(data + offsets[a], data + offsets[b], common) if common else 0
     return order < 0 or (order == 0 and a_size < b_size)
+
+
+def row_min_max(const uint8_t[:, ::1] rows not None, bint signed):
+    """See `reference.row_min_max`."""
+    cdef ptrdiff_t smallest = 0, largest = 0
+    cdef uint64_t flipped = (<uint64_t> signed) << 63
+    if rows.shape[0] == 0 or rows.shape[1] == 0:
+        raise ValueError("there must be a row of at least a byte")
+    with nogil:
+        rows_min_max(&rows[0, 0], rows.shape[0], rows.shape[1], flipped, &smallest, &largest)
+    return smallest, largest

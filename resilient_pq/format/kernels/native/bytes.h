@@ -63,4 +63,36 @@ INLINED uint64_t sort_prefix(const uint8_t *from, ptrdiff_t room, ptrdiff_t size
     return prefix & ~(~(uint64_t)0 >> (4 * known) >> (4 * known)); /* in two halves: 64 is no shift */
 }
 
+/* Numbers that sort as the first bytes of rows do, as many as eight. */
+INLINED uint64_t row_prefix(const uint8_t *from, ptrdiff_t width) {
+    uint64_t word = 0;
+    memcpy(&word, from, width < 8 ? (size_t)width : 8);
+    return swapped64(word);
+}
+
+INLINED int row_before(uint64_t prefix, const uint8_t *row, uint64_t other_prefix, const uint8_t *other,
+                       ptrdiff_t width) {
+    if (prefix != other_prefix) return prefix < other_prefix;
+    return width > 8 && memcmp(row + 8, other + 8, (size_t)(width - 8)) < 0;
+}
+
+/* The first smallest and the first largest row; `flipped` bits sort the other way around. */
+static void rows_min_max(const uint8_t *rows, ptrdiff_t count, ptrdiff_t width, uint64_t flipped,
+                         ptrdiff_t *smallest, ptrdiff_t *largest) {
+    const uint8_t *low = rows, *high = rows, *row = rows;
+    uint64_t low_prefix = row_prefix(rows, width) ^ flipped, high_prefix = low_prefix;
+    const ptrdiff_t whole = width < 8 ? count - 8 : 0; /* of these, eight bytes can be read at once */
+    for (ptrdiff_t at = 0; at < count; ++at, row += width) {
+        uint64_t prefix;
+        if (width >= 8) prefix = swapped64(load64(row));
+        else if (at < whole) prefix = swapped64(load64(row)) & ~(~(uint64_t)0 >> 8 * width);
+        else prefix = row_prefix(row, width);
+        prefix ^= flipped;
+        if (row_before(prefix, row, low_prefix, low, width)) low = row, low_prefix = prefix;
+        if (row_before(high_prefix, high, prefix, row, width)) high = row, high_prefix = prefix;
+    }
+    *smallest = (low - rows) / width;
+    *largest = (high - rows) / width;
+}
+
 #endif

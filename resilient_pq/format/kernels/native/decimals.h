@@ -6,15 +6,6 @@
 
 #define MOST_WORDS 4 /* of a decimal256 */
 
-INLINED void store64(uint8_t *to, uint64_t word) { memcpy(to, &word, 8); }
-
-/* A pattern that compilers know for one instruction. */
-INLINED uint64_t swapped64(uint64_t word) {
-    word = (word & UINT64_C(0x00FF00FF00FF00FF)) << 8 | (word >> 8 & UINT64_C(0x00FF00FF00FF00FF));
-    word = (word & UINT64_C(0x0000FFFF0000FFFF)) << 16 | (word >> 16 & UINT64_C(0x0000FFFF0000FFFF));
-    return word << 32 | word >> 32;
-}
-
 /* Nothing but the sign of a word, and a word shifted down with its sign. */
 INLINED uint64_t sign_of(uint64_t word) { return 0 - (word >> 63); }
 INLINED uint64_t shifted_down(uint64_t word, int bits) {

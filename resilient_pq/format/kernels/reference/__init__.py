@@ -35,6 +35,7 @@ from resilient_pq.format.kernels.reference.byte_arrays import (
     byte_array_lengths,
     byte_array_min_max,
     byte_array_split,
+    row_min_max,
 )
 from resilient_pq.format.kernels.reference.decimals import decimals_narrow, decimals_widen
 from resilient_pq.format.kernels.reference.delta import delta_binary_decode, delta_binary_encode
@@ -107,6 +108,7 @@ __all__ = [
     "rle_decode",
     "rle_encode",
     "row_hashes",
+    "row_min_max",
     "shared_prefixes",
     "shred_optional",
     "shred_repeated",

@@ -175,3 +175,31 @@ def prefix_positions(lengths: NDArray[Any]) -> NDArray[np.int64]:
     """Where the four bytes of each value's length stand among PLAIN BYTE_ARRAY values."""
     starts: NDArray[np.int64] = np.cumsum(lengths, dtype=np.int64) - lengths + 4 * np.arange(lengths.size)
     return (starts[:, None] + np.arange(4)).ravel()
+
+
+def row_min_max(rows: NDArray[np.uint8], signed: bool) -> tuple[int, int]:
+    """Which rows of bytes are the smallest and the largest.
+
+    Args:
+        rows: Two-dimensional uint8, at least one row of at least one byte.
+        signed: Whether they are big-endian two's complement; else they compare byte by byte.
+
+    Returns:
+        The first of the smallest rows, and the first of the largest.
+    """
+    if not rows.size:
+        raise ValueError("there must be a row of at least a byte")
+    return _extreme_row(rows, signed, largest=False), _extreme_row(rows, signed, largest=True)
+
+
+def _extreme_row(rows: NDArray[np.uint8], signed: bool, *, largest: bool) -> int:
+    """Narrow the rows down byte by byte; after the first byte few are left."""
+    left = np.arange(len(rows))
+    for position in range(rows.shape[1]):
+        column = rows[left, position]
+        if signed and position == 0:
+            column = column ^ 0x80
+        left = left[column == (column.max() if largest else column.min())]
+        if len(left) == 1:
+            break
+    return int(left[0])
