@@ -20,6 +20,7 @@ import asyncio
 import concurrent.futures
 import functools
 import inspect
+import os
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from types import TracebackType
@@ -180,6 +181,13 @@ class _Loop:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._inherited: asyncio.AbstractEventLoop | None = None
+
+    def begin_anew(self) -> None:
+        """Begin with another loop: in a forked process the thread is missing that ran the one at hand."""
+        self._lock = threading.Lock()
+        # It is kept as it is: to close it would take the files out of its poll, which the other process waits at.
+        self._inherited, self._loop = self._loop, None
 
     def _running(self) -> asyncio.AbstractEventLoop:
         with self._lock:
@@ -207,6 +215,8 @@ class _Loop:
 
 
 _loop = _Loop()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_loop.begin_anew)
 
 
 async def _await(awaitable: Awaitable[Any]) -> Any:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
+import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -171,6 +173,22 @@ def test_from_many_threads(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert found == {number: [number] * 5 for number in range(8)}
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_in_a_process_forked_after_the_first_use(tmp_path: Path) -> None:
+    path = tmp_path / "f.parquet"
+    with sync.create(path) as writer:
+        writer.write({"a": [1, 2]})
+    child = os.fork()
+    if not child:
+        signal.alarm(10)
+        with sync.open(path) as file:
+            os._exit(0 if file.read().to_pydict() == {"a": [1, 2]} else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    with sync.open(path) as file:
+        assert file.num_rows == 2
 
 
 def test_a_store_of_the_caller() -> None:
