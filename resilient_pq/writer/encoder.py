@@ -7,8 +7,9 @@ give, and decides when to do either.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
@@ -78,7 +79,11 @@ class Encoder:
         self._since_checkpoint = layout.num_row_groups_since_checkpoint
 
     def take(self, batch: Batch, start: int) -> int:
-        """Take rows of `batch` from `start` on into the open row group, as many as fit; returns how many."""
+        """Take rows of `batch` from `start` on into the open row group, as many as fit; returns how many.
+
+        Raises:
+            EncodingError: Rows that were taken before have changed since; the open row group is lost.
+        """
         rest = batch.num_rows - start
         count = policy.rows_that_fit(
             rest,
@@ -94,8 +99,9 @@ class Encoder:
             self._open_bytes += num_bytes
             self.num_rows_taken += count
             share, large = self._share_filled(), num_bytes * _LARGE >= self._options.row_group_bytes
-            for chunk, rows in zip(self._open, batch.columns, strict=True):
-                chunk.add(rows.slice(start, start + count), share, large=large)
+            with _taken(self._num_closed):
+                for chunk, rows in zip(self._open, batch.columns, strict=True):
+                    chunk.add(rows.slice(start, start + count), share, large=large)
         self._no_more_fit = count < rest
         return count
 
@@ -150,15 +156,20 @@ class Encoder:
         return policy.file_full(self._num_closed, self.layout.serialized_bytes)
 
     def close_row_group(self) -> ClosedRowGroup:
-        """Close the open row group; rows may be taken into the next one before this one is laid out."""
+        """Close the open row group; rows may be taken into the next one before this one is laid out.
+
+        Raises:
+            EncodingError: Its rows have changed since they were taken; it is lost.
+        """
         leaves, rows = self.layout.schema.leaves, self._open
-        in_order = is_sorted([(leaf, rows[leaf.ordinal].rows(), column) for leaf, column in self._sorting])
+        with _taken(self._num_closed):
+            in_order = is_sorted([(leaf, rows[leaf.ordinal].rows(), column) for leaf, column in self._sorting])
         closed = ClosedRowGroup(
             ordinal=self._num_closed,
             num_rows=self._open_rows,
             num_chunks=len(leaves),
             calls=deque(
-                (partial(_encode, leaf, chunk, options, self._num_closed), chunk.num_bytes)
+                (partial(_encode, leaf, chunk, options, self._num_closed, self._open_rows), chunk.num_bytes)
                 for leaf, chunk, options in zip(leaves, rows, self._chunk_options, strict=True)
             ),
             in_order=in_order,
@@ -207,10 +218,22 @@ class Encoder:
         return self.layout.checkpoint()
 
 
-def _encode(leaf: Leaf, chunk: OpenChunk, options: ChunkOptions, row_group: int) -> EncodedChunk:
+def _encode(
+    leaf: Leaf, chunk: OpenChunk, options: ChunkOptions, row_group: int, num_rows: int
+) -> EncodedChunk:
     with located(Where(row_group=row_group, column=leaf.column_path)):
-        try:
+        with _taken(row_group):
             rows = chunk.rows()
-        except SchemaError as error:  # they fitted when they were taken, and the row group cannot do without them
-            raise EncodingError(f"the rows have changed since they were written: {error.message}") from error
+        if rows.num_rows != num_rows:
+            raise EncodingError(f"{num_rows:,} rows were taken, and {rows.num_rows:,} are there")
         return encode_chunk(leaf, [rows], options)
+
+
+@contextmanager
+def _taken(row_group: int) -> Iterator[None]:
+    """Rows that fitted when they were taken, and that the row group cannot do without."""
+    try:
+        yield
+    except SchemaError as error:
+        where = replace(error.where, row_group=row_group)
+        raise EncodingError(f"the rows have changed since they were written: {error.message}", where=where) from error

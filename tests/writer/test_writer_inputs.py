@@ -18,6 +18,7 @@ import pytest
 
 import resilient_pq as rpq
 from resilient_pq import SchemaError, UnsupportedError, WriteOptions
+from resilient_pq.arrow.ingest import Ingest
 from resilient_pq.arrow.leaf_rows import LeafRows
 from resilient_pq.io.memory import MemoryStore
 from resilient_pq.writer import encoder
@@ -389,3 +390,22 @@ async def test_rows_that_no_longer_fit_when_they_are_encoded_fail_the_writer(
     with pytest.raises(rpq.WriterFailedError):
         await writer.write(pa.table({"a": [1, 2]}))
     await writer.abort()
+
+
+@pytest.mark.parametrize("options", [None, WriteOptions(sorting_columns=["d"])], ids=["gathered", "compared"])
+async def test_rows_that_no_longer_fit_when_they_are_looked_at_fail_the_writer(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch, options: WriteOptions | None
+) -> None:
+    """No batch is at fault that comes after them, and no file is published whose columns differ in length."""
+    monkeypatch.setitem(Ingest.batches.__kwdefaults__, "batch_bytes", 100)  # large enough to wait as it came
+    indices = np.zeros(100, np.int32)
+    column = pa.Array.from_buffers(pa.int32(), 100, [None, pa.py_buffer(indices)])
+    table = pa.table({"n": range(100), "d": pa.DictionaryArray.from_arrays(column, ["a", "b"])})
+    with pytest.raises(rpq.EncodingError, match="the rows have changed since they were written") as caught:
+        async with rpq.create((store, "file"), options=options) as writer:
+            await writer.write(table)
+            indices[:] = 7
+            await writer.write(pa.table({"n": [1], "d": pa.array(["a"]).dictionary_encode()}))
+    assert caught.value.where.column == "d" and caught.value.where.row_group == 0
+    with pytest.raises(rpq.NotFoundError):
+        await store.head("file")
