@@ -131,7 +131,8 @@ class Ahead(Generic[T]):
         except BaseException as error:  # the calls' own are kept with them: no thread could be had
             self._no_thread = error
             self._changed.set()
-            raise
+            if not isinstance(error, Exception):
+                raise  # a cancellation; anything else is for whoever asks for results, and for nobody where none lack
 
     def _may_begin(self) -> bool:
         return bool(self._to_call) and self._waiting_bytes <= self._max_waiting_bytes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from collections.abc import Callable
 
@@ -120,8 +121,12 @@ async def test_where_no_thread_can_be_had_nobody_waits_for_one(monkeypatch: pyte
         raise RuntimeError("cannot schedule new futures after shutdown")
 
     monkeypatch.setattr(asyncio, "to_thread", refused)
+    unseen: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: unseen.append(context))
     ahead: Ahead[int] = Ahead(2, 10**9, lambda _: 1)
     ahead.add(lambda: 1, 1)
     with pytest.raises(RuntimeError, match="cannot schedule"):
         await ahead.take(1)
     await ahead.stop()
+    gc.collect()
+    assert not unseen, "the error was told, and is nobody's else"

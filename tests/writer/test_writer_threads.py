@@ -70,13 +70,15 @@ async def test_as_many_chunks_as_asked_for_are_encoded_at_one_time(
 async def test_when_one_chunk_fails_the_others_have_ended_before_the_error_arrives(
     store: MemoryStore, is_there: Look, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    failed, ended = threading.Event(), threading.Event()
+    begun, failed, ended = threading.Event(), threading.Event(), threading.Event()
     encode = encoder.encode_chunk
 
     def breaking(leaf: Any, *arguments: Any) -> Any:
         if leaf.column_path == "x0":
+            assert begun.wait(60)  # what has not begun is not begun any more
             failed.set()
             raise rpq.EncodingError("broken on purpose")
+        begun.set()
         assert failed.wait(60)
         chunk = encode(leaf, *arguments)
         ended.set()
