@@ -218,13 +218,17 @@ class Writer:
             async with self._failing():
                 if self._encoder is None:
                     await self._start()
-                try:
-                    while (batch := await _in_thread(_next, batches)) is not None:
-                        await self._take(batch)
-                except SchemaError:
-                    await self._push_row_groups()  # of the rows before the batch that is refused
-                    raise
+                while (batch := await self._next_of(batches)) is not None:
+                    await self._take(batch)
                 await self._push_row_groups()
+
+    async def _next_of(self, batches: Iterator[Batch]) -> Batch | None:
+        """The next batch; where it is refused, or its source fails, the rows before it are pushed first."""
+        try:
+            return await _in_thread(_next, batches)
+        except Exception:
+            await self._push_row_groups()
+            raise
 
     def _prepare(self, data: object) -> Iterator[Batch]:
         """The batches of `data`; learns the schema from it where it is not known yet."""

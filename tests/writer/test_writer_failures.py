@@ -9,10 +9,11 @@ import logging
 import os
 import random
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -516,3 +517,23 @@ async def test_cancelled_again_while_it_stops_it_leaves_nothing_behind(
     del task
     gc.collect()
     assert not unseen
+
+
+@pytest.mark.parametrize("max_threads", [1, 3])
+async def test_what_came_before_a_source_failed_is_stored(tmp_path: Path, max_threads: int) -> None:
+    """However many threads encode: what they have ahead is no reason to lose it."""
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for start in range(0, 70, 10):
+            yield pa.record_batch({"a": range(start, start + 10)})
+        raise BrokenError
+
+    reader = pa.RecordBatchReader.from_batches(pa.schema({"a": pa.int64()}), batches())
+    options = WriteOptions(max_threads=max_threads)
+    writer = await rpq.create(tmp_path / "file.parquet", row_group_rows=30, options=options)
+    with pytest.raises(Exception, match="BrokenError"):
+        await writer.write(reader)
+    assert writer.num_rows_stored == 60
+    with pytest.raises(WriterFailedError):
+        await writer.close()
+    assert (tmp_path / "file.parquet.partial").exists()
