@@ -128,13 +128,13 @@ async def test_what_is_held_before_it_is_decoded_is_bounded(
 ) -> None:
     held, most, lock, real = 0, 0, threading.Lock(), row_groups.decode
 
-    def decode(chunk: Any, data: memoryview, *, verify: bool) -> Any:
+    def decode(chunk: Any, data: memoryview, *, verify: bool, views: bool) -> Any:
         nonlocal held, most
         with lock:
             held += len(data)
             most = max(most, held)
         try:
-            return real(chunk, data, verify=verify)
+            return real(chunk, data, verify=verify, views=views)
         finally:
             with lock:
                 held -= len(data)
@@ -186,11 +186,11 @@ async def test_what_a_disk_gave_wrong_once_is_read_again(
 ) -> None:
     store, real, seen = WatchedStore(), row_groups.decode, set()
 
-    def once_wrong(chunk: Any, data: memoryview, *, verify: bool) -> Any:
+    def once_wrong(chunk: Any, data: memoryview, *, verify: bool, views: bool) -> Any:
         if chunk.range.start not in seen:
             seen.add(chunk.range.start)
             data = memoryview(broken(bytes(data), len(data) // 2))
-        return real(chunk, data, verify=verify)
+        return real(chunk, data, verify=verify, views=views)
 
     monkeypatch.setattr(row_groups, "decode", once_wrong)
     async with rpq.open((store, str(path))) as file:
