@@ -33,9 +33,8 @@ Any room may import this module; it imports nothing of ours::
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from types import TracebackType
 from typing import Any, ClassVar
 
 
@@ -296,10 +295,21 @@ class NothingToRecoverError(RecoveryError):
         self.report = report
 
 
-@contextmanager
-def located(where: Where) -> Iterator[None]:
+class located:  # noqa: N801 (a context manager, used as a function is)
     """Add a place to any error of ours that passes through."""
-    try:
-        yield
-    except ResilientPQError as error:
-        raise error.at(where) from error.__cause__
+
+    __slots__ = ("_where",)
+
+    def __init__(self, where: Where) -> None:
+        """Keep the place until there is an error."""
+        self._where = where
+
+    def __enter__(self) -> None:
+        """Nothing to do yet."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Tell the error, which goes on."""
+        if isinstance(error, ResilientPQError):
+            error.at(self._where).__cause__ = error.__cause__  # as `raise from` does: its context is not shown
