@@ -276,7 +276,8 @@ def _from_buffers(
     # nanoarrow's copies of views write beyond their memory, wherever they are nested: what contains them is made
     # anew from its buffers, and moved to where it goes. And `move` of c_array_from_buffers sticks: among buffers
     # that are not nanoarrow's own, it would move children that are to be shared out of the arrays that they are in.
-    move = any(has_views(child) for child in field.children)
+    # Without children only the buffers move, which are of this call: that saves half of its time.
+    move = not children or any(has_views(child) for child in field.children)
     own = [None if buffer is None else nanoarrow.c_buffer(buffer) for buffer in buffers]
     return nanoarrow.c_array_from_buffers(
         shared_c(field),
