@@ -127,8 +127,7 @@ class Field:
         """The format without its parameters: ``ts`` of ``tsu:UTC``, ``tD`` of ``tDs``, ``d`` of ``d:9,2``."""
         if self.dictionary is not None:
             return "dictionary"
-        head = self.format.partition(":")[0]
-        return head[:2] if head[:2] in ("ts", "tt", "tD", "ti") else head
+        return _kind(self.format)
 
     @property
     def parameter(self) -> str:
@@ -167,6 +166,12 @@ class Field:
     def __str__(self) -> str:
         """The type as pyarrow prints it, for messages."""
         return _type_name(self)
+
+
+@lru_cache(maxsize=4096)  # asked several times for every array that is made
+def _kind(format: str) -> str:
+    head = format.partition(":")[0]
+    return head[:2] if head[:2] in ("ts", "tt", "tD", "ti") else head
 
 
 #: The plain form of each kind of view, and the other way round.

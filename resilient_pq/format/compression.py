@@ -100,7 +100,7 @@ def _lz4_compress(data: Any, _: int) -> Any:
     return room.front(out, cramjam.lz4.compress_block_into(data, out, store_size=False))
 
 
-CODECS: dict[CompressionCodec, Codec] = {
+CODECS: dict[int, Codec] = {
     CompressionCodec.SNAPPY: Codec(cramjam.snappy.decompress_raw_into, _snappy_compress, most=22),
     CompressionCodec.GZIP: Codec(_gzip_decompress_into, _gzip_compress, (0, 9), 2, most=1032),
     CompressionCodec.LZO: Codec(lzo_decompress_into, most=255),
@@ -129,7 +129,8 @@ def codec_named(name: str | None) -> CompressionCodec:
     if wanted == "none" or codec is CompressionCodec.UNCOMPRESSED:
         return CompressionCodec.UNCOMPRESSED
     if codec is None or codec not in CODECS or CODECS[codec].compress is None:
-        written = ", ".join(["none", *(row.name.lower() for row, known in CODECS.items() if known.compress)])
+        names = (CompressionCodec(row).name.lower() for row, known in CODECS.items() if known.compress)
+        written = ", ".join(["none", *names])
         problem = "unknown compression" if codec is None else "files are not written with compression"
         raise SchemaError(f"{problem} {name!r}", hint=f"one of: {written}")
     return codec
@@ -182,7 +183,7 @@ def check_readable(codec: int) -> None:
 
 
 def _reader_of(codec: int) -> Codec:
-    known = CODECS.get(_codec(codec))
+    known = CODECS.get(codec)
     if known is None:
         raise CodecUnavailableError(_codec(codec).name, hint="pip install --upgrade cramjam isal")
     return known
