@@ -72,16 +72,15 @@ def _check_rows(found: int, num_rows: int) -> None:
         raise FormatError(f"the pages hold {found:,} rows instead of {num_rows:,}")
 
 
-def _values_for(leaf: Leaf, table: PageTable, *, views: bool) -> DecodedValues:
+def _values_for(leaf: Leaf, table: PageTable, num_entries: int, *, views: bool) -> DecodedValues:
     """Room for the values of a chunk."""
-    num_entries = table.num_entries
     try:
         if leaf.node.physical_type is not Type.BYTE_ARRAY:
             return FixedValues(leaf.node, num_entries)
         if views:
             return ByteViewValues(leaf.node, num_entries)
-        sizes = table.headers[np.isin(table.headers[:, PageField.TYPE], DATA_PAGES), PageField.UNCOMPRESSED_SIZE]
-        return ByteArrayValues(leaf.node, num_entries, int(sizes.sum()))
+        sizes = (row[PageField.UNCOMPRESSED_SIZE] for row in table.rows if row[PageField.TYPE] in DATA_PAGES)
+        return ByteArrayValues(leaf.node, num_entries, sum(sizes))
     except (MemoryError, ValueError, OverflowError) as error:
         raise FormatError(f"the chunk says it has {num_entries:,} values") from error
 
@@ -101,7 +100,7 @@ class _ChunkDecoder:
         self._entry = self._slot = 0
         self._flagged = 0  # slots whose flags are set; those behind them have values, as far as they are filled
         self._ordinal = -1  # of the page that was added last
-        self._values = _values_for(leaf, table, views=views)
+        self._values = _values_for(leaf, table, num_entries, views=views)
         self._bodies = RunBodies(codec, table, keeps_pages=self._values.keeps_pages)
         try:
             self._present = room.empty((num_entries if leaf.max_definition_level else 0,), np.bool_)

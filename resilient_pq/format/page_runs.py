@@ -13,7 +13,7 @@ from resilient_pq import room
 from resilient_pq.errors import EncodingError
 from resilient_pq.format import compression
 from resilient_pq.format.decoded_values import RUN_ENCODINGS
-from resilient_pq.format.kernels.tables import PageField, PagePart
+from resilient_pq.format.kernels.tables import PageField
 from resilient_pq.format.metadata import CompressionCodec, Encoding, PageType
 from resilient_pq.format.page_table import PageTable
 from resilient_pq.format.schema import Leaf
@@ -23,8 +23,6 @@ _RUN_BYTES: Final = 1 << 20
 # As plain numbers, which are quicker to compare.
 _RUN_ENCODINGS: Final = frozenset(map(int, RUN_ENCODINGS))
 _DATA_PAGE, _DATA_PAGE_V2, _RLE = int(PageType.DATA_PAGE), int(PageType.DATA_PAGE_V2), int(Encoding.RLE)
-#: What a page header says of entries and levels, in the order of `PagePart`.
-_LEVEL_FIELDS: Final = [PageField.NUM_VALUES, PageField.REPETITION_BYTES, PageField.DEFINITION_BYTES]
 
 
 def runs_of(leaf: Leaf, codec: int, table: PageTable) -> Iterator[tuple[range, bool]]:
@@ -86,25 +84,29 @@ class RunBodies:
             CodecUnavailableError: The codec is not one that this version reads.
             EncodingError: A page does not decompress, or not to what its header says.
         """
-        headers = self._table.headers[rows.start : rows.stop]
-        pages = np.empty((len(rows), PagePart.WIDTH), np.int64)
-        pages[:, PagePart.NUM_VALUES :] = headers[:, _LEVEL_FIELDS]
-        if self._codec == CompressionCodec.UNCOMPRESSED and self._table.chunk is not None:
-            pages[:, PagePart.START] = headers[:, PageField.BODY]
-            pages[:, PagePart.END] = headers[:, PageField.BODY] + headers[:, PageField.COMPRESSED_SIZE]
-            return self._table.chunk, pages
-        sizes = headers[:, PageField.UNCOMPRESSED_SIZE]
-        np.cumsum(sizes, out=pages[:, PagePart.END])
-        pages[:, PagePart.START] = pages[:, PagePart.END] - sizes
-        out = self._room(rows, int(pages[-1, PagePart.END]))
+        # Row by row in Python: most runs of small files have one page, for which a call of NumPy takes longer.
+        headers = self._table.rows[rows.start : rows.stop]
+        chunk = self._table.chunk if self._codec == CompressionCodec.UNCOMPRESSED else None
+        parts, end = [], 0
+        for page in headers:
+            if chunk is None:
+                start, end = end, end + page[PageField.UNCOMPRESSED_SIZE]
+            else:
+                start, end = page[PageField.BODY], page[PageField.BODY] + page[PageField.COMPRESSED_SIZE]
+            levels = page[PageField.REPETITION_BYTES], page[PageField.DEFINITION_BYTES]
+            parts.append((start, end, page[PageField.NUM_VALUES], *levels))
+        pages = np.array(parts, np.int64)
+        if chunk is not None:
+            return chunk, pages
+        out = self._room(rows, end)
         bodies = [self._table.body(row) for row in rows]
-        if self._codec != CompressionCodec.UNCOMPRESSED and (headers[:, PageField.TYPE] == _DATA_PAGE).all():
-            compression.decompress_parts(self._codec, bodies, sizes.tolist(), out)
+        if self._codec != CompressionCodec.UNCOMPRESSED and all(page[PageField.TYPE] == _DATA_PAGE for page in headers):
+            sizes = [page[PageField.UNCOMPRESSED_SIZE] for page in headers]
+            compression.decompress_parts(self._codec, bodies, sizes, out)
             return out.data, pages
-        levels = np.maximum(pages[:, PagePart.REPETITION_BYTES :], 0).sum(axis=1)
-        parts = zip(bodies, pages.tolist(), levels.tolist(), headers[:, PageField.IS_COMPRESSED].tolist(), strict=True)
-        for body, (start, end, *_), num_bytes, is_compressed in parts:
-            self._fill(body, out[start:end], num_bytes, bool(is_compressed))
+        for body, page, (start, end, _, *num_bytes) in zip(bodies, headers, parts, strict=True):
+            levels_end = sum(count for count in num_bytes if count > 0)
+            self._fill(body, out[start:end], levels_end, bool(page[PageField.IS_COMPRESSED]))
         return out.data, pages
 
     def _room(self, rows: range, size: int) -> NDArray[np.uint8]:

@@ -6,9 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
-from numpy.typing import NDArray
-
 from resilient_pq.checksum import crc32, unsigned
 from resilient_pq.errors import ChecksumError, EncodingError, ThriftError, Where
 from resilient_pq.format import kernels
@@ -24,15 +21,13 @@ class PageTable:
     """The pages of a chunk, or some of them, in order.
 
     Attributes:
-        headers: One row per page, its columns those of `PageField`; HEADER and BODY count from the start of the
-            chunk, and mean nothing where `pages` are given.
-        rows: The same as lists of numbers, which are cheaper to look at one by one.
+        rows: What the headers say, in the order of `PageField`; HEADER and BODY count from the start of the chunk, and
+            mean nothing where `pages` are given. Lists of numbers are cheaper to look at one by one than an array.
         chunk: The bytes that hold the pages; None where each has memory of its own.
         base: Absolute offset of the chunk.
         pages: The pages as objects; None where they can be made of `chunk`.
     """
 
-    headers: NDArray[np.int64]
     rows: list[list[int]]
     chunk: memoryview | None
     base: int
@@ -41,8 +36,7 @@ class PageTable:
     @classmethod
     def of(cls, pages: Sequence[Page]) -> PageTable:
         """A table of pages that are objects already."""
-        rows = [_row(page) for page in pages]
-        return cls(np.array(rows, np.int64).reshape(len(rows), PageField.WIDTH), rows, None, 0, pages)
+        return cls([_row(page) for page in pages], None, 0, pages)
 
     @classmethod
     def read(cls, chunk: memoryview, base: int, num_values: int | None = None) -> PageTable:
@@ -52,7 +46,7 @@ class PageTable:
         except (ThriftError, EncodingError):
             # Says which page it is, and may understand what the kernel did not.
             return cls.of(list(pages_of(chunk, base, num_values)))
-        return cls(headers, headers.tolist(), chunk, base, None)
+        return cls(headers.tolist(), chunk, base, None)
 
     def page(self, row: int) -> Page:
         """One of the pages as an object."""
@@ -103,8 +97,8 @@ def _row(page: Page) -> list[int]:
     return [*row, -1, -1, -1, -1, -1, 1]
 
 
-def check_crcs(chunk: memoryview, base: int, num_values: int | None, *, zero_is_none: bool = False) -> None:
-    """Compare the CRC32 of every page of a chunk that has one.
+def check_crcs(chunk: memoryview, base: int, num_values: int | None, *, zero_is_none: bool = False) -> PageTable:
+    """The pages of a chunk, once the CRC32 of every page that has one was compared.
 
     Args:
         chunk: All bytes of the chunk.
@@ -119,18 +113,22 @@ def check_crcs(chunk: memoryview, base: int, num_values: int | None, *, zero_is_
     try:
         headers = kernels.page_headers(chunk, -1 if num_values is None else num_values)
     except (ThriftError, EncodingError):
+        pages = []
         for page in pages_of(chunk, base, num_values):
             check_crc(page, zero_is_none=zero_is_none)
-        return
-    columns = headers[:, [PageField.HEADER, PageField.BODY, PageField.COMPRESSED_SIZE, PageField.CRC]]
-    for ordinal, (at, body, size, stored) in enumerate(columns.tolist()):
+            pages.append(page)
+        return PageTable.of(pages)
+    table = PageTable(headers.tolist(), chunk, base, None)
+    for ordinal, row in enumerate(table.rows):
+        stored = row[PageField.CRC]
         if stored < 0 or (zero_is_none and stored == 0):
             continue
-        computed = crc32(chunk[body : body + size])
+        computed = crc32(table.body(ordinal))
         if stored != computed:
             raise ChecksumError(
                 "page CRC32 does not match",
                 stored=stored,
                 computed=computed,
-                where=Where(page=ordinal, offset=base + at),
+                where=Where(page=ordinal, offset=table.offset(ordinal)),
             )
+    return table

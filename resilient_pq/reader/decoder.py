@@ -29,9 +29,9 @@ def decode(chunk: ChunkRead, data: Any, *, verify: bool, views: bool = False) ->
     """
     with located(chunk.where):
         view = memoryview(data)
-        if verify:
-            verify_chunk(chunk, view)
-        table = PageTable.read(view, chunk.range.start, chunk.num_values_to_read)
+        table = _compare(chunk, view)[1] if verify else None
+        if table is None:
+            table = PageTable.read(view, chunk.range.start, chunk.num_values_to_read)
         codec = chunk.metadata.codec
         return decode_chunk(chunk.leaf, codec, table, chunk.num_rows, chunk.quirks, views=views)
 
@@ -49,17 +49,22 @@ def verify_chunk(chunk: ChunkRead, data: memoryview) -> bool:
         ChecksumError: One does not hold.
         FormatError: The pages cannot even be told apart.
     """
+    return _compare(chunk, data)[0]
+
+
+def _compare(chunk: ChunkRead, data: memoryview) -> tuple[bool, PageTable | None]:
+    """What `verify_chunk` does and returns, and the pages where they had to be told apart for it."""
     sums = ChunkSums.of(chunk.metadata)
     stored = sums.chunk if sums is not None else None
     computed = crc32(data) if stored is not None else None
     if stored is not None and stored == computed:
-        return True
+        return True, None
     zero_is_none = chunk.quirks.zero_crc_is_none
-    check_crcs(data, chunk.range.start, chunk.num_values_to_read, zero_is_none=zero_is_none)
+    table = check_crcs(data, chunk.range.start, chunk.num_values_to_read, zero_is_none=zero_is_none)
     if stored is not None and computed is not None:
         raise ChecksumError(
             "column chunk CRC32 does not match, though those of its pages do: a page header was changed",
             stored=stored,
             computed=computed,
         )
-    return False
+    return False, table
