@@ -199,17 +199,17 @@ class _Loop:
     def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         """Run to the end; an interrupt cancels it, and is raised when it has ended."""
         loop = self._running()
-        tasks: list[asyncio.Task[Any]] = []
+        tasks: list[asyncio.Task[Any] | None] = []
 
         async def supervised() -> Any:
-            tasks.append(asyncio.ensure_future(coroutine))
-            return await tasks[0]
+            tasks.append(asyncio.current_task())
+            return await coroutine
 
         future = asyncio.run_coroutine_threadsafe(supervised(), loop)
         try:
             return future.result()
         except KeyboardInterrupt:
-            loop.call_soon_threadsafe(lambda: [task.cancel() for task in tasks])
+            loop.call_soon_threadsafe(lambda: [task.cancel() for task in tasks if task is not None])
             concurrent.futures.wait([future])
             raise
 
@@ -280,8 +280,7 @@ class Blocking:
         return repr(self._target)
 
     def __enter__(self) -> Self:
-        """The object itself, open already."""
-        _loop.run(_await(self._target.__aenter__()))
+        """The object itself, open already: entering the asynchronous one does nothing besides."""
         return self
 
     def __exit__(
