@@ -131,6 +131,8 @@ class ChunkObjects:
         Raises:
             FormatError: They do not lie within it.
         """
+        if chunk.file is None:
+            return Place(self._info, chunk.range)  # which is known to lie in the file
         with located(chunk.where):
             return self.place_in(chunk.file, chunk.range, slack=chunk.slack)
 
