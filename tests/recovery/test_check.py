@@ -11,9 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import resilient_pq as rpq
+from resilient_pq.format.levels import slice_rows
 from resilient_pq.format.records import Kind
 from resilient_pq.io.memory import MemoryStore
 from resilient_pq.io.testing import RecordingStore
+from resilient_pq.writer import encoder
 
 
 async def checked(data: bytes) -> rpq.Report:
@@ -194,3 +196,19 @@ async def test_a_large_object_that_is_no_parquet_file_is_called_so() -> None:
     assert report.outcome is rpq.Outcome.NOTHING
     assert {finding.damage for finding in report.findings} == {rpq.Damage.FOREIGN}
     assert report.findings[0].message == "it is text"
+
+
+async def test_a_column_that_was_written_with_too_few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All checksums hold, and no reader can read it."""
+    encode, store = encoder.encode_chunk, MemoryStore()
+
+    def short(leaf: Any, rows: Any, options: Any) -> Any:
+        return encode(leaf, [slice_rows(leaf, rows[0], 0, 7)] if leaf.column_path == "b" else rows, options)
+
+    monkeypatch.setattr(encoder, "encode_chunk", short)
+    async with rpq.create((store, "file")) as writer:
+        await writer.write({"a": range(10), "b": range(10)})
+    report = await rpq.check((store, "file"))
+    assert report.outcome is not rpq.Outcome.SOUND
+    (finding,) = report.findings
+    assert finding.costs_rows and finding.where.column == "b" and "7 rows instead of 10" in finding.message
