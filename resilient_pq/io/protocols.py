@@ -283,7 +283,6 @@ class ObjectSink(Protocol):
         return None
 
 
-@runtime_checkable
 class OpenObject(Protocol):
     """One version of an object, open to be read from any thread; its methods block, and need no event loop."""
 
@@ -311,6 +310,7 @@ class OpenObject(Protocol):
         self.close()
 
 
+@runtime_checkable
 class ReadStore(Protocol):
     """Objects can be read."""
 
