@@ -9,9 +9,7 @@ from numpy.typing import NDArray
 
 from resilient_pq.arrow.buffers import VIEW_KINDS, Part
 from resilient_pq.format import kernels
-from resilient_pq.format.values import ByteArrays
-
-_LARGEST_INT32 = 2**31 - 1
+from resilient_pq.format.values import MAX_SMALL_OFFSET, ByteArrays
 
 
 def byte_arrays_of(part: Part, positions: NDArray[Any] | None) -> ByteArrays:
@@ -45,6 +43,6 @@ def take(values: ByteArrays, positions: NDArray[Any]) -> ByteArrays:
 
 
 def _offsets_of(lengths: NDArray[Any], total: int) -> NDArray[Any]:
-    offsets = np.zeros(len(lengths) + 1, np.int32 if total <= _LARGEST_INT32 else np.int64)
+    offsets = np.zeros(len(lengths) + 1, np.int32 if total <= MAX_SMALL_OFFSET else np.int64)
     np.cumsum(lengths, out=offsets[1:])
     return offsets

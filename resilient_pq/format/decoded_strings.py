@@ -15,10 +15,8 @@ from resilient_pq.format.encodings import DICTIONARY_ENCODINGS, Strings, delta, 
 from resilient_pq.format.kernels.tables import PageSpan
 from resilient_pq.format.metadata import Encoding, Type
 from resilient_pq.format.schema import Primitive
-from resilient_pq.format.values import ByteArrays, ByteViews
+from resilient_pq.format.values import MAX_SMALL_OFFSET, ByteArrays, ByteViews
 
-#: The largest offset of 32 bits.
-_MOST_SMALL: Final = 2**31 - 1
 _TEXTS: Final = (logical.STRING, logical.ENUM, logical.JSON)
 
 
@@ -33,7 +31,7 @@ class ByteArrayValues:
     keeps_pages: ClassVar[bool] = False
 
     def __init__(
-        self, node: Primitive, num_entries: int, num_bytes: int, most_small: int = _MOST_SMALL
+        self, node: Primitive, num_entries: int, num_bytes: int, most_small: int = MAX_SMALL_OFFSET
     ) -> None:
         """Make room for so many entries.
 
@@ -193,7 +191,7 @@ class ByteViewValues:
     def _copied(self, page: PageValues) -> ByteArrays:
         lengths = np.empty(page.num_present, np.int32)
         total, strings = self._pages.decode(page, lengths)
-        if total > _MOST_SMALL:
+        if total > MAX_SMALL_OFFSET:
             raise EncodingError(f"a page with {total:,} bytes of values is too large for views")
         data = room.empty((total,), np.uint8)
         strings.copy_to(data)

@@ -152,15 +152,19 @@ def check_crc(page: Page, *, zero_is_none: bool = False) -> bool:
     """
     if page.header.crc is None or (zero_is_none and page.header.crc == 0):
         return False
-    stored, computed = unsigned(page.header.crc), crc32(page.body)
-    if stored != computed:
-        raise ChecksumError(
-            "page CRC32 does not match",
-            stored=stored,
-            computed=computed,
-            where=Where(page=page.ordinal, offset=page.offset),
-        )
+    compare_crc(unsigned(page.header.crc), page.body, Where(page=page.ordinal, offset=page.offset))
     return True
+
+
+def compare_crc(stored: int, body: memoryview, where: Where) -> None:
+    """Compare a page's body with the CRC32 that its header has, unsigned.
+
+    Raises:
+        ChecksumError: They differ.
+    """
+    computed = crc32(body)
+    if stored != computed:
+        raise ChecksumError("page CRC32 does not match", stored=stored, computed=computed, where=where)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from resilient_pq.checksum import crc32, unsigned
-from resilient_pq.errors import ChecksumError, EncodingError, ThriftError, Where
+from resilient_pq.checksum import unsigned
+from resilient_pq.errors import EncodingError, ThriftError, Where
 from resilient_pq.format import kernels
 from resilient_pq.format.kernels.tables import PageField
 from resilient_pq.format.metadata import DataPageHeader, DataPageHeaderV2, PageType
-from resilient_pq.format.page import Page, check_crc, pages_of, read_header
+from resilient_pq.format.page import Page, check_crc, compare_crc, pages_of, read_header
 
 DATA_PAGES: Final = (int(PageType.DATA_PAGE), int(PageType.DATA_PAGE_V2))
 
@@ -121,14 +121,6 @@ def check_crcs(chunk: memoryview, base: int, num_values: int | None, *, zero_is_
     table = PageTable(headers.tolist(), chunk, base, None)
     for ordinal, row in enumerate(table.rows):
         stored = row[PageField.CRC]
-        if stored < 0 or (zero_is_none and stored == 0):
-            continue
-        computed = crc32(table.body(ordinal))
-        if stored != computed:
-            raise ChecksumError(
-                "page CRC32 does not match",
-                stored=stored,
-                computed=computed,
-                where=Where(page=ordinal, offset=table.offset(ordinal)),
-            )
+        if stored > 0 or (stored == 0 and not zero_is_none):
+            compare_crc(stored, table.body(ordinal), Where(page=ordinal, offset=table.offset(ordinal)))
     return table

@@ -64,8 +64,8 @@ class ByteArrays:
         return self.data[self.offsets[index] : self.offsets[index + 1]].tobytes()
 
 
-#: The bytes that a buffer of views may have: their offsets are int32.
-_MOST_IN_BUFFER = 2**31 - 1
+#: The largest offset of 32 bits, and so the bytes that a buffer of views may have.
+MAX_SMALL_OFFSET = 2**31 - 1
 
 
 def uniform_levels(level: int, count: int) -> Levels:
@@ -94,7 +94,7 @@ class ByteViews:
     known_utf8: bool = False
 
     @classmethod
-    def of(cls, values: ByteArrays, most_in_buffer: int = _MOST_IN_BUFFER) -> ByteViews:
+    def of(cls, values: ByteArrays, most_in_buffer: int = MAX_SMALL_OFFSET) -> ByteViews:
         """Views of byte arrays, into their own memory.
 
         Args:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from resilient_pq.errors import EncodingError
 from resilient_pq.format import kernels
+from resilient_pq.format.kernels.reference.integers import varint_bytes
 from resilient_pq.format.schema import Primitive
 from resilient_pq.format.values import Levels, Values, is_uniform
 
@@ -29,13 +30,7 @@ def encode_levels(levels: Levels, maximum: int) -> NDArray[np.uint8]:
 
 def _one_run(count: int, level: int, width: int) -> NDArray[np.uint8]:
     """A run of the same level, as the kernel encodes it too, which would look at each."""
-    encoded = bytearray()
-    header = count << 1
-    while header >= 0x80:
-        encoded.append(header & 0x7F | 0x80)
-        header >>= 7
-    encoded.append(header)
-    encoded += level.to_bytes((width + 7) // 8, "little")
+    encoded = varint_bytes(count << 1) + level.to_bytes((width + 7) // 8, "little")
     return np.frombuffer(encoded, np.uint8)
 
 
