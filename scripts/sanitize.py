@@ -50,13 +50,17 @@ def instrumented(folder: Path) -> None:
 def environment(folder: Path) -> dict[str, str]:
     """What a process needs that loads them: the sanitizer first of all, and memory that Python does not pool."""
     compiler = shlex.split(sysconfig.get_config_var("CC") or "gcc")
-    found = subprocess.run(
-        [*compiler, "-print-file-name=libasan.so"], capture_output=True, text=True, check=True
-    ).stdout.strip()
-    if not os.path.isabs(found):
+    # The C++ library as well: else the sanitizer ends a process at the first exception that another library throws.
+    found = [
+        subprocess.run(
+            [*compiler, f"-print-file-name={name}"], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        for name in ("libasan.so", "libstdc++.so.6")
+    ]
+    if not os.path.isabs(found[0]):
         raise SystemExit("gcc has no libasan here")
     return os.environ | {
-        "LD_PRELOAD": found,
+        "LD_PRELOAD": " ".join(filter(os.path.isabs, found)),
         "ASAN_OPTIONS": f"detect_leaks=0:allocator_may_return_null=1:log_path={folder / LOG}",
         "UBSAN_OPTIONS": f"print_stacktrace=1:log_path={folder / LOG}",
         "PYTHONMALLOC": "malloc",

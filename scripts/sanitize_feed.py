@@ -30,7 +30,10 @@ LARGEST = 256 * 1024
 STRINGS: tuple[Literal["plain", "view"], ...] = ("plain", "view")
 #: What Arrow says of numbers that a file may hold though its types do not mean them: hours beyond the day's.
 OF_THE_FILE = ("acceptable range", "does not fit in precision")
-NUMBERS = (0, 1, 0x7F, 0x80, 0xFF)
+EDGE_BYTES = (0, 1, 0x7F, 0x80, 0xFF)
+#: Said, as a single row of nulls would have no type.
+INTEGERS = pa.list_(pa.int64())
+ENTRIES = pa.list_(pa.struct([("key", pa.string()), ("value", pa.int64())]))
 
 
 def tables(rng: np.random.Generator) -> Iterator[pa.Table]:
@@ -45,10 +48,12 @@ def tables(rng: np.random.Generator) -> Iterator[pa.Table]:
                 "f64": rng.standard_normal(rows),
                 "f32": pa.array(rng.standard_normal(rows).astype("f4"), mask=numbers % 3 == 0),
                 "flag": numbers > 20,
-                "word": words,
+                "word": pa.array(words, pa.string()),
                 "blob": pa.array([str(n).encode() * (n % 4) for n in numbers.tolist()], pa.binary()),
-                "list": [None if n % 11 == 0 else list(range(n % 5)) for n in numbers.tolist()],
-                "entries": [[{"key": w, "value": n}] for w, n in zip(words, numbers.tolist(), strict=True)],
+                "list": pa.array([None if n % 11 == 0 else list(range(n % 5)) for n in numbers.tolist()], INTEGERS),
+                "entries": pa.array(
+                    [[{"key": w, "value": n}] for w, n in zip(words, numbers.tolist(), strict=True)], ENTRIES
+                ),
             }
         )
 
@@ -83,7 +88,7 @@ def damaged(data: bytes, rng: random.Random) -> bytes:
     """A copy with a few bytes that are others, sometimes with some missing."""
     changed = bytearray(data)
     for _ in range(rng.choice((1, 1, 2, 5))):
-        changed[rng.randrange(len(changed))] = rng.choice((*NUMBERS, rng.randrange(256)))
+        changed[rng.randrange(len(changed))] = rng.choice((*EDGE_BYTES, rng.randrange(256)))
     if rng.random() < 0.1:
         del changed[rng.randrange(len(changed)) :]
     return bytes(changed)

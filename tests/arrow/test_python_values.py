@@ -130,7 +130,7 @@ def test_numpy_arrays_are_not_copied() -> None:
         ([2**63], f"{2**63} does not fit int64"),
         ([-(2**63) - 1], "does not fit int64"),
         ([1.5, 2**53 + 1], f"{2**53 + 1} is not exact as a float"),
-        ([uuid.uuid4()], "there is no Arrow type for values of type UUID"),
+        ([uuid.UUID(int=1)], "there is no Arrow type for values of type UUID"),
         ([1j], "there is no Arrow type for values of type complex"),
         ([{1}], "there is no Arrow type for values of type set"),
         ([Decimal("NaN")], "NaN is no number"),

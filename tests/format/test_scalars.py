@@ -153,7 +153,7 @@ def test_what_no_column_holds_compares_all_the_same(column: Primitive, value: An
             0,
         ),
     ],
-    ids=str,
+    ids=lambda given: "view" if isinstance(given, memoryview) else str(given),
 )
 def test_values_of_kin(column: Primitive, value: Any, comparable: Any) -> None:
     found = from_python(column, value)

@@ -78,7 +78,7 @@ def chunks(draw: st.DrawFn) -> bytes:
 def understood(data: bytes, num_values: int | None) -> Any:
     """The table by the full reader, with where the headers and bodies lie."""
     pages = list(pages_of(memoryview(data), 0, num_values))
-    table = np.array(PageTable.of(pages).rows, np.int64)
+    table = np.array(PageTable.of(pages).rows, np.int64).reshape(-1, PageField.WIDTH)
     for row, page in zip(table, pages, strict=True):
         row[PageField.HEADER] = page.offset
         row[PageField.BODY] = page.offset + len(page.header_bytes)
