@@ -9,6 +9,7 @@ the chunk, differences of less than 32 bits; elsewhere it gives wrong values, er
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -45,6 +46,9 @@ _DISTINCT_AT_LEAST: Final = 8192
 _DISTINCT_DOUBT: Final = 2
 #: Another encoding has to be this much smaller than a dictionary, which readers decode fastest and search in.
 _BEATS_DICTIONARY: Final = 0.8
+#: Compression leaves a fourth of the entries of a dictionary, seldom less: one whose entries alone would still be larger
+#: than all values in DELTA_BINARY_PACKED is not built.
+_ENTRIES_SHRINK: Final = 4
 #: DELTA_BINARY_PACKED has to be this much smaller than PLAIN, which costs nothing to decode.
 _BEATS_PLAIN: Final = 0.95
 #: Range of the differences between neighbours that fits into fewer than 32 bits, with room to spare.
@@ -75,13 +79,15 @@ def choose(leaf: Leaf, data: LeafData, options: ChunkOptions) -> Choice:
 
     A dictionary that was asked for and would take more than `ChunkOptions.dictionary_bytes` gives way to PLAIN.
     """
-    wanted, values = options.encoding, data.values
-    if wanted is not None and wanted not in DICTIONARY_ENCODINGS:
+    wanted = options.encoding
+    if wanted is None:
+        return _smallest(leaf, data, options, may_be_delta=_may_be_delta(leaf, data, options))
+    if wanted not in DICTIONARY_ENCODINGS:
         return Choice(wanted)
-    built = _build_dictionary(leaf, values, options)
-    if wanted is not None:
-        return Choice(Encoding.PLAIN) if built is None else Choice(wanted, built)
-    return _smallest(leaf, data, built, options)
+    built = None
+    if _may_be_dictionary(leaf, data.values, options):
+        built = dictionary.build(leaf.node, data.values, options.dictionary_bytes)
+    return Choice(Encoding.PLAIN) if built is None else Choice(wanted, built)
 
 
 def plain_bytes(leaf: Leaf, values: Values) -> int:
@@ -92,17 +98,19 @@ def plain_bytes(leaf: Leaf, values: Values) -> int:
     return (len(values) + 7) // 8 if width is None else width * len(values)
 
 
-def _build_dictionary(leaf: Leaf, values: Values, options: ChunkOptions) -> Dictionary | None:
-    """A dictionary where it pays, or where it was asked for and is not too large."""
-    if not options.dictionary_bytes or not len(values) or leaf.node.physical_type is Type.BOOLEAN:
+def _may_be_dictionary(leaf: Leaf, values: Values, options: ChunkOptions) -> bool:
+    return bool(options.dictionary_bytes and len(values)) and leaf.node.physical_type is not Type.BOOLEAN
+
+
+def _dictionary_that_pays(leaf: Leaf, values: Values, options: ChunkOptions, most: float) -> Dictionary | None:
+    """A dictionary, where it takes less than the values and its entries no more than `most` bytes."""
+    if not _may_be_dictionary(leaf, values, options):
         return None
-    if options.encoding is not None:
-        return dictionary.build(leaf.node, values, options.dictionary_bytes)
     worth = int(_DICTIONARY_PAYS * plain_bytes(leaf, values))
-    limit = min(options.dictionary_bytes, worth - _index_bytes(len(values), 2))
+    limit = min(options.dictionary_bytes, worth - _index_bytes(len(values), 2), most)
     if limit <= 0 or _too_varied(leaf, values, worth, limit):
         return None
-    built = dictionary.build(leaf.node, values, limit)
+    built = dictionary.build(leaf.node, values, int(limit))
     if built is None:
         return None
     size = plain_bytes(leaf, built.values) + _index_bytes(len(values), len(built.values))
@@ -116,12 +124,22 @@ def _index_bytes(num_values: int, num_entries: int) -> int:
 
 def _too_varied(leaf: Leaf, values: Values, worth: int, limit: int) -> bool:
     """Whether a sample says that a dictionary takes more than `limit`, or with its indices more than `worth` bytes."""
-    count, width = len(values), fixed_width(leaf.node)
-    if count < _DISTINCT_AT_LEAST or width == 0:
+    count = len(values)
+    if count < _DISTINCT_AT_LEAST or fixed_width(leaf.node) == 0:
         return False
     least, most = _DISTINCT_VALUES
     run = min(max(count // _DISTINCT_SHARE, least), most) // _DISTINCT_RUNS
-    starts = _spread_runs(count, run)
+    # Half of the runs are enough where no value comes back in them, as in most columns that are varied.
+    for starts in _spread_runs(count, run):
+        entries, num_bytes, all_once = _expected_entries(values, starts, run)
+        too_large = num_bytes > limit or num_bytes + _index_bytes(count, entries) > worth
+        if all_once and too_large:
+            break
+    return too_large
+
+
+def _expected_entries(values: Values, starts: NDArray[np.int64], run: int) -> tuple[int, int, bool]:
+    """How many entries a dictionary may have, its bytes, and whether no value of the sample comes back in it."""
     if isinstance(values, ByteArrays):
         found = kernels.distinct_in_runs_byte_arrays(values.offsets, values.data, starts, run)
     else:
@@ -130,37 +148,45 @@ def _too_varied(leaf: Leaf, values: Values, worth: int, limit: int) -> bool:
     # Chao's lower bound of how many there are to be drawn from, by how many were drawn once and twice; a value that
     # comes again and again within a run counts as drawn once, as of so many draws only some are independent.
     varied = in_any + in_one * (in_one - 1) / (2 * (in_two + 1)) / _DISTINCT_DOUBT
-    draws = count * in_runs / (run * len(starts))
-    expected = int(draws * varied / (draws + varied))  # no more than so many draws give on average
+    draws = len(values) * in_runs / (run * len(starts))
+    entries = int(draws * varied / (draws + varied))  # no more than so many draws give on average
     entry_bytes = num_bytes / in_any + (4 if isinstance(values, ByteArrays) else 0)
-    size = int(expected * entry_bytes)
-    return size > limit or size + _index_bytes(count, expected) > worth
+    return entries, int(entries * entry_bytes), in_one == run * len(starts)
 
 
 @lru_cache(maxsize=16)
-def _spread_runs(count: int, run: int) -> NDArray[np.int64]:
-    """Where runs begin that lie all over `count` values, one anywhere in each of equally long parts."""
+def _spread_runs(count: int, run: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Where runs begin that lie all over `count` values, one anywhere in each of equally long parts: half, and all."""
     share = count // _DISTINCT_RUNS
     part = np.arange(_DISTINCT_RUNS, dtype=np.int64)
     # Multiples of the golden section: always the same, and in step with no period of the values.
     starts = part * share + (part * 0x9E3779B9 % (1 << 32)) * (share - run) // (1 << 32)
+    half = starts[::2].copy()
     starts.setflags(write=False)
-    return starts
+    half.setflags(write=False)
+    return half, starts
 
 
-def _smallest(leaf: Leaf, data: LeafData, built: Dictionary | None, options: ChunkOptions) -> Choice:
+def _smallest(leaf: Leaf, data: LeafData, options: ChunkOptions, *, may_be_delta: bool) -> Choice:
+    values, sample = data.values, _sample(leaf, data.values)
+    can_delta = may_be_delta and all(_narrow_steps(values[run]) for run in sample)
+    plain = delta = math.inf
+    if can_delta:
+        plain = _estimate(Encoding.PLAIN, leaf, values, sample, options)
+        delta = _estimate(Encoding.DELTA_BINARY_PACKED, leaf, values, sample, options)
+    built = _dictionary_that_pays(leaf, values, options, _ENTRIES_SHRINK * delta)
     smaller = Choice(Encoding.PLAIN) if built is None else Choice(Encoding.RLE_DICTIONARY, built)
-    sample = _sample(leaf, data.values)
-    can_delta = _may_be_delta(leaf, data, options) and all(_narrow_steps(data.values[run]) for run in sample)
     if not can_delta and (built is None or options.codec is CompressionCodec.UNCOMPRESSED):
         return smaller
-    plain = _estimate(Encoding.PLAIN, leaf, data.values, sample, options)
     beats = None if built is None else _BEATS_DICTIONARY * _dictionary_estimate(leaf, built, sample, options)
     if can_delta:
-        delta = _estimate(Encoding.DELTA_BINARY_PACKED, leaf, data.values, sample, options)
-        wins = delta < _BEATS_PLAIN * plain and (beats is None or delta <= beats)
-        if wins and _narrow_steps(data.values):  # all are looked at only where it would be chosen
-            return Choice(Encoding.DELTA_BINARY_PACKED)
+        if delta < _BEATS_PLAIN * plain and (beats is None or delta <= beats):
+            # All steps are looked at only where it would be chosen.
+            if _narrow_steps(values):
+                return Choice(Encoding.DELTA_BINARY_PACKED)
+            return _smallest(leaf, data, options, may_be_delta=False)
+    else:
+        plain = _estimate(Encoding.PLAIN, leaf, values, sample, options)
     return Choice(Encoding.PLAIN) if beats is not None and plain <= beats else smaller
 
 

@@ -28,6 +28,7 @@ if sys.byteorder != "little":
 cdef extern from "native/words.h":
     uint32_t load32(const uint8_t* source) noexcept nogil
     void store32(uint8_t* to, uint32_t word) noexcept nogil
+    void WANTED_SOON(const void* at) noexcept nogil
 
 cdef extern from "native/bits.h":
     const ptrdiff_t GROUP_SLACK

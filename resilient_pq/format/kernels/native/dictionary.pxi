@@ -71,7 +71,8 @@ cdef uint64_t SECRET = <uint64_t> <int64_t> hash(b"resilient_pq dictionary slots
 cdef uint64_t OTHER_SECRET = <uint64_t> <int64_t> hash(b"resilient_pq dictionary bytes")
 
 cdef enum:
-    FITS_CACHE = 4 << 20  # bytes of slots, of which most are never touched
+    FITS_CACHE = 1 << 20  # bytes of slots, of which most are never touched
+    LOOK_AHEAD = 12  # values; their slots come from memory while those before them are looked at
     INLINE = 32  # bytes of values that stand in their slots themselves
 
 # Indices are as narrow as they can be; see `reference.dictionary_build`.
@@ -177,6 +178,8 @@ def dictionary_build(values not None, Py_ssize_t limit):
     """See `reference.dictionary_build`."""
     if values.ndim == 1 and values.itemsize not in (4, 8):
         raise ValueError("values must have 4 or 8 bytes")
+    if values.ndim == 2 and 0 < values.shape[1] <= 8:
+        values = row_words(values)
     cdef bint rows = values.ndim == 2
     cdef Numbers numbers = Numbers(sizeof(WideSlot) if rows else sizeof(Slot))
     cdef Py_ssize_t done = 0, n = len(values)
@@ -196,6 +199,21 @@ def dictionary_build(values not None, Py_ssize_t limit):
             return indices, numbers.positions()
         if numbers.count >= limit:
             return None
+
+
+cdef object row_words(const uint8_t[:, ::1] rows):
+    """Rows of at most 8 bytes as numbers that differ as they do."""
+    cdef Py_ssize_t n = rows.shape[0], width = rows.shape[1], i
+    cdef uint64_t[::1] words
+    made = np.empty(n, np.uint64)
+    words = made
+    with nogil:
+        for i in range(n - 8):  # behind each of these there are 8 bytes at least
+            words[i] = masked_word(&rows[i, 0], width, 0)
+        for i in range(max(n - 8, 0), n):
+            words[i] = 0
+            memcpy(&words[i], &rows[i, 0], width)
+    return made
 
 
 cdef object widened(indices, index_type, Py_ssize_t done, Py_ssize_t n):
@@ -232,9 +250,29 @@ cdef Py_ssize_t number_numbers(
 cdef Py_ssize_t number_values(
     Numbers numbers, const Bits* values, Py_ssize_t done, Py_ssize_t n, Py_ssize_t most, Packed* indices
 ) except -1 nogil:
+    cdef Py_ssize_t end, i
+    while done < n:
+        end = min(done + 1024, n)
+        if numbers.num_slots * <Py_ssize_t> sizeof(Slot) >= FITS_CACHE and end + LOOK_AHEAD <= n:
+            i = number_block(numbers, values, done, end, most, indices, 1)
+        else:
+            i = number_block(numbers, values, done, end, most, indices, 0)
+        if i < end:
+            return i
+        done = end
+    return n
+
+
+cdef inline Py_ssize_t number_block(
+    Numbers numbers, const Bits* values, Py_ssize_t done, Py_ssize_t end, Py_ssize_t most, Packed* indices,
+    const bint ahead
+) except -1 nogil:
+    """Numbers values; with `ahead` there are LOOK_AHEAD more of them behind `end`."""
     cdef Slot* slots = <Slot*> numbers.slots
     cdef Py_ssize_t num_slots = numbers.num_slots, i, at
-    for i in range(done, n):
+    for i in range(done, end):
+        if ahead:
+            WANTED_SOON(&slots[slot_of(values[i + LOOK_AHEAD], num_slots)])
         at = slot_of(values[i], num_slots)
         while slots[at].number and slots[at].key != values[i]:
             at = (at + 1) & (num_slots - 1)
@@ -251,7 +289,7 @@ cdef Py_ssize_t number_values(
                 num_slots = numbers.num_slots
         else:
             indices[i] = <Packed> (slots[at].number - 1)
-    return n
+    return end
 
 
 cdef Py_ssize_t number_rows(

@@ -14,6 +14,13 @@
 #define RESTRICT restrict
 #endif
 
+/* Says that a line of the cache will be written soon. */
+#if defined(__GNUC__)
+#define WANTED_SOON(at) __builtin_prefetch((at), 1)
+#else
+#define WANTED_SOON(at) ((void)(at))
+#endif
+
 INLINED uint64_t load64(const uint8_t *from) { uint64_t word; memcpy(&word, from, 8); return word; }
 INLINED uint32_t load32(const uint8_t *from) { uint32_t word; memcpy(&word, from, 4); return word; }
 INLINED void store32(uint8_t *to, uint32_t word) { memcpy(to, &word, 4); }
