@@ -26,7 +26,8 @@ from resilient_pq.format.metadata import Repetition, Type
 from resilient_pq.format.schema import Schema
 from resilient_pq.format.values import LeafData
 
-#: About how many bytes of Arrow data one `Batch` is made of; a larger array is cut between rows.
+#: About how many bytes of Arrow data one `Batch` is made of; a larger array is cut between rows, unless all of its rows
+#: are of one size.
 BATCH_BYTES: Final = 16 * 1024 * 1024
 
 
@@ -139,7 +140,8 @@ class Ingest:
         Args:
             data: Anything with ``__arrow_c_stream__`` or ``__arrow_c_array__`` whose items are rows, a dict
                 of columns (Arrow arrays, NumPy arrays, lists), or a list of dict records.
-            batch_bytes: About how much Arrow data one batch is made of, at least one row.
+            batch_bytes: About how much Arrow data one batch is made of, at least one row; more where all rows of an
+                array take as much.
 
         Raises:
             SchemaError: A column is missing, unknown or of another type, a null stands where none may, or a
@@ -169,7 +171,10 @@ class Ingest:
         ]
         risky = [_may_fail(leaf.fit, rows.columns[leaf.column]) for leaf in whole]
         size = rows.num_bytes
-        step = max(1, rows.length * batch_bytes // size) if size > batch_bytes else rows.length
+        # Rows that all take as much and cannot fail need no cuts: a row group finds its end in them, and nothing is
+        # made of them before.
+        whole_at_once = size <= batch_bytes or not (any(risky) or any(map(_varies, whole)))
+        step = rows.length if whole_at_once else max(1, rows.length * batch_bytes // size)
         if step == rows.length:
             known = (
                 replace(leaf, known=leaf.shredded()) if may_fail else leaf
@@ -187,6 +192,11 @@ class Ingest:
 
 def _batch(columns: tuple[LeafRows, ...], num_rows: int) -> Batch:
     return Batch(num_rows, columns, sum(leaf.num_bytes for leaf in columns))
+
+
+def _varies(rows: LeafRows) -> bool:
+    """Whether the bytes that one row takes differ from those of another."""
+    return bool(rows.leaf.max_repetition_level) or rows.leaf.node.physical_type is Type.BYTE_ARRAY
 
 
 def _check_writable(schema: Schema) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import threading
 from collections.abc import Sequence
 
 from resilient_pq.errors import AlreadyExistsError, NotFoundError, StoreError, Where
@@ -18,6 +19,8 @@ except ImportError:  # Windows: files are written there without a lock
 SUFFIX = ".partial"
 
 _FLAGS = os.O_RDWR | getattr(os, "O_BINARY", 0)
+# Bytes of a replaced file from which on the system takes milliseconds to free them.
+_LARGE = 16 << 20
 # writev takes at most IOV_MAX buffers; 1,024 everywhere that matters.
 _MAX_PIECES = 1024
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EMLINK, errno.EXDEV})
@@ -153,7 +156,7 @@ class PartialFile:
                 _rename_exclusively(self.path, self.target)
             else:
                 refuse_special(self.target)
-                os.replace(self.path, self.target)
+                _replace(self.path, self.target)
             _sync_folder(self.target)
             status = os.stat(self.target)
         self.release()
@@ -251,6 +254,24 @@ def _writev_fully(descriptor: int, pieces: list[memoryview]) -> None:
             written -= pieces.pop(0).nbytes
         if written:
             pieces[0] = pieces[0][written:]
+
+
+def _replace(source: str, target: str) -> None:
+    """Rename over what is there. What it was is freed by a thread, as nobody has to wait for that."""
+    try:
+        replaced = os.open(target, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)) if os.name != "nt" else None
+    except OSError:  # nothing is there, or nothing that we may read
+        replaced = None
+    large = False
+    try:
+        os.replace(source, target)
+        large = replaced is not None and os.fstat(replaced).st_size >= _LARGE
+    finally:
+        if replaced is not None:
+            if large:
+                threading.Thread(target=os.close, args=(replaced,), name="free-replaced-file").start()
+            else:
+                os.close(replaced)
 
 
 def _rename_exclusively(source: str, target: str) -> None:

@@ -90,6 +90,28 @@ async def test_a_left_over_partial_file_is_replaced_when_asked(store: LocalStore
     assert Path(path).read_bytes() == b"new"
 
 
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="open files cannot be counted here")
+@pytest.mark.parametrize("size", [10, 32 << 20])
+async def test_what_is_replaced_is_let_go_of(store: LocalStore, path: str, size: int) -> None:
+    with open(path, "wb") as file:
+        file.truncate(size)
+    before = os.stat(path).st_ino
+    sink = await store.create(path)
+    await sink.write(b"new")
+    await sink.complete()
+    for thread in threading.enumerate():
+        if thread.name == "free-replaced-file":
+            thread.join()
+    open_files = []
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            open_files.append(os.stat(f"/proc/self/fd/{name}").st_ino)
+        except FileNotFoundError:
+            continue
+    assert before not in open_files
+    assert Path(path).read_bytes() == b"new"
+
+
 async def test_the_partial_file_of_a_living_writer_is_never_replaced(store: LocalStore, path: str) -> None:
     pytest.importorskip("fcntl")
     sink = await store.create(path)
