@@ -10,12 +10,10 @@ import logging
 import os
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Any, Final, Literal, Self, TypeVar
-
-import numpy as np
+from typing import Literal, Self, TypeVar
 
 from resilient_pq import room
 from resilient_pq.arrow.ingest import Batch, Ingest
@@ -30,21 +28,18 @@ from resilient_pq.errors import (
     WriterFencedError,
     located,
 )
-from resilient_pq.format.chunk_encoder import EncodedChunk
 from resilient_pq.format.records import RecordChain
 from resilient_pq.format.schema import Schema
 from resilient_pq.io import ObjectInfo, ObjectSink, StoredState, WriteStore
 from resilient_pq.io.cancellation import finish_first
-from resilient_pq.writer.ahead import Ahead
 from resilient_pq.writer.checkpoint_log import CheckpointLog
 from resilient_pq.writer.encoder import ClosedRowGroup, Encoder
 from resilient_pq.writer.layout import Buffers, Layout
 from resilient_pq.writer.options import MAX_DEFAULT_THREADS, EncoderOptions
+from resilient_pq.writer.owned import owned
+from resilient_pq.writer.pipeline import Pipeline, in_thread
 
 log = logging.getLogger("resilient_pq.writer")
-
-#: Which part of a row group may wait to be encoded while the next one is begun, and may wait to be pushed.
-_AHEAD: Final = 4
 
 T = TypeVar("T")
 
@@ -114,23 +109,14 @@ class Writer:
         self._store = store
         self._sink = sink
         self._options = options
-        self._max_threads = options.write.max_threads or min(os.cpu_count() or 1, MAX_DEFAULT_THREADS)
-        self._most_left_bytes = options.row_group_bytes // _AHEAD
-        self._ahead: Ahead[EncodedChunk] = Ahead(
-            self._max_threads,
-            self._most_left_bytes // 2,  # as much again may be on its way into the store
-            lambda chunk: chunk.size,
-        )
-        self._closing: deque[ClosedRowGroup] = deque()  # those of which not all is in the file
-        self._num_laid = 0  # chunks of the first of them that are
-        self._pushing: asyncio.Task[None] | None = None  # what is being pushed while the next chunks are encoded
         self._on_error = on_error
         self._owns_store = owns_store
         self._checkpoint_log = checkpoint_log
         self._log_begun = False
         self._unlogged: deque[Checkpoint] = deque()
-        self._encoder: Encoder | None = resumed.encoder if resumed else None
-        self._ingest: Ingest | None = resumed.ingest if resumed else None
+        self._encoder: Encoder | None = None
+        self._pipeline: Pipeline | None = None
+        self._ingest: Ingest | None = None
         self._rows_in_place = resumed.encoder.layout.num_rows if resumed else 0
         self._given_schema = schema
         self._lock = asyncio.Lock()
@@ -139,6 +125,8 @@ class Writer:
         self._last_checkpoint = Checkpoint(0, 0, 0, StoredState.ACCEPTED)
         self._checkpoint_time = self._commit_time = 0.0
         if resumed:
+            self._ingest = resumed.ingest
+            self._use(resumed.encoder)
             self._checkpoint_time = self._commit_time = _now()
             if resumed.encoder.layout.num_checkpoints:
                 self._last_checkpoint = resumed.last_checkpoint
@@ -214,25 +202,25 @@ class Writer:
         async with self._lock:
             self._check_open()
             with located(Where(key=self.url)):
-                batches = await _in_thread(self._prepare, data)
+                batches = await in_thread(self._prepare, data)
             async with self._failing():
                 if self._encoder is None:
                     await self._start()
                 while (batch := await self._next_of(batches)) is not None:
                     await self._take(batch)
-                await self._push_row_groups()
+                await self._known_pipeline.push_row_groups()
 
     async def _next_of(self, batches: Iterator[Batch]) -> Batch | None:
         """The next batch; where it is refused, or its source fails, the rows before it are pushed first."""
         try:
-            return await _in_thread(_next, batches)
+            return await in_thread(_next, batches)
         except Exception:
-            await self._push_row_groups()
+            await self._known_pipeline.push_row_groups()
             raise
 
     def _prepare(self, data: object) -> Iterator[Batch]:
         """The batches of `data`; learns the schema from it where it is not known yet."""
-        data = _owned(data)
+        data = owned(data)
         if self._ingest is None:
             if self._given_schema is not None:
                 self._ingest = Ingest.from_schema(self._given_schema)
@@ -240,18 +228,28 @@ class Writer:
                 self._ingest, data = Ingest.infer(data)
         return self._ingest.batches(data)
 
+    def _use(self, encoder: Encoder) -> None:
+        self._encoder = encoder
+        self._pipeline = Pipeline(
+            encoder,
+            self._sink,
+            max_threads=self._options.write.max_threads or min(os.cpu_count() or 1, MAX_DEFAULT_THREADS),
+            row_group_bytes=self._options.row_group_bytes,
+            laid_out=self._row_group_ended,
+        )
+
     async def _start(self) -> None:
         assert self._ingest is not None
         source = {key: value for key, value in self._ingest.metadata.items() if not key.startswith("rpq.")}
         key_value = {**source, **(self._options.metadata or {}), "ARROW:schema": self._ingest.encoded_schema}
         layout = Layout(self._ingest.schema, RecordChain(os.urandom(16)), key_value)
-        self._encoder = Encoder(layout, self._options)
+        self._use(Encoder(layout, self._options))
         self._checkpoint_time = self._commit_time = _now()
-        await self._push(self._encoder.layout.start())
+        await self._known_pipeline.push(layout.start())
         self._sink.mark()
 
     async def _take(self, batch: Batch) -> None:
-        encoder = self._encoder
+        encoder, pipeline = self._encoder, self._known_pipeline
         assert encoder is not None
         start = 0
         while start < batch.num_rows:
@@ -264,95 +262,28 @@ class Writer:
                     where=Where(key=self.url),
                     hint="go on in a new file",
                 )
-            start += await _in_thread(encoder.take, batch, start)
+            start += await in_thread(encoder.take, batch, start)
             if encoder.row_group_due(self._seconds_since_checkpoint):
-                await self._close_row_group()
-            elif not self._closing:
+                await pipeline.close_row_group()
+            elif not pipeline.busy:
                 await self._write_checkpoint_if_due()
 
-    async def _close_row_group(self, *, ending: bool = False) -> None:
-        """Have the open row group encoded; returns while the last of it is, where the next rows may be taken then.
+    @property
+    def _known_pipeline(self) -> Pipeline:
+        assert self._pipeline is not None
+        return self._pipeline
 
-        Args:
-            ending: Whether a footer follows it in any case: then no automatic checkpoint stands between the two.
-        """
-        encoder = self._encoder
-        assert encoder is not None
-        closed = await _in_thread(encoder.close_row_group)
-        while closed.calls:
-            self._ahead.add(*closed.calls.popleft())
-        self._closing.append(closed)
-        while len(self._closing) > 1 or self._ahead.left_bytes > self._most_left_bytes:
-            await self._push_encoded(ending=ending)
-        if ending or self._max_threads == 1 or not encoder.may_look_ahead:
-            await self._push_row_groups(ending=ending)
-
-    async def _push_row_groups(self, *, ending: bool = False) -> None:
-        """Push all row groups that are closed."""
-        while self._closing:
-            await self._push_encoded(ending=ending)
-        await self._ahead.join()
-        await self._pushed()
-
-    async def _push_encoded(self, *, ending: bool) -> None:
-        """Push the next chunks, as many as are encoded, but no further than to the end of their row group."""
-        encoder, closed = self._encoder, self._closing[0]
-        assert encoder is not None
-        buffers: list[Any] = []
-        if self._num_laid < closed.num_chunks:
-            for chunk in await self._ahead.take(closed.num_chunks - self._num_laid):
-                buffers += encoder.layout.chunk(chunk)
-                self._num_laid += 1
-        if self._num_laid < closed.num_chunks:
-            await self._push_behind(buffers)
-            return
-        self._closing.popleft()
-        self._num_laid = 0
-        buffers += await _in_thread(encoder.end_row_group, closed)
-        await self._push_behind(buffers)
+    async def _row_group_ended(self, closed: ClosedRowGroup, footer_follows: bool) -> None:
         if not closed.in_order:
             log.warning("%s: the rows of row group %d are not sorted as declared", self.url, closed.ordinal)
-        if self._closing or not ending:
+        if not footer_follows:
             await self._write_checkpoint_if_due()
-
-    async def _push(self, buffers: Buffers) -> None:
-        await self._pushed()
-        await self._sink.write(*(memoryview(buffer) for buffer in buffers))
-
-    async def _push_behind(self, buffers: Buffers) -> None:
-        """Push when what is being pushed has been, and return meanwhile: the next chunks may be laid out."""
-        if self._max_threads == 1:
-            await self._push(buffers)
-            return
-        await self._pushed()
-        self._pushing = asyncio.create_task(self._sink.write(*(memoryview(buffer) for buffer in buffers)))
-
-    async def _pushed(self) -> None:
-        """Wait until nothing is being pushed: before anything else is asked of the sink."""
-        if (pushing := self._pushing) is not None:
-            await asyncio.wait([pushing])
-            self._pushing = None
-            pushing.result()
-
-    async def _stop(self) -> None:
-        """After a failure: end what goes on in the background, whatever comes of it, even when cancelled again."""
-        pushing, self._pushing = self._pushing, None
-        if pushing is not None:
-            pushing.cancel()
-        await finish_first(self._stopped(pushing))
-
-    async def _stopped(self, pushing: asyncio.Task[None] | None) -> None:
-        if pushing is not None:
-            await asyncio.wait([pushing])
-            if not pushing.cancelled():
-                pushing.exception()  # of several failures the first is told
-        await self._ahead.stop()
 
     async def _write_checkpoint_if_due(self) -> None:
         """Between row groups: one that is due now."""
         assert self._encoder is not None
         if self._encoder.checkpoint_due(self._seconds_since_checkpoint):
-            await self._pushed()
+            await self._known_pipeline.pushed()
             await self._write_checkpoint()
         self._log_stored()
 
@@ -378,7 +309,7 @@ class Writer:
                 if self._encoder is None:
                     return self._last_checkpoint
                 if self._encoder.has_open_rows:
-                    await self._close_row_group(ending=True)
+                    await self._known_pipeline.close_row_group(ending=True)
                 if self._encoder.changed_since_checkpoint or not self._last_checkpoint.ordinal:
                     await self._write_checkpoint(asked=True)
                 else:
@@ -397,7 +328,7 @@ class Writer:
             resent=sink.num_bytes_resent,
             seconds_since_commit=_now() - self._commit_time,
         )
-        await self._push(encoder.checkpoint())
+        await self._known_pipeline.push(encoder.checkpoint())
         layout = encoder.layout
         self._last_checkpoint = Checkpoint(
             layout.num_checkpoints, layout.num_rows, layout.offset, StoredState.ACCEPTED
@@ -477,14 +408,14 @@ class Writer:
                 raise
 
     async def _finish(self) -> None:
-        encoder = self._encoder
+        encoder, pipeline = self._encoder, self._known_pipeline
         assert encoder is not None
         if encoder.has_open_rows:
-            await self._close_row_group(ending=True)
-        await self._push_row_groups(ending=True)
-        last: list[Buffers] = await _in_thread(list, encoder.layout.finish())
+            await pipeline.close_row_group(ending=True)
+        await pipeline.push_row_groups(ending=True)
+        last: list[Buffers] = await in_thread(list, encoder.layout.finish())
         for buffers in last:
-            await self._push(buffers)
+            await pipeline.push(buffers)
         self._info = await self._sink.complete()
         await self._let_go()
 
@@ -606,34 +537,13 @@ class _Failing:
             error.at(Where(key=self._writer.url))
         if error is not None and not isinstance(error, SchemaError | FileFullError):
             self._writer._failure = error
-            await self._writer._stop()
+            if self._writer._pipeline is not None:
+                await self._writer._pipeline.stop()
 
 
 def _now() -> float:
     return asyncio.get_running_loop().time()
 
 
-def _owned(data: object) -> object:
-    """What a caller may change in place, copied: rows wait for their row group, and loops reuse their arrays."""
-    if isinstance(data, Mapping):
-        return {name: _owned_values(values) for name, values in data.items()}
-    return _owned_values(data)
-
-
-def _owned_values(values: Any) -> Any:
-    """Arrays of NumPy, what can only be had as one, and what pandas makes of them; Arrow's own arrays never change."""
-    if isinstance(values, np.ndarray) or any(
-        kind.__module__.partition(".")[0] == "pandas" for kind in type(values).__mro__
-    ):
-        return values.copy()
-    is_arrow = hasattr(values, "__arrow_c_array__") or hasattr(values, "__arrow_c_stream__")
-    return np.array(values) if hasattr(values, "__array__") and not is_arrow else values
-
-
 def _next(values: Iterator[T]) -> T | None:
     return next(values, None)
-
-
-async def _in_thread(function: Callable[..., T], *arguments: Any) -> T:
-    """Run in a thread, and wait for its end even when cancelled: the encoder's state must not change unseen."""
-    return await finish_first(asyncio.to_thread(function, *arguments))

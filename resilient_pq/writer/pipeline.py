@@ -1,0 +1,144 @@
+"""Row groups on their way into a sink: their chunks are encoded ahead, laid out in order, and pushed behind.
+
+While chunks are encoded in threads, those before them are being pushed, and the rows of the next row group may be
+taken already. What of all that waits is bounded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeVar
+
+from resilient_pq.format.chunk_encoder import EncodedChunk
+from resilient_pq.io import ObjectSink
+from resilient_pq.io.cancellation import finish_first
+from resilient_pq.writer.ahead import Ahead
+from resilient_pq.writer.encoder import ClosedRowGroup, Encoder
+from resilient_pq.writer.layout import Buffers
+
+#: Which part of a row group may wait to be encoded while the next one is begun, and may wait to be pushed.
+_AHEAD: Final = 4
+
+T = TypeVar("T")
+
+
+class Pipeline:
+    """Takes the row groups of one encoder, and pushes the bytes of its file into a sink."""
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        sink: ObjectSink,
+        *,
+        max_threads: int,
+        row_group_bytes: int,
+        laid_out: Callable[[ClosedRowGroup, bool], Awaitable[None]],
+    ) -> None:
+        """Begin without row groups.
+
+        Args:
+            encoder: Whose row groups these are.
+            sink: Where the bytes go.
+            max_threads: Chunks that are encoded at one time. A single one is never encoded beside anything else.
+            row_group_bytes: The size of row groups, of which all bounds are parts.
+            laid_out: Called when a row group is complete, its bytes being pushed: it may push what belongs
+                behind it. Is told as well whether a footer follows in any case.
+        """
+        self._encoder = encoder
+        self._sink = sink
+        self._max_threads = max_threads
+        self._laid_out = laid_out
+        self._most_left_bytes = row_group_bytes // _AHEAD
+        self._ahead: Ahead[EncodedChunk] = Ahead(
+            max_threads,
+            self._most_left_bytes // 2,  # as much again may be on its way into the store
+            lambda chunk: chunk.size,
+        )
+        self._closing: deque[ClosedRowGroup] = deque()  # those of which not all is in the file
+        self._num_laid = 0  # chunks of the first of them that are
+        self._pushing: asyncio.Task[None] | None = None  # what is being pushed while the next chunks are encoded
+
+    @property
+    def busy(self) -> bool:
+        """Whether a row group is closed, and not yet complete in the file."""
+        return bool(self._closing)
+
+    async def close_row_group(self, *, ending: bool = False) -> None:
+        """Have the open row group encoded; returns while the last of it is, where the next rows may be taken then.
+
+        Args:
+            ending: Whether a footer follows it in any case: then no automatic checkpoint stands between the two.
+        """
+        closed = await in_thread(self._encoder.close_row_group)
+        while closed.calls:
+            self._ahead.add(*closed.calls.popleft())
+        self._closing.append(closed)
+        while len(self._closing) > 1 or self._ahead.left_bytes > self._most_left_bytes:
+            await self._push_encoded(ending=ending)
+        if ending or self._max_threads == 1 or not self._encoder.may_look_ahead:
+            await self.push_row_groups(ending=ending)
+
+    async def push_row_groups(self, *, ending: bool = False) -> None:
+        """Push all row groups that are closed."""
+        while self._closing:
+            await self._push_encoded(ending=ending)
+        await self._ahead.join()
+        await self.pushed()
+
+    async def _push_encoded(self, *, ending: bool) -> None:
+        """Push the next chunks, as many as are encoded, but no further than to the end of their row group."""
+        closed, layout = self._closing[0], self._encoder.layout
+        buffers: list[Any] = []
+        if self._num_laid < closed.num_chunks:
+            for chunk in await self._ahead.take(closed.num_chunks - self._num_laid):
+                buffers += layout.chunk(chunk)
+                self._num_laid += 1
+        if self._num_laid < closed.num_chunks:
+            await self._push_behind(buffers)
+            return
+        self._closing.popleft()
+        self._num_laid = 0
+        buffers += await in_thread(self._encoder.end_row_group, closed)
+        await self._push_behind(buffers)
+        await self._laid_out(closed, ending and not self._closing)
+
+    async def push(self, buffers: Buffers) -> None:
+        """Push behind what is being pushed, and wait until the sink has accepted it."""
+        await self.pushed()
+        await self._sink.write(*(memoryview(buffer) for buffer in buffers))
+
+    async def _push_behind(self, buffers: Buffers) -> None:
+        """Push when what is being pushed has been, and return meanwhile: the next chunks may be laid out."""
+        if self._max_threads == 1:
+            await self.push(buffers)
+            return
+        await self.pushed()
+        self._pushing = asyncio.create_task(self._sink.write(*(memoryview(buffer) for buffer in buffers)))
+
+    async def pushed(self) -> None:
+        """Wait until nothing is being pushed: before anything else is asked of the sink."""
+        if (pushing := self._pushing) is not None:
+            await asyncio.wait([pushing])
+            self._pushing = None
+            pushing.result()
+
+    async def stop(self) -> None:
+        """After a failure: end what goes on in the background, whatever comes of it, even when cancelled again."""
+        pushing, self._pushing = self._pushing, None
+        if pushing is not None:
+            pushing.cancel()
+        await finish_first(self._stopped(pushing))
+
+    async def _stopped(self, pushing: asyncio.Task[None] | None) -> None:
+        if pushing is not None:
+            await asyncio.wait([pushing])
+            if not pushing.cancelled():
+                pushing.exception()  # of several failures the first is told
+        await self._ahead.stop()
+
+
+async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
+    """Run in a thread, and wait for its end even when cancelled: the encoder's state must not change unseen."""
+    return await finish_first(asyncio.to_thread(function, *arguments))
