@@ -46,8 +46,8 @@ _DISTINCT_AT_LEAST: Final = 8192
 _DISTINCT_DOUBT: Final = 2
 #: Another encoding has to be this much smaller than a dictionary, which readers decode fastest and search in.
 _BEATS_DICTIONARY: Final = 0.8
-#: Compression leaves a fourth of the entries of a dictionary, seldom less: one whose entries alone would be larger still
-#: than all values in DELTA_BINARY_PACKED is not built.
+#: Compression leaves a fourth of a dictionary's entries, seldom less: where these alone would still be larger than all
+#: values in DELTA_BINARY_PACKED, no dictionary is built.
 _ENTRIES_SHRINK: Final = 4
 #: DELTA_BINARY_PACKED has to be this much smaller than PLAIN, which costs nothing to decode.
 _BEATS_PLAIN: Final = 0.95
