@@ -13,13 +13,14 @@ from resilient_pq.reader.lost import LostRegion
 from resilient_pq.reader.on_damage import OnDamage
 from resilient_pq.reader.surviving import Mending, PageFate
 from resilient_pq.recovery.claims import Claims, Rank
+from resilient_pq.recovery.examined import Examined
 from resilient_pq.recovery.fared import Fared, fared, fates_of_rows
 from resilient_pq.recovery.kept import KeptRows
 from resilient_pq.recovery.ledger import ByteUse, Confidence, Ledger, LedgerSource, Region, RowsFate
 from resilient_pq.recovery.metadata_regions import areas, regions_of_metadata
 from resilient_pq.recovery.page_regions import regions_of_row_group
 from resilient_pq.recovery.source import Source
-from resilient_pq.recovery.understanding import Examined, Understanding
+from resilient_pq.recovery.understanding import Understanding
 
 _CHANGED: Final = "its bytes were changed, and could be changed back; which of them lie where was not followed"
 #: Pages that lie whole in one of the inputs, but not where they should in the first.

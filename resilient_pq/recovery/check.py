@@ -12,11 +12,12 @@ from resilient_pq.reader.on_damage import OnDamage
 from resilient_pq.reader.surviving import next_page
 from resilient_pq.recovery.choose import candidates_of_contents, known_row_groups
 from resilient_pq.recovery.examination import Means
+from resilient_pq.recovery.examined import examine
 from resilient_pq.recovery.findings import Progress, examine_metadata, examine_row_groups
 from resilient_pq.recovery.kept import KeptRowGroup, KeptRows, keep
 from resilient_pq.recovery.report import Damage, Finding, Outcome, Report, recovered_name
 from resilient_pq.recovery.source import Location, Source, open_source
-from resilient_pq.recovery.understanding import Understanding, examine, understand
+from resilient_pq.recovery.understanding import Understanding, understand
 
 #: Findings in the files of a summary after which there is something to do.
 _DAMAGES = (Damage.CORRUPT, Damage.MISSING, Damage.TORN)

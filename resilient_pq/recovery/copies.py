@@ -81,17 +81,13 @@ async def _add(best: Understanding, others: Iterable[Understanding]) -> None:
         if str(other.contents.schema) != str(best.contents.schema):
             continue  # its columns are made up
         for row_group in other.row_groups:
-            mine = [one for one in best.row_groups if _overlap(one, row_group) or one.ordinal == row_group.ordinal]
+            mine = [one for one in best.row_groups if one.overlaps(row_group) or one.ordinal == row_group.ordinal]
             guessed = all(one.method not in _STATED for one in mine) and row_group.method in _STATED
             if mine and not (guessed and _begin_alike(mine, row_group)):
                 continue
             if await _alike_in(best, other, row_group) is not False:
                 kept = [one for one in best.row_groups if one not in mine]
                 best.row_groups = tuple(sorted([*kept, row_group], key=lambda one: one.ordinal))
-
-
-def _overlap(one: KnownRowGroup, other: KnownRowGroup) -> bool:
-    return one.start < other.end and other.start < one.end
 
 
 def _begin_alike(mine: Sequence[KnownRowGroup], row_group: KnownRowGroup) -> bool:

@@ -16,10 +16,11 @@ from resilient_pq.format.schema import Schema
 from resilient_pq.reader.on_damage import Mask, OnDamage
 from resilient_pq.reader.surviving import Mending, PageFate
 from resilient_pq.recovery.examination import ChunkFound, RowGroupFound
+from resilient_pq.recovery.examined import Examined
 from resilient_pq.recovery.kept import KeptRows
 from resilient_pq.recovery.known import KnownChunk, KnownRowGroup
 from resilient_pq.recovery.ledger import Confidence, RowsFate
-from resilient_pq.recovery.understanding import Examined, Understanding
+from resilient_pq.recovery.understanding import Understanding
 
 #: From the most to the least.
 _CONFIDENCE: Final = (Confidence.CHECKSUM, Confidence.DECODED, Confidence.REPAIRED, Confidence.UNREAD)
@@ -55,11 +56,6 @@ class Fared:
     apart: bool = False
     unread: bool = False
     vouched: Collection[int] = ()
-
-    @cached_property
-    def num_kept(self) -> int:
-        """Rows that are kept."""
-        return self.num_rows if self.keep is None else int(np.count_nonzero(self.keep))
 
     @cached_property
     def _kept_before(self) -> Ordinals:

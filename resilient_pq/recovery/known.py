@@ -73,6 +73,10 @@ class KnownRowGroup:
     end: int
     sorting_columns: tuple[SortingColumn, ...] = ()
 
+    def overlaps(self, other: KnownRowGroup | ByteRange) -> bool:
+        """Whether they share a byte."""
+        return self.start < other.end and other.start < self.end
+
 
 @dataclass(frozen=True, slots=True)
 class RebuiltFile:

@@ -10,8 +10,9 @@ from resilient_pq.format.footer import MAGIC
 from resilient_pq.format.records import Kind, RecordHeader
 from resilient_pq.reader.contents import Contents
 from resilient_pq.recovery.claims import Rank
+from resilient_pq.recovery.examined import Examined
 from resilient_pq.recovery.ledger import ByteUse, Confidence, Region
-from resilient_pq.recovery.understanding import Examined, Understanding
+from resilient_pq.recovery.understanding import Understanding
 from resilient_pq.recovery.verify import Expected, expected_metadata
 
 _RECORDS: Final = {

@@ -20,6 +20,7 @@ from resilient_pq.reader.contents import FileState
 from resilient_pq.recovery.choose import Candidates
 from resilient_pq.recovery.continued import continued, own_keys
 from resilient_pq.recovery.examination import Examiner
+from resilient_pq.recovery.examined import Examined
 from resilient_pq.recovery.findings import Progress
 from resilient_pq.recovery.in_place import up_to
 from resilient_pq.recovery.kept import KeptRowGroup, KeptRows
@@ -27,7 +28,7 @@ from resilient_pq.recovery.relaid import Relaying
 from resilient_pq.recovery.report import LostRegion, rows_lost
 from resilient_pq.recovery.server_copy import bytes_copied_unread, prefixed_sink
 from resilient_pq.recovery.source import Source
-from resilient_pq.recovery.understanding import Examined, Understanding
+from resilient_pq.recovery.understanding import Understanding
 from resilient_pq.writer.layout import Buffers, Layout
 
 #: Bytes copied at a time.
@@ -181,18 +182,17 @@ async def publish(output: Output, target: Target, progress: Progress | None = No
     return await _behind(output, target, whole, progress)
 
 
-def unread_prefix(known: Understanding, target: Target) -> int:
-    """How many row groups at the beginning of a torn file its store would copy by itself; 0 for none.
+def may_be_unread(known: Understanding, target: Target) -> bool:
+    """Whether the store would copy row groups at the beginning of a torn file by itself.
 
     Then they need not be read: what their checksums say of them is copied along.
     """
     candidates = known.candidates
-    if candidates is None or candidates.prefix_end is None or known.moved:
-        return 0
+    if candidates is None or candidates.prefix_end is None or known.moved or not candidates.row_groups:
+        return False
     if known.error is None and candidates.contents.state is not FileState.IN_PROGRESS:
-        return 0  # what is whole at its end is recovered for the sake of its data
-    end, source = candidates.prefix_end, known.source
-    return len(candidates.row_groups) if bytes_copied_unread(source, target.store, end, target.options) else 0
+        return False  # what is whole at its end is recovered for the sake of its data
+    return bytes_copied_unread(known.source, target.store, candidates.prefix_end, target.options) > 0
 
 
 async def _prefix(output: Output, target: Target) -> Candidates | None:

@@ -29,14 +29,15 @@ from resilient_pq.recovery.apart import publish_apart
 from resilient_pq.recovery.bit_repair import with_bit_turned_back
 from resilient_pq.recovery.copies import merged
 from resilient_pq.recovery.examination import Means
+from resilient_pq.recovery.examined import examine
 from resilient_pq.recovery.findings import Progress
 from resilient_pq.recovery.kept import keep
 from resilient_pq.recovery.ledger import Ledger
-from resilient_pq.recovery.output import Output, Target, check_free, check_other, publish, unread_prefix
+from resilient_pq.recovery.output import Output, Target, check_free, check_other, may_be_unread, publish
 from resilient_pq.recovery.report import Damage, Finding, Kept, LostRegion, Outcome, Report, rows_lost
 from resilient_pq.recovery.schema_source import known_schema
 from resilient_pq.recovery.source import Location, Source, open_source
-from resilient_pq.recovery.understanding import Understanding, examine, understand
+from resilient_pq.recovery.understanding import Understanding, understand
 
 
 async def recover(
@@ -157,7 +158,7 @@ async def _recover(known: Understanding, request: _Request, progress: Progress |
             where=Where(key=source.url),
             hint=f"recover those that are damaged, then write it again: {again}",
         )
-    unread = not request.verify and unread_prefix(known, request.target) > 0
+    unread = not request.verify and may_be_unread(known, request.target)
     examined = await examine(known, request.means, progress, unread=unread)
     findings = (*known.findings, *examined.findings)
     policy = OnDamage.DROP if request.on_damage is OnDamage.RAISE else request.on_damage

@@ -1,0 +1,170 @@
+"""The data of a file that is understood: which row groups are whole, and what is left of the others. An async shell."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+
+from resilient_pq.format.footer import MAGIC
+from resilient_pq.format.records import CHUNK_RECORD_SIZE, Kind
+from resilient_pq.io.fetch import fetch
+from resilient_pq.io.ranges import ByteRange
+from resilient_pq.reader.surviving import Mending
+from resilient_pq.recovery.choose import losses_between
+from resilient_pq.recovery.examination import Elsewhere, Examiner, Means, RowGroupFound
+from resilient_pq.recovery.findings import Progress, examine_metadata, examine_row_groups
+from resilient_pq.recovery.placement import place
+from resilient_pq.recovery.report import Finding, LostRegion
+from resilient_pq.recovery.scan import all_headers
+from resilient_pq.recovery.source import Source
+from resilient_pq.recovery.understanding import Understanding
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """What was found in the data of a file.
+
+    Attributes:
+        findings: What is not as it should be.
+        found: For each row group that is not whole in its place, by its ordinal, what is left of it.
+        lost: What is lost whatever is kept of the row groups.
+        copies_damaged_at: Where second copies and indexes are damaged, of which nothing is lost.
+        means: Where whole bytes were looked for.
+        unread: Whether the row groups that footers and records name were not read.
+        has_magic: Whether it begins with the magic; False too where `copies_damaged_at` would tell.
+        chunk_records_damaged_at: Where, before chunks that no footer names, records lie whose payload is damaged.
+        vouched: The chunks of others that are whole and whose pages all have checksums, by the position of their row
+            group in the footer, and the ordinal of their leaf.
+    """
+
+    findings: tuple[Finding, ...]
+    found: Mapping[int, RowGroupFound]
+    lost: tuple[LostRegion, ...]
+    copies_damaged_at: tuple[int, ...]
+    means: Means
+    unread: bool = False
+    has_magic: bool = False
+    chunk_records_damaged_at: frozenset[int] = frozenset()
+    vouched: frozenset[tuple[int, int]] = frozenset()
+
+
+async def examine(
+    known: Understanding, means: Means, progress: Progress | None, *, unread: bool = False
+) -> Examined:
+    """Read the data of all row groups, and look closely at those that are not whole.
+
+    Args:
+        known: What is known of the file.
+        means: Where whole bytes are looked for.
+        progress: Called now and then with the bytes examined and the bytes there are.
+        unread: Whether the row groups that footers and records name are left alone, and believed to be whole.
+    """
+    data: list[Finding] = []
+    copies: list[Finding] = []
+    vouched: set[tuple[int, int]] = set()
+    positions = known.positions
+    if known.candidates is not None and not unread:
+        named = known.candidates.contents
+        data = [finding async for finding in examine_row_groups(known.source, named, progress, vouched)]
+        copies = [finding async for finding in examine_metadata(known.source, named)]
+    bad = _damaged(data)
+    examiner = Examiner(known.source, means, None if known.contents is None else known.contents.metadata)
+    found = {}
+    for row_group in known.row_groups:
+        position = positions.get(row_group.ordinal)
+        if position is None or position in bad:
+            found[row_group.ordinal] = await examiner.row_group(row_group)
+    if not known.moved and sum(map(_pages_lost, found.values())) > 1:
+        elsewhere = await _displaced(known)
+        if elsewhere:
+            means = replace(means, others=(*means.others, *elsewhere))
+            examiner = Examiner(known.source, means, examiner.metadata)
+            for ordinal in [ordinal for ordinal, left in found.items() if _pages_lost(left)]:
+                found[ordinal] = await examiner.row_group(found[ordinal].known)
+    between = losses_between(
+        [
+            replace(row_group, num_rows=found[row_group.ordinal].num_rows)
+            if row_group.ordinal in found
+            else row_group
+            for row_group in known.row_groups
+        ]
+    )
+    behind = [region for region in known.lost if region.num_rows != 0 and not _is_explained(region, found)]
+    damaged_at = tuple(finding.start or 0 for finding in copies)
+    magic = not _is_ours(known) and await _has_magic(known.source)
+    records = frozenset([offset async for offset in _chunk_records_damaged(known)])
+    return Examined(
+        (*data, *copies), found, (*between, *behind), damaged_at, means, unread, magic, records, frozenset(vouched)
+    )
+
+
+def _is_ours(known: Understanding) -> bool:
+    """Whether the metadata that a footer of ours leads to are examined, the magic among them."""
+    return known.candidates is not None and known.candidates.contents.footer.record is not None
+
+
+async def _chunk_records_damaged(known: Understanding) -> AsyncIterator[int]:
+    """The records of chunks whose payload is damaged, where `examine_metadata` does not look."""
+    named, source = known.positions, known.source
+    headers = [
+        header
+        for header in known.headers.values()
+        if header.kind == Kind.CHUNK and header.num_row_groups not in named and header.end <= source.info.size
+    ]
+    places = [
+        ByteRange(header.payload_offset, header.end)
+        for header in headers
+        if header.end - header.offset == CHUNK_RECORD_SIZE
+    ]
+    sound = {header.payload_offset: header for header in headers}
+    async with aclosing(fetch(source.store, source.info, places, counters=source.counters)) as reading:
+        async for i, data in reading:
+            if sound[places[i].start].holds(data):
+                del sound[places[i].start]
+    for header in sound.values():
+        yield header.offset
+
+
+async def _has_magic(source: Source) -> bool:
+    head = await source.read(ByteRange(0, min(len(MAGIC), source.info.size)))
+    return bytes(head) == MAGIC
+
+
+async def _displaced(known: Understanding) -> list[Elsewhere]:
+    """The file with its parts where they were written, where its footer is whole but parts of it were moved.
+
+    The whole file is read for it, which one page that is lost is not worth: a part that was moved costs more.
+    """
+    file_id = known.file_id
+    if file_id is None:
+        return []
+    source = known.source
+    found = await source.drive(all_headers(source.info.size))
+    view = await source.drive(place(source.info.size, found, file_id, search_pages=True))
+    return [] if view.is_in_place else [Elsewhere(source.through(view), Mending.DISPLACED)]
+
+
+def _pages_lost(left: RowGroupFound) -> int:
+    chunks = [chunk for chunk in left.chunks if chunk is not None]
+    return sum(fate.reason is not None for chunk in chunks for fate in chunk.pages)
+
+
+def _is_explained(region: LostRegion, found: Mapping[int, RowGroupFound]) -> bool:
+    """Whether what seemed lost behind the last record is a row group of which only the record is missing."""
+    first = region.where.row_group
+    behind = [] if first is None else [group for ordinal, group in found.items() if ordinal >= first]
+    if not behind or any(group.known.num_rows is None for group in behind):
+        return False
+    if region.num_rows is not None:
+        return region.num_rows == sum(group.num_rows for group in behind)
+    return all(group.is_whole for group in behind) and region.end <= max(group.known.end for group in behind)
+
+
+def _damaged(findings: Iterable[Finding]) -> set[int]:
+    """The positions of row groups with findings that cost rows."""
+    return {
+        finding.where.row_group
+        for finding in findings
+        if finding.costs_rows and finding.where.row_group is not None
+    }
