@@ -24,7 +24,7 @@ from resilient_pq.reader.on_damage import OnDamage
 from resilient_pq.recovery.continued import own_keys
 from resilient_pq.recovery.examination import Examiner
 from resilient_pq.recovery.kept import KeptRowGroup, keep
-from resilient_pq.recovery.output import Output, Target, check_free, check_other, push
+from resilient_pq.recovery.output import Output, Target, check_free, check_other, completing, push
 from resilient_pq.recovery.relaid import Relaying
 from resilient_pq.writer.layout import Layout
 
@@ -101,7 +101,7 @@ async def _publish(
     relaying = Relaying(source, contents, examiner, output.known.positions)
     sink = await target.store.create(target.key, target.options)
     first_row = 0
-    try:
+    async with completing(sink):
         await push(sink, layout.start())
         for row_group in kept:
             first_row = row_group.known.rows_before if row_group.known.rows_before is not None else first_row
@@ -115,10 +115,6 @@ async def _publish(
             first_row += len(numbers)
         for buffers in layout.finish(state=FileState.SALVAGED, extra={LINEAGE_KEY: output.lineage}):
             await push(sink, buffers)
-        await sink.complete()
-    except BaseException:
-        await sink.abort()
-        raise
 
 
 def _numbers(row_group: KeptRowGroup, first_row: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

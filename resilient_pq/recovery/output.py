@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from resilient_pq.errors import AlreadyExistsError, RecoveryError
@@ -226,13 +228,9 @@ async def _as_it_is(source: Source, target: Target, end: int, progress: Progress
     """The bytes up to `end`, and nothing more."""
     begun = await prefixed_sink(source, target.store, target.key, end, target.options, progress=progress)
     sink = await target.store.create(target.key, target.options) if begun is None else begun.sink
-    try:
+    async with completing(sink):
         if begun is None:
             await _copy(source, sink, end)
-        await sink.complete()
-    except BaseException:
-        await sink.abort()
-        raise
     return Copied(end)
 
 
@@ -246,17 +244,13 @@ async def _behind(
     if begun is None and output.examined.unread:
         return None
     sink = await target.store.create(target.key, target.options) if begun is None else begun.sink
-    try:
+    async with completing(sink):
         if begun is None:
             await _copy(source, sink, end)
         layout = await continued(source, whole)
         placed = {candidate.ordinal for candidate in whole.row_groups}
         rest = [kept for kept in output.rows.row_groups if kept.known.ordinal not in placed]
         copied = await _lay(output, sink, layout, rest)
-        await sink.complete()
-    except BaseException:
-        await sink.abort()
-        raise
     unread = begun.num_bytes_unread if begun is not None and output.examined.unread else 0
     return Copied(end + copied, unread)
 
@@ -268,13 +262,9 @@ async def _anew(output: Output, target: Target) -> Copied:
     keys = own_keys(contents)
     layout = Layout(contents.schema, RecordChain(os.urandom(16)), keys, made_like=contents.metadata)
     sink = await target.store.create(target.key, target.options)
-    try:
+    async with completing(sink):
         await push(sink, layout.start())
         copied = await _lay(output, sink, layout, output.rows.row_groups)
-        await sink.complete()
-    except BaseException:
-        await sink.abort()
-        raise
     return Copied(copied)
 
 
@@ -301,6 +291,17 @@ async def _lay(
 async def _copy(source: Source, sink: ObjectSink, end: int) -> None:
     for start in range(0, end, _COPY_BYTES):
         await sink.write(await source.read(ByteRange(start, min(start + _COPY_BYTES, end))))
+
+
+@asynccontextmanager
+async def completing(sink: ObjectSink) -> AsyncIterator[None]:
+    """Publish the object at the end; where that is not reached, remove what was stored of it."""
+    try:
+        yield
+        await sink.complete()
+    except BaseException:
+        await sink.abort()
+        raise
 
 
 async def push(sink: ObjectSink, buffers: Buffers) -> None:
