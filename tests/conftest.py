@@ -36,7 +36,15 @@ pytest_plugins = ("browser", "fault_proxy", "page_oracle", "sample_ledgers", "up
 
 # Every suite must say the same thing twice of the same code; RPQ_HYPOTHESIS=search looks for new examples.
 SEARCHING = os.environ.get("RPQ_HYPOTHESIS") == "search"
-hypothesis.settings.register_profile("quick", derandomize=not SEARCHING, database=None, max_examples=35)
+# How long an example takes says more about the machine than about the code, so nothing is made of it.
+hypothesis.settings.register_profile(
+    "quick",
+    derandomize=not SEARCHING,
+    database=None,
+    max_examples=35,
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
 hypothesis.settings.load_profile("quick")
 #: Examples of a property in the thorough suite; of a slice of it as large a share, but not fewer than a hundred.
 THOROUGH_EXAMPLES = 1500
