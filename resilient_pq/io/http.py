@@ -123,6 +123,7 @@ class HttpStore(RangedGetStore, WriteStore):
             )
         return Answer(
             body=_HttpBody(response),
+            status=response.status,
             content_range=response.headers.get("Content-Range"),
             content_length=response.content_length,
             etag=_version(response),

@@ -2,9 +2,24 @@
 
 One place for what S3 and plain HTTP have in common: the suffix request that opens an object, pinning, the
 checks of every answer, the body that is resumed where it broke off, and the retries around it all. A store
-supplies `_get`, one request and no more. Servers are met that answer 200 to a range, that ignore If-Match,
-that refuse a suffix longer than the object or send other bytes than were asked for: each is served right or
-refused, never believed.
+supplies `_get`, one request and no more. Not all servers keep to the standard, and each is served right or
+refused, never believed:
+
+==================================================  ================================================================
+what a server does                                  what comes of it
+==================================================  ================================================================
+answers 200 and says which range it is              believed as 206 is
+answers 200 with the whole object                   what was asked for is taken out of it; refused where more than
+                                                    64 MiB would be read over
+sends other bytes than the suffix, or the whole     its size is asked for instead (HEAD), now and for every later
+object, or a part and not which                     object of this store
+refuses a suffix longer than the object (416)       the object is asked for from its first byte
+refuses every range of an empty object (416)        its size is asked for
+ignores If-Match                                    the ETag of the answer is compared
+names no ETag with a range, though it has one       what the object is now is asked for afterwards (HEAD)
+says that the object has another size               the object was replaced
+says other lengths of body and range                refused
+==================================================  ================================================================
 """
 
 from __future__ import annotations
@@ -26,17 +41,19 @@ from resilient_pq.errors import (
     located,
 )
 from resilient_pq.io.concurrency import RequestLimiter
-from resilient_pq.io.counters import count_retry
-from resilient_pq.io.protocols import ObjectInfo, ObjectTail, ReadStore, bare_etag
+from resilient_pq.io.counters import count_request, count_retry
+from resilient_pq.io.protocols import KiB, MiB, ObjectInfo, ObjectTail, ReadStore, bare_etag
 from resilient_pq.io.retry import DEFAULT_RETRY_POLICY, RetryPolicy, retrying
 
 log = logging.getLogger("resilient_pq.io")
 
 Result = TypeVar("Result")
 
-_CONTENT_RANGE = re.compile(r"\s*bytes\s+(\d{1,19})-(\d{1,19})/(\d{1,19})\s*\Z", re.ASCII | re.IGNORECASE)
+_CONTENT_RANGE = re.compile(r"\s*bytes\s+(\d{1,19})-(\d{1,19})/(\d{1,19}|\*)\s*\Z", re.ASCII | re.IGNORECASE)
 # Large enough to be cheap, small enough that what is skipped or comes in excess stays small.
-_CHUNK = 256 * 1024
+_CHUNK = 256 * KiB
+# What is read over of an answer that begins before the range asked for: as much as a wave of reads holds at most.
+_MOST_READ_OVER = 64 * MiB
 # More than one wave of reads and one sink use at a time; above it requests would queue inside the client,
 # unseen.
 MAX_REQUESTS = 64
@@ -62,6 +79,7 @@ class Answer:
 
     Attributes:
         body: The bytes.
+        status: 206 where the server says that it is a part, 200 otherwise.
         content_range: The header as sent, or None.
         content_length: Bytes of the body as announced, or None.
         etag: The version that was sent, or None.
@@ -69,6 +87,7 @@ class Answer:
     """
 
     body: Body
+    status: int
     content_range: str | None
     content_length: int | None
     etag: str | None
@@ -84,8 +103,16 @@ class _Extent:
     total: int
 
 
-class _NoSuffix(Exception):  # noqa: N818 - never leaves this module
-    """The server did not answer the suffix request with a suffix."""
+class _AskTheSize(Exception):  # noqa: N818 - never leaves this module
+    """A request for a tail was not answered with one.
+
+    Attributes:
+        for_good: It never will be, by this server.
+    """
+
+    def __init__(self, *, for_good: bool) -> None:
+        super().__init__()
+        self.for_good = for_good
 
 
 class RangedGetStore(ReadStore):
@@ -117,21 +144,29 @@ class RangedGetStore(ReadStore):
         return await self._retrying(lambda: self._head(key))
 
     async def read_tail(self, key: str, size: int) -> ObjectTail:
-        """The last `size` bytes in one suffix request; in two from servers that have no suffixes."""
+        """The last `size` bytes in one suffix request; in two or three from servers that have no suffixes."""
         if size < 1:
             raise ValueError("a tail has at least 1 byte")
         if self._suffix_works:
-            try:
-                with located(self._where(key)):
-                    return await _TailRead(self, key, size).run()
-            except (_NoSuffix, RangeError):
-                # An empty object has no last byte, so some servers refuse; others refuse a suffix that is
-                # longer than the object. The size tells.
-                log.debug("%s: asking for the size first", self.url_of(key))
+            # Some servers refuse a suffix that is longer than the object. None refuses a range that only ends
+            # behind it: that is all of the object then. Of an empty one there is no range at all.
+            for asked in (f"bytes=-{size}", f"bytes=0-{size - 1}"):
+                try:
+                    with located(self._where(key)):
+                        return await _TailRead(self, key, size, asked).run()
+                except _AskTheSize as why:
+                    self._suffix_works = self._suffix_works and not why.for_good
+                    count_request()
+                    break
+                except RangeError:
+                    count_request()
+            log.debug("%s: no tail of %d bytes; asking for the size first", self.url_of(key), size)
         info = await self.head(key)
         offset = max(0, info.size - size)
-        data = await self.read_range(key, offset, info.size, pin=info) if info.size else b""
-        return ObjectTail(info, offset, data)
+        if not info.size:
+            return ObjectTail(info, 0, b"")
+        count_request()
+        return ObjectTail(info, offset, await self.read_range(key, offset, info.size, pin=info))
 
     async def read_range(self, key: str, start: int, end: int, *, pin: ObjectInfo) -> bytes | memoryview:
         """The bytes from `start` up to `end` of the pinned version."""
@@ -171,10 +206,20 @@ class _RangeRead:
         self._start = start
         self._data = bytearray(end - start)
         self._received = 0
+        self._unnamed = False  # an answer did not say which version it is of
 
     async def run(self) -> memoryview:
         """The bytes."""
         await self._store._retrying(self._attempt, resumes=lambda: self._received > 0)
+        return await self.settled()
+
+    async def settled(self) -> memoryview:
+        """All bytes, once it is known that they are of the pinned version."""
+        if self._unnamed:
+            count_request()
+            info = await self._store.head(self._key)
+            if info.size != self._pin.size or info.etag is None or not _same_version(info.etag, self._pin.etag):
+                raise self._changed("its ETag is another, or it has none any more")
         return memoryview(self._data).toreadonly()
 
     async def _attempt(self) -> None:
@@ -184,15 +229,22 @@ class _RangeRead:
         except RangeError as error:
             raise self._changed("it is shorter now") from error
         try:
-            extent = _extent_of(answer, self._pin)
+            extent = _extent_of(answer, self._pin.size, end - start)
             if extent.total != self._pin.size:
                 raise self._changed(f"it has {extent.total:,} bytes instead of {self._pin.size:,}")
             if not _same_version(answer.etag, self._pin.etag):
                 raise self._changed("its ETag is another")
+            self._unnamed |= answer.etag is None and self._pin.etag is not None
             if not extent.start <= start < extent.end:
                 raise StoreError(
                     f"the server sent bytes {extent.start}..{extent.end} when asked for {start}..{end}",
                     where=self._store._where(self._key, start),
+                )
+            if start - extent.start > _MOST_READ_OVER:
+                raise UnsupportedError(
+                    f"the server ignores ranges: it sends all {extent.total:,} bytes whatever is asked for",
+                    where=self._store._where(self._key),
+                    hint="download the file first; an fsspec URL that begins with simplecache:: does so",
                 )
             await self._skip(answer.body, start - extent.start)
             await self.fill(answer.body)
@@ -234,55 +286,77 @@ class _RangeRead:
 class _TailRead:
     """The suffix request that opens an object; after its headers came it is a pinned range like any other."""
 
-    def __init__(self, store: RangedGetStore, key: str, size: int) -> None:
+    def __init__(self, store: RangedGetStore, key: str, size: int, asked: str) -> None:
         self._store = store
         self._key = key
         self._size = size
+        self._asked = asked
         self._info: ObjectInfo | None = None
         self._rest: _RangeRead | None = None
 
     async def run(self) -> ObjectTail:
         """The tail."""
-        read = await self._store._retrying(self._attempt, resumes=self._resumes)
-        assert self._info is not None
+        await self._store._retrying(self._attempt, resumes=self._resumes)
+        assert self._info is not None and self._rest is not None
+        read = await self._rest.settled()
         return ObjectTail(self._info, self._info.size - len(read), read)
 
     def _resumes(self) -> bool:
         return self._rest is not None and self._rest._received > 0
 
-    async def _attempt(self) -> memoryview:
+    async def _attempt(self) -> None:
         if self._rest is not None:
             await self._rest._attempt()
-            return memoryview(self._rest._data).toreadonly()
-        answer = await self._store._get(self._key, f"bytes=-{self._size}", pin=None)
+            return
+        answer = await self._store._get(self._key, self._asked, pin=None)
         try:
-            extent = _extent_of(answer, None)
+            extent = _extent_of(answer, None, self._size)
             offset = max(0, extent.total - self._size)
             if (extent.start, extent.end) != (offset, extent.total):
                 # The whole of a large object, or other bytes than asked for: not worth reading on, and not
                 # again.
-                self._store._suffix_works = False
-                raise _NoSuffix
+                raise _AskTheSize(for_good=True)
             self._info = ObjectInfo(self._key, extent.total, answer.etag, answer.version)
             self._rest = _RangeRead(self._store, self._key, self._info, offset, extent.total)
             await self._rest.fill(answer.body)
-            return memoryview(self._rest._data).toreadonly()
         finally:
             answer.body.close()
 
 
-def _extent_of(answer: Answer, pin: ObjectInfo | None) -> _Extent:
-    """What an answer says it holds; without a Content-Range it is the whole object, whatever was asked for."""
+def _extent_of(answer: Answer, size: int | None, asked: int) -> _Extent:
+    """What an answer says it holds; with status 200 and no Content-Range it is the whole object.
+
+    Args:
+        answer: To a request for a range of an object.
+        size: Bytes of that object, or None where that is what is asked for.
+        asked: Bytes of the range.
+
+    Raises:
+        _AskTheSize: It does not say how large the object is.
+        StoreError: It does not say what it holds.
+    """
+    length = answer.content_length
     if answer.content_range is not None:
         match = _CONTENT_RANGE.match(answer.content_range)
-        first, last, total = (int(number) for number in match.groups()) if match else (0, 0, 0)
-        if not first <= last < total:
+        if match is not None and match[3] == "*" and size is None:
+            raise _AskTheSize(for_good=True)
+        total = (str(size) if match[3] == "*" else match[3]) if match else "0"
+        start, end = (int(match[1]), int(match[2]) + 1) if match else (0, 0)
+        if not start < end <= int(total):
             raise StoreError(f"the server sent a Content-Range that means nothing: {answer.content_range!r}")
-        return _Extent(first, last + 1, total)
-    if answer.content_length is not None:
-        return _Extent(0, answer.content_length, answer.content_length)
-    if pin is not None:
-        return _Extent(0, pin.size, pin.size)
+        if length not in (None, end - start):
+            raise StoreError(f"the server sent {length:,} bytes and called them {answer.content_range!r}")
+        return _Extent(start, end, int(total))
+    if answer.status == 206 or (length == asked and size != asked):
+        # A part that may be any. Or else the whole of an object that is just as large as the tail that was asked
+        # for; its size tells.
+        if size is None:
+            raise _AskTheSize(for_good=answer.status == 206)
+        raise StoreError("the server sent a part of the object and does not say which")
+    if length is not None:
+        return _Extent(0, length, length)
+    if size is not None:
+        return _Extent(0, size, size)
     raise UnsupportedError(
         "the server does not say how large the object is",
         hint="it needs range requests or a Content-Length; download the file first",

@@ -125,6 +125,7 @@ class S3Objects(RangedGetStore):
             ) from error
         return Answer(
             body=_S3Body(answer["Body"], split_key(key)[0], self.url_of(key)),
+            status=int(answer["ResponseMetadata"]["HTTPStatusCode"]),
             content_range=answer.get("ContentRange"),
             content_length=answer.get("ContentLength"),
             etag=answer.get("ETag"),

@@ -17,7 +17,7 @@ from resilient_pq.errors import (
     located,
 )
 from resilient_pq.format.footer import TAIL_SIZE, Footer, NeedBytes, read_footer
-from resilient_pq.io import FetchCounters, ObjectInfo, ReadStore, resolve
+from resilient_pq.io import FetchCounters, ObjectInfo, ReadStore, counting, resolve
 from resilient_pq.reader.contents import Contents, FileState
 from resilient_pq.reader.data_file import remedy
 from resilient_pq.reader.file import File, OnLost
@@ -48,11 +48,12 @@ async def read_contents(
         FormatError: There is no footer, or it is damaged.
         StoreError: The store could not give the bytes.
     """
-    try:
-        info, found = await _read_footer(store, key, tail_bytes, counters)
-    except ChecksumError:
-        # A transfer can go wrong as well as a disk: fetch the bytes once more before believing it.
-        info, found = await _read_footer(store, key, tail_bytes, counters)
+    with counting(counters):
+        try:
+            info, found = await _read_footer(store, key, tail_bytes, counters)
+        except ChecksumError:
+            # A transfer can go wrong as well as a disk: fetch the bytes once more before believing it.
+            info, found = await _read_footer(store, key, tail_bytes, counters)
     contents = Contents.of(found)
     if verify and contents.unvouched:
         raise FormatError(
