@@ -37,6 +37,11 @@ class AdaptiveLimit:
         return int(self._limit)
 
     @property
+    def is_reduced(self) -> bool:
+        """Whether the store asked to slow down, and has not had enough successes since."""
+        return self._limit < self._most
+
+    @property
     def round(self) -> int:
         """How often it was halved; a request remembers the round that it began in."""
         return self._round
@@ -69,6 +74,11 @@ class RequestLimiter:
     def limit(self) -> int:
         """Requests that may be under way now."""
         return self._limit.value
+
+    @property
+    def has_room(self) -> bool:
+        """Whether one more request could begin at once, and the store is not being spared."""
+        return not (self._waiting or self._limit.is_reduced) and self._under_way < self._limit.value
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:

@@ -23,6 +23,7 @@ class FetchCounters:
         useful_bytes: Bytes of those that were wanted; the rest are the gaps read over.
         retries: Requests sent again after a failure.
         resumed: Those of the retries that went on in the middle of a body that had broken off.
+        hedged: Second requests, sent beside one whose first byte was longer in coming than is usual.
     """
 
     requests: int = 0
@@ -30,6 +31,7 @@ class FetchCounters:
     useful_bytes: int = 0
     retries: int = 0
     resumed: int = 0
+    hedged: int = 0
 
 
 _current: ContextVar[FetchCounters | None] = ContextVar("resilient_pq_fetch_counters", default=None)
@@ -58,3 +60,10 @@ def count_retry(*, resumed: bool) -> None:
     if counters is not None:
         counters.retries += 1
         counters.resumed += resumed
+
+
+def count_hedge() -> None:
+    """Add a second request that is sent beside one that stalls."""
+    counters = _current.get()
+    if counters is not None:
+        counters.hedged += 1

@@ -28,7 +28,7 @@ import logging
 import re
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
 from resilient_pq.errors import (
@@ -42,6 +42,7 @@ from resilient_pq.errors import (
 )
 from resilient_pq.io.concurrency import RequestLimiter
 from resilient_pq.io.counters import count_request, count_retry
+from resilient_pq.io.hedging import Hedging
 from resilient_pq.io.protocols import KiB, MiB, ObjectInfo, ObjectTail, ReadStore, bare_etag
 from resilient_pq.io.retry import DEFAULT_RETRY_POLICY, RetryPolicy, retrying
 
@@ -94,6 +95,25 @@ class Answer:
     version: str | None = None
 
 
+class _BegunBody:
+    """A body of which the first bytes were read already."""
+
+    def __init__(self, first: bytes, rest: Body) -> None:
+        self._first = first
+        self._rest = rest
+
+    async def read(self, size: int) -> bytes:
+        """The next bytes, none at the end."""
+        if not self._first:
+            return await self._rest.read(size)
+        data, self._first = self._first[:size], self._first[size:]
+        return data
+
+    def close(self) -> None:
+        """Drop the rest."""
+        self._rest.close()
+
+
 @dataclass(frozen=True, slots=True)
 class _Extent:
     """What an answer holds: the bytes from `start` up to `end` of `total`."""
@@ -129,6 +149,7 @@ class RangedGetStore(ReadStore):
         """Retry as the policy says."""
         self._retry = retry
         self._limiter = RequestLimiter(max_requests)
+        self._hedging = Hedging[Answer](retry.hedge_after, self._limiter, lambda answer: answer.body.close())
         self._suffix_works = True
 
     @abstractmethod
@@ -180,6 +201,20 @@ class RangedGetStore(ReadStore):
     def _where(self, key: str, offset: int | None = None) -> Where:
         return Where(key=self.url_of(key), offset=offset)
 
+    async def _begun(self, key: str, byte_range: str, size: int, *, pin: ObjectInfo | None) -> Answer:
+        """One GET up to its first byte; two, pinned alike, where that does not come."""
+
+        async def send() -> Answer:
+            answer = await self._get(key, byte_range, pin=pin)
+            try:
+                first = await answer.body.read(_CHUNK)
+            except BaseException:
+                answer.body.close()
+                raise
+            return replace(answer, body=_BegunBody(first, answer.body))
+
+        return await self._hedging.answer(send, size=size, name=self.url_of(key))
+
     async def _retrying(
         self, operation: Callable[[], Awaitable[Result]], *, resumes: Callable[[], bool] = lambda: False
     ) -> Result:
@@ -225,7 +260,9 @@ class _RangeRead:
     async def _attempt(self) -> None:
         start, end = self._start + self._received, self._start + len(self._data)
         try:
-            answer = await self._store._get(self._key, f"bytes={start}-{end - 1}", pin=self._pin)
+            answer = await self._store._begun(
+                self._key, f"bytes={start}-{end - 1}", end - start, pin=self._pin
+            )
         except RangeError as error:
             raise self._changed("it is shorter now") from error
         try:
@@ -308,7 +345,7 @@ class _TailRead:
         if self._rest is not None:
             await self._rest._attempt()
             return
-        answer = await self._store._get(self._key, self._asked, pin=None)
+        answer = await self._store._begun(self._key, self._asked, self._size, pin=None)
         try:
             extent = _extent_of(answer, None, self._size)
             offset = max(0, extent.total - self._size)

@@ -38,12 +38,13 @@ class RetryPolicy:
     base_delay: float = 0.1
     max_delay: float = 5.0
     deadline: float = 60.0
+    hedge_after: float | None = 1.0
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant."""
         if self.attempts < 1:
             raise ValueError("attempts is at least 1")
-        if min(self.base_delay, self.max_delay, self.deadline) < 0:
+        if min(self.base_delay, self.max_delay, self.deadline, self.hedge_after or 0.0) < 0:
             raise ValueError("a delay or deadline is not below 0 seconds")
 
     def next_delay(
@@ -67,7 +68,7 @@ class RetryPolicy:
         return delay if elapsed + delay <= self.deadline else None
 
 
-NO_RETRIES = RetryPolicy(attempts=1)
+NO_RETRIES = RetryPolicy(attempts=1, hedge_after=None)
 DEFAULT_RETRY_POLICY = RetryPolicy()
 
 

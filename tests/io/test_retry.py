@@ -81,7 +81,8 @@ def test_a_wish_beyond_the_deadline_is_final() -> None:
 
 
 @pytest.mark.parametrize(
-    "setting", [{"attempts": 0}, {"base_delay": -1}, {"max_delay": -1}, {"deadline": -1}]
+    "setting",
+    [{"attempts": 0}, {"base_delay": -1}, {"max_delay": -1}, {"deadline": -1}, {"hedge_after": -1}],
 )
 def test_policies_that_cannot_be_meant(setting: dict[str, int]) -> None:
     with pytest.raises(ValueError, match=r"attempts|delay"):
