@@ -54,7 +54,7 @@ from resilient_pq.errors import (
 from resilient_pq.format.bounds import ColumnStatistics, DecodedColumnIndex
 from resilient_pq.format.schema import Schema
 from resilient_pq.format.sorting import SortingColumn
-from resilient_pq.io import FetchCounters, FetchOptions, MergeOptions, ObjectInfo, StoredState
+from resilient_pq.io import FetchCounters, ObjectInfo, StoredState
 from resilient_pq.reader.bloom_filter import ColumnBloomFilter
 from resilient_pq.reader.contents import FileState, KnownCheckpoint
 from resilient_pq.reader.file import File
@@ -86,7 +86,6 @@ __all__ = [
     "DecodedColumnIndex",
     "EncodingError",
     "FetchCounters",
-    "FetchOptions",
     "File",
     "FileFullError",
     "FileState",
@@ -96,7 +95,6 @@ __all__ = [
     "Kept",
     "KnownCheckpoint",
     "LostRegion",
-    "MergeOptions",
     "NotFoundError",
     "NotParquetError",
     "NothingToRecoverError",

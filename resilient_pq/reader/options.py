@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass
+from typing import Literal, Self
 
 from resilient_pq.errors import SchemaError
-from resilient_pq.io import FetchOptions
+from resilient_pq.io import FetchOptions, MergeOptions
 
 KiB = 1024
+MiB = 1024 * KiB
+
+#: Gaps are read over whatever they waste up to this share of `ReadOptions.merge_gap`.
+_SMALL_GAP = 16
+#: Of the time that a wave of blocks takes, this share is to go into moving their bytes.
+_MOVING = 0.9
+#: Share of a round trip that a longer tail may cost, to spare a second one.
+_TAIL_SHARE = 1 / 8
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
     """How files are read.
 
+    The defaults suit object storage: some 30 ms until an answer, some 100 MB/s then. `from_network` reckons others.
+
     Attributes:
         tail_bytes: Bytes asked for from the end of the object when it is opened; a longer footer costs one
             more request.
-        fetch: How ranges are merged, and how many requests and bytes may be under way.
+        merge_gap: Gaps of at most this many bytes between wanted bytes are read over, while a request has no more
+            than twice its useful bytes; gaps of a sixteenth of it always are. 0 reads nothing that is not wanted.
+        block_bytes: Requests are merged up to this many bytes, so that they are made side by side; a single range
+            of more than twice as much is split.
+        max_requests: Requests under way at one time.
+        memory_budget: Bytes requested and not decoded yet; at least one request goes out, whatever its size.
         max_threads: Column chunks decoded at one time; None is the number of processors.
         coerce_int96_timestamp_unit: The unit of time stamps that INT96 columns become, "us", "ms" or "s":
             values are cut to whole ones of it. None is nanoseconds, and microseconds for columns with a value
@@ -27,7 +42,10 @@ class ReadOptions:
     """
 
     tail_bytes: int = 256 * KiB
-    fetch: FetchOptions = field(default_factory=FetchOptions)
+    merge_gap: int = 1 * MiB
+    block_bytes: int = 8 * MiB
+    max_requests: int = 16
+    memory_budget: int = 64 * MiB
     max_threads: int | None = None
     coerce_int96_timestamp_unit: Literal["us", "ms", "s"] | None = None
 
@@ -37,6 +55,10 @@ class ReadOptions:
         Raises:
             SchemaError: A setting is out of range.
         """
+        for name, least in (("merge_gap", 0), ("block_bytes", 1), ("max_requests", 1), ("memory_budget", 1)):
+            value: object = getattr(self, name)
+            if not isinstance(value, int) or value < least:
+                raise SchemaError(f"{name} is {value!r}; it is a whole number, at least {least}")
         threads: object = self.max_threads
         if threads is not None and (not isinstance(threads, int) or threads < 1):
             raise SchemaError(f"max_threads is {threads!r}; it is a whole number, at least 1")
@@ -46,3 +68,44 @@ class ReadOptions:
                 f'coerce_int96_timestamp_unit is {unit!r}; it must be "us", "ms", "s" or None',
                 hint="leave it out for nanoseconds" if unit == "ns" else None,
             )
+
+    @classmethod
+    def from_network(cls, ttfb: float, bandwidth: float) -> Self:
+        """Options for a network whose numbers are known; `dataclasses.replace` changes the others.
+
+        Reading over a gap costs what its bytes take, and leaving it out costs a request: so gaps are worth reading
+        over up to what is moved until a first byte comes. Blocks are so large that a wave of them spends nine tenths
+        of its time moving bytes, and a tail costs an eighth of a round trip.
+
+        Args:
+            ttfb: Seconds from a request until the first byte of its answer.
+            bandwidth: Bytes a second, of all requests together.
+
+        Returns:
+            Options with `merge_gap` from 64 KiB to 8 MiB, `block_bytes` from 1 to 8 MiB, and `tail_bytes` from
+            64 KiB to 1 MiB.
+
+        Raises:
+            SchemaError: A number is not above 0.
+        """
+        if not (0 < ttfb < float("inf") and 0 < bandwidth < float("inf")):
+            raise SchemaError(f"ttfb and bandwidth are seconds and bytes a second, not {ttfb!r} and {bandwidth!r}")
+        moved = ttfb * bandwidth
+        block = moved * _MOVING / (1 - _MOVING) / cls().max_requests
+        return cls(
+            tail_bytes=_within(64 * KiB, moved * _TAIL_SHARE, 1 * MiB),
+            merge_gap=_within(64 * KiB, moved, 8 * MiB),
+            block_bytes=_within(1 * MiB, block, 8 * MiB),
+        )
+
+    @property
+    def fetch(self) -> FetchOptions:
+        """How a wave of reads is shaped."""
+        merge = MergeOptions(
+            always_gap=self.merge_gap // _SMALL_GAP, wide_gap=self.merge_gap, block_bytes=self.block_bytes
+        )
+        return FetchOptions(merge, self.max_requests, self.memory_budget)
+
+
+def _within(least: int, size: float, most: int) -> int:
+    return int(min(max(size, least), most))

@@ -13,7 +13,7 @@ import resilient_pq as rpq
 from resilient_pq.io.testing import RecordingStore
 
 Log = Callable[[], list[str]]
-APART = rpq.ReadOptions(fetch=rpq.FetchOptions(merge=rpq.MergeOptions(always_gap=0, wide_gap=0)))
+APART = rpq.ReadOptions(merge_gap=0)
 
 
 async def test_opening_is_one_request(store: RecordingStore, log: Log) -> None:

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import resilient_pq as rpq
-from resilient_pq.io import FetchOptions, MemoryStore
+from resilient_pq.io import MemoryStore
 
 Draw = st.DataObject
 quick = settings(deadline=None, suppress_health_check=list(HealthCheck))
@@ -50,10 +50,11 @@ async def _through_summary(
 
 
 def _read_options(draw: Draw) -> rpq.ReadOptions:
-    fetch = FetchOptions(
-        max_requests=draw.draw(st.integers(1, 4)), memory_budget=draw.draw(st.sampled_from([1, 1 << 26]))
+    return rpq.ReadOptions(
+        tail_bytes=draw.draw(st.sampled_from([8, 1 << 18])),
+        max_requests=draw.draw(st.integers(1, 4)),
+        memory_budget=draw.draw(st.sampled_from([1, 1 << 26])),
     )
-    return rpq.ReadOptions(tail_bytes=draw.draw(st.sampled_from([8, 1 << 18])), fetch=fetch)
 
 
 def _split(draw: Draw, tables: Any, ways: Any, written: Any, assert_same: Any) -> None:

@@ -140,8 +140,7 @@ async def test_what_is_held_before_it_is_decoded_is_bounded(
                 held -= len(data)
 
     monkeypatch.setattr(row_groups, "decode", decode)
-    budget = rpq.FetchOptions(memory_budget=300_000)
-    async with rpq.open(path, options=rpq.ReadOptions(max_threads=4, fetch=budget)) as file:
+    async with rpq.open(path, options=rpq.ReadOptions(max_threads=4, memory_budget=300_000)) as file:
         assert pa.table(await file.read()).equals(pq.read_table(path))
     largest = 200_000 + 1_000  # of the plain numbers of a row group
     assert most <= max(300_000, largest * 2)

@@ -19,7 +19,7 @@ import resilient_pq as rpq
 from resilient_pq import ReadOptions
 from resilient_pq.format import footer, thrift
 from resilient_pq.format.metadata import FileMetaData, SchemaElement
-from resilient_pq.io import FetchOptions, MemoryStore, ObjectInfo
+from resilient_pq.io import MemoryStore, ObjectInfo
 from resilient_pq.io.testing import Fault, FaultyStore, RecordingStore
 
 FILES = 5
@@ -173,7 +173,7 @@ async def test_the_bound_on_requests_holds_over_all_files() -> None:
                 self.running -= 1
 
     watched = Watched(await folder_of("theirs", files=20))
-    options = ReadOptions(fetch=FetchOptions(max_requests=3))
+    options = ReadOptions(max_requests=3)
     async with rpq.open((watched, SUMMARY), options=options) as file:
         assert (await file.read()).num_rows == 20 * ROWS
     assert watched.most == 3
