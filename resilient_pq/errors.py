@@ -213,11 +213,13 @@ class StoreError(ResilientPQError, OSError):
             out, or may be yet.
         keep_upload: True where the upload that it is about is whole and must not be aborted: completing it
             again may succeed, or did already.
+        status: The HTTP status that the store answered with, where the error is about such an answer.
     """
 
     retryable: ClassVar[bool] = False
     undecided: bool = False
     keep_upload: bool = False
+    status: int | None = None
 
 
 class NotFoundError(StoreError, FileNotFoundError):

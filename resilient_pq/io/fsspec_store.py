@@ -40,6 +40,7 @@ from resilient_pq.io.protocols import (
     folder_prefix,
     pieces_of,
 )
+from resilient_pq.io.request_log import RequestLine, without_secrets
 
 # What file systems call the things that change with the content; all that are there name the version.
 _VERSION_FIELDS = (
@@ -231,6 +232,18 @@ class FsspecStore(WriteStore):
             raise AlreadyExistsError("the object exists already", where=self._where(key))
 
     async def _call(self, method: str, *args: Any, **options: Any) -> Any:
+        """What a method of the file system gives; the last of its arguments is the key."""
+        byte_range = f"bytes={options['start']}-{options['end'] - 1}" if "start" in options else ""
+        line = RequestLine(method, without_secrets(self.url_of(args[-1])), byte_range)
+        try:
+            found = await self._awaited(method, *args, **options)
+        except BaseException as error:
+            line.end(None, 0, error)
+            raise
+        line.end(None, len(found) if isinstance(found, bytes) else 0)
+        return found
+
+    async def _awaited(self, method: str, *args: Any, **options: Any) -> Any:
         if not self._asynchronous:
             return await in_thread(lambda: getattr(self._filesystem, method)(*args, **options))
         if self._session is None:

@@ -19,6 +19,7 @@ from resilient_pq.io.cancellation import finish_first
 from resilient_pq.io.concurrency import RequestLimiter
 from resilient_pq.io.counters import count_hedge
 from resilient_pq.io.protocols import MiB
+from resilient_pq.io.request_log import attempt
 
 log = logging.getLogger("resilient_pq.io")
 
@@ -111,6 +112,7 @@ class Hedging(Generic[Result]):
 
         async def second() -> Result:
             log.debug("%s: no first byte in %.2f s; asking once more", name, times.patience)
+            attempt.set("hedge")
             async with self._limiter.turn():
                 return await timed()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 from urllib.parse import quote, urlsplit, urlunsplit
@@ -31,9 +30,8 @@ from resilient_pq.io.protocols import (
     WriteStore,
 )
 from resilient_pq.io.ranged_get import Answer, RangedGetStore
+from resilient_pq.io.request_log import RequestLine, without_secrets
 from resilient_pq.io.retry import DEFAULT_RETRY_POLICY, RetryPolicy, retry_after
-
-log = logging.getLogger("resilient_pq.io")
 
 # Connect within 5 s; once connected, some byte every 15 s.
 _TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=5, sock_read=15)
@@ -104,6 +102,9 @@ class HttpStore(RangedGetStore, WriteStore):
             session = await filesystem.set_session()
             await session.close()
 
+    def _shown(self, key: str) -> str:
+        return without_secrets(key)
+
     def _refuse_writing(self, key: str) -> NoReturn:
         raise UnsupportedError(
             "a web server can only be read",
@@ -130,8 +131,14 @@ class HttpStore(RangedGetStore, WriteStore):
         )
 
     async def _head(self, key: str) -> ObjectInfo:
-        response = await self._request("HEAD", key, {})
+        line = RequestLine("HEAD", self._shown(key))
+        try:
+            response = await self._request("HEAD", key, {})
+        except BaseException as error:
+            line.end(None, 0, error)
+            raise
         response.close()
+        line.end(response.status, 0)
         if response.content_length is None:
             raise UnsupportedError(
                 "the web server does not say how large the file is", where=self._where(key)
@@ -141,7 +148,6 @@ class HttpStore(RangedGetStore, WriteStore):
     async def _request(self, method: str, url: str, headers: dict[str, str]) -> aiohttp.ClientResponse:
         """One request, its body unread, or the error of ours that the status means."""
         filesystem = self._connected()
-        log.debug("%s %s %s", method, url, headers.get("Range", ""))
         options = dict(filesystem.kwargs)
         headers = {**options.pop("headers", {}), "Accept-Encoding": "identity", **headers}
         try:
@@ -158,7 +164,9 @@ class HttpStore(RangedGetStore, WriteStore):
             raise TransientError(f"{method}: {reason}", where=self._where(url)) from error
         if response.status not in (200, 206):
             response.close()
-            raise self._refused(method, url, response)
+            refused = self._refused(method, url, response)
+            refused.status = response.status
+            raise refused
         return response
 
     def _refused(self, method: str, url: str, response: aiohttp.ClientResponse) -> StoreError:

@@ -44,6 +44,7 @@ from resilient_pq.io.concurrency import RequestLimiter
 from resilient_pq.io.counters import count_request, count_retry
 from resilient_pq.io.hedging import Hedging
 from resilient_pq.io.protocols import KiB, MiB, ObjectInfo, ObjectTail, ReadStore, bare_etag
+from resilient_pq.io.request_log import RequestLine, attempt
 from resilient_pq.io.retry import DEFAULT_RETRY_POLICY, RetryPolicy, retrying
 
 log = logging.getLogger("resilient_pq.io")
@@ -96,22 +97,44 @@ class Answer:
 
 
 class _BegunBody:
-    """A body of which the first bytes were read already."""
+    """The body of an answer, of which the first bytes are read before anybody asks, and which is in the log."""
 
-    def __init__(self, first: bytes, rest: Body) -> None:
-        self._first = first
-        self._rest = rest
+    def __init__(self, answer: Answer, line: RequestLine) -> None:
+        self._rest = answer.body
+        self._status = answer.status
+        self._line = line
+        self._first = b""
+        self._received = 0
+        self._error: BaseException | None = None
+
+    async def begin(self) -> None:
+        """Wait for the first bytes."""
+        try:
+            self._first = await self._next(_CHUNK)
+        except BaseException:
+            self.close()
+            raise
 
     async def read(self, size: int) -> bytes:
         """The next bytes, none at the end."""
         if not self._first:
-            return await self._rest.read(size)
+            return await self._next(size)
         data, self._first = self._first[:size], self._first[size:]
+        return data
+
+    async def _next(self, size: int) -> bytes:
+        try:
+            data = await self._rest.read(size)
+        except BaseException as error:
+            self._error = error
+            raise
+        self._received += len(data)
         return data
 
     def close(self) -> None:
         """Drop the rest."""
         self._rest.close()
+        self._line.end(self._status, self._received, self._error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +204,7 @@ class RangedGetStore(ReadStore):
                     break
                 except RangeError:
                     count_request()
-            log.debug("%s: no tail of %d bytes; asking for the size first", self.url_of(key), size)
+            log.debug("%s: no tail of %d bytes; asking for the size first", self._shown(key), size)
         info = await self.head(key)
         offset = max(0, info.size - size)
         if not info.size:
@@ -198,6 +221,10 @@ class RangedGetStore(ReadStore):
         with located(self._where(key)):
             return await _RangeRead(self, key, pin, start, end).run()
 
+    def _shown(self, key: str) -> str:
+        """What stands for the object in the log."""
+        return self.url_of(key)
+
     def _where(self, key: str, offset: int | None = None) -> Where:
         return Where(key=self.url_of(key), offset=offset)
 
@@ -205,30 +232,41 @@ class RangedGetStore(ReadStore):
         """One GET up to its first byte; two, pinned alike, where that does not come."""
 
         async def send() -> Answer:
-            answer = await self._get(key, byte_range, pin=pin)
+            line = RequestLine("GET", self._shown(key), byte_range)
             try:
-                first = await answer.body.read(_CHUNK)
-            except BaseException:
-                answer.body.close()
+                answer = await self._get(key, byte_range, pin=pin)
+            except BaseException as error:
+                line.end(None, 0, error)
                 raise
-            return replace(answer, body=_BegunBody(first, answer.body))
+            body = _BegunBody(answer, line)
+            await body.begin()
+            return replace(answer, body=body)
 
-        return await self._hedging.answer(send, size=size, name=self.url_of(key))
+        return await self._hedging.answer(send, size=size, name=self._shown(key))
 
     async def _retrying(
         self, operation: Callable[[], Awaitable[Result]], *, resumes: Callable[[], bool] = lambda: False
     ) -> Result:
         """One operation with its retries, counted and logged; each attempt waits for its turn."""
 
-        async def attempt() -> Result:
+        failures = 0
+
+        async def send() -> Result:
             async with self._limiter.turn():
                 return await operation()
 
         def note(error: StoreError, delay: float) -> None:
+            nonlocal failures
+            failures += 1
+            attempt.set(f"attempt {1 + failures}")
             count_retry(resumed=resumes())
             log.debug("%s: again in %.2f s after: %s", self.name, delay, error.message)
 
-        return await retrying(attempt, self._retry, on_retry=note)
+        token = attempt.set("attempt 1")
+        try:
+            return await retrying(send, self._retry, on_retry=note)
+        finally:
+            attempt.reset(token)
 
 
 class _RangeRead:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import inspect
-import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -27,10 +26,9 @@ from botocore.loaders import create_loader
 from resilient_pq.errors import StoreError, UnsupportedError
 from resilient_pq.io.protocols import KiB, MiB
 from resilient_pq.io.ranged_get import MAX_REQUESTS
+from resilient_pq.io.request_log import RequestLine
 from resilient_pq.io.retry import RetryPolicy
 from resilient_pq.io.s3_errors import from_s3_error
-
-log = logging.getLogger("resilient_pq.io")
 
 CONNECT_SECONDS = 5
 PROGRESS_SECONDS = 15
@@ -94,22 +92,35 @@ class S3Client:
             StoreError: Whatever went wrong, in words of ours. It is `undecided` only when the whole body was
                 handed over.
         """
+        if operation == "get_object":  # its body is to come: who reads it writes to the log
+            return await self._send(operation, url, Bucket, parameters)
+        line, size = RequestLine(operation, url), sum(piece.nbytes for piece in parameters.get("Body") or ())
+        try:
+            answer = await self._send(operation, url, Bucket, parameters)
+        except BaseException as error:
+            line.end(None, size, error)
+            raise
+        line.end(answer["ResponseMetadata"]["HTTPStatusCode"], size)
+        return answer
+
+    async def _send(
+        self, operation: str, url: str, bucket: str, parameters: dict[str, Any]
+    ) -> dict[str, Any]:
         pieces: _Pieces | None = None
         try:
             filesystem = await self._connected()
-            log.debug("%s %s %s", operation, url, parameters.get("Range", ""))
             body = parameters.get("Body")
             if body is None:
-                answer: dict[str, Any] = await filesystem._call_s3(operation, Bucket=Bucket, **parameters)
+                answer: dict[str, Any] = await filesystem._call_s3(operation, Bucket=bucket, **parameters)
                 return answer
             async with asyncio.timeout(self._progress_seconds) as patience:
                 parameters["Body"] = pieces = _Pieces(body, patience, self._progress_seconds)
-                answer = await filesystem._call_s3(operation, Bucket=Bucket, **parameters)
+                answer = await filesystem._call_s3(operation, Bucket=bucket, **parameters)
                 return answer
         except Exception as error:
             if isinstance(error, StoreError | UnsupportedError):
                 raise
-            ours = from_s3_error(error, bucket=Bucket, url=url, doing=operation)
+            ours = from_s3_error(error, bucket=bucket, url=url, doing=operation)
             if ours is None:
                 raise
             if isinstance(ours, StoreError) and pieces is not None and not pieces.handed_over:

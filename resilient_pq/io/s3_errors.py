@@ -96,7 +96,10 @@ def from_s3_error(
     """
     where = Where(key=url)
     if (answer := _answer_behind(error)) is not None:
-        return _from_answer(answer, bucket, where, doing)
+        ours = _from_answer(answer, bucket, where, doing)
+        if isinstance(ours, StoreError):
+            ours.status = _code_and_status(answer)[1] or None
+        return ours
     if isinstance(
         error, NoCredentialsError | PartialCredentialsError | CredentialRetrievalError | ProfileNotFound
     ):

@@ -1,0 +1,89 @@
+"""What is asked of a store and what came of it: a line at DEBUG for every request.
+
+The logger is ``resilient_pq.io.requests``, and its lines are::
+
+    GET s3://bucket/day.parquet bytes=0-99 206 100 bytes 31.4 ms attempt 1
+
+the method (of S3 the operation as its API calls it, of fsspec the method, but for GETs of objects), the object or
+folder, the range, the status, the bytes of the body that were sent or received, the milliseconds until the last of
+them, and which attempt of the operation it was. ``-`` stands where there is no range, or where no status came; then, or
+where the body broke off, the reason ends the line. A second request beside one that stalls says ``hedge`` instead.
+Credentials stand in no line: of a URL, neither its query nor a user and password are shown. The values are the
+arguments of the log record.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from contextvars import ContextVar
+from typing import Final
+from urllib.parse import urlsplit, urlunsplit
+
+from resilient_pq.errors import ResilientPQError
+
+log = logging.getLogger("resilient_pq.io.requests")
+
+#: Which attempt the requests of this task are.
+attempt: Final[ContextVar[str]] = ContextVar("resilient_pq_attempt", default="attempt 1")
+
+
+class RequestLine:
+    """One request under way; its line is written when it has ended.
+
+    Args:
+        method: How it asks.
+        url: What for, as it may be shown.
+        byte_range: Its Range header; empty for none.
+    """
+
+    __slots__ = ("_attempt", "_begun", "_byte_range", "_method", "_open", "_url")
+
+    def __init__(self, method: str, url: str, byte_range: str = "") -> None:
+        """The request is about to be sent."""
+        self._open = log.isEnabledFor(logging.DEBUG)
+        if self._open:
+            self._method, self._url, self._byte_range = method, url, byte_range or "-"
+            self._attempt = attempt.get()  # now: a hedge's answer is taken over by the task of the other one
+            self._begun = time.perf_counter()
+
+    def end(self, status: int | None, num_bytes: int, error: BaseException | None = None) -> None:
+        """Write the line, once.
+
+        Args:
+            status: Of the answer, or None: then that of the error counts, if it has one.
+            num_bytes: Of the body that went either way.
+            error: Why the request, or its body, did not come to its end.
+        """
+        if not self._open:
+            return
+        self._open = False
+        if status is None:
+            status = _status_of(error)
+        milliseconds = 1000 * (time.perf_counter() - self._begun)
+        values = (self._method, self._url, self._byte_range, "-" if status is None else status, num_bytes)
+        log.debug("%s %s %s %s %d bytes %.1f ms %s%s", *values, milliseconds, self._attempt, _reason(error))
+
+
+def without_secrets(url: str) -> str:
+    """A URL as it may be shown: its query may be a signature, and it may name a password."""
+    parts = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit(parts._replace(netloc=host, query="", fragment=""))
+
+
+def _status_of(error: BaseException | None) -> int | None:
+    """What the nearest of the errors that led to this one was answered with."""
+    while error is not None:
+        status = getattr(error, "status", None)
+        if isinstance(status, int):
+            return status
+        error = error.__cause__
+    return None
+
+
+def _reason(error: BaseException | None) -> str:
+    """The message of an error of ours, without its place; of any other, which may name anything, its type."""
+    if error is None:
+        return ""
+    return f" {error.message if isinstance(error, ResilientPQError) else type(error).__name__}"
