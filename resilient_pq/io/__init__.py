@@ -37,6 +37,7 @@ from resilient_pq.io.upload_plan import max_object_size, part_size
 if TYPE_CHECKING:
     from resilient_pq.io.fsspec_store import FsspecStore
     from resilient_pq.io.http import HttpStore
+    from resilient_pq.io.obstore_store import ObstoreStore
     from resilient_pq.io.s3 import S3Store
 
 __all__ = [
@@ -56,6 +57,7 @@ __all__ = [
     "ObjectInfo",
     "ObjectSink",
     "ObjectTail",
+    "ObstoreStore",
     "OpenObject",
     "Part",
     "Place",
@@ -76,7 +78,12 @@ __all__ = [
     "retrying",
 ]
 
-_LAZY = {"FsspecStore": "fsspec_store", "HttpStore": "http", "S3Store": "s3"}
+_LAZY = {
+    "FsspecStore": "fsspec_store",
+    "HttpStore": "http",
+    "ObstoreStore": "obstore_store",
+    "S3Store": "s3",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -23,10 +21,9 @@ from resilient_pq.errors import (
     UnsupportedError,
     Where,
 )
-from resilient_pq.io.cancellation import finish_first
-from resilient_pq.io.local import LocalSink, in_thread
-from resilient_pq.io.os_errors import explained, from_os_error
-from resilient_pq.io.partial_file import SUFFIX, PartialFile
+from resilient_pq.io.local import in_thread
+from resilient_pq.io.os_errors import from_os_error
+from resilient_pq.io.partial_file import SUFFIX
 from resilient_pq.io.protocols import (
     DEFAULT_SINK_OPTIONS,
     Buffer,
@@ -35,12 +32,12 @@ from resilient_pq.io.protocols import (
     ObjectSink,
     ObjectTail,
     SinkOptions,
-    StoredState,
     WriteStore,
     folder_prefix,
     pieces_of,
 )
 from resilient_pq.io.request_log import RequestLine, without_secrets
+from resilient_pq.io.spooled import SpooledSink
 
 # What file systems call the things that change with the content; all that are there name the version.
 _VERSION_FIELDS = (
@@ -192,9 +189,7 @@ class FsspecStore(WriteStore):
         """
         if options.mode == "x":
             await self._refuse_existing(key)
-        name = os.path.basename(key)[-64:]
-        file = await finish_first(in_thread(_spool, name), undo=lambda file: in_thread(file.discard))
-        return _SpooledSink(self, key, file, exclusive=options.mode == "x")
+        return await SpooledSink.begin(self, key, exclusive=options.mode == "x")
 
     async def delete(self, key: str) -> None:
         """Remove the object, if there is one."""
@@ -273,40 +268,3 @@ class FsspecStore(WriteStore):
 
     def _where(self, key: str) -> Where:
         return Where(key=self.url_of(key))
-
-
-class _SpooledSink(LocalSink):
-    """The bytes of one object in a local temporary file until it is sent."""
-
-    def __init__(self, store: FsspecStore, key: str, file: PartialFile, *, exclusive: bool) -> None:
-        super().__init__(key, file, exclusive=exclusive)
-        self._store = store
-
-    @property
-    def num_bytes_stored(self) -> int:
-        """None: a temporary file of this machine is no promise."""
-        return 0
-
-    async def commit(self, *, wait: bool = True) -> StoredState:
-        """A temporary file of this machine is no promise."""
-        self._refuse_ended()
-        return StoredState.ACCEPTED
-
-    async def complete(self) -> ObjectInfo:
-        """Send the file, and remove it."""
-        self._refuse_ended()
-
-        async def send() -> ObjectInfo:
-            info = await self._store.publish(self._file.path, self._key, exclusive=self._exclusive)
-            self._ended, self._info = True, info
-            await in_thread(self._file.discard)
-            return info
-
-        return await finish_first(send())
-
-
-def _spool(name: str) -> PartialFile:
-    """A new temporary file, named after what it will be."""
-    with explained("cannot write", tempfile.gettempdir()):
-        descriptor, path = tempfile.mkstemp(prefix=f"{name}.", suffix=SUFFIX)
-    return PartialFile(descriptor, path, path.removesuffix(SUFFIX))

@@ -146,14 +146,15 @@ class _Extent:
     total: int
 
 
-class _AskTheSize(Exception):  # noqa: N818 - never leaves this module
+class AskTheSize(Exception):  # noqa: N818 - it is no error, and never leaves `RangedGetStore`
     """A request for a tail was not answered with one.
 
-    Attributes:
+    Args:
         for_good: It never will be, by this server.
     """
 
     def __init__(self, *, for_good: bool) -> None:
+        """Keep it."""
         super().__init__()
         self.for_good = for_good
 
@@ -177,7 +178,11 @@ class RangedGetStore(ReadStore):
 
     @abstractmethod
     async def _get(self, key: str, byte_range: str, *, pin: ObjectInfo | None) -> Answer:
-        """Send one GET with this Range header, and If-Match when there is a pin with an ETag."""
+        """Send one GET with this Range header, and If-Match when there is a pin with an ETag.
+
+        Raises:
+            AskTheSize: Without a pin: it is not known what the server answered.
+        """
 
     @abstractmethod
     async def _head(self, key: str) -> ObjectInfo:
@@ -198,7 +203,7 @@ class RangedGetStore(ReadStore):
                 try:
                     with located(self._where(key)):
                         return await _TailRead(self, key, size, asked).run()
-                except _AskTheSize as why:
+                except AskTheSize as why:
                     self._suffix_works = self._suffix_works and not why.for_good
                     count_request()
                     break
@@ -390,7 +395,7 @@ class _TailRead:
             if (extent.start, extent.end) != (offset, extent.total):
                 # The whole of a large object, or other bytes than asked for: not worth reading on, and not
                 # again.
-                raise _AskTheSize(for_good=True)
+                raise AskTheSize(for_good=True)
             self._info = ObjectInfo(self._key, extent.total, answer.etag, answer.version)
             self._rest = _RangeRead(self._store, self._key, self._info, offset, extent.total)
             await self._rest.fill(answer.body)
@@ -407,14 +412,14 @@ def _extent_of(answer: Answer, size: int | None, asked: int) -> _Extent:
         asked: Bytes of the range.
 
     Raises:
-        _AskTheSize: It does not say how large the object is.
+        AskTheSize: It does not say how large the object is.
         StoreError: It does not say what it holds.
     """
     length = answer.content_length
     if answer.content_range is not None:
         match = _CONTENT_RANGE.match(answer.content_range)
         if match is not None and match[3] == "*" and size is None:
-            raise _AskTheSize(for_good=True)
+            raise AskTheSize(for_good=True)
         total = (str(size) if match[3] == "*" else match[3]) if match else "0"
         start, end = (int(match[1]), int(match[2]) + 1) if match else (0, 0)
         if not start < end <= int(total):
@@ -426,7 +431,7 @@ def _extent_of(answer: Answer, size: int | None, asked: int) -> _Extent:
         # A part that may be any. Or else the whole of an object that is just as large as the tail that was asked
         # for; its size tells.
         if size is None:
-            raise _AskTheSize(for_good=answer.status == 206)
+            raise AskTheSize(for_good=answer.status == 206)
         raise StoreError("the server sent a part of the object and does not say which")
     if length is not None:
         return _Extent(0, length, length)

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import fsspec
+import obstore.store
 import pytest
 from fsspec.implementations.asyn_wrapper import AsyncFileSystemWrapper
 
-from resilient_pq.io import FsspecStore, LocalStore, MemoryStore, S3Store, WriteStore
+from resilient_pq.io import FsspecStore, LocalStore, MemoryStore, ObstoreStore, S3Store, WriteStore
 from resilient_pq.io.testing import MultipartContract, RecordingStore, StoreContract
 
 
@@ -90,6 +91,47 @@ class TestS3StoreOnRclone(StoreContract):
 
     @pytest.mark.skip("rclone takes no part of an upload twice, which a commit needs")
     async def test_commit_is_honest(self) -> None: ...
+
+
+class TestObstoreMemory(StoreContract):
+    @pytest.fixture
+    async def store(self) -> AsyncIterator[WriteStore]:
+        async with ObstoreStore(obstore.store.MemoryStore()) as store:
+            yield store
+
+    @pytest.fixture
+    def prefix(self) -> str:
+        return "folder/"
+
+
+class TestObstoreFiles(StoreContract):
+    @pytest.fixture
+    async def store(self, tmp_path: Path) -> AsyncIterator[WriteStore]:
+        async with ObstoreStore(obstore.store.LocalStore(tmp_path)) as store:
+            yield store
+
+    @pytest.fixture
+    def prefix(self) -> str:
+        return "folder/"
+
+
+class TestObstoreS3(StoreContract):
+    @pytest.fixture
+    async def store(self, s3_server: Any) -> AsyncIterator[WriteStore]:
+        inner = obstore.store.S3Store(
+            s3_server.bucket,
+            endpoint=s3_server.endpoint_url,
+            access_key_id=s3_server.key,
+            secret_access_key=s3_server.secret,
+            region=s3_server.region,
+            client_options={"allow_http": True},
+        )
+        async with ObstoreStore(inner, prefix=f"s3://{s3_server.bucket}/") as store:
+            yield store
+
+    @pytest.fixture
+    def prefix(self) -> str:
+        return f"{uuid.uuid4().hex}/"
 
 
 class TestRecordingStore(MultipartContract):

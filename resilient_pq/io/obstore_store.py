@@ -1,0 +1,309 @@
+"""Any store of obstore's (S3, GCS, Azure, HTTP, files, memory) as one of ours: its client costs a fifth of the CPU.
+
+What its client cannot do, this store cannot: there are no handles of uploads, so an object is spooled to a local file
+and sent when it is complete, and nothing of it can be resumed or salvaged; no request to a server that answers 200 to a
+range succeeds; and it must not be used after a fork. Its own retries are turned off, where it was made without any
+said, for there is one layer of retries, ours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import obstore
+from obstore.exceptions import (
+    AlreadyExistsError as ObstoreAlreadyExistsError,
+)
+from obstore.exceptions import (
+    BaseError,
+    NotSupportedError,
+    PermissionDeniedError,
+    UnauthenticatedError,
+)
+from obstore.exceptions import (
+    PreconditionError as ObstorePreconditionError,
+)
+from obstore.store import AzureStore
+
+from resilient_pq.errors import (
+    AccessDeniedError,
+    AlreadyExistsError,
+    NotFoundError,
+    ObjectChangedError,
+    PreconditionError,
+    RangeError,
+    StoreError,
+    ThrottledError,
+    TransientError,
+    UnsupportedError,
+)
+from resilient_pq.io.local import in_thread
+from resilient_pq.io.protocols import (
+    DEFAULT_SINK_OPTIONS,
+    Buffer,
+    Capabilities,
+    KiB,
+    MiB,
+    ObjectInfo,
+    ObjectSink,
+    SinkOptions,
+    WriteStore,
+    folder_prefix,
+    pieces_of,
+)
+from resilient_pq.io.ranged_get import Answer, AskTheSize, RangedGetStore
+from resilient_pq.io.request_log import RequestLine
+from resilient_pq.io.retry import DEFAULT_RETRY_POLICY, NO_RETRIES, RetryPolicy, retrying
+from resilient_pq.io.spooled import SpooledSink
+
+if TYPE_CHECKING:
+    from obstore import GetOptions
+
+Result = TypeVar("Result")
+
+# Every chunk crosses from Rust to the event loop by itself, which costs some 50 us.
+_CHUNK = 256 * KiB
+# A larger file is sent in parts, side by side.
+_SINGLE_PUT = 64 * MiB
+# Its runtime may still be handing over results when the interpreter ends, and aborts the process then: 4 of 25 short
+# scripts ended so, and none of those that waited this long (seconds).
+_GRACE = 0.1
+
+_SUFFIX = re.compile(r"bytes=-(\d+)")
+_RANGE = re.compile(r"bytes=(\d+)-(\d+)")
+_STATUS = re.compile(r"status code: (\d{3})\b")
+
+
+class ObstoreStore(RangedGetStore, WriteStore):
+    """The objects of an obstore store.
+
+    Args:
+        store: What obstore made: ``obstore.store.S3Store("bucket", region="eu-central-1")``. Keys are paths in it.
+        prefix: What stands before a key in its URL, such as ``"s3://bucket/"``.
+        retry: When a request is sent again.
+    """
+
+    def __init__(
+        self, store: Any, *, prefix: str | None = None, retry: RetryPolicy = DEFAULT_RETRY_POLICY
+    ) -> None:
+        """Nothing is asked yet."""
+        super().__init__(retry)
+        self._store = _sending_once(store)
+        self._kind = type(store).__name__
+        self._prefix = f"obstore {self._kind}:" if prefix is None else prefix
+        self._suffix_works = not isinstance(store, AzureStore)  # Azure has no suffix ranges
+        self._asked = False
+
+    @property
+    def name(self) -> str:
+        """What to call the store in messages."""
+        return f"obstore {self._kind}"
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What obstore's interface reaches."""
+        return Capabilities(
+            suffix_range=self._suffix_works, if_match=True, if_none_match=True, list_names=True
+        )
+
+    def url_of(self, key: str) -> str:
+        """The prefix and the key."""
+        return self._prefix + key
+
+    async def list_names(self, folder: str) -> list[str]:
+        """Every object below the folder."""
+        prefix = folder_prefix(folder)
+
+        async def find() -> list[str]:
+            listing: AsyncIterator[Any] = obstore.list(self._store, folder.strip("/") or None)
+            return [found["path"] async for batch in listing for found in batch]
+
+        keys = await self._retrying(lambda: self._ask("list", folder, find()))
+        start = prefix.lstrip("/")
+        return sorted(key.removeprefix(start) for key in keys if key.startswith(start))
+
+    async def put(
+        self, key: str, data: Sequence[Buffer] | Buffer, *, if_none_match: bool = False
+    ) -> ObjectInfo:
+        """Write a whole object in one request.
+
+        With `if_none_match` it is sent once: sent again, it could be refused because of its own success.
+        """
+        pieces = pieces_of(data)
+        body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        return await self._put(key, body, len(body), exclusive=if_none_match, use_multipart=False)
+
+    async def create(self, key: str, options: SinkOptions = DEFAULT_SINK_OPTIONS) -> ObjectSink:
+        """Begin an object in a local temporary file.
+
+        Raises:
+            AlreadyExistsError: ``mode="x"`` and the object exists. The store decides again when it is sent, unless
+                it is larger than 64 MiB: then it is asked again, and another writer can come between.
+        """
+        if options.mode == "x":
+            await self._refuse_existing(key)
+        return await SpooledSink.begin(self, key, exclusive=options.mode == "x")
+
+    async def publish(self, path: str, key: str, *, exclusive: bool) -> ObjectInfo:
+        """Send a local file, so that the object is there entirely or not at all."""
+        size = await in_thread(lambda: os.path.getsize(path))
+        if size <= _SINGLE_PUT:
+            return await self._put(key, Path(path), size, exclusive=exclusive, use_multipart=False)
+        if exclusive:
+            await self._refuse_existing(key)
+        return await self._put(key, Path(path), size, exclusive=False, use_multipart=True)
+
+    async def delete(self, key: str) -> None:
+        """Remove the object, if there is one."""
+        try:
+            await self._retrying(lambda: self._ask("delete", key, obstore.delete_async(self._store, key)))
+        except NotFoundError:
+            return
+
+    async def close(self) -> None:
+        """Wait a tenth of a second, if anything was asked, so that the process can end after it."""
+        if self._asked:
+            self._asked = False
+            await asyncio.sleep(_GRACE)
+
+    async def _put(
+        self, key: str, body: Any, size: int, *, exclusive: bool, use_multipart: bool
+    ) -> ObjectInfo:
+        async def send() -> ObjectInfo:
+            mode: Literal["create", "overwrite"] = "create" if exclusive else "overwrite"
+            request = obstore.put_async(self._store, key, body, mode=mode, use_multipart=use_multipart)
+            answer = await self._ask("put", key, request, size)
+            return ObjectInfo(key, size, answer["e_tag"], answer["version"])
+
+        return await (retrying(send, NO_RETRIES) if exclusive else self._retrying(send))
+
+    async def _get(self, key: str, byte_range: str, *, pin: ObjectInfo | None) -> Answer:
+        options: GetOptions = {"range": _range_of(byte_range)}
+        if pin is not None and pin.etag is not None:
+            options["if_match"] = pin.etag
+        self._asked = True
+        try:
+            found = await obstore.get_async(self._store, key, options=options)
+        except (BaseError, OSError, ValueError) as error:
+            if "non-partial response" in str(error):
+                raise self._no_part(key, pin) from error
+            ours = self._explained("get", key, error)
+            if isinstance(ours, PreconditionError):
+                ours = ObjectChangedError("the object was replaced while it was read", where=ours.where)
+                ours.status = 412
+            raise ours from error
+        start, end = found.range
+        size = int(found.meta["size"])
+        return Answer(
+            body=_ObstoreBody(self, key, found),
+            status=200 if start == end else 206,
+            content_range=None if start == end else f"bytes {start}-{end - 1}/{size}",
+            content_length=end - start,
+            etag=found.meta["e_tag"],
+            version=found.meta["version"],
+        )
+
+    def _no_part(self, key: str, pin: ObjectInfo | None) -> Exception:
+        """obstore refuses a status of 200, whatever comes with it: an empty object, all of it, or even a part."""
+        if pin is None:
+            return AskTheSize(for_good=False)
+        return UnsupportedError(
+            "the server answers 200 to a range, which obstore does not take",
+            where=self._where(key),
+            hint="read it by an s3:// or http:// URL instead",
+        )
+
+    async def _head(self, key: str) -> ObjectInfo:
+        found = await self._ask("head", key, obstore.head_async(self._store, key))
+        return ObjectInfo(key, int(found["size"]), found["e_tag"], found["version"])
+
+    async def _refuse_existing(self, key: str) -> None:
+        if await self.exists(key):
+            raise AlreadyExistsError("the object exists already", where=self._where(key))
+
+    async def _ask(self, verb: str, key: str, request: Coroutine[Any, Any, Result], size: int = 0) -> Result:
+        """The answer to a request that is no GET, its errors as ours."""
+        self._asked = True
+        line = RequestLine(verb, self._shown(key))
+        try:
+            answer = await request
+        except (BaseError, OSError, ValueError) as error:
+            ours = self._explained(verb, key, error)
+            line.end(None, size, ours)
+            raise ours from error
+        line.end(None, size)
+        return answer
+
+    def _explained(self, doing: str, key: str, error: Exception) -> StoreError | UnsupportedError:
+        """The error of ours that says the same; of many obstore says what they are only in their text."""
+        said, _, source = str(error).partition("\n\nDebug source:")
+        message, where = f"{doing}: {said}", self._where(key)
+        match = _STATUS.search(said)
+        status = int(match[1]) if match else None
+        ours: StoreError
+        if isinstance(error, NotSupportedError | NotImplementedError):
+            return UnsupportedError(message, where=where)
+        if isinstance(error, FileNotFoundError):
+            ours = NotFoundError(message, where=where)
+        elif isinstance(error, ObstoreAlreadyExistsError):
+            ours = AlreadyExistsError("the object exists already", where=where)
+        elif isinstance(error, ObstorePreconditionError):
+            ours = PreconditionError(message, where=where)
+        elif isinstance(error, PermissionDeniedError | UnauthenticatedError | PermissionError):
+            ours = AccessDeniedError(message, where=where)
+        elif status == 416 or "Invalid range" in said or "StartTooLarge" in source:
+            ours = RangeError(message, where=where)
+        elif status in (429, 503):
+            ours = ThrottledError(message, where=where)
+        elif status == 408 or (status or 0) >= 500 or (status is None and "reqwest::Error" in source):
+            ours = TransientError(message, where=where)
+        else:
+            ours = StoreError(message, where=where)
+        ours.status = status
+        return ours
+
+
+class _ObstoreBody:
+    """The body of a GET, with its errors as ours."""
+
+    def __init__(self, store: ObstoreStore, key: str, found: Any) -> None:
+        self._store = store
+        self._key = key
+        self._stream: AsyncIterator[bytes] | None = found.stream(min_chunk_size=_CHUNK)
+        self._rest = b""
+
+    async def read(self, size: int) -> bytes:
+        """The next bytes, none at the end."""
+        if not self._rest and self._stream is not None:
+            try:
+                self._rest = bytes(await anext(self._stream, b""))
+            except (BaseError, OSError, ValueError) as error:
+                raise self._store._explained("get", self._key, error) from error
+        data, self._rest = self._rest[:size], self._rest[size:]
+        return data
+
+    def close(self) -> None:
+        """Drop the rest."""
+        self._stream = None
+
+
+def _range_of(header: str) -> Any:
+    """A Range header as obstore says it."""
+    if (suffix := _SUFFIX.fullmatch(header)) is not None:
+        return {"suffix": int(suffix[1])}
+    match = _RANGE.fullmatch(header)
+    assert match is not None, header
+    return int(match[1]), int(match[2]) + 1
+
+
+def _sending_once(store: Any) -> Any:
+    """The same store without retries of its own, if its maker said nothing about them."""
+    if getattr(store, "retry_config", True) is not None:
+        return store
+    args, options = store.__getnewargs_ex__()  # what it is made of, as pickle asks for it
+    return type(store)(*args, **options, retry_config={"max_retries": 0})
