@@ -52,6 +52,7 @@ PURE = (
     "writer.layout",
     "writer.policy",
     "reader.plan",
+    "reader.portions",
     "reader.surviving",
     "reader.on_damage",
     "reader.known_pages",

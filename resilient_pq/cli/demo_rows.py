@@ -146,7 +146,7 @@ class Comparison:
     difference: str | None = None
 
 
-async def compare(kept: AsyncGenerator[Table, None], written: Pieces, columns: list[str]) -> Comparison:
+async def compare(kept: AsyncIterator[Table], written: Pieces, columns: list[str]) -> Comparison:
     """Compare some columns with those that were written, in order, a batch at a time."""
     result = Comparison()
     piece, at = Table([], [], 0), 0

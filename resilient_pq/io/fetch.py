@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -97,6 +98,7 @@ async def fetch_places(
     options: FetchOptions = DEFAULT_FETCH_OPTIONS,
     counters: FetchCounters | None = None,
     in_order: bool = False,
+    requests: asyncio.Semaphore | None = None,
 ) -> AsyncGenerator[tuple[int, memoryview], None]:
     """As `fetch`, of several objects in one wave: the bounds hold for all of them together.
 
@@ -106,6 +108,7 @@ async def fetch_places(
         options: How requests are merged and bounded.
         counters: Added to, when given.
         in_order: Deliver by index; otherwise as the bytes arrive.
+        requests: What bounds the requests under way of several waves together, when given.
 
     Yields:
         The index of a wanted place and its bytes, once for each place.
@@ -113,7 +116,7 @@ async def fetch_places(
     Raises:
         StoreError: The first error of any request; the others are cancelled.
     """
-    wave = _Wave(store, places, options, counters or FetchCounters(), in_order)
+    wave = _Wave(store, places, options, counters or FetchCounters(), in_order, requests)
     try:
         while not wave.done:
             wave.launch()
@@ -157,12 +160,14 @@ class _Wave:
         options: FetchOptions,
         counters: FetchCounters,
         in_order: bool,
+        requests: asyncio.Semaphore | None,
     ) -> None:
         self._store = store
         self._places = places
         self._options = options
         self._counters = counters
         self._in_order = in_order
+        self._requests: AbstractAsyncContextManager[object] = nullcontext() if requests is None else requests
         self._next_index = 0
         merged = _requests(places, options.merge)
         if in_order:
@@ -200,17 +205,18 @@ class _Wave:
             self._send(self._waiting.popleft())
 
     def _send(self, request: _Request) -> None:
-        wanted = union(piece for _, piece in request.parts)
-        self._counters.requests += 1
-        self._counters.useful_bytes += sum(piece.size for piece in wanted)
         self._held += request.range.size
-        task = asyncio.create_task(self._read(request.info, request.range))
+        task = asyncio.create_task(self._read(request))
         self._running[task] = request
 
-    async def _read(self, info: ObjectInfo, wanted: ByteRange) -> memoryview:
+    async def _read(self, request: _Request) -> memoryview:
         """One request's bytes, exactly."""
-        with counting(self._counters):
-            data = await self._store.read_range(info.key, wanted.start, wanted.end, pin=info)
+        info, wanted = request.info, request.range
+        async with self._requests:
+            self._counters.requests += 1
+            self._counters.useful_bytes += sum(piece.size for piece in union(piece for _, piece in request.parts))
+            with counting(self._counters):
+                data = await self._store.read_range(info.key, wanted.start, wanted.end, pin=info)
         self._counters.bytes += len(data)
         if len(data) != wanted.size:
             raise TransientError(

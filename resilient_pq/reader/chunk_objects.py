@@ -41,6 +41,7 @@ class ChunkObjects:
         *,
         options: FetchOptions,
         counters: FetchCounters,
+        requests: asyncio.Semaphore | None = None,
     ) -> None:
         """Nothing is asked before a chunk is wanted.
 
@@ -50,12 +51,15 @@ class ChunkObjects:
             contents: Its footer.
             options: How many requests and bytes may be under way, over all objects.
             counters: Added to.
+            requests: What bounds the requests under way, where other files have a share in it.
         """
         self._store = store
         self._info = info
         self.contents = contents
         self._options = options
         self._counters = counters
+        # Several reads go on at one time, each a wave by itself: of requests they have so many together.
+        self._requests = requests or asyncio.Semaphore(options.max_requests)
         self._pinned: dict[str, ObjectInfo] = {}
         self._pinning = asyncio.Lock()
 
@@ -92,22 +96,21 @@ class ChunkObjects:
         """
         async with self._pinning:
             new = [file for file in dict.fromkeys(files) if file is not None and file not in self._pinned]
-            bound = asyncio.Semaphore(self._options.max_requests)
             try:
                 async with asyncio.TaskGroup() as tasks:
                     for file in new:
-                        tasks.create_task(self._pin(file, bound))
+                        tasks.create_task(self._pin(file))
             except BaseExceptionGroup as group:
                 raise group.exceptions[0] from None  # each of them names its own file; one is enough
 
-    async def _pin(self, file: str, bound: asyncio.Semaphore) -> None:
+    async def _pin(self, file: str) -> None:
         key = self._key_of(file)
         where = Where(key=self._store.url_of(key))
         again = (
             f"if it is meant to be so, write the summary again: {' '.join(writing_again(self.url_of(None)))}"
         )
         try:
-            async with bound:
+            async with self._requests:
                 self._counters.requests += 1
                 with counting(self._counters):
                     info = await self._store.head(key)
@@ -189,7 +192,12 @@ class ChunkObjects:
             StoreError: The first error of any request; the others are cancelled.
         """
         return fetch_places(
-            self._store, places, options=self._options, counters=self._counters, in_order=in_order
+            self._store,
+            places,
+            options=self._options,
+            counters=self._counters,
+            in_order=in_order,
+            requests=self._requests,
         )
 
     async def read(self, chunk: ChunkRead) -> memoryview:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from types import TracebackType
 from typing import Any, Final, Literal, Self, TypeAlias, TypeVar, get_args
@@ -34,7 +33,9 @@ from resilient_pq.reader.lost import LostRegion
 from resilient_pq.reader.on_damage import OnDamage
 from resilient_pq.reader.options import ReadOptions
 from resilient_pq.reader.plan import RowGroupRead, plan_read
+from resilient_pq.reader.portions import portions
 from resilient_pq.reader.row_groups import ReadRequest, RowGroupReader
+from resilient_pq.reader.streaming import Batches, Job, ReadRows, batches_of
 
 T = TypeVar("T")
 
@@ -303,18 +304,20 @@ class File:
             chunks = [group.arrays for group in groups]
             return Table(request.field, chunks, sum(group.num_rows for group in groups))
 
-    async def batches(
+    def batches(
         self,
         batch_rows: int = 65_536,
         columns: Sequence[str] | None = None,
         row_groups: Sequence[int] | None = None,
         *,
         strings: Strings = "plain",
-    ) -> AsyncGenerator[Table, None]:
+    ) -> Batches:
         """Rows as a stream of tables, in order.
 
-        While a row group is being handed out, the next one is fetched and decoded. Leaving the loop early cancels
-        that; wrap the call in `contextlib.aclosing` to have it happen there and then.
+        While a row group is being handed out, those behind it are fetched and decoded: the next one in any case, and
+        as many as stay within the `memory_budget` of `FetchOptions` together, in bytes requested and in rows that
+        wait. Leaving the loop early cancels that; ``async with file.batches() as batches`` has it happen there and
+        then. What a row group fails with is raised when all rows before it were given, and only then.
 
         Args:
             batch_rows: Rows of a batch, at most; the last of each row group may have fewer.
@@ -323,8 +326,9 @@ class File:
             row_groups: Ordinals of row groups, in the order wanted; None for all.
             strings: As of `read`. With ``view`` a batch that is kept keeps pages of its whole row group.
 
-        Yields:
-            Tables of at most `batch_rows` rows.
+        Returns:
+            Tables of at most `batch_rows` rows, to be taken by ``async for``. Taking one raises what is listed
+            below, but for SchemaError.
 
         Raises:
             SchemaError: There is no such column or row group, no such word for `strings`, or `batch_rows` is less
@@ -337,30 +341,28 @@ class File:
             raise SchemaError(f"batch_rows is {batch_rows}; it must be at least 1")
         with located(Where(key=self.url)):
             request = self._request(columns, row_groups, strings)
-        groups = request.plan.row_groups
-        ahead = asyncio.ensure_future(self._row_group(request, groups[0])) if groups else None
-        try:
-            for following in [*groups[1:], None]:
-                if ahead is None:
-                    return
-                (table, lost), ahead = await ahead, None
-                self._tell(lost)
-                if following is not None:
-                    ahead = asyncio.ensure_future(self._row_group(request, following))
-                for start in range(0, table.num_rows, batch_rows):
-                    yield table.slice(start, batch_rows)
-        finally:
-            if ahead is not None:
-                ahead.cancel()
-                # What it may have failed with is of rows that nobody asked for: it is taken and dropped.
-                await asyncio.gather(ahead, return_exceptions=True)
+        fetch = self._options.fetch
+        tables = batches_of(
+            self.jobs(request),
+            batch_rows=batch_rows,
+            budget=fetch.memory_budget,
+            most_ahead=fetch.max_requests,
+            tell=self._tell,
+        )
+        return Batches(request.field, tables)
 
-    async def _row_group(
-        self, request: ReadRequest, group: RowGroupRead
-    ) -> tuple[Table, tuple[LostRegion, ...]]:
-        with located(Where(key=self.url)):
-            (found,) = await self._row_groups.read(request, [group])
-            return Table(request.field, [found.arrays], found.num_rows), found.lost
+    def jobs(self, request: ReadRequest) -> Iterator[Job]:
+        """What a stream of the rows of a request reads, in order."""
+
+        async def read(groups: Sequence[RowGroupRead]) -> list[ReadRows]:
+            with located(Where(key=self.url)):
+                found = await self._row_groups.read(request, groups)
+                return [ReadRows(Table(request.field, [one.arrays], one.num_rows), one.lost) for one in found]
+
+        fetch = self._options.fetch
+        groups = request.plan.row_groups
+        for portion in portions(groups, gap=fetch.merge.always_gap, budget=fetch.memory_budget):
+            yield Job(portion, read)
 
     def _tell(self, lost: Sequence[LostRegion]) -> None:
         if self._on_lost is not None:

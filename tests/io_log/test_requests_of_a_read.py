@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import aclosing
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import resilient_pq as rpq
+from resilient_pq.io.memory import MemoryStore
 from resilient_pq.io.testing import RecordingStore
 
 Log = Callable[[], list[str]]
 APART = rpq.ReadOptions(merge_gap=0)
+SHORT_OF_MEMORY = rpq.ReadOptions(memory_budget=1)
 
 
 async def test_opening_is_one_request(store: RecordingStore, log: Log) -> None:
@@ -100,19 +101,46 @@ async def test_the_same_columns_in_another_order_are_the_same_requests(
     assert pa.table(first).column_names == ["town", "id"]
 
 
-async def test_batches_fetch_the_next_row_group_while_one_is_handed_out(
-    store: RecordingStore, log: Log
-) -> None:
+async def test_batches_fetch_ahead_while_a_row_group_is_handed_out(store: RecordingStore, log: Log) -> None:
     async with rpq.open((store, "file")) as file:
         log()
-        async with aclosing(file.batches(50, columns=["id"])) as batches:
+        async with file.batches(50, columns=["id"]) as batches:
+            await anext(batches)
+            # All are small, so all are on their way.
+            assert log() == ["row group 0: id", "row group 1: id", "row group 2: id"]
+            async for _ in batches:
+                pass
+        assert log() == []
+        assert file.counters.requests == 4
+
+
+async def test_batches_fetch_the_next_row_group_only_where_memory_is_short(
+    store: RecordingStore, log: Log
+) -> None:
+    async with rpq.open((store, "file"), options=SHORT_OF_MEMORY) as file:
+        log()
+        async with file.batches(50, columns=["id"]) as batches:
             await anext(batches)
             # The first is here; of the next at most one is on its way.
             assert log()[0] == "row group 0: id"
-            async for _ in batches:
-                pass
-        assert log()[-1] == "row group 2: id"
+            await anext(batches)
+            assert log() in ([], ["row group 1: id"])
+            await anext(batches)
+            assert "row group 2: id" not in log()[1:]
+            assert len([batch async for batch in batches]) == 3
         assert file.counters.requests == 4
+
+
+async def test_batches_of_small_row_groups_side_by_side_share_a_request(table: pa.Table) -> None:
+    store = MemoryStore()
+    narrow = table.select(["id", "town"])
+    async with rpq.create((store, "file"), row_group_rows=20) as writer:
+        await writer.write(narrow)
+    async with rpq.open((store, "file")) as file:
+        batches = [pa.table(batch) async for batch in file.batches()]
+        assert file.counters.requests == 1 + 1
+    assert [batch.num_rows for batch in batches] == [20] * 15
+    assert pa.concat_tables(batches).equals(narrow)
 
 
 async def test_no_columns_are_no_request(store: RecordingStore, log: Log) -> None:

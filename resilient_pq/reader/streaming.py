@@ -1,0 +1,198 @@
+"""Rows as a stream: read ahead in order, within a budget of bytes, and handed out in batches. An async shell."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, Self
+
+import nanoarrow
+
+from resilient_pq.arrow.field import Field
+from resilient_pq.arrow.table import Table
+from resilient_pq.errors import ResilientPQError
+from resilient_pq.reader.lost import LostRegion
+from resilient_pq.reader.plan import RowGroupRead
+from resilient_pq.reader.portions import Portion
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRows:
+    """Rows of a row group, as they were read.
+
+    Attributes:
+        table: The rows.
+        lost: What of the row group is lost.
+    """
+
+    table: Table
+    lost: tuple[LostRegion, ...] = ()
+
+
+#: Reads row groups of one file, and gives the rows of each.
+ReadRowGroups = Callable[[Sequence[RowGroupRead]], Coroutine[Any, Any, list[ReadRows]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A portion of a stream, and what reads it.
+
+    Attributes:
+        portion: What to read.
+        read: Reads row groups of it.
+    """
+
+    portion: Portion
+    read: ReadRowGroups
+
+
+class Batches(AsyncIterator[Table]):
+    """A stream of tables; ``async for`` takes them, and leaving it early cancels what is read ahead.
+
+    That happens when the stream is let go of, or there and then: with `aclose`, ``async with`` or
+    `contextlib.aclosing`.
+    """
+
+    def __init__(self, field: Field, tables: AsyncGenerator[Table, None]) -> None:
+        """Take over a generator; `File.batches` is the way to get a stream."""
+        self._field = field
+        self._tables = tables
+
+    @property
+    def schema(self) -> nanoarrow.Schema:
+        """The Arrow schema of the batches; one may have a wider form of a type, where its values need it."""
+        return nanoarrow.Schema(self._field.to_c())
+
+    def __arrow_c_schema__(self) -> object:
+        """The schema as a capsule of the Arrow C data interface."""
+        return self._field.to_c().__arrow_c_schema__()
+
+    async def __anext__(self) -> Table:
+        """The next batch."""
+        return await anext(self._tables)
+
+    async def aclose(self) -> None:
+        """Read no more. A second call does nothing."""
+        await self._tables.aclose()
+
+    async def __aenter__(self) -> Self:
+        """The stream itself."""
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Read no more."""
+        await self.aclose()
+
+
+async def batches_of(
+    jobs: Iterable[Job],
+    *,
+    batch_rows: int,
+    budget: int,
+    most_ahead: int,
+    tell: Callable[[Sequence[LostRegion]], None],
+) -> AsyncGenerator[Table, None]:
+    """The rows of all jobs, in their order.
+
+    Args:
+        jobs: What to read; the next one is asked for when there is room for it.
+        batch_rows: Rows of a batch, at most; one ends with its row group.
+        budget: Bytes read ahead, as `read_ahead` counts them.
+        most_ahead: Jobs read ahead.
+        tell: Called with what is lost of a row group, before its rows are given.
+
+    Raises:
+        ResilientPQError: The first error of a row group, when all rows before it were given.
+    """
+    async with aclosing(read_ahead(jobs, budget=budget, most=most_ahead)) as arriving:
+        async for rows in arriving:
+            tell(rows.lost)
+            for start in range(0, rows.table.num_rows, batch_rows):
+                yield rows.table.slice(start, batch_rows)
+
+
+async def read_ahead(jobs: Iterable[Job], *, budget: int, most: int) -> AsyncGenerator[ReadRows, None]:
+    """The rows of each row group, in order; those behind are fetched and decoded meanwhile.
+
+    The next job is under way whatever its size. Further ones are while all that is read ahead, in bytes that were
+    requested and in rows that wait, stays within the budget. Nothing is begun but when the consumer comes for more.
+
+    Args:
+        jobs: What to read.
+        budget: Bytes read ahead.
+        most: Jobs read ahead.
+
+    Raises:
+        ResilientPQError: The first error of a row group, when all before it were given. What a row group fails with
+            that nobody reached is dropped.
+    """
+    ahead = _Ahead(iter(jobs), budget, most)
+    try:
+        while True:
+            ahead.begin()
+            if not ahead.running:
+                return
+            job, task = ahead.running[0]
+            try:
+                found = await task
+            except ResilientPQError:
+                if len(job.portion.row_groups) == 1:
+                    raise
+                found = None
+            ahead.running.popleft()
+            ahead.begin()
+            if found is not None:
+                for rows in found:
+                    yield rows
+                continue
+            # One of several row groups failed: the rows before it are given all the same.
+            for group in job.portion.row_groups:
+                yield (await job.read([group]))[0]
+    finally:
+        await ahead.cancel()
+
+
+class _Ahead:
+    """What is being read, or was and waits to be taken, in order."""
+
+    def __init__(self, jobs: Iterator[Job], budget: int, most: int) -> None:
+        self.running: deque[tuple[Job, asyncio.Task[list[ReadRows]]]] = deque()
+        self._jobs = jobs
+        self._following = next(jobs, None)
+        self._budget = budget
+        self._most = most
+        self._growth = 0.0  # decoded bytes for each one fetched, the most of any job so far
+
+    def begin(self) -> None:
+        """Begin as many jobs as there is room for, and one in any case."""
+        while (job := self._following) is not None:
+            held = sum(self._size(*one) for one in self.running)
+            full = len(self.running) >= self._most or held + self._expected(job.portion) > self._budget
+            if self.running and full:
+                return
+            self.running.append((job, asyncio.ensure_future(job.read(job.portion.row_groups))))
+            self._following = next(self._jobs, None)
+
+    def _size(self, job: Job, task: asyncio.Task[list[ReadRows]]) -> int:
+        """Bytes that a job holds; until it is done, those that it is expected to."""
+        if not task.done() or task.cancelled() or task.exception() is not None:
+            return self._expected(job.portion)
+        size = sum(rows.table.nbytes for rows in task.result())
+        self._growth = max(self._growth, size / max(job.portion.num_bytes, 1))
+        return size
+
+    def _expected(self, portion: Portion) -> int:
+        """What is fetched and what becomes of it, which lie side by side for a while."""
+        return portion.num_bytes + max(portion.num_decoded, int(portion.num_bytes * self._growth))
+
+    async def cancel(self) -> None:
+        """End what is under way, and wait until it has ended."""
+        tasks = [task for _, task in self.running]
+        self.running.clear()
+        for task in tasks:
+            task.cancel()
+        # What they may have failed with is of rows that nobody asked for: it is taken and dropped.
+        await asyncio.gather(*tasks, return_exceptions=True)

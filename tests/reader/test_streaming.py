@@ -1,0 +1,230 @@
+"""Rows as a stream: what is read ahead, what it may hold, and what is left of it when nobody wants more."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import aclosing
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import resilient_pq as rpq
+from resilient_pq.arrow.table import Table
+from resilient_pq.errors import FormatError
+from resilient_pq.io.memory import MemoryStore
+from resilient_pq.io.ranges import ByteRange
+from resilient_pq.reader.plan import RowGroupRead
+from resilient_pq.reader.portions import Portion, portions
+from resilient_pq.reader.streaming import Job, ReadRows, read_ahead
+
+KiB = 1024
+
+
+def group(ordinal: int, start: int, end: int, *, file: str | None = None, decoded: int = 0) -> RowGroupRead:
+    """A row group with one chunk, of which no more is looked at."""
+    metadata = SimpleNamespace(total_uncompressed_size=decoded)
+    chunk: Any = SimpleNamespace(range=ByteRange(start, end), metadata=metadata, file=file)
+    return RowGroupRead(ordinal, 1, ((chunk,),))
+
+
+def ordinals(row_groups: Sequence[RowGroupRead], **options: int) -> list[list[int]]:
+    chosen = {"gap": 64 * KiB, "budget": 64 * 1024 * KiB, **options}
+    return [[one.ordinal for one in portion.row_groups] for portion in portions(row_groups, **chosen)]
+
+
+class TestPortions:
+    def test_small_neighbours_share_one_up_to_a_mebibyte(self) -> None:
+        groups = [group(i, 400 * KiB * i, 400 * KiB * (i + 1)) for i in range(5)]
+        assert ordinals(groups) == [[0, 1], [2, 3], [4]]
+
+    def test_large_ones_stand_alone(self) -> None:
+        groups = [group(i, 2000 * KiB * i, 2000 * KiB * (i + 1)) for i in range(3)]
+        assert ordinals(groups) == [[0], [1], [2]]
+
+    def test_those_with_a_gap_between_them_stand_alone(self) -> None:
+        groups = [group(0, 4, 10), group(1, 10 + 64 * KiB, 64 * KiB + 20), group(2, 200 * KiB, 201 * KiB)]
+        assert ordinals(groups) == [[0, 1], [2]]
+
+    def test_those_of_different_files_stand_alone(self) -> None:
+        groups = [group(0, 4, 10, file="a"), group(1, 10, 20, file="b"), group(2, 20, 30, file="b")]
+        assert ordinals(groups) == [[0], [1, 2]]
+
+    def test_those_in_another_order_stand_alone(self) -> None:
+        assert ordinals([group(1, 10, 20), group(0, 4, 10), group(1, 10, 20)]) == [[1], [0, 1]]
+
+    def test_a_small_budget_makes_them_small(self) -> None:
+        groups = [group(i, 100 * i, 100 * (i + 1)) for i in range(4)]
+        assert ordinals(groups, budget=3200) == [[0, 1], [2, 3]]
+        assert ordinals(groups, budget=1) == [[0], [1], [2], [3]]
+
+    def test_those_without_columns_share_one(self) -> None:
+        assert ordinals([RowGroupRead(i, 10, ()) for i in range(3)]) == [[0, 1, 2]]
+
+    def test_what_a_footer_says_below_zero_is_not_believed(self) -> None:
+        assert Portion((group(0, 4, 14, decoded=-(1 << 60)),)).num_decoded == 0
+
+
+class Reading:
+    """Jobs that are done when they are told to be, with a row of `size` bytes each."""
+
+    def __init__(self, *sizes: int, decoded: int = 0) -> None:
+        self.begun: list[int] = []
+        self.cancelled: list[int] = []
+        self._released = [asyncio.Event() for _ in sizes]
+        self._sizes = sizes
+        self.jobs = [Job(Portion((group(i, 4, 104, decoded=decoded),)), self._read) for i in range(len(sizes))]
+
+    async def _read(self, groups: Sequence[RowGroupRead]) -> list[ReadRows]:
+        (ordinal,) = [one.ordinal for one in groups]
+        self.begun.append(ordinal)
+        try:
+            await self._released[ordinal].wait()
+        except asyncio.CancelledError:
+            self.cancelled.append(ordinal)
+            raise
+        if self._sizes[ordinal] < 0:
+            raise FormatError(f"row group {ordinal} is damaged")
+        return [ReadRows(await _table(self._sizes[ordinal]))]
+
+    async def finish(self, *ordinals: int) -> None:
+        """Let jobs end, and everything happen that follows from it."""
+        for ordinal in ordinals:
+            self._released[ordinal].set()
+        await self.settle()
+
+    async def settle(self) -> None:
+        for _ in range(10):
+            await asyncio.sleep(0)
+
+
+async def _table(size: int) -> Table:
+    store = MemoryStore()
+    async with rpq.create((store, "file"), schema=pa.schema([pa.field("a", pa.int64(), False)])) as writer:
+        await writer.write({"a": [0] * (size // 8)})
+    async with rpq.open((store, "file")) as file:
+        return await file.read()
+
+
+class TestReadAhead:
+    async def test_as_many_as_the_budget_has_room_for(self) -> None:
+        reading = Reading(*[80] * 9, decoded=100)
+        async with aclosing(read_ahead(reading.jobs, budget=800, most=16)) as arriving:
+            first = asyncio.ensure_future(anext(arriving))
+            await reading.settle()
+            assert reading.begun == [0, 1, 2, 3]  # each is expected to hold its 100 bytes and 100 more
+            await reading.finish(0)
+            assert (await first).table.num_rows == 10
+            assert reading.begun == [0, 1, 2, 3, 4]
+
+    async def test_what_is_decoded_already_is_counted_as_it_is(self) -> None:
+        reading = Reading(8, 8, 8, 8, 8, 8, 8, 8, 8, decoded=100)
+        async with aclosing(read_ahead(reading.jobs, budget=400, most=16)) as arriving:
+            first = asyncio.ensure_future(anext(arriving))
+            await reading.finish(0, 1)
+            await first
+            await reading.settle()
+            # The second waits with 8 bytes, so that one more of 200 has room beside it.
+            assert reading.begun == [0, 1, 2]
+
+    async def test_rows_that_grow_more_than_the_footer_says_are_expected_to_go_on_so(self) -> None:
+        reading = Reading(*[8_000] * 6)
+        async with aclosing(read_ahead(reading.jobs, budget=300, most=16)) as arriving:
+            first = asyncio.ensure_future(anext(arriving))
+            await reading.finish(0, 1, 2)
+            await first
+            await reading.settle()
+            assert reading.begun == [0, 1, 2]
+            await anext(arriving)
+            await reading.settle()
+            assert reading.begun == [0, 1, 2]
+            await anext(arriving)
+            await reading.settle()
+            assert reading.begun == [0, 1, 2, 3]  # one in any case
+
+    async def test_no_more_than_so_many(self) -> None:
+        reading = Reading(*[8] * 9)
+        async with aclosing(read_ahead(reading.jobs, budget=1 << 40, most=3)) as arriving:
+            first = asyncio.ensure_future(anext(arriving))
+            await reading.finish(0)
+            await first
+            await reading.settle()
+            assert reading.begun == [0, 1, 2, 3]
+
+    async def test_nothing_is_begun_while_nobody_comes_for_more(self) -> None:
+        reading = Reading(*[8] * 4)
+        async with aclosing(read_ahead(reading.jobs, budget=1, most=16)) as arriving:
+            first = asyncio.ensure_future(anext(arriving))
+            await reading.finish(0, 1)
+            await first
+            await reading.settle()
+            assert reading.begun == [0, 1]
+
+    async def test_closing_cancels_what_is_under_way(self) -> None:
+        reading = Reading(*[8] * 4)
+        async with aclosing(read_ahead(reading.jobs, budget=1 << 40, most=16)) as arriving:
+            first = asyncio.ensure_future(anext(arriving))
+            await reading.finish(0)
+            await first
+        assert reading.cancelled == [1, 2, 3]
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    async def test_an_error_comes_in_its_turn(self) -> None:
+        reading = Reading(8, -1, 8)
+        async with aclosing(read_ahead(reading.jobs, budget=1 << 40, most=16)) as arriving:
+            first = asyncio.ensure_future(anext(arriving))
+            await reading.finish(1)
+            assert not first.done()
+            await reading.finish(0, 2)
+            assert (await first).table.num_rows == 1
+            with pytest.raises(FormatError, match="row group 1 is damaged"):
+                await anext(arriving)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_the_schema_is_there_before_the_first_batch(our_bytes: bytes, stored: Any, rows: pa.Table) -> None:
+    async with rpq.open((await stored(our_bytes), "file")) as file, file.batches(columns=["s", "n"]) as batches:
+        assert pa.schema(batches) == pa.schema(batches.schema) == rows.select(["s", "n"]).schema
+        await batches.aclose()
+        with pytest.raises(StopAsyncIteration):
+            await anext(batches)
+
+
+async def test_what_is_asked_wrongly_is_said_at_once(our_bytes: bytes, stored: Any) -> None:
+    async with rpq.open((await stored(our_bytes), "file")) as file:
+        with pytest.raises(rpq.SchemaError, match="no column"):
+            file.batches(columns=["nothing"])
+
+
+async def test_streams_share_the_bound_of_requests(our_bytes: bytes, stored: Any) -> None:
+    """However many row groups are read ahead, and however many streams go on."""
+    store = Counting(await stored(our_bytes))
+    merge = rpq.MergeOptions(always_gap=0, wide_gap=0)
+    options = rpq.ReadOptions(fetch=rpq.FetchOptions(merge, max_requests=3))
+    async with rpq.open((store, "file"), options=options) as file:
+
+        async def walk() -> int:
+            return sum([batch.num_rows async for batch in file.batches(columns=["n", "f"])])
+
+        assert await asyncio.gather(walk(), walk(), walk()) == [90, 90, 90]
+    assert store.most == 3
+
+
+class Counting(MemoryStore):
+    """Knows how many reads went on at one time."""
+
+    def __init__(self, inner: MemoryStore) -> None:
+        super().__init__()
+        self.__dict__.update(vars(inner))
+        self.most = self._now = 0
+
+    async def read_range(self, key: str, start: int, end: int, *, pin: Any) -> bytes | memoryview:
+        self._now += 1
+        self.most = max(self.most, self._now)
+        try:
+            await asyncio.sleep(0)
+            return await super().read_range(key, start, end, pin=pin)
+        finally:
+            self._now -= 1
