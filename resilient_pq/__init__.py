@@ -60,6 +60,7 @@ from resilient_pq.reader.contents import FileState, KnownCheckpoint
 from resilient_pq.reader.file import File
 from resilient_pq.reader.opening import IncompleteFileWarning, open
 from resilient_pq.reader.options import ReadOptions
+from resilient_pq.reader.streaming import Batches
 from resilient_pq.recovery.check import check
 from resilient_pq.recovery.report import Damage, Finding, Kept, LostRegion, Outcome, Report
 from resilient_pq.recovery.resume import resume
@@ -74,6 +75,7 @@ from resilient_pq.writer.stream import Checkpoint, Writer
 __all__ = [
     "AccessDeniedError",
     "AlreadyExistsError",
+    "Batches",
     "Checkpoint",
     "ChecksumError",
     "CodecUnavailableError",

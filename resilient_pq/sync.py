@@ -12,6 +12,7 @@ from several threads at once::
         table = file.read()
         for batch in file.batches():
             ...
+        reader = pyarrow.RecordBatchReader.from_stream(file.batches(columns=["ts"]))
 """
 
 from __future__ import annotations
@@ -22,14 +23,17 @@ import functools
 import inspect
 import os
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
+
+import nanoarrow
 
 import resilient_pq
 from resilient_pq import (
     AccessDeniedError,
     AlreadyExistsError,
+    Batches,
     Checkpoint,
     ChecksumError,
     CodecUnavailableError,
@@ -89,6 +93,8 @@ from resilient_pq import (
     schema_from_arrow,
     schema_to_arrow,
 )
+from resilient_pq.arrow.field import Field
+from resilient_pq.arrow.stream import lazy_stream
 from resilient_pq.reader.opening import Opening
 from resilient_pq.writer.creation import Creation
 
@@ -97,6 +103,7 @@ from resilient_pq.writer.creation import Creation
 __all__ = [
     "AccessDeniedError",
     "AlreadyExistsError",
+    "Batches",
     "Checkpoint",
     "ChecksumError",
     "CodecUnavailableError",
@@ -177,7 +184,9 @@ class _Loop:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
         self._inherited: asyncio.AbstractEventLoop | None = None
+        self._closing: set[asyncio.Task[Any]] = set()  # what nobody else keeps
 
     def begin_anew(self) -> None:
         """Begin with another loop: in a forked process the thread is missing that ran the one at hand."""
@@ -189,12 +198,23 @@ class _Loop:
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                threading.Thread(target=self._loop.run_forever, name="resilient_pq", daemon=True).start()
+                self._thread = threading.Thread(target=self._loop.run_forever, name="resilient_pq", daemon=True)
+                self._thread.start()
             return self._loop
 
     def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
-        """Run to the end; an interrupt cancels it, and is raised when it has ended."""
+        """Run to the end; an interrupt cancels it, and is raised when it has ended.
+
+        Raises:
+            UnsupportedError: Called in the loop's own thread, which would wait for itself.
+        """
         loop = self._running()
+        if self._is_here():
+            coroutine.close()
+            raise UnsupportedError(
+                "what blocks cannot be asked where something of resilient_pq.sync is at work already",
+                hint="ask in a thread of its own",
+            )
         tasks: list[asyncio.Task[Any] | None] = []
 
         async def supervised() -> Any:
@@ -210,6 +230,20 @@ class _Loop:
             raise
 
 
+    def end(self, coroutine: Coroutine[Any, Any, Any]) -> None:
+        """Run to the end what closes something; from the loop's own thread, as by its garbage collector, later."""
+        if self._is_here():
+            closing = self._running().create_task(coroutine)
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+        else:
+            self.run(coroutine)
+
+    def _is_here(self) -> bool:
+        """Whether this is the loop's own thread."""
+        return self._thread is threading.current_thread()
+
+
 _loop = _Loop()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_loop.begin_anew)
@@ -221,31 +255,30 @@ async def _await(awaitable: Awaitable[Any]) -> Any:
 
 def _adapt(value: Any) -> Any:
     """What a caller of an asynchronous name gets here."""
-    if isinstance(value, AsyncIterator):
-        return _iterate(value)
+    if isinstance(value, Batches):
+        return BlockingBatches(value)
     if inspect.isawaitable(value):
-        return _adapt(_loop.run(_await(value)))
-    if isinstance(value, Writer | File):
+        return _adapt(_loop.run(value if inspect.iscoroutine(value) else _await(value)))
+    if isinstance(value, File):
+        return BlockingFile(value)
+    if isinstance(value, Writer):
         return Blocking(value)
     if inspect.ismethod(value):
         return _blocking(value)
     return value
 
 
-def _iterate(values: AsyncIterator[Any]) -> Iterator[Any]:
+def _iterate(batches: Batches) -> Iterator[Table]:
     """Leaving the loop early closes the asynchronous iterator, too."""
-    end = object()
 
-    async def following() -> Any:
-        return await anext(values, end)
+    async def following() -> Table | None:
+        return await anext(batches, None)
 
     try:
-        while (value := _loop.run(following())) is not end:
-            yield _adapt(value)
+        while (batch := _loop.run(following())) is not None:
+            yield batch
     finally:
-        close = getattr(values, "aclose", None)
-        if close is not None:
-            _loop.run(_await(close()))
+        _loop.end(batches.aclose())
 
 
 def _blocking(function: Callable[P, Any]) -> Callable[P, Any]:
@@ -286,8 +319,81 @@ class Blocking:
         _loop.run(_await(self._target.__aexit__(kind, error, traceback)))
 
 
-def _opened(function: Callable[P, Creation | Opening]) -> Callable[P, Blocking]:
+class BlockingBatches(Iterator[Table]):
+    """A stream of tables that blocks: an iterator, and an Arrow stream for whoever takes one.
+
+    Leaving a loop early cancels what is read ahead as soon as the stream is let go of; `close` and ``with`` do it there
+    and then. It is for one thread at a time.
+    """
+
+    def __init__(self, batches: Batches) -> None:
+        """Take over a stream; `File.batches` is the way to get one."""
+        self._batches = batches
+        self._tables = _iterate(batches)
+
+    @property
+    def schema(self) -> nanoarrow.Schema:
+        """The Arrow schema of the batches; one may have a wider form of a type, where its values need it."""
+        return self._batches.schema
+
+    def __next__(self) -> Table:
+        """The next batch."""
+        return next(self._tables)
+
+    def __arrow_c_schema__(self) -> object:
+        """The schema as a capsule of the Arrow C data interface."""
+        return self._batches.__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """The batches that are left as a capsule of the Arrow C stream interface, read as they are consumed.
+
+        Whoever takes it takes the batches from this iterator; when it is released after it was asked for one, nothing
+        more is read.
+
+        Args:
+            requested_schema: Passed over, as the interface allows: the columns come as they are.
+        """
+        return lazy_stream(Field.of(self), self, self.close)
+
+    def close(self) -> None:
+        """Read no more. A second call does nothing."""
+        _loop.end(self._batches.aclose())
+
+    def __enter__(self) -> Self:
+        """The stream itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Read no more."""
+        self.close()
+
+
+class BlockingFile(Blocking):
+    """A `File` whose methods block. Any Arrow library takes it as a table, row group by row group as it needs them."""
+
+    def __arrow_c_schema__(self) -> object:
+        """The Arrow schema of all columns as a capsule."""
+        return self.batches().__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """All rows and columns as a capsule of the Arrow C stream interface, read as they are consumed.
+
+        It can be asked for any number of times, each time from the first row on. `batches` gives streams of some
+        columns.
+
+        Args:
+            requested_schema: Passed over, as the interface allows: the columns come as they are.
+        """
+        return self.batches().__arrow_c_stream__()
+
+
+def _opened(function: Callable[P, Creation]) -> Callable[P, Blocking]:
     """`_blocking`, for type checkers: gives what is open, to be used as a context manager or not."""
+    return _blocking(function)
+
+
+def _opened_file(function: Callable[P, Opening]) -> Callable[P, BlockingFile]:
+    """The same of a file that is read."""
     return _blocking(function)
 
 
@@ -298,7 +404,7 @@ def _awaited(function: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, R]:
 
 create = _opened(resilient_pq.create)
 resume = _opened(resilient_pq.resume)
-open = _opened(resilient_pq.open)
+open = _opened_file(resilient_pq.open)
 check = _awaited(resilient_pq.check)
 recover = _awaited(resilient_pq.recover)
 complete_upload = _awaited(resilient_pq.complete_upload)
