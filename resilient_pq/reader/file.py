@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from types import TracebackType
@@ -29,13 +28,14 @@ from resilient_pq.reader import indexes
 from resilient_pq.reader.bloom_filter import ColumnBloomFilter
 from resilient_pq.reader.chunk_objects import ChunkObjects
 from resilient_pq.reader.contents import Contents, FileState, KnownCheckpoint
+from resilient_pq.reader.limits import ReadLimits
 from resilient_pq.reader.lost import LostRegion
 from resilient_pq.reader.on_damage import OnDamage
 from resilient_pq.reader.options import ReadOptions
 from resilient_pq.reader.plan import RowGroupRead, plan_read
 from resilient_pq.reader.portions import portions
-from resilient_pq.reader.row_groups import ReadRequest, RowGroupReader
-from resilient_pq.reader.streaming import Batches, Job, ReadRows, batches_of
+from resilient_pq.reader.row_groups import ReadRequest, RowGroupArrays, RowGroupReader
+from resilient_pq.reader.streaming import Batches, Job, check_batch_rows
 
 T = TypeVar("T")
 
@@ -71,13 +71,17 @@ class File:
         options: ReadOptions,
         counters: FetchCounters,
         owns_store: bool,
+        limits: ReadLimits | None = None,
     ) -> None:
         """Use `open` instead."""
         self.url = store.url_of(info.key)
         self.info = info
         self.counters = counters
         self.contents = contents
-        self.objects = ChunkObjects(store, info, contents, options=options.fetch, counters=counters)
+        limits = limits or ReadLimits.of(options)
+        self.objects = ChunkObjects(
+            store, info, contents, options=options.fetch, counters=counters, requests=limits.requests
+        )
         self._store = store
         self._verify = verify
         self._on_lost = on_lost
@@ -88,7 +92,7 @@ class File:
             verify=verify,
             on_damage=on_damage,
             fetch=options.fetch,
-            max_threads=options.max_threads or os.cpu_count() or 1,
+            limits=limits,
         )
 
     # -- what a caller can ask -------------------------------------------------------------------
@@ -337,32 +341,30 @@ class File:
             ObjectChangedError: The object was replaced after it was opened.
             StoreError: The store could not give the bytes.
         """
-        if batch_rows < 1:
-            raise SchemaError(f"batch_rows is {batch_rows}; it must be at least 1")
+        check_batch_rows(batch_rows)
+        field, jobs = self.jobs(columns, row_groups, strings)
+        return Batches.of(field, jobs, batch_rows, self._options.fetch, self._tell)
+
+    def jobs(
+        self, columns: Sequence[str] | None, row_groups: Sequence[int] | None, strings: Strings
+    ) -> tuple[Field, Iterator[Job]]:
+        """What a stream of rows reads, in order, and the struct that the rows are: for streams of several files.
+
+        Args:
+            columns: As of `read`.
+            row_groups: As of `read`.
+            strings: As of `read`.
+        """
+
+        async def read(groups: Sequence[RowGroupRead]) -> list[RowGroupArrays]:
+            with located(Where(key=self.url)):
+                return await self._row_groups.read(request, groups)
+
         with located(Where(key=self.url)):
             request = self._request(columns, row_groups, strings)
         fetch = self._options.fetch
-        tables = batches_of(
-            self.jobs(request),
-            batch_rows=batch_rows,
-            budget=fetch.memory_budget,
-            most_ahead=fetch.max_requests,
-            tell=self._tell,
-        )
-        return Batches(request.field, tables)
-
-    def jobs(self, request: ReadRequest) -> Iterator[Job]:
-        """What a stream of the rows of a request reads, in order."""
-
-        async def read(groups: Sequence[RowGroupRead]) -> list[ReadRows]:
-            with located(Where(key=self.url)):
-                found = await self._row_groups.read(request, groups)
-                return [ReadRows(Table(request.field, [one.arrays], one.num_rows), one.lost) for one in found]
-
-        fetch = self._options.fetch
-        groups = request.plan.row_groups
-        for portion in portions(groups, gap=fetch.merge.always_gap, budget=fetch.memory_budget):
-            yield Job(portion, read)
+        cut = portions(request.plan.row_groups, gap=fetch.merge.always_gap, budget=fetch.memory_budget)
+        return request.field, (Job(portion, read) for portion in cut)
 
     def _tell(self, lost: Sequence[LostRegion]) -> None:
         if self._on_lost is not None:

@@ -23,7 +23,7 @@ class Portion:
     """Row groups that are read by one call, in the order in which their rows are wanted.
 
     Attributes:
-        row_groups: What to read of each; at least one.
+        row_groups: What to read of each.
     """
 
     row_groups: tuple[RowGroupRead, ...]

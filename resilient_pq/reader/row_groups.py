@@ -28,6 +28,7 @@ from resilient_pq.io.ranges import ByteRange, union
 from resilient_pq.reader.chunk_objects import ChunkObjects
 from resilient_pq.reader.damaged import DamagedChunk, DamagedRowGroups, DecodedRowGroup
 from resilient_pq.reader.decoder import decode
+from resilient_pq.reader.limits import ReadLimits
 from resilient_pq.reader.lost import LostRegion
 from resilient_pq.reader.on_damage import OnDamage
 from resilient_pq.reader.plan import ChunkRead, ReadPlan, RowGroupRead
@@ -75,7 +76,7 @@ class RowGroupReader:
         verify: bool,
         on_damage: OnDamage,
         fetch: FetchOptions,
-        max_threads: int,
+        limits: ReadLimits,
     ) -> None:
         """Nothing is read yet.
 
@@ -84,14 +85,14 @@ class RowGroupReader:
             verify: Whether checksums are compared.
             on_damage: What is done with rows of which a value is lost.
             fetch: How many bytes may be held before they are decoded.
-            max_threads: How many threads work at one time, whatever is read at one time.
+            limits: How many threads work at one time, whatever is read at one time.
         """
         self._objects = objects
         self._verify = verify
         self._on_damage = on_damage
         self._fetch = fetch
-        self._max_threads = max_threads
-        self._threads = asyncio.Semaphore(max_threads)
+        self._max_threads = limits.max_threads
+        self._threads = limits.threads
 
     async def in_thread(self, function: Callable[..., T], *args: Any) -> T:
         """The result of a call, made in one of the threads."""

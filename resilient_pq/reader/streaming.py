@@ -11,29 +11,18 @@ from typing import Any, Self
 
 import nanoarrow
 
+from resilient_pq.arrow.buffers import Part, num_bytes
 from resilient_pq.arrow.field import Field
 from resilient_pq.arrow.table import Table
-from resilient_pq.errors import ResilientPQError
+from resilient_pq.errors import ResilientPQError, SchemaError
+from resilient_pq.io import FetchOptions
 from resilient_pq.reader.lost import LostRegion
 from resilient_pq.reader.plan import RowGroupRead
 from resilient_pq.reader.portions import Portion
-
-
-@dataclass(frozen=True, slots=True)
-class ReadRows:
-    """Rows of a row group, as they were read.
-
-    Attributes:
-        table: The rows.
-        lost: What of the row group is lost.
-    """
-
-    table: Table
-    lost: tuple[LostRegion, ...] = ()
-
+from resilient_pq.reader.row_groups import RowGroupArrays
 
 #: Reads row groups of one file, and gives the rows of each.
-ReadRowGroups = Callable[[Sequence[RowGroupRead]], Coroutine[Any, Any, list[ReadRows]]]
+ReadRowGroups = Callable[[Sequence[RowGroupRead]], Coroutine[Any, Any, list[RowGroupArrays]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +30,7 @@ class Job:
     """A portion of a stream, and what reads it.
 
     Attributes:
-        portion: What to read.
+        portion: What to read; without row groups where reading it can only fail.
         read: Reads row groups of it.
     """
 
@@ -60,6 +49,19 @@ class Batches(AsyncIterator[Table]):
         """Take over a generator; `File.batches` is the way to get a stream."""
         self._field = field
         self._tables = tables
+
+    @classmethod
+    def of(
+        cls,
+        field: Field,
+        jobs: Iterable[Job],
+        batch_rows: int,
+        fetch: FetchOptions,
+        tell: Callable[[Sequence[LostRegion]], None],
+    ) -> Self:
+        """The rows of all jobs, in their order; the arguments are those of `batches_of`."""
+        budget, most = fetch.memory_budget, fetch.max_requests
+        return cls(field, batches_of(field, jobs, batch_rows=batch_rows, budget=budget, most_ahead=most, tell=tell))
 
     @property
     def schema(self) -> nanoarrow.Schema:
@@ -87,7 +89,18 @@ class Batches(AsyncIterator[Table]):
         await self.aclose()
 
 
+def check_batch_rows(batch_rows: int) -> None:
+    """Refuse what no batch can have.
+
+    Raises:
+        SchemaError: `batch_rows` is less than 1.
+    """
+    if batch_rows < 1:
+        raise SchemaError(f"batch_rows is {batch_rows}; it must be at least 1")
+
+
 async def batches_of(
+    field: Field,
     jobs: Iterable[Job],
     *,
     batch_rows: int,
@@ -98,6 +111,7 @@ async def batches_of(
     """The rows of all jobs, in their order.
 
     Args:
+        field: The struct that the rows are.
         jobs: What to read; the next one is asked for when there is room for it.
         batch_rows: Rows of a batch, at most; one ends with its row group.
         budget: Bytes read ahead, as `read_ahead` counts them.
@@ -110,11 +124,12 @@ async def batches_of(
     async with aclosing(read_ahead(jobs, budget=budget, most=most_ahead)) as arriving:
         async for rows in arriving:
             tell(rows.lost)
-            for start in range(0, rows.table.num_rows, batch_rows):
-                yield rows.table.slice(start, batch_rows)
+            table = Table(field, [rows.arrays], rows.num_rows)
+            for start in range(0, table.num_rows, batch_rows):
+                yield table.slice(start, batch_rows)
 
 
-async def read_ahead(jobs: Iterable[Job], *, budget: int, most: int) -> AsyncGenerator[ReadRows, None]:
+async def read_ahead(jobs: Iterable[Job], *, budget: int, most: int) -> AsyncGenerator[RowGroupArrays, None]:
     """The rows of each row group, in order; those behind are fetched and decoded meanwhile.
 
     The next job is under way whatever its size. Further ones are while all that is read ahead, in bytes that were
@@ -139,7 +154,7 @@ async def read_ahead(jobs: Iterable[Job], *, budget: int, most: int) -> AsyncGen
             try:
                 found = await task
             except ResilientPQError:
-                if len(job.portion.row_groups) == 1:
+                if len(job.portion.row_groups) <= 1:
                     raise
                 found = None
             ahead.running.popleft()
@@ -159,7 +174,7 @@ class _Ahead:
     """What is being read, or was and waits to be taken, in order."""
 
     def __init__(self, jobs: Iterator[Job], budget: int, most: int) -> None:
-        self.running: deque[tuple[Job, asyncio.Task[list[ReadRows]]]] = deque()
+        self.running: deque[tuple[Job, asyncio.Task[list[RowGroupArrays]]]] = deque()
         self._jobs = jobs
         self._following = next(jobs, None)
         self._budget = budget
@@ -176,11 +191,11 @@ class _Ahead:
             self.running.append((job, asyncio.ensure_future(job.read(job.portion.row_groups))))
             self._following = next(self._jobs, None)
 
-    def _size(self, job: Job, task: asyncio.Task[list[ReadRows]]) -> int:
+    def _size(self, job: Job, task: asyncio.Task[list[RowGroupArrays]]) -> int:
         """Bytes that a job holds; until it is done, those that it is expected to."""
         if not task.done() or task.cancelled() or task.exception() is not None:
             return self._expected(job.portion)
-        size = sum(rows.table.nbytes for rows in task.result())
+        size = sum(num_bytes(Part.of(array)) for rows in task.result() for array in rows.arrays)
         self._growth = max(self._growth, size / max(job.portion.num_bytes, 1))
         return size
 

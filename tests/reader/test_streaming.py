@@ -8,17 +8,20 @@ from contextlib import aclosing
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 import resilient_pq as rpq
-from resilient_pq.arrow.table import Table
+from resilient_pq.arrow.buffers import make_array
+from resilient_pq.arrow.field import Field
 from resilient_pq.errors import FormatError
 from resilient_pq.io.memory import MemoryStore
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader.plan import RowGroupRead
 from resilient_pq.reader.portions import Portion, portions
-from resilient_pq.reader.streaming import Job, ReadRows, read_ahead
+from resilient_pq.reader.row_groups import RowGroupArrays
+from resilient_pq.reader.streaming import Job, read_ahead
 
 KiB = 1024
 
@@ -77,7 +80,7 @@ class Reading:
         self._sizes = sizes
         self.jobs = [Job(Portion((group(i, 4, 104, decoded=decoded),)), self._read) for i in range(len(sizes))]
 
-    async def _read(self, groups: Sequence[RowGroupRead]) -> list[ReadRows]:
+    async def _read(self, groups: Sequence[RowGroupRead]) -> list[RowGroupArrays]:
         (ordinal,) = [one.ordinal for one in groups]
         self.begun.append(ordinal)
         try:
@@ -87,7 +90,7 @@ class Reading:
             raise
         if self._sizes[ordinal] < 0:
             raise FormatError(f"row group {ordinal} is damaged")
-        return [ReadRows(await _table(self._sizes[ordinal]))]
+        return [_rows(self._sizes[ordinal])]
 
     async def finish(self, *ordinals: int) -> None:
         """Let jobs end, and everything happen that follows from it."""
@@ -100,12 +103,9 @@ class Reading:
             await asyncio.sleep(0)
 
 
-async def _table(size: int) -> Table:
-    store = MemoryStore()
-    async with rpq.create((store, "file"), schema=pa.schema([pa.field("a", pa.int64(), False)])) as writer:
-        await writer.write({"a": [0] * (size // 8)})
-    async with rpq.open((store, "file")) as file:
-        return await file.read()
+def _rows(size: int) -> RowGroupArrays:
+    field = Field("a", "l", False)
+    return RowGroupArrays([make_array(field, size // 8, [np.zeros(size // 8, np.int64)], None)], size // 8)
 
 
 class TestReadAhead:
@@ -116,7 +116,7 @@ class TestReadAhead:
             await reading.settle()
             assert reading.begun == [0, 1, 2, 3]  # each is expected to hold its 100 bytes and 100 more
             await reading.finish(0)
-            assert (await first).table.num_rows == 10
+            assert (await first).num_rows == 10
             assert reading.begun == [0, 1, 2, 3, 4]
 
     async def test_what_is_decoded_already_is_counted_as_it_is(self) -> None:
@@ -178,7 +178,7 @@ class TestReadAhead:
             await reading.finish(1)
             assert not first.done()
             await reading.finish(0, 2)
-            assert (await first).table.num_rows == 1
+            assert (await first).num_rows == 1
             with pytest.raises(FormatError, match="row group 1 is damaged"):
                 await anext(arriving)
         assert asyncio.all_tasks() == {asyncio.current_task()}
