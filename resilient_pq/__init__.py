@@ -20,6 +20,7 @@ from __future__ import annotations
 from resilient_pq.arrow.int96 import CutTimestampWarning
 from resilient_pq.arrow.schema import schema_from_arrow, schema_to_arrow
 from resilient_pq.arrow.table import Table
+from resilient_pq.dataset.dataset import Dataset, open_many
 from resilient_pq.dataset.write import WrittenMetadata, write_metadata
 from resilient_pq.errors import (
     AccessDeniedError,
@@ -85,6 +86,7 @@ __all__ = [
     "CompletedUpload",
     "CutTimestampWarning",
     "Damage",
+    "Dataset",
     "DecodedColumnIndex",
     "EncodingError",
     "FetchCounters",
@@ -138,6 +140,7 @@ __all__ = [
     "create",
     "list_uploads",
     "open",
+    "open_many",
     "recover",
     "resume",
     "resume_info",

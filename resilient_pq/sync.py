@@ -43,6 +43,7 @@ from resilient_pq import (
     CompletedUpload,
     CutTimestampWarning,
     Damage,
+    Dataset,
     DecodedColumnIndex,
     EncodingError,
     FetchCounters,
@@ -113,6 +114,7 @@ __all__ = [
     "CompletedUpload",
     "CutTimestampWarning",
     "Damage",
+    "Dataset",
     "DecodedColumnIndex",
     "EncodingError",
     "FetchCounters",
@@ -166,6 +168,7 @@ __all__ = [
     "create",
     "list_uploads",
     "open",
+    "open_many",
     "recover",
     "resume",
     "resume_info",
@@ -259,8 +262,8 @@ def _adapt(value: Any) -> Any:
         return BlockingBatches(value)
     if inspect.isawaitable(value):
         return _adapt(_loop.run(value if inspect.iscoroutine(value) else _await(value)))
-    if isinstance(value, File):
-        return BlockingFile(value)
+    if isinstance(value, File | Dataset):
+        return BlockingReader(value)
     if isinstance(value, Writer):
         return Blocking(value)
     if inspect.ismethod(value):
@@ -290,9 +293,9 @@ def _blocking(function: Callable[P, Any]) -> Callable[P, Any]:
 
 
 class Blocking:
-    """A `Writer` or a `File` whose methods block; everything else of it is as it is there."""
+    """A `Writer`, a `File` or a `Dataset` whose methods block; everything else of it is as it is there."""
 
-    def __init__(self, target: Writer | File) -> None:
+    def __init__(self, target: Writer | File | Dataset) -> None:
         """Adapt `target`."""
         self._target = target
 
@@ -368,8 +371,11 @@ class BlockingBatches(Iterator[Table]):
         self.close()
 
 
-class BlockingFile(Blocking):
-    """A `File` whose methods block. Any Arrow library takes it as a table, row group by row group as it needs them."""
+class BlockingReader(Blocking):
+    """A `File` or a `Dataset` whose methods block.
+
+    Any Arrow library takes it as a table, row group by row group as it needs them.
+    """
 
     def __arrow_c_schema__(self) -> object:
         """The Arrow schema of all columns as a capsule."""
@@ -392,8 +398,8 @@ def _opened(function: Callable[P, Creation]) -> Callable[P, Blocking]:
     return _blocking(function)
 
 
-def _opened_file(function: Callable[P, Opening]) -> Callable[P, BlockingFile]:
-    """The same of a file that is read."""
+def _opened_reader(function: Callable[P, Opening[Any]]) -> Callable[P, BlockingReader]:
+    """The same of what is read."""
     return _blocking(function)
 
 
@@ -404,7 +410,8 @@ def _awaited(function: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, R]:
 
 create = _opened(resilient_pq.create)
 resume = _opened(resilient_pq.resume)
-open = _opened_file(resilient_pq.open)
+open = _opened_reader(resilient_pq.open)
+open_many = _opened_reader(resilient_pq.open_many)
 check = _awaited(resilient_pq.check)
 recover = _awaited(resilient_pq.recover)
 complete_upload = _awaited(resilient_pq.complete_upload)

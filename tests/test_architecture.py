@@ -87,6 +87,8 @@ PURE = (
     "recovery.supplied_footer",
     "recovery.upload_rule",
     "recovery.view",
+    "dataset.agreement",
+    "dataset.pattern",
     "dataset.shared_keys",
     "dataset.summary",
     "io.ranges",

@@ -30,7 +30,7 @@ from resilient_pq.io.protocols import (
     WriteStore,
 )
 from resilient_pq.io.ranges import ByteRange, MergedRange, MergeOptions, merge
-from resilient_pq.io.resolve import resolve
+from resilient_pq.io.resolve import Stores, resolve
 from resilient_pq.io.retry import RetryPolicy, retrying
 from resilient_pq.io.upload_plan import max_object_size, part_size
 
@@ -66,6 +66,7 @@ __all__ = [
     "S3Store",
     "SinkOptions",
     "StoredState",
+    "Stores",
     "UploadInfo",
     "WriteStore",
     "counting",

@@ -316,6 +316,7 @@ def _status(path: str) -> os.stat_result:
 
 def _list_names(folder: str) -> list[str]:
     names: list[str] = []
+    folder = folder or os.curdir  # what a name without any folder lies in
     # Each folder with the real paths of itself and of all that lead to it: a link back to one of them is a circle.
     waiting = [(folder, "", frozenset([os.path.realpath(folder)]))]
     while waiting:

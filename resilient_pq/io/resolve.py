@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from resilient_pq.errors import StoreError, Where
@@ -38,27 +38,61 @@ def resolve(
         UnsupportedError: The scheme is not known, or needs a package that is not installed; the hint names
         it.
     """
-    text = os.fspath(url)
-    if not text:
-        raise StoreError("an empty path names no object")
-    match = _SCHEME.match(text)
-    if match is None or isinstance(url, os.PathLike):
-        return LocalStore(), os.path.expanduser(text)
-    scheme, rest = match[1].lower(), text[match.end() :]
-    if match[2] == "://" and scheme in ("file", "local"):
-        return LocalStore(), os.path.expanduser(rest)
-    # Imported when needed: s3fs alone takes a quarter of a second.
-    if match[2] == "://" and scheme in ("s3", "s3a"):
-        bucket, _, name = rest.partition("/")
-        if not bucket or not (name or bucket_alone):
-            raise StoreError("the URL names no object", where=Where(key=text), hint="write s3://bucket/name")
-        from resilient_pq.io.s3 import S3Store  # noqa: PLC0415
+    return Stores(storage_options).resolve(url, bucket_alone=bucket_alone)
 
-        return S3Store(storage_options), rest
-    if match[2] == "://" and scheme in ("http", "https"):
-        from resilient_pq.io.http import HttpStore  # noqa: PLC0415
 
-        return HttpStore(storage_options), text
-    from resilient_pq.io.fsspec_store import FsspecStore  # noqa: PLC0415
+class Stores:
+    """The stores that URLs lead into: one for all files of this machine, one for all of S3, one for all of HTTP.
 
-    return FsspecStore.from_url(text, storage_options)
+    Those of other schemes have one each. Whoever made it closes it, and with it all stores.
+    """
+
+    def __init__(self, storage_options: Mapping[str, Any] | None = None) -> None:
+        """Nothing is connected yet.
+
+        Args:
+            storage_options: As of `resolve`, for all of them.
+        """
+        self._storage_options = storage_options
+        self._shared: dict[str, WriteStore] = {}
+        self._others: list[WriteStore] = []
+
+    async def close(self) -> None:
+        """Close all stores."""
+        for store in (*self._shared.values(), *self._others):
+            await store.close()
+
+    def resolve(self, url: str | os.PathLike[str], *, bucket_alone: bool = False) -> tuple[WriteStore, str]:
+        """The store for a URL, and the key in it; as `resolve`, which see."""
+        text = os.fspath(url)
+        if not text:
+            raise StoreError("an empty path names no object")
+        match = _SCHEME.match(text)
+        if match is None or isinstance(url, os.PathLike):
+            return self._one("file", LocalStore), os.path.expanduser(text)
+        scheme, rest = match[1].lower(), text[match.end() :]
+        if match[2] == "://" and scheme in ("file", "local"):
+            return self._one("file", LocalStore), os.path.expanduser(rest)
+        # Imported when needed: s3fs alone takes a quarter of a second.
+        if match[2] == "://" and scheme in ("s3", "s3a"):
+            bucket, _, name = rest.partition("/")
+            if not bucket or not (name or bucket_alone):
+                raise StoreError("the URL names no object", where=Where(key=text), hint="write s3://bucket/name")
+            from resilient_pq.io.s3 import S3Store  # noqa: PLC0415
+
+            return self._one("s3", lambda: S3Store(self._storage_options)), rest
+        if match[2] == "://" and scheme in ("http", "https"):
+            from resilient_pq.io.http import HttpStore  # noqa: PLC0415
+
+            return self._one("http", lambda: HttpStore(self._storage_options)), text
+        from resilient_pq.io.fsspec_store import FsspecStore  # noqa: PLC0415
+
+        store, key = FsspecStore.from_url(text, self._storage_options)
+        self._others.append(store)
+        return store, key
+
+    def _one(self, kind: str, make: Callable[[], WriteStore]) -> WriteStore:
+        """The store of a kind, made when it is first needed."""
+        if kind not in self._shared:
+            self._shared[kind] = make()
+        return self._shared[kind]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Coroutine, Generator, Mapping
+from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Generic, Literal, Protocol, Self, TypeVar
 
 from resilient_pq.errors import (
     ChecksumError,
@@ -21,8 +22,19 @@ from resilient_pq.io import FetchCounters, ObjectInfo, ReadStore, counting, reso
 from resilient_pq.reader.contents import Contents, FileState
 from resilient_pq.reader.data_file import remedy
 from resilient_pq.reader.file import File, OnLost
+from resilient_pq.reader.limits import ReadLimits
 from resilient_pq.reader.on_damage import OnDamage
 from resilient_pq.reader.options import ReadOptions
+
+
+class Closable(Protocol):
+    """What is open until it is closed."""
+
+    async def close(self) -> None:
+        """Let go of it."""
+
+
+Opened = TypeVar("Opened", bound=Closable)
 
 #: Bytes from which on a footer is large.
 _LARGE_FOOTER = 1 << 20
@@ -86,32 +98,124 @@ async def _read_footer(
     return tail.info, found
 
 
-class Opening:
-    """What `open` gives: ``async with`` or ``await`` it to have the `File`."""
+class Opening(Generic[Opened]):
+    """What `open` and its like give: ``async with`` or ``await`` it to have what is opened."""
 
-    def __init__(self, opening: Callable[[], Any]) -> None:
-        """Keep what opens the file until it is asked for."""
+    def __init__(self, opening: Callable[[], Coroutine[Any, Any, Opened]]) -> None:
+        """Keep what opens it until it is asked for."""
         self._opening = opening
-        self._file: File | None = None
+        self._opened: Opened | None = None
 
-    def __await__(self) -> Generator[Any, None, File]:
-        """Open the file; the caller closes it."""
-        file: File = yield from self._opening().__await__()
-        return file
+    def __await__(self) -> Generator[Any, None, Opened]:
+        """Open it; the caller closes it."""
+        return (yield from self._opening().__await__())
 
-    async def __aenter__(self) -> File:
-        """Open the file."""
+    async def __aenter__(self) -> Opened:
+        """Open it."""
         # Not `await self`: a warning is to name the caller's line, and counts the frames between.
-        file: File = await self._opening()
-        self._file = file
-        return file
+        self._opened = await self._opening()
+        return self._opened
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Close the file."""
-        assert self._file is not None
-        await self._file.close()
+        """Close it."""
+        assert self._opened is not None
+        await self._opened.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How files are read: what `open` and its like were asked, checked.
+
+    Attributes:
+        verify: Whether checksums are compared.
+        on_damage: What is done with rows of which a value is lost.
+        on_lost: Called with each region that is lost.
+        options: The rest.
+    """
+
+    verify: bool
+    on_damage: OnDamage
+    on_lost: OnLost | None
+    options: ReadOptions
+
+    @classmethod
+    def checked(
+        cls, *, verify: bool, on_damage: str, on_lost: OnLost | None, options: ReadOptions | None
+    ) -> Self:
+        """Take the arguments of `open`.
+
+        Raises:
+            SchemaError: `options` are none, `on_lost` cannot be called, or there is no such `on_damage`.
+        """
+        policy = OnDamage.named(on_damage, [OnDamage.RAISE, OnDamage.NULL, OnDamage.DROP])
+        if on_lost is not None and not callable(on_lost):
+            raise SchemaError(f"on_lost is {on_lost!r}; it is a function that takes a LostRegion")
+        chosen = ReadOptions() if options is None else options
+        if not isinstance(chosen, ReadOptions):
+            raise SchemaError(f"options is {options!r}; open takes ReadOptions")
+        return cls(verify, policy, on_lost, chosen)
+
+
+async def open_file(
+    store: ReadStore,
+    key: str,
+    how: Reading,
+    *,
+    counters: FetchCounters,
+    owns_store: bool,
+    limits: ReadLimits | None = None,
+) -> File:
+    """Read the footer of an object, and give what reads its rows.
+
+    Args:
+        store: Where to read.
+        key: What to read.
+        how: As `open` was asked.
+        counters: Added to.
+        owns_store: Whether the file closes the store.
+        limits: What it has a share in; its own where there are none.
+
+    Raises:
+        FormatError: There is no footer, or it is damaged; the hint says what may help.
+        StoreError: The store could not give the bytes.
+    """
+    name = store.url_of(key)
+    try:
+        with located(Where(key=name)):
+            info, contents = await read_contents(
+                store, key, tail_bytes=how.options.tail_bytes, counters=counters, verify=how.verify
+            )
+    except FormatError as error:
+        if not isinstance(error, NotParquetError):
+            error.hint = error.hint or remedy(name)
+        raise
+    return File(
+        store,
+        info,
+        contents,
+        verify=how.verify,
+        on_damage=how.on_damage,
+        on_lost=how.on_lost,
+        options=how.options,
+        counters=counters,
+        owns_store=owns_store,
+        limits=limits,
+    )
+
+
+def warn_of_incomplete(file: File, *, stacklevel: int) -> None:
+    """Warn where the rows of a file may not be all that there were to be.
+
+    Args:
+        file: What was opened.
+        stacklevel: As of `warnings.warn`, counted from the caller.
+    """
+    if file.state in (None, FileState.COMPLETE):
+        return
+    of_whom = "a file that it names was not finished" if file.data_files else "its writer did not finish it"
+    warnings.warn(f"{file.url} is {file.state}: {of_whom}", IncompleteFileWarning, stacklevel=stacklevel + 1)
 
 
 def open(
@@ -122,7 +226,7 @@ def open(
     on_lost: OnLost | None = None,
     options: ReadOptions | None = None,
     storage_options: Mapping[str, Any] | None = None,
-) -> Opening:
+) -> Opening[File]:
     """Open a Parquet file, ours or anyone's, for reading columns by byte range.
 
     A summary of a folder (``_metadata``) reads as one file with the rows of all files that it names; they are
@@ -152,50 +256,18 @@ def open(
         TornFileError: On entering: its footer is missing or cut short; `recover` may help.
         FormatError: On entering: its footer is damaged; `recover` may help.
     """
-    policy = OnDamage.named(on_damage, [OnDamage.RAISE, OnDamage.NULL, OnDamage.DROP])
-    if on_lost is not None and not callable(on_lost):
-        raise SchemaError(f"on_lost is {on_lost!r}; it is a function that takes a LostRegion")
-    chosen = ReadOptions() if options is None else options
-    if not isinstance(chosen, ReadOptions):
-        raise SchemaError(f"options is {options!r}; open takes ReadOptions")
+    how = Reading.checked(verify=verify, on_damage=on_damage, on_lost=on_lost, options=options)
 
     async def opening() -> File:
         store, key = url if isinstance(url, tuple) else resolve(url, storage_options)
         owns_store = not isinstance(url, tuple)
-        counters = FetchCounters()
-        name = store.url_of(key)
         try:
-            with located(Where(key=name)):
-                info, contents = await read_contents(
-                    store, key, tail_bytes=chosen.tail_bytes, counters=counters, verify=verify
-                )
-        except BaseException as error:
+            file = await open_file(store, key, how, counters=FetchCounters(), owns_store=owns_store)
+        except BaseException:
             if owns_store:
                 await store.close()
-            if isinstance(error, FormatError) and not isinstance(error, NotParquetError):
-                error.hint = error.hint or remedy(name)
             raise
-        if contents.state not in (None, FileState.COMPLETE):
-            of_whom = (
-                "a file that it names was not finished"
-                if contents.data_files
-                else "its writer did not finish it"
-            )
-            warnings.warn(
-                f"{name} is {contents.state}: {of_whom}",
-                IncompleteFileWarning,
-                stacklevel=3,
-            )
-        return File(
-            store,
-            info,
-            contents,
-            verify=verify,
-            on_damage=policy,
-            on_lost=on_lost,
-            options=chosen,
-            counters=counters,
-            owns_store=owns_store,
-        )
+        warn_of_incomplete(file, stacklevel=3)
+        return file
 
     return Opening(opening)

@@ -1,0 +1,271 @@
+"""Many files of one schema, open for reading as if they were one. An async shell."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import nanoarrow
+
+from resilient_pq.arrow.field import Field
+from resilient_pq.arrow.stored_schema import ARROW_SCHEMA_KEY
+from resilient_pq.arrow.table import Table
+from resilient_pq.dataset.agreement import agreed, as_agreed
+from resilient_pq.dataset.listing import Place, Source, find_files
+from resilient_pq.errors import ResilientPQError
+from resilient_pq.io import FetchCounters, Stores
+from resilient_pq.reader.file import File, OnLost, Strings
+from resilient_pq.reader.limits import ReadLimits
+from resilient_pq.reader.lost import LostRegion
+from resilient_pq.reader.opening import Opening, Reading, open_file, warn_of_incomplete
+from resilient_pq.reader.options import ReadOptions
+from resilient_pq.reader.plan import RowGroupRead
+from resilient_pq.reader.portions import Portion
+from resilient_pq.reader.row_groups import RowGroupArrays
+from resilient_pq.reader.streaming import Batches, Job, check_batch_rows, read_ahead
+
+
+class Dataset:
+    """Files of one schema that are open for reading together, in a fixed order; made by `open_many`.
+
+    Attributes:
+        files: The files, in the order of their rows. A summary of a folder is one file.
+        counters: Requests made and bytes moved so far, of all files together, their opening included.
+    """
+
+    def __init__(
+        self, files: Sequence[File], stores: Stores, how: Reading, counters: FetchCounters
+    ) -> None:
+        """Use `open_many` instead."""
+        self.files = tuple(files)
+        self.counters = counters
+        self._stores = stores
+        self._how = how
+        self._field = _schema_of(files)
+
+    def __repr__(self) -> str:
+        """How many files and rows."""
+        return f"<resilient_pq.Dataset: {len(self.files):,} files, {self.num_rows:,} rows>"
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """What is being read, file by file."""
+        return tuple(file.url for file in self.files)
+
+    @property
+    def arrow_schema(self) -> Any:
+        """The Arrow schema of all files, with ``__arrow_c_schema__``; key-value metadata are those of the first."""
+        return nanoarrow.Schema(self._field.to_c())
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of all files, as their footers have them; where damaged ones are left out, fewer are read."""
+        return sum(file.num_rows for file in self.files)
+
+    @property
+    def num_row_groups(self) -> int:
+        """Row groups of all files."""
+        return sum(file.num_row_groups for file in self.files)
+
+    async def read(self, columns: Sequence[str] | None = None, *, strings: Strings = "plain") -> Table:
+        """Read columns of all files as one table, in the order of the files.
+
+        Args:
+            columns: Names of columns, in the order wanted, or paths of fields inside of them, as in
+                "Name.Language.Country"; None for all.
+            strings: As of `File.read`.
+
+        Raises:
+            SchemaError: There is no such column, or no such word for `strings`.
+            FormatError: A file is damaged, and `open_many` was told to raise then; it names the file.
+            ObjectChangedError: A file was replaced after it was opened.
+            StoreError: A store could not give the bytes.
+        """
+        field, jobs = self._jobs(columns, strings)
+        fetch = self._how.options.fetch
+        chunks, num_rows = [], 0
+        async with aclosing(read_ahead(jobs, budget=fetch.memory_budget, most=fetch.max_requests)) as arriving:
+            async for rows in arriving:
+                self._tell(rows.lost)
+                chunks.append(rows.arrays)
+                num_rows += rows.num_rows
+        return Table(field, chunks, num_rows)
+
+    def batches(
+        self, batch_rows: int = 65_536, columns: Sequence[str] | None = None, *, strings: Strings = "plain"
+    ) -> Batches:
+        """Rows of all files as one stream of tables, file by file in their order.
+
+        What is read ahead goes on into the next files: all have one budget of bytes and of requests. Otherwise as
+        `File.batches`.
+
+        Args:
+            batch_rows: Rows of a batch, at most; the last of each row group may have fewer.
+            columns: As of `read`.
+            strings: As of `File.read`.
+
+        Returns:
+            Tables of at most `batch_rows` rows, to be taken by ``async for``. Taking one raises what is listed
+            below, but for SchemaError.
+
+        Raises:
+            SchemaError: There is no such column, no such word for `strings`, or `batch_rows` is less than 1.
+            FormatError: A file is damaged, and `open_many` was told to raise then; it names the file.
+            ObjectChangedError: A file was replaced after it was opened.
+            StoreError: A store could not give the bytes.
+        """
+        check_batch_rows(batch_rows)
+        field, jobs = self._jobs(columns, strings)
+        return Batches.of(field, jobs, batch_rows, self._how.options.fetch, self._tell)
+
+    def _jobs(self, columns: Sequence[str] | None, strings: Strings) -> tuple[Field, Iterator[Job]]:
+        """What to read of all files, planned file by file as reading goes on, and the struct that the rows are."""
+        first, jobs = self.files[0].jobs(columns, None, strings)
+        names = [child.name for child in self._field.children] if columns is None else columns
+
+        def all_jobs() -> Iterator[Job]:
+            yield from jobs
+            for file in self.files[1:]:
+                # The order of the columns is the first file's.
+                same_order = columns is None and file.schema.names == self.files[0].schema.names
+                try:
+                    _, following = file.jobs(None if same_order else names, None, strings)
+                except ResilientPQError as error:
+                    yield Job(Portion(()), _failing(error))
+                else:
+                    yield from following
+
+        return as_agreed(first, self._field), all_jobs()
+
+    def _tell(self, lost: Sequence[LostRegion]) -> None:
+        if self._how.on_lost is not None:
+            for region in lost:
+                self._how.on_lost(region)
+
+    async def close(self) -> None:
+        """Let go of all files, and of the connections of their stores."""
+        for file in self.files:
+            await file.close()
+        await self._stores.close()
+
+    async def __aenter__(self) -> Self:
+        """The files themselves."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close the files."""
+        await self.close()
+
+
+def _failing(error: ResilientPQError) -> Callable[[Sequence[RowGroupRead]], Any]:
+    """What raises an error of a file when its rows are reached, and not before."""
+
+    async def read(_: Sequence[RowGroupRead]) -> list[RowGroupArrays]:
+        raise error
+
+    return read
+
+
+def _schema_of(files: Sequence[File]) -> Field:
+    """The Arrow schema of all files.
+
+    Raises:
+        SchemaError: The schemas of two files differ.
+        UnsupportedError: There is no Arrow type for a column.
+    """
+    first = files[0]
+    schema = Field.of(first.arrow_schema)
+    seen = {_stored(first)}
+    for file in files[1:]:
+        stored = _stored(file)
+        if stored not in seen or file.schema != first.schema:
+            seen.add(stored)
+            schema = agreed(schema, Field.of(file.arrow_schema), first.url, file.url)
+    return schema
+
+
+def _stored(file: File) -> str | None:
+    return file.contents.key_value.get(ARROW_SCHEMA_KEY)
+
+
+def open_many(
+    urls: Source | Sequence[Source],
+    *,
+    verify: bool = True,
+    on_damage: Literal["raise", "null", "drop"] = "raise",
+    on_lost: OnLost | None = None,
+    options: ReadOptions | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Opening[Dataset]:
+    """Open several Parquet files of one schema, to be read as one.
+
+    Their footers are read side by side. Rows come in the order of the files: as listed, or by name where they are found
+    by a pattern or in a folder. Use it as ``async with rpq.open_many(urls) as dataset``.
+
+    Values that stand only in the names of folders (``day=1/``) are no columns.
+
+    Args:
+        urls: One of these. A list of files, each a URL, a path, or a pair of a store and a key in it. A pattern such as
+            "s3://bucket/2026/*.parquet", in which ``*`` and ``?`` stand for characters of one part of a name, ``[...]``
+            for one of some, and ``**`` for any number of folders. A folder, with every ``*.parquet`` file below it at
+            any depth; where it has a summary, ``_metadata``, that says which row groups there are, and no other footer
+            is read. In patterns and folders, files and folders whose names begin with ``_`` or ``.`` are passed over.
+        verify: As of `open`.
+        on_damage: As of `open`.
+        on_lost: As of `open`; the `where` of a region names its file.
+        options: How to read; `memory_budget`, `max_requests` and `max_threads` hold for all files together.
+        storage_options: Credentials, endpoint and so on, as fsspec and pandas take them; for all files.
+
+    Raises:
+        SchemaError: An argument is wrong. On entering: the schemas of two files differ; it names both, and the column.
+        NotFoundError: On entering: a file is missing, the folder has none, or none matches the pattern.
+        FormatError: On entering: the footer of a file is missing or damaged; it names the file.
+        UnsupportedError: On entering: a store cannot list what is in a folder.
+
+    Warns:
+        IncompleteFileWarning: A file is a checkpoint of a writer that never finished, or what a recovery could keep
+            of one.
+    """
+    how = Reading.checked(verify=verify, on_damage=on_damage, on_lost=on_lost, options=options)
+
+    async def opening() -> Dataset:
+        stores = Stores(storage_options)
+        try:
+            counters = FetchCounters()
+            files = await _open_all(await find_files(urls, stores), how, counters)
+            dataset = Dataset(files, stores, how, counters)
+        except BaseException:
+            await stores.close()
+            raise
+        for file in files:
+            warn_of_incomplete(file, stacklevel=3)
+        return dataset
+
+    return Opening(opening)
+
+
+async def _open_all(places: Sequence[Place], how: Reading, counters: FetchCounters) -> list[File]:
+    """The files, in order; the first error cancels what is under way."""
+    limits = ReadLimits.of(how.options)
+    waiting = iter(enumerate(places))
+    files: dict[int, File] = {}
+
+    async def open_in_turn() -> None:
+        for position, (store, key) in waiting:
+            files[position] = await open_file(
+                store, key, how, counters=counters, owns_store=False, limits=limits
+            )
+
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(min(how.options.fetch.max_requests, len(places))):
+                tasks.create_task(open_in_turn())
+    except BaseExceptionGroup as group:
+        first = group.exceptions[0]  # each of them names its own file; one is enough
+        raise first from first.__cause__
+    return [files[position] for position in range(len(places))]

@@ -1,0 +1,72 @@
+"""Patterns of names, as shells have them. Pure."""
+
+from __future__ import annotations
+
+import re
+
+from resilient_pq.errors import SchemaError
+
+_SPECIAL = re.compile(r"[*?\[]")
+
+
+def is_pattern(name: str) -> bool:
+    """Whether a name stands for those that match it."""
+    return _SPECIAL.search(name) is not None
+
+
+def split_pattern(name: str) -> tuple[str, str]:
+    """The folder before the first part of a name that is a pattern, with its slash, and what is behind it."""
+    special = _SPECIAL.search(name)
+    end = len(name) if special is None else name.rfind("/", 0, special.start()) + 1
+    return name[:end], name[end:]
+
+
+def matcher(pattern: str) -> re.Pattern[str]:
+    """A regular expression that matches the whole of the names that a pattern stands for.
+
+    ``*`` and ``?`` stand for characters within a part of a name, ``[abc]``, ``[a-z]`` and ``[!a]`` for one of some or
+    of all others, and ``**`` as a whole part for any number of parts, none included. Parts that begin with a dot, or
+    with an underscore and have no ``=``, are matched only by a part of the pattern that begins so.
+
+    Raises:
+        SchemaError: There is no such pattern, as with ``[z-a]``.
+    """
+    pieces: list[str] = []
+    parts = pattern.split("/")
+    for position, part in enumerate(parts):
+        last = position == len(parts) - 1
+        if part == "**":
+            pieces.append(f"(?:{_NOT_HIDDEN}[^/]+/)*" + (f"{_NOT_HIDDEN}[^/]+" if last else ""))
+            continue
+        hidden = part.startswith((".", "_"))
+        pieces.append(("" if hidden else _NOT_HIDDEN) + _part(part) + ("" if last else "/"))
+    try:
+        return re.compile("".join(pieces) + r"\Z", re.DOTALL)
+    except re.error as error:
+        raise SchemaError(f"{pattern!r} is no pattern: {error}") from error
+
+
+#: A folder such as ``_day=1`` stands for values of a column, and is not hidden.
+_NOT_HIDDEN = r"(?!\.|_[^/=]*(?:/|\Z))"
+
+
+def _part(part: str) -> str:
+    """One part of a pattern, without slashes."""
+    found: list[str] = []
+    at = 0
+    while at < len(part):
+        char = part[at]
+        at += 1
+        if char == "*":
+            found.append("[^/]*")
+        elif char == "?":
+            found.append("[^/]")
+        elif char == "[" and (end := part.find("]", at + 1 + part.startswith("!", at))) > 0:
+            inside = part[at:end]
+            at = end + 1
+            negated = inside.startswith("!")
+            chosen = re.escape(inside[negated:]).replace(r"\-", "-")
+            found.append(f"(?!/)[{'^' if negated else ''}{chosen}]")
+        else:
+            found.append(re.escape(char))
+    return "".join(found)
