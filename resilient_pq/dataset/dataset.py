@@ -85,9 +85,8 @@ class Dataset:
             StoreError: A store could not give the bytes.
         """
         field, jobs = self._jobs(columns, strings)
-        fetch = self._how.options.fetch
         chunks, num_rows = [], 0
-        async with aclosing(read_ahead(jobs, budget=fetch.memory_budget, most=fetch.max_requests)) as arriving:
+        async with aclosing(read_ahead(jobs, self._how.options.fetch)) as arriving:
             async for rows in arriving:
                 self._tell(rows.lost)
                 chunks.append(rows.arrays)
@@ -119,7 +118,7 @@ class Dataset:
         """
         check_batch_rows(batch_rows)
         field, jobs = self._jobs(columns, strings)
-        return Batches.of(field, jobs, batch_rows, self._how.options.fetch, self._tell)
+        return Batches.of(field, read_ahead(jobs, self._how.options.fetch), batch_rows, self._tell)
 
     def _jobs(self, columns: Sequence[str] | None, strings: Strings) -> tuple[Field, Iterator[Job]]:
         """What to read of all files, planned file by file as reading goes on, and the struct that the rows are."""

@@ -35,7 +35,7 @@ from resilient_pq.reader.options import ReadOptions
 from resilient_pq.reader.plan import RowGroupRead, plan_read
 from resilient_pq.reader.portions import portions
 from resilient_pq.reader.row_groups import ReadRequest, RowGroupArrays, RowGroupReader
-from resilient_pq.reader.streaming import Batches, Job, check_batch_rows
+from resilient_pq.reader.streaming import Arriving, Batches, Job, check_batch_rows, read_ahead
 
 T = TypeVar("T")
 
@@ -342,8 +342,15 @@ class File:
             StoreError: The store could not give the bytes.
         """
         check_batch_rows(batch_rows)
+        field, arriving = self._arriving(columns, row_groups, strings)
+        return Batches.of(field, arriving, batch_rows, self._tell)
+
+    def _arriving(
+        self, columns: Sequence[str] | None, row_groups: Sequence[int] | None, strings: Strings
+    ) -> tuple[Field, Arriving]:
+        """The rows of one row group after the other, read ahead, and the struct that they are."""
         field, jobs = self.jobs(columns, row_groups, strings)
-        return Batches.of(field, jobs, batch_rows, self._options.fetch, self._tell)
+        return field, read_ahead(jobs, self._options.fetch)
 
     def jobs(
         self, columns: Sequence[str] | None, row_groups: Sequence[int] | None, strings: Strings

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import nanoarrow
 
@@ -23,6 +23,10 @@ from resilient_pq.reader.row_groups import RowGroupArrays
 
 #: Reads row groups of one file, and gives the rows of each.
 ReadRowGroups = Callable[[Sequence[RowGroupRead]], Coroutine[Any, Any, list[RowGroupArrays]]]
+
+
+#: The rows of one row group after the other, in order.
+Arriving: TypeAlias = AsyncGenerator[RowGroupArrays, None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +58,12 @@ class Batches(AsyncIterator[Table]):
     def of(
         cls,
         field: Field,
-        jobs: Iterable[Job],
+        arriving: Arriving,
         batch_rows: int,
-        fetch: FetchOptions,
         tell: Callable[[Sequence[LostRegion]], None],
     ) -> Self:
-        """The rows of all jobs, in their order; the arguments are those of `batches_of`."""
-        budget, most = fetch.memory_budget, fetch.max_requests
-        return cls(field, batches_of(field, jobs, batch_rows=batch_rows, budget=budget, most_ahead=most, tell=tell))
+        """The rows of row groups, in their order; the arguments are those of `batches_of`."""
+        return cls(field, batches_of(field, arriving, batch_rows=batch_rows, tell=tell))
 
     @property
     def schema(self) -> nanoarrow.Schema:
@@ -101,27 +103,23 @@ def check_batch_rows(batch_rows: int) -> None:
 
 async def batches_of(
     field: Field,
-    jobs: Iterable[Job],
+    arriving: Arriving,
     *,
     batch_rows: int,
-    budget: int,
-    most_ahead: int,
     tell: Callable[[Sequence[LostRegion]], None],
 ) -> AsyncGenerator[Table, None]:
-    """The rows of all jobs, in their order.
+    """Rows in batches.
 
     Args:
         field: The struct that the rows are.
-        jobs: What to read; the next one is asked for when there is room for it.
+        arriving: The rows of each row group; closed at the end.
         batch_rows: Rows of a batch, at most; one ends with its row group.
-        budget: Bytes read ahead, as `read_ahead` counts them.
-        most_ahead: Jobs read ahead.
         tell: Called with what is lost of a row group, before its rows are given.
 
     Raises:
         ResilientPQError: The first error of a row group, when all rows before it were given.
     """
-    async with aclosing(read_ahead(jobs, budget=budget, most=most_ahead)) as arriving:
+    async with aclosing(arriving):
         async for rows in arriving:
             tell(rows.lost)
             table = Table(field, [rows.arrays], rows.num_rows)
@@ -129,22 +127,21 @@ async def batches_of(
                 yield table.slice(start, batch_rows)
 
 
-async def read_ahead(jobs: Iterable[Job], *, budget: int, most: int) -> AsyncGenerator[RowGroupArrays, None]:
+async def read_ahead(jobs: Iterable[Job], fetch: FetchOptions) -> Arriving:
     """The rows of each row group, in order; those behind are fetched and decoded meanwhile.
 
     The next job is under way whatever its size. Further ones are while all that is read ahead, in bytes that were
     requested and in rows that wait, stays within the budget. Nothing is begun but when the consumer comes for more.
 
     Args:
-        jobs: What to read.
-        budget: Bytes read ahead.
-        most: Jobs read ahead.
+        jobs: What to read; the next one is asked for when there is room for it.
+        fetch: How many bytes are read ahead, `memory_budget`, and how many jobs, `max_requests`.
 
     Raises:
         ResilientPQError: The first error of a row group, when all before it were given. What a row group fails with
             that nobody reached is dropped.
     """
-    ahead = _Ahead(iter(jobs), budget, most)
+    ahead = _Ahead(iter(jobs), fetch.memory_budget, fetch.max_requests)
     try:
         while True:
             ahead.begin()

@@ -16,6 +16,7 @@ import resilient_pq as rpq
 from resilient_pq.arrow.buffers import make_array
 from resilient_pq.arrow.field import Field
 from resilient_pq.errors import FormatError
+from resilient_pq.io import FetchOptions
 from resilient_pq.io.memory import MemoryStore
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader.plan import RowGroupRead
@@ -111,7 +112,7 @@ def _rows(size: int) -> RowGroupArrays:
 class TestReadAhead:
     async def test_as_many_as_the_budget_has_room_for(self) -> None:
         reading = Reading(*[80] * 9, decoded=100)
-        async with aclosing(read_ahead(reading.jobs, budget=800, most=16)) as arriving:
+        async with aclosing(read_ahead(reading.jobs, FetchOptions(memory_budget=800, max_requests=16))) as arriving:
             first = asyncio.ensure_future(anext(arriving))
             await reading.settle()
             assert reading.begun == [0, 1, 2, 3]  # each is expected to hold its 100 bytes and 100 more
@@ -121,7 +122,7 @@ class TestReadAhead:
 
     async def test_what_is_decoded_already_is_counted_as_it_is(self) -> None:
         reading = Reading(8, 8, 8, 8, 8, 8, 8, 8, 8, decoded=100)
-        async with aclosing(read_ahead(reading.jobs, budget=400, most=16)) as arriving:
+        async with aclosing(read_ahead(reading.jobs, FetchOptions(memory_budget=400, max_requests=16))) as arriving:
             first = asyncio.ensure_future(anext(arriving))
             await reading.finish(0, 1)
             await first
@@ -131,7 +132,7 @@ class TestReadAhead:
 
     async def test_rows_that_grow_more_than_the_footer_says_are_expected_to_go_on_so(self) -> None:
         reading = Reading(*[8_000] * 6)
-        async with aclosing(read_ahead(reading.jobs, budget=300, most=16)) as arriving:
+        async with aclosing(read_ahead(reading.jobs, FetchOptions(memory_budget=300, max_requests=16))) as arriving:
             first = asyncio.ensure_future(anext(arriving))
             await reading.finish(0, 1, 2)
             await first
@@ -146,7 +147,7 @@ class TestReadAhead:
 
     async def test_no_more_than_so_many(self) -> None:
         reading = Reading(*[8] * 9)
-        async with aclosing(read_ahead(reading.jobs, budget=1 << 40, most=3)) as arriving:
+        async with aclosing(read_ahead(reading.jobs, FetchOptions(memory_budget=1 << 40, max_requests=3))) as arriving:
             first = asyncio.ensure_future(anext(arriving))
             await reading.finish(0)
             await first
@@ -155,7 +156,7 @@ class TestReadAhead:
 
     async def test_nothing_is_begun_while_nobody_comes_for_more(self) -> None:
         reading = Reading(*[8] * 4)
-        async with aclosing(read_ahead(reading.jobs, budget=1, most=16)) as arriving:
+        async with aclosing(read_ahead(reading.jobs, FetchOptions(memory_budget=1, max_requests=16))) as arriving:
             first = asyncio.ensure_future(anext(arriving))
             await reading.finish(0, 1)
             await first
@@ -164,7 +165,7 @@ class TestReadAhead:
 
     async def test_closing_cancels_what_is_under_way(self) -> None:
         reading = Reading(*[8] * 4)
-        async with aclosing(read_ahead(reading.jobs, budget=1 << 40, most=16)) as arriving:
+        async with aclosing(read_ahead(reading.jobs, FetchOptions(memory_budget=1 << 40, max_requests=16))) as arriving:
             first = asyncio.ensure_future(anext(arriving))
             await reading.finish(0)
             await first
@@ -173,7 +174,7 @@ class TestReadAhead:
 
     async def test_an_error_comes_in_its_turn(self) -> None:
         reading = Reading(8, -1, 8)
-        async with aclosing(read_ahead(reading.jobs, budget=1 << 40, most=16)) as arriving:
+        async with aclosing(read_ahead(reading.jobs, FetchOptions(memory_budget=1 << 40, max_requests=16))) as arriving:
             first = asyncio.ensure_future(anext(arriving))
             await reading.finish(1)
             assert not first.done()
