@@ -351,7 +351,7 @@ class Counting(MemoryStore):
 
 async def test_requests_are_bounded_for_all_together() -> None:
     store = Counting(await stored(**{f"f{i:02}": numbers(5 * i, 5 * i + 5) for i in range(30)}))
-    options = rpq.ReadOptions(fetch=rpq.FetchOptions(max_requests=4))
+    options = rpq.ReadOptions(max_requests=4)
     async with rpq.open_many((store, "folder"), options=options) as dataset:
         assert store.most == 4
         assert dataset.counters.requests == 30
@@ -367,7 +367,7 @@ async def test_what_is_read_ahead_goes_on_into_the_next_files() -> None:
         store.calls.clear()
         await anext(batches)
         assert len({call.key for call in store.calls}) == 6
-    little = rpq.ReadOptions(fetch=rpq.FetchOptions(memory_budget=1))
+    little = rpq.ReadOptions(memory_budget=1)
     async with rpq.open_many((store, "folder"), options=little) as dataset, dataset.batches() as batches:
         store.calls.clear()
         await anext(batches)

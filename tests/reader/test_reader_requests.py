@@ -161,8 +161,8 @@ async def test_a_store_that_refuses(our_bytes: bytes, stored: Stored) -> None:
 async def test_an_object_that_is_replaced(our_bytes: bytes, their_bytes: bytes, stored: Stored) -> None:
     """Whenever it happens: bytes of two versions are never mixed."""
     store = await stored(our_bytes)
-    short_of_memory = rpq.FetchOptions(memory_budget=1)
-    async with rpq.open((store, "file"), options=ReadOptions(200, short_of_memory)) as file:
+    short_of_memory = ReadOptions(tail_bytes=200, memory_budget=1)
+    async with rpq.open((store, "file"), options=short_of_memory) as file:
         batches = file.batches(5)
         await anext(batches)
         await store.put("file", their_bytes)
@@ -364,7 +364,7 @@ async def test_batches_before_the_damage_are_given(our_bytes: bytes, stored: Sto
 
 
 async def _leave_behind_an_error(store: FaultyStore) -> None:
-    options = ReadOptions(fetch=rpq.FetchOptions(memory_budget=1))  # each row group by itself
+    options = ReadOptions(memory_budget=1)  # each row group by itself
     async with (
         rpq.open((store, "file"), options=options) as file,
         aclosing(file.batches(5, row_groups=[0, 1])) as batches,
