@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -25,7 +25,7 @@ from resilient_pq.reader.options import ReadOptions
 from resilient_pq.reader.plan import RowGroupRead
 from resilient_pq.reader.portions import Portion
 from resilient_pq.reader.row_groups import RowGroupArrays
-from resilient_pq.reader.streaming import Batches, Job, check_batch_rows, read_ahead
+from resilient_pq.reader.streaming import Batches, Job, Jobs, check_batch_rows, read_ahead
 
 
 class Dataset:
@@ -120,13 +120,14 @@ class Dataset:
         field, jobs = self._jobs(columns, strings)
         return Batches.of(field, read_ahead(jobs, self._how.options.fetch), batch_rows, self._tell)
 
-    def _jobs(self, columns: Sequence[str] | None, strings: Strings) -> tuple[Field, Iterator[Job]]:
+    def _jobs(self, columns: Sequence[str] | None, strings: Strings) -> tuple[Field, Jobs]:
         """What to read of all files, planned file by file as reading goes on, and the struct that the rows are."""
         first, jobs = self.files[0].jobs(columns, None, strings)
         names = [child.name for child in self._field.children] if columns is None else columns
 
-        def all_jobs() -> Iterator[Job]:
-            yield from jobs
+        async def all_jobs() -> Jobs:
+            async for job in jobs:
+                yield job
             for file in self.files[1:]:
                 # The order of the columns is the first file's.
                 same_order = columns is None and file.schema.names == self.files[0].schema.names
@@ -135,7 +136,8 @@ class Dataset:
                 except ResilientPQError as error:
                     yield Job(Portion(()), _failing(error))
                 else:
-                    yield from following
+                    async for job in following:
+                        yield job
 
         return as_agreed(first, self._field), all_jobs()
 

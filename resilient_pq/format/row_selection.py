@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from resilient_pq.errors import EncodingError
 from resilient_pq.format import kernels
+from resilient_pq.format.encodings.dictionary import entries_at
 from resilient_pq.format.metadata import Type
 from resilient_pq.format.schema import Leaf
 from resilient_pq.format.values import (
@@ -84,6 +86,45 @@ def null_rows(leaf: Leaf, count: int) -> LeafData:
     repetition = np.zeros(count, np.uint8) if leaf.max_repetition_level else None
     definition = np.zeros(count, np.uint8) if leaf.max_definition_level else None
     return LeafData(count, definition, repetition, values)
+
+
+def select_rows(column: LeafColumn, keep: NDArray[np.bool_]) -> LeafColumn:
+    """Some rows of a column, in order, copied; views go on to lead into the memory they came with.
+
+    Args:
+        column: Of any type and nesting.
+        keep: One per row, whether it is kept.
+
+    Raises:
+        EncodingError: The first entry continues a row that never began.
+    """
+    leaf, repetition = column.leaf, column.repetition_levels
+    entries = slots = keep
+    if repetition is not None:
+        if len(repetition) and repetition[0]:
+            raise EncodingError(f"the first repetition level is {repetition[0]}, not 0")
+        entries = keep[np.cumsum(repetition == 0) - 1]
+        slots = entries
+        if column.definition_levels is not None and leaf.slot_definition_level:
+            slots = entries[column.definition_levels >= leaf.slot_definition_level]
+    return LeafColumn(
+        leaf=leaf,
+        num_rows=int(np.count_nonzero(keep)),
+        values=_values_kept(column.values, slots),
+        present=None if column.present is None else column.present[slots],
+        definition_levels=None if column.definition_levels is None else column.definition_levels[entries],
+        repetition_levels=None if repetition is None else repetition[entries],
+    )
+
+
+def _values_kept(values: Values | ByteViews, slots: NDArray[np.bool_]) -> Values | ByteViews:
+    if isinstance(values, ByteViews):
+        return ByteViews(values.views[slots], values.buffers, values.known_utf8)
+    if not isinstance(values, ByteArrays):
+        return values[slots]
+    kept = entries_at(values, np.flatnonzero(slots))
+    assert isinstance(kept, ByteArrays)
+    return ByteArrays(kept.offsets, kept.data, values.known_utf8)
 
 
 def from_first_row(leaf: Leaf, data: LeafData) -> LeafData:

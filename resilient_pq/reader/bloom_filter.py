@@ -50,10 +50,10 @@ class ColumnBloomFilter:
         Raises:
             SchemaError: A value is of another kind than the column's.
         """
-        several = _several(values)
-        if several is None:
+        found = several(values)
+        if found is None:
             return bool(self._may_contain([values])[0])
-        return self._may_contain(several)
+        return self._may_contain(found)
 
     def _may_contain(self, values: Sequence[Any]) -> NDArray[np.bool_]:
         found = np.zeros(len(values), np.bool_)
@@ -80,8 +80,8 @@ def _is_null(value: Any) -> bool:
     return has_none and bool(value != value)  # noqa: PLR0124 (no other value differs from itself)
 
 
-def _several(values: Any) -> Sequence[Any] | None:
-    """The values of a collection; None for what is one value itself."""
+def several(values: Any) -> Sequence[Any] | None:
+    """The values of a list, tuple, set, NumPy array or Arrow array; None for what is one value itself."""
     if hasattr(values, "__arrow_c_stream__") or hasattr(values, "__arrow_c_array__"):
         field, arrays = arrays_of(values)
         parts = [Part.of(array, field) for array in arrays]

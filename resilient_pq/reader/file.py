@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from types import TracebackType
 from typing import Any, Final, Literal, Self, TypeAlias, TypeVar, get_args
@@ -32,15 +32,17 @@ from resilient_pq.reader.limits import ReadLimits
 from resilient_pq.reader.lost import LostRegion
 from resilient_pq.reader.on_damage import OnDamage
 from resilient_pq.reader.options import ReadOptions
-from resilient_pq.reader.plan import RowGroupRead, plan_read
+from resilient_pq.reader.plan import RowGroupRead, check_limit, next_wave, plan_read
 from resilient_pq.reader.portions import portions
 from resilient_pq.reader.row_groups import ReadRequest, RowGroupArrays, RowGroupReader
-from resilient_pq.reader.streaming import Arriving, Batches, Job, check_batch_rows, read_ahead
+from resilient_pq.reader.streaming import Batches, Job, Jobs, check_batch_rows, read_ahead
 
 T = TypeVar("T")
 
 #: How strings come: as Arrow's string and binary, or as their views.
 Strings: TypeAlias = Literal["plain", "view"]
+#: Rows wanted: all terms of a list, or of one of several lists.
+Filters: TypeAlias = Sequence[tuple[Any, ...]] | Sequence[Sequence[tuple[Any, ...]]]
 MiB = 1024 * 1024
 #: Bytes of free memory that stay when a file is closed: what a small one needs, for the next one of many.
 _KEPT_WHEN_CLOSED: Final = 16 * MiB
@@ -277,16 +279,28 @@ class File:
         columns: Sequence[str] | None = None,
         row_groups: Sequence[int] | None = None,
         *,
+        filters: Filters | None = None,
+        limit: int | None = None,
         strings: Strings = "plain",
     ) -> Table:
         """Rows as a table.
 
-        All ranges are fetched in one parallel wave and decoded while they arrive.
+        All ranges are fetched in one parallel wave and decoded while they arrive; with a `limit`, in as many waves as
+        it takes to find so many rows.
 
         Args:
             columns: Names of columns, in the order wanted, or paths of fields inside of them, as in
                 "Name.Language.Country"; see `Schema.select`. None for all.
             row_groups: Ordinals of row groups, in the order wanted; None for all.
+            filters: Which rows: a list of tuples ``(column, operator, value)``, all of which have to hold, or a list
+                of such lists, one of which has to. Operators are ``=``, ``==``, ``!=``, ``<``, ``<=``, ``>``, ``>=``,
+                ``in`` and ``not in`` with a list of values, ``is null`` and ``is not null`` with none. A column is a
+                leaf outside of lists and maps, by its path with dots, and need not be among `columns`. Row groups that
+                cannot have such rows, by the statistics in the footer, are not read. A null meets no comparison,
+                ``!=`` and ``not in`` neither. Values are of the column's own kind (text as str, times as datetime, with
+                a time zone exactly where the column is in UTC); numbers are compared exactly, but for columns of
+                floating point they are rounded to the column's type.
+            limit: Rows at most, the first of those that the filters leave; None for all.
             strings: How text and binary columns come, wherever they are nested. ``plain``: as Arrow's string and
                 binary, each column of a row group back to back in one buffer. ``view``: as string_view and
                 binary_view, whose values of more than 12 bytes stay in the decompressed pages and are not copied:
@@ -294,19 +308,33 @@ class File:
                 where a slice or a filter has left little of their values.
 
         Raises:
-            SchemaError: There is no such column or row group, or no such word for `strings`.
+            SchemaError: There is no such column or row group, no such word for `strings`, `limit` is no number of rows,
+                or `filters` have another form or a value of another kind than their column.
             FormatError: The file is damaged, and `open` was told to raise then; a `ChecksumError` names the page.
             ObjectChangedError: The object was replaced after it was opened.
             NotFoundError: A data file that a summary names is not there.
             StoreError: The store could not give the bytes.
         """
         with located(Where(key=self.url)):
-            request = self._request(columns, row_groups, strings)
-            groups = await self._row_groups.read(request, request.plan.row_groups)
+            request = self._request(columns, row_groups, filters, limit, strings)
+            groups = await self._read(request, limit)
             for group in groups:
                 self._tell(group.lost)
             chunks = [group.arrays for group in groups]
-            return Table(request.field, chunks, sum(group.num_rows for group in groups))
+            table = Table(request.field, chunks, sum(group.num_rows for group in groups))
+            return table if limit is None else table.slice(0, limit)
+
+    async def _read(self, request: ReadRequest, limit: int | None) -> list[RowGroupArrays]:
+        """Read all row groups, or so many that they have the rows wanted."""
+        found: list[RowGroupArrays] = []
+        waiting, wanted = request.plan.row_groups, limit
+        while waiting and (limit is None or sum(group.num_rows for group in found) < limit):
+            count = next_wave(waiting, wanted)
+            found += await self._row_groups.read(request, waiting[:count])
+            waiting = waiting[count:]
+            # The filter leaves few rows of many: look for the rest in twice as many each time.
+            wanted = None if wanted is None else 2 * wanted
+        return found
 
     def batches(
         self,
@@ -314,6 +342,8 @@ class File:
         columns: Sequence[str] | None = None,
         row_groups: Sequence[int] | None = None,
         *,
+        filters: Filters | None = None,
+        limit: int | None = None,
         strings: Strings = "plain",
     ) -> Batches:
         """Rows as a stream of tables, in order.
@@ -328,6 +358,8 @@ class File:
             columns: Names of columns, in the order wanted, or paths of fields inside of them, as in
                 "Name.Language.Country"; see `Schema.select`. None for all.
             row_groups: Ordinals of row groups, in the order wanted; None for all.
+            filters: As of `read`; a row group without such rows gives no batch.
+            limit: As of `read`; what lies behind the last of these rows is not read.
             strings: As of `read`. With ``view`` a batch that is kept keeps pages of its whole row group.
 
         Returns:
@@ -335,32 +367,32 @@ class File:
             below, but for SchemaError.
 
         Raises:
-            SchemaError: There is no such column or row group, no such word for `strings`, or `batch_rows` is less
-                than 1.
+            SchemaError: As of `read`, or `batch_rows` is less than 1.
             FormatError: The file is damaged, and `open` was told to raise then; a `ChecksumError` names the page.
             ObjectChangedError: The object was replaced after it was opened.
             StoreError: The store could not give the bytes.
         """
         check_batch_rows(batch_rows)
-        field, arriving = self._arriving(columns, row_groups, strings)
-        return Batches.of(field, arriving, batch_rows, self._tell)
-
-    def _arriving(
-        self, columns: Sequence[str] | None, row_groups: Sequence[int] | None, strings: Strings
-    ) -> tuple[Field, Arriving]:
-        """The rows of one row group after the other, read ahead, and the struct that they are."""
-        field, jobs = self.jobs(columns, row_groups, strings)
-        return field, read_ahead(jobs, self._options.fetch)
+        field, jobs = self.jobs(columns, row_groups, strings, filters=filters, limit=limit)
+        return Batches.of(field, read_ahead(jobs, self._options.fetch), batch_rows, self._tell, limit=limit)
 
     def jobs(
-        self, columns: Sequence[str] | None, row_groups: Sequence[int] | None, strings: Strings
-    ) -> tuple[Field, Iterator[Job]]:
+        self,
+        columns: Sequence[str] | None,
+        row_groups: Sequence[int] | None,
+        strings: Strings,
+        *,
+        filters: Filters | None = None,
+        limit: int | None = None,
+    ) -> tuple[Field, Jobs]:
         """What a stream of rows reads, in order, and the struct that the rows are: for streams of several files.
 
         Args:
             columns: As of `read`.
             row_groups: As of `read`.
             strings: As of `read`.
+            filters: As of `read`.
+            limit: As of `read`; more rows may come, as row groups are read whole.
         """
 
         async def read(groups: Sequence[RowGroupRead]) -> list[RowGroupArrays]:
@@ -368,10 +400,15 @@ class File:
                 return await self._row_groups.read(request, groups)
 
         with located(Where(key=self.url)):
-            request = self._request(columns, row_groups, strings)
+            request = self._request(columns, row_groups, filters, limit, strings)
         fetch = self._options.fetch
-        cut = portions(request.plan.row_groups, gap=fetch.merge.always_gap, budget=fetch.memory_budget)
-        return request.field, (Job(portion, read) for portion in cut)
+        groups = request.plan.row_groups if limit != 0 else ()
+
+        async def jobs() -> Jobs:
+            for portion in portions(groups, gap=fetch.merge.always_gap, budget=fetch.memory_budget):
+                yield Job(portion, read)
+
+        return request.field, jobs()
 
     def _tell(self, lost: Sequence[LostRegion]) -> None:
         if self._on_lost is not None:
@@ -379,7 +416,12 @@ class File:
                 self._on_lost(region)
 
     def _request(
-        self, columns: Sequence[str] | None, row_groups: Sequence[int] | None, strings: Strings
+        self,
+        columns: Sequence[str] | None,
+        row_groups: Sequence[int] | None,
+        filters: Filters | None,
+        limit: int | None,
+        strings: Strings,
     ) -> ReadRequest:
         """Work out what to read, and what it becomes.
 
@@ -388,12 +430,13 @@ class File:
         if strings not in get_args(Strings):
             words = " or ".join(map(repr, get_args(Strings)))
             raise SchemaError(f"strings is {strings!r}, which is no layout of strings", hint=f"strings={words}")
-        plan = plan_read(self.contents, columns, row_groups)
+        check_limit(limit)
+        plan = plan_read(self.contents, columns, row_groups, filters)
         branches = []
-        for column in plan.columns:
+        for column in plan.shown:
             first = self.schema.columns[column.position].leaves[0].ordinal
             branches.append(branch_of(column.node, {leaf.ordinal - first for leaf in column.leaves}))
-        whole = Field.of(self._arrow_schema([column.position for column in plan.columns]))
+        whole = Field.of(self._arrow_schema([column.position for column in plan.shown]))
         fields = [projected(*pair) for pair in zip(whole.children, branches, strict=True)]
         if strings == "view":
             fields = [with_views(field) for field in fields]

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from resilient_pq.errors import FormatError, SchemaError, UnsupportedError, Where, located
+from resilient_pq.format.bounds import chunk_statistics
 from resilient_pq.format.footer import CRC_KEY, key_values
 from resilient_pq.format.metadata import ColumnMetaData
 from resilient_pq.format.quirks import NO_QUIRKS, Quirks
-from resilient_pq.format.schema import Leaf, Selection
+from resilient_pq.format.schema import Leaf, Schema, Selection
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader.contents import Contents, chunk_range
 from resilient_pq.reader.data_file import data_file
+from resilient_pq.reader.filters import Filter, Term, filter_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +79,22 @@ class ReadPlan:
     """A request, worked out.
 
     Attributes:
-        columns: The top-level columns asked for, in the order asked for, each with the leaves wanted of it.
-        row_groups: What to read of each row group.
+        columns: The top-level columns asked for, in the order asked for, each with the leaves wanted of it; behind
+            them those that only the filter needs.
+        num_shown: How many of the columns were asked for.
+        row_groups: What to read of each row group that may have rows that are wanted.
+        filter: Which rows are wanted; None for all.
     """
 
     columns: tuple[Selection, ...]
+    num_shown: int
     row_groups: tuple[RowGroupRead, ...]
+    filter: Filter | None = None
+
+    @property
+    def shown(self) -> tuple[Selection, ...]:
+        """The columns that were asked for."""
+        return self.columns[: self.num_shown]
 
     @property
     def num_bytes(self) -> int:
@@ -90,7 +103,7 @@ class ReadPlan:
 
 
 def plan_read(
-    contents: Contents, columns: Sequence[str] | None, row_groups: Sequence[int] | None
+    contents: Contents, columns: Sequence[str] | None, row_groups: Sequence[int] | None, filters: Any = None
 ) -> ReadPlan:
     """Work out which chunks a request needs.
 
@@ -98,9 +111,10 @@ def plan_read(
         contents: The file.
         columns: Names of columns, or paths of fields inside of them, see `Schema.select`; None for all.
         row_groups: Ordinals of row groups; None for all.
+        filters: Which rows, see `filters.filter_of`; None for all.
 
     Raises:
-        SchemaError: There is no such column or row group.
+        SchemaError: There is no such column or row group, or no such filter can be.
         FormatError: A chunk is not where it can be.
     """
     if isinstance(columns, str):
@@ -113,7 +127,56 @@ def plan_read(
     for ordinal in wanted:
         if not 0 <= ordinal < count:
             raise SchemaError(f"there is no row group {ordinal}", hint=f"the file has {count}")
-    return ReadPlan(selected, tuple(_row_group(contents, ordinal, selected) for ordinal in wanted))
+    chosen = filter_of(contents.schema, filters)
+    if chosen is not None:
+        wanted = [ordinal for ordinal in wanted if _may_hold(chosen, contents, ordinal)]
+    with_hidden = (*selected, *_hidden(contents.schema, selected, chosen))
+    groups = tuple(_row_group(contents, ordinal, with_hidden) for ordinal in wanted)
+    return ReadPlan(with_hidden, len(selected), groups, chosen)
+
+
+def _hidden(schema: Schema, selected: Sequence[Selection], chosen: Filter | None) -> list[Selection]:
+    """The leaves that the filter needs besides those selected, by top-level column."""
+    if chosen is None:
+        return []
+    shown = {leaf for column in selected for leaf in column.leaves}
+    wanted = {leaf for leaf in chosen.leaves if leaf not in shown}
+    below = [(column, tuple(leaf for leaf in column.leaves if leaf in wanted)) for column in schema.columns]
+    return [replace(column, leaves=leaves) for column, leaves in below if leaves]
+
+
+def _may_hold(chosen: Filter, contents: Contents, ordinal: int) -> bool:
+    """Whether a row group may have rows that are wanted, by the statistics in the footer."""
+
+    def term_may_hold(term: Term) -> bool:
+        metadata = contents.metadata.row_groups[ordinal].columns[term.leaf.ordinal].meta_data
+        if metadata is None:
+            return True
+        return term.condition.may_hold(chunk_statistics(contents.metadata, term.leaf, metadata))
+
+    return chosen.may_hold(term_may_hold)
+
+
+def next_wave(groups: Sequence[RowGroupRead], num_rows: int | None) -> int:
+    """How many row groups, one at least, to read at one time to have so many rows of them; None is all there are."""
+    if num_rows is None:
+        return len(groups)
+    found = 0
+    for count, group in enumerate(groups, 1):
+        found += group.num_rows
+        if found >= num_rows:
+            return count
+    return len(groups)
+
+
+def check_limit(limit: object) -> None:
+    """Refuse what is no number of rows.
+
+    Raises:
+        SchemaError: It is not.
+    """
+    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 0):
+        raise SchemaError(f"limit is {limit!r}; it is a number of rows, 0 or more, or None")
 
 
 def _row_group(contents: Contents, ordinal: int, selected: Sequence[Selection]) -> RowGroupRead:

@@ -17,11 +17,14 @@ from dataclasses import dataclass
 from itertools import chain, groupby
 from typing import Any, Final, TypeVar
 
+import numpy as np
+
 from resilient_pq.arrow.assemble import to_arrow
 from resilient_pq.arrow.buffers import has_views
 from resilient_pq.arrow.field import Field
 from resilient_pq.arrow.projection import Branch
 from resilient_pq.errors import ChecksumError, FormatError, Where, located
+from resilient_pq.format.row_selection import select_rows
 from resilient_pq.format.values import LeafColumn
 from resilient_pq.io import FetchCounters, FetchOptions, ObjectInfo, OpenObject, Place
 from resilient_pq.io.ranges import ByteRange, union
@@ -116,8 +119,10 @@ class RowGroupReader:
         return [await self._finished(request, work, i) for i in range(len(groups))]
 
     async def _finished(self, request: ReadRequest, work: _Work, i: int) -> RowGroupArrays:
-        group, damaged = work.groups[i], work.damaged[i]
-        if not damaged:
+        group, damaged, done = work.groups[i], work.damaged[i], work.done[i]
+        if done is not None:
+            return done
+        if not damaged and request.plan.filter is None:
             return RowGroupArrays(work.arrays[i], group.num_rows)
         salvage = DamagedRowGroups(self._objects, self._on_damage, verify=self._verify)
         left = await salvage.rows_left(request.plan.columns, group, work.columns(i), damaged)
@@ -188,7 +193,8 @@ class _Work:
         on_damage: OnDamage,
     ) -> None:
         self.groups = groups
-        self.arrays: list[list[Any]] = [[None] * len(group.columns) for group in groups]
+        self.arrays: list[list[Any]] = [[None] * request.plan.num_shown for _ in groups]
+        self.done: list[RowGroupArrays | None] = [None] * len(groups)
         self.damaged: list[list[DamagedChunk]] = [[] for _ in groups]
         self.pieces = [
             _Piece(chunk, i, column, leaf)
@@ -203,6 +209,7 @@ class _Work:
         self._leaves: list[list[list[LeafColumn | None]]] = [
             [[None] * len(chunks) for chunks in group.columns] for group in groups
         ]
+        self._missing = [len(group.chunks) for group in groups]
         self._lock = threading.Lock()
 
     def decode(self, piece: _Piece, data: memoryview) -> bool:
@@ -231,15 +238,22 @@ class _Work:
 
     def _views(self, piece: _Piece) -> bool:
         """Whether the strings of a column come as views."""
-        return has_views(self._request.field.children[piece.column])
+        shown = self._request.field.children
+        return piece.column < len(shown) and has_views(shown[piece.column])
 
     def _add(self, piece: _Piece, column: LeafColumn) -> None:
         with self._lock:
             leaves = self._leaves[piece.group][piece.column]
             leaves[piece.leaf] = column
             whole = [leaf for leaf in leaves if leaf is not None]
-            if len(whole) < len(leaves):
-                return
+            self._missing[piece.group] -= 1
+            missing = self._missing[piece.group]
+        if self._request.plan.filter is not None:
+            if not missing:
+                self._select(piece.group)
+            return
+        if len(whole) < len(leaves):
+            return
         array = self._array(self.groups[piece.group].ordinal, piece.column, whole)
         self.arrays[piece.group][piece.column] = array
         if self._raises:  # else what is damaged may cost rows of all columns
@@ -254,13 +268,27 @@ class _Work:
         """The leaves of a row group that could be decoded, by their ordinals."""
         return {leaf.leaf.ordinal: leaf for leaf in chain(*self._leaves[i]) if leaf is not None}
 
+    def _select(self, i: int) -> None:
+        """Assemble the rows of a whole row group that are wanted: soon, as they may be few of what was decoded."""
+        group = self.groups[i]
+        self.done[i] = self.assembled(DecodedRowGroup(group, self.columns(i), group.num_rows))
+        self._leaves[i].clear()
+
     def assembled(self, group: DecodedRowGroup) -> RowGroupArrays:
-        """The arrays of what is left of a row group."""
+        """The arrays of what is left of a row group, and is wanted."""
+        wanted, columns, num_rows = self._request.plan.filter, group.columns, group.num_rows
+        if wanted is not None:
+            with located(Where(row_group=group.read.ordinal)):
+                keep = wanted.wanted(columns, num_rows)
+            if not keep.all():
+                num_rows = int(np.count_nonzero(keep))
+                shown = {leaf.ordinal for column in self._request.plan.shown for leaf in column.leaves}
+                columns = {ordinal: select_rows(columns[ordinal], keep) for ordinal in shown}
         arrays = [
-            self._array(group.read.ordinal, column, [group.columns[chunk.leaf.ordinal] for chunk in chunks])
-            for column, chunks in enumerate(group.read.columns)
+            self._array(group.read.ordinal, column, [columns[chunk.leaf.ordinal] for chunk in chunks])
+            for column, chunks in enumerate(group.read.columns[: self._request.plan.num_shown])
         ]
-        return RowGroupArrays(arrays, group.num_rows, group.lost)
+        return RowGroupArrays(arrays, num_rows, group.lost)
 
 
 @dataclass(frozen=True, slots=True)

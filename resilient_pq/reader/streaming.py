@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Self, TypeAlias
@@ -42,6 +42,10 @@ class Job:
     read: ReadRowGroups
 
 
+#: What a stream reads, in order; to say what comes next may take reading indexes.
+Jobs: TypeAlias = AsyncGenerator[Job, None]
+
+
 class Batches(AsyncIterator[Table]):
     """A stream of tables; ``async for`` takes them, and leaving it early cancels what is read ahead.
 
@@ -61,9 +65,11 @@ class Batches(AsyncIterator[Table]):
         arriving: Arriving,
         batch_rows: int,
         tell: Callable[[Sequence[LostRegion]], None],
+        *,
+        limit: int | None = None,
     ) -> Self:
         """The rows of row groups, in their order; the arguments are those of `batches_of`."""
-        return cls(field, batches_of(field, arriving, batch_rows=batch_rows, tell=tell))
+        return cls(field, batches_of(field, arriving, batch_rows=batch_rows, tell=tell, limit=limit))
 
     @property
     def schema(self) -> nanoarrow.Schema:
@@ -107,6 +113,7 @@ async def batches_of(
     *,
     batch_rows: int,
     tell: Callable[[Sequence[LostRegion]], None],
+    limit: int | None = None,
 ) -> AsyncGenerator[Table, None]:
     """Rows in batches.
 
@@ -115,36 +122,42 @@ async def batches_of(
         arriving: The rows of each row group; closed at the end.
         batch_rows: Rows of a batch, at most; one ends with its row group.
         tell: Called with what is lost of a row group, before its rows are given.
+        limit: Rows at most; what lies behind them is not taken. None for all.
 
     Raises:
         ResilientPQError: The first error of a row group, when all rows before it were given.
     """
+    left = limit
     async with aclosing(arriving):
-        async for rows in arriving:
+        while left != 0 and (rows := await anext(arriving, None)) is not None:
             tell(rows.lost)
             table = Table(field, [rows.arrays], rows.num_rows)
+            if left is not None:
+                table = table.slice(0, left)
+                left -= table.num_rows
             for start in range(0, table.num_rows, batch_rows):
                 yield table.slice(start, batch_rows)
 
 
-async def read_ahead(jobs: Iterable[Job], fetch: FetchOptions) -> Arriving:
+async def read_ahead(jobs: Jobs, fetch: FetchOptions) -> Arriving:
     """The rows of each row group, in order; those behind are fetched and decoded meanwhile.
 
     The next job is under way whatever its size. Further ones are while all that is read ahead, in bytes that were
-    requested and in rows that wait, stays within the budget. Nothing is begun but when the consumer comes for more.
+    requested and in rows that wait, stays within the budget. Nothing is begun but when the consumer comes for more,
+    but that the job behind those is asked for, which may have to read indexes.
 
     Args:
-        jobs: What to read; the next one is asked for when there is room for it.
+        jobs: What to read; the next one is asked for when there is room for it. Closed at the end.
         fetch: How many bytes are read ahead, `memory_budget`, and how many jobs, `max_requests`.
 
     Raises:
         ResilientPQError: The first error of a row group, when all before it were given. What a row group fails with
             that nobody reached is dropped.
     """
-    ahead = _Ahead(iter(jobs), fetch.memory_budget, fetch.max_requests)
+    ahead = _Ahead(jobs, fetch.memory_budget, fetch.max_requests)
     try:
         while True:
-            ahead.begin()
+            await ahead.begin()
             if not ahead.running:
                 return
             job, task = ahead.running[0]
@@ -155,8 +168,8 @@ async def read_ahead(jobs: Iterable[Job], fetch: FetchOptions) -> Arriving:
                     raise
                 found = None
             ahead.running.popleft()
-            ahead.begin()
             if found is not None:
+                await ahead.begin(also_none=True)
                 for rows in found:
                     yield rows
                 continue
@@ -170,27 +183,41 @@ async def read_ahead(jobs: Iterable[Job], fetch: FetchOptions) -> Arriving:
 class _Ahead:
     """What is being read, or was and waits to be taken, in order."""
 
-    def __init__(self, jobs: Iterator[Job], budget: int, most: int) -> None:
+    def __init__(self, jobs: Jobs, budget: int, most: int) -> None:
         self.running: deque[tuple[Job, asyncio.Task[list[RowGroupArrays]]]] = deque()
         self._jobs = jobs
-        self._following = next(jobs, None)
+        self._following: asyncio.Task[Job | None] | None = None
         self._budget = budget
         self._most = most
         self._growth = 0.0  # decoded bytes for each one fetched, the most of any job so far
 
-    def begin(self) -> None:
-        """Begin as many jobs as there is room for, and one in any case."""
-        while (job := self._following) is not None:
+    async def begin(self, *, also_none: bool = False) -> None:
+        """Begin as many jobs as there is room for, and one in any case.
+
+        One that has to be worked out first is waited for only where nothing else is under way.
+
+        Args:
+            also_none: Never wait: rows are there to be given.
+        """
+        while True:
+            if self._following is None:
+                self._following = asyncio.ensure_future(_next(self._jobs))
+                await asyncio.sleep(0)  # what need not read anything is known then
+            if (self.running or also_none) and not _succeeded(self._following):
+                return
+            job = await self._following
+            if job is None:
+                return
             held = sum(self._size(*one) for one in self.running)
             full = len(self.running) >= self._most or held + self._expected(job.portion) > self._budget
             if self.running and full:
                 return
             self.running.append((job, asyncio.ensure_future(job.read(job.portion.row_groups))))
-            self._following = next(self._jobs, None)
+            self._following = None
 
     def _size(self, job: Job, task: asyncio.Task[list[RowGroupArrays]]) -> int:
         """Bytes that a job holds; until it is done, those that it is expected to."""
-        if not task.done() or task.cancelled() or task.exception() is not None:
+        if not _succeeded(task):
             return self._expected(job.portion)
         size = sum(num_bytes(Part.of(array)) for rows in task.result() for array in rows.arrays)
         self._growth = max(self._growth, size / max(job.portion.num_bytes, 1))
@@ -202,9 +229,20 @@ class _Ahead:
 
     async def cancel(self) -> None:
         """End what is under way, and wait until it has ended."""
-        tasks = [task for _, task in self.running]
+        tasks: list[asyncio.Task[Any]] = [task for _, task in self.running]
+        if self._following is not None:
+            tasks.append(self._following)
         self.running.clear()
         for task in tasks:
             task.cancel()
         # What they may have failed with is of rows that nobody asked for: it is taken and dropped.
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self._jobs.aclose()
+
+
+async def _next(jobs: Jobs) -> Job | None:
+    return await anext(jobs, None)
+
+
+def _succeeded(task: asyncio.Task[Any]) -> bool:
+    return task.done() and not task.cancelled() and task.exception() is None

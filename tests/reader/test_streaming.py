@@ -22,7 +22,7 @@ from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader.plan import RowGroupRead
 from resilient_pq.reader.portions import Portion, portions
 from resilient_pq.reader.row_groups import RowGroupArrays
-from resilient_pq.reader.streaming import Job, read_ahead
+from resilient_pq.reader.streaming import Job, Jobs, read_ahead
 
 KiB = 1024
 
@@ -79,7 +79,11 @@ class Reading:
         self.cancelled: list[int] = []
         self._released = [asyncio.Event() for _ in sizes]
         self._sizes = sizes
-        self.jobs = [Job(Portion((group(i, 4, 104, decoded=decoded),)), self._read) for i in range(len(sizes))]
+        self._jobs = [Job(Portion((group(i, 4, 104, decoded=decoded),)), self._read) for i in range(len(sizes))]
+
+    async def jobs(self) -> Jobs:
+        for job in self._jobs:
+            yield job
 
     async def _read(self, groups: Sequence[RowGroupRead]) -> list[RowGroupArrays]:
         (ordinal,) = [one.ordinal for one in groups]
@@ -112,7 +116,7 @@ def _rows(size: int) -> RowGroupArrays:
 class TestReadAhead:
     async def test_as_many_as_the_budget_has_room_for(self) -> None:
         reading = Reading(*[80] * 9, decoded=100)
-        async with aclosing(read_ahead(reading.jobs, FetchOptions(memory_budget=800, max_requests=16))) as arriving:
+        async with aclosing(read_ahead(reading.jobs(), FetchOptions(memory_budget=800, max_requests=16))) as arriving:
             first = asyncio.ensure_future(anext(arriving))
             await reading.settle()
             assert reading.begun == [0, 1, 2, 3]  # each is expected to hold its 100 bytes and 100 more
@@ -122,7 +126,7 @@ class TestReadAhead:
 
     async def test_what_is_decoded_already_is_counted_as_it_is(self) -> None:
         reading = Reading(8, 8, 8, 8, 8, 8, 8, 8, 8, decoded=100)
-        async with aclosing(read_ahead(reading.jobs, FetchOptions(memory_budget=400, max_requests=16))) as arriving:
+        async with aclosing(read_ahead(reading.jobs(), FetchOptions(memory_budget=400, max_requests=16))) as arriving:
             first = asyncio.ensure_future(anext(arriving))
             await reading.finish(0, 1)
             await first
@@ -132,8 +136,9 @@ class TestReadAhead:
 
     async def test_rows_that_grow_more_than_the_footer_says_are_expected_to_go_on_so(self) -> None:
         reading = Reading(*[8_000] * 6)
-        async with aclosing(read_ahead(reading.jobs, FetchOptions(memory_budget=300, max_requests=16))) as arriving:
+        async with aclosing(read_ahead(reading.jobs(), FetchOptions(memory_budget=300, max_requests=16))) as arriving:
             first = asyncio.ensure_future(anext(arriving))
+            await reading.settle()
             await reading.finish(0, 1, 2)
             await first
             await reading.settle()
@@ -147,7 +152,7 @@ class TestReadAhead:
 
     async def test_no_more_than_so_many(self) -> None:
         reading = Reading(*[8] * 9)
-        async with aclosing(read_ahead(reading.jobs, FetchOptions(memory_budget=1 << 40, max_requests=3))) as arriving:
+        async with aclosing(read_ahead(reading.jobs(), FetchOptions(memory_budget=1 << 40, max_requests=3))) as arriving:
             first = asyncio.ensure_future(anext(arriving))
             await reading.finish(0)
             await first
@@ -156,7 +161,7 @@ class TestReadAhead:
 
     async def test_nothing_is_begun_while_nobody_comes_for_more(self) -> None:
         reading = Reading(*[8] * 4)
-        async with aclosing(read_ahead(reading.jobs, FetchOptions(memory_budget=1, max_requests=16))) as arriving:
+        async with aclosing(read_ahead(reading.jobs(), FetchOptions(memory_budget=1, max_requests=16))) as arriving:
             first = asyncio.ensure_future(anext(arriving))
             await reading.finish(0, 1)
             await first
@@ -165,7 +170,7 @@ class TestReadAhead:
 
     async def test_closing_cancels_what_is_under_way(self) -> None:
         reading = Reading(*[8] * 4)
-        async with aclosing(read_ahead(reading.jobs, FetchOptions(memory_budget=1 << 40, max_requests=16))) as arriving:
+        async with aclosing(read_ahead(reading.jobs(), FetchOptions(memory_budget=1 << 40, max_requests=16))) as arriving:
             first = asyncio.ensure_future(anext(arriving))
             await reading.finish(0)
             await first
@@ -174,7 +179,7 @@ class TestReadAhead:
 
     async def test_an_error_comes_in_its_turn(self) -> None:
         reading = Reading(8, -1, 8)
-        async with aclosing(read_ahead(reading.jobs, FetchOptions(memory_budget=1 << 40, max_requests=16))) as arriving:
+        async with aclosing(read_ahead(reading.jobs(), FetchOptions(memory_budget=1 << 40, max_requests=16))) as arriving:
             first = asyncio.ensure_future(anext(arriving))
             await reading.finish(1)
             assert not first.done()
