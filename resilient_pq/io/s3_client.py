@@ -13,7 +13,7 @@ import inspect
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import aiohttp.payload
@@ -29,6 +29,7 @@ from resilient_pq.io.ranged_get import MAX_REQUESTS
 from resilient_pq.io.request_log import RequestLine
 from resilient_pq.io.retry import RetryPolicy
 from resilient_pq.io.s3_errors import from_s3_error
+from resilient_pq.io.s3_gets import S3Gets
 
 CONNECT_SECONDS = 5
 PROGRESS_SECONDS = 15
@@ -49,6 +50,7 @@ class S3Client:
         self._options = dict(storage_options)
         self._filesystem: Any = None
         self._client: Any = None
+        self._gets: S3Gets | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._opening = asyncio.Lock()
         self._closed = False
@@ -109,6 +111,8 @@ class S3Client:
         pieces: _Pieces | None = None
         try:
             filesystem = await self._connected()
+            if operation == "get_object" and self._gets is not None:
+                return await self._get(self._gets, filesystem, bucket, parameters)
             body = parameters.get("Body")
             if body is None:
                 answer: dict[str, Any] = await filesystem._call_s3(operation, Bucket=bucket, **parameters)
@@ -126,6 +130,15 @@ class S3Client:
             if isinstance(ours, StoreError) and pieces is not None and not pieces.handed_over:
                 ours.undecided = False
             raise ours from error
+
+    async def _get(
+        self, gets: S3Gets, filesystem: Any, bucket: str, parameters: dict[str, Any]
+    ) -> dict[str, Any]:
+        answer = await gets.get(parameters, bucket)
+        if answer is None:
+            send = partial(filesystem._call_s3, "get_object", Bucket=bucket, **parameters)
+            answer = await gets.learn(send, parameters, bucket)
+        return answer
 
     async def accepts(self, operation: str, parameter: str) -> bool:
         """Whether the installed botocore knows a parameter; s3fs drops unknown ones without a word."""
@@ -157,6 +170,10 @@ class S3Client:
                 except (TypeError, KeyError) as error:
                     raise UnsupportedError(f"storage_options do not fit s3fs: {error}") from error
                 self._client.meta.events.register_last("before-call.s3", _expect_only_for_large_bodies)
+                # A session of the caller's may have hooks of the caller's, which every request is to pass.
+                if not self._options.get("session"):
+                    with suppress(AttributeError):  # an aiobotocore that is made in another way: it works alone
+                        self._gets = S3Gets(self._client)
                 self._filesystem, self._loop = filesystem, loop
         return self._filesystem
 
