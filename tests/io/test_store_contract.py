@@ -10,10 +10,12 @@ from typing import Any
 import fsspec
 import obstore.store
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 from fsspec.implementations.asyn_wrapper import AsyncFileSystemWrapper
 
-from resilient_pq.io import FsspecStore, LocalStore, MemoryStore, ObstoreStore, S3Store, WriteStore
-from resilient_pq.io.testing import MultipartContract, RecordingStore, StoreContract
+from resilient_pq.io import FsspecStore, HttpStore, LocalStore, MemoryStore, ObstoreStore, S3Store, WriteStore
+from resilient_pq.io.testing import MultipartContract, ReadContract, RecordingStore, StoreContract
 
 
 class TestMemoryStore(MultipartContract):
@@ -91,6 +93,44 @@ class TestS3StoreOnRclone(StoreContract):
 
     @pytest.mark.skip("rclone takes no part of an upload twice, which a commit needs")
     async def test_commit_is_honest(self) -> None: ...
+
+
+class TestHttpStore(ReadContract):
+    """A web server with the files of a dictionary, whose ETags name their bytes and the time they came."""
+
+    @pytest.fixture
+    async def store(self) -> AsyncIterator[HttpStore]:
+        self.files: dict[str, tuple[bytes, str]] = {}
+        app = web.Application()
+        app.router.add_get("/{name:.*}", self.answer)
+        async with TestServer(app) as server, HttpStore() as store:
+            self.url = str(server.make_url("/"))
+            yield store
+
+    @pytest.fixture
+    def prefix(self, store: HttpStore) -> str:
+        return self.url
+
+    async def place(self, store: Any, key: str, data: bytes) -> None:
+        self.files[key.removeprefix(self.url)] = (data, f'"{uuid.uuid4().hex}"')
+
+    async def remove(self, store: Any, key: str) -> None:
+        del self.files[key.removeprefix(self.url)]
+
+    async def answer(self, request: web.Request) -> web.Response:
+        if (found := self.files.get(request.match_info["name"])) is None:
+            return web.Response(status=404)
+        data, etag = found
+        if request.headers.get("If-Match", etag) != etag:
+            return web.Response(status=412)
+        asked = request.http_range
+        if asked.start is None:
+            return web.Response(body=data, headers={"ETag": etag, "Content-Length": f"{len(data)}"})
+        start, end, _ = asked.indices(len(data))
+        if start == end:
+            return web.Response(status=416)
+        said = f"bytes {start}-{end - 1}/{len(data)}"
+        return web.Response(status=206, body=data[start:end], headers={"ETag": etag, "Content-Range": said})
 
 
 class TestObstoreMemory(StoreContract):

@@ -7,7 +7,7 @@ alike.
 
 from __future__ import annotations
 
-from resilient_pq.io.testing.contract import MultipartContract, StoreContract
+from resilient_pq.io.testing.contract import MultipartContract, ReadContract, StoreContract
 from resilient_pq.io.testing.wrappers import Call, Fault, FaultyStore, RecordingStore
 
-__all__ = ["Call", "Fault", "FaultyStore", "MultipartContract", "RecordingStore", "StoreContract"]
+__all__ = ["Call", "Fault", "FaultyStore", "MultipartContract", "ReadContract", "RecordingStore", "StoreContract"]
