@@ -59,6 +59,7 @@ from resilient_pq.io import FetchCounters, ObjectInfo, StoredState
 from resilient_pq.reader.bloom_filter import ColumnBloomFilter
 from resilient_pq.reader.contents import FileState, KnownCheckpoint
 from resilient_pq.reader.file import File
+from resilient_pq.reader.growing import FollowOptions
 from resilient_pq.reader.opening import IncompleteFileWarning, open
 from resilient_pq.reader.options import ReadOptions
 from resilient_pq.reader.streaming import Batches
@@ -94,6 +95,7 @@ __all__ = [
     "FileFullError",
     "FileState",
     "Finding",
+    "FollowOptions",
     "FormatError",
     "IncompleteFileWarning",
     "Kept",

@@ -52,6 +52,7 @@ PURE = (
     "writer.layout",
     "writer.policy",
     "reader.plan",
+    "reader.newest_footer",
     "reader.portions",
     "reader.surviving",
     "reader.on_damage",

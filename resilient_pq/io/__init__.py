@@ -17,6 +17,7 @@ from resilient_pq.io.multipart import MultipartSink
 from resilient_pq.io.protocols import (
     Buffer,
     Capabilities,
+    GrowingStore,
     MultipartStore,
     ObjectInfo,
     ObjectSink,
@@ -47,6 +48,7 @@ __all__ = [
     "FetchCounters",
     "FetchOptions",
     "FsspecStore",
+    "GrowingStore",
     "HttpStore",
     "LocalStore",
     "MemoryStore",

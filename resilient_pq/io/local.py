@@ -25,11 +25,12 @@ from resilient_pq.errors import (
 )
 from resilient_pq.io.cancellation import finish_first
 from resilient_pq.io.os_errors import explained
-from resilient_pq.io.partial_file import PartialFile, behind_link, refuse_special
+from resilient_pq.io.partial_file import SUFFIX, PartialFile, behind_link, is_held, refuse_special
 from resilient_pq.io.protocols import (
     DEFAULT_SINK_OPTIONS,
     Buffer,
     Capabilities,
+    GrowingStore,
     ObjectInfo,
     ObjectSink,
     ObjectTail,
@@ -49,7 +50,7 @@ async def in_thread(call: Callable[..., Result], *args: Any) -> Result:
     return result
 
 
-class LocalStore(WriteStore):
+class LocalStore(WriteStore, GrowingStore):
     """Files below a folder, or anywhere.
 
     A version of a file is named by its device, inode, time of change and size. A file that only grows under
@@ -91,6 +92,15 @@ class LocalStore(WriteStore):
     def opener(self) -> Callable[[ObjectInfo], PinnedFile]:
         """What opens the pinned file."""
         return lambda pin: PinnedFile(self.url_of(pin.key), pin)
+
+    def unfinished_key(self, key: str) -> str:
+        """``NAME.partial``, beside what a link leads to."""
+        target = behind_link(self.url_of(key))
+        return key + SUFFIX if target == self.url_of(key) else target + SUFFIX
+
+    async def has_writer(self, key: str) -> bool | None:
+        """Whether a living writer of ours holds the file."""
+        return await in_thread(is_held, self.url_of(key))
 
     async def head(self, key: str) -> ObjectInfo:
         """What the file is."""

@@ -209,6 +209,29 @@ class PartialFile:
         return self._descriptor
 
 
+def is_held(path: str) -> bool | None:
+    """Whether a living writer holds the file; None where the file system, or this system, has no locks to tell.
+
+    Raises:
+        NotFoundError: There is no such file.
+    """
+    with explained("cannot open", path):
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+    try:
+        if fcntl is None:
+            return None
+        # Where nobody holds it, this does for a moment; that can only disturb one who begins to write it just then.
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return None
+    else:
+        return False
+    finally:
+        os.close(descriptor)
+
+
 def behind_link(path: str) -> str:
     """What a symbolic link leads to, so that the link stays one; any other path as it is."""
     return os.path.realpath(path) if os.path.islink(path) else path

@@ -412,6 +412,26 @@ class ReadStore(Protocol):
 
 
 @runtime_checkable
+class GrowingStore(ReadStore, Protocol):
+    """Objects can be read while they are written: what is there of one stays, and more comes behind it.
+
+    Reads that are pinned to a version of such an object go on to give its bytes when it has grown.
+    """
+
+    @abstractmethod
+    def unfinished_key(self, key: str) -> str:
+        """Where the bytes of an object are before it is complete; `key` itself where that is the same."""
+
+    @abstractmethod
+    async def has_writer(self, key: str) -> bool | None:
+        """Whether somebody is writing the object, which is not complete; None where that cannot be told.
+
+        Raises:
+            NotFoundError: No such object.
+        """
+
+
+@runtime_checkable
 class WriteStore(ReadStore, Protocol):
     """Objects can be written and deleted. A store that only reads raises `UnsupportedError` here."""
 

@@ -5,26 +5,18 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Coroutine, Generator, Mapping
-from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Generic, Literal, Protocol, Self, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
-from resilient_pq.errors import (
-    ChecksumError,
-    FormatError,
-    NotParquetError,
-    SchemaError,
-    Where,
-    located,
-)
-from resilient_pq.format.footer import TAIL_SIZE, Footer, NeedBytes, read_footer
-from resilient_pq.io import FetchCounters, ObjectInfo, ReadStore, counting, resolve
-from resilient_pq.reader.contents import Contents, FileState
+from resilient_pq.errors import FormatError, NotParquetError, SchemaError, Where, located
+from resilient_pq.io import FetchCounters, ReadStore, resolve
+from resilient_pq.reader.contents import FileState
 from resilient_pq.reader.data_file import remedy
 from resilient_pq.reader.file import File, OnLost
+from resilient_pq.reader.growing import FollowOptions, GrowingFile, Watch
 from resilient_pq.reader.limits import ReadLimits
-from resilient_pq.reader.on_damage import OnDamage
 from resilient_pq.reader.options import ReadOptions
+from resilient_pq.reader.reading import Reading, read_contents
 
 
 class Closable(Protocol):
@@ -36,66 +28,8 @@ class Closable(Protocol):
 
 Opened = TypeVar("Opened", bound=Closable)
 
-#: Bytes from which on a footer is large.
-_LARGE_FOOTER = 1 << 20
-
-
 class IncompleteFileWarning(UserWarning):
     """The file is a checkpoint of a writer that never finished, or what a recovery could keep of one."""
-
-
-async def read_contents(
-    store: ReadStore, key: str, *, tail_bytes: int, counters: FetchCounters, verify: bool = True
-) -> tuple[ObjectInfo, Contents]:
-    """Read and understand a footer: one request for the object's tail, one more where the footer is longer.
-
-    Args:
-        store: Where to read.
-        key: What to read.
-        tail_bytes: Bytes asked for from the end of the object.
-        counters: Added to.
-        verify: Whether a footer of ours is refused when no record vouches for it.
-
-    Raises:
-        FormatError: There is no footer, or it is damaged.
-        StoreError: The store could not give the bytes.
-    """
-    with counting(counters):
-        try:
-            info, found = await _read_footer(store, key, tail_bytes, counters)
-        except ChecksumError:
-            # A transfer can go wrong as well as a disk: fetch the bytes once more before believing it.
-            info, found = await _read_footer(store, key, tail_bytes, counters)
-    contents = Contents.of(found)
-    if verify and contents.unvouched:
-        raise FormatError(
-            "the record of the footer is damaged: nothing vouches for the footer",
-            where=Where(offset=found.start),
-            hint=f"{remedy(store.url_of(key))}, or open it with verify=False",
-        )
-    return info, contents
-
-
-async def _read_footer(
-    store: ReadStore, key: str, tail_bytes: int, counters: FetchCounters
-) -> tuple[ObjectInfo, Footer]:
-    tail = await store.read_tail(key, max(tail_bytes, TAIL_SIZE))
-    counters.requests += 1
-    counters.bytes += len(tail.data)
-    data, offset = memoryview(tail.data), tail.offset
-    found = read_footer(data, offset)
-    if isinstance(found, NeedBytes):
-        # To join a large footer takes longer than to read the end of it once more.
-        again = offset - found.start > max(_LARGE_FOOTER, 8 * len(data))
-        end = offset + len(data) if again else offset
-        missing = await store.read_range(key, found.start, end, pin=tail.info)
-        counters.requests += 1
-        counters.bytes += len(missing)
-        whole = missing if again else b"".join([missing, data])
-        found = read_footer(memoryview(whole), found.start)
-        if isinstance(found, NeedBytes):
-            raise FormatError("the footer does not say where it begins")
-    return tail.info, found
 
 
 class Opening(Generic[Opened]):
@@ -122,40 +56,6 @@ class Opening(Generic[Opened]):
         """Close it."""
         assert self._opened is not None
         await self._opened.close()
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """How files are read: what `open` and its like were asked, checked.
-
-    Attributes:
-        verify: Whether checksums are compared.
-        on_damage: What is done with rows of which a value is lost.
-        on_lost: Called with each region that is lost.
-        options: The rest.
-    """
-
-    verify: bool
-    on_damage: OnDamage
-    on_lost: OnLost | None
-    options: ReadOptions
-
-    @classmethod
-    def checked(
-        cls, *, verify: bool, on_damage: str, on_lost: OnLost | None, options: ReadOptions | None
-    ) -> Self:
-        """Take the arguments of `open`.
-
-        Raises:
-            SchemaError: `options` are none, `on_lost` cannot be called, or there is no such `on_damage`.
-        """
-        policy = OnDamage.named(on_damage, [OnDamage.RAISE, OnDamage.NULL, OnDamage.DROP])
-        if on_lost is not None and not callable(on_lost):
-            raise SchemaError(f"on_lost is {on_lost!r}; it is a function that takes a LostRegion")
-        chosen = ReadOptions() if options is None else options
-        if not isinstance(chosen, ReadOptions):
-            raise SchemaError(f"options is {options!r}; open takes ReadOptions")
-        return cls(verify, policy, on_lost, chosen)
 
 
 async def open_file(
@@ -226,6 +126,7 @@ def open(
     on_lost: OnLost | None = None,
     options: ReadOptions | None = None,
     storage_options: Mapping[str, Any] | None = None,
+    follow: bool | FollowOptions = False,
 ) -> Opening[File]:
     """Open a Parquet file, ours or anyone's, for reading columns by byte range.
 
@@ -248,20 +149,32 @@ def open(
             (in `resilient_pq.sync` in a thread of ours), so it must not block, and what it raises ends the reading.
         options: How to read.
         storage_options: Credentials, endpoint and so on, as fsspec and pandas take them.
+        follow: For a local file that a writer of ours is writing, under the name that it will have: `File.batches`
+            gives the rows of each checkpoint as it appears, and ends when the file is complete. `FollowOptions` say
+            how often to look. When the writer ends without completing the file, that is a TornFileError, after the
+            rows of its last checkpoint. All else of the file is as of the newest checkpoint that was found. A
+            complete file is read as ever.
 
     Raises:
         SchemaError: `options` are none, `on_lost` cannot be called, or there is no such `on_damage`.
         NotFoundError: On entering: no such object.
         NotParquetError: On entering: the object is no Parquet file.
         TornFileError: On entering: its footer is missing or cut short; `recover` may help.
+        UnsupportedError: On entering: `follow`, and the store shows no object before it is complete.
         FormatError: On entering: its footer is damaged; `recover` may help.
     """
     how = Reading.checked(verify=verify, on_damage=on_damage, on_lost=on_lost, options=options)
+    if not isinstance(follow, bool | FollowOptions):
+        raise SchemaError(f"follow is {follow!r}; it is True, False or FollowOptions")
+    following = FollowOptions() if follow is True else follow or None
 
     async def opening() -> File:
         store, key = url if isinstance(url, tuple) else resolve(url, storage_options)
         owns_store = not isinstance(url, tuple)
         try:
+            if following is not None:
+                watch = Watch(store, key, how, following)
+                return GrowingFile(watch, await watch.first(), how, owns_store=owns_store)
             file = await open_file(store, key, how, counters=FetchCounters(), owns_store=owns_store)
         except BaseException:
             if owns_store:

@@ -17,7 +17,7 @@ from resilient_pq.io import FetchCounters, FetchOptions, ObjectInfo, ReadStore, 
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader.chunk_objects import ChunkObjects
 from resilient_pq.reader.contents import Contents
-from resilient_pq.reader.opening import read_contents
+from resilient_pq.reader.reading import read_contents
 from resilient_pq.recovery import survey as surveying
 from resilient_pq.recovery.survey import Survey
 from resilient_pq.recovery.view import View

@@ -29,7 +29,7 @@ from resilient_pq.errors import (
 )
 from resilient_pq.io import FetchCounters, MultipartStore, ObjectInfo, Part, resolve
 from resilient_pq.reader.contents import Contents
-from resilient_pq.reader.opening import read_contents
+from resilient_pq.reader.reading import read_contents
 from resilient_pq.recovery.report import Outcome, Report, recovered_name
 from resilient_pq.recovery.source import TAIL_BYTES, Location
 from resilient_pq.recovery.supplied_footer import SuppliedFooter, fitted_footer, supplied_contents

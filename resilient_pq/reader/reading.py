@@ -1,0 +1,106 @@
+"""What reading a file begins with: how it is to be read, and its footer read and understood. An async shell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+from resilient_pq.errors import ChecksumError, FormatError, SchemaError, Where
+from resilient_pq.format.footer import TAIL_SIZE, Footer, NeedBytes, read_footer
+from resilient_pq.io import FetchCounters, ObjectInfo, ReadStore, counting
+from resilient_pq.reader.contents import Contents
+from resilient_pq.reader.data_file import remedy
+from resilient_pq.reader.file import OnLost
+from resilient_pq.reader.on_damage import OnDamage
+from resilient_pq.reader.options import ReadOptions
+
+#: Bytes from which on a footer is large.
+_LARGE_FOOTER = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How files are read: what `open` and its like were asked, checked.
+
+    Attributes:
+        verify: Whether checksums are compared.
+        on_damage: What is done with rows of which a value is lost.
+        on_lost: Called with each region that is lost.
+        options: The rest.
+    """
+
+    verify: bool
+    on_damage: OnDamage
+    on_lost: OnLost | None
+    options: ReadOptions
+
+    @classmethod
+    def checked(
+        cls, *, verify: bool, on_damage: str, on_lost: OnLost | None, options: ReadOptions | None
+    ) -> Self:
+        """Take the arguments of `open`.
+
+        Raises:
+            SchemaError: `options` are none, `on_lost` cannot be called, or there is no such `on_damage`.
+        """
+        policy = OnDamage.named(on_damage, [OnDamage.RAISE, OnDamage.NULL, OnDamage.DROP])
+        if on_lost is not None and not callable(on_lost):
+            raise SchemaError(f"on_lost is {on_lost!r}; it is a function that takes a LostRegion")
+        chosen = ReadOptions() if options is None else options
+        if not isinstance(chosen, ReadOptions):
+            raise SchemaError(f"options is {options!r}; open takes ReadOptions")
+        return cls(verify, policy, on_lost, chosen)
+
+
+async def read_contents(
+    store: ReadStore, key: str, *, tail_bytes: int, counters: FetchCounters, verify: bool = True
+) -> tuple[ObjectInfo, Contents]:
+    """Read and understand a footer: one request for the object's tail, one more where the footer is longer.
+
+    Args:
+        store: Where to read.
+        key: What to read.
+        tail_bytes: Bytes asked for from the end of the object.
+        counters: Added to.
+        verify: Whether a footer of ours is refused when no record vouches for it.
+
+    Raises:
+        FormatError: There is no footer, or it is damaged.
+        StoreError: The store could not give the bytes.
+    """
+    with counting(counters):
+        try:
+            info, found = await _read_footer(store, key, tail_bytes, counters)
+        except ChecksumError:
+            # A transfer can go wrong as well as a disk: fetch the bytes once more before believing it.
+            info, found = await _read_footer(store, key, tail_bytes, counters)
+    contents = Contents.of(found)
+    if verify and contents.unvouched:
+        raise FormatError(
+            "the record of the footer is damaged: nothing vouches for the footer",
+            where=Where(offset=found.start),
+            hint=f"{remedy(store.url_of(key))}, or open it with verify=False",
+        )
+    return info, contents
+
+
+async def _read_footer(
+    store: ReadStore, key: str, tail_bytes: int, counters: FetchCounters
+) -> tuple[ObjectInfo, Footer]:
+    tail = await store.read_tail(key, max(tail_bytes, TAIL_SIZE))
+    counters.requests += 1
+    counters.bytes += len(tail.data)
+    data, offset = memoryview(tail.data), tail.offset
+    found = read_footer(data, offset)
+    if isinstance(found, NeedBytes):
+        # To join a large footer takes longer than to read the end of it once more.
+        again = offset - found.start > max(_LARGE_FOOTER, 8 * len(data))
+        end = offset + len(data) if again else offset
+        missing = await store.read_range(key, found.start, end, pin=tail.info)
+        counters.requests += 1
+        counters.bytes += len(missing)
+        whole = missing if again else b"".join([missing, data])
+        found = read_footer(memoryview(whole), found.start)
+        if isinstance(found, NeedBytes):
+            raise FormatError("the footer does not say where it begins")
+    return tail.info, found
