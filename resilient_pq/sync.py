@@ -18,6 +18,7 @@ from several threads at once::
 from __future__ import annotations
 
 import asyncio
+import atexit
 import concurrent.futures
 import functools
 import inspect
@@ -191,6 +192,7 @@ class _Loop:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._inherited: asyncio.AbstractEventLoop | None = None
+        self._leaving = False
         self._closing: set[asyncio.Task[Any]] = set()  # what nobody else keeps
 
     def begin_anew(self) -> None:
@@ -237,12 +239,18 @@ class _Loop:
 
     def end(self, coroutine: Coroutine[Any, Any, Any]) -> None:
         """Run to the end what closes something; from the loop's own thread, as by its garbage collector, later."""
-        if self._is_here():
+        if self._leaving:
+            coroutine.close()
+        elif self._is_here():
             closing = self._running().create_task(coroutine)
             self._closing.add(closing)
             closing.add_done_callback(self._closing.discard)
         else:
             self.run(coroutine)
+
+    def leave(self) -> None:
+        """The interpreter ends, and the thread with it: whatever is let go of from now on has nobody to close it."""
+        self._leaving = True
 
     def _is_here(self) -> bool:
         """Whether this is the loop's own thread."""
@@ -250,6 +258,7 @@ class _Loop:
 
 
 _loop = _Loop()
+atexit.register(_loop.leave)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_loop.begin_anew)
 

@@ -6,6 +6,8 @@ import asyncio
 import inspect
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -124,6 +126,30 @@ def test_leaving_the_batches_early_ends_what_runs(tmp_path: Path) -> None:
 
 async def _others() -> set[Any]:
     return asyncio.all_tasks() - {asyncio.current_task()}
+
+
+def test_iterators_that_are_left_when_the_interpreter_ends(tmp_path: Path) -> None:
+    """Whatever holds them by then: nobody runs the loop any more that they would wait for."""
+    with sync.create(tmp_path / "f.parquet", row_group_rows=3) as writer:
+        writer.write({"a": range(30)})
+    program = """if True:
+        import builtins, sys
+        import pyarrow
+        from resilient_pq import sync
+        file = sync.open(sys.argv[1])
+        for name in ("one", "other"):
+            batches = file.batches(1)
+            next(batches)
+            setattr(builtins, name, [batches])
+            getattr(builtins, name).append(getattr(builtins, name))
+        global_one = file.batches(1)
+        next(global_one)
+        stream = pyarrow.RecordBatchReader.from_stream(file.batches(1))
+        stream.read_next_batch()
+    """
+    command = [sys.executable, "-c", program, tmp_path / "f.parquet"]
+    done = subprocess.run(command, timeout=60, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_the_same_errors(tmp_path: Path) -> None:
