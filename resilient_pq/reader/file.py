@@ -35,7 +35,7 @@ from resilient_pq.reader.options import ReadOptions
 from resilient_pq.reader.plan import RowGroupRead, check_limit, next_wave, plan_read
 from resilient_pq.reader.portions import portions
 from resilient_pq.reader.row_groups import ReadRequest, RowGroupArrays, RowGroupReader
-from resilient_pq.reader.streaming import Batches, Job, Jobs, check_batch_rows, read_ahead
+from resilient_pq.reader.streaming import Arriving, Batches, Job, Jobs, check_batch_rows, read_ahead
 
 T = TypeVar("T")
 
@@ -373,8 +373,21 @@ class File:
             StoreError: The store could not give the bytes.
         """
         check_batch_rows(batch_rows)
+        field, arriving = self._arriving(columns, row_groups, strings, filters=filters, limit=limit)
+        return Batches.of(field, arriving, batch_rows, self._tell, limit=limit)
+
+    def _arriving(
+        self,
+        columns: Sequence[str] | None,
+        row_groups: Sequence[int] | None,
+        strings: Strings,
+        *,
+        filters: Filters | None,
+        limit: int | None,
+    ) -> tuple[Field, Arriving]:
+        """The rows of one row group after the other, read ahead, and the struct that they are."""
         field, jobs = self.jobs(columns, row_groups, strings, filters=filters, limit=limit)
-        return Batches.of(field, read_ahead(jobs, self._options.fetch), batch_rows, self._tell, limit=limit)
+        return field, read_ahead(jobs, self._options.fetch)
 
     def jobs(
         self,

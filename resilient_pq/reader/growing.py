@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -21,11 +22,11 @@ from resilient_pq.format.footer import Footer
 from resilient_pq.format.records import Kind
 from resilient_pq.io import FetchCounters, GrowingStore, ObjectInfo, ReadStore, counting
 from resilient_pq.reader.contents import Contents
-from resilient_pq.reader.file import File, Strings
+from resilient_pq.reader.file import File, Filters, Strings
 from resilient_pq.reader.newest_footer import Asking, newest_footer
 from resilient_pq.reader.reading import Reading, read_contents
 from resilient_pq.reader.row_groups import RowGroupArrays
-from resilient_pq.reader.streaming import Arriving, read_ahead
+from resilient_pq.reader.streaming import Arriving, Jobs, read_ahead
 
 #: Kinds of the records behind whose footers more row groups may come.
 _MORE_TO_COME = (Kind.ANCHOR, Kind.CHECKPOINT)
@@ -105,26 +106,35 @@ class GrowingFile(File):
         )
 
     def _arriving(
-        self, columns: Sequence[str] | None, row_groups: Sequence[int] | None, strings: Strings
+        self,
+        columns: Sequence[str] | None,
+        row_groups: Sequence[int] | None,
+        strings: Strings,
+        *,
+        filters: Filters | None,
+        limit: int | None,
     ) -> tuple[Field, Arriving]:
         if row_groups is not None:
-            return super()._arriving(columns, row_groups, strings)
-        field, _ = self.jobs(columns, [], strings)
-        return field, self._followed(columns, strings)
+            return super()._arriving(columns, row_groups, strings, filters=filters, limit=limit)
+        field, _ = self.jobs(columns, [], strings, filters=filters, limit=limit)
+        return field, self._followed(columns, strings, filters)
 
     async def _followed(
-        self, columns: Sequence[str] | None, strings: Strings
+        self, columns: Sequence[str] | None, strings: Strings, filters: Filters | None
     ) -> AsyncGenerator[RowGroupArrays, None]:
         """The rows of all row groups, of those that are to come when their checkpoint is there."""
         given = 0
         while True:
             if given < self.num_row_groups:
-                _, jobs = self.jobs(columns, range(given, self.num_row_groups), strings)
+                known = self.num_row_groups
+                _, jobs = self.jobs(columns, range(given, known), strings, filters=filters)
+                order: deque[int] = deque()
                 try:
-                    async with aclosing(read_ahead(jobs, self._options.fetch)) as arriving:
+                    async with aclosing(read_ahead(_noted(jobs, order), self._options.fetch)) as arriving:
                         async for rows in arriving:
                             yield rows
-                            given += 1
+                            given = order.popleft() + 1
+                    given = known  # filters may have left out the last ones
                 except (NotFoundError, ObjectChangedError):
                     # It may have got its name meanwhile, or a writer that took it over may have cut off its end.
                     before = self._seen.info
@@ -135,6 +145,14 @@ class GrowingFile(File):
                 return
             else:
                 self._take(await self._watch.newer(self._seen))
+
+
+async def _noted(jobs: Jobs, order: deque[int]) -> Jobs:
+    """The same jobs, and the ordinals of their row groups in `order`."""
+    async with aclosing(jobs):
+        async for job in jobs:
+            order.extend(group.ordinal for group in job.portion.row_groups)
+            yield job
 
 
 class Watch:

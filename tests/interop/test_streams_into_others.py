@@ -67,7 +67,7 @@ def test_a_reader_that_stops_early_reads_no_more(tmp_path: Path) -> None:
     with rpq.create((inner, "f"), row_group_rows=100, compression="none") as writer:
         writer.write(ROWS)
     store = RecordingStore(inner)
-    options = names.ReadOptions(fetch=names.FetchOptions(memory_budget=1))
+    options = names.ReadOptions(memory_budget=1)
     with rpq.open((store, "f"), options=options) as file:
         reader = pa.RecordBatchReader.from_stream(file.batches(columns=["n"]))
         assert len(store.calls) == 1

@@ -132,7 +132,7 @@ async def test_opening_waits_for_the_schema(tmp_path: Path) -> None:
 
 
 async def test_it_gets_its_name_while_row_groups_are_read(writer: rpq.Writer, tmp_path: Path) -> None:
-    options = rpq.ReadOptions(fetch=rpq.FetchOptions(memory_budget=1))
+    options = rpq.ReadOptions(memory_budget=1)
     await writer.write(numbers(0, 50))
     await writer.checkpoint()
     async with (
