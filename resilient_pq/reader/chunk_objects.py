@@ -128,8 +128,19 @@ class ChunkObjects:
             )
         self._pinned[file] = info
 
+    def places_of(self, chunk: ChunkRead) -> tuple[Place, ...]:
+        """The ranges that are read of a chunk in their object, which is pinned already.
+
+        Raises:
+            FormatError: They do not lie within it.
+        """
+        if chunk.pages is None:
+            return (self.place_of(chunk),)
+        with located(chunk.where):
+            return tuple(self.place_in(chunk.file, wanted) for wanted in chunk.ranges)
+
     def place_of(self, chunk: ChunkRead) -> Place:
-        """The bytes of a chunk in their object, which is pinned already.
+        """All bytes of a chunk in their object, which is pinned already.
 
         Raises:
             FormatError: They do not lie within it.
@@ -161,20 +172,28 @@ class ChunkObjects:
             )
         return Place(info, ByteRange(wanted.start, min(wanted.end, info.size)))
 
-    async def fetch(self, chunks: Sequence[ChunkRead]) -> AsyncGenerator[tuple[int, memoryview], None]:
-        """The bytes of chunks, whatever objects they lie in, in one parallel wave.
+    async def fetch(self, chunks: Sequence[ChunkRead]) -> AsyncGenerator[tuple[int, list[memoryview]], None]:
+        """What is read of chunks, whatever objects they lie in, in one parallel wave.
 
         Yields:
-            The index of a chunk and its bytes, once for each chunk, as they arrive.
+            The index of a chunk and the bytes of its ranges, once for each chunk, as they arrive.
 
         Raises:
             FormatError: A chunk does not lie within its object.
             StoreError: The first error of any request; the others are cancelled.
         """
         await self.pin(chunk.file for chunk in chunks)
-        async with aclosing(self.fetch_places([self.place_of(chunk) for chunk in chunks])) as arriving:
-            async for delivery in arriving:
-                yield delivery
+        places = [self.places_of(chunk) for chunk in chunks]
+        owners = [(i, part) for i, ranges in enumerate(places) for part in range(len(ranges))]
+        found: dict[int, dict[int, memoryview]] = {}
+        async with aclosing(self.fetch_places([place for ranges in places for place in ranges])) as arriving:
+            async for position, data in arriving:
+                i, part = owners[position]
+                parts = found.setdefault(i, {})
+                parts[part] = data
+                if len(parts) == len(places[i]):
+                    del found[i]
+                    yield i, [parts[at] for at in sorted(parts)]
 
     def fetch_places(
         self, places: Sequence[Place], *, in_order: bool = False
@@ -201,7 +220,7 @@ class ChunkObjects:
         )
 
     async def read(self, chunk: ChunkRead) -> memoryview:
-        """The bytes of one chunk.
+        """All bytes of one chunk.
 
         Raises:
             FormatError: It does not lie within its object.

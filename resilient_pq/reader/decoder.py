@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any, Final
+
+import numpy as np
 
 from resilient_pq.checksum import crc32
-from resilient_pq.errors import ChecksumError, located
+from resilient_pq.errors import ChecksumError, FormatError, Where, located
 from resilient_pq.format.chunk_decoder import decode_chunk
 from resilient_pq.format.footer import ChunkSums
-from resilient_pq.format.page_table import PageTable, check_crcs
+from resilient_pq.format.metadata import ColumnMetaData, DataPageHeaderV2, Encoding, PageType
+from resilient_pq.format.page import Page, check_crc, pages_of
+from resilient_pq.format.page_table import DATA_PAGES, PageTable, check_crcs
 from resilient_pq.format.values import LeafColumn
+from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader.plan import ChunkRead
+from resilient_pq.reader.selected_pages import PageRead, SelectedPages
+
+_DICTIONARY: Final = frozenset({int(Encoding.PLAIN_DICTIONARY), int(Encoding.RLE_DICTIONARY)})
 
 
 def decode(chunk: ChunkRead, data: Any, *, verify: bool, views: bool = False) -> LeafColumn:
@@ -68,3 +79,101 @@ def _compare(chunk: ChunkRead, data: memoryview) -> tuple[bool, PageTable | None
             computed=computed,
         )
     return False, table
+
+
+# --- some of the pages --------------------------------------------------------------------------------------------
+
+
+def decode_parts(chunk: ChunkRead, parts: Sequence[memoryview], *, verify: bool, views: bool = False) -> LeafColumn:
+    """The column that a chunk holds; where only some of its pages are read, over the rows that these hold.
+
+    The index that told where pages lie is believed as far as they bear it out: each has to be found exactly where the
+    index has it, with exactly its rows.
+
+    Args:
+        chunk: Which chunk.
+        parts: The bytes of each of its `ranges`.
+        verify: Whether checksums are compared.
+        views: Whether byte arrays become views, which lead into `parts` where these are not compressed.
+
+    Raises:
+        ChecksumError: The bytes are not those that were written.
+        FormatError: They do not decode, or are not the pages that the index has.
+        UnsupportedError: They use what this version does not read.
+    """
+    if chunk.pages is None:
+        return decode(chunk, parts[0], verify=verify, views=views)
+    with located(chunk.where):
+        return _decode_pages(chunk, chunk.pages, parts, verify=verify, views=views)
+
+
+def _decode_pages(
+    chunk: ChunkRead, selected: SelectedPages, parts: Sequence[memoryview], *, verify: bool, views: bool
+) -> LeafColumn:
+    found = [
+        page
+        for place, data in zip(selected.ranges, parts, strict=True)
+        for page in pages_of(data, place.start)
+    ]
+    expected = list(selected.pages)
+    pages: list[Page] = []
+    if selected.dictionary is not None:
+        pages.append(_dictionary_page(found[:1], selected.dictionary))
+        found = found[1:]
+    if len(found) != len(expected):
+        raise FormatError(f"there are {len(found)} pages where the index has {len(expected)}")
+    for page, place in zip(found, expected, strict=True):
+        pages.append(_data_page(chunk, page, place))
+    if verify:
+        for page in pages:
+            check_crc(page, zero_is_none=chunk.quirks.zero_crc_is_none)
+    num_rows = sum(len(place.rows) for place in expected)
+    table = PageTable.of(pages)
+    column = decode_chunk(chunk.leaf, chunk.metadata.codec, table, num_rows, chunk.quirks, views=views)
+    if column.repetition_levels is not None:
+        _check_rows(column, [page.num_values for page in pages if page.data_header is not None], expected)
+    return column
+
+
+def _dictionary_page(found: Sequence[Page], place: ByteRange) -> Page:
+    if not found or found[0].header.type != PageType.DICTIONARY_PAGE or found[0].end != place.end:
+        raise FormatError("there is no dictionary page before the data pages", where=Where(offset=place.start))
+    return found[0]
+
+
+def _data_page(chunk: ChunkRead, page: Page, place: PageRead) -> Page:
+    where = Where(page=place.ordinal, offset=place.bytes.start)
+    header = page.data_header
+    if header is None or (page.offset, page.end) != (place.bytes.start, place.bytes.end):
+        raise FormatError("the page is not the one that the index has", where=where)
+    counts = [] if chunk.leaf.max_repetition_level else [header.num_values]
+    if isinstance(header, DataPageHeaderV2):
+        counts.append(header.num_rows)
+    if any(count != len(place.rows) for count in counts):
+        raise FormatError(f"the page has {counts[0]:,} rows, where the index has {len(place.rows):,}", where=where)
+    if not _was_written(chunk.metadata, header.encoding):
+        raise FormatError(f"the page's encoding, {header.encoding}, is none that the footer has", where=where)
+    return replace(page, ordinal=place.ordinal)
+
+
+def _was_written(metadata: ColumnMetaData, encoding: int) -> bool:
+    """Whether the footer says that data pages are encoded so: no checksum of a page covers its header."""
+    stats = metadata.encoding_stats
+    known = {each.encoding for each in stats if each.page_type in DATA_PAGES} if stats else {*metadata.encodings}
+    # Two names of the same encoding; writers do not always give the same one in both places.
+    return bool(known & _DICTIONARY) if encoding in _DICTIONARY else encoding in known
+
+
+def _check_rows(column: LeafColumn, entries: Sequence[int], expected: Sequence[PageRead]) -> None:
+    """Whether each page begins with a row, and has as many as the index says."""
+    repetition = column.repetition_levels
+    assert repetition is not None
+    borders = np.cumsum([0, *entries])
+    for (start, end), place in zip(pairwise(borders.tolist()), expected, strict=True):
+        begins = start < end and repetition[start] == 0
+        num_rows = int(np.count_nonzero(repetition[start:end] == 0))
+        if not begins or num_rows != len(place.rows):
+            raise FormatError(
+                f"the page has {num_rows:,} rows, where the index has {len(place.rows):,}",
+                where=Where(page=place.ordinal, offset=place.bytes.start),
+            )

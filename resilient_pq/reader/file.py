@@ -13,7 +13,6 @@ from resilient_pq.arrow.projection import branch_of, projected
 from resilient_pq.arrow.schema import arrow_schema_of
 from resilient_pq.arrow.table import Table
 from resilient_pq.errors import (
-    ChecksumError,
     SchemaError,
     Where,
     located,
@@ -23,16 +22,17 @@ from resilient_pq.format.footer import key_values
 from resilient_pq.format.metadata import FileMetaData, OffsetIndex
 from resilient_pq.format.schema import Schema
 from resilient_pq.format.sorting import SortingColumn
-from resilient_pq.io import FetchCounters, ObjectInfo, ReadStore
+from resilient_pq.io import FetchCounters, ObjectInfo, ObjectTail, ReadStore
 from resilient_pq.reader import indexes
 from resilient_pq.reader.bloom_filter import ColumnBloomFilter
 from resilient_pq.reader.chunk_objects import ChunkObjects
 from resilient_pq.reader.contents import Contents, FileState, KnownCheckpoint
+from resilient_pq.reader.index_reader import IndexReader
 from resilient_pq.reader.limits import ReadLimits
 from resilient_pq.reader.lost import LostRegion
 from resilient_pq.reader.on_damage import OnDamage
 from resilient_pq.reader.options import ReadOptions
-from resilient_pq.reader.plan import RowGroupRead, check_limit, next_wave, plan_read
+from resilient_pq.reader.plan import ReadPlan, RowGroupRead, check_limit, next_wave, plan_read
 from resilient_pq.reader.portions import portions
 from resilient_pq.reader.row_groups import ReadRequest, RowGroupArrays, RowGroupReader
 from resilient_pq.reader.streaming import Arriving, Batches, Job, Jobs, check_batch_rows, read_ahead
@@ -64,7 +64,7 @@ class File:
     def __init__(
         self,
         store: ReadStore,
-        info: ObjectInfo,
+        tail: ObjectTail,
         contents: Contents,
         *,
         verify: bool,
@@ -76,16 +76,16 @@ class File:
         limits: ReadLimits | None = None,
     ) -> None:
         """Use `open` instead."""
-        self.url = store.url_of(info.key)
-        self.info = info
+        self.url = store.url_of(tail.info.key)
+        self.info: ObjectInfo = tail.info
         self.counters = counters
         self.contents = contents
         limits = limits or ReadLimits.of(options)
         self.objects = ChunkObjects(
-            store, info, contents, options=options.fetch, counters=counters, requests=limits.requests
+            store, tail.info, contents, options=options.fetch, counters=counters, requests=limits.requests
         )
         self._store = store
-        self._verify = verify
+        self._on_damage = on_damage
         self._on_lost = on_lost
         self._options = options
         self._owns_store = owns_store
@@ -95,6 +95,9 @@ class File:
             on_damage=on_damage,
             fetch=options.fetch,
             limits=limits,
+        )
+        self._indexes = IndexReader(
+            self.objects, tail, verify=verify, wave_bytes=options.merge_gap, in_thread=self._row_groups.in_thread
         )
 
     # -- what a caller can ask -------------------------------------------------------------------
@@ -248,29 +251,7 @@ class File:
             place = find(indexes.chunk_of(self.contents, row_group, column))
             if place is None:
                 return None
-            data = await self._read_index(place)
-            if not place.complete:
-                place = indexes.with_length(place, data)
-                at_hand = place.range.size <= len(data)
-                data = data[: place.range.size] if at_hand else await self._read_index(place)
-            try:
-                return await self._row_groups.in_thread(self._verified, place, data, decode_bytes)
-            except ChecksumError:
-                # A transfer can go wrong as well as a disk: fetch the bytes once more before believing it.
-                again = await self._read_index(place)
-                return await self._row_groups.in_thread(self._verified, place, again, decode_bytes)
-
-    async def _read_index(self, place: indexes.Place) -> memoryview:
-        with located(place.where):
-            slack = 0 if place.complete else place.range.size - 1
-            return await self.objects.read_range(place.file, place.range, slack=slack)
-
-    def _verified(
-        self, place: indexes.Place, data: memoryview, decode_bytes: Callable[[indexes.Place, memoryview], T]
-    ) -> T:
-        if self._verify:
-            indexes.check_sum(place, data)
-        return decode_bytes(place, data)
+            return await self._indexes.read(place, decode_bytes)
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -317,17 +298,20 @@ class File:
         """
         with located(Where(key=self.url)):
             request = self._request(columns, row_groups, filters, limit, strings)
-            groups = await self._read(request, limit)
+            plan = await self._narrowed(request.plan, limit)
+            groups = await self._read(request, plan.row_groups, limit)
             for group in groups:
                 self._tell(group.lost)
             chunks = [group.arrays for group in groups]
             table = Table(request.field, chunks, sum(group.num_rows for group in groups))
             return table if limit is None else table.slice(0, limit)
 
-    async def _read(self, request: ReadRequest, limit: int | None) -> list[RowGroupArrays]:
+    async def _read(
+        self, request: ReadRequest, waiting: Sequence[RowGroupRead], limit: int | None
+    ) -> list[RowGroupArrays]:
         """Read all row groups, or so many that they have the rows wanted."""
         found: list[RowGroupArrays] = []
-        waiting, wanted = request.plan.row_groups, limit
+        wanted = limit
         while waiting and (limit is None or sum(group.num_rows for group in found) < limit):
             count = next_wave(waiting, wanted)
             found += await self._row_groups.read(request, waiting[:count])
@@ -415,9 +399,11 @@ class File:
         with located(Where(key=self.url)):
             request = self._request(columns, row_groups, filters, limit, strings)
         fetch = self._options.fetch
-        groups = request.plan.row_groups if limit != 0 else ()
 
         async def jobs() -> Jobs:
+            with located(Where(key=self.url)):
+                plan = await self._narrowed(request.plan, limit)
+            groups = plan.row_groups if limit != 0 else ()
             for portion in portions(groups, gap=fetch.merge.always_gap, budget=fetch.memory_budget):
                 yield Job(portion, read)
 
@@ -454,6 +440,12 @@ class File:
         if strings == "view":
             fields = [with_views(field) for field in fields]
         return ReadRequest(plan, whole.with_children(*fields), tuple(branches))
+
+    async def _narrowed(self, plan: ReadPlan, limit: int | None) -> ReadPlan:
+        """The plan without what indexes and the limit tell is not wanted."""
+        # Where damage may cost rows, nobody knows how many row groups a limit takes.
+        known = limit if self._on_damage is OnDamage.RAISE else None
+        return await self._indexes.narrow(self.contents, plan, known)
 
     def _arrow_schema(self, positions: Sequence[int] | None) -> Any:
         unit = self._options.coerce_int96_timestamp_unit or "ns"

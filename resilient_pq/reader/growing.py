@@ -20,7 +20,7 @@ from resilient_pq.errors import (
 )
 from resilient_pq.format.footer import Footer
 from resilient_pq.format.records import Kind
-from resilient_pq.io import FetchCounters, GrowingStore, ObjectInfo, ReadStore, counting
+from resilient_pq.io import FetchCounters, GrowingStore, ObjectInfo, ObjectTail, ReadStore, counting
 from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.file import File, Filters, Strings
 from resilient_pq.reader.newest_footer import Asking, newest_footer
@@ -95,7 +95,7 @@ class GrowingFile(File):
         how = self._how
         super().__init__(
             self._watch.store,
-            seen.info,
+            ObjectTail(seen.info, seen.info.size, b""),  # indexes are read where they lie
             seen.contents,
             verify=how.verify,
             on_damage=how.on_damage,

@@ -16,7 +16,7 @@ from resilient_pq.reader.file import File, OnLost
 from resilient_pq.reader.growing import FollowOptions, GrowingFile, Watch
 from resilient_pq.reader.limits import ReadLimits
 from resilient_pq.reader.options import ReadOptions
-from resilient_pq.reader.reading import Reading, read_contents
+from resilient_pq.reader.reading import Reading, read_tail_and_contents
 
 
 class Closable(Protocol):
@@ -84,7 +84,7 @@ async def open_file(
     name = store.url_of(key)
     try:
         with located(Where(key=name)):
-            info, contents = await read_contents(
+            tail, contents = await read_tail_and_contents(
                 store, key, tail_bytes=how.options.tail_bytes, counters=counters, verify=how.verify
             )
     except FormatError as error:
@@ -93,7 +93,7 @@ async def open_file(
         raise
     return File(
         store,
-        info,
+        tail,
         contents,
         verify=how.verify,
         on_damage=how.on_damage,

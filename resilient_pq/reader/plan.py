@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from resilient_pq.errors import FormatError, SchemaError, UnsupportedError, Where, located
@@ -11,11 +12,13 @@ from resilient_pq.format.bounds import chunk_statistics
 from resilient_pq.format.footer import CRC_KEY, key_values
 from resilient_pq.format.metadata import ColumnMetaData
 from resilient_pq.format.quirks import NO_QUIRKS, Quirks
+from resilient_pq.format.row_ranges import Rows, count
 from resilient_pq.format.schema import Leaf, Schema, Selection
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader.contents import Contents, chunk_range
 from resilient_pq.reader.data_file import data_file
 from resilient_pq.reader.filters import Filter, Term, filter_of
+from resilient_pq.reader.selected_pages import SelectedPages
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,7 @@ class ChunkRead:
         quirks: What is known of its writer.
         file: The data file that a summary names for it, relative to the summary's folder; None where it lies in
             the file itself. Whether `range` lies within a data file is still to be seen.
+        pages: Which of its pages to read; None for all.
     """
 
     row_group: int
@@ -42,6 +46,22 @@ class ChunkRead:
     slack: int = 0
     quirks: Quirks = NO_QUIRKS
     file: str | None = None
+    pages: SelectedPages | None = None
+
+    @property
+    def whole(self) -> ChunkRead:
+        """The same chunk with all of its pages."""
+        return self if self.pages is None else replace(self, pages=None)
+
+    @property
+    def ranges(self) -> tuple[ByteRange, ...]:
+        """What to fetch."""
+        return (self.range,) if self.pages is None else self.pages.ranges
+
+    @property
+    def num_bytes(self) -> int:
+        """How many bytes that is."""
+        return sum(each.size for each in self.ranges)
 
     @property
     def num_values_to_read(self) -> int | None:
@@ -62,16 +82,51 @@ class RowGroupRead:
         ordinal: Of the row group.
         num_rows: Its rows.
         columns: For each top-level column asked for, in order, the chunks of the leaves wanted of it.
+        rows: The rows that are read; None for all.
     """
 
     ordinal: int
     num_rows: int
     columns: tuple[tuple[ChunkRead, ...], ...]
+    rows: Rows | None = None
+
+    @property
+    def num_rows_read(self) -> int:
+        """How many rows are read."""
+        return self.num_rows if self.rows is None else count(self.rows)
+
+    @property
+    def whole(self) -> RowGroupRead:
+        """All rows of the same chunks."""
+        if self.rows is None:
+            return self
+        columns = tuple(tuple(chunk.whole for chunk in chunks) for chunks in self.columns)
+        return replace(self, columns=columns, rows=None)
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of what is read of its chunks."""
+        return sum(chunk.num_bytes for chunk in self.chunks)
 
     @property
     def chunks(self) -> list[ChunkRead]:
         """All chunks, column by column."""
         return [chunk for column in self.columns for chunk in column]
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroupLeftOut:
+    """A row group that is not read, as it has no row that is wanted.
+
+    Attributes:
+        ordinal: Of the row group.
+        num_rows: Its rows.
+        by: What tells: "statistics", "bloom filter", "page index" or "limit".
+    """
+
+    ordinal: int
+    num_rows: int
+    by: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +139,14 @@ class ReadPlan:
         num_shown: How many of the columns were asked for.
         row_groups: What to read of each row group that may have rows that are wanted.
         filter: Which rows are wanted; None for all.
+        left_out: The row groups that were asked for and are not read.
     """
 
     columns: tuple[Selection, ...]
     num_shown: int
     row_groups: tuple[RowGroupRead, ...]
     filter: Filter | None = None
+    left_out: tuple[RowGroupLeftOut, ...] = ()
 
     @property
     def shown(self) -> tuple[Selection, ...]:
@@ -98,8 +155,8 @@ class ReadPlan:
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of all chunks."""
-        return sum(chunk.range.size for row_group in self.row_groups for chunk in row_group.chunks)
+        """Bytes of what is read of all chunks."""
+        return sum(group.num_bytes for group in self.row_groups)
 
 
 def plan_read(
@@ -120,19 +177,23 @@ def plan_read(
     if isinstance(columns, str):
         raise SchemaError("columns is one string; it is a list of names", hint=f"columns=[{columns!r}]")
     selected = tuple(contents.schema.select(columns))
-    count = len(contents.metadata.row_groups)
+    num_row_groups = len(contents.metadata.row_groups)
     if isinstance(row_groups, int):
         raise SchemaError("row_groups is one number; it is a list of them", hint=f"row_groups=[{row_groups}]")
-    wanted = range(count) if row_groups is None else list(row_groups)
+    wanted = range(num_row_groups) if row_groups is None else list(row_groups)
     for ordinal in wanted:
-        if not 0 <= ordinal < count:
-            raise SchemaError(f"there is no row group {ordinal}", hint=f"the file has {count}")
+        if not 0 <= ordinal < num_row_groups:
+            raise SchemaError(f"there is no row group {ordinal}", hint=f"the file has {num_row_groups}")
     chosen = filter_of(contents.schema, filters)
+    left_out: list[RowGroupLeftOut] = []
     if chosen is not None:
-        wanted = [ordinal for ordinal in wanted if _may_hold(chosen, contents, ordinal)]
+        known = {ordinal: chosen.may_hold(partial(term_may_hold, contents, ordinal)) for ordinal in set(wanted)}
+        rows = contents.metadata.row_groups
+        left_out = [RowGroupLeftOut(each, rows[each].num_rows, "statistics") for each in wanted if not known[each]]
+        wanted = [ordinal for ordinal in wanted if known[ordinal]]
     with_hidden = (*selected, *_hidden(contents.schema, selected, chosen))
     groups = tuple(_row_group(contents, ordinal, with_hidden) for ordinal in wanted)
-    return ReadPlan(with_hidden, len(selected), groups, chosen)
+    return ReadPlan(with_hidden, len(selected), groups, chosen, tuple(left_out))
 
 
 def _hidden(schema: Schema, selected: Sequence[Selection], chosen: Filter | None) -> list[Selection]:
@@ -145,16 +206,12 @@ def _hidden(schema: Schema, selected: Sequence[Selection], chosen: Filter | None
     return [replace(column, leaves=leaves) for column, leaves in below if leaves]
 
 
-def _may_hold(chosen: Filter, contents: Contents, ordinal: int) -> bool:
-    """Whether a row group may have rows that are wanted, by the statistics in the footer."""
-
-    def term_may_hold(term: Term) -> bool:
-        metadata = contents.metadata.row_groups[ordinal].columns[term.leaf.ordinal].meta_data
-        if metadata is None:
-            return True
-        return term.condition.may_hold(chunk_statistics(contents.metadata, term.leaf, metadata))
-
-    return chosen.may_hold(term_may_hold)
+def term_may_hold(contents: Contents, ordinal: int, term: Term) -> bool:
+    """Whether a row group may have rows in which a term holds, by the statistics in the footer."""
+    metadata = contents.metadata.row_groups[ordinal].columns[term.leaf.ordinal].meta_data
+    if metadata is None:
+        return True
+    return term.condition.may_hold(chunk_statistics(contents.metadata, term.leaf, metadata))
 
 
 def next_wave(groups: Sequence[RowGroupRead], num_rows: int | None) -> int:
@@ -162,10 +219,10 @@ def next_wave(groups: Sequence[RowGroupRead], num_rows: int | None) -> int:
     if num_rows is None:
         return len(groups)
     found = 0
-    for count, group in enumerate(groups, 1):
-        found += group.num_rows
+    for number, group in enumerate(groups, 1):
+        found += group.num_rows_read
         if found >= num_rows:
-            return count
+            return number
     return len(groups)
 
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Final
 
 from resilient_pq.io.ranges import ByteRange
-from resilient_pq.reader.plan import RowGroupRead
+from resilient_pq.reader.plan import ChunkRead, RowGroupRead
 
 KiB = 1024
 MiB = 1024 * KiB
@@ -31,13 +31,12 @@ class Portion:
     @cached_property
     def num_bytes(self) -> int:
         """Bytes that are fetched for it."""
-        return sum(chunk.range.size for group in self.row_groups for chunk in group.chunks)
+        return sum(group.num_bytes for group in self.row_groups)
 
     @cached_property
     def num_decoded(self) -> int:
         """Bytes that its pages have when they are decompressed, as its footer says; nothing is believed below 0."""
-        sizes = (chunk.metadata.total_uncompressed_size for group in self.row_groups for chunk in group.chunks)
-        return sum(max(size, 0) for size in sizes)
+        return sum(_decoded(chunk) for group in self.row_groups for chunk in group.chunks)
 
 
 def portions(row_groups: Sequence[RowGroupRead], *, gap: int, budget: int) -> Iterator[Portion]:
@@ -76,5 +75,11 @@ def _extent(group: RowGroupRead) -> tuple[str | None, ByteRange] | None:
     chunks = group.chunks
     if not chunks:
         return None
-    start = min(chunk.range.start for chunk in chunks)
-    return chunks[0].file, ByteRange(start, max(chunk.range.end for chunk in chunks))
+    start = min(chunk.ranges[0].start for chunk in chunks)
+    return chunks[0].file, ByteRange(start, max(chunk.ranges[-1].end for chunk in chunks))
+
+
+def _decoded(chunk: ChunkRead) -> int:
+    """What is read of a chunk, decompressed; of some of its pages, as large a share of it as they are of its bytes."""
+    size = max(chunk.metadata.total_uncompressed_size, 0)
+    return size if chunk.pages is None else size * chunk.num_bytes // max(chunk.range.size, 1)

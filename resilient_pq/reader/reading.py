@@ -7,7 +7,7 @@ from typing import Self
 
 from resilient_pq.errors import ChecksumError, FormatError, SchemaError, Where
 from resilient_pq.format.footer import TAIL_SIZE, Footer, NeedBytes, read_footer
-from resilient_pq.io import FetchCounters, ObjectInfo, ReadStore, counting
+from resilient_pq.io import FetchCounters, ObjectInfo, ObjectTail, ReadStore, counting
 from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.data_file import remedy
 from resilient_pq.reader.file import OnLost
@@ -68,12 +68,22 @@ async def read_contents(
         FormatError: There is no footer, or it is damaged.
         StoreError: The store could not give the bytes.
     """
+    tail, contents = await read_tail_and_contents(
+        store, key, tail_bytes=tail_bytes, counters=counters, verify=verify
+    )
+    return tail.info, contents
+
+
+async def read_tail_and_contents(
+    store: ReadStore, key: str, *, tail_bytes: int, counters: FetchCounters, verify: bool = True
+) -> tuple[ObjectTail, Contents]:
+    """As `read_contents`, with the bytes that were read for it: indexes often lie in them."""
     with counting(counters):
         try:
-            info, found = await _read_footer(store, key, tail_bytes, counters)
+            tail, found = await _read_footer(store, key, tail_bytes, counters)
         except ChecksumError:
             # A transfer can go wrong as well as a disk: fetch the bytes once more before believing it.
-            info, found = await _read_footer(store, key, tail_bytes, counters)
+            tail, found = await _read_footer(store, key, tail_bytes, counters)
     contents = Contents.of(found)
     if verify and contents.unvouched:
         raise FormatError(
@@ -81,12 +91,12 @@ async def read_contents(
             where=Where(offset=found.start),
             hint=f"{remedy(store.url_of(key))}, or open it with verify=False",
         )
-    return info, contents
+    return tail, contents
 
 
 async def _read_footer(
     store: ReadStore, key: str, tail_bytes: int, counters: FetchCounters
-) -> tuple[ObjectInfo, Footer]:
+) -> tuple[ObjectTail, Footer]:
     tail = await store.read_tail(key, max(tail_bytes, TAIL_SIZE))
     counters.requests += 1
     counters.bytes += len(tail.data)
@@ -103,4 +113,4 @@ async def _read_footer(
         found = read_footer(memoryview(whole), found.start)
         if isinstance(found, NeedBytes):
             raise FormatError("the footer does not say where it begins")
-    return tail.info, found
+    return tail, found

@@ -24,13 +24,14 @@ from resilient_pq.arrow.buffers import has_views
 from resilient_pq.arrow.field import Field
 from resilient_pq.arrow.projection import Branch
 from resilient_pq.errors import ChecksumError, FormatError, Where, located
+from resilient_pq.format.row_ranges import Rows, mask_within
 from resilient_pq.format.row_selection import select_rows
 from resilient_pq.format.values import LeafColumn
 from resilient_pq.io import FetchCounters, FetchOptions, ObjectInfo, OpenObject, Place
 from resilient_pq.io.ranges import ByteRange, union
 from resilient_pq.reader.chunk_objects import ChunkObjects
 from resilient_pq.reader.damaged import DamagedChunk, DamagedRowGroups, DecodedRowGroup
-from resilient_pq.reader.decoder import decode
+from resilient_pq.reader.decoder import decode, decode_parts
 from resilient_pq.reader.limits import ReadLimits
 from resilient_pq.reader.lost import LostRegion
 from resilient_pq.reader.on_damage import OnDamage
@@ -123,7 +124,11 @@ class RowGroupReader:
         if done is not None:
             return done
         if not damaged and request.plan.filter is None:
-            return RowGroupArrays(work.arrays[i], group.num_rows)
+            return RowGroupArrays(work.arrays[i], group.num_rows_read)
+        if damaged and group.rows is not None:
+            # What is left of it is found out row by row, for all of them.
+            (found,) = await self.read(request, [group.whole])
+            return found
         salvage = DamagedRowGroups(self._objects, self._on_damage, verify=self._verify)
         left = await salvage.rows_left(request.plan.columns, group, work.columns(i), damaged)
         return await self.in_thread(work.assembled, left)
@@ -134,12 +139,12 @@ class RowGroupReader:
         # What has arrived and waits for a thread is held beside the budget of the fetch: so that is little.
         waiting = asyncio.Semaphore(2 * self._max_threads)
 
-        async def decode_one(piece: _Piece, data: memoryview) -> None:
+        async def decode_one(piece: _Piece, parts: Sequence[memoryview]) -> None:
             try:
-                if not await self.in_thread(work.decode, piece, data):
+                if not await self.in_thread(work.decode, piece, parts):
                     # A transfer can go wrong as well as a disk: fetch the bytes once more before believing it.
                     with located(Where(key=self._objects.url_of(piece.chunk.file))):
-                        again = await self._objects.read(piece.chunk)
+                        again = await self._objects.read(piece.chunk.whole)
                     await self.in_thread(work.decode_again, piece, again)
             finally:
                 waiting.release()
@@ -147,9 +152,9 @@ class RowGroupReader:
         wave = self._objects.fetch([piece.chunk for piece in work.pieces])
         try:
             async with asyncio.TaskGroup() as tasks, aclosing(wave) as arriving:
-                async for position, data in arriving:
+                async for position, parts in arriving:
                     await waiting.acquire()
-                    tasks.create_task(decode_one(work.pieces[position], data))
+                    tasks.create_task(decode_one(work.pieces[position], parts))
         except BaseExceptionGroup as group:
             first = group.exceptions[0]  # each of them names its own place; one is enough
             raise first from first.__cause__
@@ -212,36 +217,43 @@ class _Work:
         self._missing = [len(group.chunks) for group in groups]
         self._lock = threading.Lock()
 
-    def decode(self, piece: _Piece, data: memoryview) -> bool:
-        """Decode a chunk, and assemble its column where it was the last; False: its bytes are to be read again."""
-        with located(Where(key=self._objects.url_of(piece.chunk.file))):
+    def decode(self, piece: _Piece, parts: Sequence[memoryview]) -> bool:
+        """Decode a chunk, and assemble its column where it was the last; False: all its bytes are to be read again."""
+        chunk = piece.chunk
+        with located(Where(key=self._objects.url_of(chunk.file))):
             try:
-                column = decode(piece.chunk, data, verify=self._verify, views=self._views(piece))
+                column = decode_parts(chunk, parts, verify=self._verify, views=self._views(piece))
             except FormatError as error:
-                if self._raises and not isinstance(error, ChecksumError):
+                if self._raises and chunk.pages is None and not isinstance(error, ChecksumError):
                     raise
-                return False
-        self._add(piece, column)
+                return False  # of pages, it may be the index that is wrong
+        self._add(piece, column, None if chunk.pages is None else chunk.pages.covered)
         return True
 
     def decode_again(self, piece: _Piece, data: memoryview) -> None:
-        """Decode what was read a second time; where it is damaged still and that is no error, keep it for later."""
-        with located(Where(key=self._objects.url_of(piece.chunk.file))):
+        """Decode a chunk read again, whole; where it is damaged still and that is no error, keep it for later."""
+        chunk = piece.chunk.whole
+        with located(Where(key=self._objects.url_of(chunk.file))):
             try:
-                column = decode(piece.chunk, data, verify=self._verify, views=self._views(piece))
+                column = decode(chunk, data, verify=self._verify, views=self._views(piece))
             except FormatError as error:
                 if self._raises or isinstance(error.__cause__, MemoryError):  # which says nothing about the file
                     raise
-                self.damaged[piece.group].append(DamagedChunk(piece.chunk, data, error))
+                self.damaged[piece.group].append(DamagedChunk(chunk, data, error))
                 return
-        self._add(piece, column)
+        self._add(piece, column, None)
 
     def _views(self, piece: _Piece) -> bool:
         """Whether the strings of a column come as views."""
         shown = self._request.field.children
         return piece.column < len(shown) and has_views(shown[piece.column])
 
-    def _add(self, piece: _Piece, column: LeafColumn) -> None:
+    def _add(self, piece: _Piece, column: LeafColumn, covered: Rows | None) -> None:
+        rows = self.groups[piece.group].rows
+        if rows is not None:
+            covered = covered or (range(self.groups[piece.group].num_rows),)
+            if covered != rows:
+                column = select_rows(column, mask_within(rows, covered))
         with self._lock:
             leaves = self._leaves[piece.group][piece.column]
             leaves[piece.leaf] = column
@@ -271,7 +283,7 @@ class _Work:
     def _select(self, i: int) -> None:
         """Assemble the rows of a whole row group that are wanted: soon, as they may be few of what was decoded."""
         group = self.groups[i]
-        self.done[i] = self.assembled(DecodedRowGroup(group, self.columns(i), group.num_rows))
+        self.done[i] = self.assembled(DecodedRowGroup(group, self.columns(i), group.num_rows_read))
         self._leaves[i].clear()
 
     def assembled(self, group: DecodedRowGroup) -> RowGroupArrays:
@@ -293,15 +305,26 @@ class _Work:
 
 @dataclass(frozen=True, slots=True)
 class _Stretch:
-    """Bytes that are read at once, and the chunks in them."""
+    """What a thread reads and decodes as one piece of work.
 
-    place: Place
-    pieces: tuple[tuple[_Piece, Place], ...]
+    Attributes:
+        reads: Bytes that are read at once.
+        pieces: The chunks in them, each with where its ranges lie. Several are in one read; one alone, of which only
+            some pages are wanted, may be in several.
+    """
+
+    reads: tuple[Place, ...]
+    pieces: tuple[tuple[_Piece, tuple[Place, ...]], ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes that are read."""
+        return sum(place.range.size for place in self.reads)
 
     @property
     def useful_bytes(self) -> int:
-        """Bytes of the chunks."""
-        return sum(place.size for place in union(place.range for _, place in self.pieces))
+        """Bytes of those that are wanted."""
+        return sum(place.size for place in union(place.range for _, places in self.pieces for place in places))
 
 
 def _stretches(pieces: Sequence[_Piece], objects: ChunkObjects) -> Iterator[_Stretch]:
@@ -311,16 +334,19 @@ def _stretches(pieces: Sequence[_Piece], objects: ChunkObjects) -> Iterator[_Str
         FormatError: A chunk does not lie within its object.
     """
     for _, of_group in groupby(pieces, key=lambda piece: piece.group):
-        placed = [(piece, objects.place_of(piece.chunk)) for piece in of_group]
-        placed.sort(key=lambda one: (one[0].chunk.file or "", one[1].range))
-        found: list[list[tuple[_Piece, Place]]] = []
+        placed = [(piece, objects.places_of(piece.chunk)) for piece in of_group]
+        placed.sort(key=lambda one: (one[0].chunk.file or "", one[1][0].range))
+        stretches = [_Stretch(places, ((piece, places),)) for piece, places in placed if len(places) > 1]
+        found: list[list[tuple[_Piece, tuple[Place, ...]]]] = []
         for one in placed:
-            if found and _together(found[-1][0][1], found[-1][-1][1], one[1]):
+            if len(one[1]) > 1:
+                continue
+            if found and _together(found[-1][0][1][0], found[-1][-1][1][0], one[1][0]):
                 found[-1].append(one)
             else:
                 found.append([one])
-        stretches = [_stretch(together) for together in found]
-        yield from sorted(stretches, key=lambda stretch: stretch.place.range.size, reverse=True)
+        stretches += [_stretch(together) for together in found]
+        yield from sorted(stretches, key=lambda stretch: stretch.size, reverse=True)
 
 
 def _together(first: Place, last: Place, following: Place) -> bool:
@@ -329,10 +355,10 @@ def _together(first: Place, last: Place, following: Place) -> bool:
     return near and first.info is following.info and following.range.end - first.range.start <= _TOGETHER
 
 
-def _stretch(pieces: Sequence[tuple[_Piece, Place]]) -> _Stretch:
-    first = pieces[0][1]
-    end = max(place.range.end for _, place in pieces)
-    return _Stretch(Place(first.info, ByteRange(first.range.start, end)), tuple(pieces))
+def _stretch(pieces: Sequence[tuple[_Piece, tuple[Place, ...]]]) -> _Stretch:
+    first = pieces[0][1][0]
+    end = max(place.range.end for _, places in pieces for place in places)
+    return _Stretch((Place(first.info, ByteRange(first.range.start, end)),), tuple(pieces))
 
 
 class _Jobs:
@@ -347,6 +373,7 @@ class _Jobs:
     ) -> None:
         self.counters = FetchCounters()
         self._work = work
+        self._objects = objects
         self._opener = opener
         self._waiting = deque(_stretches(work.pieces, objects))
         self._budget = memory_budget
@@ -356,7 +383,7 @@ class _Jobs:
     @property
     def most_threads(self) -> int:
         """How many threads have something to do that is worth their start."""
-        size = sum(stretch.place.range.size for stretch in self._waiting)
+        size = sum(stretch.size for stretch in self._waiting)
         return min(len(self._waiting), 1 + size // _TOGETHER)
 
     def drop(self) -> None:
@@ -372,10 +399,10 @@ class _Jobs:
         try:
             while (stretch := self._take()) is not None:
                 try:
-                    if opened is None or stretch.place.info != info:
+                    if opened is None or stretch.reads[0].info != info:
                         if opened is not None:
                             opened.close()
-                        opened, info = None, stretch.place.info
+                        opened, info = None, stretch.reads[0].info
                         opened = self._opener(info)
                     self._do(stretch, opened)
                 finally:
@@ -391,7 +418,7 @@ class _Jobs:
         """The next stretch, as soon as there is memory for it; one at a time is taken whatever its size."""
         with self._changed:
             while self._waiting:
-                size = self._waiting[0].place.range.size
+                size = self._waiting[0].size
                 if not self._held or self._held + size <= self._budget:
                     self._held += size
                     return self._waiting.popleft()
@@ -400,18 +427,17 @@ class _Jobs:
 
     def _done(self, stretch: _Stretch) -> None:
         with self._changed:
-            self._held -= stretch.place.range.size
+            self._held -= stretch.size
             self._changed.notify_all()
 
     def _do(self, stretch: _Stretch, opened: OpenObject) -> None:
-        start = stretch.place.range.start
-        data = self._read(opened, stretch.place)
+        data = [self._read(opened, place) for place in stretch.reads]
         with self._changed:
             self.counters.useful_bytes += stretch.useful_bytes
-        for piece, place in stretch.pieces:
-            part = data[place.range.start - start : place.range.end - start]
-            if not self._work.decode(piece, part):
-                self._work.decode_again(piece, self._read(opened, place))
+        for piece, places in stretch.pieces:
+            parts = data if len(places) > 1 else [_part(stretch.reads[0], data[0], places[0])]
+            if not self._work.decode(piece, parts):
+                self._work.decode_again(piece, self._read(opened, self._objects.place_of(piece.chunk)))
 
     def _read(self, opened: OpenObject, place: Place) -> memoryview:
         data = opened.read(place.range.start, place.range.end)
@@ -419,3 +445,8 @@ class _Jobs:
             self.counters.requests += 1
             self.counters.bytes += len(data)
         return data
+
+
+def _part(read: Place, data: memoryview, wanted: Place) -> memoryview:
+    start = read.range.start
+    return data[wanted.range.start - start : wanted.range.end - start]

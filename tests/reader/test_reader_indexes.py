@@ -56,6 +56,10 @@ def data() -> bytes:
     return bytes(asyncio.run(store.read_tail("file", 1 << 40)).data)
 
 
+#: So few bytes of the end are read that nothing lies in them but the footer's length.
+NO_TAIL = rpq.ReadOptions(tail_bytes=8)
+
+
 @pytest.fixture
 def opened(stored: Stored) -> Callable[..., Any]:
     @asynccontextmanager
@@ -97,7 +101,7 @@ async def test_column_index(opened: Any, data: bytes) -> None:
     async with opened(data) as file:
         before = file.counters.requests
         index = await file.column_index(1, "n")
-        assert file.counters.requests == before + 1
+        assert file.counters.requests == before  # it came with the footer
         assert [(page.min, page.max, page.null_count) for page in index.pages] == [
             (30, 39, 1),
             (40, 49, 1),
@@ -108,6 +112,15 @@ async def test_column_index(opened: Any, data: bytes) -> None:
         entries = [sum(page.definition_level_histogram) for page in lists.pages]
         assert entries == [sum(page.repetition_level_histogram) for page in lists.pages]
         assert sum(entries) == file.statistics(0, "l.list.element").num_values
+
+
+async def test_an_index_that_did_not_come_with_the_footer(opened: Any, data: bytes) -> None:
+    async with opened(data) as file:
+        index = await file.column_index(1, "n")
+    async with opened(data, options=NO_TAIL) as file:
+        before = file.counters.requests
+        assert await file.column_index(1, "n") == index
+        assert file.counters.requests == before + 1
 
 
 async def test_offset_index(opened: Any, data: bytes) -> None:
@@ -307,8 +320,8 @@ async def test_a_changed_byte_is_named(opened: Any, data: bytes, what: str) -> N
 async def test_a_wrong_transfer_is_repeated(
     data: bytes, opened: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with opened(data) as file:
-        fetched = file._read_index
+    async with opened(data, options=NO_TAIL) as file:
+        fetched = file._indexes._fetched
         calls = []
 
         async def once_wrong(place: Any) -> memoryview:
@@ -317,7 +330,7 @@ async def test_a_wrong_transfer_is_repeated(
             found[0] ^= len(calls) == 1
             return memoryview(found)
 
-        monkeypatch.setattr(file, "_read_index", once_wrong)
+        monkeypatch.setattr(file._indexes, "_fetched", once_wrong)
         assert await file.column_index(0, "n") is not None
         assert len(calls) == 2 and calls[0] == calls[1]
 
@@ -392,7 +405,7 @@ async def test_a_filter_whose_length_is_not_told(opened: Any, with_footer: WithF
 
     for ndv in (10, 5000):  # in the first bytes, and beyond
         data = with_footer(their_file(bloom_filter_options={"n": {"ndv": ndv}}), edit, vouch=False)
-        async with opened(data) as file:
+        async with opened(data, options=NO_TAIL) as file:
             before = file.counters.requests
             found = await file.bloom_filter(0, "n")
             assert found.may_contain(range(100)).all()

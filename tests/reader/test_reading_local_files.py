@@ -183,15 +183,14 @@ async def test_damage_is_an_error_that_names_its_place(data: bytes, path: Path) 
 async def test_what_a_disk_gave_wrong_once_is_read_again(
     path: Path, data: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store, real, seen = WatchedStore(), row_groups.decode, set()
+    store, real, seen = WatchedStore(), row_groups.decode_parts, set()
 
-    def once_wrong(chunk: Any, data: memoryview, *, verify: bool, views: bool) -> Any:
-        if chunk.range.start not in seen:
-            seen.add(chunk.range.start)
-            data = memoryview(broken(bytes(data), len(data) // 2))
-        return real(chunk, data, verify=verify, views=views)
+    def once_wrong(chunk: Any, parts: list[memoryview], *, verify: bool, views: bool) -> Any:
+        seen.add(chunk.range.start)
+        (data,) = parts
+        return real(chunk, [memoryview(broken(bytes(data), len(data) // 2))], verify=verify, views=views)
 
-    monkeypatch.setattr(row_groups, "decode", once_wrong)
+    monkeypatch.setattr(row_groups, "decode_parts", once_wrong)
     async with rpq.open((store, str(path))) as file:
         assert pa.table(await file.read(["n"])).equals(pq.read_table(path, columns=["n"]))
     assert len(store.log.reads) == 10

@@ -30,7 +30,10 @@ KiB = 1024
 def group(ordinal: int, start: int, end: int, *, file: str | None = None, decoded: int = 0) -> RowGroupRead:
     """A row group with one chunk, of which no more is looked at."""
     metadata = SimpleNamespace(total_uncompressed_size=decoded)
-    chunk: Any = SimpleNamespace(range=ByteRange(start, end), metadata=metadata, file=file)
+    place = ByteRange(start, end)
+    chunk: Any = SimpleNamespace(
+        range=place, ranges=(place,), num_bytes=place.size, pages=None, metadata=metadata, file=file
+    )
     return RowGroupRead(ordinal, 1, ((chunk,),))
 
 

@@ -1,0 +1,140 @@
+"""The bytes of indexes and bloom filters: from the tail that opening the file brought, else from the store. A shell."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing, suppress
+from typing import Any, TypeVar
+
+from resilient_pq.errors import ChecksumError, FormatError, located
+from resilient_pq.io import ObjectTail
+from resilient_pq.reader import indexes
+from resilient_pq.reader.chunk_objects import ChunkObjects
+from resilient_pq.reader.contents import Contents
+from resilient_pq.reader.indexes import Place
+from resilient_pq.reader.plan import ReadPlan
+from resilient_pq.reader.pruning import indexes_wanted, key_of, narrowed, worth_a_wave
+
+T = TypeVar("T")
+InThread = Callable[..., Awaitable[Any]]
+
+
+class IndexReader:
+    """Reads the indexes of one file, and has plans narrowed by them."""
+
+    def __init__(
+        self, objects: ChunkObjects, tail: ObjectTail, *, verify: bool, wave_bytes: int, in_thread: InThread
+    ) -> None:
+        """Nothing is read yet.
+
+        Args:
+            objects: What the indexes lie in.
+            tail: The last bytes of the file itself, as far as they are at hand.
+            verify: Whether checksums are compared.
+            wave_bytes: As of `pruning.worth_a_wave`.
+            in_thread: Makes a call in a thread.
+        """
+        self._objects = objects
+        self._tail = tail
+        self._verify = verify
+        self._wave_bytes = wave_bytes
+        self._in_thread = in_thread
+
+    # -- one index that is asked for -------------------------------------------------------------
+
+    async def read(self, place: Place, decode_bytes: Callable[[Place, memoryview], T]) -> T:
+        """An index.
+
+        Raises:
+            FormatError: It is damaged.
+            StoreError: The store could not give the bytes.
+        """
+        data = await self._bytes(place)
+        if not place.complete:
+            place = indexes.with_length(place, data)
+            at_hand = place.range.size <= len(data)
+            data = data[: place.range.size] if at_hand else await self._bytes(place)
+        try:
+            found: T = await self._in_thread(self._verified, place, data, decode_bytes)
+        except ChecksumError:
+            # A transfer can go wrong as well as a disk: fetch the bytes once more before believing it.
+            again = await self._fetched(place)
+            found = await self._in_thread(self._verified, place, again, decode_bytes)
+        return found
+
+    async def _bytes(self, place: Place) -> memoryview:
+        at_hand = self._at_hand(place)
+        return await self._fetched(place) if at_hand is None else at_hand
+
+    async def _fetched(self, place: Place) -> memoryview:
+        with located(place.where):
+            slack = 0 if place.complete else place.range.size - 1
+            return await self._objects.read_range(place.file, place.range, slack=slack)
+
+    def _verified(self, place: Place, data: memoryview, decode_bytes: Callable[[Place, memoryview], T]) -> T:
+        if self._verify:
+            indexes.check_sum(place, data)
+        return decode_bytes(place, data)
+
+    def _at_hand(self, place: Place) -> memoryview | None:
+        """Bytes that opening the file has brought."""
+        start = place.range.start - self._tail.offset
+        if place.file is not None or start < 0 or start + place.range.size > len(self._tail.data):
+            return None
+        return memoryview(self._tail.data)[start : start + place.range.size]
+
+    # -- those that a plan can do with -----------------------------------------------------------
+
+    async def narrow(
+        self, contents: Contents, plan: ReadPlan, limit: int | None = None, *, fetch: bool = True
+    ) -> ReadPlan:
+        """A plan of less to read, as far as indexes tell what is not wanted.
+
+        Costs one wave of requests for indexes that the tail does not have, where they are worth it; and one more for
+        bloom filters whose length only their headers tell.
+
+        Args:
+            contents: The file.
+            plan: What is to be read.
+            limit: How many rows of it; None for all.
+            fetch: Whether indexes are fetched; else those in the tail have to do.
+
+        Raises:
+            StoreError: The store could not give the bytes.
+        """
+        wanted = indexes_wanted(contents, plan, limit)
+        if not wanted and limit is None:
+            return plan
+        known: dict[tuple[str | None, int], memoryview] = {}
+        while wanted:
+            at_hand = [(place, self._at_hand(place)) for place in wanted]
+            missing = [place for place, data in at_hand if data is None]
+            arrived = [(place, data) for place, data in at_hand if data is not None]
+            arrived += await self._wave(worth_a_wave(plan, missing, self._wave_bytes)) if fetch else []
+            wanted = []
+            for place, data in arrived:
+                if place.complete:
+                    known[key_of(place)] = data
+                    continue
+                with suppress(FormatError):  # damaged: it tells nothing
+                    whole = indexes.with_length(place, data)
+                    if whole.range.size <= len(data):
+                        known[key_of(place)] = data[: whole.range.size]
+                    else:
+                        wanted.append(whole)
+        narrow: ReadPlan = await self._in_thread(narrowed, contents, plan, known, limit)
+        return narrow
+
+    async def _wave(self, places: Sequence[Place]) -> list[tuple[Place, memoryview]]:
+        """The bytes of places, but of those that cannot lie where they are said to."""
+        await self._objects.pin(place.file for place in places)
+        inside = []
+        for place in places:
+            with suppress(FormatError):
+                slack = 0 if place.complete else place.range.size - 1
+                inside.append((place, self._objects.place_in(place.file, place.range, slack=slack)))
+        found: list[tuple[Place, memoryview]] = []
+        async with aclosing(self._objects.fetch_places([at for _, at in inside])) as arriving:
+            async for position, data in arriving:
+                found.append((inside[position][0], data))
+        return found

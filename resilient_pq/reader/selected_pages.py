@@ -1,0 +1,95 @@
+"""Some pages of a column chunk instead of all: which of them hold the rows that are wanted. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+from resilient_pq.format.metadata import OffsetIndex
+from resilient_pq.format.row_ranges import Rows, intersection, rows_of
+from resilient_pq.io.ranges import ByteRange
+
+
+@dataclass(frozen=True, slots=True)
+class PageRead:
+    """A data page to fetch and decode.
+
+    Attributes:
+        ordinal: Its number in the chunk; the dictionary page counts.
+        bytes: Its header and body.
+        rows: Its rows, in the row group.
+    """
+
+    ordinal: int
+    bytes: ByteRange
+    rows: range
+
+
+@dataclass(frozen=True, slots=True)
+class SelectedPages:
+    """The pages to read of a chunk.
+
+    Attributes:
+        dictionary: The bytes of the dictionary page; None without one.
+        pages: The data pages, in order, one at least.
+    """
+
+    dictionary: ByteRange | None
+    pages: tuple[PageRead, ...]
+
+    @property
+    def ranges(self) -> tuple[ByteRange, ...]:
+        """The bytes to fetch; pages that touch each other are one range."""
+        found: list[ByteRange] = [] if self.dictionary is None else [self.dictionary]
+        for page in self.pages:
+            if found and found[-1].end == page.bytes.start:
+                found[-1] = ByteRange(found[-1].start, page.bytes.end)
+            else:
+                found.append(page.bytes)
+        return tuple(found)
+
+    @property
+    def num_bytes(self) -> int:
+        """How many bytes these are."""
+        return sum(each.size for each in self.ranges)
+
+    @property
+    def covered(self) -> Rows:
+        """The rows that the pages hold."""
+        return rows_of(page.rows for page in self.pages)
+
+
+def page_rows(index: OffsetIndex, num_rows: int) -> list[range]:
+    """The rows of each page, some of them perhaps none."""
+    starts = [page.first_row_index for page in index.page_locations]
+    return [range(*pair) for pair in pairwise([*starts, num_rows])]
+
+
+def select_pages(chunk: ByteRange, num_rows: int, index: OffsetIndex, rows: Rows) -> SelectedPages | None:
+    """The pages that hold some rows.
+
+    Args:
+        chunk: Where the pages lie, those that are not selected and the dictionary page too.
+        num_rows: Rows of the row group.
+        index: Of the pages, as `indexes.decode_offsets` gives it.
+        rows: The rows wanted, one at least.
+
+    Returns:
+        The pages; None where the index leaves out bytes of the chunk, which may be pages.
+    """
+    places = index.page_locations
+    if not places:
+        return None
+    ends = [place.offset + place.compressed_page_size for place in places]
+    if ends != [*(place.offset for place in places[1:]), chunk.end]:
+        return None
+    start = places[0].offset
+    dictionary = None if start == chunk.start else ByteRange(chunk.start, start)
+    before = 0 if dictionary is None else 1
+    held = page_rows(index, num_rows)
+    chosen = tuple(
+        PageRead(before + at, ByteRange(places[at].offset, ends[at]), held[at])
+        for at in range(len(places))
+        if held[at] and intersection((held[at],), rows)
+    )
+    return SelectedPages(dictionary, chosen) if chosen else None

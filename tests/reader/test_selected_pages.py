@@ -1,0 +1,312 @@
+"""Rows are read by the pages that hold them, as far as the pages bear out what indexes say; else the chunk is read."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import itertools
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import resilient_pq as rpq
+from resilient_pq.format import thrift
+from resilient_pq.format.metadata import OffsetIndex, PageLocation
+from resilient_pq.format.row_ranges import rows_of
+from resilient_pq.io.memory import MemoryStore
+from resilient_pq.io.ranges import ByteRange
+from resilient_pq.io.testing import RecordingStore
+from resilient_pq.reader.selected_pages import select_pages
+
+APART = rpq.ReadOptions(merge_gap=0)
+ROWS = 400
+TABLE = pa.table(
+    {
+        "key": range(ROWS),
+        "word": [None if i % 9 == 0 else f"word {i % 13}" for i in range(ROWS)],
+        "list": [None if i % 7 == 0 else [i] * (i % 4) for i in range(ROWS)],
+        "inner": [None if i % 5 == 0 else {"x": i // 10, "y": "z" * (i % 3)} for i in range(ROWS)],
+        "wide": [random.Random(i).randbytes(50) for i in range(ROWS)],
+    }
+)
+
+
+def ours(**options: Any) -> bytes:
+    async def written() -> bytes:
+        store = MemoryStore()
+        chosen = rpq.WriteOptions(page_rows=20, bloom_filter_options=["word"], **options)
+        async with rpq.create((store, "file"), row_group_rows=200, compression="none", options=chosen) as writer:
+            await writer.write(TABLE)
+        return bytes((await store.read_tail("file", 1 << 40)).data)
+
+    return asyncio.run(written())
+
+
+def theirs(**options: Any) -> bytes:
+    out = io.BytesIO()
+    chosen = {"use_dictionary": ["word"], **options}
+    pq.write_table(TABLE, out, row_group_size=200, write_page_index=True, max_rows_per_page=20, **chosen)
+    return out.getvalue()
+
+
+FILES: dict[str, Callable[[], bytes]] = {
+    "ours": ours,
+    "theirs": lambda: theirs(write_page_checksum=True),
+    "theirs, pages of version 2": lambda: theirs(data_page_version="2.0", compression="zstd"),
+    "theirs, plain": lambda: theirs(use_dictionary=False, compression="none"),
+}
+
+
+@pytest.fixture(scope="module", params=FILES)
+def data(request: pytest.FixtureRequest) -> bytes:
+    return FILES[request.param]()
+
+
+async def opened(content: bytes, **options: Any) -> tuple[RecordingStore, Any]:
+    store = RecordingStore(MemoryStore())
+    await store.put("file", content)
+    file = await rpq.open((store, "file"), options=APART, **options)
+    store.calls.clear()
+    return store, file
+
+
+def fetched(store: RecordingStore) -> int:
+    return sum((call.end or 0) - (call.start or 0) for call in store.calls)
+
+
+FILTERS: list[tuple[Any, list[int]]] = [
+    ([("key", "=", 17)], [17]),
+    ([("key", "in", [0, 399])], [0, 399]),
+    ([("key", ">=", 195), ("key", "<", 205)], list(range(195, 205))),
+    ([[("key", "=", 3)], [("key", ">", 396), ("word", "is not null")]], [3, 397, 398, 399]),
+    ([("inner.x", "=", 12)], [i for i in range(120, 130) if i % 5]),
+    ([("inner.x", "<=", 1), ("word", "=", "word 4")], [4, 17]),
+]
+
+
+@pytest.mark.parametrize(("filters", "expected"), FILTERS)
+async def test_rows_by_their_pages(data: bytes, filters: Any, expected: list[int]) -> None:
+    for options in ({}, {"verify": False}):
+        store, file = await opened(data, **options)
+        found = pa.table(await file.read(filters=filters))
+        assert found.equals(TABLE.take(expected))
+        assert 0 < fetched(store) < len(data) / 2
+        views = pa.table(await file.read(["word", "wide"], filters=filters, strings="view"))
+        assert views["wide"].cast(pa.binary()).equals(TABLE["wide"].take(expected))
+        batches = [pa.table(batch) async for batch in file.batches(3, ["list", "key"], filters=filters)]
+        assert pa.concat_tables(batches).equals(TABLE.select(["list", "key"]).take(expected))
+
+
+async def test_the_first_rows(data: bytes) -> None:
+    for limit in (1, 20, 21, 150, 201, 399):
+        store, file = await opened(data)
+        assert pa.table(await file.read(limit=limit)).equals(TABLE.slice(0, limit))
+        if limit < 100:
+            assert fetched(store) < len(data) / 2
+
+
+async def test_from_a_disk(data: bytes, tmp_path: Any) -> None:
+    """There threads read what they decode."""
+    path = tmp_path / "file.parquet"
+    path.write_bytes(data)
+    async with rpq.open(path) as file:
+        before = file.counters.bytes
+        for filters, expected in FILTERS:
+            assert pa.table(await file.read(filters=filters)).equals(TABLE.take(expected))
+        assert file.counters.bytes - before < len(FILTERS) * len(data) / 2
+        assert file.counters.useful_bytes <= file.counters.bytes
+
+
+async def test_no_index_is_fetched_that_costs_more_than_it_saves(data: bytes) -> None:
+    """A small file whose indexes did not come with the footer: one wave reads it all, with an index it were two."""
+    store = RecordingStore(MemoryStore())
+    await store.put("file", data)
+    async with rpq.open((store, "file"), options=rpq.ReadOptions(tail_bytes=8)) as file:
+        store.calls.clear()
+        found = pa.table(await file.read(["key"], filters=[("key", "=", 17)]))
+        assert found["key"].to_pylist() == [17]
+        assert len(store.calls) == 1
+
+
+async def test_indexes_of_a_large_file_are_one_wave_of_their_own() -> None:
+    """What is large is told by `merge_gap`: the bytes that are moved in a round trip."""
+    content = await asyncio.to_thread(ours)
+    store = RecordingStore(MemoryStore())
+    await store.put("file", content)
+    async with rpq.open((store, "file"), options=rpq.ReadOptions(tail_bytes=8, merge_gap=16 * 1024)) as file:
+        store.calls.clear()
+        found = pa.table(await file.read(["key"], filters=[("wide", "=", TABLE["wide"][17].as_py())]))
+        assert found.equals(TABLE.select(["key"]).slice(17, 1))
+        # The statistics cannot tell; the indexes of the first row group lie together, and so do its pages.
+        assert len(store.calls) == 2
+
+
+# --- damage -------------------------------------------------------------------------------------------------
+
+
+def index_places(content: bytes, what: str) -> list[range]:
+    async def places() -> list[range]:
+        _, file = await opened(content)
+        found = []
+        for group, column in itertools.product(range(2), range(len(file.schema.leaves))):
+            chunk = file.metadata.row_groups[group].columns[column]
+            if what == "bloom_filter":
+                chunk = chunk.meta_data
+            offset, length = getattr(chunk, f"{what}_offset"), getattr(chunk, f"{what}_length")
+            if offset is not None:
+                found.append(range(offset, offset + length))
+        return found
+
+    return asyncio.run(places())
+
+
+def flips(content: bytes, what: str, thorough: bool) -> list[tuple[int, int]]:
+    every = [(at, bit) for place in index_places(content, what) for at in place for bit in range(8)]
+    return every if thorough else random.Random(7).sample(every, min(len(every), 60))
+
+
+def check_flips(content: bytes, what: str, *, believed: bool, thorough: bool = False) -> None:
+    """Whatever bit of an index is flipped, a read ends without an error and, if `believed` is false, is right."""
+
+    async def read(changed: bytes) -> None:
+        _, file = await opened(changed)
+        for filters, expected in FILTERS[:4]:
+            found = await file.read(["key", "list", "word"], filters=filters)
+            if not believed:
+                assert found["key"].tolist() == expected
+
+    for at, bit in flips(content, what, thorough):
+        changed = bytearray(content)
+        changed[at] ^= 1 << bit
+        asyncio.run(read(bytes(changed)))
+
+
+@pytest.mark.parametrize("what", ["column_index", "offset_index", "bloom_filter"])
+def test_any_flipped_bit_of_our_indexes(what: str) -> None:
+    check_flips(ours(), what, believed=False)
+
+
+@pytest.mark.parametrize("what", ["column_index", "offset_index"])
+def test_any_flipped_bit_of_indexes_of_others(what: str) -> None:
+    """They have no checksums: bounds of pages that are wrong, but possible, have to be believed."""
+    check_flips(theirs(), what, believed=what == "column_index")
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("what", ["column_index", "offset_index", "bloom_filter"])
+def test_every_flipped_bit_of_our_indexes(what: str) -> None:
+    check_flips(ours(), what, believed=False, thorough=True)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("what", ["column_index", "offset_index"])
+def test_every_flipped_bit_of_indexes_of_others(what: str) -> None:
+    check_flips(theirs(), what, believed=what == "column_index", thorough=True)
+
+
+def with_offset_index(content: bytes, with_footer: Any, change: Callable[[list[PageLocation]], None]) -> bytes:
+    """The file with another OffsetIndex of the column `key` in its first row group."""
+
+    async def index() -> OffsetIndex:
+        _, file = await opened(content)
+        found: OffsetIndex = await file.offset_index(0, "key")
+        return found
+
+    found = asyncio.run(index())
+    change(found.page_locations)
+    encoded = thrift.encode(found)
+    end = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+
+    def edit(metadata: Any) -> None:
+        chunk = metadata.row_groups[0].columns[0]
+        chunk.offset_index_offset, chunk.offset_index_length = end, len(encoded)
+
+    return bytes(with_footer(content[:end] + encoded + content[end:], edit, vouch=False))
+
+
+CHANGES: dict[str, Callable[[list[PageLocation]], None]] = {
+    "a page left out": lambda places: places.pop(3),  # type: ignore[dict-item,return-value]
+    "pages exchanged": lambda places: setattr(places[0], "offset", places[1].offset),
+    "rows moved": lambda places: [setattr(page, "first_row_index", page.first_row_index + 1) for page in places[1:]],  # type: ignore[dict-item,return-value]
+    "two pages as one": lambda places: (  # type: ignore[dict-item,return-value]
+        setattr(places[0], "compressed_page_size", places[0].compressed_page_size + places.pop(1).compressed_page_size)
+    ),
+    "no pages": lambda places: places.clear(),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+async def test_indexes_that_the_pages_do_not_bear_out(with_footer: Any, change: str) -> None:
+    content = await asyncio.to_thread(with_offset_index, theirs(), with_footer, CHANGES[change])
+    _, file = await opened(content)
+    for key in (0, 19, 20, 21, 79, 199):
+        assert (await file.read(filters=[("key", "=", key)]))["key"].tolist() == [key]
+    assert pa.table(await file.read(limit=25)).equals(TABLE.slice(0, 25))
+
+
+async def test_a_page_that_is_damaged(data: bytes) -> None:
+    """It is an error where it is read, and none where it is not; and rows are left out as if all had been read."""
+    _, file = await opened(data)
+    place = (await file.offset_index(0, "wide")).page_locations[4]
+    changed = bytearray(data)
+    changed[place.offset + place.compressed_page_size - 3] ^= 0x40
+    _, file = await opened(bytes(changed))
+    if not (await has_checksums(file)):
+        return
+    assert (await file.read(["wide"], filters=[("key", "=", 20)])).num_rows == 1
+    with pytest.raises(rpq.ChecksumError) as caught:
+        await file.read(["wide"], filters=[("key", "=", 90)])
+    assert (caught.value.where.row_group, caught.value.where.column) == (0, "wide")
+    lost: list[rpq.LostRegion] = []
+    _, file = await opened(bytes(changed), on_damage="drop", on_lost=lost.append)
+    kept = await file.read(["key", "wide"], filters=[("key", ">", 70), ("key", "<", 110)])
+    assert kept["key"].tolist() == [*range(71, 80), *range(100, 110)]
+    assert len(lost) == 1
+    _, file = await opened(bytes(changed), on_damage="null")
+    kept = await file.read(["key", "wide"], filters=[("key", ">", 78), ("key", "<", 82)], limit=2)
+    assert (kept["key"].tolist(), kept["wide"].tolist()[1]) == ([79, 80], None)
+
+
+async def has_checksums(file: Any) -> bool:
+    try:
+        await file.read(["wide"])
+    except rpq.ChecksumError:
+        return True
+    except rpq.FormatError:
+        return False
+    return False
+
+
+# --- which pages --------------------------------------------------------------------------------------------
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 50), st.integers(0, 6)), min_size=1, max_size=20),
+    st.integers(0, 30),
+    st.lists(st.tuples(st.integers(0, 100), st.integers(1, 20)), min_size=1, max_size=5),
+)
+def test_the_pages_of_rows(pages: list[tuple[int, int]], dictionary: int, wanted: list[tuple[int, int]]) -> None:
+    """No page that has a row is missed, none is fetched twice, and none that has no row is fetched."""
+    offset, row, places, held = 4 + dictionary, 0, [], []
+    for size, num_rows in pages:
+        places.append(PageLocation(offset, size, row))
+        held.append((ByteRange(offset, offset + size), range(row, row + num_rows)))
+        offset, row = offset + size, row + num_rows
+    rows = rows_of(range(min(start, row), min(start + size, row)) for start, size in wanted)
+    chosen = select_pages(ByteRange(4, offset), row, OffsetIndex(places), rows)
+    expected = [place for place, of_page in held if any(each in of_page for some in rows for each in some)]
+    if not expected:
+        assert chosen is None
+        return
+    assert chosen is not None
+    assert [page.bytes for page in chosen.pages] == expected
+    assert chosen.dictionary == (ByteRange(4, 4 + dictionary) if dictionary else None)
+    fetched_bytes = [at for each in chosen.ranges for at in range(each.start, each.end)]
+    assert len(set(fetched_bytes)) == len(fetched_bytes) == dictionary + sum(place.size for place in expected)
+    assert select_pages(ByteRange(4, offset + 1), row, OffsetIndex(places), rows) is None
