@@ -247,10 +247,13 @@ def _credible(chunk: Chunk, index: DecodedColumnIndex, rows: Sequence[range]) ->
     """Whether a ColumnIndex agrees with what the footer says of the whole chunk.
 
     Few files have checksums of their indexes, so that much has to stand for one: pages have no more nulls than rows,
-    and altogether as many as the chunk, and numbers lie within its bounds.
+    and altogether as many as the chunk, one definition level for each row, and numbers within the chunk's bounds.
     """
     whole = indexes.statistics_of_chunk(chunk)
     counts = [page.null_count for page in index.pages]
+    levels = [page.definition_level_histogram for page in index.pages]
+    if any(each is not None and sum(each) != len(held) for each, held in zip(levels, rows, strict=True)):
+        return False
     if any(nulls is not None and nulls > len(held) for nulls, held in zip(counts, rows, strict=True)):
         return False
     if any(page.all_null and page.null_count != len(held) for page, held in zip(index.pages, rows, strict=True)):
