@@ -62,6 +62,8 @@ from resilient_pq.reader.file import File
 from resilient_pq.reader.growing import FollowOptions
 from resilient_pq.reader.opening import IncompleteFileWarning, open
 from resilient_pq.reader.options import ReadOptions
+from resilient_pq.reader.planned import PlannedChunk, PlannedRead, PlannedRequest, PlannedRowGroup
+from resilient_pq.reader.records import Records
 from resilient_pq.reader.streaming import Batches
 from resilient_pq.recovery.check import check
 from resilient_pq.recovery.report import Damage, Finding, Kept, LostRegion, Outcome, Report
@@ -107,9 +109,14 @@ __all__ = [
     "ObjectChangedError",
     "ObjectInfo",
     "Outcome",
+    "PlannedChunk",
+    "PlannedRead",
+    "PlannedRequest",
+    "PlannedRowGroup",
     "PreconditionError",
     "RangeError",
     "ReadOptions",
+    "Records",
     "RecoveryError",
     "Report",
     "ResilientPQError",

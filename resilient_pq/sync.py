@@ -64,9 +64,14 @@ from resilient_pq import (
     ObjectChangedError,
     ObjectInfo,
     Outcome,
+    PlannedChunk,
+    PlannedRead,
+    PlannedRequest,
+    PlannedRowGroup,
     PreconditionError,
     RangeError,
     ReadOptions,
+    Records,
     RecoveryError,
     Report,
     ResilientPQError,
@@ -136,9 +141,14 @@ __all__ = [
     "ObjectChangedError",
     "ObjectInfo",
     "Outcome",
+    "PlannedChunk",
+    "PlannedRead",
+    "PlannedRequest",
+    "PlannedRowGroup",
     "PreconditionError",
     "RangeError",
     "ReadOptions",
+    "Records",
     "RecoveryError",
     "Report",
     "ResilientPQError",
@@ -271,6 +281,8 @@ def _adapt(value: Any) -> Any:
     """What a caller of an asynchronous name gets here."""
     if isinstance(value, Batches):
         return BlockingBatches(value)
+    if isinstance(value, Records):
+        return _rows(value)
     if inspect.isawaitable(value):
         return _adapt(_loop.run(value if inspect.iscoroutine(value) else _await(value)))
     if isinstance(value, File | Dataset):
@@ -293,6 +305,13 @@ def _iterate(batches: Batches) -> Iterator[Table]:
             yield batch
     finally:
         _loop.end(batches.aclose())
+
+
+def _rows(records: Records) -> Iterator[dict[str, Any]]:
+    """Many rows for each turn of the loop, which takes longer than making a row."""
+    with BlockingBatches(records.batches) as batches:
+        for batch in batches:
+            yield from batch.to_pylist(inexact=records.inexact)
 
 
 def _blocking(function: Callable[P, Any]) -> Callable[P, Any]:

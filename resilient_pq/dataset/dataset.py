@@ -17,7 +17,7 @@ from resilient_pq.dataset.agreement import agreed, as_agreed
 from resilient_pq.dataset.listing import Place, Source, find_files
 from resilient_pq.errors import ResilientPQError
 from resilient_pq.io import FetchCounters, Stores
-from resilient_pq.reader.file import File, OnLost, Strings
+from resilient_pq.reader.file import File, OnLost
 from resilient_pq.reader.limits import ReadLimits
 from resilient_pq.reader.lost import LostRegion
 from resilient_pq.reader.opening import Opening, open_file, warn_of_incomplete
@@ -25,6 +25,7 @@ from resilient_pq.reader.options import ReadOptions
 from resilient_pq.reader.plan import RowGroupRead
 from resilient_pq.reader.portions import Portion
 from resilient_pq.reader.reading import Reading
+from resilient_pq.reader.request import Strings
 from resilient_pq.reader.row_groups import RowGroupArrays
 from resilient_pq.reader.streaming import Batches, Job, Jobs, check_batch_rows, read_ahead
 

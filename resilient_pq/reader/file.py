@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from types import TracebackType
-from typing import Any, Final, Literal, Self, TypeAlias, TypeVar, get_args
+from typing import Any, Final, Self, TypeVar
 
 from resilient_pq import room
-from resilient_pq.arrow.field import Field, with_views
-from resilient_pq.arrow.projection import branch_of, projected
+from resilient_pq.arrow.field import Field
 from resilient_pq.arrow.schema import arrow_schema_of
 from resilient_pq.arrow.table import Table
+from resilient_pq.arrow.to_python import Inexact
 from resilient_pq.errors import (
-    SchemaError,
     Where,
     located,
 )
@@ -32,18 +31,19 @@ from resilient_pq.reader.limits import ReadLimits
 from resilient_pq.reader.lost import LostRegion
 from resilient_pq.reader.on_damage import OnDamage
 from resilient_pq.reader.options import ReadOptions
-from resilient_pq.reader.plan import ReadPlan, RowGroupRead, check_limit, next_wave, plan_read
+from resilient_pq.reader.plan import ReadPlan, RowGroupRead, next_wave, plan_read
+from resilient_pq.reader.planned import PlannedRead
 from resilient_pq.reader.portions import portions
-from resilient_pq.reader.row_groups import ReadRequest, RowGroupArrays, RowGroupReader
+from resilient_pq.reader.records import Records
+from resilient_pq.reader.request import Filters, Int96Unit, ReadRequest, Strings, check_limit, check_strings
+from resilient_pq.reader.row_groups import RowGroupArrays, RowGroupReader
 from resilient_pq.reader.streaming import Arriving, Batches, Job, Jobs, check_batch_rows, read_ahead
 
 T = TypeVar("T")
 
-#: How strings come: as Arrow's string and binary, or as their views.
-Strings: TypeAlias = Literal["plain", "view"]
-#: Rows wanted: all terms of a list, or of one of several lists.
-Filters: TypeAlias = Sequence[tuple[Any, ...]] | Sequence[Sequence[tuple[Any, ...]]]
 MiB = 1024 * 1024
+#: Rows that become dicts at one time.
+_RECORDS_AT_ONCE: Final = 4096
 #: Bytes of free memory that stay when a file is closed: what a small one needs, for the next one of many.
 _KEPT_WHEN_CLOSED: Final = 16 * MiB
 
@@ -116,7 +116,7 @@ class File:
     def arrow_schema(self) -> Any:
         """The Arrow schema, with ``__arrow_c_schema__``."""
         with located(Where(key=self.url)):
-            return self._arrow_schema(None)
+            return arrow_schema_of(self.schema, self.contents.key_value, None, int96_unit=self._int96_unit)
 
     @property
     def num_rows(self) -> int:
@@ -409,6 +409,66 @@ class File:
 
         return request.field, jobs()
 
+    def records(
+        self,
+        columns: Sequence[str] | None = None,
+        row_groups: Sequence[int] | None = None,
+        *,
+        filters: Filters | None = None,
+        limit: int | None = None,
+        inexact: Inexact = "raise",
+    ) -> Records:
+        """Rows one by one, in order, as dicts of Python values: ``async for row in file.records()``.
+
+        They are read as by `batches`, and leaving the loop early ends that as there.
+
+        Args:
+            columns: As of `read`.
+            row_groups: As of `read`.
+            filters: As of `read`.
+            limit: As of `read`.
+            inexact: What becomes of a time that Python's `datetime` cannot hold, as of `Table.to_pylist`.
+
+        Raises:
+            SchemaError: As of `read`; when a row is taken, a time cannot be held by `datetime`, or two columns have the
+                same name.
+            FormatError: When a row is taken, as of `batches`.
+            StoreError: Likewise.
+        """
+        return Records(
+            self.batches(_RECORDS_AT_ONCE, columns, row_groups, filters=filters, limit=limit), inexact
+        )
+
+    async def plan(
+        self,
+        columns: Sequence[str] | None = None,
+        row_groups: Sequence[int] | None = None,
+        *,
+        filters: Filters | None = None,
+        limit: int | None = None,
+        fetch_indexes: bool = True,
+    ) -> PlannedRead:
+        """What `read` would ask of the store, without reading any data; print it.
+
+        Args:
+            columns: As of `read`.
+            row_groups: As of `read`.
+            filters: As of `read`.
+            limit: As of `read`.
+            fetch_indexes: Whether page indexes and bloom filters are fetched as `read` would do it, where opening the
+                file has not brought them already. Without, there are no requests, and more may seem to be needed.
+
+        Raises:
+            SchemaError: As of `read`.
+            FormatError: A column chunk is not where it can be.
+            StoreError: The store could not give the indexes.
+        """
+        with located(Where(key=self.url)):
+            check_limit(limit)
+            plan = plan_read(self.contents, columns, row_groups, filters)
+            plan = await self._narrowed(plan, limit, fetch_indexes=fetch_indexes)
+            return PlannedRead.of(plan, self._options.fetch.merge)
+
     def _tell(self, lost: Sequence[LostRegion]) -> None:
         if self._on_lost is not None:
             for region in lost:
@@ -422,34 +482,21 @@ class File:
         limit: int | None,
         strings: Strings,
     ) -> ReadRequest:
-        """Work out what to read, and what it becomes.
-
-        The file's key-value metadata, such as that of pandas, stay with the schema of what is read.
-        """
-        if strings not in get_args(Strings):
-            words = " or ".join(map(repr, get_args(Strings)))
-            raise SchemaError(f"strings is {strings!r}, which is no layout of strings", hint=f"strings={words}")
+        """Work out what to read, and what it becomes."""
+        check_strings(strings)
         check_limit(limit)
         plan = plan_read(self.contents, columns, row_groups, filters)
-        branches = []
-        for column in plan.shown:
-            first = self.schema.columns[column.position].leaves[0].ordinal
-            branches.append(branch_of(column.node, {leaf.ordinal - first for leaf in column.leaves}))
-        whole = Field.of(self._arrow_schema([column.position for column in plan.shown]))
-        fields = [projected(*pair) for pair in zip(whole.children, branches, strict=True)]
-        if strings == "view":
-            fields = [with_views(field) for field in fields]
-        return ReadRequest(plan, whole.with_children(*fields), tuple(branches))
+        return ReadRequest.of(self.contents, plan, strings, self._int96_unit)
 
-    async def _narrowed(self, plan: ReadPlan, limit: int | None) -> ReadPlan:
+    async def _narrowed(self, plan: ReadPlan, limit: int | None, *, fetch_indexes: bool = True) -> ReadPlan:
         """The plan without what indexes and the limit tell is not wanted."""
         # Where damage may cost rows, nobody knows how many row groups a limit takes.
         known = limit if self._on_damage is OnDamage.RAISE else None
-        return await self._indexes.narrow(self.contents, plan, known)
+        return await self._indexes.narrow(self.contents, plan, known, fetch=fetch_indexes)
 
-    def _arrow_schema(self, positions: Sequence[int] | None) -> Any:
-        unit = self._options.coerce_int96_timestamp_unit or "ns"
-        return arrow_schema_of(self.schema, self.contents.key_value, positions, int96_unit=unit)
+    @property
+    def _int96_unit(self) -> Int96Unit:
+        return self._options.coerce_int96_timestamp_unit or "ns"
 
     # -- ending ----------------------------------------------------------------------------------
 

@@ -22,9 +22,10 @@ from resilient_pq.format.footer import Footer
 from resilient_pq.format.records import Kind
 from resilient_pq.io import FetchCounters, GrowingStore, ObjectInfo, ObjectTail, ReadStore, counting
 from resilient_pq.reader.contents import Contents
-from resilient_pq.reader.file import File, Filters, Strings
+from resilient_pq.reader.file import File
 from resilient_pq.reader.newest_footer import Asking, newest_footer
 from resilient_pq.reader.reading import Reading, read_contents
+from resilient_pq.reader.request import Filters, Strings
 from resilient_pq.reader.row_groups import RowGroupArrays
 from resilient_pq.reader.streaming import Arriving, Jobs, read_ahead
 

@@ -226,16 +226,6 @@ def next_wave(groups: Sequence[RowGroupRead], num_rows: int | None) -> int:
     return len(groups)
 
 
-def check_limit(limit: object) -> None:
-    """Refuse what is no number of rows.
-
-    Raises:
-        SchemaError: It is not.
-    """
-    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 0):
-        raise SchemaError(f"limit is {limit!r}; it is a number of rows, 0 or more, or None")
-
-
 def _row_group(contents: Contents, ordinal: int, selected: Sequence[Selection]) -> RowGroupRead:
     row_group = contents.metadata.row_groups[ordinal]
     columns = tuple(tuple(chunk_read(contents, ordinal, leaf) for leaf in column.leaves) for column in selected)

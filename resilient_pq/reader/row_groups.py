@@ -21,8 +21,6 @@ import numpy as np
 
 from resilient_pq.arrow.assemble import to_arrow
 from resilient_pq.arrow.buffers import has_views
-from resilient_pq.arrow.field import Field
-from resilient_pq.arrow.projection import Branch
 from resilient_pq.errors import ChecksumError, FormatError, Where, located
 from resilient_pq.format.row_ranges import Rows, mask_within
 from resilient_pq.format.row_selection import select_rows
@@ -35,7 +33,8 @@ from resilient_pq.reader.decoder import decode, decode_parts
 from resilient_pq.reader.limits import ReadLimits
 from resilient_pq.reader.lost import LostRegion
 from resilient_pq.reader.on_damage import OnDamage
-from resilient_pq.reader.plan import ChunkRead, ReadPlan, RowGroupRead
+from resilient_pq.reader.plan import ChunkRead, RowGroupRead
+from resilient_pq.reader.request import ReadRequest
 
 T = TypeVar("T")
 
@@ -44,15 +43,6 @@ KiB = 1024
 _TOGETHER: Final = 128 * KiB
 #: Bytes that nobody wants between them are read over up to this many: another call costs as much.
 _GAP: Final = 4 * KiB
-
-
-@dataclass(frozen=True, slots=True)
-class ReadRequest:
-    """What to read, and the Arrow types and the parts of columns that it becomes."""
-
-    plan: ReadPlan
-    field: Field
-    branches: tuple[Branch, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,10 +32,12 @@ class SelectedPages:
     Attributes:
         dictionary: The bytes of the dictionary page; None without one.
         pages: The data pages, in order, one at least.
+        num_pages: How many data pages the chunk has.
     """
 
     dictionary: ByteRange | None
     pages: tuple[PageRead, ...]
+    num_pages: int
 
     @property
     def ranges(self) -> tuple[ByteRange, ...]:
@@ -92,4 +94,4 @@ def select_pages(chunk: ByteRange, num_rows: int, index: OffsetIndex, rows: Rows
         for at in range(len(places))
         if held[at] and intersection((held[at],), rows)
     )
-    return SelectedPages(dictionary, chosen) if chosen else None
+    return SelectedPages(dictionary, chosen, len(places)) if chosen else None
