@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Container, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 
@@ -13,7 +13,7 @@ import numpy as np
 from resilient_pq import room
 from resilient_pq.errors import TransientError, Where
 from resilient_pq.io.counters import FetchCounters, counting
-from resilient_pq.io.protocols import MiB, ObjectInfo, ReadStore
+from resilient_pq.io.protocols import MiB, ObjectInfo, ObjectTail, ReadStore
 from resilient_pq.io.ranges import ByteRange, MergeOptions, merge, union
 
 __all__ = ["FetchCounters", "FetchOptions", "Place", "fetch", "fetch_places"]
@@ -99,6 +99,7 @@ async def fetch_places(
     counters: FetchCounters | None = None,
     in_order: bool = False,
     requests: asyncio.Semaphore | None = None,
+    tail: ObjectTail | None = None,
 ) -> AsyncGenerator[tuple[int, memoryview], None]:
     """As `fetch`, of several objects in one wave: the bounds hold for all of them together.
 
@@ -109,6 +110,7 @@ async def fetch_places(
         counters: Added to, when given.
         in_order: Deliver by index; otherwise as the bytes arrive.
         requests: What bounds the requests under way of several waves together, when given.
+        tail: What is at hand of one of the objects: places that lie in it cost no request, and are not counted.
 
     Yields:
         The index of a wanted place and its bytes, once for each place.
@@ -116,7 +118,8 @@ async def fetch_places(
     Raises:
         StoreError: The first error of any request; the others are cancelled.
     """
-    wave = _Wave(store, places, options, counters or FetchCounters(), in_order, requests)
+    at_hand = {} if tail is None else _at_hand(places, tail)
+    wave = _Wave(store, places, options, counters or FetchCounters(), in_order, requests, at_hand)
     try:
         while not wave.done:
             wave.launch()
@@ -138,11 +141,24 @@ class _Request:
     parts: tuple[tuple[int, ByteRange], ...]
 
 
-def _requests(places: Sequence[Place], options: MergeOptions) -> list[_Request]:
-    """The requests that cover all places, object by object in the order they first come, each by offset."""
+def _at_hand(places: Sequence[Place], tail: ObjectTail) -> dict[int, memoryview]:
+    """The bytes of the places that lie in a tail, by their indexes."""
+    data = memoryview(tail.data)
+    return {
+        index: data[place.range.start - tail.offset : place.range.end - tail.offset]
+        for index, place in enumerate(places)
+        if place.info == tail.info and tail.offset <= place.range.start <= place.range.end <= tail.info.size
+    }
+
+
+def _requests(
+    places: Sequence[Place], options: MergeOptions, at_hand: Container[int]
+) -> list[_Request]:
+    """The requests that cover all other places, object by object in the order they first come, each by offset."""
     of_object: dict[ObjectInfo, list[int]] = {}
     for index, place in enumerate(places):
-        of_object.setdefault(place.info, []).append(index)
+        if index not in at_hand:
+            of_object.setdefault(place.info, []).append(index)
     return [
         _Request(info, one.range, tuple((indexes[at], piece) for at, piece in one.parts))
         for info, indexes in of_object.items()
@@ -161,6 +177,7 @@ class _Wave:
         counters: FetchCounters,
         in_order: bool,
         requests: asyncio.Semaphore | None,
+        at_hand: Mapping[int, memoryview],
     ) -> None:
         self._store = store
         self._places = places
@@ -169,7 +186,7 @@ class _Wave:
         self._in_order = in_order
         self._requests: AbstractAsyncContextManager[object] = nullcontext() if requests is None else requests
         self._next_index = 0
-        merged = _requests(places, options.merge)
+        merged = _requests(places, options.merge, at_hand)
         if in_order:
             # Requests go out in the order their ranges are delivered, so that a budget full of later ranges
             # can never stand in the way of the next one.
@@ -184,7 +201,9 @@ class _Wave:
                 self._missing[index] += 1
         # (index, bytes, budget given back when it is taken)
         self._ready: dict[int, tuple[memoryview, _Lease | None]] = {
-            index: (memoryview(b""), None) for index, count in enumerate(self._missing) if not count
+            index: (at_hand.get(index, memoryview(b"")), None)
+            for index, count in enumerate(self._missing)
+            if not count
         }
         self._undelivered = len(places)
 

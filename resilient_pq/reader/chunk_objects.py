@@ -11,6 +11,7 @@ from resilient_pq.io import (
     FetchCounters,
     FetchOptions,
     ObjectInfo,
+    ObjectTail,
     OpenObject,
     Place,
     ReadStore,
@@ -42,6 +43,7 @@ class ChunkObjects:
         options: FetchOptions,
         counters: FetchCounters,
         requests: asyncio.Semaphore | None = None,
+        tail: ObjectTail | None = None,
     ) -> None:
         """Nothing is asked before a chunk is wanted.
 
@@ -52,7 +54,9 @@ class ChunkObjects:
             options: How many requests and bytes may be under way, over all objects.
             counters: Added to.
             requests: What bounds the requests under way, where other files have a share in it.
+            tail: The last bytes of the file itself, as far as they are at hand: chunks in them are not fetched.
         """
+        self._tail = tail
         self._store = store
         self._info = info
         self.contents = contents
@@ -186,7 +190,8 @@ class ChunkObjects:
         places = [self.places_of(chunk) for chunk in chunks]
         owners = [(i, part) for i, ranges in enumerate(places) for part in range(len(ranges))]
         found: dict[int, dict[int, memoryview]] = {}
-        async with aclosing(self.fetch_places([place for ranges in places for place in ranges])) as arriving:
+        wave = self._wave([place for ranges in places for place in ranges], tail=self._tail)
+        async with aclosing(wave) as arriving:
             async for position, data in arriving:
                 i, part = owners[position]
                 parts = found.setdefault(i, {})
@@ -198,7 +203,7 @@ class ChunkObjects:
     def fetch_places(
         self, places: Sequence[Place], *, in_order: bool = False
     ) -> AsyncGenerator[tuple[int, memoryview], None]:
-        """The bytes of places that `place_of` or `place_in` gave, in one parallel wave.
+        """The bytes of places that `place_of` or `place_in` gave, in one parallel wave, whatever is at hand.
 
         Args:
             places: Where they lie.
@@ -210,6 +215,11 @@ class ChunkObjects:
         Raises:
             StoreError: The first error of any request; the others are cancelled.
         """
+        return self._wave(places, in_order=in_order)
+
+    def _wave(
+        self, places: Sequence[Place], *, in_order: bool = False, tail: ObjectTail | None = None
+    ) -> AsyncGenerator[tuple[int, memoryview], None]:
         return fetch_places(
             self._store,
             places,
@@ -217,6 +227,7 @@ class ChunkObjects:
             counters=self._counters,
             in_order=in_order,
             requests=self._requests,
+            tail=tail,
         )
 
     async def read(self, chunk: ChunkRead) -> memoryview:

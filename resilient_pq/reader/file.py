@@ -22,6 +22,7 @@ from resilient_pq.format.metadata import FileMetaData, OffsetIndex
 from resilient_pq.format.schema import Schema
 from resilient_pq.format.sorting import SortingColumn
 from resilient_pq.io import FetchCounters, ObjectInfo, ObjectTail, ReadStore
+from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader import indexes
 from resilient_pq.reader.bloom_filter import ColumnBloomFilter
 from resilient_pq.reader.chunk_objects import ChunkObjects
@@ -81,8 +82,16 @@ class File:
         self.counters = counters
         self.contents = contents
         limits = limits or ReadLimits.of(options)
+        tail = limits.tails.kept(tail)
+        self._tail = ByteRange(tail.offset, tail.info.size)
         self.objects = ChunkObjects(
-            store, tail.info, contents, options=options.fetch, counters=counters, requests=limits.requests
+            store,
+            tail.info,
+            contents,
+            options=options.fetch,
+            counters=counters,
+            requests=limits.requests,
+            tail=tail,
         )
         self._store = store
         self._on_damage = on_damage
@@ -467,7 +476,7 @@ class File:
             check_limit(limit)
             plan = plan_read(self.contents, columns, row_groups, filters)
             plan = await self._narrowed(plan, limit, fetch_indexes=fetch_indexes)
-            return PlannedRead.of(plan, self._options.fetch.merge)
+            return PlannedRead.of(plan, self._options.fetch.merge, self._tail)
 
     def _tell(self, lost: Sequence[LostRegion]) -> None:
         if self._on_lost is not None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from resilient_pq.io.ranges import MergeOptions, merge, union
+from resilient_pq.io.ranges import ByteRange, MergeOptions, merge, union
 from resilient_pq.reader.plan import ChunkRead, ReadPlan
 
 #: Row groups, columns of each, and requests that are shown; the others are counted.
@@ -82,10 +82,12 @@ class PlannedRead:
         row_groups: Those asked for, in the order of their ordinals.
         requests: For their bytes, in one parallel wave; with a filter and a limit these are the most, as reading ends
             with the row group that has the last of the rows.
+        bytes_at_hand: Bytes that are wanted and came when the file was opened: they cost no request.
     """
 
     row_groups: tuple[PlannedRowGroup, ...]
     requests: tuple[PlannedRequest, ...]
+    bytes_at_hand: int = 0
 
     @property
     def num_bytes(self) -> int:
@@ -103,12 +105,13 @@ class PlannedRead:
         return sum(group.num_rows for group in self.row_groups)
 
     @classmethod
-    def of(cls, plan: ReadPlan, options: MergeOptions) -> PlannedRead:
+    def of(cls, plan: ReadPlan, options: MergeOptions, tail: ByteRange) -> PlannedRead:
         """Describe a plan.
 
         Args:
             plan: The plan.
             options: How ranges are merged.
+            tail: The bytes of the file that are at hand.
         """
         shown = {leaf for column in plan.shown for leaf in column.leaves}
         groups = [
@@ -118,7 +121,8 @@ class PlannedRead:
             chunks = tuple(_chunk(chunk, shown=chunk.leaf in shown) for chunk in group.chunks)
             groups.append(PlannedRowGroup(group.ordinal, group.num_rows_read, group.num_rows, chunks=chunks))
         groups.sort(key=lambda group: group.ordinal)
-        return cls(tuple(groups), tuple(_requests(plan, options)))
+        at_hand, wanted = _wanted(plan, tail)
+        return cls(tuple(groups), tuple(_requests(wanted, options)), sum(each.size for each in union(at_hand)))
 
     def __repr__(self) -> str:
         """The same as `str` gives."""
@@ -131,6 +135,8 @@ class PlannedRead:
             f"{count:,} request{'' if count == 1 else 's'}, {self.num_bytes:,} bytes, {wanted:,} of them wanted,"
             f" for {self.num_rows:,} of {sum(group.of_rows for group in self.row_groups):,} rows"
         ]
+        if self.bytes_at_hand:
+            lines.append(f"{self.bytes_at_hand:,} more bytes that are wanted came with the footer")
         read = [group for group in self.row_groups if group.left_out_by is None]
         for by in dict.fromkeys(group.left_out_by for group in self.row_groups):
             out = [str(group.ordinal) for group in self.row_groups if by is not None and group.left_out_by == by]
@@ -155,8 +161,19 @@ def _chunk(chunk: ChunkRead, *, shown: bool) -> PlannedChunk:
     return PlannedChunk(chunk.leaf.column_path, chunk.num_bytes, len(pages.pages), pages.num_pages, shown)
 
 
-def _requests(plan: ReadPlan, options: MergeOptions) -> Iterator[PlannedRequest]:
-    wanted = [(chunk.file, each) for group in plan.row_groups for chunk in group.chunks for each in chunk.ranges]
+def _wanted(plan: ReadPlan, tail: ByteRange) -> tuple[list[ByteRange], list[tuple[str | None, ByteRange]]]:
+    """The ranges that are at hand, and those to fetch, with the data file that each lies in."""
+    at_hand, wanted = [], []
+    for chunk in (chunk for group in plan.row_groups for chunk in group.chunks):
+        for each in chunk.ranges:
+            if chunk.file is None and tail.start <= each.start <= each.end <= tail.end:
+                at_hand.append(each)
+            else:
+                wanted.append((chunk.file, each))
+    return at_hand, wanted
+
+
+def _requests(wanted: list[tuple[str | None, ByteRange]], options: MergeOptions) -> Iterator[PlannedRequest]:
     wanted.sort(key=lambda one: (one[0] or "", one[1]))
     for file, of_file in groupby(wanted, key=lambda one: one[0]):
         for merged in merge([each for _, each in of_file], options):

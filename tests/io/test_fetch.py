@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -295,3 +296,25 @@ async def test_one_object_of_several_is_replaced() -> None:
             async for _ in arriving:
                 pass
     assert caught.value.where.key == "memory:1"
+
+
+async def test_what_is_at_hand_is_not_fetched() -> None:
+    """Whole places in the tail of that very version; others are fetched and merged as ever."""
+    store = RecordingStore(MemoryStore())
+    for key in ("a", "b"):
+        await store.put(key, DATA)
+    tail, other = await store.read_tail("a", 1000), await store.head("b")
+    begin = tail.offset
+    ranges = [(begin, begin + 10), (begin - 1, begin + 5), (0, 10), (len(DATA) - 1, len(DATA)), (begin, begin)]
+    places = [Place(tail.info, ByteRange(*one)) for one in ranges]
+    places += [Place(other, ByteRange(begin, begin + 10)), Place(replace(tail.info, etag="new"), ByteRange(0, 0))]
+    store.calls.clear()
+    for in_order in (False, True):
+        counters = FetchCounters()
+        wave = fetch_places(
+            store, places, options=FetchOptions(APART), counters=counters, in_order=in_order, tail=tail
+        )
+        found = {index: bytes(data) async for index, data in wave}
+        assert list(found) == sorted(found) or not in_order
+        assert found == {i: DATA[place.range.start : place.range.end] for i, place in enumerate(places)}
+        assert (counters.requests, counters.useful_bytes) == (3, 6 + 10 + 10)

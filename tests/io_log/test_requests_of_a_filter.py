@@ -11,7 +11,7 @@ import resilient_pq as rpq
 from resilient_pq.io.testing import Fault, FaultyStore, RecordingStore
 
 Log = Callable[[], list[str]]
-APART = rpq.ReadOptions(fetch=rpq.FetchOptions(merge=rpq.MergeOptions(always_gap=0, wide_gap=0)))
+APART = rpq.ReadOptions(merge_gap=0)
 
 
 async def test_one_row_by_its_key_is_two_round_trips(paged_store: RecordingStore, paged_log: Log) -> None:

@@ -13,6 +13,8 @@ from resilient_pq.io.memory import MemoryStore
 from resilient_pq.io.testing import RecordingStore
 
 Log = Callable[[], list[str]]
+#: What is read with it does not come with the tail already.
+SHORT_TAIL = rpq.ReadOptions(tail_bytes=1000)
 APART = rpq.ReadOptions(merge_gap=0)
 SHORT_OF_MEMORY = rpq.ReadOptions(memory_budget=1)
 
@@ -60,7 +62,7 @@ async def test_columns_far_apart_are_requests_side_by_side(store: RecordingStore
 async def test_the_end_of_a_row_group_and_the_beginning_of_the_next_are_one_request(
     store: RecordingStore, log: Log
 ) -> None:
-    async with rpq.open((store, "file")) as file:
+    async with rpq.open((store, "file"), options=SHORT_TAIL) as file:
         log()
         await file.read(columns=["score", "id"])
         assert sorted(log()) == [
@@ -71,10 +73,19 @@ async def test_the_end_of_a_row_group_and_the_beginning_of_the_next_are_one_requ
         ]
 
 
-async def test_a_whole_small_file_is_one_request_more(
+async def test_a_whole_small_file_is_one_request_in_all(
+    store: RecordingStore, log: Log, data: bytes, table: pa.Table
+) -> None:
+    async with rpq.open((store, "file"), options=rpq.ReadOptions(tail_bytes=len(data))) as file:
+        assert pa.table(await file.read()).equals(table)
+        assert file.counters.requests == 1
+    assert log() == [f"tail of {len(data):,} bytes"]
+
+
+async def test_a_whole_file_without_its_tail_is_one_request_more(
     store: RecordingStore, log: Log, table: pa.Table
 ) -> None:
-    async with rpq.open((store, "file")) as file:
+    async with rpq.open((store, "file"), options=SHORT_TAIL) as file:
         log()
         assert pa.table(await file.read()).equals(table)
         assert log() == [
@@ -136,9 +147,9 @@ async def test_batches_of_small_row_groups_side_by_side_share_a_request(table: p
     narrow = table.select(["id", "town"])
     async with rpq.create((store, "file"), row_group_rows=20) as writer:
         await writer.write(narrow)
-    async with rpq.open((store, "file")) as file:
+    async with rpq.open((store, "file"), options=SHORT_TAIL) as file:
         batches = [pa.table(batch) async for batch in file.batches()]
-        assert file.counters.requests == 1 + 1
+        assert file.counters.requests == 2 + 1  # the footer is longer than the tail
     assert [batch.num_rows for batch in batches] == [20] * 15
     assert pa.concat_tables(batches).equals(narrow)
 

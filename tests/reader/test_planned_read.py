@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,11 +48,28 @@ def data() -> bytes:
     return asyncio.run(written())
 
 
+@pytest.fixture(scope="module")
+def indexes_at(data: bytes) -> int:
+    """Where the indexes begin, which lie before the footer."""
+    async def places() -> int:
+        store = MemoryStore()
+        await store.put("file", data)
+        async with rpq.open((store, "file")) as file:
+            chunks = [chunk for group in file.metadata.row_groups for chunk in group.columns]
+        filters = [chunk.meta_data.bloom_filter_offset for chunk in chunks if chunk.meta_data.bloom_filter_offset]
+        return min([*filters, *(chunk.column_index_offset for chunk in chunks)])
+
+    return asyncio.run(places())
+
+
 @pytest.fixture(params=[APART, rpq.ReadOptions()], ids=["apart", "merged"])
-async def opened(request: pytest.FixtureRequest, data: bytes) -> AsyncIterator[tuple[RecordingStore, rpq.File]]:
+async def opened(
+    request: pytest.FixtureRequest, data: bytes, indexes_at: int
+) -> AsyncIterator[tuple[RecordingStore, rpq.File]]:
     store = RecordingStore(MemoryStore())
     await store.put("file", data)
-    async with rpq.open((store, "file"), options=request.param) as file:
+    options = replace(request.param, tail_bytes=len(data) - indexes_at)
+    async with rpq.open((store, "file"), options=options) as file:
         store.calls.clear()
         yield store, file
 
@@ -66,7 +84,8 @@ async def test_the_read_does_what_the_plan_says(opened: Any, request_: dict[str,
     assert sorted((call.start, call.end) for call in store.calls) == [(one.start, one.end) for one in plan.requests]
     assert plan.num_bytes == sum(call.end - call.start for call in store.calls)
     assert plan.useful_bytes == file.counters.useful_bytes - useful
-    assert plan.useful_bytes == sum(chunk.num_bytes for group in plan.row_groups for chunk in group.chunks)
+    wanted = sum(chunk.num_bytes for group in plan.row_groups for chunk in group.chunks)
+    assert plan.useful_bytes + plan.bytes_at_hand == wanted
 
 
 async def test_what_left_row_groups_out(opened: Any) -> None:
@@ -104,7 +123,7 @@ async def test_pages_and_rows(opened: Any) -> None:
 async def test_it_prints_itself(data: bytes) -> None:
     store = MemoryStore()
     await store.put("file", data)
-    async with rpq.open((store, "file"), options=APART) as file:
+    async with rpq.open((store, "file"), options=replace(APART, tail_bytes=8)) as file:
         plan = await file.plan(["text"], filters=[("key", ">=", 150), ("key", "<", 250)])
         text = plan.row_groups[0].chunks[0]
         numbers = [f"{request.num_bytes:,}" for request in plan.requests]
@@ -171,3 +190,16 @@ def test_the_sync_twin_and_a_summary(tmp_path: Path) -> None:
         plan = file.plan(filters=[("n", ">", 12)])
         assert [request.file for request in plan.requests] == ["b.parquet"]
         assert "of b.parquet, " in str(plan)
+
+
+async def test_what_came_with_the_footer_costs_no_request(data: bytes) -> None:
+    store = RecordingStore(MemoryStore())
+    await store.put("file", data)
+    async with rpq.open((store, "file"), options=rpq.ReadOptions(tail_bytes=len(data))) as file:
+        store.calls.clear()
+        plan = await file.plan(["text"])
+        assert (plan.requests, plan.num_bytes) == ((), 0)
+        assert plan.bytes_at_hand == sum(chunk.num_bytes for group in plan.row_groups for chunk in group.chunks)
+        assert f"{plan.bytes_at_hand:,} more bytes that are wanted came with the footer" in str(plan)
+        assert pa.table(await file.read(["text"])).equals(TABLE.select(["text"]))
+        assert not store.calls

@@ -35,6 +35,9 @@ from resilient_pq.reader import reading
 
 Stored = Callable[[bytes], Awaitable[MemoryStore]]
 
+#: What is read with it does not come with the tail already, however small the file.
+SHORT_TAIL = ReadOptions(tail_bytes=8)
+
 
 # --- opening ------------------------------------------------------------------------------------------------
 
@@ -191,11 +194,52 @@ async def test_replaced_between_the_two_requests_of_opening(our_bytes: bytes, st
         await rpq.open((Replacing(inner), "file"), options=ReadOptions(tail_bytes=100))
 
 
+async def test_a_file_smaller_than_the_tail_is_one_request_in_all(
+    our_bytes: bytes, stored: Stored, rows: pa.Table
+) -> None:
+    store = RecordingStore(await stored(our_bytes))
+    async with rpq.open((store, "file")) as file:
+        assert pa.table(await file.read()).equals(rows)
+        assert pa.concat_tables([pa.table(batch) async for batch in file.batches(7)]).equals(rows)
+        assert (file.counters.requests, file.counters.bytes) == (1, len(our_bytes))
+    assert [call.verb for call in store.calls] == ["read_tail"]
+
+
+async def test_chunks_that_lie_in_the_tail_are_not_fetched(
+    our_bytes: bytes, stored: Stored, rows: pa.Table
+) -> None:
+    """What lies in it only in part is."""
+    store = RecordingStore(await stored(our_bytes))
+    async with rpq.open((store, "file")) as file:
+        start = file.metadata.row_groups[-1].columns[0].meta_data.data_page_offset
+    for tail_bytes in (len(our_bytes) - start + 200, len(our_bytes) - start - 1):
+        store.calls.clear()
+        async with rpq.open((store, "file"), options=ReadOptions(tail_bytes=tail_bytes)) as file:
+            assert pa.table(await file.read()).equals(rows)
+        asked = [call for call in store.calls if call.verb == "read_range"]
+        inside = [call for call in asked if call.start >= len(our_bytes) - tail_bytes]
+        assert asked and not inside
+
+
+async def test_a_bit_that_flipped_in_the_tail_is_fetched_again(
+    our_bytes: bytes, stored: Stored, rows: pa.Table
+) -> None:
+    """What came with it is believed no more than anything else, and no longer asked for there."""
+    store = FaultyStore(await stored(our_bytes))
+    async with rpq.open((store, "file")) as file:
+        chunk = file.metadata.row_groups[1].columns[1].meta_data
+    at = (chunk.dictionary_page_offset or chunk.data_page_offset) + 30
+    store.faults.append(Fault("read_tail", flip_bit=8 * at))
+    async with rpq.open((store, "file")) as file:
+        assert pa.table(await file.read()).equals(rows)
+        assert file.counters.requests == 2
+
+
 async def test_a_bit_that_flipped_on_the_way_is_fetched_again(
     our_bytes: bytes, stored: Stored, rows: pa.Table
 ) -> None:
     store = FaultyStore(await stored(our_bytes))
-    async with rpq.open((store, "file")) as file:
+    async with rpq.open((store, "file"), options=SHORT_TAIL) as file:
         before = file.counters.requests
         store.faults.append(Fault("read_range", flip_bit=8 * 40))
         assert pa.table(await file.read()).equals(rows)
@@ -204,7 +248,7 @@ async def test_a_bit_that_flipped_on_the_way_is_fetched_again(
 
 async def test_bits_that_flip_every_time_are_damage(our_bytes: bytes, stored: Stored) -> None:
     store = FaultyStore(await stored(our_bytes))
-    async with rpq.open((store, "file")) as file:
+    async with rpq.open((store, "file"), options=SHORT_TAIL) as file:
         store.faults.append(Fault("read_range", flip_bit=8 * 40, times=100))
         with pytest.raises(rpq.FormatError) as caught:
             await file.read(columns=["n"], row_groups=[0])
@@ -215,7 +259,7 @@ async def test_bits_that_flip_every_time_are_damage(our_bytes: bytes, stored: St
 @pytest.mark.parametrize("cut_to", [0, 1, 100])
 async def test_a_store_that_gives_too_few_bytes(our_bytes: bytes, stored: Stored, cut_to: int) -> None:
     store = FaultyStore(await stored(our_bytes))
-    async with rpq.open((store, "file")) as file:
+    async with rpq.open((store, "file"), options=SHORT_TAIL) as file:
         store.faults.append(Fault("read_range", cut_to=cut_to, times=100))
         with pytest.raises(ResilientPQError):
             await file.read()
@@ -225,7 +269,7 @@ async def test_errors_of_the_store_pass_and_the_file_stays_usable(
     our_bytes: bytes, stored: Stored, rows: pa.Table
 ) -> None:
     store = FaultyStore(await stored(our_bytes))
-    async with rpq.open((store, "file")) as file:
+    async with rpq.open((store, "file"), options=SHORT_TAIL) as file:
         store.faults.append(Fault("read_range", TransientError("reset")))
         with pytest.raises(TransientError, match="reset"):
             await file.read()
@@ -364,7 +408,7 @@ async def test_batches_before_the_damage_are_given(our_bytes: bytes, stored: Sto
 
 
 async def _leave_behind_an_error(store: FaultyStore) -> None:
-    options = ReadOptions(memory_budget=1)  # each row group by itself
+    options = ReadOptions(tail_bytes=8, memory_budget=1)  # each row group by itself
     async with (
         rpq.open((store, "file"), options=options) as file,
         aclosing(file.batches(5, row_groups=[0, 1])) as batches,

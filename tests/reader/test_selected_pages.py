@@ -27,7 +27,6 @@ from resilient_pq.reader.decoder import decode_parts
 from resilient_pq.reader.plan import plan_read
 from resilient_pq.reader.selected_pages import select_pages
 
-APART = rpq.ReadOptions(merge_gap=0)
 ROWS = 400
 TABLE = pa.table(
     {
@@ -71,10 +70,20 @@ def data(request: pytest.FixtureRequest) -> bytes:
     return FILES[request.param]()
 
 
+def indexes_at(file: rpq.File) -> int:
+    """Where the indexes begin, which lie before the footer."""
+    chunks = [chunk for group in file.metadata.row_groups for chunk in group.columns]
+    places = [chunk.column_index_offset for chunk in chunks]
+    places += [chunk.meta_data.bloom_filter_offset for chunk in chunks if chunk.meta_data is not None]
+    return min(place for place in places if place is not None)
+
+
 async def opened(content: bytes, **options: Any) -> tuple[RecordingStore, Any]:
     store = RecordingStore(MemoryStore())
     await store.put("file", content)
-    file = await rpq.open((store, "file"), options=APART, **options)
+    async with rpq.open((store, "file")) as whole:
+        tail = len(content) - indexes_at(whole)  # with the indexes, and without data
+    file = await rpq.open((store, "file"), options=rpq.ReadOptions(merge_gap=0, tail_bytes=tail), **options)
     store.calls.clear()
     return store, file
 

@@ -210,7 +210,7 @@ async def test_what_is_asked_wrongly_is_said_at_once(our_bytes: bytes, stored: A
 async def test_streams_share_the_bound_of_requests(our_bytes: bytes, stored: Any) -> None:
     """However many row groups are read ahead, and however many streams go on."""
     store = Counting(await stored(our_bytes))
-    options = rpq.ReadOptions(merge_gap=0, max_requests=3)
+    options = rpq.ReadOptions(tail_bytes=8, merge_gap=0, max_requests=3)
     async with rpq.open((store, "file"), options=options) as file:
 
         async def walk() -> int:

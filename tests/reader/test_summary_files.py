@@ -210,7 +210,7 @@ async def test_chunks_without_a_file_path_stay_in_the_file() -> None:
     await store.put("folder/other", data)
     await store.put("folder/mixed", edited(data, move))
     recording = RecordingStore(store)
-    async with rpq.open((recording, "folder/mixed")) as file:
+    async with rpq.open((recording, "folder/mixed"), options=ReadOptions(tail_bytes=8)) as file:
         assert pa.table(await file.read()).combine_chunks().equals(table_of(0).combine_chunks())
     assert {call.key for call in recording.calls if call.verb == "read_range"} == {
         "folder/mixed",
