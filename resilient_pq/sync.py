@@ -25,8 +25,9 @@ import inspect
 import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
-from typing import Any, ParamSpec, Self, TypeVar
+from typing import Any, Final, ParamSpec, Self, TypeVar
 
 import nanoarrow
 
@@ -194,6 +195,10 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+#: Threads of the loop, at most; they begin when they are needed.
+_MAX_THREADS: Final = 128
+
+
 class _Loop:
     """One event loop in a thread, started when it is first needed."""
 
@@ -215,6 +220,9 @@ class _Loop:
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
+                # More than the loop's own choice: a writer that is given a stream holds a thread while that reads.
+                threads = ThreadPoolExecutor(_MAX_THREADS, thread_name_prefix="resilient_pq")
+                self._loop.set_default_executor(threads)
                 self._thread = threading.Thread(target=self._loop.run_forever, name="resilient_pq", daemon=True)
                 self._thread.start()
             return self._loop

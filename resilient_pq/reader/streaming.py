@@ -160,9 +160,9 @@ async def read_ahead(jobs: Jobs, fetch: FetchOptions) -> Arriving:
             await ahead.begin()
             if not ahead.running:
                 return
-            job, task = ahead.running[0]
+            job = ahead.running[0].job
             try:
-                found = await task
+                found = await ahead.running[0].task
             except ResilientPQError:
                 if len(job.portion.row_groups) <= 1:
                     raise
@@ -184,7 +184,7 @@ class _Ahead:
     """What is being read, or was and waits to be taken, in order."""
 
     def __init__(self, jobs: Jobs, budget: int, most: int) -> None:
-        self.running: deque[tuple[Job, asyncio.Task[list[RowGroupArrays]]]] = deque()
+        self.running: deque[_Running] = deque()
         self._jobs = jobs
         self._following: asyncio.Task[Job | None] | None = None
         self._budget = budget
@@ -208,20 +208,19 @@ class _Ahead:
             job = await self._following
             if job is None:
                 return
-            held = sum(self._size(*one) for one in self.running)
+            held = sum(self._size(one) for one in self.running)
             full = len(self.running) >= self._most or held + self._expected(job.portion) > self._budget
             if self.running and full:
                 return
-            self.running.append((job, asyncio.ensure_future(job.read(job.portion.row_groups))))
+            self.running.append(_Running(job, asyncio.ensure_future(job.read(job.portion.row_groups))))
             self._following = None
 
-    def _size(self, job: Job, task: asyncio.Task[list[RowGroupArrays]]) -> int:
+    def _size(self, one: _Running) -> int:
         """Bytes that a job holds; until it is done, those that it is expected to."""
-        if not _succeeded(task):
-            return self._expected(job.portion)
-        size = sum(num_bytes(Part.of(array)) for rows in task.result() for array in rows.arrays)
-        self._growth = max(self._growth, size / max(job.portion.num_bytes, 1))
-        return size
+        if one.size is None and _succeeded(one.task):
+            one.size = sum(num_bytes(Part.of(array)) for rows in one.task.result() for array in rows.arrays)
+            self._growth = max(self._growth, one.size / max(one.job.portion.num_bytes, 1))
+        return self._expected(one.job.portion) if one.size is None else one.size
 
     def _expected(self, portion: Portion) -> int:
         """What is fetched and what becomes of it, which lie side by side for a while."""
@@ -229,7 +228,7 @@ class _Ahead:
 
     async def cancel(self) -> None:
         """End what is under way, and wait until it has ended."""
-        tasks: list[asyncio.Task[Any]] = [task for _, task in self.running]
+        tasks: list[asyncio.Task[Any]] = [one.task for one in self.running]
         if self._following is not None:
             tasks.append(self._following)
         self.running.clear()
@@ -238,6 +237,15 @@ class _Ahead:
         # What they may have failed with is of rows that nobody asked for: it is taken and dropped.
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._jobs.aclose()
+
+
+@dataclass(slots=True)
+class _Running:
+    """A job under way; `size` is what it holds, once it is done and somebody asked."""
+
+    job: Job
+    task: asyncio.Task[list[RowGroupArrays]]
+    size: int | None = None
 
 
 async def _next(jobs: Jobs) -> Job | None:

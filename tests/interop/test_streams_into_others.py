@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,18 @@ def test_a_writer_takes_it(file: Any, tmp_path: Path) -> None:
         writer.write(file)
     with rpq.open(tmp_path / "g.parquet") as copy:
         assert pa.table(copy).equals(ROWS)
+
+
+def test_many_writers_take_streams_at_one_time(file: Any, tmp_path: Path) -> None:
+    """Each holds a thread of the loop while its stream needs others."""
+
+    def copy(number: int) -> int:
+        with rpq.create(tmp_path / f"{number}.parquet") as writer:
+            writer.write(file.batches(20))
+            return writer.num_rows
+
+    with ThreadPoolExecutor(16) as threads:
+        assert list(threads.map(copy, range(16))) == [600] * 16
 
 
 def test_an_error_of_the_file_names_its_place(tmp_path: Path) -> None:

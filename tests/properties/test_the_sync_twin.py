@@ -56,6 +56,9 @@ with rpq.create("f.parquet", options=rpq.WriteOptions()) as writer:
 with rpq.open("f.parquet") as file:
     for batch in file.batches():
         print(batch.num_rows)
+    file.__arrow_c_stream__()
+with rpq.open_many(["f.parquet"], on_damage="drop") as dataset:
+    dataset.__arrow_c_schema__()
 assert_type(rpq.check("f.parquet"), rpq.Report)
 assert_type(rpq.write_metadata("folder"), rpq.WrittenMetadata)
 assert_type(rpq.list_uploads("s3://bucket"), list[rpq.Upload])
