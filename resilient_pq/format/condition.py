@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -56,10 +57,10 @@ class Condition:
     Attributes:
         node: The column.
         kind: What is asked.
-        constants: None, one, or several where the kind is IN or NOT_IN. They are values that the column's type can
-            have, so that NumPy compares without converting: ints (BOOLEAN too; DECIMAL unscaled, times and dates in
-            the column's unit, INT96 as nanoseconds since its day 0), floats that are not NaN, or bytes, which may be
-            of any length.
+        constants: None, one, or several where the kind is IN or NOT_IN, in their order. They are values that the
+            column's type can have, so that NumPy compares without converting: ints (BOOLEAN too; DECIMAL unscaled,
+            times and dates in the column's unit, INT96 as nanoseconds since its day 0), floats that are not NaN, or
+            bytes, which may be of any length.
         nan: Of IN and NOT_IN, whether NaN is one of the constants.
     """
 
@@ -77,11 +78,10 @@ class Condition:
         low, high = self._bounds(known)
         match self.kind:
             case Kind.IN:
-                within = any((low is None or low <= one) and (high is None or one <= high) for one in self.constants)
-                return within or (self.nan and known.nan_count != 0)
+                return self._has_any(low, high) or (self.nan and known.nan_count != 0)
             case Kind.NOT_IN:
                 # Equal bounds are the value of all that are no NaN.
-                excluded = low is not None and low == high and low in self.constants
+                excluded = low is not None and low == high and self._has_any(low, high)
                 return not excluded or (_is_floating(self.node) and not self.nan and known.nan_count != 0)
             case Kind.LESS:
                 return low is None or bool(low < self.constants[0])
@@ -93,6 +93,11 @@ class Condition:
                 return high is None or bool(high >= self.constants[0])
         return True
 
+    def _has_any(self, low: Any, high: Any) -> bool:
+        """Whether a constant lies between bounds, both inclusive; None is none."""
+        at = 0 if low is None else bisect_left(self.constants, low)
+        return at < len(self.constants) and (high is None or bool(self.constants[at] <= high))
+
     def _bounds(self, known: ColumnStatistics) -> tuple[Any, Any]:
         """The bounds in the form of the constants; None for what is not known, or cannot be."""
         bounds = [None if bound is None else _as_number(self.node, bound) for bound in (known.low, known.high)]
@@ -101,8 +106,7 @@ class Condition:
             return None, None  # of integers of fewer bits some writers store more, which are no part of the value
         return bounds[0], bounds[1]
 
-    @property
-    def plain(self) -> list[bytes] | None:
+    def to_plain(self) -> list[bytes] | None:
         """Every PLAIN encoding of the constants, as bloom filters know them; None where they cannot all be told."""
         if self.kind is not Kind.IN or self.nan or self.node.physical_type in (Type.INT96, Type.BOOLEAN):
             return None
@@ -197,7 +201,7 @@ def _among(node: Primitive, kind: Kind, constants: Sequence[_Constant]) -> Condi
     limits = limits_of(node)
     if limits is not None:
         numbers = [int(each) for each in numbers if limits[0] <= each <= limits[1] and each == math.floor(each)]
-    return Condition(node, kind, tuple(dict.fromkeys(numbers)), nan)
+    return Condition(node, kind, tuple(sorted(set(numbers))), nan)
 
 
 def _ordered(node: Primitive, kind: Kind, constant: _Constant) -> Condition:

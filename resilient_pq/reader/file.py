@@ -285,11 +285,12 @@ class File:
             filters: Which rows: a list of tuples ``(column, operator, value)``, all of which have to hold, or a list
                 of such lists, one of which has to. Operators are ``=``, ``==``, ``!=``, ``<``, ``<=``, ``>``, ``>=``,
                 ``in`` and ``not in`` with a list of values, ``is null`` and ``is not null`` with none. A column is a
-                leaf outside of lists and maps, by its path with dots, and need not be among `columns`. Row groups that
-                cannot have such rows, by the statistics in the footer, are not read. A null meets no comparison,
-                ``!=`` and ``not in`` neither. Values are of the column's own kind (text as str, times as datetime, with
-                a time zone exactly where the column is in UTC); numbers are compared exactly, but for columns of
-                floating point they are rounded to the column's type.
+                leaf outside of lists and maps, by its path with dots, and need not be among `columns`. Row groups and
+                pages that cannot have such rows, by statistics, bloom filters and page indexes, are not read; damage
+                in those only means that more is read. A null meets no comparison, ``!=`` and ``not in`` neither.
+                Values are of the column's own kind (text as str, times as datetime, with a time zone exactly where the
+                column is in UTC); numbers are compared exactly, but for columns of floating point they are rounded to
+                the column's type.
             limit: Rows at most, the first of those that the filters leave; None for all.
             strings: How text and binary columns come, wherever they are nested. ``plain``: as Arrow's string and
                 binary, each column of a row group back to back in one buffer. ``view``: as string_view and
@@ -500,7 +501,7 @@ class File:
     async def _narrowed(self, plan: ReadPlan, limit: int | None, *, fetch_indexes: bool = True) -> ReadPlan:
         """The plan without what indexes and the limit tell is not wanted."""
         # Where damage may cost rows, nobody knows how many row groups a limit takes.
-        known = limit if self._on_damage is OnDamage.RAISE else None
+        known = limit if self._on_damage is OnDamage.RAISE or not limit else None
         return await self._indexes.narrow(self.contents, plan, known, fetch=fetch_indexes)
 
     @property

@@ -31,16 +31,12 @@ class Term:
     Attributes:
         leaf: The column.
         condition: On its values.
-        text: As the caller wrote it.
+        plain: As of `Condition.to_plain`.
     """
 
     leaf: Leaf
     condition: Condition
-    text: str
-
-    def __str__(self) -> str:
-        """As the caller wrote it."""
-        return self.text
+    plain: tuple[bytes, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,12 +132,8 @@ def _term(schema: Schema, term: Any) -> Term:
         elif several(value) is not None:
             raise SchemaError(f'"{operator}" takes one value', hint='for several there are "in" and "not in"')
         condition = condition_of(leaf.node, operator, value)
-    return Term(leaf, condition, " ".join([name, str(operator), *([] if value is None else [_shown(value)])]))
-
-
-def _shown(value: Any) -> str:
-    text = repr(list(value)) if not isinstance(value, str | bytes) and several(value) is not None else repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    plain = condition.to_plain()
+    return Term(leaf, condition, None if plain is None else tuple(plain))
 
 
 def _leaf(schema: Schema, name: str) -> Leaf:

@@ -102,9 +102,9 @@ class IndexReader:
         Raises:
             StoreError: The store could not give the bytes.
         """
-        wanted = indexes_wanted(contents, plan, limit)
-        if not wanted and limit is None:
+        if plan.filter is None and limit is None:
             return plan
+        wanted: list[Place] = await self._in_thread(indexes_wanted, contents, plan, limit)
         known: dict[tuple[str | None, int], memoryview] = {}
         while wanted:
             at_hand = [(place, self._at_hand(place)) for place in wanted]

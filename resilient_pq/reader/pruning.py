@@ -54,6 +54,8 @@ def indexes_wanted(contents: Contents, plan: ReadPlan, limit: int | None = None)
     """
     found: list[Place] = []
     left = limit
+    if limit == 0:
+        return found
     for group in plan.row_groups:
         if plan.filter is None and (left is None or left >= group.num_rows):
             left = None if left is None else left - group.num_rows
@@ -74,8 +76,7 @@ def _of_group(contents: Contents, group: RowGroupRead, chosen: Filter | None) ->
     for leaf in () if chosen is None else chosen.leaves:
         chunk = Chunk(contents, group.ordinal, leaf)
         yield from at(indexes.column_index_place, chunk)
-        plains = [term.condition.plain for term in _terms(chosen) if term.leaf == leaf]
-        if any(plain is not None for plain in plains):
+        if any(term.plain is not None for term in _terms(chosen) if term.leaf == leaf):
             yield from at(indexes.bloom_filter_place, chunk)
     for read in group.chunks:
         yield from at(indexes.offset_index_place, Chunk(contents, group.ordinal, read.leaf))
@@ -124,8 +125,8 @@ def narrowed(contents: Contents, plan: ReadPlan, known: Known, limit: int | None
         by, rows = "limit", _all_rows(group)
         if plan.filter is not None:
             by, rows = facts.wanted(plan.filter)
-        if left is not None and plan.filter is None:
-            rows = first(rows, left)
+        if left is not None and (plan.filter is None or not limit):
+            by, rows = "limit" if rows else by, first(rows, left)
             left -= count(rows)
         if rows or not group.num_rows:
             groups.append(facts.only(rows))
@@ -170,9 +171,8 @@ class _Facts:
     def _may_be_in_chunk(self, term: Term) -> bool:
         if not term_may_hold(self._contents, self._group.ordinal, term):
             return False
-        plain = term.condition.plain
-        bits = None if plain is None else self._filter(term)
-        return bits is None or plain is None or bool(bits.may_contain_plain(plain).any())
+        bits = None if term.plain is None else self._filter(term)
+        return bits is None or term.plain is None or bool(bits.may_contain_plain(term.plain).any())
 
     def _filter(self, term: Term) -> BloomFilter | None:
         ordinal = term.leaf.ordinal

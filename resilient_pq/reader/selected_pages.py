@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from resilient_pq.format.metadata import OffsetIndex
-from resilient_pq.format.row_ranges import Rows, intersection, rows_of
+from resilient_pq.format.row_ranges import Rows, rows_of
 from resilient_pq.io.ranges import ByteRange
 
 
@@ -88,10 +90,16 @@ def select_pages(chunk: ByteRange, num_rows: int, index: OffsetIndex, rows: Rows
     start = places[0].offset
     dictionary = None if start == chunk.start else ByteRange(chunk.start, start)
     before = 0 if dictionary is None else 1
-    held = page_rows(index, num_rows)
+    stops = [each.stop for each in rows]
     chosen = tuple(
-        PageRead(before + at, ByteRange(places[at].offset, ends[at]), held[at])
-        for at in range(len(places))
-        if held[at] and intersection((held[at],), rows)
+        PageRead(before + at, ByteRange(places[at].offset, ends[at]), held)
+        for at, held in enumerate(page_rows(index, num_rows))
+        if held and _has_any(held, rows, stops)
     )
     return SelectedPages(dictionary, chosen, len(places)) if chosen else None
+
+
+def _has_any(held: range, rows: Rows, stops: Sequence[int]) -> bool:
+    """Whether any of the rows held is one of `rows`, whose ranges end at `stops`: there may be many of both."""
+    at = bisect_right(stops, held.start)
+    return at < len(rows) and rows[at].start < held.stop

@@ -127,7 +127,10 @@ def files(draw: st.DrawFn, table: pa.Table) -> bytes:
             data_page_version=draw(st.sampled_from(["1.0", "2.0"])),
         )
         return out.getvalue()
-    options = {"row_group_rows": rows, "page_bytes": draw(st.sampled_from([1, 1 << 20]))}
+    kind = table.schema.field("a").type
+    bloom = ["a"] if draw(st.booleans()) and kind != pa.bool_() else None
+    more = rpq.WriteOptions(page_rows=draw(st.sampled_from([5, 1000])), bloom_filter_options=bloom)
+    options = {"row_group_rows": rows, "page_bytes": draw(st.sampled_from([1, 1 << 20])), "options": more}
     return asyncio.run(written(table, options))
 
 

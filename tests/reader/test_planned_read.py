@@ -33,6 +33,8 @@ REQUESTS: list[dict[str, Any]] = [
     {"columns": ["text"], "filters": [("word", "=", "word 0005x")]},
     {"filters": [("word", "=", "word 0005")]},
     {"filters": [("key", "<", 0)]},
+    {"limit": 0},
+    {"filters": [("key", ">", 0)], "limit": 0},
 ]
 
 
