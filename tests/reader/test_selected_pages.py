@@ -179,12 +179,13 @@ def index_places(content: bytes, what: str) -> list[range]:
 
 
 def flips(content: bytes, what: str, thorough: bool) -> list[tuple[int, int]]:
-    every = [(at, bit) for place in index_places(content, what) for at in place for bit in range(8)]
-    return every if thorough else random.Random(7).sample(every, min(len(every), 60))
+    chosen = random.Random(7)
+    every = [(at, chosen.randrange(8)) for place in index_places(content, what) for at in place]
+    return chosen.sample(every, min(len(every), 600 if thorough else 60))
 
 
 def check_flips(content: bytes, what: str, *, believed: bool, thorough: bool = False) -> None:
-    """Whatever bit of an index is flipped, a read ends without an error and, if `believed` is false, is right."""
+    """Whichever byte of an index has a bit flipped, a read ends without an error and, if `believed` is false, is right."""
 
     async def read(changed: bytes) -> None:
         _, file = await opened(changed)
@@ -212,13 +213,13 @@ def test_any_flipped_bit_of_indexes_of_others(what: str) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("what", ["column_index", "offset_index", "bloom_filter"])
-def test_every_flipped_bit_of_our_indexes(what: str) -> None:
+def test_many_flipped_bits_of_our_indexes(what: str) -> None:
     check_flips(ours(), what, believed=False, thorough=True)
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("what", ["column_index", "offset_index"])
-def test_every_flipped_bit_of_indexes_of_others(what: str) -> None:
+def test_many_flipped_bits_of_indexes_of_others(what: str) -> None:
     check_flips(theirs(), what, believed=what == "column_index", thorough=True)
 
 
