@@ -13,6 +13,7 @@ import nanoarrow
 from resilient_pq.arrow.field import Field
 from resilient_pq.arrow.stored_schema import ARROW_SCHEMA_KEY
 from resilient_pq.arrow.table import Table
+from resilient_pq.arrow.to_python import Inexact
 from resilient_pq.dataset.agreement import agreed, as_agreed
 from resilient_pq.dataset.listing import Place, Source, find_files
 from resilient_pq.errors import ResilientPQError
@@ -25,7 +26,8 @@ from resilient_pq.reader.options import ReadOptions
 from resilient_pq.reader.plan import RowGroupRead
 from resilient_pq.reader.portions import Portion
 from resilient_pq.reader.reading import Reading
-from resilient_pq.reader.request import Strings
+from resilient_pq.reader.records import ROWS_AT_ONCE, Records
+from resilient_pq.reader.request import Filters, Strings
 from resilient_pq.reader.row_groups import RowGroupArrays
 from resilient_pq.reader.streaming import Batches, Job, Jobs, check_batch_rows, read_ahead
 
@@ -72,31 +74,50 @@ class Dataset:
         """Row groups of all files."""
         return sum(file.num_row_groups for file in self.files)
 
-    async def read(self, columns: Sequence[str] | None = None, *, strings: Strings = "plain") -> Table:
+    async def read(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        filters: Filters | None = None,
+        limit: int | None = None,
+        strings: Strings = "plain",
+    ) -> Table:
         """Read columns of all files as one table, in the order of the files.
 
         Args:
             columns: Names of columns, in the order wanted, or paths of fields inside of them, as in
                 "Name.Language.Country"; None for all.
+            filters: As of `File.read`.
+            limit: As of `File.read`: the first rows of all files together.
             strings: As of `File.read`.
 
         Raises:
-            SchemaError: There is no such column, or no such word for `strings`.
+            SchemaError: There is no such column, or no such word for `strings`, or as of `File.read` for the others.
             FormatError: A file is damaged, and `open_many` was told to raise then; it names the file.
             ObjectChangedError: A file was replaced after it was opened.
             StoreError: A store could not give the bytes.
         """
-        field, jobs = self._jobs(columns, strings)
+        field, jobs = self._jobs(columns, filters, limit, strings)
         chunks, num_rows = [], 0
         async with aclosing(read_ahead(jobs, self._how.options.fetch)) as arriving:
-            async for rows in arriving:
+            while limit is None or num_rows < limit:
+                rows = await anext(arriving, None)
+                if rows is None:
+                    break
                 self._tell(rows.lost)
                 chunks.append(rows.arrays)
                 num_rows += rows.num_rows
-        return Table(field, chunks, num_rows)
+        table = Table(field, chunks, num_rows)
+        return table if limit is None else table.slice(0, limit)
 
     def batches(
-        self, batch_rows: int = 65_536, columns: Sequence[str] | None = None, *, strings: Strings = "plain"
+        self,
+        batch_rows: int = 65_536,
+        columns: Sequence[str] | None = None,
+        *,
+        filters: Filters | None = None,
+        limit: int | None = None,
+        strings: Strings = "plain",
     ) -> Batches:
         """Rows of all files as one stream of tables, file by file in their order.
 
@@ -106,6 +127,8 @@ class Dataset:
         Args:
             batch_rows: Rows of a batch, at most; the last of each row group may have fewer.
             columns: As of `read`.
+            filters: As of `read`.
+            limit: As of `read`.
             strings: As of `File.read`.
 
         Returns:
@@ -113,18 +136,43 @@ class Dataset:
             below, but for SchemaError.
 
         Raises:
-            SchemaError: There is no such column, no such word for `strings`, or `batch_rows` is less than 1.
+            SchemaError: As of `read`, or `batch_rows` is less than 1.
             FormatError: A file is damaged, and `open_many` was told to raise then; it names the file.
             ObjectChangedError: A file was replaced after it was opened.
             StoreError: A store could not give the bytes.
         """
         check_batch_rows(batch_rows)
-        field, jobs = self._jobs(columns, strings)
-        return Batches.of(field, read_ahead(jobs, self._how.options.fetch), batch_rows, self._tell)
+        field, jobs = self._jobs(columns, filters, limit, strings)
+        return Batches.of(field, read_ahead(jobs, self._how.options.fetch), batch_rows, self._tell, limit=limit)
 
-    def _jobs(self, columns: Sequence[str] | None, strings: Strings) -> tuple[Field, Jobs]:
+    def records(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        filters: Filters | None = None,
+        limit: int | None = None,
+        inexact: Inexact = "raise",
+    ) -> Records:
+        """Rows of all files one by one, as dicts of Python values; otherwise as `File.records`.
+
+        Args:
+            columns: As of `read`.
+            filters: As of `read`.
+            limit: As of `read`.
+            inexact: What becomes of a time that Python's `datetime` cannot hold, as of `Table.to_pylist`.
+
+        Raises:
+            SchemaError: As of `read`; when a row is taken, a time cannot be held by `datetime`.
+            FormatError: When a row is taken, as of `batches`.
+            StoreError: Likewise.
+        """
+        return Records(self.batches(ROWS_AT_ONCE, columns, filters=filters, limit=limit), inexact)
+
+    def _jobs(
+        self, columns: Sequence[str] | None, filters: Filters | None, limit: int | None, strings: Strings
+    ) -> tuple[Field, Jobs]:
         """What to read of all files, planned file by file as reading goes on, and the struct that the rows are."""
-        first, jobs = self.files[0].jobs(columns, None, strings)
+        first, jobs = self.files[0].jobs(columns, None, strings, filters=filters, limit=limit)
         names = [child.name for child in self._field.children] if columns is None else columns
 
         async def all_jobs() -> Jobs:
@@ -134,7 +182,8 @@ class Dataset:
                 # The order of the columns is the first file's.
                 same_order = columns is None and file.schema.names == self.files[0].schema.names
                 try:
-                    _, following = file.jobs(None if same_order else names, None, strings)
+                    wanted = None if same_order else names
+                    _, following = file.jobs(wanted, None, strings, filters=filters, limit=limit)
                 except ResilientPQError as error:
                     yield Job(Portion(()), _failing(error))
                 else:

@@ -35,7 +35,7 @@ from resilient_pq.reader.options import ReadOptions
 from resilient_pq.reader.plan import ReadPlan, RowGroupRead, next_wave, plan_read
 from resilient_pq.reader.planned import PlannedRead
 from resilient_pq.reader.portions import portions
-from resilient_pq.reader.records import Records
+from resilient_pq.reader.records import ROWS_AT_ONCE, Records
 from resilient_pq.reader.request import Filters, Int96Unit, ReadRequest, Strings, check_limit, check_strings
 from resilient_pq.reader.row_groups import RowGroupArrays, RowGroupReader
 from resilient_pq.reader.streaming import Arriving, Batches, Job, Jobs, check_batch_rows, read_ahead
@@ -43,8 +43,6 @@ from resilient_pq.reader.streaming import Arriving, Batches, Job, Jobs, check_ba
 T = TypeVar("T")
 
 MiB = 1024 * 1024
-#: Rows that become dicts at one time.
-_RECORDS_AT_ONCE: Final = 4096
 #: Bytes of free memory that stay when a file is closed: what a small one needs, for the next one of many.
 _KEPT_WHEN_CLOSED: Final = 16 * MiB
 
@@ -446,7 +444,7 @@ class File:
             StoreError: Likewise.
         """
         return Records(
-            self.batches(_RECORDS_AT_ONCE, columns, row_groups, filters=filters, limit=limit), inexact
+            self.batches(ROWS_AT_ONCE, columns, row_groups, filters=filters, limit=limit), inexact
         )
 
     async def plan(

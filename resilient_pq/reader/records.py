@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
-from typing import Any, Self, TypeAlias
+from typing import Any, Final, Self, TypeAlias
 
 from resilient_pq.arrow.to_python import Inexact
 from resilient_pq.reader.streaming import Batches
 
 Row: TypeAlias = dict[str, Any]
+#: Rows that become dicts at one time.
+ROWS_AT_ONCE: Final = 4096
 
 
 class Records(AsyncIterator[Row]):

@@ -392,3 +392,41 @@ def test_the_blocking_twin_is_an_arrow_stream(tmp_path: Path) -> None:
         assert pa.RecordBatchReader.from_stream(dataset.batches(columns=["n"])).read_all().num_rows == 25
         assert sum(batch.num_rows for batch in dataset.batches(2)) == 25
         assert dataset.read(columns=["s"]).num_columns == 1
+
+
+# --- some of the rows -------------------------------------------------------------------------------------------
+
+
+async def test_rows_that_filters_and_a_limit_leave_of_all_files(store: MemoryStore) -> None:
+    odd = [("n", "in", list(range(1, 25, 2)))]
+    async with rpq.open_many((store, "folder")) as dataset:
+        for limit in (None, 0, 1, 4, 5, 6, 11, 12, 100):
+            expected = ALL.filter([i % 2 == 1 for i in range(25)]).slice(0, limit)
+            assert pa.table(await dataset.read(filters=odd, limit=limit)).equals(expected)
+            batches = [pa.table(batch) async for batch in dataset.batches(3, filters=odd, limit=limit)]
+            assert pa.concat_tables([ALL.slice(0, 0), *batches]).equals(expected)
+            assert [row async for row in dataset.records(filters=odd, limit=limit)] == expected.to_pylist()
+            assert pa.table(await dataset.read(limit=limit)).equals(ALL.slice(0, limit))
+        with pytest.raises(rpq.SchemaError, match="no column"):
+            await dataset.read(filters=[("m", "=", 1)])
+        with pytest.raises(rpq.SchemaError, match="limit is -1"):
+            dataset.batches(limit=-1)
+
+
+async def test_files_that_cannot_have_the_rows_are_not_read(store: MemoryStore) -> None:
+    watched = RecordingStore(store)
+    async with rpq.open_many((watched, "folder"), options=rpq.ReadOptions(tail_bytes=8)) as dataset:
+        watched.calls.clear()
+        found = await dataset.read(["s"], filters=[("n", "=", 12)])
+        assert found["s"].tolist() == ["text 12"]
+        assert {call.key for call in watched.calls} == {"folder/b.parquet"}
+        watched.calls.clear()
+        assert (await dataset.read(limit=3)).num_rows == 3
+        assert "folder/deep/c.parquet" not in {call.key for call in watched.calls}
+
+
+def test_the_sync_twin_gives_records(tmp_path: Path) -> None:
+    (tmp_path / "a.parquet").write_bytes(bytes_of(numbers(0, 3)))
+    (tmp_path / "b.parquet").write_bytes(bytes_of(numbers(3, 5)))
+    with sync.open_many(tmp_path) as dataset:
+        assert [row["n"] for row in dataset.records(filters=[("n", ">", 1)])] == [2, 3, 4]

@@ -22,7 +22,7 @@ Stored = Callable[[bytes], Awaitable[MemoryStore]]
 async def test_rows_in_order(
     our_bytes: bytes, stored: Stored, rows: pa.Table, monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
-    monkeypatch.setattr(reader_file, "_RECORDS_AT_ONCE", at_once)
+    monkeypatch.setattr(reader_file, "ROWS_AT_ONCE", at_once)
     async with rpq.open((await stored(our_bytes), "file")) as file:
         assert [row async for row in file.records()] == rows.to_pylist()
         some = [row async for row in file.records(["l", "n"], [2, 0], filters=[("n", "in", [3, 41, 45])], limit=2)]
