@@ -1,9 +1,10 @@
 """A small S3 with a network: every answer waits, and every connection has its own bandwidth.
 
-Run it as ``python scripts/bench/slow_s3.py [--port 9000] [--latency-ms 30] [--bandwidth 50e6] [--keep] [--md5]``.
-It speaks as much of S3 as writers need: PutObject, multipart uploads, HEAD, ranged GET, lists. Any bucket exists and
-any credentials are good. Without ``--keep`` it drops the bytes of bodies and remembers their sizes, so that it takes
-little of the machine it shares with what is measured; then nothing can be read back.
+Run it as ``python scripts/bench/slow_s3.py [--port 9000] [--latency-ms 30] [--bandwidth 50e6] [--keep] [--md5]
+[--serve FOLDER]``. It speaks as much of S3 as writers and readers need: PutObject, multipart uploads, HEAD, GET with
+ranges and If-Match, lists. Any bucket exists and any credentials are good. Without ``--keep`` it drops the bytes of
+bodies and remembers their sizes, so that it takes little of the machine it shares with what is measured; then nothing
+can be read back. The files of a folder are served as objects of the bucket ``bench``, from mapped memory.
 
 ``GET /-/stats`` answers with JSON: what was asked for since the last ``POST /-/reset``.
 """
@@ -14,17 +15,23 @@ import argparse
 import asyncio
 import hashlib
 import json
+import mmap
 import re
 import socket
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from email.utils import formatdate
+from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
 KiB = 1024
 _SCRATCH = 256 * KiB
 # What the kernel takes in for a connection that is not read is bandwidth nobody asked for.
 _SOCKET_BUFFER = 256 * KiB
+# Seconds of bandwidth that are sent at once: timers of event loops are no finer than a millisecond.
+_PIECE_SECONDS = 0.002
+_BUCKET = "bench"
 _XML = '<?xml version="1.0" encoding="UTF-8"?>\n'
 
 
@@ -34,7 +41,8 @@ class Blob:
 
     size: int
     etag: str
-    data: list[bytes] | None
+    data: memoryview | None
+    modified: float = 1577836800.0
 
 
 @dataclass(slots=True)
@@ -47,6 +55,7 @@ class Upload:
 class Stats:
     requests: Counter[str] = field(default_factory=Counter)
     bytes_in: int = 0
+    bytes_out: int = 0
     bytes_replaced: int = 0
     in_flight: int = 0
     most_in_flight: int = 0
@@ -55,6 +64,7 @@ class Stats:
         found = {
             "requests": dict(self.requests),
             "bytes_in": self.bytes_in,
+            "bytes_out": self.bytes_out,
             "bytes_replaced": self.bytes_replaced,
             "most_in_flight": self.most_in_flight,
             "objects": {path: blob.size for path, blob in objects.items()},
@@ -122,18 +132,24 @@ class Request:
 class Answer:
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
-    body: list[bytes] = field(default_factory=list)
+    body: bytes | memoryview = b""
 
 
 class Buckets:
     """What the server holds, and what each request does to it."""
 
-    def __init__(self, *, keep: bool) -> None:
+    def __init__(self, *, keep: bool, served: Path | None = None) -> None:
         self.keep = keep
-        self.objects: dict[str, Blob] = {}
+        self._served = {} if served is None else _mapped(served)
+        self.objects: dict[str, Blob] = dict(self._served)
         self.uploads: dict[str, Upload] = {}
         self.stats = Stats()
         self._made = 0
+
+    def reset(self) -> None:
+        """Count anew, and keep nothing but what is served from files."""
+        self.stats = Stats(in_flight=self.stats.in_flight)
+        self.objects = dict(self._served)
 
     def answer(self, request: Request) -> Answer:
         """Do what was asked for."""
@@ -167,7 +183,7 @@ class Buckets:
             self._made += 1
             etag = f"{self._made:032x}"
         self.stats.bytes_in += request.size
-        return Blob(request.size, f'"{etag}"', request.body if self.keep else None)
+        return Blob(request.size, f'"{etag}"', memoryview(b"".join(request.body or ())) if self.keep else None)
 
     def _put(self, request: Request) -> Answer:
         blob = self.objects[request.path] = self._blob(request)
@@ -201,7 +217,7 @@ class Buckets:
         if not named or any(number not in upload.parts for number in named):
             return _error(400, "InvalidPart")
         blobs = [upload.parts[number] for number in named]
-        data = [piece for blob in blobs for piece in blob.data or ()] if self.keep else None
+        data = memoryview(b"".join(blob.data or b"" for blob in blobs)) if self.keep else None
         self._made += 1
         made = Blob(sum(blob.size for blob in blobs), f'"{self._made:032x}-{len(blobs)}"', data)
         self.objects[request.path] = made
@@ -220,7 +236,7 @@ class Buckets:
         blob = self.objects.get(request.path)
         if blob is None:
             return Answer(404)
-        return Answer(headers={"ETag": blob.etag, "Content-Length": str(blob.size), "Accept-Ranges": "bytes"})
+        return Answer(headers={**_headers_of(blob), "Content-Length": str(blob.size)})
 
     def _get(self, request: Request) -> Answer:
         blob = self.objects.get(request.path)
@@ -228,17 +244,19 @@ class Buckets:
             return _error(404, "NoSuchKey")
         if blob.data is None:
             return _error(501, "NotImplemented")
-        whole = b"".join(blob.data)
+        if request.headers.get("if-match", blob.etag) != blob.etag:
+            return _error(412, "PreconditionFailed")
+        headers = _headers_of(blob)
         wanted = re.fullmatch(r"bytes=(\d*)-(\d*)", request.headers.get("range", ""))
         if wanted is None:
-            return Answer(headers={"ETag": blob.etag}, body=[whole])
+            return Answer(headers=headers, body=blob.data)
         first, last = wanted[1], wanted[2]
         start = int(first) if first else max(0, blob.size - int(last))
         end = min(int(last) + 1, blob.size) if first and last else blob.size
         if start >= blob.size:
             return _error(416, "InvalidRange")
-        headers = {"ETag": blob.etag, "Content-Range": f"bytes {start}-{end - 1}/{blob.size}"}
-        return Answer(206, headers, [whole[start:end]])
+        headers["Content-Range"] = f"bytes {start}-{end - 1}/{blob.size}"
+        return Answer(206, headers, blob.data[start:end])
 
     def _list_parts(self, request: Request) -> Answer:
         upload = self.uploads.get(request.query["uploadId"])
@@ -274,14 +292,35 @@ class Buckets:
         return _xml("ListBucketResult", f"<IsTruncated>false</IsTruncated>{found}")
 
 
+def _mapped(folder: Path) -> dict[str, Blob]:
+    """The files of a folder as objects."""
+    found = {}
+    for path in sorted(folder.iterdir()):
+        with path.open("rb") as file:
+            data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        status = path.stat()
+        etag = f'"{status.st_mtime_ns:x}-{status.st_size:x}"'
+        found[f"/{_BUCKET}/{path.name}"] = Blob(status.st_size, etag, data, status.st_mtime)
+    return found
+
+
+def _headers_of(blob: Blob) -> dict[str, str]:
+    return {
+        "ETag": blob.etag,
+        "Last-Modified": formatdate(blob.modified, usegmt=True),
+        "Accept-Ranges": "bytes",
+        "Content-Type": "application/octet-stream",
+    }
+
+
 def _xml(name: str, inside: str) -> Answer:
     text = f'{_XML}<{name} xmlns="http://s3.amazonaws.com/doc/2006-03-01/">{inside}</{name}>'
-    return Answer(headers={"Content-Type": "application/xml"}, body=[text.encode()])
+    return Answer(headers={"Content-Type": "application/xml"}, body=text.encode())
 
 
 def _error(status: int, code: str) -> Answer:
     text = f"{_XML}<Error><Code>{code}</Code><Message>{code}</Message></Error>"
-    return Answer(status, {"Content-Type": "application/xml"}, [text.encode()])
+    return Answer(status, {"Content-Type": "application/xml"}, text.encode())
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -297,6 +336,8 @@ class Connection(asyncio.BufferedProtocol):
         self._head = bytearray()
         self._request: Request | None = None
         self._free_at = 0.0  # when the bytes taken so far are through the wire
+        self._unsent = memoryview(b"")  # of the answer's body
+        self._writable = True
         self._transport: asyncio.Transport
         self._loop = asyncio.get_running_loop()
 
@@ -305,7 +346,17 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = transport
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
+    def pause_writing(self) -> None:
+        self._writable = False
+
+    def resume_writing(self) -> None:
+        self._writable = True
+        self._free_at = max(self._free_at, self._loop.time())  # no haste for a client that did not take it
+        if self._request is not None:
+            self._send_on()
+
     def connection_lost(self, exc: Exception | None) -> None:
+        self._unsent = self._unsent[:0]
         if self._request is not None:
             self._buckets.stats.in_flight -= 1
             self._request = None
@@ -381,25 +432,50 @@ class Connection(asyncio.BufferedProtocol):
         if request.body and "aws-chunked" in request.headers.get("content-encoding", ""):
             request.body = list(_unframed(b"".join(request.body)))
         answer = self._buckets.answer(request)
+        self._send_head(answer)
+        if request.method != "HEAD":
+            self._unsent = memoryview(answer.body)
+        self._free_at = self._loop.time()
+        self._send_later()
+
+    def _send_head(self, answer: Answer) -> None:
+        size = str(len(answer.body))
+        headers = {"Content-Length": size, "x-amz-request-id": "0", "Server": "slow_s3", **answer.headers}
+        rows = [f"HTTP/1.1 {answer.status} Answer", *(f"{key}: {value}" for key, value in headers.items())]
+        self._transport.write("\r\n".join([*rows, "", ""]).encode())
+
+    def _send_later(self) -> None:
+        """Send the next piece when it would have come through the wire."""
+        if self._bandwidth and len(self._unsent):
+            self._free_at += min(_PIECE_SECONDS, len(self._unsent) / self._bandwidth)
+            self._loop.call_at(self._free_at, self._send_on)
+        else:
+            self._send_on()
+
+    def _send_on(self) -> None:
+        """Send what is due of the body; what comes after it is the next request."""
+        if self._request is None or not self._writable:
+            return  # the client went away, or has not taken what it was sent
+        if len(self._unsent):
+            due = int(self._bandwidth * _PIECE_SECONDS) or len(self._unsent)
+            piece, self._unsent = self._unsent[:due], self._unsent[due:]
+            self._buckets.stats.bytes_out += len(piece)
+            self._transport.write(piece)
+        if len(self._unsent):
+            if self._writable:
+                self._send_later()
+            return
         self._buckets.stats.in_flight -= 1
         self._request = None
-        self._send(request, answer)
         self._go_on()
 
-    def _send(self, request: Request, answer: Answer) -> None:
-        size = str(sum(len(piece) for piece in answer.body))
-        headers = {"Content-Length": size, "x-amz-request-id": "0", "Server": "slow_s3", **answer.headers}
-        head = f"HTTP/1.1 {answer.status} Answer\r\n" + "".join(f"{key}: {value}\r\n" for key, value in headers.items())
-        body = [] if request.method == "HEAD" else answer.body
-        self._transport.writelines([head.encode() + b"\r\n", *body])
-
     def _answer_about_self(self, request: Request) -> None:
-        buckets = self._buckets
         if request.path == "/-/reset":
-            buckets.stats = Stats(in_flight=buckets.stats.in_flight)
-            buckets.objects.clear()
+            self._buckets.reset()
         self._request = None
-        self._send(request, Answer(body=[buckets.stats.to_json(buckets.objects)]))
+        body = self._buckets.stats.to_json(self._buckets.objects)
+        self._send_head(Answer(body=body))
+        self._transport.write(body)
 
 
 def _parsed(head: bytes) -> Request:
@@ -428,14 +504,17 @@ def _unframed(data: bytes) -> list[bytes]:
         at = end + 4 + size
 
 
-async def serve(port: int, *, latency: float, bandwidth: float, keep: bool, md5: bool) -> None:
+async def serve(
+    port: int, *, latency: float, bandwidth: float, keep: bool, md5: bool, served: Path | None = None
+) -> None:
     """Serve on 127.0.0.1 until cancelled; the first line printed is the port."""
     listening = socket.socket()
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     if bandwidth:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _SOCKET_BUFFER)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BUFFER)
     listening.bind(("127.0.0.1", port))
-    buckets = Buckets(keep=keep)
+    buckets = Buckets(keep=keep, served=served)
     loop = asyncio.get_running_loop()
     server = await loop.create_server(
         lambda: Connection(buckets, latency=latency, bandwidth=bandwidth, md5=md5), sock=listening, backlog=256
@@ -451,6 +530,7 @@ def main() -> None:
     parser.add_argument("--latency-ms", type=float, default=30.0, help="before every answer")
     parser.add_argument("--bandwidth", type=float, default=50e6, help="bytes/s of each connection; 0 for no limit")
     parser.add_argument("--keep", action="store_true", help="keep the bytes, so that they can be read")
+    parser.add_argument("--serve", type=Path, help="a folder whose files are objects of the bucket `bench`")
     parser.add_argument("--md5", action="store_true", help="ETags as S3 makes them; costs much")
     arguments = parser.parse_args()
     asyncio.run(
@@ -460,6 +540,7 @@ def main() -> None:
             bandwidth=arguments.bandwidth,
             keep=arguments.keep,
             md5=arguments.md5,
+            served=arguments.serve,
         )
     )
 
