@@ -221,6 +221,44 @@ def many_chunks_input(columns: int, row_groups: int, folder: Path) -> Path:
     return path
 
 
+def random_columns_input(columns: int, row_groups: int, group_rows: int, folder: Path) -> Path:
+    """Columns of 8 random bytes, floats and integers in turn, as pyarrow writes them without dictionaries."""
+    path = folder / f"random-{columns}x{row_groups}x{group_rows}-v{_VERSION}.parquet"
+    if not path.exists():
+
+        def group(number: int) -> pa.Table:
+            rng = np.random.default_rng([_SEED, 5, number])
+            values = (lambda: rng.random(group_rows), lambda: rng.integers(0, 1 << 62, group_rows))
+            return pa.table({f"c{i:03}": values[i % 2]() for i in range(columns)})
+
+        _write_groups(path, (group(number) for number in range(row_groups)))
+    return path
+
+
+def keyed_input(row_groups: int, group_rows: int, folder: Path) -> Path:
+    """Rows in the order of their column `key`, every third number, as pyarrow writes them with a page index."""
+    path = folder / f"keyed-{row_groups}x{group_rows}-v{_VERSION}.parquet"
+    if not path.exists():
+
+        def group(number: int) -> pa.Table:
+            rng = np.random.default_rng([_SEED, 6, number])
+            keys = 3 * (number * group_rows + np.arange(group_rows))
+            return pa.table({"key": keys, **{f"v{i}": rng.random(group_rows) for i in range(5)}})
+
+        _write_groups(path, (group(number) for number in range(row_groups)))
+    return path
+
+
+def _write_groups(path: Path, groups: Iterator[pa.Table]) -> None:
+    """Each table as a row group, with page CRCs and a page index."""
+    first = next(groups)
+    options = {"use_dictionary": False, "write_page_checksum": True, "write_page_index": True}
+    with _made(path) as partial, pq.ParquetWriter(partial, first.schema, **options) as writer:
+        writer.write_table(first)
+        for table in groups:
+            writer.write_table(table)
+
+
 class _made:  # noqa: N801 (used as a function)
     """A file that gets its name when it is whole."""
 
