@@ -19,8 +19,8 @@ except ImportError:  # Windows: files are written there without a lock
 SUFFIX = ".partial"
 
 _FLAGS = os.O_RDWR | getattr(os, "O_BINARY", 0)
-# Bytes of a replaced file from which on the system takes milliseconds to free them.
-_LARGE = 16 << 20
+# Bytes of a replaced file from which on freeing them takes the system longer than to start a thread.
+_LARGE = 1 << 20
 # writev takes at most IOV_MAX buffers; 1,024 everywhere that matters.
 _MAX_PIECES = 1024
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EMLINK, errno.EXDEV})
