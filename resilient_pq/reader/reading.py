@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Self
 
-from resilient_pq.errors import ChecksumError, FormatError, SchemaError, Where
+from resilient_pq.errors import FormatError, SchemaError, Where
 from resilient_pq.format.footer import TAIL_SIZE, Footer, NeedBytes, read_footer
 from resilient_pq.io import FetchCounters, ObjectInfo, ObjectTail, ReadStore, counting
 from resilient_pq.reader.contents import Contents
@@ -57,6 +57,8 @@ async def read_contents(
 ) -> tuple[ObjectInfo, Contents]:
     """Read and understand a footer: one request for the object's tail, one more where the footer is longer.
 
+    What is damaged is read once more before that is said.
+
     Args:
         store: Where to read.
         key: What to read.
@@ -80,10 +82,17 @@ async def read_tail_and_contents(
     """As `read_contents`, with the bytes that were read for it: indexes often lie in them."""
     with counting(counters):
         try:
-            tail, found = await _read_footer(store, key, tail_bytes, counters)
-        except ChecksumError:
-            # A transfer can go wrong as well as a disk: fetch the bytes once more before believing it.
-            tail, found = await _read_footer(store, key, tail_bytes, counters)
+            return await _read_contents(store, key, tail_bytes, counters, verify=verify)
+        except FormatError:
+            # A transfer can go wrong as well as a disk: fetch the bytes once more before believing it. Whatever they
+            # seem to be then: a bit of the magic or of the length that flipped makes a torn file of a whole one.
+            return await _read_contents(store, key, tail_bytes, counters, verify=verify)
+
+
+async def _read_contents(
+    store: ReadStore, key: str, tail_bytes: int, counters: FetchCounters, *, verify: bool
+) -> tuple[ObjectTail, Contents]:
+    tail, found = await _read_footer(store, key, tail_bytes, counters)
     contents = Contents.of(found)
     if verify and contents.unvouched:
         raise FormatError(

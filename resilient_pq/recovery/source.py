@@ -103,10 +103,10 @@ class Source:
         """
         try:
             with located(Where(key=self.url)):
-                try:
-                    return await self._read_contents()
-                except FormatError:
-                    return await self._read_contents()  # it may have been damaged on the way
+                _, contents = await read_contents(
+                    self.store, self.key, tail_bytes=TAIL_BYTES, counters=self.counters
+                )
+                return contents
         except TornFileError as error:
             head = bytes(await self.read(ByteRange(0, min(len(MAGIC), self.info.size))))
             if head not in (MAGIC, ENCRYPTED_MAGIC):
@@ -122,12 +122,6 @@ class Source:
                 raise
             # A damaged footer can look like one that is too new: our records tell.
             return FormatError("the footer is damaged", where=Where(key=self.url, offset=self.info.size))
-
-    async def _read_contents(self) -> Contents:
-        _, contents = await read_contents(
-            self.store, self.key, tail_bytes=TAIL_BYTES, counters=self.counters
-        )
-        return contents
 
     async def survey(self) -> Survey:
         """What the records of the object tell."""
