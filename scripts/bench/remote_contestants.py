@@ -198,7 +198,7 @@ def duckdb_httpfs(endpoint: str) -> Ask:
     try:
         connection.load_extension(_wheel_of_httpfs() or "httpfs")
     except duckdb.Error as error:
-        raise SkippedError(f"DuckDB {duckdb.__version__}: no httpfs, {str(error).splitlines()[0]}") from error
+        raise SkippedError(f"no extension httpfs here for DuckDB {duckdb.__version__}: see --duckdb") from error
     connection.execute(f"SET s3_endpoint='{endpoint.removeprefix('http://')}'; SET s3_use_ssl=false")
     connection.execute(f"SET s3_url_style='path'; SET s3_region='{REGION}'")
     connection.execute(f"SET s3_access_key_id='{KEY}'; SET s3_secret_access_key='{SECRET}'")

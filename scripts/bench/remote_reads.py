@@ -4,7 +4,8 @@ Run it as ``python scripts/bench/remote_reads.py [--latency-ms 30] [--bandwidth 
 server of ours (``slow_s3.py``) answers every request after the latency and sends on each connection no faster than the
 bandwidth. Every run is a process of its own: it reads a tiny object first, so that imports and the first connection are
 not counted, then each question is asked once, of an object of its own, so that nothing can be kept from one to the
-next. Contestants take turns; medians. In the first round every answer is compared with what the file holds.
+next. Contestants take turns; medians, but one run of what takes longer than 3 s. In the first round every answer is
+compared with what the file holds.
 
 The bound of each question is what no reader goes below that asks for a contiguous range in one request, unless it is
 longer than 8 MiB, and has 16 connections: round trips x latency, and of the footer and then of the wanted ranges the
@@ -43,8 +44,9 @@ KiB, MiB = 1024, 1024 * 1024
 CONNECTIONS = 16
 UNSPLIT = 8 * MiB
 TAIL = 256 * KiB
-DEFAULT = "ours-s3,ours-http,pyarrow-s3,pyarrow-s3fs,pyarrow-obstore,fsspec-parquet,polars,duckdb-httpfs,duckdb-s3fs"
+DEFAULT = "ours-s3,ours-http,pyarrow-s3,pyarrow-s3fs,fsspec-parquet,polars,duckdb-httpfs"
 SECONDS = 300  # of a process
+LONG_SECONDS = 3.0  # who takes longer for an answer is asked for it only once
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,14 +285,19 @@ def take_turns(
     }
     for number in range(rounds):
         for name in contestants if number % 2 == 0 else contestants[::-1]:
-            answers = _in_process(name, endpoint, cases, verify=number == 0, duckdb=duckdb)
-            for case in cases:
+            asked = [case for case in cases if _asked_again(found[name][case.title])]
+            answers = _in_process(name, endpoint, asked, verify=number == 0, duckdb=duckdb)
+            for case in asked:
                 answer, runs = answers[case.title], found[name][case.title]
                 if isinstance(answer, str):
                     found[name][case.title] = answer
                 elif isinstance(runs, list):
                     runs.append(Run(**answer))
     return found
+
+
+def _asked_again(runs: list[Run] | str) -> bool:
+    return not isinstance(runs, str) and not (runs and runs[0].seconds > LONG_SECONDS)
 
 
 def _in_process(
