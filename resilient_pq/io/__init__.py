@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from resilient_pq.io.counters import FetchCounters, counting
-from resilient_pq.io.fetch import FetchOptions, Place, fetch, fetch_places
+from resilient_pq.io.fetch import FetchOptions, Place, fetch, fetch_groups, fetch_places, merge_all
 from resilient_pq.io.local import LocalStore
 from resilient_pq.io.memory import MemoryStore
 from resilient_pq.io.multipart import MultipartSink
@@ -73,9 +73,11 @@ __all__ = [
     "WriteStore",
     "counting",
     "fetch",
+    "fetch_groups",
     "fetch_places",
     "max_object_size",
     "merge",
+    "merge_all",
     "part_size",
     "resolve",
     "retrying",

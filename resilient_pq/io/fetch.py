@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Container, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
 
@@ -14,9 +15,9 @@ from resilient_pq import room
 from resilient_pq.errors import TransientError, Where
 from resilient_pq.io.counters import FetchCounters, counting
 from resilient_pq.io.protocols import MiB, ObjectInfo, ObjectTail, ReadStore
-from resilient_pq.io.ranges import ByteRange, MergeOptions, merge, union
+from resilient_pq.io.ranges import ByteRange, MergedRange, MergeOptions, merge, smaller_blocks, union
 
-__all__ = ["FetchCounters", "FetchOptions", "Place", "fetch", "fetch_places"]
+__all__ = ["FetchCounters", "FetchOptions", "Place", "fetch", "fetch_groups", "fetch_places", "merge_all"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,6 @@ async def fetch_places(
     counters: FetchCounters | None = None,
     in_order: bool = False,
     requests: asyncio.Semaphore | None = None,
-    tail: ObjectTail | None = None,
 ) -> AsyncGenerator[tuple[int, memoryview], None]:
     """As `fetch`, of several objects in one wave: the bounds hold for all of them together.
 
@@ -110,10 +110,48 @@ async def fetch_places(
         counters: Added to, when given.
         in_order: Deliver by index; otherwise as the bytes arrive.
         requests: What bounds the requests under way of several waves together, when given.
-        tail: What is at hand of one of the objects: places that lie in it cost no request, and are not counted.
 
     Yields:
         The index of a wanted place and its bytes, once for each place.
+
+    Raises:
+        StoreError: The first error of any request; the others are cancelled.
+    """
+    groups = fetch_groups(
+        store, places, options=options, counters=counters, in_order=in_order, requests=requests, group_bytes=1
+    )
+    async with aclosing(groups) as arriving:
+        async for group in arriving:
+            for delivery in group:
+                yield delivery
+
+
+async def fetch_groups(
+    store: ReadStore,
+    places: Sequence[Place],
+    *,
+    group_bytes: int,
+    options: FetchOptions = DEFAULT_FETCH_OPTIONS,
+    counters: FetchCounters | None = None,
+    in_order: bool = False,
+    requests: asyncio.Semaphore | None = None,
+    tail: ObjectTail | None = None,
+) -> AsyncGenerator[list[tuple[int, memoryview]], None]:
+    """As `fetch_places`; what is there at one time comes together, where it is small.
+
+    Args:
+        store: As of `fetch_places`.
+        places: As of `fetch_places`.
+        group_bytes: A group is complete with so many bytes.
+        options: As of `fetch_places`.
+        counters: As of `fetch_places`.
+        in_order: As of `fetch_places`.
+        requests: As of `fetch_places`.
+        tail: What is at hand of one of the objects: places that lie in it cost no request, and are not counted.
+
+    Yields:
+        The indexes of wanted places and their bytes, once for each place. The budget of all but the last of a group
+        is given back already.
 
     Raises:
         StoreError: The first error of any request; the others are cancelled.
@@ -123,9 +161,17 @@ async def fetch_places(
     try:
         while not wave.done:
             wave.launch()
+            group: list[tuple[int, memoryview]] = []
+            size = 0
             for delivery in wave.take():
-                yield delivery
-                wave.launch()
+                group.append(delivery)
+                size += len(delivery[1])
+                if size >= group_bytes:
+                    yield group
+                    group, size = [], 0
+                    wave.launch()
+            if group:
+                yield group
             wave.launch()
             await wave.progress()
     finally:
@@ -152,18 +198,31 @@ def _at_hand(places: Sequence[Place], tail: ObjectTail) -> dict[int, memoryview]
 
 
 def _requests(
-    places: Sequence[Place], options: MergeOptions, at_hand: Container[int]
+    places: Sequence[Place], options: FetchOptions, at_hand: Container[int]
 ) -> list[_Request]:
     """The requests that cover all other places, object by object in the order they first come, each by offset."""
     of_object: dict[ObjectInfo, list[int]] = {}
     for index, place in enumerate(places):
         if index not in at_hand:
             of_object.setdefault(place.info, []).append(index)
+    merged = merge_all(
+        [[places[index].range for index in indexes] for indexes in of_object.values()], options
+    )
     return [
         _Request(info, one.range, tuple((indexes[at], piece) for at, piece in one.parts))
-        for info, indexes in of_object.items()
-        for one in merge([places[index].range for index in indexes], options)
+        for (info, indexes), requests in zip(of_object.items(), merged, strict=True)
+        for one in requests
     ]
+
+
+def merge_all(ranges: Sequence[Sequence[ByteRange]], options: FetchOptions) -> list[list[MergedRange]]:
+    """The requests of one wave for ranges of several objects, object by object.
+
+    Where they are fewer than may be under way, blocks are smaller: a wave is as slow as its longest request.
+    """
+    merged = [merge(of_object, options.merge) for of_object in ranges]
+    smaller = smaller_blocks([*chain(*merged)], options.merge, options.max_requests)
+    return merged if smaller is None else [merge(of_object, smaller) for of_object in ranges]
 
 
 class _Wave:
@@ -186,7 +245,7 @@ class _Wave:
         self._in_order = in_order
         self._requests: AbstractAsyncContextManager[object] = nullcontext() if requests is None else requests
         self._next_index = 0
-        merged = _requests(places, options.merge, at_hand)
+        merged = _requests(places, options, at_hand)
         if in_order:
             # Requests go out in the order their ranges are delivered, so that a budget full of later ranges
             # can never stand in the way of the next one.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from resilient_pq.io.protocols import KiB, MiB
@@ -85,6 +85,8 @@ class MergedRange:
 
 
 DEFAULT_MERGE_OPTIONS = MergeOptions()
+#: What is moved in about the time of a round trip: to cut a wave into smaller requests gains no time.
+_LEAST_BLOCK = 1 * MiB
 
 
 def merge(ranges: Sequence[ByteRange], options: MergeOptions = DEFAULT_MERGE_OPTIONS) -> list[MergedRange]:
@@ -105,6 +107,21 @@ def merge(ranges: Sequence[ByteRange], options: MergeOptions = DEFAULT_MERGE_OPT
             parts[at].append((index, piece))
             at += 1
     return [MergedRange(block, tuple(found)) for block, found in zip(blocks, parts, strict=True)]
+
+
+def smaller_blocks(merged: Sequence[MergedRange], options: MergeOptions, max_requests: int) -> MergeOptions | None:
+    """Options under which a wave keeps as many requests busy as there may be; None where it does so already.
+
+    Args:
+        merged: All requests of the wave.
+        options: How they were merged.
+        max_requests: How many may be under way at one time.
+    """
+    sizes = [one.range.size for one in merged]
+    if len(sizes) >= max_requests or max(sizes, default=0) <= 2 * _LEAST_BLOCK:
+        return None
+    block_bytes = max(_LEAST_BLOCK, -(-sum(sizes) // max_requests))
+    return replace(options, block_bytes=block_bytes) if block_bytes < options.block_bytes else None
 
 
 def union(ranges: Iterable[ByteRange]) -> list[ByteRange]:

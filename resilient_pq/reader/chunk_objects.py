@@ -16,12 +16,18 @@ from resilient_pq.io import (
     Place,
     ReadStore,
     counting,
+    fetch_groups,
     fetch_places,
 )
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.data_file import writing_again
 from resilient_pq.reader.plan import ChunkRead
+
+KiB = 1024
+#: Small chunks that arrive together are given together up to this size: to hand one to a thread takes as long as to
+#: decode some ten KiB.
+_TOGETHER = 256 * KiB
 
 
 class ChunkObjects:
@@ -176,11 +182,12 @@ class ChunkObjects:
             )
         return Place(info, ByteRange(wanted.start, min(wanted.end, info.size)))
 
-    async def fetch(self, chunks: Sequence[ChunkRead]) -> AsyncGenerator[tuple[int, list[memoryview]], None]:
+    async def fetch(self, chunks: Sequence[ChunkRead]) -> AsyncGenerator[list[tuple[int, list[memoryview]]], None]:
         """What is read of chunks, whatever objects they lie in, in one parallel wave.
 
         Yields:
-            The index of a chunk and the bytes of its ranges, once for each chunk, as they arrive.
+            The indexes of chunks and the bytes of their ranges, once for each chunk, as they arrive: small ones that
+            arrive together, together.
 
         Raises:
             FormatError: A chunk does not lie within its object.
@@ -190,15 +197,27 @@ class ChunkObjects:
         places = [self.places_of(chunk) for chunk in chunks]
         owners = [(i, part) for i, ranges in enumerate(places) for part in range(len(ranges))]
         found: dict[int, dict[int, memoryview]] = {}
-        wave = self._wave([place for ranges in places for place in ranges], tail=self._tail)
+        wave = fetch_groups(
+            self._store,
+            [place for ranges in places for place in ranges],
+            group_bytes=_TOGETHER,
+            options=self._options,
+            counters=self._counters,
+            requests=self._requests,
+            tail=self._tail,
+        )
         async with aclosing(wave) as arriving:
-            async for position, data in arriving:
-                i, part = owners[position]
-                parts = found.setdefault(i, {})
-                parts[part] = data
-                if len(parts) == len(places[i]):
-                    del found[i]
-                    yield i, [parts[at] for at in sorted(parts)]
+            async for group in arriving:
+                whole = []
+                for position, data in group:
+                    i, part = owners[position]
+                    parts = found.setdefault(i, {})
+                    parts[part] = data
+                    if len(parts) == len(places[i]):
+                        del found[i]
+                        whole.append((i, [parts[at] for at in sorted(parts)]))
+                if whole:
+                    yield whole
 
     def fetch_places(
         self, places: Sequence[Place], *, in_order: bool = False
@@ -215,11 +234,6 @@ class ChunkObjects:
         Raises:
             StoreError: The first error of any request; the others are cancelled.
         """
-        return self._wave(places, in_order=in_order)
-
-    def _wave(
-        self, places: Sequence[Place], *, in_order: bool = False, tail: ObjectTail | None = None
-    ) -> AsyncGenerator[tuple[int, memoryview], None]:
         return fetch_places(
             self._store,
             places,
@@ -227,7 +241,6 @@ class ChunkObjects:
             counters=self._counters,
             in_order=in_order,
             requests=self._requests,
-            tail=tail,
         )
 
     async def read(self, chunk: ChunkRead) -> memoryview:

@@ -475,7 +475,7 @@ class File:
             check_limit(limit)
             plan = plan_read(self.contents, columns, row_groups, filters)
             plan = await self._narrowed(plan, limit, fetch_indexes=fetch_indexes)
-            return PlannedRead.of(plan, self._options.fetch.merge, self._tail)
+            return PlannedRead.of(plan, self._options.fetch, self._tail)
 
     def _tell(self, lost: Sequence[LostRegion]) -> None:
         if self._on_lost is not None:

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from resilient_pq.io.ranges import ByteRange, MergeOptions, merge, union
+from resilient_pq.io import FetchOptions, merge_all
+from resilient_pq.io.ranges import ByteRange, union
 from resilient_pq.reader.plan import ChunkRead, ReadPlan
 
 #: Row groups, columns of each, and requests that are shown; the others are counted.
@@ -105,12 +106,12 @@ class PlannedRead:
         return sum(group.num_rows for group in self.row_groups)
 
     @classmethod
-    def of(cls, plan: ReadPlan, options: MergeOptions, tail: ByteRange) -> PlannedRead:
+    def of(cls, plan: ReadPlan, options: FetchOptions, tail: ByteRange) -> PlannedRead:
         """Describe a plan.
 
         Args:
             plan: The plan.
-            options: How ranges are merged.
+            options: How ranges are merged into a wave.
             tail: The bytes of the file that are at hand.
         """
         shown = {leaf for column in plan.shown for leaf in column.leaves}
@@ -173,10 +174,11 @@ def _wanted(plan: ReadPlan, tail: ByteRange) -> tuple[list[ByteRange], list[tupl
     return at_hand, wanted
 
 
-def _requests(wanted: list[tuple[str | None, ByteRange]], options: MergeOptions) -> Iterator[PlannedRequest]:
+def _requests(wanted: list[tuple[str | None, ByteRange]], options: FetchOptions) -> Iterator[PlannedRequest]:
     wanted.sort(key=lambda one: (one[0] or "", one[1]))
-    for file, of_file in groupby(wanted, key=lambda one: one[0]):
-        for merged in merge([each for _, each in of_file], options):
+    of_files = {file: [each for _, each in found] for file, found in groupby(wanted, key=lambda one: one[0])}
+    for file, requests in zip(of_files, merge_all(list(of_files.values()), options), strict=True):
+        for merged in requests:
             useful = union(piece for _, piece in merged.parts)
             size = sum(each.size for each in useful)
             yield PlannedRequest(merged.range.start, merged.range.end, size, file)

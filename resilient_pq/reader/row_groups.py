@@ -129,9 +129,9 @@ class RowGroupReader:
         # What has arrived and waits for a thread is held beside the budget of the fetch: so that is little.
         waiting = asyncio.Semaphore(2 * self._max_threads)
 
-        async def decode_one(piece: _Piece, parts: Sequence[memoryview]) -> None:
+        async def decode_some(group: Sequence[tuple[_Piece, Sequence[memoryview]]]) -> None:
             try:
-                if not await self.in_thread(work.decode, piece, parts):
+                for piece in await self.in_thread(work.decode_some, group):
                     # A transfer can go wrong as well as a disk: fetch the bytes once more before believing it.
                     with located(Where(key=self._objects.url_of(piece.chunk.file))):
                         again = await self._objects.read(piece.chunk.whole)
@@ -142,9 +142,10 @@ class RowGroupReader:
         wave = self._objects.fetch([piece.chunk for piece in work.pieces])
         try:
             async with asyncio.TaskGroup() as tasks, aclosing(wave) as arriving:
-                async for position, parts in arriving:
+                async for group in arriving:
                     await waiting.acquire()
-                    tasks.create_task(decode_one(work.pieces[position], parts))
+                    found = [(work.pieces[position], parts) for position, parts in group]
+                    tasks.create_task(decode_some(found))
         except BaseExceptionGroup as group:
             first = group.exceptions[0]  # each of them names its own place; one is enough
             raise first from first.__cause__
@@ -206,6 +207,10 @@ class _Work:
         ]
         self._missing = [len(group.chunks) for group in groups]
         self._lock = threading.Lock()
+
+    def decode_some(self, group: Sequence[tuple[_Piece, Sequence[memoryview]]]) -> list[_Piece]:
+        """Decode chunks; gives those of which all bytes are to be read again."""
+        return [piece for piece, parts in group if not self.decode(piece, parts)]
 
     def decode(self, piece: _Piece, parts: Sequence[memoryview]) -> bool:
         """Decode a chunk, and assemble its column where it was the last; False: all its bytes are to be read again."""

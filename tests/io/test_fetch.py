@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from resilient_pq.errors import NotFoundError, ObjectChangedError, TransientError
 from resilient_pq.io.counters import FetchCounters, count_retry
-from resilient_pq.io.fetch import FetchOptions, Place, fetch, fetch_places
+from resilient_pq.io.fetch import FetchOptions, Place, fetch, fetch_groups, fetch_places
 from resilient_pq.io.memory import MemoryStore
-from resilient_pq.io.protocols import ObjectInfo
+from resilient_pq.io.protocols import MiB, ObjectInfo
 from resilient_pq.io.ranges import ByteRange, MergeOptions
 from resilient_pq.io.testing import Call, Fault, FaultyStore, RecordingStore
 
@@ -311,10 +311,37 @@ async def test_what_is_at_hand_is_not_fetched() -> None:
     store.calls.clear()
     for in_order in (False, True):
         counters = FetchCounters()
-        wave = fetch_places(
-            store, places, options=FetchOptions(APART), counters=counters, in_order=in_order, tail=tail
+        options = FetchOptions(APART)
+        wave = fetch_groups(
+            store, places, group_bytes=1, options=options, counters=counters, in_order=in_order, tail=tail
         )
-        found = {index: bytes(data) async for index, data in wave}
+        found = {index: bytes(data) async for group in wave for index, data in group}
         assert list(found) == sorted(found) or not in_order
         assert found == {i: DATA[place.range.start : place.range.end] for i, place in enumerate(places)}
         assert (counters.requests, counters.useful_bytes) == (3, 6 + 10 + 10)
+
+
+async def test_small_places_that_arrive_together_come_together() -> None:
+    store = RecordingStore(MemoryStore())
+    await store.put("a", DATA)
+    info = await store.head("a")
+    places = [Place(info, ByteRange(10 * i, 10 * i + 10)) for i in range(20)]
+    groups = [group async for group in fetch_groups(store, places, group_bytes=60)]
+    assert [len(group) for group in groups] == [6, 6, 6, 2]
+    assert {i: bytes(data) for group in groups for i, data in group} == {
+        i: DATA[10 * i : 10 * i + 10] for i in range(20)
+    }
+
+
+@pytest.mark.parametrize(("pieces", "max_requests", "expected"), [(9, 16, 9), (9, 4, 4), (2, 16, 1), (900, 16, 9)])
+async def test_a_few_long_requests_are_made_more(pieces: int, max_requests: int, expected: int) -> None:
+    """As many as may be under way, but none is shorter than a mebibyte for it."""
+    store = RecordingStore(MemoryStore())
+    await store.put("a", bytes(9 * MiB))
+    info = await store.head("a")
+    size = min(MiB, 9 * MiB // pieces)
+    places = [Place(info, ByteRange(size * i, size * i + size)) for i in range(pieces)]
+    store.calls.clear()
+    found = [one async for one in fetch_places(store, places, options=FetchOptions(max_requests=max_requests))]
+    assert len(found) == pieces
+    assert abs(len(store.calls) - expected) <= 1
