@@ -218,7 +218,8 @@ class _Facts:
         if offsets is None:
             return chunk
         place = ByteRange(chunk.range.start, chunk.range.end - chunk.slack)
-        pages = select_pages(place, chunk.num_rows, offsets, rows)
+        may_split_rows = chunk.leaf.max_repetition_level > 0 and not chunk.quirks.row_aligned
+        pages = select_pages(place, chunk.num_rows, offsets, rows, with_following=may_split_rows)
         if pages is None or pages.num_bytes > (1 - _WORTH_SELECTING) * place.size:
             return chunk
         return replace(chunk, pages=pages)

@@ -69,7 +69,9 @@ def page_rows(index: OffsetIndex, num_rows: int) -> list[range]:
     return [range(*pair) for pair in pairwise([*starts, num_rows])]
 
 
-def select_pages(chunk: ByteRange, num_rows: int, index: OffsetIndex, rows: Rows) -> SelectedPages | None:
+def select_pages(
+    chunk: ByteRange, num_rows: int, index: OffsetIndex, rows: Rows, *, with_following: bool = False
+) -> SelectedPages | None:
     """The pages that hold some rows.
 
     Args:
@@ -77,6 +79,8 @@ def select_pages(chunk: ByteRange, num_rows: int, index: OffsetIndex, rows: Rows
         num_rows: Rows of the row group.
         index: Of the pages, as `indexes.decode_offsets` gives it.
         rows: The rows wanted, one at least.
+        with_following: Whether the page behind each of them is taken as well. Only that tells whether a page ends with
+            its last row: some writers have an index, and split rows of lists between pages all the same.
 
     Returns:
         The pages; None where the index leaves out bytes of the chunk, which may be pages.
@@ -91,10 +95,14 @@ def select_pages(chunk: ByteRange, num_rows: int, index: OffsetIndex, rows: Rows
     dictionary = None if start == chunk.start else ByteRange(chunk.start, start)
     before = 0 if dictionary is None else 1
     stops = [each.stop for each in rows]
+    of_pages = page_rows(index, num_rows)
+    has_any = [bool(held) and _has_any(held, rows, stops) for held in of_pages]
+    if with_following:
+        has_any = [any(pair) for pair in zip(has_any, [False, *has_any], strict=False)]
     chosen = tuple(
-        PageRead(before + at, ByteRange(places[at].offset, ends[at]), held)
-        for at, held in enumerate(page_rows(index, num_rows))
-        if held and _has_any(held, rows, stops)
+        PageRead(before + at, ByteRange(places[at].offset, ends[at]), of_pages[at])
+        for at in range(len(places))
+        if has_any[at]
     )
     return SelectedPages(dictionary, chosen, len(places)) if chosen else None
 

@@ -18,7 +18,14 @@ from hypothesis import strategies as st
 
 import resilient_pq as rpq
 from resilient_pq.format import thrift
-from resilient_pq.format.metadata import OffsetIndex, PageLocation
+from resilient_pq.format.metadata import (
+    DataPageHeader,
+    Encoding,
+    OffsetIndex,
+    PageHeader,
+    PageLocation,
+    PageType,
+)
 from resilient_pq.format.row_ranges import rows_of
 from resilient_pq.io.memory import MemoryStore
 from resilient_pq.io.ranges import ByteRange
@@ -286,6 +293,46 @@ async def test_pages_that_have_other_rows_than_the_index_says(data: bytes, name:
     with pytest.raises(rpq.FormatError, match="the page has 20 rows, where the index has 21") as caught:
         decode_parts(replace(whole, pages=wrong), parts, verify=True)
     assert caught.value.where.column == name and caught.value.where.offset == pages[0].bytes.start
+
+
+LISTS = pa.table({"list": [[i] * 7 for i in range(100)]})
+
+
+def splitting_rows(with_footer: Any) -> bytes:
+    """As of writers that split rows of lists between pages, and have an OffsetIndex all the same."""
+    out = io.BytesIO()
+    pq.write_table(LISTS, out, use_dictionary=False, compression="none", store_schema=False)
+    footer = out.getvalue()[-8 - int.from_bytes(out.getvalue()[-8:-4], "little") :]
+    content, index = bytearray(b"PAR1"), OffsetIndex([])
+    for start in range(0, 700, 10):
+        starts_row = [entry % 7 == 0 for entry in range(start, start + 10)]
+        repetition = bytes([0b101]) + sum(1 << i for i in range(10) if not starts_row[i]).to_bytes(2, "little")
+        definition = bytes([10 << 1, 3])
+        body = b"".join(len(levels).to_bytes(4, "little") + levels for levels in (repetition, definition))
+        body += b"".join((entry // 7).to_bytes(8, "little") for entry in range(start, start + 10))
+        data = DataPageHeader(10, Encoding.PLAIN, Encoding.RLE, Encoding.RLE)
+        page = thrift.encode(PageHeader(PageType.DATA_PAGE, len(body), len(body), data_page_header=data)) + body
+        index.page_locations.append(PageLocation(len(content), len(page), -(-start // 7)))
+        content += page
+    encoded = thrift.encode(index)
+
+    def edit(metadata: Any) -> None:
+        chunk = metadata.row_groups[0].columns[0]
+        chunk.offset_index_offset, chunk.offset_index_length = len(content), len(encoded)
+        chunk.meta_data.total_compressed_size = chunk.meta_data.total_uncompressed_size = len(content) - 4
+
+    return bytes(with_footer(bytes(content) + encoded + footer, edit, vouch=False))
+
+
+async def test_rows_that_go_on_in_the_next_page(with_footer: Any) -> None:
+    """Nothing in the pages that have the beginnings of rows tells so, but the page behind them."""
+    content = await asyncio.to_thread(splitting_rows, with_footer)
+    assert pq.read_table(io.BytesIO(content)).equals(LISTS)
+    store = MemoryStore()
+    await store.put("file", content)
+    file = await rpq.open((store, "file"))
+    for limit in range(1, 101):
+        assert pa.table(await file.read(limit=limit))["list"].equals(LISTS["list"][:limit])
 
 
 async def test_a_page_that_is_damaged(data: bytes) -> None:
