@@ -220,7 +220,11 @@ class _Facts:
         place = ByteRange(chunk.range.start, chunk.range.end - chunk.slack)
         may_split_rows = chunk.leaf.max_repetition_level > 0 and not chunk.quirks.row_aligned
         pages = select_pages(place, chunk.num_rows, offsets, rows, with_following=may_split_rows)
-        if pages is None or pages.num_bytes > (1 - _WORTH_SELECTING) * place.size:
+        if pages is None:
+            return chunk
+        # Page by page it turns out whether the index that told which rows can be wanted has the rows right.
+        is_filtered = self._pages.get(chunk.leaf.ordinal) is not None
+        if not is_filtered and pages.num_bytes > (1 - _WORTH_SELECTING) * place.size:
             return chunk
         return replace(chunk, pages=pages)
 

@@ -111,12 +111,14 @@ class RowGroupReader:
 
     async def _finished(self, request: ReadRequest, work: _Work, i: int) -> RowGroupArrays:
         group, damaged, done = work.groups[i], work.damaged[i], work.done[i]
-        if done is not None:
+        doubtful = work.doubtful[i]
+        if done is not None and not doubtful:
             return done
         if not damaged and request.plan.filter is None:
             return RowGroupArrays(work.arrays[i], group.num_rows_read)
-        if damaged and group.rows is not None:
-            # What is left of it is found out row by row, for all of them.
+        if (damaged or doubtful) and group.rows is not None:
+            # What is left of it is found out row by row, for all of them; and so is what is wanted, where the index
+            # that told which rows could be is seen to be wrong.
             (found,) = await self.read(request, [group.whole])
             return found
         salvage = DamagedRowGroups(self._objects, self._on_damage, verify=self._verify)
@@ -192,6 +194,7 @@ class _Work:
         self.arrays: list[list[Any]] = [[None] * request.plan.num_shown for _ in groups]
         self.done: list[RowGroupArrays | None] = [None] * len(groups)
         self.damaged: list[list[DamagedChunk]] = [[] for _ in groups]
+        self.doubtful = [False] * len(groups)
         self.pieces = [
             _Piece(chunk, i, column, leaf)
             for i, group in enumerate(groups)
@@ -221,7 +224,10 @@ class _Work:
             except FormatError as error:
                 if self._raises and chunk.pages is None and not isinstance(error, ChecksumError):
                     raise
-                return False  # of pages, it may be the index that is wrong
+                # Of pages, it may be the index that is wrong; and it may have told which rows can be wanted.
+                if not isinstance(error, ChecksumError) and self._is_filtered(chunk):
+                    self.doubtful[piece.group] = True
+                return False
         self._add(piece, column, None if chunk.pages is None else chunk.pages.covered)
         return True
 
@@ -237,6 +243,11 @@ class _Work:
                 self.damaged[piece.group].append(DamagedChunk(chunk, data, error))
                 return
         self._add(piece, column, None)
+
+    def _is_filtered(self, chunk: ChunkRead) -> bool:
+        """Whether only some pages of a chunk are read, and the filter asks for its values."""
+        wanted = self._request.plan.filter
+        return chunk.pages is not None and wanted is not None and chunk.leaf in wanted.leaves
 
     def _views(self, piece: _Piece) -> bool:
         """Whether the strings of a column come as views."""
