@@ -8,6 +8,7 @@ and of the others only an ``in`` that names it, as with pyarrow and pandas.
 from __future__ import annotations
 
 import datetime as dt
+import decimal
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -130,8 +131,9 @@ def condition_of(node: Primitive, operator: str, value: Any = None) -> Condition
     Args:
         node: The column.
         operator: One of `OPERATORS`.
-        value: What a value is compared with, of a type of `scalars.from_python`; a sequence of such for ``in`` and
-            ``not in``; None for ``is null`` and ``is not null``.
+        value: What a value is compared with, of a type of `scalars.from_python`, and of any type where the column has
+            nulls alone (UNKNOWN); a sequence of such for ``in`` and ``not in``; None for ``is null`` and
+            ``is not null``.
 
     Raises:
         SchemaError: There is no such operator, the value is of another kind than the column's, or the column's
@@ -144,6 +146,13 @@ def condition_of(node: Primitive, operator: str, value: Any = None) -> Condition
         if value is not None:
             raise SchemaError(f'"{operator}" takes no value, but got {value!r}')
         return Condition(node, kind)
+    if isinstance(node.logical, Decimal) and (node.type_length or 0) > MAX_DECIMAL_BYTES:
+        # Bounds of so many bytes would fill the memory, and no table has such decimals.
+        raise SchemaError(f"decimals of {node.type_length:,} bytes cannot be compared")
+    if node.logical == logical.UNKNOWN:
+        for each in value if operator in (Kind.IN, Kind.NOT_IN) else [value]:
+            _check_value(each)
+        return Condition(node, Kind.IN)  # the column has nulls alone, which no comparison finds, whatever the value
     if operator in (Kind.IN, Kind.NOT_IN):
         return _among(node, kind, [_constant(node, each) for each in value])
     constant = _constant(node, value)
@@ -169,10 +178,19 @@ class _Constant:
     beyond: int = 0
 
 
-def _constant(node: Primitive, value: Any) -> _Constant:
+def _check_value(value: Any) -> None:
+    """Refuse a null.
+
+    Raises:
+        SchemaError: It is one.
+    """
     if value is None or (isinstance(value, dt.datetime) and value != value):  # noqa: PLR0124 (pandas' NaT)
         hint = 'ask for nulls with the operators "is null" and "is not null"'
         raise SchemaError(f"{value!r} compares with nothing", hint=hint)
+
+
+def _constant(node: Primitive, value: Any) -> _Constant:
+    _check_value(value)
     try:
         number = _as_number(node, from_python(node, value))
     except (ArithmeticError, ValueError) as error:
@@ -181,7 +199,7 @@ def _constant(node: Primitive, value: Any) -> _Constant:
         raise SchemaError(f"{value!r} cannot be compared with values of column {node.name!r}") from error
     if isinstance(number, bytes):
         return _Constant(number)
-    if math.isnan(number):
+    if number != number:  # noqa: PLR0124 (an int may be too large for math.isnan)
         return _Constant(number, is_nan=True)
     if _is_floating(node) and math.isinf(number) and _is_finite(value):
         return _Constant(number, beyond=1 if number > 0 else -1)
@@ -191,6 +209,8 @@ def _constant(node: Primitive, value: Any) -> _Constant:
 def _is_finite(value: Any) -> bool:
     if isinstance(value, np.generic):
         value = value.item()
+    if isinstance(value, decimal.Decimal):
+        return value.is_finite()  # one beyond all floats is, too
     return isinstance(value, int) or math.isfinite(value)
 
 

@@ -430,3 +430,14 @@ def test_the_sync_twin_gives_records(tmp_path: Path) -> None:
     (tmp_path / "b.parquet").write_bytes(bytes_of(numbers(3, 5)))
     with sync.open_many(tmp_path) as dataset:
         assert [row["n"] for row in dataset.records(filters=[("n", ">", 1)])] == [2, 3, 4]
+
+
+async def test_filters_where_a_file_has_nothing_but_nulls() -> None:
+    """Its column is of no kind, so it cannot be of another than the value's."""
+    words = {"a": pa.nulls(2), "b": pa.array(["x", None, "y"]), "c": pa.nulls(1)}
+    store = await stored(**{f"folder__{name}": pa.table({"word": column}) for name, column in words.items()})
+    async with rpq.open_many((store, "folder")) as dataset:
+        for operator, value, expected in (("=", "x", ["x"]), ("!=", "x", ["y"]), ("in", ["x", "y"], ["x", "y"])):
+            found = pa.table(await dataset.read(filters=[("word", operator, value)]))
+            assert found["word"].to_pylist() == expected
+        assert (await dataset.read(filters=[("word", "is null")])).num_rows == 4

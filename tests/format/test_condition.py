@@ -83,6 +83,8 @@ NUMBERS = np.array([-(2**31), -1, 0, 1, 2**31 - 1], np.int32)
         ("<", -INF, []),
         (">", Dec("1e999999"), []),
         ("<", Dec("1e999999"), [0, 1, 2, 3, 4]),
+        ("<", 10**400, [0, 1, 2, 3, 4]),
+        ("=", 10**400, []),
         (">", Dec("-1e-999999"), [2, 3, 4]),
         ("<", NAN, []),
         (">=", NAN, []),
@@ -141,6 +143,8 @@ SPECIAL = np.array([-INF, -1.5, -0.0, 0.0, 0.1, INF, NAN], np.float32)
         ("<=", 1e300, [0, 1, 2, 3, 4]),
         (">", 1e300, [5]),
         (">=", 10**400, [5]),
+        ("=", Dec("1e400"), []),
+        ("<=", Dec("1e400"), [0, 1, 2, 3, 4]),
         ("<", -1e300, [0]),
         ("<=", -(10**400), [0]),
         (">", -1e300, [1, 2, 3, 4, 5]),
@@ -222,6 +226,15 @@ def test_decimals_of_too_many_bytes() -> None:
         met(of, strings(bytes(65)), "=", 1)
 
 
+def test_decimals_as_long_as_only_damage_has_them() -> None:
+    """The range of their values alone would take gigabytes."""
+    of = node(Type.FIXED_LEN_BYTE_ARRAY, Decimal(10, 2), 2**31 - 1)
+    for operator, value in (("<", 1), ("in", [1])):
+        with pytest.raises(SchemaError, match="decimals of 2,147,483,647 bytes cannot be compared"):
+            condition_of(of, operator, value)
+    assert condition_of(of, "is null").may_hold(ColumnStatistics(of))
+
+
 def test_times() -> None:
     utc = node(Type.INT64, Timestamp(TimeUnit.MILLIS, True))
     values = np.array([-1, 0, 1, 1000], np.int64)
@@ -269,6 +282,19 @@ def test_nulls_meet_nothing_but_null() -> None:
             assert not (found & ~present).any(), operator
     assert not rows_that_meet(condition_of(INT32, "is null"), column(INT32, NUMBERS)).any()
     assert rows_that_meet(condition_of(INT32, "is not null"), column(INT32, NUMBERS)).all()
+
+
+def test_columns_of_nulls_alone_compare_with_anything() -> None:
+    """They have no kind of their own; another file of the same rows has a column of one in their place."""
+    of = node(Type.INT32, logical.UNKNOWN)
+    nothing = column(of, NUMBERS, np.zeros(5, np.bool_))
+    for value in ("x", b"x", 1, 0.5, True, dt.date(1970, 1, 1)):
+        for operator, given in (("=", value), ("!=", value), ("<", value), ("in", [value]), ("not in", [value])):
+            assert not rows_that_meet(condition_of(of, operator, given), nothing).any()
+    assert rows_that_meet(condition_of(of, "is null"), nothing).all()
+    for operator, given in (("=", None), ("in", ["x", None])):
+        with pytest.raises(SchemaError, match="compares with nothing"):
+            condition_of(of, operator, given)
 
 
 @pytest.mark.parametrize("value", [None, np.datetime64("NaT"), "1", b"1", True, object(), dt.date(1970, 1, 1)])
