@@ -208,9 +208,10 @@ def _hidden(schema: Schema, selected: Sequence[Selection], chosen: Filter | None
 
 def term_may_hold(contents: Contents, ordinal: int, term: Term) -> bool:
     """Whether a row group may have rows in which a term holds, by the statistics in the footer."""
-    metadata = contents.metadata.row_groups[ordinal].columns[term.leaf.ordinal].meta_data
-    if metadata is None:
-        return True
+    group = contents.metadata.row_groups[ordinal]
+    metadata = group.columns[term.leaf.ordinal].meta_data
+    if metadata is None or metadata.num_values != group.num_rows:
+        return True  # the leaf is in no list, so each row has a value or a null: the footer is damaged
     return term.condition.may_hold(chunk_statistics(contents.metadata, term.leaf, metadata))
 
 

@@ -251,9 +251,11 @@ class _Facts:
 def _credible(chunk: Chunk, index: DecodedColumnIndex, rows: Sequence[range]) -> bool:
     """Whether a ColumnIndex agrees with what the footer says of the whole chunk.
 
-    Few files have checksums of their indexes, so that much has to stand for one: pages have no more nulls than rows,
-    and altogether as many as the chunk, one definition level for each row, and numbers within the chunk's bounds.
+    Few files have checksums of their indexes, so that much has to stand for one: pages have rows, no more nulls than
+    rows, and altogether as many as the chunk, one definition level for each row, and numbers within the chunk's bounds.
     """
+    if not all(rows):
+        return False
     whole = indexes.statistics_of_chunk(chunk)
     counts = [page.null_count for page in index.pages]
     levels = [page.definition_level_histogram for page in index.pages]

@@ -63,6 +63,26 @@ async def test_row_groups_are_left_out_by_their_statistics(our_bytes: bytes, the
             assert file.counters.useful_bytes - before == chunk
 
 
+async def test_a_footer_that_counts_as_many_nulls_as_values(
+    their_bytes: bytes, stored: Stored, with_footer: Callable[..., bytes]
+) -> None:
+    """But not as many as rows: it is damaged, and must not pass for one of a column of nulls."""
+
+    def edit(metadata: Any) -> None:
+        chunk = metadata.row_groups[2].columns[0].meta_data
+        chunk.num_values = chunk.statistics.null_count
+
+    for change, expected in ((lambda _: None, 1), (edit, None)):
+        changed = with_footer(their_bytes, change, vouch=False)
+        async with rpq.open((await stored(changed), "file")) as file:
+            wanted = file.read(["n"], filters=[("n", "=", 42)])
+            if expected is None:
+                with pytest.raises(rpq.FormatError, match="rows"):
+                    await wanted
+            else:
+                assert (await wanted).num_rows == expected
+
+
 async def test_limits(our_bytes: bytes, stored: Stored, rows: pa.Table) -> None:
     async with rpq.open((await stored(our_bytes), "file")) as file:
         for limit in (0, 1, 19, 20, 21, 89, 90, 1000):

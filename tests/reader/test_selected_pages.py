@@ -277,9 +277,12 @@ async def test_indexes_that_the_pages_do_not_bear_out(with_footer: Any, change: 
     assert pa.table(await file.read(limit=25)).equals(TABLE.slice(0, 25))
 
 
-@pytest.mark.parametrize(("wide", "border"), [(10, 19), (10, 21), (2000, 19), (2000, 21)])
+@pytest.mark.parametrize(
+    ("wide", "page", "first_row"),
+    [(10, 1, 19), (10, 1, 21), (2000, 1, 19), (2000, 1, 21), (10, 4, 100)],
+)
 async def test_an_index_of_the_filtered_column_that_is_wrong_about_rows(
-    with_footer: Any, wide: int, border: int
+    with_footer: Any, wide: int, page: int, first_row: int
 ) -> None:
     """It was believed when rows were left out; then its pages tell better, few of the column's bytes or most of them."""
     text = [f"{i:05}" + "x" * (wide if i < 20 else 0) for i in range(100)]
@@ -289,7 +292,7 @@ async def test_an_index_of_the_filtered_column_that_is_wrong_about_rows(
     pq.write_table(whole, out, use_dictionary=False, compression="none", write_page_index=True, max_rows_per_page=20)
 
     def move(places: list[PageLocation]) -> None:
-        places[1].first_row_index = border  # 20
+        places[page].first_row_index = first_row  # 20 * page
 
     content = await asyncio.to_thread(with_offset_index, out.getvalue(), with_footer, move)
     _, right = await opened(out.getvalue())
