@@ -378,8 +378,15 @@ class BlockingBatches(Iterator[Table]):
         return self._batches.schema
 
     def __next__(self) -> Table:
-        """The next batch."""
-        return next(self._tables)
+        """The next batch.
+
+        Raises:
+            UnsupportedError: There were more, but the stream was closed, or waiting for one was interrupted.
+        """
+        for batch in self._tables:
+            return batch
+        self._batches.refuse_stopped()
+        raise StopIteration
 
     def __arrow_c_schema__(self) -> object:
         """The schema as a capsule of the Arrow C data interface."""

@@ -176,8 +176,9 @@ class Dataset:
         names = [child.name for child in self._field.children] if columns is None else columns
 
         async def all_jobs() -> Jobs:
-            async for job in jobs:
-                yield job
+            async with aclosing(jobs):
+                async for job in jobs:
+                    yield job
             for file in self.files[1:]:
                 # The order of the columns is the first file's.
                 same_order = columns is None and file.schema.names == self.files[0].schema.names
@@ -187,8 +188,9 @@ class Dataset:
                 except ResilientPQError as error:
                     yield Job(Portion(()), _failing(error))
                 else:
-                    async for job in following:
-                        yield job
+                    async with aclosing(following):
+                        async for job in following:
+                            yield job
 
         return as_agreed(first, self._field), all_jobs()
 

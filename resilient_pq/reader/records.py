@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from typing import Any, Final, Self, TypeAlias
 
+from resilient_pq.arrow.table import Table
 from resilient_pq.arrow.to_python import Inexact
 from resilient_pq.reader.streaming import Batches
 
@@ -30,17 +31,21 @@ class Records(AsyncIterator[Row]):
         self.batches = batches
         self.inexact = inexact
         self._rows: Iterator[Row] = iter(())
+        self._batch: Table | None = None  # taken, but its rows are not made yet
 
     async def __anext__(self) -> Row:
         """The next row."""
         while (row := next(self._rows, None)) is None:
-            batch = await anext(self.batches)
-            self._rows = iter(await asyncio.to_thread(partial(batch.to_pylist, inexact=self.inexact)))
+            if self._batch is None:
+                self._batch = await anext(self.batches)
+            # It is kept until its rows are there: who waits may be cancelled, and come again.
+            made = await asyncio.to_thread(partial(self._batch.to_pylist, inexact=self.inexact))
+            self._rows, self._batch = iter(made), None
         return row
 
     async def aclose(self) -> None:
         """Read no more. A second call does nothing."""
-        self._rows = iter(())
+        self._rows, self._batch = iter(()), None
         await self.batches.aclose()
 
     async def __aenter__(self) -> Self:

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, Self, TypeAlias
 
 import nanoarrow
@@ -14,7 +15,7 @@ import nanoarrow
 from resilient_pq.arrow.buffers import Part, num_bytes
 from resilient_pq.arrow.field import Field
 from resilient_pq.arrow.table import Table
-from resilient_pq.errors import ResilientPQError, SchemaError
+from resilient_pq.errors import ResilientPQError, SchemaError, UnsupportedError
 from resilient_pq.io import FetchOptions
 from resilient_pq.reader.lost import LostRegion
 from resilient_pq.reader.plan import RowGroupRead
@@ -50,13 +51,15 @@ class Batches(AsyncIterator[Table]):
     """A stream of tables; ``async for`` takes them, and leaving it early cancels what is read ahead.
 
     That happens when the stream is let go of, or there and then: with `aclose`, ``async with`` or
-    `contextlib.aclosing`.
+    `contextlib.aclosing`. A stream that was ended before its last row, by that, by an error or because a wait for it
+    was cancelled, says so to whoever asks for more: only after the last row it just ends.
     """
 
     def __init__(self, field: Field, tables: AsyncGenerator[Table, None]) -> None:
         """Take over a generator; `File.batches` is the way to get a stream."""
         self._field = field
         self._tables = tables
+        self._stopped: Exception | None = None
 
     @classmethod
     def of(
@@ -81,11 +84,42 @@ class Batches(AsyncIterator[Table]):
         return self._field.to_c().__arrow_c_schema__()
 
     async def __anext__(self) -> Table:
-        """The next batch."""
-        return await anext(self._tables)
+        """The next batch.
+
+        Raises:
+            UnsupportedError: There were more, but the stream was closed, or a wait for one was cancelled.
+        """
+        self.refuse_stopped()
+        try:
+            return await anext(self._tables)
+        except StopAsyncIteration:
+            self.refuse_stopped()  # it may have been closed by another task meanwhile
+            raise
+        except Exception as error:
+            if _has_ended(self._tables):  # else it goes on, as when two wait for a batch at one time
+                self._stopped = error
+            raise
+        except BaseException:
+            self._stop("a wait for a batch was cancelled, and ended the stream before its last row")
+            raise
+
+    def refuse_stopped(self) -> None:
+        """Raise what ended the stream before its last row, if anything did.
+
+        Raises:
+            UnsupportedError: It was closed, or a wait for a batch was cancelled; or else the error that was raised.
+        """
+        if self._stopped is not None:
+            raise self._stopped
+
+    def _stop(self, why: str) -> None:
+        if self._stopped is None:
+            self._stopped = UnsupportedError(why, hint="begin another stream: batches() or records()")
 
     async def aclose(self) -> None:
         """Read no more. A second call does nothing."""
+        if not _has_ended(self._tables):
+            self._stop("the stream was closed before its last row")
         await self._tables.aclose()
 
     async def __aenter__(self) -> Self:
@@ -97,14 +131,20 @@ class Batches(AsyncIterator[Table]):
         await self.aclose()
 
 
+def _has_ended(tables: AsyncGenerator[Table, None]) -> bool:
+    """Whether a generator gives nothing more, whatever ended it."""
+    return getattr(tables, "ag_frame", None) is None  # typeshed knows it of `types.AsyncGeneratorType` alone
+
+
 def check_batch_rows(batch_rows: int) -> None:
     """Refuse what no batch can have.
 
     Raises:
-        SchemaError: `batch_rows` is less than 1.
+        SchemaError: `batch_rows` is no whole number, or less than 1.
     """
-    if batch_rows < 1:
-        raise SchemaError(f"batch_rows is {batch_rows}; it must be at least 1")
+    count: object = batch_rows
+    if not isinstance(count, Integral) or count < 1:
+        raise SchemaError(f"batch_rows is {batch_rows!r}; it is a whole number, at least 1")
 
 
 async def batches_of(

@@ -38,7 +38,7 @@ async def test_leaving_early_ends_the_reading(our_bytes: bytes, stored: Stored) 
             assert (await anext(records))["n"] == 0
             assert (await anext(records))["n"] == 1
         assert asyncio.all_tasks() == {asyncio.current_task()}
-        with pytest.raises(StopAsyncIteration):
+        with pytest.raises(rpq.UnsupportedError, match="closed before its last row"):
             await anext(records)
         assert len(store.calls) <= 3
 
@@ -60,6 +60,25 @@ def test_times_that_python_cannot_hold() -> None:
             list(file.records())
         (row,) = file.records(inexact="numpy")
         assert str(row["t"]) == "1970-01-01T00:00:00.000000001"
+
+
+async def test_no_row_is_skipped_when_a_wait_was_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the rows of a batch were being made that was taken already."""
+    store = MemoryStore()
+    async with rpq.create((store, "file"), row_group_rows=10) as writer:
+        await writer.write({"n": list(range(30))})
+    async with rpq.open((store, "file")) as file, file.records() as records:
+        assert await anext(records) == {"n": 0}
+        found = [(await anext(records))["n"] for _ in range(9)]
+        monkeypatch.setattr(asyncio, "to_thread", _cancelled)
+        with pytest.raises(asyncio.CancelledError):
+            await anext(records)
+        monkeypatch.undo()
+        assert [0, *found, *[row["n"] async for row in records]] == list(range(30))
+
+
+async def _cancelled(*_: object) -> None:
+    raise asyncio.CancelledError
 
 
 def test_the_sync_twin(our_bytes: bytes, rows: pa.Table) -> None:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 import resilient_pq as rpq
+from resilient_pq import sync
 from resilient_pq.arrow.buffers import make_array
 from resilient_pq.arrow.field import Field
 from resilient_pq.errors import FormatError
@@ -22,7 +23,7 @@ from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader.plan import RowGroupRead
 from resilient_pq.reader.portions import Portion, portions
 from resilient_pq.reader.row_groups import RowGroupArrays
-from resilient_pq.reader.streaming import Job, Jobs, read_ahead
+from resilient_pq.reader.streaming import Batches, Job, Jobs, read_ahead
 
 KiB = 1024
 
@@ -197,14 +198,71 @@ async def test_the_schema_is_there_before_the_first_batch(our_bytes: bytes, stor
     async with rpq.open((await stored(our_bytes), "file")) as file, file.batches(columns=["s", "n"]) as batches:
         assert pa.schema(batches) == pa.schema(batches.schema) == rows.select(["s", "n"]).schema
         await batches.aclose()
-        with pytest.raises(StopAsyncIteration):
+        with pytest.raises(rpq.UnsupportedError, match="closed before its last row"):
             await anext(batches)
+
+
+class TestAStreamThatWasEndedBeforeItsLastRow:
+    """Whoever asks for more is told: silence would pass for its end."""
+
+    async def test_a_wait_for_a_batch_was_cancelled(self, our_bytes: bytes, stored: Any) -> None:
+        async with rpq.open((await stored(our_bytes), "file")) as file:
+            batches = file.batches(8)
+            waiting = asyncio.ensure_future(anext(batches))
+            await asyncio.sleep(0)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            for _ in range(2):
+                with pytest.raises(rpq.UnsupportedError, match="cancelled"):
+                    await anext(batches)
+
+    async def test_an_error_was_raised(self, stored: Any) -> None:
+        def tell(_: object) -> None:
+            raise KeyError("theirs")
+
+        async def arriving() -> Any:
+            yield RowGroupArrays([], 3, [])
+
+        batches = Batches.of(Field("", "+s", False), arriving(), 8, tell)
+        for _ in range(2):
+            with pytest.raises(KeyError, match="theirs"):
+                await anext(batches)
+
+    async def test_the_last_row_was_given(self, our_bytes: bytes, stored: Any) -> None:
+        async with rpq.open((await stored(our_bytes), "file")) as file, file.batches(8) as batches:
+            assert sum([batch.num_rows async for batch in batches]) == file.num_rows
+            await batches.aclose()
+            with pytest.raises(StopAsyncIteration):
+                await anext(batches)
+
+    async def test_the_blocking_twin(self, our_bytes: bytes) -> None:
+        def blocking() -> None:
+            store = MemoryStore()
+            sync._loop.run(store.put("file", our_bytes))
+            with sync.open((store, "file")) as file:
+                with file.batches(8) as batches:
+                    reader = pa.RecordBatchReader.from_stream(batches)
+                    next(batches)
+                with pytest.raises(rpq.UnsupportedError, match="closed before its last row"):
+                    next(batches)
+                with pytest.raises(OSError, match="closed before its last row"):
+                    reader.read_all()
+                whole = file.batches(8)
+                assert sum(batch.num_rows for batch in whole) == file.num_rows
+                assert list(whole) == []
+
+        await asyncio.to_thread(blocking)
 
 
 async def test_what_is_asked_wrongly_is_said_at_once(our_bytes: bytes, stored: Any) -> None:
     async with rpq.open((await stored(our_bytes), "file")) as file:
         with pytest.raises(rpq.SchemaError, match="no column"):
             file.batches(columns=["nothing"])
+        wrong: Any
+        for wrong in (0, 1.5, "5", None, ["n"]):
+            with pytest.raises(rpq.SchemaError, match="it is a whole number, at least 1"):
+                file.batches(wrong)
 
 
 async def test_streams_share_the_bound_of_requests(our_bytes: bytes, stored: Any) -> None:
