@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, Literal, TypeAlias, get_args
 
 from resilient_pq.arrow.field import Field, with_views
@@ -64,5 +65,5 @@ def check_limit(limit: object) -> None:
     Raises:
         SchemaError: It is not.
     """
-    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 0):
+    if limit is not None and (not isinstance(limit, Integral) or isinstance(limit, bool) or limit < 0):
         raise SchemaError(f"limit is {limit!r}; it is a number of rows, 0 or more, or None")

@@ -6,6 +6,7 @@ import io
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -150,6 +151,12 @@ async def test_filters_that_cannot_be_meant(
         assert message in str(caught.value) and hint in str(caught.value.hint or "")
         with pytest.raises(SchemaError):
             await anext(file.batches(filters=filters))
+
+
+async def test_a_limit_of_numpys(our_bytes: bytes, stored: Stored) -> None:
+    async with rpq.open((await stored(our_bytes), "file")) as file:
+        assert (await file.read(["n"], limit=np.int64(3))).num_rows == 3
+        assert [batch.num_rows async for batch in file.batches(2, ["n"], limit=np.int64(3))] == [2, 1]
 
 
 @pytest.mark.parametrize("limit", [-1, 1.0, "3", True])
