@@ -16,7 +16,8 @@ from resilient_pq.arrow.table import Table
 from resilient_pq.arrow.to_python import Inexact
 from resilient_pq.dataset.agreement import agreed, as_agreed
 from resilient_pq.dataset.listing import Place, Source, find_files
-from resilient_pq.errors import ResilientPQError
+from resilient_pq.dataset.pattern import is_pattern
+from resilient_pq.errors import NotFoundError, ResilientPQError
 from resilient_pq.io import FetchCounters, Stores
 from resilient_pq.reader.file import File, OnLost
 from resilient_pq.reader.limits import ReadLimits
@@ -311,9 +312,14 @@ async def _open_all(places: Sequence[Place], how: Reading, counters: FetchCounte
 
     async def open_in_turn() -> None:
         for position, (store, key) in waiting:
-            files[position] = await open_file(
-                store, key, how, counters=counters, owns_store=False, limits=limits
-            )
+            try:
+                files[position] = await open_file(
+                    store, key, how, counters=counters, owns_store=False, limits=limits
+                )
+            except NotFoundError as error:
+                if is_pattern(key):
+                    error.hint = error.hint or "in a list, names are taken as they are; a pattern stands alone"
+                raise
 
     try:
         async with asyncio.TaskGroup() as tasks:

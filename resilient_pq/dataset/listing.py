@@ -43,11 +43,24 @@ async def find_files(sources: Source | Sequence[Source], stores: Stores) -> list
         )
     if not files:
         raise SchemaError("urls is an empty list: there is nothing to open")
-    return [one if isinstance(one, tuple) else stores.resolve(one) for one in files]
+    return [_file(one, stores) for one in files]
+
+
+def _file(source: Any, stores: Stores) -> Place:
+    """One file of a list."""
+    if isinstance(source, tuple) and len(source) == 2 and isinstance(source[0], ReadStore):
+        return source[0], str(source[1])
+    if isinstance(source, str | os.PathLike):
+        return stores.resolve(source)
+    raise SchemaError(
+        f"{source!r} in urls names no file", hint="it is a URL, a path, or a pair of a store and a key in it"
+    )
 
 
 async def _named(url: str | os.PathLike[str], stores: Stores) -> list[Place]:
     text = os.fspath(url)
+    if not text:
+        return [stores.resolve(url)]  # which refuses it: everything below the current folder is "."
     scheme = text.partition("://")[0].lower()
     if scheme in ("http", "https"):  # a question mark is none of a pattern there, and nothing can be listed
         return [stores.resolve(url)]
@@ -93,7 +106,11 @@ async def _matching(store: ReadStore, key: str, pattern: str) -> list[Place]:
     names = await store.list_names(key.removesuffix(METADATA_NAME))
     found = [(store, store.beside(key, name)) for name in names if matches(name)]
     if not found:
-        raise NotFoundError("no file matches the pattern", where=Where(key=pattern))
+        raise NotFoundError(
+            "no file matches the pattern",
+            where=Where(key=pattern),
+            hint="a file whose own name has *, ? or [ in it stands in a list: open_many([name])",
+        )
     return found
 
 

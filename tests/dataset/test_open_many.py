@@ -124,11 +124,38 @@ async def test_nothing_there(store: MemoryStore, source: str, message: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("wrong", "message"), [([], "empty list"), (5, "urls is 5"), (b"folder", "urls is b'folder'")]
+    ("wrong", "message"),
+    [
+        ([], "empty list"),
+        (5, "urls is 5"),
+        (b"folder", "urls is b'folder'"),
+        ([3], "3 in urls names no file"),
+        ([("a.parquet", "b.parquet")], r"\('a.parquet', 'b.parquet'\) in urls names no file"),
+    ],
 )
 async def test_what_names_no_files(wrong: Any, message: str) -> None:
     with pytest.raises(rpq.SchemaError, match=message):
         await rpq.open_many(wrong)
+
+
+async def test_an_empty_name_is_not_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.parquet").write_bytes(bytes_of(numbers(0, 5)))
+    with pytest.raises(rpq.StoreError, match="an empty path names no object"):
+        await rpq.open_many("")
+
+
+async def test_names_that_look_like_patterns(tmp_path: Path) -> None:
+    path = str(tmp_path / "b [1].parquet")
+    Path(path).write_bytes(bytes_of(numbers(0, 5)))
+    with pytest.raises(rpq.NotFoundError, match="no file matches") as alone:
+        await rpq.open_many(path)
+    assert alone.value.hint is not None and "stands in a list" in alone.value.hint
+    async with rpq.open_many([path]) as dataset:
+        assert dataset.num_rows == 5
+    with pytest.raises(rpq.NotFoundError) as listed:
+        await rpq.open_many([f"{tmp_path}/*.parquet"])
+    assert listed.value.hint is not None and "a pattern stands alone" in listed.value.hint
 
 
 def test_patterns() -> None:
