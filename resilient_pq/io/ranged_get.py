@@ -44,7 +44,7 @@ from resilient_pq.io.concurrency import RequestLimiter
 from resilient_pq.io.counters import count_request, count_retry
 from resilient_pq.io.hedging import Hedging
 from resilient_pq.io.protocols import KiB, MiB, ObjectInfo, ObjectTail, ReadStore, bare_etag
-from resilient_pq.io.request_log import RequestLine, attempt
+from resilient_pq.io.request_log import RequestLine, attempt, message_without_secrets
 from resilient_pq.io.retry import DEFAULT_RETRY_POLICY, RetryPolicy, retrying
 
 log = logging.getLogger("resilient_pq.io")
@@ -265,7 +265,7 @@ class RangedGetStore(ReadStore):
             failures += 1
             attempt.set(f"attempt {1 + failures}")
             count_retry(resumed=resumes())
-            log.debug("%s: again in %.2f s after: %s", self.name, delay, error.message)
+            log.debug("%s: again in %.2f s after: %s", self.name, delay, message_without_secrets(error))
 
         token = attempt.set("attempt 1")
         try:

@@ -15,14 +15,19 @@ arguments of the log record.
 from __future__ import annotations
 
 import logging
+import re
 import time
 from contextvars import ContextVar
 from typing import Final
-from urllib.parse import urlsplit, urlunsplit
 
 from resilient_pq.errors import ResilientPQError
 
 log = logging.getLogger("resilient_pq.io.requests")
+
+_LINK = re.compile(r"::(?=[A-Za-z][\w+.-]*(?:://|::))", re.ASCII)  # of a chain; a password may have colons, too
+_USER = re.compile(r"(?<=://)[^/?#]*@")
+_QUERY = re.compile(r"[?#]")
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"<>]+")
 
 #: Which attempt the requests of this task are.
 attempt: Final[ContextVar[str]] = ContextVar("resilient_pq_attempt", default="attempt 1")
@@ -66,10 +71,13 @@ class RequestLine:
 
 
 def without_secrets(url: str) -> str:
-    """A URL as it may be shown: its query may be a signature, and it may name a password."""
-    parts = urlsplit(url)
-    host = parts.netloc.rpartition("@")[2]
-    return urlunsplit(parts._replace(netloc=host, query="", fragment=""))
+    """A URL, or a chain of them, as it may be shown: a query may be a signature, and a password may be named."""
+    return "::".join(_USER.sub("", _QUERY.split(part, 1)[0]) for part in _LINK.split(url))
+
+
+def message_without_secrets(error: ResilientPQError) -> str:
+    """The message of an error, without its place; of URLs that a library put into it, what may be shown."""
+    return _URL.sub(lambda url: without_secrets(url[0]), error.message)
 
 
 def _status_of(error: BaseException | None) -> int | None:
@@ -83,7 +91,7 @@ def _status_of(error: BaseException | None) -> int | None:
 
 
 def _reason(error: BaseException | None) -> str:
-    """The message of an error of ours, without its place; of any other, which may name anything, its type."""
+    """The message of an error of ours; of any other, which may name anything, its type."""
     if error is None:
         return ""
-    return f" {error.message if isinstance(error, ResilientPQError) else type(error).__name__}"
+    return f" {message_without_secrets(error) if isinstance(error, ResilientPQError) else type(error).__name__}"

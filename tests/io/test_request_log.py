@@ -9,10 +9,10 @@ from typing import Any
 import fsspec
 import pytest
 
-from resilient_pq.errors import NotFoundError, StoreError
+from resilient_pq.errors import NotFoundError, StoreError, TransientError
 from resilient_pq.io import FsspecStore, HttpStore, RetryPolicy, S3Store
 from resilient_pq.io.protocols import MiB
-from resilient_pq.io.request_log import without_secrets
+from resilient_pq.io.request_log import RequestLine, without_secrets
 
 QUICK = RetryPolicy(attempts=3, base_delay=0.001, max_delay=0.01)
 DATA = bytes(range(256)) * 400
@@ -127,5 +127,17 @@ def test_urls_without_their_secrets() -> None:
         ("https://user:pass@host:81/a%20b/c?sig=1#x", "https://host:81/a%20b/c"),
         ("http://host", "http://host"),
         ("https://[::1]:81/a@b", "https://[::1]:81/a@b"),
+        ("https://u:p@[::1]:81/a?b=::c", "https://[::1]:81/a"),
+        ("simplecache::https://user:pa::ss@host/a?sig=1", "simplecache::https://host/a"),
+        ("zip://in.parquet::simplecache::ftp://user:pass@host/a.zip", "zip://in.parquet::simplecache::ftp://host/a.zip"),
+        ("http://[no host/a?sig=1", "http://[no host/a"),
     ):
         assert without_secrets(url) == shown
+
+
+def test_urls_in_the_messages_of_libraries(lines: Any) -> None:
+    error = TransientError("GET: 400, message='no brotli', url='http://me:se4ret@host/a?sig=se4ret'")
+    RequestLine("GET", "http://host/a").end(None, 0, error)
+    assert lines() == [
+        "GET http://host/a - - 0 bytes T ms attempt 1 GET: 400, message='no brotli', url='http://host/a'"
+    ]
