@@ -157,7 +157,7 @@ class HttpStore(RangedGetStore, WriteStore):
             )
         except TypeError as error:
             raise UnsupportedError(f"storage_options do not fit a web server: {error}") from error
-        except (aiohttp.InvalidURL, aiohttp.TooManyRedirects) as error:
+        except (ValueError, aiohttp.TooManyRedirects) as error:  # of InvalidURL, and of what no URL parser takes
             raise StoreError(f"not a URL that can be read: {error}", where=self._where(url)) from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             reason = str(error) or type(error).__name__

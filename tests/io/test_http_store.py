@@ -187,6 +187,11 @@ async def test_nobody_listens(store: HttpStore) -> None:
         await store.head("http://127.0.0.1:1/a")
 
 
+async def test_what_no_parser_takes_for_a_url(store: HttpStore) -> None:
+    with pytest.raises(StoreError, match="not a URL that can be read"):
+        await store.read_tail("http://[x/a.parquet", 10)
+
+
 async def test_it_can_only_be_read(site: Any) -> None:
     store, key = resolve(site.url)
     async with store:
