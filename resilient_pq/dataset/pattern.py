@@ -36,7 +36,8 @@ def matcher(pattern: str) -> re.Pattern[str]:
     for position, part in enumerate(parts):
         last = position == len(parts) - 1
         if part == "**":
-            pieces.append(f"(?:{_NOT_HIDDEN}[^/]+/)*" + (f"{_NOT_HIDDEN}[^/]+" if last else ""))
+            # On S3 a part may be empty, as in "a//b".
+            pieces.append(f"(?:{_NOT_HIDDEN}[^/]*/)*" + (f"{_NOT_HIDDEN}[^/]+" if last else ""))
             continue
         hidden = part.startswith((".", "_"))
         pieces.append(("" if hidden else _NOT_HIDDEN) + _part(part) + ("" if last else "/"))

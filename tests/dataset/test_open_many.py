@@ -158,6 +158,11 @@ async def test_names_that_look_like_patterns(tmp_path: Path) -> None:
     assert listed.value.hint is not None and "a pattern stands alone" in listed.value.hint
 
 
+def test_parts_without_a_name() -> None:
+    assert matcher("**/*.parquet").match("a//b.parquet") and matcher("a/**").match("a//b")
+    assert not matcher("**/*.parquet").match("a//_b/c.parquet")
+
+
 def test_patterns() -> None:
     assert is_pattern("a*") and is_pattern("[a]") and not is_pattern("s3://b/a.parquet")
     assert split_pattern("s3://b/year=2026/*/x?") == ("s3://b/year=2026/", "*/x?")
