@@ -33,6 +33,7 @@ Any room may import this module; it imports nothing of ours::
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, ClassVar
@@ -63,10 +64,13 @@ class Where:
         return replace(outer, **known)
 
     def __str__(self) -> str:
-        """The place in the format's words, for people: ``row group 1, column ts, offset 4,711``."""
+        """The place in the format's words, for people: ``row group 1, column ts, offset 4,711``.
+
+        Passwords in a URL, and the query of one of the web, which may be a signature, are left out.
+        """
         words = []
         if self.key is not None:
-            words.append(self.key)
+            words.append(_shown(self.key))
         if self.row_group is not None:
             words.append(f"row group {self.row_group}")
         if self.column is not None:
@@ -79,6 +83,15 @@ class Where:
 
 
 NOWHERE = Where()
+
+_USER = re.compile(r"(?<=://)[^/?#]*@")
+_WEB_QUERY = re.compile(r"(https?://[^?#]*)[?#].*", re.DOTALL)
+
+
+def _shown(key: str) -> str:
+    if "://" not in key:
+        return key
+    return _WEB_QUERY.sub(r"\1", _USER.sub("", key))
 
 
 class ResilientPQError(Exception):

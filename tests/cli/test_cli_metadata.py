@@ -115,11 +115,11 @@ def test_recover_refuses_a_summary(folder: Path, tmp_path: Path, rpq_run: Callab
 
 
 def test_on_s3(moto_server: Any, sound_bytes: bytes, rpq_run: Callable[..., Any]) -> None:
-    moto_server.client.put_object(Bucket=moto_server.bucket, Key="cli/a.parquet", Body=sound_bytes)
+    moto_server.client.put_object(Bucket=moto_server.bucket, Key="summary/a.parquet", Body=sound_bytes)
     reached = ("--endpoint-url", moto_server.endpoint_url)
-    ended = rpq_run("metadata", moto_server.url("cli"), "--overwrite", *reached)
+    ended = rpq_run("metadata", moto_server.url("summary"), "--overwrite", *reached)
     assert ended.code == ExitCode.SOUND
     assert ended.words("next") == [
-        f"rpq check {moto_server.url('cli/_metadata')} --endpoint-url {moto_server.endpoint_url}"
+        f"rpq check {moto_server.url('summary/_metadata')} --endpoint-url {moto_server.endpoint_url}"
     ]
-    assert rpq_run("check", moto_server.url("cli/_metadata"), *reached).code == ExitCode.SOUND
+    assert rpq_run("check", moto_server.url("summary/_metadata"), *reached).code == ExitCode.SOUND

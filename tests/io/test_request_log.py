@@ -9,7 +9,7 @@ from typing import Any
 import fsspec
 import pytest
 
-from resilient_pq.errors import NotFoundError, StoreError, TransientError
+from resilient_pq.errors import NotFoundError, StoreError, TransientError, Where
 from resilient_pq.io import FsspecStore, HttpStore, RetryPolicy, S3Store
 from resilient_pq.io.protocols import MiB
 from resilient_pq.io.request_log import RequestLine, without_secrets
@@ -141,3 +141,17 @@ def test_urls_in_the_messages_of_libraries(lines: Any) -> None:
     assert lines() == [
         "GET http://host/a - - 0 bytes T ms attempt 1 GET: 400, message='no brotli', url='http://host/a'"
     ]
+
+
+@pytest.mark.parametrize(
+    ("key", "shown"),
+    [
+        ("https://user:pass@host/a.parquet?sig=abc#x", "https://host/a.parquet"),
+        ("simplecache::http://u:p@host/a", "simplecache::http://host/a"),
+        ("s3://bucket/what?.parquet", "s3://bucket/what?.parquet"),
+        ("/folder/a@b?.parquet", "/folder/a@b?.parquet"),
+        ("s3://bucket/a@b/c", "s3://bucket/a@b/c"),
+    ],
+)
+def test_errors_show_no_secrets_of_a_url(key: str, shown: str) -> None:
+    assert str(Where(key=key, row_group=1)) == f"{shown}, row group 1"
