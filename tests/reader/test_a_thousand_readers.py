@@ -25,6 +25,8 @@ NUM_FILES = 40
 BUCKET = "files"
 #: Too few for the footer.
 SHORT_TAIL = 64
+#: Rounds after the first two; one of them at least has to leave nothing.
+ROUNDS = 4
 #: Bytes that a round may leave behind for each reader; a task or a connection is more than a thousand.
 LEFT_FOR_EACH = 100
 
@@ -161,13 +163,13 @@ def held_bytes() -> int:
 
 
 async def check_rounds(server: FileServer, make: Make, readers: int, later: int, *, trace: bool) -> None:
-    """Three rounds by one store; after the second nothing grows any more, and nothing outlives the store.
+    """Rounds by one store; after the second nothing grows any more, and nothing outlives the store.
 
     Args:
         server: Serves the files.
         make: Makes the store.
         readers: Of the first round.
-        later: Of the other two.
+        later: Of each of the others.
         trace: Compare the memory that they leave, which takes thrice as long; else the number of objects alone.
     """
     async with opened(server, make) as (store, folder):
@@ -180,10 +182,15 @@ async def check_rounds(server: FileServer, make: Make, readers: int, later: int,
             tracemalloc.start()
         try:
             requests += await read_all(store, folder, later)
-            held, objects = held_bytes(), len(gc.get_objects())
-            requests += await read_all(store, folder, later)
-            assert held_bytes() - held < LEFT_FOR_EACH * later
-            assert len(gc.get_objects()) - objects < later / 10, "less than one for ten readers"
+            # What readers leave behind grows with every round; what else goes on in this process does not.
+            for _ in range(ROUNDS):
+                held, objects = held_bytes(), len(gc.get_objects())
+                requests += await read_all(store, folder, later)
+                grown = held_bytes() - held, len(gc.get_objects()) - objects
+                if grown[0] < LEFT_FOR_EACH * later and grown[1] < later / 10:  # less than one for ten readers
+                    break
+            else:
+                pytest.fail(f"every round of {later} readers leaves more: {grown[0]:,} bytes, {grown[1]} objects at last")
         finally:
             tracemalloc.stop()
         assert asyncio.all_tasks() == tasks
