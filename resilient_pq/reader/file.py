@@ -341,7 +341,7 @@ class File:
         """Rows as a stream of tables, in order.
 
         While a row group is being handed out, those behind it are fetched and decoded: the next one in any case, and
-        as many as stay within the `memory_budget` of `FetchOptions` together, in bytes requested and in rows that
+        as many as stay within the `memory_budget` of `ReadOptions` together, in bytes requested and in rows that
         wait. Leaving the loop early cancels that; ``async with file.batches() as batches`` has it happen there and
         then. What a row group fails with is raised when all rows before it were given, and only then.
 

@@ -31,7 +31,8 @@ class ReadOptions:
         merge_gap: Gaps of at most this many bytes between wanted bytes are read over, while a request has no more
             than twice its useful bytes; gaps of a sixteenth of it always are. 0 reads nothing that is not wanted.
         block_bytes: Requests are merged up to this many bytes, so that they are made side by side; a single range
-            of more than twice as much is split.
+            of more than twice as much is split. Where a wave has fewer requests than `max_requests`, its blocks are
+            smaller, but no smaller than 1 MiB.
         max_requests: Requests under way at one time.
         memory_budget: Bytes requested and not decoded yet; at least one request goes out, whatever its size.
         max_threads: Column chunks decoded at one time; None is the number of processors.
