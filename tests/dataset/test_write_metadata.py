@@ -217,7 +217,7 @@ async def test_ordinals_end_where_they_no_longer_fit() -> None:
     summary = Summary()
     for number in range(2):
         metadata = footer_of(data)
-        metadata.row_groups = metadata.row_groups * 8_200
+        metadata.row_groups = [*metadata.row_groups] * 8_200
         metadata.num_rows *= 8_200
         summary.add(f"{number}.parquet", len(data), Contents.of(Footer(metadata, 0, 0, None)))
     found = footer_of(summary.metadata(bytes(16)))
