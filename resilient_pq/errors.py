@@ -88,10 +88,13 @@ _USER = re.compile(r"(?<=://)[^/?#]*@")
 _WEB_QUERY = re.compile(r"(https?://[^?#]*)[?#].*", re.DOTALL)
 
 
+def without_user(url: str) -> str:
+    """A URL, or any other text, without the user and the password that it may name."""
+    return _USER.sub("", url)
+
+
 def _shown(key: str) -> str:
-    if "://" not in key:
-        return key
-    return _WEB_QUERY.sub(r"\1", _USER.sub("", key))
+    return _WEB_QUERY.sub(r"\1", without_user(key))
 
 
 class ResilientPQError(Exception):

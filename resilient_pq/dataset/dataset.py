@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from types import TracebackType
@@ -19,6 +18,7 @@ from resilient_pq.dataset.listing import Place, Source, find_files
 from resilient_pq.dataset.pattern import is_pattern
 from resilient_pq.errors import NotFoundError, ResilientPQError
 from resilient_pq.io import FetchCounters, Stores
+from resilient_pq.io.cancellation import all_or_none
 from resilient_pq.reader.file import File, OnLost
 from resilient_pq.reader.limits import ReadLimits
 from resilient_pq.reader.lost import LostRegion
@@ -321,11 +321,5 @@ async def _open_all(places: Sequence[Place], how: Reading, counters: FetchCounte
                     error.hint = error.hint or "in a list, names are taken as they are; a pattern stands alone"
                 raise
 
-    try:
-        async with asyncio.TaskGroup() as tasks:
-            for _ in range(min(how.options.fetch.max_requests, len(places))):
-                tasks.create_task(open_in_turn())
-    except BaseExceptionGroup as group:
-        first = group.exceptions[0]  # each of them names its own file; one is enough
-        raise first from first.__cause__
+    await all_or_none(open_in_turn() for _ in range(min(how.options.max_requests, len(places))))
     return [files[position] for position in range(len(places))]

@@ -189,12 +189,10 @@ class _Request:
 
 def _at_hand(places: Sequence[Place], tail: ObjectTail) -> dict[int, memoryview]:
     """The bytes of the places that lie in a tail, by their indexes."""
-    data = memoryview(tail.data)
-    return {
-        index: data[place.range.start - tail.offset : place.range.end - tail.offset]
-        for index, place in enumerate(places)
-        if place.info == tail.info and tail.offset <= place.range.start <= place.range.end <= tail.info.size
-    }
+    parts = (
+        tail.part(place.range.start, place.range.end) if place.info == tail.info else None for place in places
+    )
+    return {index: part for index, part in enumerate(parts) if part is not None}
 
 
 def _requests(

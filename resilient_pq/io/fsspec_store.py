@@ -229,12 +229,8 @@ class FsspecStore(WriteStore):
     async def _call(self, method: str, *args: Any, **options: Any) -> Any:
         """What a method of the file system gives; the last of its arguments is the key."""
         byte_range = f"bytes={options['start']}-{options['end'] - 1}" if "start" in options else ""
-        line = RequestLine(method, without_secrets(self.url_of(args[-1])), byte_range)
-        try:
+        with RequestLine(method, without_secrets(self.url_of(args[-1])), byte_range) as line:
             found = await self._awaited(method, *args, **options)
-        except BaseException as error:
-            line.end(None, 0, error)
-            raise
         line.end(None, len(found) if isinstance(found, bytes) else 0)
         return found
 

@@ -131,12 +131,8 @@ class HttpStore(RangedGetStore, WriteStore):
         )
 
     async def _head(self, key: str) -> ObjectInfo:
-        line = RequestLine("HEAD", self._shown(key))
-        try:
+        with RequestLine("HEAD", self._shown(key)) as line:
             response = await self._request("HEAD", key, {})
-        except BaseException as error:
-            line.end(None, 0, error)
-            raise
         response.close()
         line.end(response.status, 0)
         if response.content_length is None:

@@ -61,6 +61,12 @@ class ObjectTail:
     offset: int
     data: bytes | memoryview
 
+    def part(self, start: int, end: int) -> memoryview | None:
+        """The bytes from `start` up to `end`, absolute offsets; None where they do not all lie in `data`."""
+        if not self.offset <= start <= end <= self.offset + len(self.data):
+            return None
+        return memoryview(self.data)[start - self.offset : end - self.offset]
+
 
 @dataclass(frozen=True, slots=True)
 class Part:

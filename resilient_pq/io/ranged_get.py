@@ -237,12 +237,8 @@ class RangedGetStore(ReadStore):
         """One GET up to its first byte; two, pinned alike, where that does not come."""
 
         async def send() -> Answer:
-            line = RequestLine("GET", self._shown(key), byte_range)
-            try:
+            with RequestLine("GET", self._shown(key), byte_range) as line:
                 answer = await self._get(key, byte_range, pin=pin)
-            except BaseException as error:
-                line.end(None, 0, error)
-                raise
             body = _BegunBody(answer, line)
             await body.begin()
             return replace(answer, body=body)

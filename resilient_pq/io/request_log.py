@@ -18,14 +18,13 @@ import logging
 import re
 import time
 from contextvars import ContextVar
-from typing import Final
+from typing import Final, Self
 
-from resilient_pq.errors import ResilientPQError
+from resilient_pq.errors import ResilientPQError, without_user
 
 log = logging.getLogger("resilient_pq.io.requests")
 
 _LINK = re.compile(r"::(?=[A-Za-z][\w+.-]*(?:://|::))", re.ASCII)  # of a chain; a password may have colons, too
-_USER = re.compile(r"(?<=://)[^/?#]*@")
 _QUERY = re.compile(r"[?#]")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"<>]+")
 
@@ -40,17 +39,28 @@ class RequestLine:
         method: How it asks.
         url: What for, as it may be shown.
         byte_range: Its Range header; empty for none.
+        num_bytes: Of the body that it sends, for the line of one that fails.
     """
 
-    __slots__ = ("_attempt", "_begun", "_byte_range", "_method", "_open", "_url")
+    __slots__ = ("_attempt", "_begun", "_byte_range", "_method", "_num_bytes", "_open", "_url")
 
-    def __init__(self, method: str, url: str, byte_range: str = "") -> None:
+    def __init__(self, method: str, url: str, byte_range: str = "", *, num_bytes: int = 0) -> None:
         """The request is about to be sent."""
+        self._num_bytes = num_bytes
         self._open = log.isEnabledFor(logging.DEBUG)
         if self._open:
             self._method, self._url, self._byte_range = method, url, byte_range or "-"
             self._attempt = attempt.get()  # now: a hedge's answer is taken over by the task of the other one
             self._begun = time.perf_counter()
+
+    def __enter__(self) -> Self:
+        """The line itself; what is raised within the block ends it."""
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        """Write the line, if the request failed."""
+        if error is not None:
+            self.end(None, self._num_bytes, error)
 
     def end(self, status: int | None, num_bytes: int, error: BaseException | None = None) -> None:
         """Write the line, once.
@@ -72,7 +82,7 @@ class RequestLine:
 
 def without_secrets(url: str) -> str:
     """A URL, or a chain of them, as it may be shown: a query may be a signature, and a password may be named."""
-    return "::".join(_USER.sub("", _QUERY.split(part, 1)[0]) for part in _LINK.split(url))
+    return "::".join(without_user(_QUERY.split(part, 1)[0]) for part in _LINK.split(url))
 
 
 def message_without_secrets(error: ResilientPQError) -> str:

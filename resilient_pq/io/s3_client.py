@@ -96,12 +96,9 @@ class S3Client:
         """
         if operation == "get_object":  # its body is to come: who reads it writes to the log
             return await self._send(operation, url, Bucket, parameters)
-        line, size = RequestLine(operation, url), sum(piece.nbytes for piece in parameters.get("Body") or ())
-        try:
+        size = sum(piece.nbytes for piece in parameters.get("Body") or ())
+        with RequestLine(operation, url, num_bytes=size) as line:
             answer = await self._send(operation, url, Bucket, parameters)
-        except BaseException as error:
-            line.end(None, size, error)
-            raise
         line.end(answer["ResponseMetadata"]["HTTPStatusCode"], size)
         return answer
 

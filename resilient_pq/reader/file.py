@@ -22,7 +22,6 @@ from resilient_pq.format.metadata import FileMetaData, OffsetIndex
 from resilient_pq.format.schema import Schema
 from resilient_pq.format.sorting import SortingColumn
 from resilient_pq.io import FetchCounters, ObjectInfo, ObjectTail, ReadStore
-from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader import indexes
 from resilient_pq.reader.bloom_filter import ColumnBloomFilter
 from resilient_pq.reader.chunk_objects import ChunkObjects
@@ -81,7 +80,7 @@ class File:
         self.contents = contents
         limits = limits or ReadLimits.of(options)
         tail = limits.tails.kept(tail)
-        self._tail = ByteRange(tail.offset, tail.info.size)
+        self._tail = tail
         self.objects = ChunkObjects(
             store,
             tail.info,
@@ -411,8 +410,7 @@ class File:
         async def jobs() -> Jobs:
             with located(Where(key=self.url)):
                 plan = await self._narrowed(request.plan, limit)
-            groups = plan.row_groups if limit != 0 else ()
-            for portion in portions(groups, gap=fetch.merge.always_gap, budget=fetch.memory_budget):
+            for portion in portions(plan.row_groups, gap=fetch.merge.always_gap, budget=fetch.memory_budget):
                 yield Job(portion, read)
 
         return request.field, jobs()

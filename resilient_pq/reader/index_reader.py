@@ -78,10 +78,7 @@ class IndexReader:
 
     def _at_hand(self, place: Place) -> memoryview | None:
         """Bytes that opening the file has brought."""
-        start = place.range.start - self._tail.offset
-        if place.file is not None or start < 0 or start + place.range.size > len(self._tail.data):
-            return None
-        return memoryview(self._tail.data)[start : start + place.range.size]
+        return None if place.file is not None else self._tail.part(place.range.start, place.range.end)
 
     # -- those that a plan can do with -----------------------------------------------------------
 

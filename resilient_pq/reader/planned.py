@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from resilient_pq.io import FetchOptions, merge_all
+from resilient_pq.io import FetchOptions, ObjectTail, merge_all
 from resilient_pq.io.ranges import ByteRange, union
 from resilient_pq.reader.plan import ChunkRead, ReadPlan
 
@@ -106,13 +106,13 @@ class PlannedRead:
         return sum(group.num_rows for group in self.row_groups)
 
     @classmethod
-    def of(cls, plan: ReadPlan, options: FetchOptions, tail: ByteRange) -> PlannedRead:
+    def of(cls, plan: ReadPlan, options: FetchOptions, tail: ObjectTail) -> PlannedRead:
         """Describe a plan.
 
         Args:
             plan: The plan.
             options: How ranges are merged into a wave.
-            tail: The bytes of the file that are at hand.
+            tail: What is at hand of the file.
         """
         shown = {leaf for column in plan.shown for leaf in column.leaves}
         groups = [
@@ -162,12 +162,12 @@ def _chunk(chunk: ChunkRead, *, shown: bool) -> PlannedChunk:
     return PlannedChunk(chunk.leaf.column_path, chunk.num_bytes, len(pages.pages), pages.num_pages, shown)
 
 
-def _wanted(plan: ReadPlan, tail: ByteRange) -> tuple[list[ByteRange], list[tuple[str | None, ByteRange]]]:
+def _wanted(plan: ReadPlan, tail: ObjectTail) -> tuple[list[ByteRange], list[tuple[str | None, ByteRange]]]:
     """The ranges that are at hand, and those to fetch, with the data file that each lies in."""
     at_hand, wanted = [], []
     for chunk in (chunk for group in plan.row_groups for chunk in group.chunks):
         for each in chunk.ranges:
-            if chunk.file is None and tail.start <= each.start <= each.end <= tail.end:
+            if chunk.file is None and tail.part(each.start, each.end) is not None:
                 at_hand.append(each)
             else:
                 wanted.append((chunk.file, each))

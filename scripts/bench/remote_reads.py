@@ -35,6 +35,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from datasets import DEFAULT_FOLDER, keyed_input, random_columns_input
 from remote_contestants import CONTESTANTS, KEY, REGION, SECRET, Question, SkippedError, prefer
+from slow_s3 import running
 from taking_turns import machine
 
 import resilient_pq as rpq
@@ -266,14 +267,8 @@ def slow_server(cases: Sequence[Case], tiny: Path, *, latency_ms: float, bandwid
         (Path(folder) / "tiny.parquet").symlink_to(tiny.absolute())
         for case in cases:
             (Path(folder) / case.question.name).symlink_to(case.path.absolute())
-        command = [sys.executable, str(Path(__file__).with_name("slow_s3.py")), f"--serve={folder}"]
-        command += [f"--latency-ms={latency_ms}", f"--bandwidth={bandwidth}"]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-            try:
-                assert process.stdout is not None
-                yield f"http://127.0.0.1:{int(process.stdout.readline())}"
-            finally:
-                process.kill()
+        with running(f"--serve={folder}", f"--latency-ms={latency_ms}", f"--bandwidth={bandwidth}") as endpoint:
+            yield endpoint
 
 
 def take_turns(

@@ -18,8 +18,11 @@ import json
 import mmap
 import re
 import socket
+import subprocess
+import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from pathlib import Path
@@ -33,6 +36,18 @@ _SOCKET_BUFFER = 256 * KiB
 _PIECE_SECONDS = 0.002
 _BUCKET = "bench"
 _XML = '<?xml version="1.0" encoding="UTF-8"?>\n'
+
+
+@contextmanager
+def running(*options: str) -> Iterator[str]:
+    """The endpoint of a server in a process of its own, with these options of the command line."""
+    command = [sys.executable, __file__, *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield f"http://127.0.0.1:{int(process.stdout.readline())}"
+        finally:
+            process.kill()
 
 
 @dataclass(slots=True)

@@ -36,6 +36,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import slow_s3
 
 MiB = 1024 * 1024
 BATCH_BYTES = 10_420_000
@@ -353,19 +354,10 @@ def verify(contender: str, task: Task) -> None:
 # -- the servers ---------------------------------------------------------------------------------
 
 
-@contextlib.contextmanager
-def slow_server(arguments: argparse.Namespace) -> Iterator[str]:
+def slow_server(arguments: argparse.Namespace) -> contextlib.AbstractContextManager[str]:
     """The endpoint of a server of ours."""
-    command = [sys.executable, str(Path(__file__).with_name("slow_s3.py"))]
-    command += [f"--latency-ms={arguments.latency_ms}", f"--bandwidth={arguments.bandwidth}"]
-    if arguments.verify:
-        command.append("--keep")
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            yield f"http://127.0.0.1:{int(process.stdout.readline())}"
-        finally:
-            process.kill()
+    network = f"--latency-ms={arguments.latency_ms}", f"--bandwidth={arguments.bandwidth}"
+    return slow_s3.running(*network, *(["--keep"] if arguments.verify else []))
 
 
 @contextlib.contextmanager

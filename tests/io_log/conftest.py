@@ -104,6 +104,10 @@ def data(table: pa.Table) -> bytes:
 @pytest.fixture
 async def store(data: bytes) -> RecordingStore:
     """The file in memory, behind a store that remembers what it is asked for."""
+    return await _recording(data)
+
+
+async def _recording(data: bytes) -> RecordingStore:
     recording = RecordingStore(MemoryStore())
     await recording.put("file", data)
     recording.calls.clear()
@@ -146,10 +150,7 @@ def paged_data() -> bytes:
 @pytest.fixture
 async def paged_store(paged_data: bytes) -> RecordingStore:
     """That file, behind a store that remembers what it is asked for."""
-    recording = RecordingStore(MemoryStore())
-    await recording.put("file", paged_data)
-    recording.calls.clear()
-    return recording
+    return await _recording(paged_data)
 
 
 @pytest.fixture
