@@ -84,6 +84,32 @@ def installed_package_in_subprocesses() -> Iterator[None]:
         yield
 
 
+#: Puts back how many threads small chunks are worth, until it is left.
+AsMeasured = Callable[[], contextlib.AbstractContextManager[None]]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def thread_counts_as_measured() -> Iterator[AsMeasured]:
+    """Tables of tests stand for larger ones: their chunks are worth as many threads as there are, each for itself."""
+    from resilient_pq.reader import thread_count as reading
+    from resilient_pq.writer import thread_count as writing
+
+    set_aside = [(reading, "_PYTHON_SECONDS", 1e-15), (writing, "_PYTHON_SECONDS", 1e-15), (writing, "_TOGETHER", 0)]
+    measured = [(module, name, getattr(module, name)) for module, name, _ in set_aside]
+
+    @contextlib.contextmanager
+    def as_measured() -> Iterator[None]:
+        with pytest.MonkeyPatch.context() as patch:
+            for constant in measured:
+                patch.setattr(*constant)
+            yield
+
+    with pytest.MonkeyPatch.context() as patch:
+        for constant in set_aside:
+            patch.setattr(*constant)
+        yield as_measured
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """``--slice`` runs a share of the tests chosen, the same ones for the same ``--slice-seed``."""
     parser.addoption("--slice", type=float, default=1.0, help="share of the tests to run, 0.08 for 8 %%")

@@ -64,6 +64,12 @@ class ChunkRead:
         return sum(each.size for each in self.ranges)
 
     @property
+    def num_decoded(self) -> int:
+        """The same, decompressed; of some of its pages as large a share of it as they are of its bytes."""
+        size = max(self.metadata.total_uncompressed_size, 0)
+        return size if self.pages is None else size * self.num_bytes // max(self.range.size, 1)
+
+    @property
     def num_values_to_read(self) -> int | None:
         """Entries after which its pages end; None where the bytes themselves say so."""
         return self.metadata.num_values if self.slack else None

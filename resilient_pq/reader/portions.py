@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Final
 
 from resilient_pq.io.ranges import ByteRange
-from resilient_pq.reader.plan import ChunkRead, RowGroupRead
+from resilient_pq.reader.plan import RowGroupRead
 
 KiB = 1024
 MiB = 1024 * KiB
@@ -36,7 +36,7 @@ class Portion:
     @cached_property
     def num_decoded(self) -> int:
         """Bytes that its pages have when they are decompressed, as its footer says; nothing is believed below 0."""
-        return sum(_decoded(chunk) for group in self.row_groups for chunk in group.chunks)
+        return sum(chunk.num_decoded for group in self.row_groups for chunk in group.chunks)
 
 
 def portions(row_groups: Sequence[RowGroupRead], *, gap: int, budget: int) -> Iterator[Portion]:
@@ -77,9 +77,3 @@ def _extent(group: RowGroupRead) -> tuple[str | None, ByteRange] | None:
         return None
     start = min(chunk.ranges[0].start for chunk in chunks)
     return chunks[0].file, ByteRange(start, max(chunk.ranges[-1].end for chunk in chunks))
-
-
-def _decoded(chunk: ChunkRead) -> int:
-    """What is read of a chunk, decompressed; of some of its pages, as large a share of it as they are of its bytes."""
-    size = max(chunk.metadata.total_uncompressed_size, 0)
-    return size if chunk.pages is None else size * chunk.num_bytes // max(chunk.range.size, 1)

@@ -35,6 +35,7 @@ from resilient_pq.reader.lost import LostRegion
 from resilient_pq.reader.on_damage import OnDamage
 from resilient_pq.reader.plan import ChunkRead, RowGroupRead
 from resilient_pq.reader.request import ReadRequest
+from resilient_pq.reader.thread_count import threads_worth
 
 T = TypeVar("T")
 
@@ -130,14 +131,17 @@ class RowGroupReader:
     async def _decode_arriving(self, work: _Work) -> None:
         # What has arrived and waits for a thread is held beside the budget of the fetch: so that is little.
         waiting = asyncio.Semaphore(2 * self._max_threads)
+        threads = asyncio.Semaphore(work.threads_worth)
 
         async def decode_some(group: Sequence[tuple[_Piece, Sequence[memoryview]]]) -> None:
             try:
-                for piece in await self.in_thread(work.decode_some, group):
+                async with threads:
+                    again = await self.in_thread(work.decode_some, group)
+                for piece in again:
                     # A transfer can go wrong as well as a disk: fetch the bytes once more before believing it.
                     with located(Where(key=self._objects.url_of(piece.chunk.file))):
-                        again = await self._objects.read(piece.chunk.whole)
-                    await self.in_thread(work.decode_again, piece, again)
+                        data = await self._objects.read(piece.chunk.whole)
+                    await self.in_thread(work.decode_again, piece, data)
             finally:
                 waiting.release()
 
@@ -156,7 +160,7 @@ class RowGroupReader:
 
     async def _read_in_threads(self, work: _Work, opener: Callable[[ObjectInfo], OpenObject]) -> None:
         jobs = _Jobs(work, self._objects, opener, self._fetch.memory_budget)
-        busy = [self.in_thread(jobs.do_all) for _ in range(min(self._max_threads, jobs.most_threads))]
+        busy = [self.in_thread(jobs.do_all) for _ in range(min(self._max_threads, work.threads_worth))]
         try:
             # One that fails makes the others end soon; these are waited for, so that no file stays open.
             ended = await asyncio.gather(*busy, return_exceptions=True)
@@ -210,6 +214,11 @@ class _Work:
         ]
         self._missing = [len(group.chunks) for group in groups]
         self._lock = threading.Lock()
+
+    @property
+    def threads_worth(self) -> int:
+        """How many threads at most should decode the chunks, one or more."""
+        return min(threads_worth(piece.chunk for piece in self.pieces), max(len(self.pieces), 1))
 
     def decode_some(self, group: Sequence[tuple[_Piece, Sequence[memoryview]]]) -> list[_Piece]:
         """Decode chunks; gives those of which all bytes are to be read again."""
@@ -385,12 +394,6 @@ class _Jobs:
         self._budget = memory_budget
         self._held = 0
         self._changed = threading.Condition()
-
-    @property
-    def most_threads(self) -> int:
-        """How many threads have something to do that is worth their start."""
-        size = sum(stretch.size for stretch in self._waiting)
-        return min(len(self._waiting), 1 + size // _TOGETHER)
 
     def drop(self) -> None:
         """Do no more."""

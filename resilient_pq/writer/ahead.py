@@ -18,7 +18,7 @@ T = TypeVar("T")
 class _Unit(Generic[T]):
     """A call, then its result."""
 
-    call: Callable[[], T] | None
+    call: Callable[[], list[T]] | None
     num_bytes: int
     results: list[T] = field(default_factory=list)
     error: BaseException | None = None
@@ -34,18 +34,22 @@ class Ahead(Generic[T]):
     A thread goes on with the next call by itself, so that the event loop is no part of the way from one to the
     next. It does not wait where too much is finished: it ends, and another goes on when there is room, so that writers
     that wait for a store do not take threads away from the store.
+
+    Attributes:
+        max_threads: Calls that are made at one time. A single one never runs beside whoever takes its results. May be
+            set at any time.
     """
 
     def __init__(self, max_threads: int, max_waiting_bytes: int, size_of: Callable[[T], int]) -> None:
         """Begin without calls.
 
         Args:
-            max_threads: Calls that are made at one time. A single one never runs beside whoever takes its results.
+            max_threads: Calls that are made at one time.
             max_waiting_bytes: No call is begun while finished ones that wait to be taken, or whose results are being
                 dealt with, have more bytes than this.
             size_of: Bytes of a result.
         """
-        self._max_threads = max_threads
+        self.max_threads = max_threads
         self._max_waiting_bytes = max_waiting_bytes
         self._size_of = size_of
         self._lock = threading.Lock()
@@ -62,11 +66,11 @@ class Ahead(Generic[T]):
         """What the calls that have not ended were said to hold."""
         return self._left_bytes
 
-    def add(self, call: Callable[[], T], num_bytes: int) -> None:
+    def add(self, call: Callable[[], list[T]], num_bytes: int) -> None:
         """Make a call as soon as a thread is free.
 
         Args:
-            call: It is let go of when it has ended.
+            call: Gives one result or more. It is let go of when it has ended.
             num_bytes: Bytes that are free then.
         """
         unit = _Unit(call, num_bytes)
@@ -77,7 +81,9 @@ class Ahead(Generic[T]):
         self._start()
 
     async def take(self, most: int) -> list[T]:
-        """The next results in order: at least one, and those behind it that are there already, but at most `most`.
+        """The next results in order: of one call at least, and of those behind it that have ended already.
+
+        Those of a call are not parted; there are no more than `most`, unless the first call alone gave more.
 
         Until the next `take`, they count as waiting. There must be calls whose results have not been taken.
 
@@ -88,13 +94,15 @@ class Ahead(Generic[T]):
             self._waiting_bytes -= self._taken_bytes
             self._taken_bytes = 0
         self._start()
-        while not self._to_take[0].ended or (self._max_threads == 1 and self._running):
+        while not self._to_take[0].ended or (self.max_threads == 1 and self._running):
             if self._no_thread is not None:
                 raise self._no_thread
             await self._changed.wait()
             self._changed.clear()
         results: list[T] = []
-        while len(results) < most and self._to_take and self._to_take[0].ended:
+        while self._to_take and self._to_take[0].ended:
+            if results and len(results) + len(self._to_take[0].results) > most:
+                break
             if (error := self._to_take[0].error) is not None:
                 if results:
                     break
@@ -118,7 +126,7 @@ class Ahead(Generic[T]):
     def _start(self) -> None:
         """Have as many threads at work as there may be, and are calls for."""
         with self._lock:
-            more = min(self._max_threads - self._running, len(self._to_call)) if self._may_begin() else 0
+            more = min(self.max_threads - self._running, len(self._to_call)) if self._may_begin() else 0
             self._running += more
         for _ in range(more):
             worker = asyncio.create_task(self._have_work_done())
@@ -142,7 +150,7 @@ class Ahead(Generic[T]):
         while (unit := self._next()) is not None:
             assert unit.call is not None
             try:
-                results, error = [unit.call()], None
+                results, error = unit.call(), None
             except BaseException as raised:
                 results, error = [], raised
             with self._lock:

@@ -7,7 +7,7 @@ give, and decides when to do either.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,6 +25,7 @@ from resilient_pq.writer.column_options import sorting_columns
 from resilient_pq.writer.layout import Buffers, Layout
 from resilient_pq.writer.options import EncoderOptions
 from resilient_pq.writer.policy import Progress
+from resilient_pq.writer.thread_count import pieces_of_work, threads_worth
 
 #: Rows wait where they are when they are at least this part of a row group: one eighth.
 _LARGE: Final = 8
@@ -38,16 +39,18 @@ class ClosedRowGroup:
         ordinal: Its number in the file, from 0.
         num_rows: Its rows.
         num_chunks: Its column chunks.
-        calls: What encodes each of its column chunks, and the bytes of rows that are free then; to be taken out, as
-            nothing else holds the rows. The calls may be made in any threads, and side by side; what they return
-            goes to `Layout.chunk` in their order, and then `Encoder.end_row_group` completes the row group.
+        calls: What encodes its column chunks, some at a time, and the bytes of rows that are free then; to be taken
+            out, as nothing else holds the rows. The calls may be made in any threads, and side by side; what they
+            return goes to `Layout.chunk` in their order, and then `Encoder.end_row_group` completes the row group.
+        max_threads: In how many threads they are made sooner than in fewer, at most.
         in_order: Whether its rows are in the order that was declared: a file claims nothing untrue.
     """
 
     ordinal: int
     num_rows: int
     num_chunks: int
-    calls: deque[tuple[Callable[[], EncodedChunk], int]]
+    calls: deque[tuple[Callable[[], list[EncodedChunk]], int]]
+    max_threads: int
     in_order: bool
 
 
@@ -164,14 +167,21 @@ class Encoder:
         leaves, rows = self.layout.schema.leaves, self._open
         with _taken(self._num_closed):
             in_order = is_sorted([(leaf, rows[leaf.ordinal].rows(), column) for leaf, column in self._sorting])
+        sizes = [chunk.num_bytes for chunk in rows]
+        codecs = (options.codec for options in self._chunk_options)
+        chunks = list(zip(leaves, rows, self._chunk_options, strict=True))
         closed = ClosedRowGroup(
             ordinal=self._num_closed,
             num_rows=self._open_rows,
             num_chunks=len(leaves),
             calls=deque(
-                (partial(_encode, leaf, chunk, options, self._num_closed, self._open_rows), chunk.num_bytes)
-                for leaf, chunk, options in zip(leaves, rows, self._chunk_options, strict=True)
+                (
+                    partial(_encode, chunks[piece.start : piece.stop], self._num_closed, self._open_rows),
+                    sum(sizes[piece.start : piece.stop]),
+                )
+                for piece in pieces_of_work(sizes)
             ),
+            max_threads=threads_worth(zip(sizes, codecs, strict=True)),
             in_order=in_order,
         )
         self._num_closed += 1
@@ -219,6 +229,12 @@ class Encoder:
 
 
 def _encode(
+    chunks: Sequence[tuple[Leaf, OpenChunk, ChunkOptions]], row_group: int, num_rows: int
+) -> list[EncodedChunk]:
+    return [_encode_one(leaf, chunk, options, row_group, num_rows) for leaf, chunk, options in chunks]
+
+
+def _encode_one(
     leaf: Leaf, chunk: OpenChunk, options: ChunkOptions, row_group: int, num_rows: int
 ) -> EncodedChunk:
     with located(Where(row_group=row_group, column=leaf.column_path)):

@@ -72,12 +72,13 @@ class Pipeline:
             ending: Whether a footer follows it in any case: then no automatic checkpoint stands between the two.
         """
         closed = await in_thread(self._encoder.close_row_group)
+        self._ahead.max_threads = min(self._max_threads, closed.max_threads)
         while closed.calls:
             self._ahead.add(*closed.calls.popleft())
         self._closing.append(closed)
         while len(self._closing) > 1 or self._ahead.left_bytes > self._most_left_bytes:
             await self._push_encoded(ending=ending)
-        if ending or self._max_threads == 1 or not self._encoder.may_look_ahead:
+        if ending or self._ahead.max_threads == 1 or not self._encoder.may_look_ahead:
             await self.push_row_groups(ending=ending)
 
     async def push_row_groups(self, *, ending: bool = False) -> None:
@@ -111,7 +112,7 @@ class Pipeline:
 
     async def _push_behind(self, buffers: Buffers) -> None:
         """Push when what is being pushed has been, and return meanwhile: the next chunks may be laid out."""
-        if self._max_threads == 1:
+        if self._ahead.max_threads == 1:
             await self.push(buffers)
             return
         await self.pushed()

@@ -20,7 +20,7 @@ from resilient_pq.errors import FormatError
 from resilient_pq.io import FetchOptions
 from resilient_pq.io.memory import MemoryStore
 from resilient_pq.io.ranges import ByteRange
-from resilient_pq.reader.plan import RowGroupRead
+from resilient_pq.reader.plan import ChunkRead, RowGroupRead
 from resilient_pq.reader.portions import Portion, portions
 from resilient_pq.reader.row_groups import RowGroupArrays
 from resilient_pq.reader.streaming import Batches, Job, Jobs, read_ahead
@@ -30,11 +30,9 @@ KiB = 1024
 
 def group(ordinal: int, start: int, end: int, *, file: str | None = None, decoded: int = 0) -> RowGroupRead:
     """A row group with one chunk, of which no more is looked at."""
-    metadata = SimpleNamespace(total_uncompressed_size=decoded)
-    place = ByteRange(start, end)
-    chunk: Any = SimpleNamespace(
-        range=place, ranges=(place,), num_bytes=place.size, pages=None, metadata=metadata, file=file
-    )
+    metadata: Any = SimpleNamespace(total_uncompressed_size=decoded)
+    leaf: Any = None
+    chunk = ChunkRead(ordinal, leaf, metadata, ByteRange(start, end), 1, file=file)
     return RowGroupRead(ordinal, 1, ((chunk,),))
 
 

@@ -24,10 +24,10 @@ async def _all(ahead: Ahead[int], count: int) -> list[int]:
 async def test_results_come_in_the_order_of_the_calls(max_threads: int, max_waiting: int) -> None:
     ahead: Ahead[int] = Ahead(max_threads, max_waiting, lambda number: number)
     for number in range(40):
-        ahead.add(lambda number=number: number, 3)
+        ahead.add(lambda number=number: [number], 3)
     assert await _all(ahead, 40) == list(range(40))
     assert ahead.left_bytes == 0
-    ahead.add(lambda: 40, 3)
+    ahead.add(lambda: [40], 3)
     assert await _all(ahead, 1) == [40]
     await ahead.join()
     assert asyncio.all_tasks() == {asyncio.current_task()}
@@ -36,7 +36,7 @@ async def test_results_come_in_the_order_of_the_calls(max_threads: int, max_wait
 async def test_no_more_are_taken_than_asked_for() -> None:
     ahead: Ahead[int] = Ahead(2, 10**9, lambda _: 1)
     for number in range(9):
-        ahead.add(lambda number=number: number, 0)
+        ahead.add(lambda number=number: [number], 0)
     await ahead.join()
     assert await ahead.take(4) == [0, 1, 2, 3]
     assert await ahead.take(100) == [4, 5, 6, 7, 8]
@@ -46,10 +46,10 @@ async def test_no_more_are_taken_than_asked_for() -> None:
 async def test_nothing_is_begun_while_too_much_waits(max_threads: int) -> None:
     begun: list[int] = []
 
-    def call(number: int) -> Callable[[], int]:
-        def called() -> int:
+    def call(number: int) -> Callable[[], list[int]]:
+        def called() -> list[int]:
             begun.append(number)
-            return number
+            return [number]
 
         return called
 
@@ -69,19 +69,29 @@ async def test_nothing_is_begun_while_too_much_waits(max_threads: int) -> None:
 async def test_a_single_thread_is_the_only_one() -> None:
     ahead: Ahead[int] = Ahead(1, 10, lambda _: 1)
     for _ in range(50):
-        ahead.add(lambda: 1, 0)
+        ahead.add(lambda: [1], 0)
     count = 0
     while count < 50:
         count += len(await ahead.take(50))
         assert ahead._running == 0
 
 
+async def test_the_results_of_a_call_are_not_parted() -> None:
+    ahead: Ahead[int] = Ahead(2, 10**9, lambda _: 1)
+    for results in ([1, 2], [3], [4, 5, 6], [7]):
+        ahead.add(lambda results=results: list(results), 1)
+    await ahead.join()
+    assert await ahead.take(1) == [1, 2]
+    assert await ahead.take(3) == [3]
+    assert await ahead.take(4) == [4, 5, 6, 7]
+
+
 async def test_an_error_comes_when_it_is_its_turn() -> None:
-    def broken() -> int:
+    def broken() -> list[int]:
         raise ValueError("broken on purpose")
 
     ahead: Ahead[int] = Ahead(2, 10**9, lambda _: 1)
-    for call in (lambda: 1, broken, lambda: 3):
+    for call in (lambda: [1], broken, lambda: [3]):
         ahead.add(call, 1)
     await ahead.join()
     assert await ahead.take(3) == [1]
@@ -94,11 +104,11 @@ async def test_stopping_waits_for_what_runs_and_begins_nothing_else() -> None:
     begun, gate = asyncio.Event(), threading.Event()
     loop, ended = asyncio.get_running_loop(), []
 
-    def held() -> int:
+    def held() -> list[int]:
         loop.call_soon_threadsafe(begun.set)
         assert gate.wait(60)
         ended.append(1)
-        return 1
+        return [1]
 
     ahead: Ahead[int] = Ahead(1, 10**9, lambda _: 1)
     for _ in range(3):
@@ -124,7 +134,7 @@ async def test_where_no_thread_can_be_had_nobody_waits_for_one(monkeypatch: pyte
     unseen: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: unseen.append(context))
     ahead: Ahead[int] = Ahead(2, 10**9, lambda _: 1)
-    ahead.add(lambda: 1, 1)
+    ahead.add(lambda: [1], 1)
     with pytest.raises(RuntimeError, match="cannot schedule"):
         await ahead.take(1)
     await ahead.stop()

@@ -1,0 +1,43 @@
+"""`writer.thread_count`: small chunks are encoded together and by one thread, large ones by as many as there are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from resilient_pq.format.metadata import CompressionCodec
+from resilient_pq.writer.thread_count import pieces_of_work, threads_worth
+
+KiB, MiB = 1024, 1024 * 1024
+NONE, ZSTD = CompressionCodec.UNCOMPRESSED, CompressionCodec.ZSTD
+
+
+@pytest.fixture(scope="module", autouse=True)
+def as_measured(thread_counts_as_measured: Callable[[], AbstractContextManager[None]]) -> Iterator[None]:
+    """What all other tests set aside."""
+    with thread_counts_as_measured():
+        yield
+
+
+def test_small_chunks_are_worth_one_thread() -> None:
+    assert threads_worth([]) == 1
+    assert threads_worth([(8 * KiB, NONE)] * 50) == 1
+    assert threads_worth([(8 * KiB, ZSTD)] * 50) == 1
+    assert threads_worth([(2 * MiB, NONE)] * 50) >= 2
+    assert threads_worth([(400 * KiB, ZSTD)] * 50) >= 2
+    assert threads_worth([(8 * KiB, NONE)] * 50 + [(200 * MiB, NONE)]) >= 2, "most of the time is the large one's"
+
+
+@given(st.lists(st.integers(0, 600 * KiB), max_size=60))
+def test_every_chunk_is_in_one_piece_of_work_and_in_order(sizes: list[int]) -> None:
+    pieces = list(pieces_of_work(sizes))
+    assert [index for piece in pieces for index in piece] == list(range(len(sizes)))
+    for piece in pieces:
+        assert len(piece) == 1 or sum(sizes[index] for index in piece) <= 256 * KiB
+    for piece, following in pairwise(pieces):
+        assert sum(sizes[index] for index in piece) + sizes[following[0]] > 256 * KiB
