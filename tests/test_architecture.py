@@ -29,7 +29,8 @@ ROOMS = {
     "reader": {"arrow", "format", "io"},
     "recovery": {"writer", "reader", "arrow", "format", "io"},
     "dataset": {"reader", "arrow", "format", "io"},
-    "cli": {"dataset", "recovery", "writer", "reader", "arrow", "format", "io", ""},
+    "folder": {"recovery", "writer", "reader", "arrow", "format", "io"},
+    "cli": {"dataset", "folder", "recovery", "writer", "reader", "arrow", "format", "io", ""},
 }
 OPEN_TO_ALL = {"checksum", "errors", "room", "version"}
 #: The sans-io core: bytes in, values out.
@@ -92,6 +93,7 @@ PURE = (
     "dataset.pattern",
     "dataset.shared_keys",
     "dataset.summary",
+    "folder.result",
     "io.ranges",
     "io.upload_plan",
 )

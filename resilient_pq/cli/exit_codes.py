@@ -4,16 +4,6 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from resilient_pq.errors import (
-    FileFullError,
-    FormatError,
-    NothingToRecoverError,
-    ResilientPQError,
-    RowsLostError,
-    StoreError,
-    WriterFailedError,
-)
-
 
 class ExitCode(IntEnum):
     """Exit codes of every verb; any other number means that `rpq` itself failed."""
@@ -25,18 +15,6 @@ class ExitCode(IntEnum):
     STORE = 4
     INTERNAL = 70
     INTERRUPTED = 130
-
-
-def exit_code_of(error: ResilientPQError) -> ExitCode:
-    """The exit code of a verb that ends with this error."""
-    match error:
-        case NothingToRecoverError():
-            return ExitCode.NOTHING
-        case StoreError() | WriterFailedError():
-            return ExitCode.STORE
-        case FormatError() | FileFullError() | RowsLostError():
-            return ExitCode.DAMAGE
-    return ExitCode.USAGE
 
 
 def epilog(sound: str, damage: str | None, *examples: str, nothing: str | None = None) -> str:

@@ -10,9 +10,10 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from resilient_pq.cli.exit_codes import ExitCode, exit_code_of
+from resilient_pq.cli.exit_codes import ExitCode
 from resilient_pq.cli.render import Output, OutputClosedError
 from resilient_pq.errors import ResilientPQError
+from resilient_pq.folder.result import exit_code_of
 
 #: What a verb does: it speaks through the output, and gives its exit code.
 Work = Callable[[Output], Coroutine[Any, Any, int]]

@@ -169,6 +169,13 @@ class FsspecStore(WriteStore):
             return []
         return sorted(key.removeprefix(prefix) for key in found if key.startswith(prefix))
 
+    async def make_folder(self, key: str) -> None:
+        """Make the folder of a file; a file system that has none of its own does nothing."""
+        folder, slash, _ = key.rpartition("/")
+        if slash and folder:
+            async with self._explained("cannot make the folder", folder):
+                await self._call("makedirs", folder, exist_ok=True)
+
     async def put(
         self, key: str, data: Sequence[Buffer] | Buffer, *, if_none_match: bool = False
     ) -> ObjectInfo:

@@ -45,11 +45,13 @@ class Target:
         store: The store.
         key: The key in it.
         overwrite: Whether an object that is there is replaced.
+        make_folder: Whether its folder is made where there is none.
     """
 
     store: WriteStore
     key: str
     overwrite: bool
+    make_folder: bool = False
 
     @property
     def url(self) -> str:
@@ -172,6 +174,8 @@ async def publish(output: Output, target: Target, progress: Progress | None = No
         StoreError: A store refused.
     """
     source = output.known.source
+    if target.make_folder:
+        await target.store.make_folder(target.key)
     if output.sound:
         return await _as_it_is(source, target, source.info.size, progress)
     whole = await _prefix(output, target)

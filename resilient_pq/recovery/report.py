@@ -117,6 +117,8 @@ class Report:
         next: The commands to run next, as argument lists.
         schema: The schema as message text; None when it is not known.
         kept: What a recovery wrote; None for a check.
+        schema_from: Where the schema comes from, when the object does not tell it: the URL of another one, or words for
+            what the caller gave; None when it does, or when columns were made up.
     """
 
     verb: str
@@ -129,6 +131,7 @@ class Report:
     next: tuple[tuple[str, ...], ...] = ()
     schema: str | None = None
     kept: Kept | None = None
+    schema_from: str | None = None
 
     @property
     def exit_code(self) -> int:
@@ -165,6 +168,7 @@ class Report:
                 "output": self.kept.output,
                 "outputs": dict(self.kept.outputs),
                 "ledger": None if self.kept.ledger is None else self.kept.ledger.to_json(),
+                "schema_from": self.schema_from,
             }
         return document
 

@@ -35,7 +35,7 @@ from resilient_pq.recovery.kept import keep
 from resilient_pq.recovery.ledger import Ledger
 from resilient_pq.recovery.output import Output, Target, check_free, check_other, may_be_unread, publish
 from resilient_pq.recovery.report import Damage, Finding, Kept, LostRegion, Outcome, Report, rows_lost
-from resilient_pq.recovery.schema_source import known_schema
+from resilient_pq.recovery.schema_source import Siblings, known_schema
 from resilient_pq.recovery.source import Location, Source, open_source
 from resilient_pq.recovery.understanding import Understanding, understand
 
@@ -93,22 +93,84 @@ async def recover(
         SchemaError: There is no such `on_damage`.
         StoreError: A store refused; nothing was published.
     """
-    policy = OnDamage.named(on_damage, list(OnDamage))
     locations: list[Location] = list(src) if isinstance(src, list) else [src]  # type: ignore[list-item]
+    options = RecoverOptions(on_damage, schema, schema_from, repair_bits, verify, overwrite)
+    return await salvage(
+        locations,
+        dst,
+        options,
+        storage_options=storage_options,
+        dst_storage_options=dst_storage_options,
+        progress=progress,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RecoverOptions:
+    """How files are recovered: what `recover` takes, and what many files need besides.
+
+    Attributes:
+        on_damage: What is done with rows of which a value is lost.
+        schema: The columns of files that do not tell them.
+        schema_from: Another file of the same columns, of which the footer is read.
+        repair_bits: Turn single bits back where a checksum says which.
+        verify: Read and compare also what a store could copy by itself.
+        overwrite: Replace what is there.
+        only_damaged: Write nothing where nothing is wrong: the report is "sound" then, and names no output.
+        make_folder: Make the folder of the output where there is none.
+    """
+
+    on_damage: str = "drop"
+    schema: object | None = None
+    schema_from: Location | None = None
+    repair_bits: bool = False
+    verify: bool = False
+    overwrite: bool = False
+    only_damaged: bool = False
+    make_folder: bool = False
+
+
+async def salvage(
+    locations: Sequence[Location],
+    dst: Location,
+    options: RecoverOptions,
+    *,
+    siblings: Sequence[Location] = (),
+    storage_options: Mapping[str, Any] | None = None,
+    dst_storage_options: Mapping[str, Any] | None = None,
+    progress: Progress | None = None,
+) -> Report:
+    """What `recover` does, and raises.
+
+    Args:
+        locations: Copies of the damaged object, or only itself.
+        dst: Where the output goes.
+        options: How.
+        siblings: Objects that are likely to have the same columns, the likeliest first. Where the damaged one does not
+            tell its schema, and none is given, it is that of the first of them that fits what is found.
+        storage_options: Credentials, endpoint and so on.
+        dst_storage_options: The same for `dst`; None means the same ones.
+        progress: Called now and then with the bytes examined and the bytes there are.
+    """
+    policy = OnDamage.named(options.on_damage, list(OnDamage))
     if not locations:
         raise SchemaError("src is an empty list; name at least one copy")
-    options = storage_options if dst_storage_options is None else dst_storage_options
-    async with _opened(locations, storage_options) as sources, _store_of(dst, options) as (store, key):
-        target = Target(store, key, overwrite)
+    reached = storage_options if dst_storage_options is None else dst_storage_options
+    async with _opened(locations, storage_options) as sources, _store_of(dst, reached) as (store, key):
+        target = Target(store, key, options.overwrite, options.make_folder)
         for source in sources:
             await check_other(source, target)
-        if policy is not OnDamage.COLUMNS:
+        if policy is not OnDamage.COLUMNS and not options.only_damaged:
             await check_free(target)
         with located(Where(key=sources[0].url)):
-            given = await known_schema(schema=schema, schema_from=schema_from, storage_options=storage_options)
-            known, others = await merged([await understand(source, given) for source in sources])
-            repair = with_bit_turned_back if repair_bits else None
-            request = _Request(target, policy, verify, Means(others, repair, next_page))
+            given = await known_schema(
+                schema=options.schema, schema_from=options.schema_from, storage_options=storage_options
+            )
+            others = Siblings(siblings, storage_options)
+            known, copies = await merged([await understand(source, given, others) for source in sources])
+            repair = with_bit_turned_back if options.repair_bits else None
+            means = Means(copies, repair, next_page)
+            request = _Request(target, policy, options.verify, means, options.only_damaged)
             return await _recover(known, request, progress)
 
 
@@ -145,6 +207,7 @@ class _Request:
     on_damage: OnDamage
     verify: bool
     means: Means
+    only_damaged: bool
 
 
 async def _recover(known: Understanding, request: _Request, progress: Progress | None) -> Report:
@@ -178,6 +241,11 @@ async def _recover(known: Understanding, request: _Request, progress: Progress |
     output = Output(known, examined, rows, lost, sound)
     report = _report(known, output, findings, request.target, ledger)
     assert report.kept is not None
+    if request.only_damaged:
+        if sound:
+            return replace(report, next=(), kept=Kept(None, 0, 0, 0))
+        if policy is not OnDamage.COLUMNS:
+            await check_free(request.target)
     if policy is OnDamage.COLUMNS and not sound:
         outputs = await publish_apart(output, request.target)
         kept = replace(report.kept, output=None, outputs=outputs)
@@ -204,6 +272,7 @@ def _report(
         findings=findings,
         next=(("rpq", "check", target.url),),
         schema=str(known.contents.schema),
+        schema_from=known.schema_from,
         kept=Kept(target.url, rows.num_rows, 0, rows_lost(lost), lost, ledger=ledger),
     )
 

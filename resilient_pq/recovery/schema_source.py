@@ -15,7 +15,15 @@ from typing import Any
 
 from resilient_pq.arrow.ingest import Ingest
 from resilient_pq.arrow.stored_schema import ARROW_SCHEMA_KEY
-from resilient_pq.errors import FormatError, RecoveryError, SchemaError, Where, located
+from resilient_pq.errors import (
+    FormatError,
+    RecoveryError,
+    SchemaError,
+    StoreError,
+    UnsupportedError,
+    Where,
+    located,
+)
 from resilient_pq.format.footer import key_values
 from resilient_pq.format.metadata import (
     ColumnMetaData,
@@ -117,6 +125,46 @@ async def known_schema(
     if schema_from is not None:
         return await schema_of_sibling(schema_from, storage_options)
     return None if schema is None else given_schema(schema)
+
+
+#: Of files that may have the same columns, so many are looked at; few of many are damaged.
+_MOST_SIBLINGS = 8
+
+
+class Siblings:
+    """Files that are likely to have the same columns as a damaged one; nothing is read before it is asked for.
+
+    Args:
+        locations: URLs, paths, or pairs of a store and a key; the likeliest first.
+        storage_options: Credentials, endpoint and so on for them.
+    """
+
+    def __init__(
+        self, locations: Sequence[Location] = (), storage_options: Mapping[str, Any] | None = None
+    ) -> None:
+        """Remember where they are."""
+        self._locations = tuple(locations[:_MOST_SIBLINGS])
+        self._storage_options = storage_options
+        self._found: list[KnownSchema] | None = None
+
+    async def schemas(self) -> Sequence[KnownSchema]:
+        """Their schemas, the likeliest first and none twice; those that are damaged, or gone, are passed over."""
+        if self._found is None:
+            self._found = []
+            for location in self._locations:
+                known = await self._of(location)
+                if known is not None and all(known.schema != other.schema for other in self._found):
+                    self._found.append(known)
+        return self._found
+
+    async def _of(self, location: Location) -> KnownSchema | None:
+        """The schema of one whose footer is whole."""
+        try:
+            async with await open_source(location, self._storage_options) as source:
+                contents = await source.contents()
+                return _of_contents(contents, source.url) if isinstance(contents, Contents) else None
+        except (StoreError, UnsupportedError):
+            return None
 
 
 def given_schema(schema: object) -> KnownSchema:

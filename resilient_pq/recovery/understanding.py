@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from resilient_pq.errors import FormatError, NotParquetError, TornFileError, Where
@@ -13,6 +13,7 @@ from resilient_pq.format.footer import Footer
 from resilient_pq.format.metadata import FileMetaData, RowGroup, SchemaElement
 from resilient_pq.format.quirks import Quirks
 from resilient_pq.format.records import RecordHeader
+from resilient_pq.format.schema import Schema
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader.contents import Contents
 from resilient_pq.recovery import carve, chunk_records
@@ -25,12 +26,13 @@ from resilient_pq.recovery.choose import (
 )
 from resilient_pq.recovery.footer_evidence import has_values, pages_begin
 from resilient_pq.recovery.identify import Identity, identify
-from resilient_pq.recovery.known import KnownRowGroup, Method
+from resilient_pq.recovery.known import KnownRowGroup, Method, RebuiltFile
 from resilient_pq.recovery.ladder import Facts, Rung, next_rung
+from resilient_pq.recovery.like_a_sibling import like_a_sibling, named_alike
 from resilient_pq.recovery.placement import files_in, place
 from resilient_pq.recovery.report import Damage, Finding, LostRegion
 from resilient_pq.recovery.scan import all_headers
-from resilient_pq.recovery.schema_source import KnownSchema
+from resilient_pq.recovery.schema_source import KnownSchema, Siblings
 from resilient_pq.recovery.source import Source
 from resilient_pq.recovery.survey import Survey
 from resilient_pq.recovery.text_mode import undone
@@ -65,6 +67,8 @@ class Understanding:
         found: A footer that is not at the end; None where nobody looked for it, or there is none.
         moved: Whether `source` reads through a view, since parts of the file lie elsewhere than they were written.
         given: The schema that the caller names; None where that is left to the file.
+        siblings: Files that may have the same columns.
+        schema_from: Where its schema comes from, where that is not the file itself.
         footer_whole: Whether there is a footer at its end that can be used.
         identity: What its bytes look like; None where nobody asked.
     """
@@ -81,6 +85,8 @@ class Understanding:
     found: FoundFooter | None = None
     moved: bool = False
     given: KnownSchema | None = None
+    siblings: Siblings = field(default_factory=Siblings)
+    schema_from: str | None = None
     footer_whole: bool = False
     identity: Identity | None = None
 
@@ -158,19 +164,23 @@ class Understanding:
         self.climbed = [rung for rung in self.climbed if rung in (Rung.PLACEMENT, Rung.IDENTITY, Rung.CARVING)]
 
 
-async def understand(source: Source, given: KnownSchema | None = None) -> Understanding:
+async def understand(
+    source: Source, given: KnownSchema | None = None, siblings: Siblings | None = None
+) -> Understanding:
     """Climb the ladder as far as it is needed.
 
     Args:
         source: The file.
         given: The schema that the caller names, for a file that does not tell its own.
+        siblings: Files that may have the same columns: of such a file the schema is that of the first of them that fits
+            what is found, where the caller names none.
 
     Raises:
         UnsupportedError: The file is whole, but this version cannot read it.
         FormatError: Searching it for pages would cost too much.
         StoreError: The store could not give the bytes.
     """
-    known = Understanding(source, given=given)
+    known = Understanding(source, given=given, siblings=siblings or Siblings())
     while (rung := next_rung(known.facts)) is not None:
         known.climbed.append(rung)
         await _RUNGS[rung](known)
@@ -208,9 +218,12 @@ async def _records(known: Understanding) -> None:
     candidates = _candidates(known.survey)
     if candidates is not None:
         known.take(candidates)
-    elif known.given is not None and known.survey.row_groups:
+    elif known.survey.row_groups:
         row_groups = [found.row_group for _, found in sorted(known.survey.row_groups.items())]
-        known.take(candidates_of_contents(_contents(known.given.metadata, row_groups, known.source.info.size)))
+        schema = known.given or await named_alike(known.siblings, row_groups)
+        if schema is not None:
+            known.schema_from = schema.origin
+            known.take(candidates_of_contents(_contents(schema.metadata, row_groups, known.source.info.size)))
 
 
 def _candidates(survey: Survey) -> Candidates | None:
@@ -332,24 +345,50 @@ async def _carving(known: Understanding) -> None:
         return
     if known.row_groups:
         file = replace(file, start=0, has_head=True)  # a footer names its first pages, whatever became of its head
-    schema = known.contents.schema if known.contents is not None else None
-    if schema is None and known.given is not None:
-        schema = known.given.schema
-    rows = {row_group.num_rows for row_group in known.row_groups if row_group.num_rows is not None}
-    rows |= known.given.row_counts if known.given is not None else frozenset()
-    rebuilt = await known.source.drive(carve.carve(file, schema, expected_rows=rows))
-    if rows and not rebuilt.row_groups:
-        rebuilt = await known.source.drive(carve.carve(file, schema))  # it may have others after all
+    rebuilt = await _rebuilt(known, file)
     known.findings += rebuilt.findings
     named = [ByteRange(row_group.start, row_group.end) for row_group in known.row_groups]
     found = [row_group for row_group in rebuilt.row_groups if not any(row_group.overlaps(place) for place in named)]
     if not found:
         return
     if known.contents is None:
-        metadata = rebuilt.metadata if known.given is None else known.given.metadata
-        known.contents = _contents(metadata, [], size)
+        known.contents = _contents(rebuilt.metadata, [], size)
     known.add_in_place(found)
     known.lost = (_behind_all(known),)
+
+
+async def _rebuilt(known: Understanding, file: carve.FoundFile) -> RebuiltFile:
+    """What the pages of a file make: by its own schema, by that which is given or that of a sibling, or by none."""
+    counts = {row_group.num_rows for row_group in known.row_groups if row_group.num_rows is not None}
+    given = known.given
+    if known.contents is not None:
+        rows = counts | (frozenset() if given is None else given.row_counts)
+        return await _carved(known, file, known.contents.schema, rows)
+    if given is None:
+        liked = await like_a_sibling(known.siblings, lambda schema: _like(known, file, schema, counts))
+        known.schema_from = liked.origin
+        return liked.rebuilt
+    known.schema_from = given.origin
+    return await _like(known, file, given, counts)
+
+
+async def _like(
+    known: Understanding, file: carve.FoundFile, given: KnownSchema | None, counts: set[int]
+) -> RebuiltFile:
+    """What pages make by a schema from elsewhere, with what its footer says besides; or by one made up of them."""
+    if given is None:
+        return await _carved(known, file, None, counts)
+    rebuilt = await _carved(known, file, given.schema, counts | given.row_counts)
+    return replace(rebuilt, metadata=given.metadata)
+
+
+async def _carved(
+    known: Understanding, file: carve.FoundFile, schema: Schema | None, rows: Collection[int]
+) -> RebuiltFile:
+    rebuilt = await known.source.drive(carve.carve(file, schema, expected_rows=rows))
+    if rows and not rebuilt.row_groups:
+        rebuilt = await known.source.drive(carve.carve(file, schema))  # it may have others after all
+    return rebuilt
 
 
 _RUNGS: dict[Rung, Callable[[Understanding], Awaitable[None]]] = {

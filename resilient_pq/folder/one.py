@@ -1,0 +1,115 @@
+"""What is done with one file of many: a plain function of its arguments, which can be pickled. An async shell.
+
+`check_one` and `recover_one` raise nothing for a file that is damaged, missing or cannot be reached: they say so. So
+they are what runs in another process, or on another machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from resilient_pq.errors import NothingToRecoverError
+from resilient_pq.folder.result import FileError, FileResult
+from resilient_pq.io import Stores, WriteStore
+from resilient_pq.recovery.check import check
+from resilient_pq.recovery.findings import Progress
+from resilient_pq.recovery.report import Report
+from resilient_pq.recovery.salvage import RecoverOptions, salvage
+from resilient_pq.recovery.source import Location
+
+DEFAULT_RECOVER_OPTIONS = RecoverOptions(make_folder=True)
+
+
+async def check_one(
+    url: Location,
+    storage_options: Mapping[str, Any] | None = None,
+    *,
+    stores: Stores | None = None,
+    progress: Progress | None = None,
+) -> FileResult:
+    """Check a file, and say what was found, or why nothing could be.
+
+    Args:
+        url: A URL, a path, or a pair of a store and a key in it.
+        storage_options: Credentials, endpoint and so on; passed over where there are `stores`.
+        stores: What URLs lead into, left open; one for many files saves connecting anew for each.
+        progress: As of `check`.
+    """
+    name = _name(url)
+    async with _reached(stores, storage_options) as reached:
+        try:
+            place = _place(url, reached)
+            name = place[0].url_of(place[1])
+            return FileResult("check", name, await check(place, progress=progress))
+        except Exception as error:
+            return FileResult("check", name, error=FileError.of(error))
+
+
+async def recover_one(
+    url: Location,
+    dst: Location,
+    options: RecoverOptions = DEFAULT_RECOVER_OPTIONS,
+    *,
+    schema_from: Sequence[Location] = (),
+    storage_options: Mapping[str, Any] | None = None,
+    dst_storage_options: Mapping[str, Any] | None = None,
+    stores: Stores | None = None,
+    dst_stores: Stores | None = None,
+    progress: Progress | None = None,
+) -> FileResult:
+    """Recover a file to a new one, whose folder is made, and say what was kept, or why nothing could be.
+
+    Args:
+        url: A URL, a path, or a pair of a store and a key in it.
+        dst: Where the output goes.
+        options: How.
+        schema_from: Files that are likely to have the same columns, the likeliest first: asked for their schema where
+            `url` does not tell its own, and `options` names none.
+        storage_options: Credentials, endpoint and so on; passed over where there are `stores`.
+        dst_storage_options: The same for `dst`; None means those of `url`, and its stores.
+        stores: What URLs lead into, left open.
+        dst_stores: What `dst` leads into, left open; None means `stores`, if there are no `dst_storage_options`.
+        progress: As of `recover`.
+    """
+    name = _name(url)
+    async with _reached(stores, storage_options) as reached:
+        same = reached if dst_stores is None and dst_storage_options is None else dst_stores
+        async with _reached(same, dst_storage_options) as dst_reached:
+            try:
+                place = _place(url, reached)
+                name = place[0].url_of(place[1])
+                siblings = [_place(each, reached) for each in schema_from]
+                target = _place(dst, dst_reached)
+                report = await salvage([place], target, options, siblings=siblings, progress=progress)
+                return FileResult("recover", name, report)
+            except NothingToRecoverError as error:
+                nothing = error.report if isinstance(error.report, Report) else None
+                return FileResult("recover", name, nothing, None if nothing else FileError.of(error))
+            except Exception as error:
+                return FileResult("recover", name, error=FileError.of(error))
+
+
+def _name(location: Location) -> str:
+    """What to call a place before its store is known."""
+    return str(location[1] if isinstance(location, tuple) else location)
+
+
+def _place(location: Location, stores: Stores) -> tuple[WriteStore, str]:
+    return location if isinstance(location, tuple) else stores.resolve(location)
+
+
+@asynccontextmanager
+async def _reached(
+    stores: Stores | None, storage_options: Mapping[str, Any] | None
+) -> AsyncIterator[Stores]:
+    """The stores that are given, or some of their own that are closed at the end."""
+    if stores is not None:
+        yield stores
+        return
+    own = Stores(storage_options)
+    try:
+        yield own
+    finally:
+        await own.close()
