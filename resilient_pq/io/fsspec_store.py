@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from itertools import islice
 from typing import Any
 
 import aiohttp
@@ -26,8 +27,10 @@ from resilient_pq.io.os_errors import from_os_error
 from resilient_pq.io.partial_file import SUFFIX
 from resilient_pq.io.protocols import (
     DEFAULT_SINK_OPTIONS,
+    LISTED_AT_ONCE,
     Buffer,
     Capabilities,
+    ListedObject,
     ObjectInfo,
     ObjectSink,
     ObjectTail,
@@ -155,19 +158,20 @@ class FsspecStore(WriteStore):
             raise StoreError("it is a folder", where=self._where(key), hint="name a file in it")
         if not isinstance(found.get("size"), int):
             raise UnsupportedError(f"{self.name} does not say how large it is", where=self._where(key))
-        version = [f"{name}={found[name]}" for name in _VERSION_FIELDS if found.get(name) is not None]
-        return ObjectInfo(key, found["size"], " ".join(version) or None)
+        return ObjectInfo(key, found["size"], _version(found))
 
-    async def list_names(self, folder: str) -> list[str]:
-        """Every file below the folder, asked for anew: file systems remember listings."""
+    async def list_objects(self, folder: str) -> AsyncGenerator[Sequence[ListedObject], None]:
+        """Every file below the folder, asked for anew: file systems remember listings, and give each as a whole."""
         prefix = folder_prefix(folder)
         self._filesystem.invalidate_cache()
         try:
             async with self._explained("cannot list", folder):
-                found: list[str] = await self._call("find", folder)
+                found: dict[str, dict[str, Any]] = await self._call("find", folder, detail=True)
         except NotFoundError:
-            return []
-        return sorted(key.removeprefix(prefix) for key in found if key.startswith(prefix))
+            return
+        keys = iter(sorted(key for key in found if key.startswith(prefix)))
+        while page := list(islice(keys, LISTED_AT_ONCE)):
+            yield [_listed(key.removeprefix(prefix), found[key]) for key in page]
 
     async def make_folder(self, key: str) -> None:
         """Make the folder of a file; a file system that has none of its own does nothing."""
@@ -271,3 +275,14 @@ class FsspecStore(WriteStore):
 
     def _where(self, key: str) -> Where:
         return Where(key=self.url_of(key))
+
+
+def _version(found: Mapping[str, Any]) -> str | None:
+    """What names the version of a file."""
+    return " ".join(f"{name}={found[name]}" for name in _VERSION_FIELDS if found.get(name) is not None) or None
+
+
+def _listed(name: str, found: Mapping[str, Any]) -> ListedObject:
+    """What a listing says of a file."""
+    size = found.get("size")
+    return ListedObject(name, size if isinstance(size, int) else None, _version(found))

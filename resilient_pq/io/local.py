@@ -6,9 +6,11 @@ import os
 import secrets
 import shlex
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import suppress
 from io import FileIO
+from itertools import islice
+from operator import attrgetter
 from typing import Any, TypeVar
 
 import numpy as np
@@ -28,9 +30,11 @@ from resilient_pq.io.os_errors import explained
 from resilient_pq.io.partial_file import SUFFIX, PartialFile, behind_link, is_held, refuse_special
 from resilient_pq.io.protocols import (
     DEFAULT_SINK_OPTIONS,
+    LISTED_AT_ONCE,
     Buffer,
     Capabilities,
     GrowingStore,
+    ListedObject,
     ObjectInfo,
     ObjectSink,
     ObjectTail,
@@ -110,9 +114,11 @@ class LocalStore(WriteStore, GrowingStore):
         """The path of a file in the folder of another; on Windows paths may have backslashes."""
         return os.path.join(os.path.dirname(key), *name.split("/"))
 
-    async def list_names(self, folder: str) -> list[str]:
-        """Every file below the folder; links are followed, but not in circles."""
-        return await in_thread(_list_names, self.url_of(folder))
+    async def list_objects(self, folder: str) -> AsyncGenerator[Sequence[ListedObject], None]:
+        """Every file below the folder, by name within a page; links are followed, but not in circles."""
+        walking = _walk(self.url_of(folder) or os.curdir)  # what a name without any folder lies in
+        while page := await in_thread(_page_of, walking):
+            yield page
 
     async def put(
         self, key: str, data: Sequence[Buffer] | Buffer, *, if_none_match: bool = False
@@ -333,24 +339,36 @@ def _status(path: str) -> os.stat_result:
     return status
 
 
-def _list_names(folder: str) -> list[str]:
-    names: list[str] = []
-    folder = folder or os.curdir  # what a name without any folder lies in
+def _page_of(walking: Iterator[tuple[str, os.DirEntry[str]]]) -> list[ListedObject]:
+    """The next files, and what they are."""
+    return sorted((_listed(name, entry) for name, entry in islice(walking, LISTED_AT_ONCE)), key=attrgetter("name"))
+
+
+def _listed(name: str, entry: os.DirEntry[str]) -> ListedObject:
+    try:
+        info = _info(name, entry.stat())
+    except OSError:  # a link that leads nowhere, or a file that was deleted a moment ago
+        return ListedObject(name)
+    return ListedObject(name, info.size, info.etag)
+
+
+def _walk(folder: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    """Every file below a folder with its name relative to that, none of them kept."""
     # Each folder with the real paths of itself and of all that lead to it: a link back to one of them is a circle.
     waiting = [(folder, "", frozenset([os.path.realpath(folder)]))]
     while waiting:
         path, prefix, leading = waiting.pop()
         with explained("cannot list", path):
             try:
-                entries = list(os.scandir(path))
+                entries = os.scandir(path)
             except FileNotFoundError:
                 continue  # never there, or removed a moment ago
-            for entry in entries:
-                if not entry.is_dir():
-                    names.append(prefix + entry.name)
-                elif (real := os.path.realpath(entry.path)) not in leading:
-                    waiting.append((entry.path, f"{prefix}{entry.name}/", leading | {real}))
-    return sorted(names)
+            with entries:
+                for entry in entries:
+                    if not entry.is_dir():
+                        yield prefix + entry.name, entry
+                    elif (real := os.path.realpath(entry.path)) not in leading:
+                        waiting.append((entry.path, f"{prefix}{entry.name}/", leading | {real}))
 
 
 def _read_tail(path: str, size: int) -> tuple[os.stat_result, int, memoryview]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -18,8 +18,10 @@ from resilient_pq.errors import (
 )
 from resilient_pq.io.protocols import (
     DEFAULT_SINK_OPTIONS,
+    LISTED_AT_ONCE,
     Buffer,
     Capabilities,
+    ListedObject,
     MultipartStore,
     ObjectInfo,
     ObjectSink,
@@ -90,10 +92,13 @@ class MemoryStore(MultipartStore):
         """What the object is."""
         return self._find(key)[0]
 
-    async def list_names(self, folder: str) -> list[str]:
-        """Every object whose key begins with the folder's."""
+    async def list_objects(self, folder: str) -> AsyncGenerator[Sequence[ListedObject], None]:
+        """Every object whose key begins with the folder's, by name."""
         prefix = folder_prefix(folder)
-        return sorted(key.removeprefix(prefix) for key in self._objects if key.startswith(prefix))
+        keys = iter(sorted(key for key in self._objects if key.startswith(prefix)))
+        while keys_of_page := list(itertools.islice(keys, LISTED_AT_ONCE)):
+            infos = [self._objects[key][0] for key in keys_of_page if key in self._objects]
+            yield [ListedObject(info.key.removeprefix(prefix), info.size, info.etag) for info in infos]
 
     async def put(
         self, key: str, data: Sequence[Buffer] | Buffer, *, if_none_match: bool = False

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -45,9 +45,11 @@ from resilient_pq.errors import (
 from resilient_pq.io.local import in_thread
 from resilient_pq.io.protocols import (
     DEFAULT_SINK_OPTIONS,
+    LISTED_AT_ONCE,
     Buffer,
     Capabilities,
     KiB,
+    ListedObject,
     MiB,
     ObjectInfo,
     ObjectSink,
@@ -115,17 +117,37 @@ class ObstoreStore(RangedGetStore, WriteStore):
         """The prefix and the key."""
         return self._prefix + key
 
-    async def list_names(self, folder: str) -> list[str]:
+    async def list_objects(self, folder: str) -> AsyncGenerator[Sequence[ListedObject], None]:
         """Every object below the folder."""
-        prefix = folder_prefix(folder)
+        start = folder_prefix(folder).lstrip("/")
+        last: str | None = None
+        listing = self._listing(folder, last)
 
-        async def find() -> list[str]:
-            listing: AsyncIterator[Any] = obstore.list(self._store, folder.strip("/") or None)
-            return [found["path"] async for batch in listing for found in batch]
+        async def following() -> Sequence[Any]:
+            nonlocal listing
+            try:
+                batch: Sequence[Any] = await anext(listing)  # with a default, it fails at the end
+                return batch
+            except StopAsyncIteration:
+                return ()
+            except (BaseError, OSError, ValueError):
+                # A listing that failed does not go on. The stores that fail so list by name.
+                listing = self._listing(folder, last)
+                raise
 
-        keys = await self._retrying(lambda: self._ask("list", folder, find()))
-        start = prefix.lstrip("/")
-        return sorted(key.removeprefix(start) for key in keys if key.startswith(start))
+        while batch := await self._retrying(lambda: self._ask("list", folder, following())):
+            last = batch[-1]["path"]
+            found = [_listed(meta, start) for meta in batch if meta["path"].startswith(start)]
+            if found:
+                yield found
+
+    def _listing(self, folder: str, last: str | None) -> AsyncIterator[Any]:
+        """What is below a folder, behind a key if one is given."""
+        options: dict[str, Any] = {} if last is None else {"offset": last}
+        listing: AsyncIterator[Any] = obstore.list(
+            self._store, folder.strip("/") or None, chunk_size=LISTED_AT_ONCE, **options
+        )
+        return listing
 
     async def put(
         self, key: str, data: Sequence[Buffer] | Buffer, *, if_none_match: bool = False
@@ -290,6 +312,10 @@ class _ObstoreBody:
     def close(self) -> None:
         """Drop the rest."""
         self._stream = None
+
+
+def _listed(meta: Any, start: str) -> ListedObject:
+    return ListedObject(meta["path"].removeprefix(start), int(meta["size"]), meta["e_tag"])
 
 
 def _range_of(header: str) -> Any:

@@ -10,7 +10,8 @@ A store belongs to the event loop that first uses it, and is closed with `close(
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -25,6 +26,9 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 KiB = 1024
 MiB = 1024 * KiB
 GiB = 1024 * MiB
+
+#: Objects in a page of a listing, at most, where that is not the store's choice.
+LISTED_AT_ONCE = 1_000
 
 #: Every part but the last has at least this size (Amazon S3 User Guide, "Amazon S3 multipart upload limits").
 MIN_PART_BYTES = 5 * MiB
@@ -45,6 +49,21 @@ class ObjectInfo:
     size: int
     etag: str | None
     version: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ListedObject:
+    """An object as a listing tells of it.
+
+    Attributes:
+        name: Relative to the folder that was listed, with slashes; `ReadStore.beside` makes a key of it.
+        size: Bytes of the whole object; None where the listing does not tell.
+        etag: What the listing calls this version; None where it does not. A `head` may call it otherwise.
+    """
+
+    name: str
+    size: int | None = None
+    etag: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +146,7 @@ class Capabilities:
         equal_parts: All parts but the last must have the same size.
         server_side_copy: Bytes can be copied between objects without passing through the client.
         durable_commit: `ObjectSink.commit` makes every byte survive the process.
-        list_names: `ReadStore.list_names` tells what is below a folder.
+        list_names: `ReadStore.list_objects` and `list_names` tell what is below a folder.
     """
 
     suffix_range: bool = False
@@ -382,15 +401,17 @@ class ReadStore(Protocol):
         folder, slash, _ = key.rpartition("/")
         return f"{folder}{slash}{name}"
 
-    async def list_names(self, folder: str) -> list[str]:
-        """Every object below a folder, at any depth.
+    def list_objects(self, folder: str) -> AsyncGenerator[Sequence[ListedObject], None]:
+        """Every object below a folder, at any depth, a page at a time, so that there may be any number.
+
+        Each is listed once; what is written or deleted meanwhile may be among them or not.
 
         Args:
             folder: A key, with a slash at its end or without.
 
         Returns:
-            Their names relative to `folder`, with slashes, sorted: `beside` makes keys of them. None where there
-            is no such folder.
+            Pages of at least one and mostly at most 1,000 objects, in no order that all stores have; none where there
+            is no such folder. To be closed when it is left before its end (`contextlib.aclosing`).
 
         Raises:
             UnsupportedError: The store cannot tell.
@@ -398,6 +419,21 @@ class ReadStore(Protocol):
         raise UnsupportedError(
             f"{self.name} cannot list what is in a folder", where=Where(key=self.url_of(folder))
         )
+
+    async def list_names(self, folder: str) -> list[str]:
+        """The names of all that `list_objects` tells of, sorted.
+
+        Args:
+            folder: A key, with a slash at its end or without.
+
+        Returns:
+            Names relative to `folder`, with slashes: `beside` makes keys of them. None where there is no such folder.
+
+        Raises:
+            UnsupportedError: The store cannot tell.
+        """
+        async with aclosing(self.list_objects(folder)) as pages:
+            return sorted([found.name async for page in pages for found in page])
 
     @abstractmethod
     async def close(self) -> None:

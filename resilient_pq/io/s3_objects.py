@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -17,7 +17,7 @@ from resilient_pq.errors import (
     TransientError,
     UnsupportedError,
 )
-from resilient_pq.io.protocols import Buffer, ObjectInfo, folder_prefix, pieces_of
+from resilient_pq.io.protocols import Buffer, ListedObject, ObjectInfo, folder_prefix, pieces_of
 from resilient_pq.io.ranged_get import Answer, RangedGetStore
 from resilient_pq.io.retry import DEFAULT_RETRY_POLICY, RetryPolicy
 from resilient_pq.io.s3_checksums import Fingerprint, crc32_of, decoded, encoded, md5_of
@@ -61,10 +61,9 @@ class S3Objects(RangedGetStore):
         """The URL of an object."""
         return f"s3://{key}"
 
-    async def list_names(self, folder: str) -> list[str]:
+    async def list_objects(self, folder: str) -> AsyncGenerator[Sequence[ListedObject], None]:
         """Every object whose name begins with the folder's; of a folder itself some tools make an empty object."""
         bucket, prefix = split_key(folder_prefix(folder))
-        names: list[str] = []
         more: dict[str, str] = {}
         while True:
             request = partial(
@@ -76,10 +75,11 @@ class S3Objects(RangedGetStore):
                 **more,
             )
             page = await self._retrying(request)
-            found = (str(item["Key"]) for item in page.get("Contents", []))
-            names += [name.removeprefix(prefix) for name in found if not name.endswith("/")]
+            found = [_listed(item, prefix) for item in page.get("Contents", []) if not item["Key"].endswith("/")]
+            if found:
+                yield found
             if not page.get("IsTruncated"):
-                return sorted(names)
+                return
             following = {"ContinuationToken": str(page.get("NextContinuationToken") or "")}
             if following["ContinuationToken"] in ("", more.get("ContinuationToken")):
                 raise StoreError("the listing ends before its end", where=self._where(folder))
@@ -253,6 +253,12 @@ class S3Objects(RangedGetStore):
 def checksum_mode(fingerprint: Fingerprint) -> dict[str, str]:
     """What asks a HEAD for the checksum, where it would tell something."""
     return {} if fingerprint.crc32 is None else {"ChecksumMode": "ENABLED"}
+
+
+def _listed(item: Mapping[str, Any], prefix: str) -> ListedObject:
+    """What a listing says of an object."""
+    size = item.get("Size")
+    return ListedObject(str(item["Key"]).removeprefix(prefix), None if size is None else int(size), item.get("ETag"))
 
 
 def info_of(key: str, answer: Mapping[str, Any]) -> ObjectInfo:

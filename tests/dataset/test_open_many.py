@@ -86,7 +86,7 @@ async def test_a_summary_says_which_row_groups_there_are(store: MemoryStore) -> 
     await rpq.write_metadata((store, "folder"))
     recording = RecordingStore(store)
     async with rpq.open_many((recording, "folder/")) as dataset:
-        assert [call.verb for call in recording.calls] == ["list_names", "read_tail"]
+        assert [call.verb for call in recording.calls] == ["list_objects", "read_tail"]
         assert pa.table(await dataset.read()).equals(ALL)
         assert len(dataset.files) == 1 and len(dataset.files[0].data_files) == 3
 

@@ -477,7 +477,7 @@ async def test_a_summary_of_summaries(folder: Folder) -> None:
 async def test_a_store_that_fails_leaves_what_was_there(folder: Folder) -> None:
     inner = await stored(folder)
     await inner.put("folder/_metadata", b"before")
-    for fault in (Fault("list_names"), Fault("read_tail", skip=2), Fault("put"), Fault("put", skip=1)):
+    for fault in (Fault("list_objects"), Fault("read_tail", skip=2), Fault("put"), Fault("put", skip=1)):
         with pytest.raises(rpq.TransientError):
             await rpq.write_metadata((FaultyStore(inner, [fault]), "folder"), overwrite=True)
         assert await bytes_of(inner, "folder/_metadata") == b"before"
@@ -508,7 +508,7 @@ async def test_only_ends_of_files_are_read_and_not_too_many_at_once(folders: dic
     assert seen == [(done, 50) for done in range(1, 51)]
     assert watched.most == 16
     verbs = [call.verb for call in watched.calls]
-    assert verbs == ["head", "head", "list_names", *["read_tail"] * 50, "put", "put"]
+    assert verbs == ["head", "head", "list_objects", *["read_tail"] * 50, "put", "put"]
     assert [call.key for call in watched.calls[-2:]] == ["folder/_common_metadata", "folder/_metadata"]
 
 

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -640,6 +641,20 @@ async def test_a_listing_follows_links_but_not_in_circles(store: LocalStore, tmp
     (tmp_path / "folder" / "deep" / "up").symlink_to(tmp_path / "folder")
     (tmp_path / "elsewhere" / "itself").symlink_to(tmp_path / "elsewhere")
     assert await store.list_names(str(tmp_path / "folder")) == ["a", "one/b", "two/b"]
+
+
+async def test_a_listing_comes_in_pages_and_says_what_files_are(store: LocalStore, tmp_path: Path) -> None:
+    for number in range(1_005):
+        (tmp_path / f"{number:04}").write_bytes(b"1" * (number % 7))
+    (tmp_path / "nowhere").symlink_to(tmp_path / "gone")
+    async with aclosing(store.list_objects(str(tmp_path))) as listing:
+        pages = [page async for page in listing]
+    assert [len(page) for page in pages] == [1_000, 6]
+    found = {each.name: each for page in pages for each in page}
+    assert len(found) == 1_006
+    assert (found["nowhere"].size, found["nowhere"].etag) == (None, None)
+    info = await store.head(str(tmp_path / "0013"))
+    assert (found["0013"].size, found["0013"].etag) == (info.size, info.etag) == (6, info.etag)
 
 
 async def test_a_listing_of_a_file(store: LocalStore, tmp_path: Path) -> None:

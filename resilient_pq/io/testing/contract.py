@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from typing import Any
 
 from resilient_pq.errors import (
@@ -271,6 +271,15 @@ class StoreContract(ReadContract):
         for folder in (prefix + "folder", prefix + "folder/"):
             assert await store.list_names(folder) == sorted(names)
         assert await store.list_names(prefix + "folder/deep") == ["er/köln", "er/x=1&y"]
+        async with aclosing(store.list_objects(prefix + "folder")) as pages:
+            listed = {found.name: found async for page in pages for found in page}
+        assert sorted(listed) == sorted(names)
+        assert {found.size for found in listed.values()} == {1}
+        first = listed["a"]
+        await store.put(f"{prefix}folder/a", b"12")
+        async with aclosing(store.list_objects(prefix + "folder")) as pages:
+            listed = {found.name: found async for page in pages for found in page}
+        assert listed["a"] != first and listed["a"].size == 2, "a listing tells versions apart"
         await store.delete(f"{prefix}folder/a")
         assert await store.list_names(prefix + "folder") == sorted(names[1:])
 

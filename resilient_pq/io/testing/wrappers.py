@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
@@ -11,6 +12,7 @@ from resilient_pq.io.protocols import (
     DEFAULT_SINK_OPTIONS,
     Buffer,
     Capabilities,
+    ListedObject,
     MultipartStore,
     ObjectInfo,
     ObjectSink,
@@ -85,9 +87,14 @@ class _Around(MultipartStore):
         """The inner store's."""
         return self.inner.beside(key, name)
 
-    async def list_names(self, folder: str) -> list[str]:
-        """Handed on."""
-        return await self._do(Call("list_names", folder), lambda: self.inner.list_names(folder))
+    async def list_objects(self, folder: str) -> AsyncGenerator[Sequence[ListedObject], None]:
+        """Handed on; the first page is the call."""
+        async with aclosing(self.inner.list_objects(folder)) as pages:
+            first = await self._do(Call("list_objects", folder), lambda: anext(pages, None))
+            if first is not None:
+                yield first
+                async for page in pages:
+                    yield page
 
     async def put(
         self, key: str, data: Sequence[Buffer] | Buffer, *, if_none_match: bool = False
