@@ -14,9 +14,10 @@ from resilient_pq.arrow.stored_schema import ARROW_SCHEMA_KEY
 from resilient_pq.arrow.table import Table
 from resilient_pq.arrow.to_python import Inexact
 from resilient_pq.dataset.agreement import agreed, as_agreed
-from resilient_pq.dataset.listing import Place, Source, find_files
-from resilient_pq.dataset.pattern import is_pattern
+from resilient_pq.dataset.listing import Source, find_files
 from resilient_pq.errors import NotFoundError, ResilientPQError
+from resilient_pq.folder.pattern import is_pattern
+from resilient_pq.folder.scope import Place
 from resilient_pq.io import FetchCounters, Stores
 from resilient_pq.io.cancellation import all_or_none
 from resilient_pq.reader.file import File, OnLost

@@ -15,25 +15,12 @@ from resilient_pq.reader.contents import Contents, FileState
 from resilient_pq.reader.data_file import data_file
 from resilient_pq.version import CREATED_BY, MAKER
 
-SUFFIX = ".parquet"
 #: RowGroup.ordinal is a signed 16-bit integer; row groups further back have none.
 _MAX_ORDINAL = (1 << 15) - 1
 #: Readers keep the length of a footer in a signed 32-bit integer.
 _MAX_FOOTER = (1 << 31) - 1
 #: The worse, the further back.
 _STATES = (FileState.COMPLETE, FileState.SALVAGED, FileState.IN_PROGRESS)
-
-
-def is_data_file(name: str) -> bool:
-    """Whether a name below a folder is that of a data file, as Spark and Arrow see it.
-
-    It ends with ``.parquet``, and no part of it begins with ``.`` or ``_``: those are hidden, temporary, or about
-    the folder. Folders that stand for the values of a column, such as ``_day=1``, are not hidden.
-    """
-    *folders, last = name.split("/")
-    hidden = [part for part in folders if part.startswith("_") and "=" not in part]
-    hidden += [part for part in (*folders, last) if part.startswith(".")]
-    return last.endswith(SUFFIX) and not last.startswith("_") and not hidden
 
 
 class Summary:

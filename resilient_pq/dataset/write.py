@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from resilient_pq.dataset.summary import Summary, is_data_file
+from resilient_pq.dataset.summary import Summary
 from resilient_pq.errors import (
     AlreadyExistsError,
     FormatError,
@@ -25,6 +25,7 @@ from resilient_pq.errors import (
     Where,
     located,
 )
+from resilient_pq.folder.pattern import is_data_file
 from resilient_pq.io import FetchCounters, ObjectInfo, ReadStore, WriteStore, resolve
 from resilient_pq.reader.contents import Contents, FileState
 from resilient_pq.reader.data_file import COMMON_METADATA_NAME, METADATA_NAME, data_file

@@ -1,4 +1,4 @@
-"""Patterns of names, as shells have them. Pure."""
+"""Names of files below a folder: those that hold data, and those that match a pattern as shells have them. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,23 @@ import re
 
 from resilient_pq.errors import SchemaError
 
+SUFFIX = ".parquet"
+#: Of a file whose local writer has not finished it, or died.
+PARTIAL_SUFFIX = ".partial"
+
 _SPECIAL = re.compile(r"[*?\[]")
+
+
+def is_data_file(name: str) -> bool:
+    """Whether a name below a folder is that of a data file, as Spark and Arrow see it.
+
+    It ends with ``.parquet``, and no part of it begins with ``.`` or ``_``: those are hidden, temporary, or about
+    the folder. Folders that stand for the values of a column, such as ``_day=1``, are not hidden.
+    """
+    *folders, last = name.split("/")
+    hidden = [part for part in folders if part.startswith("_") and "=" not in part]
+    hidden += [part for part in (*folders, last) if part.startswith(".")]
+    return last.endswith(SUFFIX) and not last.startswith("_") and not hidden
 
 
 def is_pattern(name: str) -> bool:
