@@ -28,12 +28,14 @@ class Scope:
         folder: What the keys of all objects begin with, with a slash at its end; empty for all of a store.
         pattern: What names relative to it have to match; None where all count.
         may_be_file: The key that it would be if it were an object and no folder; None where it cannot be one.
+        is_one_file: Whether it is that object, whatever else there may be.
     """
 
     store: ReadStore
     folder: str
     pattern: str | None = None
     may_be_file: str | None = None
+    is_one_file: bool = False
 
     @classmethod
     def named(cls, url: str | os.PathLike[str], stores: Stores) -> Scope:
@@ -64,6 +66,11 @@ class Scope:
             return cls(store, folder, pattern)
         is_file = bool(key) and not key.endswith("/")
         return cls(store, f"{key.rstrip('/')}/" if key else "", None, key if is_file else None)
+
+    @classmethod
+    def of_file(cls, store: ReadStore, key: str) -> Scope:
+        """The scope of one object."""
+        return cls(store, "", None, key, is_one_file=True)
 
     @property
     def url(self) -> str:

@@ -1,0 +1,71 @@
+"""Many small jobs, a bounded number of them under way. An async shell."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+Job = TypeVar("Job")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds(Generic[Job]):
+    """How much may be under way.
+
+    Attributes:
+        jobs: How many jobs.
+        weight: What all of them may weigh together; one job may weigh more.
+        weigh: What a job weighs.
+    """
+
+    jobs: int
+    weight: int
+    weigh: Callable[[Job], int]
+
+
+async def in_flight(
+    jobs: AsyncIterator[Job], do: Callable[[Job], Coroutine[Any, Any, Result]], bounds: Bounds[Job]
+) -> AsyncGenerator[Result, None]:
+    """What becomes of jobs, as they end; the next ones begin meanwhile, as far as the bounds allow.
+
+    When it is closed, when the caller is cancelled, or when a job fails, all that are under way are cancelled, and
+    waited for.
+
+    Args:
+        jobs: The jobs; asked for one by one, when there is room for them.
+        do: Does one.
+        bounds: How much may be under way.
+    """
+    running: dict[asyncio.Task[Result], int] = {}
+    ended: asyncio.Queue[asyncio.Task[Any]] = asyncio.Queue()
+    freed = asyncio.Event()
+
+    async def begin() -> None:
+        async for job in jobs:
+            weight = bounds.weigh(job)
+            while running and (len(running) >= bounds.jobs or sum(running.values()) + weight > bounds.weight):
+                freed.clear()
+                await freed.wait()
+            task = asyncio.ensure_future(do(job))
+            running[task] = weight
+            task.add_done_callback(ended.put_nowait)
+
+    beginning = asyncio.ensure_future(begin())
+    beginning.add_done_callback(ended.put_nowait)
+    try:
+        while running or not beginning.done():
+            task = await ended.get()
+            result = task.result()
+            if task is not beginning:
+                del running[task]  # only now: what nobody has taken yet counts as well
+                freed.set()
+                yield result
+        beginning.result()
+    finally:
+        left = [beginning, *running]
+        for each in left:
+            each.cancel()
+        await asyncio.gather(*left, return_exceptions=True)

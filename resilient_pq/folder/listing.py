@@ -1,0 +1,259 @@
+"""The files of a run: found page by page, with what was listed around them. An async shell.
+
+A folder means its ``*.parquet`` files, and the ``*.parquet.partial`` that local writers left when they died; a pattern
+means what matches it; names that begin with ``.`` or ``_`` are hidden from both. So a bucket of millions is never in
+memory.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_left
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import Any
+
+from resilient_pq.errors import NotFoundError, SchemaError, StoreError, Where
+from resilient_pq.folder.pattern import PARTIAL_SUFFIX, is_data_file, is_pattern, matcher
+from resilient_pq.folder.scope import Place, Scope
+from resilient_pq.io import GrowingStore, ListedObject, LocalStore, ReadStore, Stores
+from resilient_pq.io.cancellation import all_or_none
+from resilient_pq.io.local import in_thread
+from resilient_pq.recovery.source import Location
+
+#: Files around one, by name, that are told of it.
+_MOST_NEAR = 8
+#: Objects that are asked for at one time where a list names them.
+_ASKED_AT_ONCE = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A file.
+
+    Attributes:
+        scope: What it was found by.
+        name: Relative to the folder of that; of a file in a list, its own name.
+        place: Where it is.
+        size: Its bytes; None where nobody asked.
+        version: What the listing calls its version; None where it does not tell.
+        near: Data files that were listed around it: those of its own folder first, then those of the nearest parent.
+    """
+
+    scope: Scope
+    name: str
+    place: Place
+    size: int | None = None
+    version: str | None = None
+    near: tuple[Place, ...] = ()
+
+    @property
+    def url(self) -> str:
+        """Its name for people."""
+        return self.place[0].url_of(self.place[1])
+
+
+def scopes_of(urls: Location | Sequence[Location], stores: Stores) -> list[Scope]:
+    """What a caller names: a folder, a prefix, a pattern or a file; or, in a list, files as they are called.
+
+    Raises:
+        SchemaError: It is none of these.
+        StoreError: A URL names nothing.
+        UnsupportedError: The scheme is not known, or needs a package that is not installed.
+    """
+    if isinstance(urls, tuple) and len(urls) == 2 and isinstance(urls[0], ReadStore):
+        return [Scope.below(urls[0], str(urls[1]))]
+    if isinstance(urls, str | os.PathLike):
+        return [Scope.named(urls, stores)]
+    files: Any = urls
+    if not isinstance(files, Sequence) or isinstance(files, bytes | bytearray):
+        hint = "it is a folder, a pattern such as data/**/*.parquet, or a list of files"
+        raise SchemaError(f"urls is {urls!r}", hint=hint)
+    if not files:
+        raise SchemaError("urls is an empty list: there is nothing to look at")
+    return [scope_of_file(each, stores) for each in files]
+
+
+def scope_of_file(location: Any, stores: Stores) -> Scope:
+    """The scope of one file, whatever is in its name.
+
+    Raises:
+        SchemaError: It is neither a URL, nor a path, nor a pair of a store and a key.
+    """
+    if isinstance(location, str | os.PathLike):
+        return Scope.of_file(*stores.resolve(location))
+    if isinstance(location, tuple) and len(location) == 2 and isinstance(location[0], ReadStore):
+        return Scope.of_file(location[0], str(location[1]))
+    hint = "it is a URL, a path, or a pair of a store and a key in it"
+    raise SchemaError(f"{location!r} in urls names no file", hint=hint)
+
+
+async def names_many(url: str | os.PathLike[str], stores: Stores) -> bool:
+    """Whether a URL is a folder, a prefix or a pattern; a file of that very name comes first.
+
+    Nothing is asked of a store where the URL itself tells: it ends with a slash, or has nothing of a pattern in it and
+    is no local folder. So a prefix on S3 without its slash is taken for a file here.
+    """
+    text = os.fspath(url)
+    if not text or text.partition("://")[0].lower() in ("http", "https"):
+        return False
+    if text.endswith("/"):
+        return True
+    if not is_pattern(text):
+        scope = Scope.named(url, stores)
+        return isinstance(scope.store, LocalStore) and await in_thread(os.path.isdir, scope.folder)
+    store, key = stores.resolve(url)
+    try:
+        return not await store.exists(key)
+    except StoreError:  # it is a folder, which may well be called [a]
+        return True
+
+
+async def is_folder(url: str | os.PathLike[str], stores: Stores) -> bool:
+    """Whether there is anything below a URL; asked where there is no such object."""
+    scope = Scope.named(url, stores)
+    async with aclosing(scope.pages()) as pages:
+        async for _ in pages:
+            return True
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What is to be known of files besides their names.
+
+    Attributes:
+        versions: Also the versions of files that a list names: a request for each.
+        near: Also what was listed around them.
+    """
+
+    versions: bool = False
+    near: bool = False
+
+
+_NAMES_ONLY = Wishes()
+
+
+async def find(scopes: Iterable[Scope], wishes: Wishes = _NAMES_ONLY) -> AsyncGenerator[Sequence[Found], None]:
+    """Every file, a page at a time.
+
+    Args:
+        scopes: What to look for.
+        wishes: What is to be known of each.
+
+    Raises:
+        NotFoundError: There is no file in a folder, or none that matches a pattern.
+        UnsupportedError: The store cannot list.
+        StoreError: The store could not say.
+    """
+    named: list[Scope] = []
+    for scope in scopes:
+        if scope.is_one_file:
+            named.append(scope)
+            if len(named) == _ASKED_AT_ONCE:
+                yield await _files(named, wishes)
+                named = []
+            continue
+        async with aclosing(_below(scope, wishes)) as pages:
+            async for page in pages:
+                yield page
+    if named:
+        yield await _files(named, wishes)
+
+
+async def _files(scopes: Sequence[Scope], wishes: Wishes) -> list[Found]:
+    """Files of a list; those beside one in it count as near."""
+    found = await all_or_none(_file(scope, wishes) for scope in scopes)
+    if not wishes.near:
+        return found
+    places = [each.place for each in found]
+    beside = _MOST_NEAR // 2
+    return [
+        replace(each, near=(*places[max(0, at - beside) : at], *places[at + 1 : at + 1 + beside]))
+        for at, each in enumerate(found)
+    ]
+
+
+async def _file(scope: Scope, wishes: Wishes) -> Found:
+    """One file by its name; that it is not there is told when it is looked at."""
+    key = scope.may_be_file
+    assert key is not None
+    name = os.path.basename(key.rstrip("/"))
+    if not wishes.versions:
+        return Found(scope, name, (scope.store, key))
+    try:
+        info = await scope.store.head(key)
+    except StoreError:
+        return Found(scope, name, (scope.store, key))
+    return Found(scope, name, (scope.store, key), info.size, _version(info.size, info.etag))
+
+
+async def _below(scope: Scope, wishes: Wishes) -> AsyncGenerator[Sequence[Found], None]:
+    """The files of a folder, or those that match."""
+    matches = None if scope.pattern is None else matcher(scope.pattern).match
+    before: list[str] = []
+    any_listed = any_found = False
+    async with aclosing(scope.pages()) as pages:
+        async for page in pages:
+            any_listed = True
+            around = [*before, *(each.name for each in page if wishes.near and is_data_file(each.name))]
+            before = around[-_MOST_NEAR:]
+            wanted = [each for each in page if (_is_wanted(each.name) if matches is None else matches(each.name))]
+            found = [await _found(scope, each, around) for each in wanted]
+            counting = [each for each in found if each is not None]
+            if counting:
+                any_found = True
+                yield counting
+    if any_found:
+        return
+    if not any_listed and scope.may_be_file is not None:
+        yield [await _file(scope, wishes)]
+        return
+    if scope.pattern is not None:
+        raise NotFoundError(
+            "no file matches the pattern", where=Where(key=scope.store.url_of(scope.folder + scope.pattern))
+        )
+    raise NotFoundError("there are no *.parquet files below the folder", where=Where(key=scope.url))
+
+
+async def _found(scope: Scope, listed: ListedObject, around: Sequence[str]) -> Found | None:
+    """A file that counts; None for one that is still being written."""
+    store, key = scope.place(listed.name)
+    partial = scope.pattern is None and listed.name.endswith(PARTIAL_SUFFIX)
+    if partial and isinstance(store, GrowingStore) and await store.has_writer(key):
+        return None
+    near = tuple(scope.place(name) for name in nearest(listed.name, around))
+    return Found(scope, listed.name, (store, key), listed.size, _version(listed.size, listed.etag), near)
+
+
+def _is_wanted(name: str) -> bool:
+    return is_data_file(name) or is_data_file(name.removesuffix(PARTIAL_SUFFIX))
+
+
+def _version(size: int | None, etag: str | None) -> str | None:
+    return None if etag is None else f"{size} {etag}"
+
+
+def nearest(name: str, around: Sequence[str]) -> list[str]:
+    """The names around one, itself left out: in its own folder first, then in the nearest parent, then by place.
+
+    Args:
+        name: A name with slashes.
+        around: Names, sorted or nearly.
+    """
+    at = bisect_left(around, name)
+    candidates = range(max(0, at - _MOST_NEAR), min(len(around), at + _MOST_NEAR + 1))
+    folders = name.split("/")[:-1]
+
+    def distance(position: int) -> tuple[int, int]:
+        theirs = around[position].split("/")[:-1]
+        shared = 0
+        for mine, other in zip(folders, theirs, strict=False):
+            if mine != other:
+                break
+            shared += 1
+        return len(folders) - shared + len(theirs) - shared, abs(position - at)
+
+    order = sorted((each for each in candidates if around[each] != name), key=distance)
+    return [around[position] for position in order[:_MOST_NEAR]]

@@ -1,0 +1,430 @@
+"""Checking and recovering many files: found, done side by side, counted, and remembered. An async shell.
+
+How one file is done is an argument, `RunFile`: ``async (FileTask) -> FileResult``. `run_here` does it in this process;
+another one hands `FileTask.url`, `dst_url`, `schema_from` and `options`, which can all be pickled, to `check_one` or
+`recover_one` in a worker and awaits the answer. It is called for as many files at a time as ``max_files`` says, it is
+cancelled when the run ends early, and it gives errors of a file as results: what it raises ends the run. Listing,
+bounds, the journal and the counting stay here, whoever does the work.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Any, Literal, Self, TypeAlias
+
+from resilient_pq.errors import AlreadyExistsError, RecoveryError, SchemaError, StoreError, Where
+from resilient_pq.folder.in_flight import Bounds, in_flight
+from resilient_pq.folder.journal import Journal, Remembered
+from resilient_pq.folder.listing import Found, Wishes, find, scopes_of
+from resilient_pq.folder.pattern import PARTIAL_SUFFIX
+from resilient_pq.folder.result import ERROR, FileError, FileResult
+from resilient_pq.folder.scope import Place, Scope
+from resilient_pq.folder.summary import FileEntry, RunSummary, Tally
+from resilient_pq.folder.task import FileTask, RunFile, run_here
+from resilient_pq.io import LocalStore, Stores, WriteStore
+from resilient_pq.io.local import in_thread
+from resilient_pq.io.protocols import MiB
+from resilient_pq.reader.on_damage import OnDamage
+from resilient_pq.recovery.salvage import RecoverOptions
+from resilient_pq.recovery.source import Location
+
+#: Files under way at one time: as many as a store answers requests at one time.
+DEFAULT_MAX_FILES = 16
+#: A file is taken to hold so many bytes of memory while it is looked at, or its size if that is less: what is fetched
+#: ahead (`FetchOptions.memory_budget`), and what is decoded of it.
+_MOST_OF_A_FILE = 96 * MiB
+#: And all files under way together no more than this, but one always is.
+_MOST_OF_ALL = 256 * MiB
+
+#: Called after each file with what was counted so far.
+RunProgress: TypeAlias = Callable[[RunSummary], None]
+
+
+class FileResults(AsyncIterator[FileResult]):
+    """What becomes of many files, each as soon as it is done; iterate it, or await `finish`.
+
+    It belongs to one task. Left before its end, files that are under way are cancelled, and leave nothing behind.
+
+    Attributes:
+        verb: "check" or "recover".
+    """
+
+    def __init__(self, verb: str, tasks: _Tasks, *, max_files: int, run: RunFile, progress: RunProgress | None) -> None:
+        """`check_many` and `recover_many` are the ways to get one."""
+        if max_files < 1:
+            raise SchemaError(f"max_files is at least 1, and {max_files} is not")
+        self.verb = verb
+        self._tasks = tasks
+        self._run = run
+        # The memory of others is not ours to count.
+        self._bounds: Bounds[FileTask] = Bounds(max_files, _MOST_OF_ALL, _weight if run is run_here else lambda _: 0)
+        self._progress = progress
+        self._results = self._all()
+
+    @property
+    def summary(self) -> RunSummary:
+        """What was counted so far; all of it when the last result was given."""
+        return self._tasks.tally.summary
+
+    async def finish(self) -> RunSummary:
+        """Do all files that are left, and give the summary of all.
+
+        Raises:
+            StoreError: What was to be listed could not be.
+            RecoveryError: The journal is of another run.
+        """
+        async for _ in self:
+            pass
+        return self.summary
+
+    def __aiter__(self) -> Self:
+        """Itself."""
+        return self
+
+    async def __anext__(self) -> FileResult:
+        """The next file that is done."""
+        return await anext(self._results)
+
+    async def aclose(self) -> None:
+        """Cancel what is under way, and let go of stores and journal. A second call does nothing."""
+        await self._results.aclose()
+        await self._tasks.close()  # also where nothing was begun
+
+    async def __aenter__(self) -> Self:
+        """Itself."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """As `aclose`."""
+        await self.aclose()
+
+    async def _all(self) -> AsyncGenerator[FileResult, None]:
+        try:
+            await self._tasks.open()
+            async with aclosing(in_flight(self._tasks.all(), self._one, self._bounds)) as ended:
+                async for task, result in ended:
+                    self._tasks.note(task, result)
+                    if self._progress is not None:
+                        self._progress(self.summary)
+                    yield result
+        finally:
+            await self._tasks.close()
+
+    async def _one(self, task: FileTask) -> tuple[FileTask, FileResult]:
+        ready = await self._tasks.prepared(task)
+        return ready, await (run_here if ready.refused is not None else self._run)(ready)
+
+
+def _weight(task: FileTask) -> int:
+    """The memory that a file may take; of one whose size nobody asked, the most."""
+    return _MOST_OF_A_FILE if task.size is None else min(task.size, _MOST_OF_A_FILE)
+
+
+def check_many(
+    urls: Location | Sequence[Location],
+    *,
+    max_files: int = DEFAULT_MAX_FILES,
+    resume: str | os.PathLike[str] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    progress: RunProgress | None = None,
+    run: RunFile = run_here,
+) -> FileResults:
+    """Check the files of a folder, as `check` does each; nothing is written.
+
+    Args:
+        urls: A folder or a prefix, which means its ``*.parquet`` files at any depth and the ``*.parquet.partial`` of
+            dead writers; a pattern such as ``s3://bucket/events/**/*.parquet``; or a list of files. Names that begin
+            with ``.`` or ``_`` are passed over.
+        max_files: Files that are looked at at one time; fewer of large ones, so that memory stays bounded.
+        resume: A journal. What it says is done and unchanged is not done again; it is made where it is missing. Errors
+            are tried again.
+        storage_options: Credentials, endpoint and so on, as fsspec and pandas take them.
+        progress: Called after each file with what was counted so far.
+        run: How one file is done, see `resilient_pq.folder.many`.
+
+    Returns:
+        An asynchronous iterator of a `FileResult` for each file, in the order in which they are done, and its
+        `FileResults.summary`. Errors that concern a file are in its result. To be used with ``async with`` where it
+        may be left early.
+
+    Raises:
+        SchemaError: `urls` names nothing, or `max_files` is below 1.
+        NotFoundError: When the first result is asked for: there is no such file in the folder.
+        RecoveryError: The same; the journal is of another run.
+        StoreError: A store could not list.
+    """
+    stores = Stores(storage_options)
+    tasks = _Tasks("check", scopes_of(urls, stores), (stores,), resume)
+    return FileResults("check", tasks, max_files=max_files, run=run, progress=progress)
+
+
+def recover_many(
+    src: Location | Sequence[Location],
+    dst: Location,
+    *,
+    only_damaged: bool = False,
+    on_damage: Literal["drop", "null", "columns", "raise"] = "drop",
+    schema: object | None = None,
+    schema_from: Location | None = None,
+    repair_bits: bool = False,
+    verify: bool = False,
+    overwrite: bool = False,
+    max_files: int = DEFAULT_MAX_FILES,
+    resume: str | os.PathLike[str] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    dst_storage_options: Mapping[str, Any] | None = None,
+    progress: RunProgress | None = None,
+    run: RunFile = run_here,
+) -> FileResults:
+    """Recover the files of a folder into another one, as `recover` does each; the tree of folders stays.
+
+    Sound files are copied as they are, by the store itself where it can. A file that does not tell its schema gets that
+    of a file listed near it, of its own folder first, if its pages fit; `Report.schema_from` says of which.
+
+    Args:
+        src: As `urls` of `check_many`. Of a pattern the folder before its first ``*`` is the top of the tree; of a list
+            all outputs lie side by side.
+        dst: The folder of the outputs. Neither `src` itself, nor below it.
+        only_damaged: Write nothing of sound files.
+        on_damage: As of `recover`.
+        schema: As of `recover`, for all files that do not tell theirs; others near them are not asked then.
+        schema_from: The same.
+        repair_bits: As of `recover`.
+        verify: As of `recover`.
+        overwrite: Replace outputs that are there.
+        max_files: Files under way at one time; fewer of large ones, so that memory stays bounded.
+        resume: A journal, as of `check_many`. Outputs that it tells of are no obstacle.
+        storage_options: Credentials, endpoint and so on for `src`.
+        dst_storage_options: The same for `dst`; None means those of `src`.
+        progress: Called after each file with what was counted so far.
+        run: How one file is done, see `resilient_pq.folder.many`.
+
+    Returns:
+        As of `check_many`. The output of ``NAME.parquet.partial`` is ``NAME.parquet``; where both are there, and in a
+        list where two files have one name, only one is done and the other is an error.
+
+    Raises:
+        SchemaError: `src` names nothing, `max_files` is below 1, or there is no such `on_damage`.
+        RecoveryError: `dst` is `src`, or below it; when the first result is asked for, the journal is of another run.
+        NotFoundError: When the first result is asked for: there is no such file in the folder.
+        StoreError: A store could not list.
+    """
+    OnDamage.named(on_damage, list(OnDamage))
+    options = RecoverOptions(
+        on_damage, schema, schema_from, repair_bits, verify, overwrite, only_damaged, make_folder=True
+    )
+    stores = Stores(storage_options)
+    dst_stores = stores if dst_storage_options is None else Stores(dst_storage_options)
+    scopes = scopes_of(src, stores)
+    output = _folder(dst, dst_stores)
+    given = isinstance(dst, tuple) or isinstance(src, tuple)
+    for scope in scopes:
+        _refuse_inside(output, scope, same_names=not given and dst_stores is stores)
+    tasks = _Tasks("recover", scopes, (stores, dst_stores), resume, _Outputs(output, options))
+    return FileResults("recover", tasks, max_files=max_files, run=run, progress=progress)
+
+
+def _folder(dst: Location, stores: Stores) -> Scope:
+    """The scope of a folder, whatever is in its name."""
+    if isinstance(dst, tuple):
+        store, key = dst
+        return Scope(store, f"{key.rstrip('/')}/" if key else "")
+    text = os.fspath(dst)
+    if not text:
+        raise StoreError("an empty path names no folder", hint='the folder that one is in is "."')
+    store, key = stores.resolve(f"{text.rstrip('/') or text}/_")
+    return Scope(store, key.removesuffix("_"))
+
+
+def _refuse_inside(output: Scope, scope: Scope, *, same_names: bool) -> None:
+    """Refuse outputs that would be among the inputs.
+
+    Args:
+        output: Where the outputs go.
+        scope: What is recovered.
+        same_names: Whether one URL means one place in both stores.
+
+    Raises:
+        RecoveryError: They would be.
+    """
+    if scope.is_one_file:
+        return  # it is compared with its own output
+    if isinstance(output.store, LocalStore) and isinstance(scope.store, LocalStore):
+        here, there = _real_folder(output), _real_folder(scope)
+    elif output.store is scope.store or same_names:
+        here, there = output.url, scope.url
+    else:
+        return
+    if here.startswith(there):
+        raise RecoveryError(
+            f"the outputs would lie below {scope.url}, among what is recovered",
+            where=Where(key=output.url),
+            hint="name a folder outside of it",
+        )
+
+
+def _real_folder(scope: Scope) -> str:
+    """The path of a local folder, the same whatever links lead to it."""
+    return os.path.join(os.path.realpath(scope.url or os.curdir), "")
+
+
+@dataclass(frozen=True, slots=True)
+class _Outputs:
+    """Where recoveries write, and how.
+
+    Attributes:
+        folder: Where.
+        options: How.
+    """
+
+    folder: Scope
+    options: RecoverOptions
+
+
+class _Tasks:
+    """What is to be done, and what is done: the listing, the journal, and the counting."""
+
+    def __init__(
+        self,
+        verb: str,
+        scopes: Sequence[Scope],
+        stores: Iterable[Stores],
+        journal: str | os.PathLike[str] | None,
+        outputs: _Outputs | None = None,
+    ) -> None:
+        self.tally = Tally(verb)
+        self._verb = verb
+        self._scopes = scopes
+        self._stores = tuple(dict.fromkeys(stores))
+        self._journal_path = journal
+        self._journal: Journal | None = None
+        self._outputs = outputs
+        self._begun: set[str] = set()
+        self._named: dict[str, str] = {}
+
+    async def open(self) -> None:
+        """Read the journal, where there is one."""
+        if self._journal_path is not None:
+            self._journal = await in_thread(Journal, self._journal_path, self._described())
+
+    async def close(self) -> None:
+        """Let go of the journal and the stores. A second call does nothing."""
+        if self._journal is not None:
+            self._journal.close()
+        for stores in self._stores:
+            await stores.close()
+
+    def _described(self) -> dict[str, Any]:
+        """What a run does, so that its journal is taken for no other's."""
+        described: dict[str, Any] = {
+            "verb": self._verb,
+            "source": list(dict.fromkeys(_described(scope) for scope in self._scopes)),
+        }
+        if self._outputs is not None:
+            options = self._outputs.options
+            described["output"] = self._outputs.folder.url
+            described |= {"on_damage": str(options.on_damage), "only_damaged": options.only_damaged}
+            described |= {"repair_bits": options.repair_bits}
+            described |= {name: _text(getattr(options, name)) for name in ("schema", "schema_from")}
+        return described
+
+    async def all(self) -> AsyncGenerator[FileTask, None]:
+        """What is left to do."""
+        wishes = Wishes(versions=self._journal is not None, near=self._outputs is not None)
+        async with aclosing(find(self._scopes, wishes)) as pages:
+            async for page in pages:
+                names = {found.name for found in page}
+                self.tally.num_found += len(page)
+                for found in page:
+                    remembered = None if self._journal is None else self._journal.remembered(found.url)
+                    if remembered is not None and _is_done(remembered, found):
+                        assert remembered.entry is not None
+                        self.tally.add(remembered.entry, resumed=True)
+                        continue
+                    yield await self._task(found, names, remembered)
+        self.tally.all_found = True
+
+    async def _task(self, found: Found, names: set[str], remembered: Remembered | None) -> FileTask:
+        if self._outputs is None:
+            return FileTask(self._verb, found.place, found.size, found.version)
+        target = self._outputs.folder.place(found.name.removesuffix(PARTIAL_SUFFIX))
+        options = self._outputs.options
+        near: tuple[Place, ...] = found.near
+        if options.schema is not None or options.schema_from is not None:
+            near = ()
+        if remembered is not None and remembered.begun:
+            self._begun.add(found.url)
+            options = replace(options, overwrite=True)
+        refused = await self._refused(found, names, target)
+        return FileTask(self._verb, found.place, found.size, found.version, target, near, options, refused)
+
+    async def _refused(self, found: Found, names: set[str], target: Place) -> FileError | None:
+        """Why a file is not recovered: its output would be that of another, too."""
+        url = target[0].url_of(target[1])
+        other: str | None = None
+        if found.scope.is_one_file:
+            other = self._named.setdefault(url, found.url)
+            other = None if other == found.url else other
+        elif found.name.endswith(PARTIAL_SUFFIX):
+            whole = found.name.removesuffix(PARTIAL_SUFFIX)
+            store, key = found.scope.place(whole)
+            if whole in names or await store.exists(key):
+                other = store.url_of(key)
+        if other is None:
+            return None
+        return FileError.of(
+            RecoveryError(
+                f"its output would be {url}, and so would that of {other}",
+                where=Where(key=found.url),
+                hint="recover it by itself",
+            )
+        )
+
+    async def prepared(self, task: FileTask) -> FileTask:
+        """A task that may begin: its output is not there, or is its own, and the journal says so."""
+        if self._journal is None or task.target is None or task.options.overwrite or task.refused is not None:
+            return task
+        store, key = task.target
+        assert isinstance(store, WriteStore)
+        try:
+            if await store.exists(key):
+                error = AlreadyExistsError(
+                    f"{store.url_of(key)} exists", hint="name another output, or use --overwrite (overwrite=True)"
+                )
+                return replace(task, refused=FileError.of(error))
+        except StoreError as error:
+            return replace(task, refused=FileError.of(error))
+        self._journal.begin(task.url, task.version)
+        self._begun.add(task.url)
+        return task
+
+    def note(self, task: FileTask, result: FileResult) -> None:
+        """Count a file that is done, and remember it."""
+        entry = FileEntry.of(result)
+        self.tally.add(entry)
+        begun = task.url in self._begun
+        self._begun.discard(task.url)
+        if self._journal is not None:
+            self._journal.done(task.version, entry, begun=begun)
+
+
+def _described(scope: Scope) -> str:
+    """A folder or a pattern; of files in a list nothing, since there may be others when it goes on."""
+    return "a list" if scope.is_one_file else scope.url + (scope.pattern or "")
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+def _is_done(remembered: Remembered, found: Found) -> bool:
+    """Whether a file was done, and is the same still; one that was an error is tried again."""
+    if remembered.entry is None or remembered.entry.outcome == ERROR:
+        return False
+    return found.version is not None and remembered.version == found.version

@@ -1,0 +1,70 @@
+"""What is to be done with one file, as data, and doing it here. An async shell."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from resilient_pq.folder.one import DEFAULT_RECOVER_OPTIONS, check_one, recover_one
+from resilient_pq.folder.result import FileError, FileResult
+from resilient_pq.folder.scope import Place
+from resilient_pq.recovery.salvage import RecoverOptions
+
+
+@dataclass(frozen=True, slots=True)
+class FileTask:
+    """One file, and what is to be done with it.
+
+    Attributes:
+        verb: "check" or "recover".
+        source: The file.
+        size: Its bytes; None where nobody asked.
+        version: What the listing calls its version; None where it does not tell.
+        target: Where a recovery writes; None of a check.
+        near: Files that are likely to have the same columns, the likeliest first.
+        options: How to recover.
+        refused: Why it is not to be done.
+    """
+
+    verb: str
+    source: Place
+    size: int | None = None
+    version: str | None = None
+    target: Place | None = None
+    near: tuple[Place, ...] = ()
+    options: RecoverOptions = DEFAULT_RECOVER_OPTIONS
+    refused: FileError | None = None
+
+    @property
+    def url(self) -> str:
+        """The file by a name that leads to it from anywhere, where its store has one."""
+        return _url(self.source)
+
+    @property
+    def dst_url(self) -> str | None:
+        """The same of the output."""
+        return None if self.target is None else _url(self.target)
+
+    @property
+    def schema_from(self) -> tuple[str, ...]:
+        """The same of the files near it."""
+        return tuple(map(_url, self.near))
+
+
+#: Does what is to be done with a file, here or elsewhere; raises only what ends the whole run.
+RunFile: TypeAlias = Callable[[FileTask], Awaitable[FileResult]]
+
+
+async def run_here(task: FileTask) -> FileResult:
+    """Do it in this process, with the stores that the file was found in."""
+    if task.refused is not None:
+        return FileResult(task.verb, task.url, error=task.refused)
+    if task.target is None:
+        return await check_one(task.source)
+    return await recover_one(task.source, task.target, task.options, schema_from=task.near)
+
+
+def _url(place: Place) -> str:
+    store, key = place
+    return store.url_of(key)
