@@ -21,6 +21,8 @@ from resilient_pq.arrow.int96 import CutTimestampWarning
 from resilient_pq.arrow.schema import schema_from_arrow, schema_to_arrow
 from resilient_pq.arrow.table import Table
 from resilient_pq.dataset.dataset import Dataset, open_many
+from resilient_pq.dataset.sink import DatasetCheckpoint, DatasetFile, DatasetWriter
+from resilient_pq.dataset.sink_creation import create_dataset, resume_dataset
 from resilient_pq.dataset.write import WrittenMetadata, write_metadata
 from resilient_pq.errors import (
     AccessDeniedError,
@@ -90,6 +92,9 @@ __all__ = [
     "CutTimestampWarning",
     "Damage",
     "Dataset",
+    "DatasetCheckpoint",
+    "DatasetFile",
+    "DatasetWriter",
     "DecodedColumnIndex",
     "EncodingError",
     "FetchCounters",
@@ -147,11 +152,13 @@ __all__ = [
     "check",
     "complete_upload",
     "create",
+    "create_dataset",
     "list_uploads",
     "open",
     "open_many",
     "recover",
     "resume",
+    "resume_dataset",
     "resume_info",
     "schema_from_arrow",
     "schema_to_arrow",

@@ -46,6 +46,9 @@ from resilient_pq import (
     CutTimestampWarning,
     Damage,
     Dataset,
+    DatasetCheckpoint,
+    DatasetFile,
+    DatasetWriter,
     DecodedColumnIndex,
     EncodingError,
     FetchCounters,
@@ -123,6 +126,9 @@ __all__ = [
     "CutTimestampWarning",
     "Damage",
     "Dataset",
+    "DatasetCheckpoint",
+    "DatasetFile",
+    "DatasetWriter",
     "DecodedColumnIndex",
     "EncodingError",
     "FetchCounters",
@@ -180,11 +186,13 @@ __all__ = [
     "check",
     "complete_upload",
     "create",
+    "create_dataset",
     "list_uploads",
     "open",
     "open_many",
     "recover",
     "resume",
+    "resume_dataset",
     "resume_info",
     "schema_from_arrow",
     "schema_to_arrow",
@@ -295,7 +303,7 @@ def _adapt(value: Any) -> Any:
         return _adapt(_loop.run(value if inspect.iscoroutine(value) else _await(value)))
     if isinstance(value, File | Dataset):
         return BlockingReader(value)
-    if isinstance(value, Writer):
+    if isinstance(value, Writer | DatasetWriter):
         return Blocking(value)
     if inspect.ismethod(value):
         return _blocking(value)
@@ -331,9 +339,9 @@ def _blocking(function: Callable[P, Any]) -> Callable[P, Any]:
 
 
 class Blocking:
-    """A `Writer`, a `File` or a `Dataset` whose methods block; everything else of it is as it is there."""
+    """A writer, a `File` or a `Dataset` whose methods block; everything else of it is as it is there."""
 
-    def __init__(self, target: Writer | File | Dataset) -> None:
+    def __init__(self, target: Writer | DatasetWriter | File | Dataset) -> None:
         """Adapt `target`."""
         self._target = target
 
@@ -438,7 +446,7 @@ class BlockingReader(Blocking):
         return self.batches().__arrow_c_stream__()
 
 
-def _opened(function: Callable[P, Creation]) -> Callable[P, Blocking]:
+def _opened(function: Callable[P, Creation[Any]]) -> Callable[P, Blocking]:
     """`_blocking`, for type checkers: gives what is open, to be used as a context manager or not."""
     return _blocking(function)
 
@@ -455,6 +463,8 @@ def _awaited(function: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, R]:
 
 create = _opened(resilient_pq.create)
 resume = _opened(resilient_pq.resume)
+create_dataset = _opened(resilient_pq.create_dataset)
+resume_dataset = _opened(resilient_pq.resume_dataset)
 open = _opened_reader(resilient_pq.open)
 open_many = _opened_reader(resilient_pq.open_many)
 check = _awaited(resilient_pq.check)

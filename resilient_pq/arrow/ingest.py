@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress, pairwise
 from typing import Any, Final
@@ -11,7 +11,7 @@ import numpy as np
 
 from resilient_pq.arrow.buffers import Part
 from resilient_pq.arrow.field import Field, normalised
-from resilient_pq.arrow.leaf_rows import LeafRows, Way, ways
+from resilient_pq.arrow.leaf_rows import LeafRows, ShreddedRows, Way, ways
 from resilient_pq.arrow.matching import Fit, fit_columns
 from resilient_pq.arrow.physical import may_fail
 from resilient_pq.arrow.schema import (
@@ -42,13 +42,24 @@ class Batch:
     """
 
     num_rows: int
-    columns: tuple[LeafRows, ...]
+    columns: tuple[LeafRows | ShreddedRows, ...]
     num_bytes: int
 
     @property
     def leaves(self) -> tuple[LeafData, ...]:
         """The levels and values of each leaf."""
         return tuple(rows.shredded() for rows in self.columns)
+
+    @classmethod
+    def of(cls, columns: Sequence[LeafRows | ShreddedRows], num_rows: int) -> Batch:
+        """Rows of leaves, one of each."""
+        return cls(num_rows, tuple(columns), sum(leaf.num_bytes for leaf in columns))
+
+    def slice(self, start: int, end: int) -> Batch:
+        """The rows from `start` up to and not including `end`."""
+        if start == 0 and end == self.num_rows:
+            return self
+        return Batch.of([rows.slice(start, end) for rows in self.columns], end - start)
 
 
 class Ingest:
@@ -70,12 +81,15 @@ class Ingest:
 
         Args:
             schema: Anything with ``__arrow_c_schema__`` that describes a struct of columns, or a Parquet schema,
-                which is then kept as it is: its repeated fields, its annotations, its carriers of decimals.
+                which is then kept as it is: its repeated fields, its annotations, its carriers of decimals. An
+                `Ingest` is itself.
 
         Raises:
             SchemaError: `schema` is not the schema of a table.
             UnsupportedError: A column has a type that Parquet, or this version, has no form for.
         """
+        if isinstance(schema, Ingest):
+            return schema
         if isinstance(schema, Schema):
             _check_writable(schema)
             columns = tuple(arrow_field_of(node) for node in schema.root.children)
@@ -115,6 +129,13 @@ class Ingest:
         source = open_source(data)
         return cls.from_schema(source.field), source
 
+    def without(self, names: Collection[str]) -> Ingest:
+        """Takes rows without some of the top-level columns."""
+        root = self.schema.root
+        nodes = tuple(node for node in root.children if node.name not in names)
+        kept = (child for child in self.field.children if child.name not in names)
+        return Ingest(Schema(replace(root, children=nodes)), self.field.with_children(*kept))
+
     @property
     def arrow(self) -> Any:
         """The normalised Arrow schema, a nanoarrow `CSchema`."""
@@ -139,7 +160,8 @@ class Ingest:
 
         Args:
             data: Anything with ``__arrow_c_stream__`` or ``__arrow_c_array__`` whose items are rows, a dict
-                of columns (Arrow arrays, NumPy arrays, lists), or a list of dict records.
+                of columns (Arrow arrays, NumPy arrays, lists), or a list of dict records. A `Batch` of the same
+                leaves is given out as it is.
             batch_bytes: About how much Arrow data one batch is made of, at least one row; more where all rows of an
                 array take as much.
 
@@ -147,6 +169,8 @@ class Ingest:
             SchemaError: A column is missing, unknown or of another type, a null stands where none may, or a
                 value has no form in Parquet. It names the column and, counted in `data`, the row.
         """
+        if isinstance(data, Batch):
+            return iter((data,))
         source = open_source(data, self.field)
         columns = fit_columns(self.field, self.schema.root.children, source.field)
         paths = [(position, fit, way) for position, fit in columns for way in ways(fit)]
@@ -180,18 +204,14 @@ class Ingest:
                 replace(leaf, known=leaf.shredded()) if may_fail else leaf
                 for leaf, may_fail in zip(whole, risky, strict=True)
             )
-            yield _batch(tuple(known), rows.length)
+            yield Batch.of(tuple(known), rows.length)
             return
         cuts = [*range(0, rows.length, step), rows.length]
         for leaf in compress(whole, risky):
             for start, end in pairwise(cuts):
                 leaf.slice(start, end).shredded()
         for start, end in pairwise(cuts):
-            yield _batch(tuple(leaf.slice(start, end) for leaf in whole), end - start)
-
-
-def _batch(columns: tuple[LeafRows, ...], num_rows: int) -> Batch:
-    return Batch(num_rows, columns, sum(leaf.num_bytes for leaf in columns))
+            yield Batch.of([leaf.slice(start, end) for leaf in whole], end - start)
 
 
 def _varies(rows: LeafRows) -> bool:

@@ -126,6 +126,35 @@ class LeafRows:
         return shredder.node(self.fit, self._part, self.way, ())
 
 
+@dataclass(frozen=True, slots=True)
+class ShreddedRows:
+    """Some rows of a leaf as levels and values, which need nothing of the caller's any more.
+
+    Attributes:
+        leaf: The leaf.
+        data: Levels and values.
+    """
+
+    leaf: Leaf
+    data: LeafData
+
+    @property
+    def num_bytes(self) -> int:
+        """What levels and values take in memory."""
+        return self.data.num_bytes
+
+    def slice(self, start: int, end: int) -> ShreddedRows:
+        """The rows from `start` up to and not including `end`."""
+        return ShreddedRows(self.leaf, slice_rows(self.leaf, self.data, start, end))
+
+    def joined(self, others: object) -> None:
+        """Nothing: where the next rows lie is not known."""
+
+    def shredded(self) -> LeafData:
+        """Levels and values."""
+        return self.data
+
+
 def _below(fit: Fit, part: Part, choice: int) -> Part:
     """The slots of a child that all slots of a struct, list or map take."""
     if part.field.kind == "+s":

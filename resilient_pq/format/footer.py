@@ -52,6 +52,8 @@ FILE_ID_KEY = "rpq.file_id"
 FORMAT_KEY = "rpq.format"
 CHECKPOINTS_KEY = "rpq.checkpoints"
 FILES_KEY = "rpq.files"
+#: Where the file stands in a data set that is written as a stream: see `resilient_pq.dataset.naming`.
+DATASET_KEY = "rpq.dataset"
 #: What a file was recovered from, and how many rows were lost, as JSON.
 LINEAGE_KEY = "rpq.recovered_from"
 CRC_KEY = "rpq.crc32"

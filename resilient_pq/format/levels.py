@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -156,18 +157,37 @@ def slice_rows(leaf: Leaf, data: LeafData, start: int, end: int) -> LeafData:
     """The rows from `start` up to and not including `end`, sharing memory."""
     if start == 0 and end == data.num_rows:
         return data
-    entry, entry_end = start, end
-    if data.repetition_levels is not None:
-        starts = np.append(row_starts(data.repetition_levels, 0), len(data.repetition_levels))
-        entry, entry_end = int(starts[start]), int(starts[end])
-    value, value_end = entry, entry_end
-    if data.definition_levels is not None:
-        value = int(np.count_nonzero(data.definition_levels[:entry] == leaf.max_definition_level))
-        within = data.definition_levels[entry:entry_end] == leaf.max_definition_level
-        value_end = value + int(np.count_nonzero(within))
-    return LeafData(
-        end - start,
-        None if data.definition_levels is None else data.definition_levels[entry:entry_end],
-        None if data.repetition_levels is None else data.repetition_levels[entry:entry_end],
-        data.values[value:value_end],
-    )
+    return cut_rows(leaf, data, [start, end])[0]
+
+
+def cut_rows(leaf: Leaf, data: LeafData, borders: Sequence[int]) -> list[LeafData]:
+    """The rows between each two neighbours of some borders, sharing memory.
+
+    Args:
+        leaf: The leaf.
+        data: Rows of it.
+        borders: Numbers of rows, never falling, at least two; the last is where the last piece ends.
+    """
+    definition, repetition = data.definition_levels, data.repetition_levels
+    entries = list(borders)
+    if repetition is not None:
+        starts = np.append(row_starts(repetition, 0), len(repetition))
+        entries = starts[borders].tolist()
+    values = entries
+    if definition is not None:
+        before = int(np.count_nonzero(definition[: entries[0]] == leaf.max_definition_level))
+        counts = [
+            np.count_nonzero(definition[start:end] == leaf.max_definition_level)
+            for start, end in pairwise(entries)
+        ]
+        values = np.cumsum([before, *counts]).tolist()
+    rows = (end - start for start, end in pairwise(borders))
+    return [
+        LeafData(
+            num_rows,
+            None if definition is None else definition[start:end],
+            None if repetition is None else repetition[start:end],
+            data.values[first:last],
+        )
+        for num_rows, (start, end), (first, last) in zip(rows, pairwise(entries), pairwise(values), strict=True)
+    ]

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from resilient_pq.errors import EncodingError
 from resilient_pq.format import kernels
 from resilient_pq.format.encodings.dictionary import entries_at
+from resilient_pq.format.levels import row_starts
 from resilient_pq.format.metadata import Type
 from resilient_pq.format.schema import Leaf
 from resilient_pq.format.values import (
@@ -18,6 +19,8 @@ from resilient_pq.format.values import (
     Levels,
     Values,
     empty_fixed,
+    is_uniform,
+    uniform_levels,
 )
 
 
@@ -115,6 +118,40 @@ def select_rows(column: LeafColumn, keep: NDArray[np.bool_]) -> LeafColumn:
         definition_levels=None if column.definition_levels is None else column.definition_levels[entries],
         repetition_levels=None if repetition is None else repetition[entries],
     )
+
+
+def take_rows(leaf: Leaf, data: LeafData, rows: NDArray[np.int64]) -> LeafData:
+    """Some rows in any order, copied.
+
+    Args:
+        leaf: Of any type and nesting.
+        data: Rows of it, the first entry beginning a row.
+        rows: The numbers of the rows wanted, each below ``data.num_rows``.
+    """
+    definition, repetition = data.definition_levels, data.repetition_levels
+    entries = rows
+    if repetition is not None:
+        starts = np.append(row_starts(repetition, 0), len(repetition))
+        entries = _ranges(starts[rows], starts[rows + 1] - starts[rows])
+        repetition = repetition[entries]
+    if definition is None:
+        return LeafData(len(rows), None, repetition, entries_at(data.values, entries))
+    if is_uniform(definition):  # and so is every part of it
+        level = int(definition[0])
+        positions = entries if level == leaf.max_definition_level else entries[:0]
+        return LeafData(
+            len(rows), uniform_levels(level, len(entries)), repetition, entries_at(data.values, positions)
+        )
+    has_value = definition == leaf.max_definition_level
+    positions = (np.cumsum(has_value) - 1)[entries][has_value[entries]]
+    return LeafData(len(rows), definition[entries], repetition, entries_at(data.values, positions))
+
+
+def _ranges(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The numbers ``start, start + 1, ...`` of all ranges, one after the other."""
+    ends = np.cumsum(lengths)
+    total = int(ends[-1]) if len(ends) else 0
+    return np.repeat(starts - (ends - lengths), lengths) + np.arange(total, dtype=np.int64)
 
 
 def _values_kept(values: Values | ByteViews, slots: NDArray[np.bool_]) -> Values | ByteViews:

@@ -27,7 +27,14 @@ from resilient_pq.errors import (
 )
 from resilient_pq.io.cancellation import finish_first
 from resilient_pq.io.os_errors import explained
-from resilient_pq.io.partial_file import SUFFIX, PartialFile, behind_link, is_held, refuse_special
+from resilient_pq.io.partial_file import (
+    SUFFIX,
+    PartialFile,
+    behind_link,
+    is_held,
+    make_folders,
+    refuse_special,
+)
 from resilient_pq.io.protocols import (
     DEFAULT_SINK_OPTIONS,
     LISTED_AT_ONCE,
@@ -127,6 +134,10 @@ class LocalStore(WriteStore, GrowingStore):
         path = self.url_of(key)
         status = await finish_first(in_thread(_put, path, pieces_of(data), if_none_match))
         return _info(key, status)
+
+    async def make_folder(self, folder: str) -> None:
+        """Make the folder and those above it, where they are missing, so that they survive a loss of power."""
+        await in_thread(make_folders, self.url_of(folder))
 
     async def create(self, key: str, options: SinkOptions = DEFAULT_SINK_OPTIONS) -> ObjectSink:
         """Begin ``NAME.partial``, locked until the sink ends.

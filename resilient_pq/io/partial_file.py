@@ -68,6 +68,8 @@ class PartialFile:
         try:
             with explained("cannot create", path):
                 file._lock()
+                if existed and file._let_go_of_published():
+                    return cls.create(target, overwrite=overwrite)
                 if existed and not overwrite:
                     raise _left_over(path)
                 os.ftruncate(descriptor, 0)
@@ -97,6 +99,8 @@ class PartialFile:
         try:
             with explained("cannot open", path):
                 file._lock()
+                if file._let_go_of_published():
+                    raise NotFoundError("the file is complete: its writer had only this name left to remove")
                 os.lseek(descriptor, 0, os.SEEK_END)
         except StoreError:
             file.release()
@@ -196,6 +200,20 @@ class PartialFile:
         if not self._is_mine():
             raise AlreadyExistsError("another writer took this file", where=Where(key=self.path))
 
+    def _let_go_of_published(self) -> bool:
+        """Where the writer died with ``NAME`` given and ``NAME.partial`` not yet removed, remove it.
+
+        Both are the very same file then, so a byte written to it, or cut off, would be one of the published file.
+        """
+        try:
+            same = os.path.samestat(os.stat(self.target), os.fstat(self._open_descriptor()))
+        except OSError:
+            return False
+        if same:
+            os.unlink(self.path)
+            self.release()
+        return same
+
     def _is_mine(self) -> bool:
         """Whether the path still leads to the file that is open here."""
         try:
@@ -230,6 +248,21 @@ def is_held(path: str) -> bool | None:
         return False
     finally:
         os.close(descriptor)
+
+
+def make_folders(path: str) -> None:
+    """Make a folder and those above it, where they are missing, and have their names survive a loss of power."""
+    missing: list[str] = []
+    folder = os.path.abspath(path)
+    while not os.path.isdir(folder):
+        missing.append(folder)
+        folder = os.path.dirname(folder)
+        if folder in missing:
+            break  # the root of a drive that is not there
+    with explained("cannot create", path):
+        os.makedirs(path or ".", exist_ok=True)
+        for made in reversed(missing):
+            _sync_folder(made)
 
 
 def behind_link(path: str) -> str:

@@ -487,6 +487,14 @@ class WriteStore(ReadStore, Protocol):
             AlreadyExistsError: `if_none_match`, and the object exists.
         """
 
+    async def make_folder(self, folder: str) -> None:
+        """See that objects can be created in a folder, and in those above it: where a store has folders, they are made.
+
+        Args:
+            folder: A key, with a slash at its end or without.
+        """
+        return
+
     @abstractmethod
     async def create(self, key: str, options: SinkOptions = DEFAULT_SINK_OPTIONS) -> ObjectSink:
         """Begin an object whose size is not known yet.

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from resilient_pq.errors import FormatError
 from resilient_pq.format import thrift
-from resilient_pq.format.footer import CRC_KEY, ChunkSums
+from resilient_pq.format.footer import CRC_KEY, DATASET_KEY, ChunkSums
 from resilient_pq.format.metadata import ColumnChunk, KeyValue, RowGroup
 from resilient_pq.format.records import HEADER_SIZE, Kind, RecordChain, RowGroupRecord, parse_header
 from resilient_pq.io.fetch import fetch
@@ -51,7 +51,11 @@ async def continued(source: Source, candidates: Candidates) -> Layout:
 
 def own_keys(contents: Contents) -> dict[str, str | None]:
     """The key-value metadata of a file that are not about this one version of it."""
-    return {key: value for key, value in contents.key_value.items() if not key.startswith("rpq.")}
+    return {
+        key: value
+        for key, value in contents.key_value.items()
+        if key == DATASET_KEY or not key.startswith("rpq.")
+    }
 
 
 def _offset_indexes(row_group: RowGroup, data: memoryview, file_id: bytes) -> tuple[bytes | None, ...]:

@@ -30,7 +30,7 @@ from resilient_pq.writer.checkpoint_log import read_log
 from resilient_pq.writer.creation import Creation, check_options, sink_options_of, writer_of
 from resilient_pq.writer.encoder import Encoder
 from resilient_pq.writer.options import EncoderOptions, MiB, WriteOptions
-from resilient_pq.writer.stream import Resumed
+from resilient_pq.writer.stream import Resumed, Writer
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def resume(
     on_error: Literal["keep", "abort"] = "keep",
     options: WriteOptions | None = None,
     storage_options: Mapping[str, Any] | None = None,
-) -> Creation:
+) -> Creation[Writer]:
     """Go on with a file that its writer left unfinished.
 
     Use it as ``async with rpq.resume(url) as writer``. The first ``writer.num_rows_stored`` rows are in the file

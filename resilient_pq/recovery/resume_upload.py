@@ -150,6 +150,38 @@ async def _later(
     return await _completed(store, standing.key, upload, standing.info)
 
 
+async def completed_upload(store: MultipartStore, key: str, upload: str) -> ObjectInfo | None:
+    """Complete an upload of ours up to its newest checkpoint, where nothing has its name yet; without one, abort it.
+
+    In both cases a writer that is not dead can do nothing more.
+
+    Args:
+        store: Where it is.
+        key: The object it makes.
+        upload: Its id.
+
+    Returns:
+        The object; None where there was no checkpoint, and so no row was stored.
+
+    Raises:
+        AlreadyExistsError: There is an object.
+        NotFoundError: Somebody else completed or aborted it.
+        RecoveryError: Its parts are not those of a writer of ours.
+        StoreError: The store refuses.
+    """
+    found = upload_parts(await store.list_parts(key, upload))
+    if found.by_rule is None:
+        await store.abort_upload(key, upload)
+        return None
+    if not found.fits_rule:
+        raise RecoveryError(
+            f"the upload {upload} is of another kind than our writers leave",
+            where=Where(key=store.url_of(key)),
+            hint="complete or abort it: rpq uploads complete, rpq uploads abort",
+        )
+    return (await _completed(store, key, upload, None)).info
+
+
 async def _completable(store: MultipartStore, key: str, upload: str) -> tuple[Part, ...]:
     """The parts that an upload of ours is completed with; none where it holds no checkpoint, or is of others."""
     parts = upload_parts(await store.list_parts(key, upload))

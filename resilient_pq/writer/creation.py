@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from resilient_pq.errors import SchemaError
 from resilient_pq.io import ObjectSink, SinkOptions, WriteStore, resolve
@@ -18,20 +18,31 @@ Location = str | os.PathLike[str] | tuple[WriteStore, str]
 Beginning = Callable[[WriteStore, str], Awaitable[tuple[ObjectSink, Resumed | None]]]
 
 
-class Creation:
-    """What `create` gives: ``async with`` or ``await`` it to have the `Writer`."""
+class Ending(Protocol):
+    """What writes, and ends as the block does in which it is used."""
 
-    def __init__(self, opening: Callable[[], Any]) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Publish on success; after an exception publish nothing and keep what is stored."""
+
+
+W = TypeVar("W", bound=Ending)
+
+
+class Creation(Generic[W]):
+    """What `create` and its like give: ``async with`` or ``await`` it to have the writer."""
+
+    def __init__(self, opening: Callable[[], Coroutine[Any, Any, W]]) -> None:
         """Keep what opens the writer until it is asked for."""
         self._opening = opening
-        self._writer: Writer | None = None
+        self._writer: W | None = None
 
-    def __await__(self) -> Generator[Any, None, Writer]:
+    def __await__(self) -> Generator[Any, None, W]:
         """Open the writer; the caller closes it."""
-        writer: Writer = yield from self._opening().__await__()
-        return writer
+        return (yield from self._opening().__await__())
 
-    async def __aenter__(self) -> Writer:
+    async def __aenter__(self) -> W:
         """Open the writer."""
         self._writer = await self
         return self._writer
@@ -61,7 +72,7 @@ def create(
     metadata: Mapping[str, str] | None = None,
     options: WriteOptions | None = None,
     storage_options: Mapping[str, Any] | None = None,
-) -> Creation:
+) -> Creation[Writer]:
     """Begin a resilient Parquet file.
 
     Use it as ``async with rpq.create(url) as writer``. The object appears under its name when the block ends
@@ -114,7 +125,7 @@ def writer_of(
     schema: object | None,
     options: EncoderOptions,
     on_error: Literal["keep", "abort"],
-) -> Creation:
+) -> Creation[Writer]:
     """A writer to an object, whichever way that is begun.
 
     Args:

@@ -154,6 +154,11 @@ class Encoder:
         return self._open_rows > 0
 
     @property
+    def open_bytes(self) -> int:
+        """About what those rows take in memory."""
+        return self._open_bytes
+
+    @property
     def full(self) -> bool:
         """Whether the file should be completed before more rows are taken."""
         return policy.file_full(self._num_closed, self.layout.serialized_bytes)

@@ -107,6 +107,7 @@ class EncoderOptions:
         checkpoint_overhead: Share of the bytes written that automatic checkpoints may take.
         metadata: Key-value metadata of the caller.
         write: The less common settings.
+        own_metadata: Further key-value metadata, of ours: what a file is part of.
     """
 
     compression: str | None = "zstd"
@@ -119,6 +120,7 @@ class EncoderOptions:
     checkpoint_overhead: float = 0.02
     metadata: Mapping[str, str] | None = None
     write: WriteOptions = field(default_factory=WriteOptions)
+    own_metadata: Mapping[str, str] | None = None
 
     def __post_init__(self) -> None:
         """Refuse what can never work, before anything is written.

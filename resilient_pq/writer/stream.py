@@ -163,6 +163,11 @@ class Writer:
         return self._encoder.layout.offset if self._encoder else 0
 
     @property
+    def num_bytes_buffered(self) -> int:
+        """About what the rows of the open row group take in memory; `flush` lets them go."""
+        return self._encoder.open_bytes if self._encoder else 0
+
+    @property
     def num_bytes_resent(self) -> int:
         """Bytes that durable checkpoints caused to be sent again to a store of parts, retries not counted."""
         return self._sink.num_bytes_resent
@@ -241,7 +246,12 @@ class Writer:
     async def _start(self) -> None:
         assert self._ingest is not None
         source = {key: value for key, value in self._ingest.metadata.items() if not key.startswith("rpq.")}
-        key_value = {**source, **(self._options.metadata or {}), "ARROW:schema": self._ingest.encoded_schema}
+        key_value = {
+            **source,
+            **(self._options.metadata or {}),
+            **(self._options.own_metadata or {}),
+            "ARROW:schema": self._ingest.encoded_schema,
+        }
         layout = Layout(self._ingest.schema, RecordChain(os.urandom(16)), key_value)
         self._use(Encoder(layout, self._options))
         self._checkpoint_time = self._commit_time = _now()
@@ -286,6 +296,24 @@ class Writer:
             await self._known_pipeline.pushed()
             await self._write_checkpoint()
         self._log_stored()
+
+    async def flush(self) -> None:
+        """Close the open row group before it is full, and give it to the store: its rows take no more memory.
+
+        No checkpoint is written for it; many small row groups cost every reader more than they free.
+
+        Raises:
+            StoreError: The store refused; the writer has failed.
+            WriterClosedError: The writer has ended.
+            WriterFailedError: An earlier call failed.
+        """
+        async with self._lock:
+            self._check_open()
+            if self._encoder is None or not self._encoder.has_open_rows:
+                return
+            async with self._failing():
+                await self._known_pipeline.close_row_group()
+                await self._known_pipeline.push_row_groups()
 
     async def checkpoint(self) -> Checkpoint:
         """Close the row group, write a checkpoint, and make it as durable as the store can.

@@ -110,6 +110,10 @@ class _Around(MultipartStore):
         sink = await self._do(Call("create", key), lambda: self.inner.create(key, options))
         return _SinkAround(self, key, sink)
 
+    async def make_folder(self, folder: str) -> None:
+        """Handed on."""
+        await self._do(Call("make_folder", folder), lambda: self.inner.make_folder(folder))
+
     async def delete(self, key: str) -> None:
         """Handed on."""
         await self._do(Call("delete", key), lambda: self.inner.delete(key))

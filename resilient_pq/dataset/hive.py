@@ -1,0 +1,122 @@
+"""Partitions as Hive names them: values of columns in the names of folders, ``day=2026-08-01/country=FR``. Pure.
+
+Names are those that Arrow writes and that Arrow, DuckDB, Polars and Spark read: what is not a letter, a digit or one of
+``-._~`` is a percent sign and two digits, and null is ``__HIVE_DEFAULT_PARTITION__``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+from urllib.parse import quote_from_bytes
+
+import numpy as np
+
+from resilient_pq.errors import SchemaError, Where
+from resilient_pq.format.logical import DATE, STRING, Integer
+from resilient_pq.format.metadata import Type
+from resilient_pq.format.schema import Leaf, Primitive, Schema
+from resilient_pq.format.values import ByteArrays, Values
+
+#: What stands for null (Hive's ``hive.exec.default.partition.name``).
+NULL: Final = "__HIVE_DEFAULT_PARTITION__"
+#: What would end the name of a column, or be read as another one.
+_NOT_IN_KEYS: Final = frozenset("/\\=%\0")
+#: The dates that readers understand as text are those of four digits of a year.
+_FIRST_DAY, _LAST_DAY = np.datetime64("0001-01-01", "D"), np.datetime64("9999-12-31", "D")
+
+
+def check_keys(partition_by: Sequence[str] | str | None) -> tuple[str, ...]:
+    """The columns of a partition, as a caller names them.
+
+    Raises:
+        SchemaError: One is named twice, or its name would not come back from the name of a folder.
+    """
+    keys = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by or ())
+    for key in keys:
+        if not isinstance(key, str) or not key or key.startswith(".") or set(key) & _NOT_IN_KEYS:
+            raise SchemaError(
+                f"partition_by has {key!r}, which cannot be in the name of a folder",
+                hint="names of columns that do not begin with a dot, without /, \\, = and %",
+            )
+    if len(set(keys)) < len(keys):
+        raise SchemaError(f"partition_by names a column twice: {', '.join(keys)}")
+    return keys
+
+
+def partition_leaves(schema: Schema, keys: Sequence[str]) -> list[Leaf]:
+    """The columns whose values name the partitions.
+
+    Raises:
+        SchemaError: There is no such column, its values have no names, or no other columns are left.
+    """
+    found = []
+    for key in keys:
+        columns = [column for column in schema.columns if column.node.name == key]
+        if len(columns) != 1:
+            raise SchemaError(
+                f"partition_by has {key!r}, which is no column",
+                where=Where(column=key),
+                hint=f"columns: {', '.join(schema.names)}",
+            )
+        node = columns[0].node
+        if not isinstance(node, Primitive) or columns[0].leaves[0].max_repetition_level or not _has_names(node):
+            raise SchemaError(
+                f"column {key!r} cannot name partitions: it is no integer, text, date or boolean",
+                where=Where(column=key),
+                hint="add a column that can, such as the date of a timestamp",
+            )
+        found.append(columns[0].leaves[0])
+    if keys and len(keys) == len(schema.columns):
+        raise SchemaError("partition_by names every column: nothing is left for the files")
+    return found
+
+
+def _has_names(node: Primitive) -> bool:
+    match node.physical_type:
+        case Type.BOOLEAN:
+            return True
+        case Type.INT32 | Type.INT64:
+            return node.logical is None or node.logical == DATE or isinstance(node.logical, Integer)
+        case Type.BYTE_ARRAY:
+            return node.logical == STRING
+    return False
+
+
+def segments(leaf: Leaf, values: Values) -> list[str]:
+    """The names of folders for values of a column.
+
+    Raises:
+        SchemaError: A text is the one that stands for null, or a date is beyond the years that have four digits.
+    """
+    return [f"{leaf.path[0]}={quote_from_bytes(text, safe='')}" for text in _texts(leaf, values)]
+
+
+def null_segment(leaf: Leaf) -> str:
+    """The name of the folder for null."""
+    return f"{leaf.path[0]}={NULL}"
+
+
+def _texts(leaf: Leaf, values: Values) -> list[bytes]:
+    node = leaf.node
+    if isinstance(values, ByteArrays):
+        texts = [values.value(at) for at in range(len(values))]
+        if NULL.encode() in texts:
+            raise SchemaError(
+                f"column {leaf.column_path!r} has the text {NULL!r}, which readers take for null",
+                where=Where(column=leaf.column_path),
+            )
+        return texts
+    if node.physical_type is Type.BOOLEAN:
+        return [b"true" if value else b"false" for value in values.tolist()]
+    if node.logical == DATE:
+        days = values.astype("M8[D]")
+        if len(days) and (days.min() < _FIRST_DAY or days.max() > _LAST_DAY):
+            raise SchemaError(
+                f"column {leaf.column_path!r} has a date outside of the years 1 to 9999",
+                where=Where(column=leaf.column_path),
+            )
+        return [str(day).encode() for day in days]
+    if isinstance(node.logical, Integer) and not node.logical.signed:
+        values = values.view(f"u{values.dtype.itemsize}")
+    return [b"%d" % value for value in values.tolist()]

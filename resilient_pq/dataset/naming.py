@@ -1,0 +1,113 @@
+"""Names of the files that one sink writes, and what each says of its place among them. Pure.
+
+A file is ``{partition}/{name}-{sequence:08d}.parquet``, and its footers, checkpoints included, carry the key
+``rpq.dataset`` with ``{first_row}:{sequence}:{name}``: the rows of its partition in the files before it, its number
+among them from 0, and the name of the sink.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Self
+
+from resilient_pq.errors import SchemaError
+from resilient_pq.format.footer import DATASET_KEY
+
+#: Behind the name of a local file that is not complete.
+_PARTIAL: Final = ".partial"
+
+
+@dataclass(frozen=True, slots=True)
+class FilePlace:
+    """Where a file stands in a data set.
+
+    Attributes:
+        partition: The folder of its partition below the data set, ``day=1/country=FR``; empty where there is none.
+        sequence: Its number among the files of its partition by one sink, from 0.
+        first_row: Rows of the partition by that sink that lie in files before it.
+    """
+
+    partition: str
+    sequence: int
+    first_row: int
+
+    def keys(self, name: str) -> dict[str, str]:
+        """The key-value metadata that say it."""
+        return {DATASET_KEY: f"{self.first_row}:{self.sequence}:{name}"}
+
+    @classmethod
+    def of(cls, partition: str, name: str, key_value: Mapping[str, str | None]) -> Self | None:
+        """What the key-value metadata of a file say; None where they say nothing, or speak of another sink."""
+        found = re.fullmatch(r"(\d{1,19}):(\d{1,19}):(.*)", key_value.get(DATASET_KEY) or "", re.DOTALL)
+        if found is None or found[3] != name:
+            return None
+        return cls(partition, int(found[2]), int(found[1]))
+
+
+@dataclass(frozen=True, slots=True)
+class NamedFile:
+    """A name below the folder of a data set, understood.
+
+    Attributes:
+        relative: The name, from the folder on, without what marks an unfinished file.
+        partition: As of `FilePlace`.
+        sequence: As of `FilePlace`.
+        partial: Whether it is a local file that is not complete.
+    """
+
+    relative: str
+    partition: str
+    sequence: int
+    partial: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """The names of one sink.
+
+    Attributes:
+        name: What its files are called.
+        keys: The columns of its partitions.
+
+    Raises:
+        SchemaError: The name is none that readers would read.
+    """
+
+    name: str
+    keys: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse names of hidden files, and of folders."""
+        name = self.name
+        if not isinstance(name, str) or not name or name[0] in "._" or set(name) & set("/\\\0"):
+            raise SchemaError(
+                f"name is {name!r}; it is the beginning of the names of files",
+                hint="neither . nor _ come first, which hide a file from readers, and there are no slashes",
+            )
+
+    def relative(self, partition: str, sequence: int) -> str:
+        """The name of a file, from the folder of the data set on."""
+        return f"{partition}{'/' if partition else ''}{self.name}-{sequence:08d}.parquet"
+
+    def understood(self, relative: str) -> NamedFile | None:
+        """What a name below the folder is; None where it is none of this sink's.
+
+        Raises:
+            SchemaError: It is one of this name, and of other partitions.
+        """
+        *folders, last = relative.split("/")
+        found = re.fullmatch(rf"{re.escape(self.name)}-(\d{{8,18}})\.parquet({re.escape(_PARTIAL)})?", last)
+        if found is None or not all("=" in folder for folder in folders):
+            return None
+        keys = [folder.partition("=")[0] for folder in folders]
+        if keys != list(self.keys):
+            by = ", ".join(map(repr, keys)) or "nothing"
+            raise SchemaError(
+                f"there is a file of the name {self.name!r} that is partitioned by {by}: {relative}",
+                hint="a data set has one partition_by; other files get another name=",
+            )
+        return NamedFile(
+            relative.removesuffix(_PARTIAL), "/".join(folders), int(found[1]), partial=found[2] is not None
+        )

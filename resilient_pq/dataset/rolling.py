@@ -1,0 +1,87 @@
+"""When a file of a data set is full: a pure function of counts."""
+
+from __future__ import annotations
+
+import math
+import operator
+from dataclasses import dataclass
+
+from resilient_pq.errors import SchemaError
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """What is in a file so far.
+
+    Attributes:
+        num_rows: Rows taken.
+        num_bytes: Bytes of the file.
+        open_bytes: Bytes in memory of the rows that are in no row group yet.
+        share: Bytes of a file for each byte that its rows take in memory, as far as is known.
+    """
+
+    num_rows: int
+    num_bytes: int
+    open_bytes: int
+    share: float
+
+    @property
+    def expected_bytes(self) -> float:
+        """Bytes of the file when it is completed now, about."""
+        return self.num_bytes + self.open_bytes * self.share
+
+
+@dataclass(frozen=True, slots=True)
+class Roll:
+    """When a file is full; None for no such limit.
+
+    Attributes:
+        rows: Rows of a file, exactly.
+        num_bytes: Bytes of a file, about.
+        seconds: Seconds after its first row was written.
+
+    Raises:
+        SchemaError: A limit that no file could have.
+    """
+
+    rows: int | None = None
+    num_bytes: int | None = None
+    seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what could never work."""
+        for name, value in (("roll_rows", self.rows), ("roll_bytes", self.num_bytes)):
+            if value is None:
+                continue
+            try:
+                count = operator.index(value)
+            except TypeError:
+                raise SchemaError(f"{name} is {value!r}; it is a whole number") from None
+            if count < 1:
+                raise SchemaError(f"{name} is {value}; it must be at least 1")
+        seconds = self.seconds
+        if seconds is not None and not (isinstance(seconds, int | float) and 0 < seconds < math.inf):
+            raise SchemaError(f"roll_seconds is {seconds!r}; it is a number of seconds above 0")
+
+    def rows_that_fit(self, num_rows: int, num_bytes: int, filled: Filled) -> int:
+        """How many rows of a batch go into a file that is not full; at least one.
+
+        Args:
+            num_rows: Rows of the batch that are left.
+            num_bytes: Their bytes in memory.
+            filled: What is in the file.
+        """
+        fit = num_rows
+        if self.rows is not None:
+            fit = min(fit, self.rows - filled.num_rows)
+        if self.num_bytes is not None:
+            room = self.num_bytes - filled.expected_bytes
+            if num_bytes * filled.share > room:
+                fit = min(fit, int(room * num_rows / (num_bytes * filled.share)))
+        return max(fit, 1)
+
+    def full(self, filled: Filled) -> bool:
+        """Whether a file is complete."""
+        return (self.rows is not None and filled.num_rows >= self.rows) or (
+            self.num_bytes is not None and filled.expected_bytes >= self.num_bytes
+        )

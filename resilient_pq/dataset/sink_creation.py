@@ -1,0 +1,324 @@
+"""`create_dataset` and `resume_dataset`: what a caller says of a data set, checked, and the writer that comes of it.
+
+An async shell.
+"""
+
+from __future__ import annotations
+
+import operator
+import os
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from resilient_pq.arrow.ingest import Ingest
+from resilient_pq.dataset import hive
+from resilient_pq.dataset.naming import FilePlace, Naming
+from resilient_pq.dataset.rolling import Roll
+from resilient_pq.dataset.sink import Begun, DatasetCheckpoint, DatasetWriter, Partition, SinkSettings
+from resilient_pq.dataset.unfinished import Folder, completed, refuse_begun
+from resilient_pq.errors import AlreadyExistsError, RecoveryError, SchemaError, Where
+from resilient_pq.io import ObjectSink, SinkOptions, WriteStore, resolve
+from resilient_pq.writer.creation import Creation, check_options, sink_options_of, writer_of
+from resilient_pq.writer.options import EncoderOptions, MiB, WriteOptions
+from resilient_pq.writer.stream import Writer
+
+#: Files that are open at one time where nothing is said. On S3 each may hold two parts of 5 MiB in memory.
+MAX_OPEN = 32
+
+
+def create_dataset(
+    dst: str | os.PathLike[str] | tuple[WriteStore, str],
+    schema: object | None = None,
+    *,
+    partition_by: Sequence[str] | str | None = None,
+    roll_rows: int | None = None,
+    roll_bytes: int | None = None,
+    roll_seconds: float | None = None,
+    name: str = "part",
+    max_open: int = MAX_OPEN,
+    compression: str | None = "zstd",
+    compression_level: int | None = None,
+    encodings: str | Mapping[str, str] = "auto",
+    row_group_rows: int | None = None,
+    row_group_bytes: int = 64 * MiB,
+    page_bytes: int = 1 * MiB,
+    checkpoint_every: int | None = 8,
+    checkpoint_overhead: float = 0.02,
+    on_error: Literal["keep", "abort"] = "keep",
+    metadata: Mapping[str, str] | None = None,
+    options: WriteOptions | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Creation[DatasetWriter]:
+    """Begin to write a data set from one stream of rows: files in a folder, each published when it is full.
+
+    Use it as ``async with rpq.create_dataset(folder, roll_rows=1_000_000) as writer``. Files are called
+    ``{column=value/...}{name}-{sequence:08d}.parquet``; each appears under its name when it is complete, and nothing is
+    ever replaced. A partition has one open file at a time, so what is stored of it is always its first rows.
+
+    Args:
+        dst: The folder: a URL, a path, or a pair of a store and a key in it. Local folders are made.
+        schema: As of `create`, with the columns of `partition_by`; None takes it from the first batch.
+        partition_by: Columns whose values become folders, as Hive, Arrow, Spark, DuckDB and Polars read them, in this
+            order: integers, texts, dates or booleans. They are not in the files.
+        roll_rows: Rows of a file, exactly.
+        roll_bytes: Bytes of a file, about: how well rows compress is told from those before them.
+        roll_seconds: Seconds after the first row of a file was written; a timer sees to it when nothing more is.
+        name: What the files are called. Of several writers to one data set each has its own.
+        max_open: Files that may be open at one time. Where rows come for one partition more, the file that was
+            written least recently is completed early: too few make many small files. Memory is bounded by
+            `row_group_bytes`, which the open row groups of all share (the largest is closed when it is used up), and on
+            S3 by three parts of each open file.
+        compression: As of `create`, like all that follows.
+        compression_level: The codec's level.
+        encodings: "auto", one encoding for all columns, or a dict by column.
+        row_group_rows: Rows after which a row group is closed.
+        row_group_bytes: Bytes in memory after which a row group is closed, and that all open ones share.
+        page_bytes: Bytes after which a data page is cut at the next row.
+        checkpoint_every: Row groups of a file between automatic checkpoints, at least; None for none.
+        checkpoint_overhead: Share of the bytes written that automatic checkpoints may take.
+        on_error: What becomes of the stored rows of open files after an exception: "keep" them for `resume_dataset`,
+            or "abort". Published files stay in any case.
+        metadata: Key-value metadata for the footer of each file.
+        options: The less common settings. `checkpoint_log` and `overwrite_partial` are of single files;
+            `max_bytes_in_flight` is shared by the open files where there are partitions.
+        storage_options: Credentials, endpoint and so on, as fsspec and pandas take them.
+
+    Raises:
+        SchemaError: A setting is out of range; or on entering, a column of `partition_by` is none that can be.
+        AlreadyExistsError: On entering: there are files of this name.
+        StoreError: On entering: the store refuses.
+    """
+    sink = _Sink.checked(
+        partition_by=partition_by, roll=Roll(roll_rows, roll_bytes, roll_seconds), name=name, max_open=max_open,
+        on_error=on_error, rest=options,
+        encoder=lambda rest: EncoderOptions(
+            compression, compression_level, encodings, row_group_rows, row_group_bytes, page_bytes,
+            checkpoint_every, checkpoint_overhead, metadata, rest,
+        ),
+    )  # fmt: skip
+
+    async def begun(folder: Folder) -> Begun:
+        await refuse_begun(folder)
+        return Begun()
+
+    return sink.writer(dst, storage_options, schema, begun)
+
+
+def resume_dataset(
+    dst: str | os.PathLike[str] | tuple[WriteStore, str],
+    schema: object | None = None,
+    *,
+    replay_from: Mapping[str, int] | DatasetCheckpoint | None = None,
+    partition_by: Sequence[str] | str | None = None,
+    roll_rows: int | None = None,
+    roll_bytes: int | None = None,
+    roll_seconds: float | None = None,
+    name: str = "part",
+    max_open: int = MAX_OPEN,
+    compression: str | None = "zstd",
+    compression_level: int | None = None,
+    encodings: str | Mapping[str, str] = "auto",
+    row_group_rows: int | None = None,
+    row_group_bytes: int = 64 * MiB,
+    page_bytes: int = 1 * MiB,
+    checkpoint_every: int | None = 8,
+    checkpoint_overhead: float = 0.02,
+    on_error: Literal["keep", "abort"] = "keep",
+    metadata: Mapping[str, str] | None = None,
+    options: WriteOptions | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Creation[DatasetWriter]:
+    """Go on with a data set whose writer crashed, or ended.
+
+    Each file that was left open becomes a finished one with every row that was stored, without a copy: a local
+    ``NAME.partial`` is cut behind its last whole record and gets its footer; on S3 the upload is completed up to its
+    newest checkpoint, so that the object's `state` stays "in-progress" though nothing more will come. A file of which
+    nothing was stored is removed. New rows go to new files. Where there is nothing yet, this begins as
+    `create_dataset`.
+
+    ``writer.num_rows_stored_by_partition`` says how many rows of each partition are stored, always its first ones.
+
+    Args:
+        dst: As of `create_dataset`, like all that follows but for `replay_from`.
+        schema: Of the rows that come.
+        replay_from: For a source that begins again at an earlier place than what is stored: the rows of each partition
+            before that place, as a checkpoint told them; those of ``{}`` are all. The rows that come first and are
+            stored already are passed over then. They have to be the same, in the same order within each partition.
+            None passes nothing over.
+        partition_by: As the first writer was given it.
+        roll_rows: Rows of a file.
+        roll_bytes: Bytes of a file, about.
+        roll_seconds: Seconds after the first row of a file was written.
+        name: As the first writer was given it: only its files are looked at.
+        max_open: Files that may be open at one time.
+        compression: As of `create`, like all that follows.
+        compression_level: The codec's level.
+        encodings: "auto", one encoding for all columns, or a dict by column.
+        row_group_rows: Rows after which a row group is closed.
+        row_group_bytes: Bytes in memory after which a row group is closed, and that all open ones share.
+        page_bytes: Bytes after which a data page is cut at the next row.
+        checkpoint_every: Row groups of a file between automatic checkpoints, at least; None for none.
+        checkpoint_overhead: Share of the bytes written that automatic checkpoints may take.
+        on_error: What becomes of the stored rows of open files after an exception.
+        metadata: Key-value metadata for the footer of each new file.
+        options: The less common settings.
+        storage_options: Credentials, endpoint and so on, as fsspec and pandas take them.
+
+    Raises:
+        SchemaError: A setting is out of range; or on entering, there is a file of this name and of other partitions.
+        AlreadyExistsError: On entering, as all that follow: a living writer holds a file. On S3 that cannot be seen:
+            its upload is taken from it, and it fails with WriterFencedError.
+        RecoveryError: Two writers of this name have written; a file is damaged; the newest file of a partition is not
+            as its writer left it; or `replay_from` lies behind what is stored, so that rows would be missing.
+        UnsupportedError: The store cannot list what is in a folder.
+        StoreError: The store refuses.
+    """
+    sink = _Sink.checked(
+        partition_by=partition_by, roll=Roll(roll_rows, roll_bytes, roll_seconds), name=name, max_open=max_open,
+        on_error=on_error, rest=options,
+        encoder=lambda rest: EncoderOptions(
+            compression, compression_level, encodings, row_group_rows, row_group_bytes, page_bytes,
+            checkpoint_every, checkpoint_overhead, metadata, rest,
+        ),
+    )  # fmt: skip
+    rows = replay_from.num_rows_by_partition if isinstance(replay_from, DatasetCheckpoint) else replay_from
+    if rows is not None and not isinstance(rows, Mapping):
+        raise SchemaError(
+            f"replay_from is {replay_from!r}; it is a checkpoint, or a dict of rows by the folder of a partition"
+        )
+
+    async def begun(folder: Folder) -> Begun:
+        found = await completed(folder)
+        if rows is not None:
+            _replay(folder, found.partitions, rows)
+        return found
+
+    return sink.writer(dst, storage_options, schema, begun)
+
+
+def _replay(folder: Folder, partitions: Mapping[str, Partition], rows: Mapping[str, int]) -> None:
+    """Note how many rows of each partition will come that are stored already.
+
+    Raises:
+        RecoveryError: Rows between what is stored and what will come would be missing.
+    """
+    for name in (name for name in rows if name not in partitions and rows[name]):
+        raise _missing(folder, name, 0, rows[name])
+    for name, partition in partitions.items():
+        partition.num_rows_known = partition.num_rows_before - rows.get(name, 0)
+        if partition.num_rows_known < 0:
+            raise _missing(folder, name, partition.num_rows_before, rows[name])
+
+
+def _missing(folder: Folder, name: str, stored: int, begins: int) -> RecoveryError:
+    of = f" of {name}" if name else ""
+    return RecoveryError(
+        f"{stored:,} rows{of} are stored, and replay_from goes on behind {begins:,}: rows would be missing",
+        where=Where(key=folder.url),
+        hint="begin the source at an earlier place; or these are other files than those that were written",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Sink:
+    """What both are told, checked.
+
+    Attributes:
+        settings: How the data set is written.
+        naming: What its files are called.
+        options: How each is encoded.
+        sink_options: How each is stored.
+        on_error: What becomes of the stored rows of open files after an exception.
+    """
+
+    settings: SinkSettings
+    naming: Naming
+    options: EncoderOptions
+    sink_options: SinkOptions
+    on_error: Literal["keep", "abort"]
+
+    @classmethod
+    def checked(
+        cls,
+        *,
+        partition_by: Sequence[str] | str | None,
+        roll: Roll,
+        name: str,
+        max_open: int,
+        on_error: Literal["keep", "abort"],
+        rest: WriteOptions | None,
+        encoder: Callable[[WriteOptions], EncoderOptions],
+    ) -> _Sink:
+        keys = hive.check_keys(partition_by)
+        if not _is_count(max_open):
+            raise SchemaError(f"max_open is {max_open!r}; it is a whole number, at least 1")
+        write = check_options(rest, on_error)
+        for option in ("checkpoint_log", "overwrite_partial"):
+            if getattr(write, option):
+                raise SchemaError(f"{option} is an option of a single file, not of a data set")
+        options = encoder(write)
+        if keys:
+            # Parts that are on their way from one file stay there while others are written.
+            share = max(1, write.max_bytes_in_flight // max_open)
+            options = replace(options, write=replace(write, max_bytes_in_flight=share))
+        return cls(
+            SinkSettings(keys, roll, max_open, options.row_group_bytes),
+            Naming(name, keys),
+            options,
+            sink_options_of(options.write, "x"),
+            on_error,
+        )
+
+    def writer(
+        self,
+        dst: str | os.PathLike[str] | tuple[WriteStore, str],
+        storage_options: Mapping[str, Any] | None,
+        schema: object | None,
+        begun: Callable[[Folder], Awaitable[Begun]],
+    ) -> Creation[DatasetWriter]:
+        """The writer to a folder, whichever way it is begun."""
+
+        async def opening() -> DatasetWriter:
+            owns_store = not isinstance(dst, tuple)
+            store, key = dst if isinstance(dst, tuple) else resolve(dst, storage_options, bucket_alone=True)
+            folder = Folder(store, key, self.naming)
+            try:
+                return DatasetWriter(
+                    store,
+                    folder.url,
+                    self.settings,
+                    lambda place, ingest: self._begin_file(folder, place, ingest),
+                    schema=schema,
+                    owns_store=owns_store,
+                    begun=await begun(folder),
+                )
+            except BaseException:
+                if owns_store:
+                    await store.close()
+                raise
+
+        return Creation(opening)
+
+    async def _begin_file(self, folder: Folder, place: FilePlace, ingest: Ingest) -> Writer:
+        store, key = folder.store, folder.key_of(self.naming.relative(place.partition, place.sequence))
+        await store.make_folder(folder.key_of(place.partition) if place.partition else folder.key)
+
+        async def begin(store: WriteStore, key: str) -> tuple[ObjectSink, None]:
+            return await store.create(key, self.sink_options), None
+
+        own = replace(self.options, own_metadata=place.keys(self.naming.name))
+        try:
+            return await writer_of(
+                (store, key), None, begin, schema=ingest, options=own, on_error=self.on_error
+            )
+        except AlreadyExistsError as error:
+            error.hint = "each writer to a data set has a name= of its own; after a crash go on: resume_dataset"
+            raise
+
+
+def _is_count(value: object) -> bool:
+    try:
+        return operator.index(value) >= 1  # type: ignore[arg-type]
+    except TypeError:
+        return False

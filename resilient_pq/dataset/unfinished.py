@@ -1,0 +1,268 @@
+"""What a sink that crashed left of its files: completed, and what is stored of each partition. An async shell.
+
+Locally the last record of a ``NAME.partial`` that is whole is where the file ends: what is torn behind it is cut off, a
+final footer written, and the file gets its name. On S3 the open upload is completed up to its newest checkpoint. No
+data are copied, and none but footers are read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from resilient_pq.dataset.naming import FilePlace, NamedFile, Naming
+from resilient_pq.dataset.sink import Begun, DatasetFile, Partition
+from resilient_pq.errors import (
+    AlreadyExistsError,
+    NotFoundError,
+    RecoveryError,
+    UnsupportedError,
+    Where,
+    located,
+)
+from resilient_pq.format.footer import MAGIC
+from resilient_pq.format.records import HEADER_SIZE, parse_header
+from resilient_pq.io import FetchCounters, LocalStore, MultipartStore, SinkOptions, WriteStore
+from resilient_pq.io.cancellation import all_or_none
+from resilient_pq.io.protocols import folder_prefix
+from resilient_pq.reader.contents import FileState
+from resilient_pq.reader.reading import read_contents
+from resilient_pq.recovery.resume import resume
+from resilient_pq.recovery.resume_upload import completed_upload
+from resilient_pq.recovery.source import TAIL_BYTES
+from resilient_pq.recovery.upload_rule import upload_parts
+
+#: Files that are completed, or footers that are read, at one time.
+_MAX_CONCURRENCY: Final = 16
+#: A file that was never whole is no larger than its anchor, which is as large as its schema.
+_MOST_TORN_BYTES: Final = 1 << 20
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """The folder of a data set.
+
+    Attributes:
+        store: Where it is.
+        key: Its key.
+        naming: The names of one sink in it.
+    """
+
+    store: WriteStore
+    key: str
+    naming: Naming
+
+    @property
+    def url(self) -> str:
+        """The folder, for people."""
+        return self.store.url_of(self.key)
+
+    def key_of(self, relative: str) -> str:
+        """The key of what has a name below the folder."""
+        return self.store.beside(f"{folder_prefix(self.key)}_", relative)
+
+    async def complete_and_unfinished(self) -> tuple[list[NamedFile], list[Unfinished]]:
+        """The files of the sink, and those that it did not finish.
+
+        Raises:
+            SchemaError: There is one of its name, and of other partitions.
+            UnsupportedError: The store cannot list.
+        """
+        named = [found for name in await self.store.list_names(self.key) if (found := self._understood(name))]
+        complete = [found for found in named if not found.partial]
+        unfinished = [Unfinished(found) for found in named if found.partial]
+        if isinstance(self.store, MultipartStore) and self.store.capabilities.list_parts:
+            prefix = folder_prefix(self.key)
+            for upload in await self.store.list_uploads(prefix):
+                if found := self._understood(upload.key.removeprefix(prefix)):
+                    unfinished.append(Unfinished(found, upload.upload_id))
+        return complete, unfinished
+
+    def _understood(self, name: str) -> NamedFile | None:
+        with located(Where(key=self.url)):
+            return self.naming.understood(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """A file that a sink did not finish: a ``NAME.partial``, or an upload that is open.
+
+    Attributes:
+        file: Its name.
+        upload_id: The upload; None for a local file.
+    """
+
+    file: NamedFile
+    upload_id: str | None = None
+
+
+async def refuse_begun(folder: Folder) -> None:
+    """Raise where there is a file of the sink already.
+
+    Raises:
+        AlreadyExistsError: There is one, or one that is unfinished.
+        SchemaError: There is one of its name, and of other partitions.
+    """
+    if not folder.store.capabilities.list_names:
+        return  # each file is refused where one of its name exists
+    complete, unfinished = await folder.complete_and_unfinished()
+    for found in (*complete, *(each.file for each in unfinished)):
+        raise AlreadyExistsError(
+            f"the data set has files of the name {folder.naming.name!r} already",
+            where=Where(key=folder.store.url_of(folder.key_of(found.relative))),
+            hint="go on with it: resume_dataset; or begin beside it with another name=",
+        )
+
+
+async def completed(folder: Folder) -> Begun:
+    """Complete what a sink left, and see what is stored of each partition.
+
+    Raises:
+        AlreadyExistsError: A sink of this name is alive: it holds a file.
+        RecoveryError: Two sinks of this name have written, a file is damaged, or the newest one of a partition does not
+            say how many rows are before it.
+        SchemaError: There is a file of its name, and of other partitions.
+        UnsupportedError: The store cannot list.
+        StoreError: The store refuses.
+    """
+    complete, unfinished = await folder.complete_and_unfinished()
+    newest = {found.partition: found for found in sorted(complete, key=lambda each: each.sequence)}
+    unfinished = await _without_conflicts(folder, newest, unfinished)
+    done = await _side_by_side(unfinished, lambda each: _complete(folder, each))
+    ended = [each.file for each, kept in zip(unfinished, done, strict=True) if kept]
+    newest |= {found.partition: found for found in ended}
+    files = await _side_by_side(newest.values(), lambda each: _read(folder, each))
+    partitions = {
+        file.partition: Partition(file.partition, file.sequence + 1, file.first_row + file.num_rows)
+        for file in files
+    }
+    made = {(found.partition, found.sequence) for found in ended}
+    return Begun(partitions, [file for file in files if (file.partition, file.sequence) in made])
+
+
+async def _without_conflicts(
+    folder: Folder, newest: Mapping[str, NamedFile], unfinished: Sequence[Unfinished]
+) -> list[Unfinished]:
+    """Those that are completed: of each partition one at most, behind all its files.
+
+    A sink publishes each file before it begins the next one. What is left beside that is an upload that was begun and
+    never used, since the answer to its beginning was lost; or the work of another sink.
+
+    Raises:
+        RecoveryError: There is such work, and rows are stored in it.
+    """
+    by_partition: defaultdict[str, list[Unfinished]] = defaultdict(list)
+    for each in unfinished:
+        by_partition[each.file.partition].append(each)
+    kept = []
+    for partition, left in by_partition.items():
+        last = newest[partition].sequence if partition in newest else -1
+        used = left
+        if len(left) > 1 or left[0].file.sequence <= last:
+            used = [each for each in left if not await _was_empty(folder, each)]
+        if len(used) > 1 or (used and used[0].file.sequence <= last):
+            raise _two_sinks(folder, used[0])
+        kept += used
+    return kept
+
+
+async def _was_empty(folder: Folder, unfinished: Unfinished) -> bool:
+    """Whether it was an upload without a checkpoint, which is aborted."""
+    store, key = folder.store, folder.key_of(unfinished.file.relative)
+    if unfinished.upload_id is None or not isinstance(store, MultipartStore):
+        return False
+    try:
+        if upload_parts(await store.list_parts(key, unfinished.upload_id)).by_rule is not None:
+            return False
+        await store.abort_upload(key, unfinished.upload_id)
+    except NotFoundError:  # gone since it was listed
+        return True
+    return True
+
+
+def _two_sinks(folder: Folder, unfinished: Unfinished) -> RecoveryError:
+    url = folder.store.url_of(folder.key_of(unfinished.file.relative))
+    what = f"{url}.partial" if unfinished.upload_id is None else f"the upload {unfinished.upload_id}"
+    return RecoveryError(
+        f"two sinks of the name {folder.naming.name!r} have written: {what} holds rows of a file that is there already,"
+        " or that is begun twice",
+        where=Where(key=url),
+        hint="see which of the two has the rows that count; remove the other one, and resume again",
+    )
+
+
+async def _complete(folder: Folder, unfinished: Unfinished) -> bool:
+    """Make a finished file of it; False where no row of it was stored, and nothing is left of it then."""
+    store, key = folder.store, folder.key_of(unfinished.file.relative)
+    with located(Where(key=store.url_of(key))):
+        if unfinished.upload_id is not None and isinstance(store, MultipartStore):
+            return await completed_upload(store, key, unfinished.upload_id) is not None
+        if not isinstance(store, LocalStore):
+            raise UnsupportedError(f"what is unfinished in {store.name} cannot be completed")
+        return await _complete_local(store, key)
+
+
+async def _complete_local(store: LocalStore, key: str) -> bool:
+    try:
+        writer = await resume((store, key))
+    except RecoveryError:
+        if not await _was_torn_at_once(store, key):
+            raise
+        sink = await store.reopen(key, SinkOptions(mode="x"))
+        await sink.abort()
+        return False
+    if writer.num_rows:
+        await writer.close()
+        return True
+    await writer.abort()
+    return False
+
+
+async def _was_torn_at_once(store: LocalStore, key: str) -> bool:
+    """Whether a ``NAME.partial`` ends within its anchor, the first thing that is written: no row was stored."""
+    tail = await store.read_tail(store.unfinished_key(key), _MOST_TORN_BYTES)
+    data = bytes(tail.data)
+    if tail.offset or not any(data):
+        return not tail.offset
+    header = parse_header(memoryview(data)[len(MAGIC) :])
+    short = len(data) < len(MAGIC) + HEADER_SIZE
+    return data[: len(MAGIC)] == MAGIC[: len(data)] and (short or (header is not None and header.end > len(data)))
+
+
+async def _read(folder: Folder, found: NamedFile) -> DatasetFile:
+    """What the newest file of a partition says of itself.
+
+    Raises:
+        RecoveryError: It is not as a sink of this name left it.
+    """
+    store, key = folder.store, folder.key_of(found.relative)
+    url = store.url_of(key)
+    with located(Where(key=url)):
+        info, contents = await read_contents(store, key, tail_bytes=TAIL_BYTES, counters=FetchCounters())
+    place = FilePlace.of(found.partition, folder.naming.name, contents.key_value)
+    whole = contents.state in (FileState.COMPLETE, FileState.IN_PROGRESS)
+    if place is None or place.sequence != found.sequence or not whole:
+        raise RecoveryError(
+            "the newest file of its partition does not say how many rows are stored before it",
+            where=Where(key=url),
+            hint="it is no file of this sink, or was made anew since; begin beside it: create_dataset with another"
+            " name=",
+        )
+    return DatasetFile(url, found.partition, found.sequence, place.first_row, contents.num_rows, info.size)
+
+
+async def _side_by_side(items: Iterable[T], work: Callable[[T], Coroutine[Any, Any, R]]) -> list[R]:
+    """What is made of each, a few at a time."""
+    slots = asyncio.Semaphore(_MAX_CONCURRENCY)
+
+    async def one(item: T) -> R:
+        async with slots:
+            return await work(item)
+
+    return await all_or_none(map(one, items))
