@@ -107,8 +107,10 @@ class LeafRows:
         known = None if self.known is None else slice_rows(self.leaf, self.known, start, end)
         return replace(self, start=self.start + start, num_rows=end - start, known=known)
 
-    def joined(self, others: LeafRows) -> LeafRows | None:
+    def joined(self, others: LeafRows | ShreddedRows) -> LeafRows | None:
         """These rows and those that follow, where they follow in the same array."""
+        if isinstance(others, ShreddedRows):
+            return None
         follow = self.rows is others.rows and self.start + self.num_rows == others.start
         if not follow or self.known is not None or others.known is not None:
             return None
@@ -147,7 +149,7 @@ class ShreddedRows:
         """The rows from `start` up to and not including `end`."""
         return ShreddedRows(self.leaf, slice_rows(self.leaf, self.data, start, end))
 
-    def joined(self, others: object) -> None:
+    def joined(self, others: LeafRows | ShreddedRows) -> None:
         """Nothing: where the next rows lie is not known."""
 
     def shredded(self) -> LeafData:

@@ -19,7 +19,6 @@ from resilient_pq.errors import (
     AlreadyExistsError,
     NotFoundError,
     RecoveryError,
-    UnsupportedError,
     Where,
     located,
 )
@@ -76,7 +75,7 @@ class Folder:
         """
         named = [found for name in await self.store.list_names(self.key) if (found := self._understood(name))]
         complete = [found for found in named if not found.partial]
-        unfinished = [Unfinished(found) for found in named if found.partial]
+        unfinished = [Unfinished(found) for found in named if found.partial and isinstance(self.store, LocalStore)]
         if isinstance(self.store, MultipartStore) and self.store.capabilities.list_parts:
             prefix = folder_prefix(self.key)
             for upload in await self.store.list_uploads(prefix):
@@ -151,8 +150,9 @@ async def _without_conflicts(
 ) -> list[Unfinished]:
     """Those that are completed: of each partition one at most, behind all its files.
 
-    A sink publishes each file before it begins the next one. What is left beside that is an upload that was begun and
-    never used, since the answer to its beginning was lost; or the work of another sink.
+    A sink publishes each file before it begins the next one. What is left beside that is a local file with both of its
+    names, or an upload that was begun and never used, since the answer to its beginning was lost; or the work of
+    another sink.
 
     Raises:
         RecoveryError: There is such work, and rows are stored in it.
@@ -173,11 +173,18 @@ async def _without_conflicts(
 
 
 async def _was_empty(folder: Folder, unfinished: Unfinished) -> bool:
-    """Whether it was an upload without a checkpoint, which is aborted."""
+    """Whether nothing was left after all.
+
+    An upload without a checkpoint is aborted; the second name of a file whose writer died when it had published it is
+    removed.
+    """
     store, key = folder.store, folder.key_of(unfinished.file.relative)
-    if unfinished.upload_id is None or not isinstance(store, MultipartStore):
-        return False
     try:
+        if isinstance(store, LocalStore):
+            sink = await store.reopen(key)
+            await sink.keep()
+            return False
+        assert isinstance(store, MultipartStore) and unfinished.upload_id is not None
         if upload_parts(await store.list_parts(key, unfinished.upload_id)).by_rule is not None:
             return False
         await store.abort_upload(key, unfinished.upload_id)
@@ -201,11 +208,10 @@ async def _complete(folder: Folder, unfinished: Unfinished) -> bool:
     """Make a finished file of it; False where no row of it was stored, and nothing is left of it then."""
     store, key = folder.store, folder.key_of(unfinished.file.relative)
     with located(Where(key=store.url_of(key))):
-        if unfinished.upload_id is not None and isinstance(store, MultipartStore):
-            return await completed_upload(store, key, unfinished.upload_id) is not None
-        if not isinstance(store, LocalStore):
-            raise UnsupportedError(f"what is unfinished in {store.name} cannot be completed")
-        return await _complete_local(store, key)
+        if isinstance(store, LocalStore):
+            return await _complete_local(store, key)
+        assert isinstance(store, MultipartStore) and unfinished.upload_id is not None
+        return await completed_upload(store, key, unfinished.upload_id) is not None
 
 
 async def _complete_local(store: LocalStore, key: str) -> bool:

@@ -1,0 +1,470 @@
+"""A data set whose sink died at any moment: each stored row is in one finished file, once, and the next sink goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import resilient_pq as rpq
+from resilient_pq.io import LocalStore, MemoryStore, ObjectInfo, ObjectSink, Part, SinkOptions
+from resilient_pq.io.multipart import MultipartSink
+from resilient_pq.io.protocols import DEFAULT_SINK_OPTIONS
+
+MiB = 1024 * 1024
+
+
+class Mortal(MemoryStore):
+    """A store in memory that stores parts as S3 does, and whose client dies at one of its requests.
+
+    Attributes:
+        lives: Requests that are answered until then; None for any number.
+        after: Whether the last one is still carried out, its answer lost.
+        num_requests: Those that changed something so far.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lives: int | None = None
+        self.after = False
+        self.num_requests = 0
+
+    async def _request(self, request: Any) -> Any:
+        if self.lives == 0:
+            request.close()
+            raise rpq.TransientError("the client is dead")
+        self.num_requests += 1
+        if self.lives is not None:
+            self.lives -= 1
+            if not self.lives:
+                if self.after:
+                    await request
+                request.close()
+                raise rpq.TransientError("the client died")
+        return await request
+
+    async def create(self, key: str, options: SinkOptions = DEFAULT_SINK_OPTIONS) -> ObjectSink:
+        if options.mode == "x":
+            self._refuse_existing(key)
+        return MultipartSink(self, key, options)
+
+    async def put(self, *arguments: Any, **options: Any) -> ObjectInfo:
+        info: ObjectInfo = await self._request(super().put(*arguments, **options))
+        return info
+
+    async def create_upload(self, key: str) -> str:
+        upload_id: str = await self._request(super().create_upload(key))
+        return upload_id
+
+    async def put_part(self, *arguments: Any) -> Part:
+        part: Part = await self._request(super().put_part(*arguments))
+        return part
+
+    async def complete_upload(self, *arguments: Any, **options: Any) -> ObjectInfo:
+        info: ObjectInfo = await self._request(super().complete_upload(*arguments, **options))
+        return info
+
+    async def abort_upload(self, key: str, upload_id: str) -> None:
+        await self._request(super().abort_upload(key, upload_id))
+
+
+@dataclass(frozen=True)
+class Step:
+    """A batch of a stream, or a checkpoint.
+
+    Attributes:
+        partitions: Of each row, its partition.
+        checkpoint: Whether one is asked for behind the rows.
+    """
+
+    partitions: Sequence[int]
+    checkpoint: bool
+
+
+SCHEMA = pa.schema([("n", pa.int64()), ("p", pa.int64()), ("noise", pa.binary())])
+
+
+class Stream:
+    """A source of rows, which can begin again at any step, and what its sinks have promised."""
+
+    def __init__(self, steps: Sequence[Step], settings: dict[str, Any], *, row_bytes: int = 0) -> None:
+        self.steps = steps
+        self.settings = {"partition_by": "p", **settings}
+        self.row_bytes = row_bytes
+        self.at = 0  # the step that follows the last checkpoint
+        self.promised: dict[str, int] = {}
+
+    def batch(self, at: int) -> pa.Table:
+        first = sum(len(step.partitions) for step in self.steps[:at])
+        partitions = self.steps[at].partitions
+        rows = range(first, first + len(partitions))
+        noise = [random.Random(row).randbytes(self.row_bytes) for row in rows]
+        return pa.table({"n": pa.array(rows, pa.int64()), "p": pa.array(partitions, pa.int64()), "noise": noise}, SCHEMA)
+
+    @property
+    def rows(self) -> dict[str, list[int]]:
+        """All rows by partition."""
+        found: dict[str, list[int]] = defaultdict(list)
+        for row, partition in enumerate(p for step in self.steps for p in step.partitions):
+            found[f"p={partition}"].append(row)
+        return dict(found)
+
+    async def run(self, dst: Any) -> None:
+        """Write what is left, behind what a sink before has stored."""
+        async with rpq.resume_dataset(dst, replay_from=self.promised, **self.settings) as sink:
+            stored = sink.num_rows_stored_by_partition
+            assert all(stored.get(name, 0) >= rows for name, rows in self.promised.items())
+            for at in range(self.at, len(self.steps)):
+                await sink.write(self.batch(at))
+                assert sink.num_open_files <= self.settings.get("max_open", 32)
+                if self.steps[at].checkpoint:
+                    checkpoint = await sink.checkpoint()
+                    assert checkpoint.state in ("stored", "visible")
+                    self.at, self.promised = at + 1, dict(checkpoint.num_rows_by_partition)
+
+    async def check(self, store: MemoryStore, *, roll_rows: int) -> None:
+        """Each row is in one file, those of a partition in their order, and files have neither gaps nor more rows."""
+        found: dict[str, list[int]] = defaultdict(list)
+        for name in await store.list_names("set"):
+            partition, _, file = name.partition("/")
+            async with rpq.open((store, f"set/{name}")) as opened:
+                rows = (await opened.read(columns=["n"])).to_pydict()["n"]
+                key = opened.key_value_metadata["rpq.dataset"]
+            assert key == f"{len(found[partition])}:{int(file[5:13])}:part"
+            assert len(rows) <= roll_rows
+            found[partition] += rows
+        assert {name: rows for name, rows in found.items() if rows} == self.rows
+        assert await store.list_uploads("") == []
+
+
+steps = st.lists(
+    st.builds(Step, st.lists(st.integers(0, 3), max_size=12), st.booleans()), min_size=1, max_size=8
+)
+
+
+@pytest.mark.filterwarnings("ignore::resilient_pq.IncompleteFileWarning")
+@given(
+    steps,
+    st.integers(1, 9),
+    st.integers(1, 4),
+    st.lists(st.tuples(st.integers(1, 30), st.booleans()), max_size=4),
+)
+def test_a_sink_that_dies_at_any_request(
+    steps: list[Step], roll_rows: int, max_open: int, deaths: list[tuple[int, bool]]
+) -> None:
+    async def run() -> None:
+        store = Mortal()
+        stream = Stream(steps, {"roll_rows": roll_rows, "max_open": max_open, "checkpoint_every": 1})
+        for lives, after in deaths:
+            store.lives, store.after = lives, after
+            try:
+                await stream.run((store, "set"))
+            except (rpq.StoreError, rpq.WriterFencedError):
+                assert store.lives == 0
+            else:
+                break
+        store.lives = None
+        await stream.run((store, "set"))
+        await stream.check(store, roll_rows=roll_rows)
+
+    asyncio.run(run())
+
+
+async def die_everywhere(stream_of: Any, *, roll_rows: int, after: bool) -> int:
+    """A sink that dies at its first request, at its second, and so on; and the sink after it likewise, at each."""
+    store = Mortal()
+    await stream_of().run((store, "set"))
+    total = store.num_requests
+    for lives in range(1, total + 1):
+        store, stream = Mortal(), stream_of()
+        store.lives, store.after = lives, after
+        with pytest.raises((rpq.StoreError, rpq.WriterFencedError)):
+            await stream.run((store, "set"))
+        store.lives = 1 + lives % 5  # within what it resumes, or soon after
+        try:
+            await stream.run((store, "set"))
+        except (rpq.StoreError, rpq.WriterFencedError):
+            assert store.lives == 0
+        store.lives = None
+        await stream.run((store, "set"))
+        await stream.check(store, roll_rows=roll_rows)
+    return total
+
+
+def large_parts(seed: int) -> Stream:
+    """Files of several parts, and partitions that are open at one time."""
+    rng = random.Random(seed)
+    made = [Step([rng.randrange(2) for _ in range(rng.randint(1, 12))], rng.random() < 0.5) for _ in range(6)]
+    options = rpq.WriteOptions(part_bytes=MiB, max_part_bytes=MiB)
+    settings = {"roll_rows": 9, "compression": "none", "row_group_rows": 3, "options": options}
+    return Stream(made, settings, row_bytes=300_000)
+
+
+@pytest.mark.filterwarnings("ignore::resilient_pq.IncompleteFileWarning")
+@pytest.mark.parametrize("after", [False, True])
+async def test_a_sink_that_dies_at_every_request_of_a_small_run(after: bool) -> None:
+    small = [Step([0, 1, 0], True), Step([1, 0], False), Step([0, 0, 1], True)]
+    await die_everywhere(lambda: Stream(small, {"roll_rows": 3}), roll_rows=3, after=after)
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(900)
+@pytest.mark.filterwarnings("ignore::resilient_pq.IncompleteFileWarning")
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("seed", range(4))
+async def test_a_sink_that_dies_at_every_request_of_files_of_many_parts(seed: int, after: bool) -> None:
+    assert await die_everywhere(lambda: large_parts(seed), roll_rows=9, after=after) > 20
+
+
+# --- what is left, one case at a time ---------------------------------------------------------------------------
+
+
+async def sink_that_dies(dst: Any, *, rows: int = 5, **settings: Any) -> None:
+    """Leaves an unfinished file with stored rows, and rows behind them that are not."""
+    writer = await rpq.create_dataset(dst, roll_rows=10, **settings)
+    await writer.write({"n": range(rows)})
+    await writer.checkpoint()
+    await writer.write({"n": range(rows, rows + 2)})
+    with pytest.raises(ConnectionError):
+        async with writer:
+            raise ConnectionError
+
+
+async def test_a_local_file_is_finished_in_place(tmp_path: Path) -> None:
+    await sink_that_dies(tmp_path)
+    partial = tmp_path / "part-00000000.parquet.partial"
+    before = partial.read_bytes()
+    inode = partial.stat().st_ino
+    async with rpq.resume_dataset(tmp_path, roll_rows=10) as writer:
+        assert writer.num_rows_stored_by_partition == {"": 5}
+        (file,) = writer.files
+        assert (file.num_rows, file.first_row, file.sequence) == (5, 0, 0)
+        await writer.write({"n": range(5, 8)})
+    finished = tmp_path / "part-00000000.parquet"
+    assert finished.stat().st_ino == inode  # nothing was copied
+    assert finished.read_bytes().startswith(before[: len(before) // 2])
+    assert (await rpq.check(finished)).outcome == "sound"
+    assert [pq.read_table(path)["n"].to_pylist() for path in sorted(tmp_path.iterdir())] == [
+        list(range(5)),
+        list(range(5, 8)),
+    ]
+
+
+async def test_an_upload_becomes_an_object_of_what_was_stored() -> None:
+    store = Mortal()
+    await sink_that_dies((store, "set"))
+    writer = await rpq.resume_dataset((store, "set"))
+    assert writer.num_rows_stored_by_partition == {"": 5}
+    assert [file.url for file in writer.files] == ["memory:set/part-00000000.parquet"]
+    await writer.close()
+    with pytest.warns(rpq.IncompleteFileWarning):
+        async with rpq.open((store, "set/part-00000000.parquet")) as file:
+            assert file.state == "in-progress"
+            assert file.num_rows == 5
+    assert await store.list_names("set") == ["part-00000000.parquet"]
+
+
+async def test_a_sink_that_was_not_dead_is_fenced() -> None:
+    store = Mortal()
+    first = await rpq.create_dataset((store, "set"), partition_by="p")
+    await first.write({"n": range(5), "p": ["a"] * 5})
+    await first.checkpoint()
+    second = await rpq.resume_dataset((store, "set"), partition_by="p")
+    await first.write({"n": [5], "p": ["a"]})
+    with pytest.raises(rpq.WriterFencedError):
+        await first.checkpoint()
+    with pytest.raises(rpq.WriterFailedError):
+        await first.close()
+    await second.write({"n": [6], "p": ["a"]})
+    await second.close()
+    assert [file.first_row for file in second.files] == [0, 5]
+
+
+async def test_a_local_sink_that_lives_keeps_its_file(tmp_path: Path) -> None:
+    first = await rpq.create_dataset(tmp_path)
+    await first.write({"n": [1]})
+    with pytest.raises(rpq.AlreadyExistsError, match="another writer"):
+        await rpq.resume_dataset(tmp_path)
+    await first.write({"n": [2]})
+    await first.close()
+    async with rpq.resume_dataset(tmp_path) as second:
+        assert second.num_rows_stored == 2
+
+
+async def test_where_there_is_nothing_yet(tmp_path: Path) -> None:
+    async with rpq.resume_dataset(tmp_path / "new" / "set", roll_rows=2) as writer:
+        assert (writer.num_rows_stored, writer.files) == (0, ())
+        await writer.write({"n": range(3)})
+    assert [file.num_rows for file in writer.files] == [2, 1]
+
+
+async def test_a_file_of_which_nothing_was_stored_is_removed(tmp_path: Path) -> None:
+    writer = await rpq.create_dataset(tmp_path)
+    await writer.write({"n": [1]})
+    partial = tmp_path / "part-00000000.parquet.partial"
+    begun = partial.read_bytes()
+    await writer.abort()
+    for left in (begun, begun[:200], begun[:99], begun[:3], b"", bytes(5000)):
+        partial.write_bytes(left)
+        writer = await rpq.resume_dataset(tmp_path)
+        assert (writer.num_rows_stored, writer.files) == (0, ())
+        await writer.close()
+        assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_file_that_is_damaged_is_not_removed(tmp_path: Path) -> None:
+    await sink_that_dies(tmp_path)
+    partial = tmp_path / "part-00000000.parquet.partial"
+    for damaged in (b"another file", b"PAR1" + os.urandom(200), b"PAR1" + os.urandom(2 * MiB)):
+        partial.write_bytes(damaged)
+        with pytest.raises(rpq.RecoveryError):
+            await rpq.resume_dataset(tmp_path)
+        assert partial.read_bytes() == damaged
+
+
+async def test_a_file_that_has_both_names(tmp_path: Path) -> None:
+    """Its writer died after the file got its name, and before the other one was removed."""
+    await sink_that_dies(tmp_path)
+    async with rpq.resume_dataset(tmp_path):
+        pass
+    finished = tmp_path / "part-00000000.parquet"
+    os.link(finished, f"{finished}.partial")
+    before = finished.read_bytes()
+    async with rpq.resume_dataset(tmp_path) as writer:
+        assert writer.num_rows_stored == 5
+        await writer.write({"n": [5]})
+    assert finished.read_bytes() == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == [finished.name, "part-00000001.parquet"]
+
+
+@pytest.mark.parametrize("overwrite_partial", [False, True])
+async def test_a_single_file_that_has_both_names_is_not_cut(tmp_path: Path, overwrite_partial: bool) -> None:
+    """The same of `create` and of `resume`: the very file would be emptied that is published."""
+    path = tmp_path / "f.parquet"
+    async with rpq.create(path) as writer:
+        await writer.write({"n": [1]})
+    before = path.read_bytes()
+    os.link(path, f"{path}.partial")
+    with pytest.raises(rpq.RecoveryError, match="complete"):
+        await rpq.resume(path, overwrite=True)
+    os.link(path, f"{path}.partial")
+    options = rpq.WriteOptions(overwrite_partial=overwrite_partial)
+    writer = await rpq.create(path, options=options)
+    assert path.read_bytes() == before
+    await writer.write({"n": [2]})
+    await writer.close()
+    assert pq.read_table(path).to_pydict() == {"n": [2]}
+
+
+async def test_an_upload_that_was_never_used_is_aborted() -> None:
+    """The answer to its beginning was lost, and another one was begun and completed."""
+    store = Mortal()
+    async with rpq.create_dataset((store, "set"), roll_rows=2) as writer:
+        await writer.write({"n": range(4)})
+    for name in ("part-00000001.parquet", "part-00000002.parquet"):
+        await store.create_upload(f"set/{name}")
+    async with rpq.resume_dataset((store, "set")) as writer:
+        assert writer.num_rows_stored == 4
+    assert await store.list_uploads("") == []
+
+
+async def test_rows_of_two_sinks_are_for_somebody_to_decide() -> None:
+    store = Mortal()
+    await sink_that_dies((store, "set"))
+    (upload,) = await store.list_uploads("")
+    data = await rpq.create_dataset((store, "elsewhere"))
+    await data.write({"n": [1]})
+    await data.close()
+    tail = await store.read_tail("elsewhere/part-00000000.parquet", 1 << 20)
+    await store.put("set/part-00000000.parquet", tail.data)
+    with pytest.raises(rpq.RecoveryError, match=f"two sinks.*{upload.upload_id}"):
+        await rpq.resume_dataset((store, "set"))
+    assert await store.list_uploads("") == [upload]
+    await store.delete("set/part-00000000.parquet")
+    async with rpq.resume_dataset((store, "set")) as writer:
+        assert writer.num_rows_stored == 5
+
+
+async def test_only_files_of_the_name_and_the_folder_are_looked_at(tmp_path: Path) -> None:
+    await sink_that_dies(tmp_path, name="other")
+    await sink_that_dies(tmp_path / "below")
+    (tmp_path / "part-0.parquet").write_bytes(b"somebody's")
+    (tmp_path / "part-00000007.parquet.tmp").write_bytes(b"somebody's")
+    async with rpq.resume_dataset(tmp_path) as writer:
+        assert (writer.num_rows_stored, writer.files) == (0, ())
+    assert (tmp_path / "other-00000000.parquet.partial").exists()
+    assert (tmp_path / "below" / "part-00000000.parquet.partial").exists()
+
+
+async def test_a_file_that_somebody_made_anew_is_not_believed(tmp_path: Path) -> None:
+    async with rpq.create_dataset(tmp_path, roll_rows=2) as writer:
+        await writer.write({"n": range(6)})
+    newest = tmp_path / "part-00000002.parquet"
+    others = tmp_path / "part-00000001.parquet"
+    whole = newest.read_bytes()
+    anew = pa.BufferOutputStream()
+    pq.write_table(pq.read_table(newest), anew)
+    for content in (others.read_bytes(), anew.getvalue().to_pybytes()):
+        newest.write_bytes(content)
+        with pytest.raises(rpq.RecoveryError, match="does not say how many rows"):
+            await rpq.resume_dataset(tmp_path)
+    newest.write_bytes(whole)
+    others.unlink()  # only the newest counts
+    async with rpq.resume_dataset(tmp_path) as writer:
+        assert writer.num_rows_stored == 6
+
+
+# --- a source that begins again ---------------------------------------------------------------------------------
+
+
+async def test_rows_that_are_stored_are_passed_over(tmp_path: Path) -> None:
+    settings = {"partition_by": "p", "roll_rows": 4}
+    rows = {"n": list(range(20)), "p": [i % 3 for i in range(20)]}
+    async with rpq.create_dataset(tmp_path, **settings) as writer:
+        await writer.write({name: values[:7] for name, values in rows.items()})
+        checkpoint = await writer.checkpoint()
+        await writer.write({name: values[7:12] for name, values in rows.items()})
+    async with rpq.resume_dataset(tmp_path, replay_from=checkpoint, **settings) as writer:
+        for start in range(7, 20, 3):
+            await writer.write({name: values[start : start + 3] for name, values in rows.items()})
+    assert writer.num_rows == 20
+    async with rpq.resume_dataset(tmp_path, replay_from={}, **settings) as writer:
+        await writer.write(rows)
+    assert not writer.files
+    found = sorted(row for path in tmp_path.rglob("*.parquet") for row in pq.ParquetFile(path).read()["n"].to_pylist())
+    assert found == list(range(20))
+
+
+@pytest.mark.parametrize("rows", [{"p=a": 3}, {"p=b": 1}])
+async def test_a_source_that_begins_too_late(rows: dict[str, int]) -> None:
+    store = MemoryStore()
+    async with rpq.create_dataset((store, "set"), partition_by="p") as writer:
+        await writer.write({"n": range(2), "p": ["a", "a"]})
+    with pytest.raises(rpq.RecoveryError, match="rows would be missing"):
+        await rpq.resume_dataset((store, "set"), partition_by="p", replay_from=rows)
+
+
+async def test_a_source_that_names_no_rows() -> None:
+    with pytest.raises(rpq.SchemaError, match="replay_from"):
+        rpq.resume_dataset((MemoryStore(), "set"), replay_from=3)  # type: ignore[arg-type]
+
+
+async def test_a_folder_is_made_with_those_above_it(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    await store.make_folder("a/b/c")
+    await store.make_folder("a/b/c/")
+    assert (tmp_path / "a" / "b" / "c").is_dir()
+    (tmp_path / "file").touch()
+    with pytest.raises(rpq.StoreError, match="file"):
+        await store.make_folder("file/below")
