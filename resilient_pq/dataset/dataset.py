@@ -15,11 +15,13 @@ from resilient_pq.arrow.table import Table
 from resilient_pq.arrow.to_python import Inexact
 from resilient_pq.dataset.agreement import agreed, as_agreed
 from resilient_pq.dataset.listing import Source, find_files
+from resilient_pq.dataset.naming import known_to_have_ended
 from resilient_pq.errors import NotFoundError, ResilientPQError
 from resilient_pq.folder.pattern import is_pattern
 from resilient_pq.folder.scope import Place
 from resilient_pq.io import FetchCounters, Stores
 from resilient_pq.io.cancellation import all_or_none
+from resilient_pq.reader.contents import FileState
 from resilient_pq.reader.file import File, OnLost
 from resilient_pq.reader.limits import ReadLimits
 from resilient_pq.reader.lost import LostRegion
@@ -298,8 +300,10 @@ def open_many(
         except BaseException:
             await stores.close()
             raise
+        ended = known_to_have_ended((file.url, file.key_value_metadata, file.num_rows) for file in files)
         for file in files:
-            warn_of_incomplete(file, stacklevel=3)
+            if file.state is not FileState.IN_PROGRESS or file.url not in ended:
+                warn_of_incomplete(file, stacklevel=3)
         return dataset
 
     return Opening(opening)

@@ -8,7 +8,7 @@ among them from 0, and the name of the sink.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Self
 
@@ -17,6 +17,7 @@ from resilient_pq.format.footer import DATASET_KEY
 
 #: Behind the name of a local file that is not complete.
 _PARTIAL: Final = ".partial"
+_PLACE: Final = re.compile(r"(\d{1,19}):(\d{1,19}):(.*)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +41,34 @@ class FilePlace:
     @classmethod
     def of(cls, partition: str, name: str, key_value: Mapping[str, str | None]) -> Self | None:
         """What the key-value metadata of a file say; None where they say nothing, or speak of another sink."""
-        found = re.fullmatch(r"(\d{1,19}):(\d{1,19}):(.*)", key_value.get(DATASET_KEY) or "", re.DOTALL)
+        found = _PLACE.fullmatch(key_value.get(DATASET_KEY) or "")
         if found is None or found[3] != name:
             return None
         return cls(partition, int(found[2]), int(found[1]))
+
+
+def known_to_have_ended(files: Iterable[tuple[str, Mapping[str, str | None], int]]) -> set[str]:
+    """The files that are known to hold all rows that they ever will, whatever their footers say of their state.
+
+    The next file of a sink is begun when the one before it has ended, and counts its rows. What was cut short since has
+    fewer.
+
+    Args:
+        files: URL, key-value metadata, and rows of each.
+
+    Returns:
+        The URLs of those behind which the next one stands.
+    """
+    begins: set[tuple[str, str, int, int]] = set()
+    ends: dict[str, tuple[str, str, int, int]] = {}
+    for url, key_value, num_rows in files:
+        found = _PLACE.fullmatch(key_value.get(DATASET_KEY) or "")
+        if found is not None:
+            folder = re.split(r"[^/\\]*\Z", url)[0]
+            first_row, sequence = int(found[1]), int(found[2])
+            begins.add((folder, found[3], sequence, first_row))
+            ends[url] = (folder, found[3], sequence + 1, first_row + num_rows)
+    return {url for url, end in ends.items() if end in begins}
 
 
 @dataclass(frozen=True, slots=True)

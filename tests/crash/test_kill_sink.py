@@ -149,9 +149,9 @@ def test_killed_twice_locally(local_runs: Any, tmp_path: Path) -> None:
 
 
 def test_killed_once_on_s3(s3_runs: Any, seaweedfs: Any) -> None:
-    runs = s3_runs(num_rows=500, size=3_000)
+    runs = s3_runs(num_rows=300, size=3_000)
     assert kill_again_and_again(runs, 1) == 1
-    check(objects(seaweedfs, runs.arguments[0]), 500)
+    check(objects(seaweedfs, runs.arguments[0]), 300)
 
 
 @pytest.mark.thorough

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import warnings
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -273,6 +274,28 @@ async def test_an_upload_becomes_an_object_of_what_was_stored() -> None:
             assert file.state == "in-progress"
             assert file.num_rows == 5
     assert await store.list_names("set") == ["part-00000000.parquet"]
+
+
+async def test_a_file_behind_which_the_next_one_stands_is_known_to_have_ended() -> None:
+    store = Mortal()
+    await sink_that_dies((store, "set"))
+    async with rpq.resume_dataset((store, "set")) as writer:
+        with pytest.warns(rpq.IncompleteFileWarning):
+            await rpq.open_many((store, "set"))
+        await writer.write({"n": [5]})
+    with warnings.catch_warnings(action="error"):
+        async with rpq.open_many((store, "set")) as found:
+            assert [file.state for file in found.files] == ["in-progress", "complete"]
+            assert (await found.read()).num_rows == 6
+    # One that was cut short since is not what the next one counted.
+    file = await rpq.create_dataset((store, "cut"))
+    await file.write({"n": [1]})
+    await file.checkpoint()
+    await rpq.resume_dataset((store, "cut"))
+    tail = await store.read_tail("cut/part-00000000.parquet", 1 << 20)
+    await store.put("set/part-00000000.parquet", tail.data)
+    with pytest.warns(rpq.IncompleteFileWarning):
+        await rpq.open_many((store, "set"))
 
 
 async def test_a_sink_that_was_not_dead_is_fenced() -> None:
