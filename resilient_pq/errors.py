@@ -115,6 +115,10 @@ class ResilientPQError(Exception):
         self.where = where
         self.hint = hint or self.default_hint
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Errors pass from process to process whole, whatever their class takes to be made."""
+        return _restored, (type(self), self.args, self.__dict__)
+
     def at(self, where: Where) -> ResilientPQError:
         """Add what the caller knows of the place; what is known already is kept. Returns self."""
         self.where = self.where.merged_with(where)
@@ -129,6 +133,14 @@ class ResilientPQError(Exception):
         if self.hint:
             text = f"{text}\nhint: {self.hint}"
         return text
+
+
+def _restored(kind: type[ResilientPQError], args: tuple[Any, ...], state: dict[str, Any]) -> ResilientPQError:
+    """An error as it was, without being made anew: what its class asks for is in `state` already."""
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(state)
+    return error
 
 
 class FormatError(ResilientPQError, ValueError):
