@@ -30,7 +30,8 @@ ROOMS = {
     "recovery": {"writer", "reader", "arrow", "format", "io"},
     "dataset": {"folder", "recovery", "writer", "reader", "arrow", "format", "io"},
     "folder": {"recovery", "writer", "reader", "arrow", "format", "io"},
-    "cli": {"dataset", "folder", "recovery", "writer", "reader", "arrow", "format", "io", ""},
+    "dask": {"folder", "dataset", "recovery", "writer", "reader", "arrow", "format", "io", ""},
+    "cli": {"dask", "dataset", "folder", "recovery", "writer", "reader", "arrow", "format", "io", ""},
 }
 OPEN_TO_ALL = {"checksum", "errors", "room", "version"}
 #: The sans-io core: bytes in, values out.
@@ -283,7 +284,7 @@ def test_io_knows_no_parquet() -> None:
 
 def test_imports_take_no_heavy_libraries_with_them() -> None:
     """What is needed only sometimes is imported only then: `import resilient_pq` stays quick."""
-    heavy = ("pandas", "polars", "pyarrow", "duckdb", "s3fs", "aiobotocore", "botocore", "typer", "rich")
+    heavy = ("dask", "pandas", "polars", "pyarrow", "duckdb", "s3fs", "aiobotocore", "botocore", "typer", "rich")
     program = f"import sys, resilient_pq; print([name for name in {heavy!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 
 from resilient_pq.errors import FormatError, NotFoundError, ObjectChangedError, Where, located
@@ -95,6 +95,15 @@ class ChunkObjects:
 
     def _key_of(self, file: str | None) -> str:
         return self._info.key if file is None else self._store.beside(self._info.key, file)
+
+    @property
+    def pinned(self) -> Mapping[str, ObjectInfo]:
+        """The version that each data file is pinned to, of those that were wanted so far."""
+        return self._pinned
+
+    def keep_to(self, pinned: Mapping[str, ObjectInfo]) -> None:
+        """Pin data files to versions that are known from before, without asking."""
+        self._pinned |= pinned
 
     async def pin(self, files: Iterable[str | None]) -> None:
         """Ask what the data files are that were not wanted before.

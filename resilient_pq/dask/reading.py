@@ -1,0 +1,237 @@
+"""`read`: footers are read once, where the graph is made, and every row group becomes a partition."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, get_args
+
+import dask
+import dask.dataframe as dd
+import pandas as pd
+import pyarrow as pa
+
+from resilient_pq.dask.frames import (
+    Backend,
+    FrameTypes,
+    arrow_strings,
+    index_of,
+    is_unnamed,
+    pandas_index,
+    stored_dictionaries,
+)
+from resilient_pq.dask.nulls import Nulls
+from resilient_pq.dask.shipped import ShippedFile, ShippedRowGroup, at_ordinal, location_of
+from resilient_pq.dataset.dataset import Dataset, open_many
+from resilient_pq.dataset.listing import find_files
+from resilient_pq.errors import ResilientPQError, SchemaError
+from resilient_pq.folder.scope import Place
+from resilient_pq.io import Stores, resolve
+from resilient_pq.portal import portal
+from resilient_pq.reader.file import File
+from resilient_pq.reader.on_damage import OnDamage
+from resilient_pq.reader.options import ReadOptions
+from resilient_pq.reader.plan import plan_read
+from resilient_pq.reader.reading import Reading
+from resilient_pq.reader.request import Filters
+
+Urls = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+
+def read(
+    urls: Urls,
+    columns: Sequence[str] | None = None,
+    filters: Filters | None = None,
+    *,
+    index: str | Literal[False] | None = None,
+    dtype_backend: Backend | None = None,
+    verify: bool = True,
+    on_damage: Literal["raise", "null", "drop"] = "raise",
+    options: ReadOptions | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> dd.DataFrame:
+    """Parquet files as a Dask DataFrame with a partition for every row group.
+
+    Footers are read here, once; a worker asks for nothing but the bytes of its row group, of the very version of the
+    object that was planned with. A row group that `filters` rule out by its statistics is no partition; in all others
+    rows that do not meet them are left out by the workers. Where columns are chosen later, as in
+    ``read(urls)["price"]``, only those are fetched.
+
+    Args:
+        urls: As of `resilient_pq.open_many`, but for pairs of a store and a key: a file, a list of files, a folder, its
+            ``_metadata``, or a pattern. Files of this machine have to be there for the workers too, under the same
+            path.
+        columns: Names of columns, in the order wanted, or paths of fields inside of them; None for all.
+        filters: As of `resilient_pq.File.read`; all are exact.
+        index: The column that becomes the index. None is the one that pandas says was the index, if any; False is none.
+            An index that had no name is left out then.
+        dtype_backend: Types of the frames: "numpy_nullable", "pyarrow", or None for those of
+            `dask.dataframe.read_parquet`. With None, an integer column that has nulls in any row group is floating
+            point in all, or pandas' nullable integers where its values may be too large to be exact in that.
+        verify: Compare every checksum that the files have.
+        on_damage: As of `resilient_pq.open`: what becomes of rows of which a value is lost.
+        options: How to read; budgets are those of each task.
+        storage_options: Credentials, endpoint and so on, as fsspec and pandas take them; workers get them too.
+
+    Returns:
+        The frame; its divisions are not known. Computing it raises what `resilient_pq.File.read` does, an
+        ObjectChangedError among them when an object was replaced after this call.
+
+    Raises:
+        SchemaError: There is no such column, the files' schemas differ, `filters` have another form, or an argument is
+            wrong.
+        NotFoundError: A file is missing, the folder has none, or none matches the pattern.
+        FormatError: The footer of a file is missing or damaged; it names the file.
+        StoreError: A store could not say.
+    """
+    if dtype_backend is not None and dtype_backend not in get_args(Backend):
+        raise SchemaError(f"dtype_backend is {dtype_backend!r}", hint=f"one of {', '.join(get_args(Backend))}, or None")
+    how = Reading.checked(verify=verify, on_damage=on_damage, on_lost=None, options=options)
+    request = Request(columns, filters, index, dtype_backend, how, storage_options)
+    partitions, task = portal.run(_planned(_checked(urls), request))
+    if not partitions:
+        with dask.config.set({"dataframe.convert-string": False}):
+            return dd.from_pandas(task.types.meta(), npartitions=1)
+    # Frames have the types that they are to have; what Dask would make text of besides are lists and the like.
+    with dask.config.set({"dataframe.convert-string": False}):
+        return dd.from_map(task, partitions, meta=task.types.meta(), label=task.__name__)
+
+
+def _checked(urls: Urls) -> Urls:
+    """Refuse stores, which live in one process."""
+    named = [urls] if isinstance(urls, str | os.PathLike) else urls
+    if not isinstance(named, Sequence) or not all(isinstance(url, str | os.PathLike) for url in named):
+        raise SchemaError(
+            f"urls is {urls!r}", hint="it is a URL, a path, or a list of them: other processes find files by those"
+        )
+    return urls
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What `read` was asked."""
+
+    columns: Sequence[str] | None
+    filters: Filters | None
+    index: str | Literal[False] | None
+    backend: Backend | None
+    how: Reading
+    storage_options: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPartition:
+    """What a worker does for a partition: called with the row group, it gives the frame.
+
+    Attributes:
+        types: How tables become frames.
+        paths: For each column of the tables, what is asked for of the file: it, or fields inside of it.
+        filters: Which rows.
+        how: How it is read.
+        storage_options: For the store.
+    """
+
+    types: FrameTypes
+    paths: Mapping[str, tuple[str, ...]]
+    filters: Filters | None
+    how: Reading
+    storage_options: Mapping[str, Any] | None = field(repr=False)
+
+    @property
+    def __name__(self) -> str:
+        """What Dask calls its tasks."""
+        return "read-resilient-pq"
+
+    def __call__(self, row_group: ShippedRowGroup, columns: Sequence[str] | None = None) -> pd.DataFrame:
+        """The rows of a row group.
+
+        Args:
+            row_group: What to read.
+            columns: Some of the columns of the frame; None for all.
+        """
+        types = self.types
+        names = types.columns if columns is None else list(columns)
+        schema = pa.schema([types.schema.field(name) for name in names])
+        if types.index is not None:
+            schema = schema.append(types.schema.field(types.index))
+        table: pa.Table = portal.run(self._read(row_group, schema))
+        return types.frame(table)
+
+    async def _read(self, row_group: ShippedRowGroup, schema: pa.Schema) -> pa.Table:
+        store, key = resolve(row_group.file.url, self.storage_options)
+        wanted = [path for name in schema.names for path in self.paths[name]]
+        async with store:
+            try:
+                file = row_group.opened(store, key, self.how)
+                found = await file.read(columns=wanted, filters=self.filters)
+            except ResilientPQError as error:
+                raise at_ordinal(error, row_group.ordinal) from error.__cause__
+        # The types that all files agree upon hold those of each.
+        return pa.table(found).select(schema.names).cast(schema)
+
+
+async def _planned(urls: Urls, request: Request) -> tuple[list[ShippedRowGroup], ReadPartition]:
+    """The partitions, and what is done for each."""
+    how = request.how
+    stores = Stores(request.storage_options)
+    try:
+        places = await find_files(urls, stores)
+        async with open_many(places, verify=how.verify, options=how.options) as dataset:
+            task = _task(dataset, request)
+            partitions, nulls = await _partitions(dataset, places, task)
+    finally:
+        await stores.close()
+    return partitions, replace(task, types=nulls.applied())
+
+
+def _task(dataset: Dataset, request: Request) -> ReadPartition:
+    """What is asked for, in the terms of the files; nulls are not looked at yet."""
+    whole = pa.schema(dataset.arrow_schema)
+    index, index_name = index_of(whole, request.index)
+    columns = request.columns
+    if columns is None:
+        unnamed = {name for name in pandas_index(whole) if is_unnamed(name) and name != index}
+        columns = [name for name in whole.names if name not in unnamed] if unnamed else None
+    elif index is not None and index not in columns:
+        columns = [*columns, index]
+    schema = pa.schema(dataset.batches(columns=columns, filters=request.filters).schema).remove_metadata()
+    if len(set(schema.names)) < len(schema.names):
+        raise SchemaError("two columns have one name", hint="choose one with columns=")
+    dictionaries = stored_dictionaries(dataset.files[0].contents.key_value) if request.backend is None else frozenset()
+    types = FrameTypes(
+        schema, index, index_name, categories=dictionaries & {*schema.names}, backend=request.backend,
+        arrow_strings=arrow_strings(),
+    )  # fmt: skip
+    paths = _paths(dataset.files[0], columns)
+    return ReadPartition(types, paths, request.filters, request.how, request.storage_options)
+
+
+def _paths(file: File, columns: Sequence[str] | None) -> dict[str, tuple[str, ...]]:
+    """For each top-level column, what is asked for of it."""
+    if columns is None:
+        return {name: (name,) for name in file.schema.names}
+    found: dict[str, tuple[str, ...]] = {}
+    for path in columns:
+        (selection,) = file.schema.select([path])
+        name = selection.node.name
+        found[name] = (*found.get(name, ()), path)
+    return found
+
+
+async def _partitions(
+    dataset: Dataset, places: Sequence[Place], task: ReadPartition
+) -> tuple[list[ShippedRowGroup], Nulls]:
+    """A partition for each row group that may have rows that are wanted."""
+    nulls = Nulls(task.types, damage_is_null=task.how.on_damage is OnDamage.NULL)
+    partitions: list[ShippedRowGroup] = []
+    wanted = [path for paths in task.paths.values() for path in paths]
+    for file, place in zip(dataset.files, places, strict=True):
+        plan = plan_read(file.contents, wanted, None, task.filters)
+        leaves = {leaf.ordinal for column in plan.columns for leaf in column.leaves}
+        await file.objects.pin(chunk.file for group in plan.row_groups for chunk in group.chunks)
+        shipped = ShippedFile.of(file, location_of(*place))
+        for group in plan.row_groups:
+            partitions.append(ShippedRowGroup.of(shipped, file, group.ordinal, leaves))
+            nulls.see(file, group.ordinal)
+    return partitions, nulls

@@ -1,0 +1,138 @@
+"""A row group on its way to another process: all that reading it takes, so that nobody asks for a footer twice.
+
+What the row groups of a file share is one object, which they all name; what is sent with each of them is its own part
+of the footer, without the columns that are not wanted, and the versions that its bytes are read from.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from resilient_pq.errors import ResilientPQError
+from resilient_pq.format import footer, thrift
+from resilient_pq.format.footer import Footer, key_values
+from resilient_pq.format.metadata import ColumnChunk, FileMetaData, RowGroup
+from resilient_pq.format.schema import Schema
+from resilient_pq.io import FetchCounters, LocalStore, ObjectInfo, ObjectTail, ReadStore
+from resilient_pq.reader.contents import Contents
+from resilient_pq.reader.data_file import data_file
+from resilient_pq.reader.file import File
+from resilient_pq.reader.reading import Reading
+
+#: A file as another process finds it: a URL, or the absolute path of one of this machine.
+Location = str | os.PathLike[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ShippedFile:
+    """What the row groups of a file have in common.
+
+    Attributes:
+        url: Where it is.
+        info: The version that was planned with; everything is read from that one.
+        metadata: The file metadata without row groups, in Thrift's compact protocol.
+        data_end: Offset before which column chunks end.
+    """
+
+    url: Location
+    info: ObjectInfo
+    metadata: bytes = field(repr=False)
+    data_end: int
+
+    @classmethod
+    def of(cls, file: File, url: Location) -> ShippedFile:
+        """What is read of an open file, to be read elsewhere."""
+        own = file.metadata
+        metadata = footer.serialize(
+            own.schema,
+            [],
+            num_rows=0,
+            column_orders=own.column_orders,
+            key_value=key_values(own.key_value_metadata),
+            created_by=own.created_by,
+        )
+        return cls(url, file.info, metadata, file.contents.data_end)
+
+
+@dataclass(frozen=True, slots=True)
+class ShippedRowGroup:
+    """One row group.
+
+    Attributes:
+        file: What it shares with the others of its file.
+        ordinal: Its number in the file.
+        row_group: Its part of the footer, in Thrift's compact protocol.
+        data_files: For a summary, the data files that it lies in and the versions that they are read from.
+    """
+
+    file: ShippedFile
+    ordinal: int
+    row_group: bytes = field(repr=False)
+    data_files: tuple[tuple[str, ObjectInfo], ...] = ()
+
+    @classmethod
+    def of(cls, shipped: ShippedFile, file: File, ordinal: int, leaves: Collection[int]) -> ShippedRowGroup:
+        """A row group of an open file, whose data files are pinned.
+
+        Args:
+            shipped: The same file.
+            file: Open.
+            ordinal: Which row group.
+            leaves: The ordinals of the leaves that are wanted of it.
+        """
+        whole = file.metadata.row_groups[ordinal]
+        # A footer has a chunk for each leaf; of those that nobody wants nothing is said.
+        columns = [column if i in leaves else ColumnChunk() for i, column in enumerate(whole.columns)]
+        names = dict.fromkeys(data_file(column.file_path or None) for column in columns)
+        pinned = tuple((name, file.objects.pinned[name]) for name in names if name is not None)
+        return cls(shipped, ordinal, thrift.encode(replace(whole, columns=columns)), pinned)
+
+    def opened(self, store: ReadStore, key: str, how: Reading) -> File:
+        """The file, as if it had this row group only; nothing is asked of the store.
+
+        Args:
+            store: Where `ShippedFile.url` leads.
+            key: The same.
+            how: How it is read.
+        """
+        contents = self._contents()
+        info = replace(self.file.info, key=key)
+        file = File(
+            store,
+            ObjectTail(info, info.size, b""),
+            contents,
+            verify=how.verify,
+            on_damage=how.on_damage,
+            on_lost=how.on_lost,
+            options=how.options,
+            counters=FetchCounters(),
+            owns_store=False,
+        )
+        file.objects.keep_to(dict(self.data_files))
+        return file
+
+    def _contents(self) -> Contents:
+        metadata, _ = thrift.decode(FileMetaData, self.file.metadata)
+        row_group, _ = thrift.decode(RowGroup, self.row_group)
+        metadata.row_groups, metadata.num_rows = [row_group], row_group.num_rows
+        schema = Schema.from_elements(metadata.schema).without_empty_groups()
+        # Whoever planned the reading compared the footer with its record.
+        found = Footer(metadata, self.file.data_end, len(self.file.metadata), None)
+        return Contents(found, schema, key_values(metadata.key_value_metadata), None, ())
+
+
+def location_of(store: ReadStore, key: str) -> Location:
+    """Where others find an object: paths are absolute, since others are in other folders."""
+    if isinstance(store, LocalStore):
+        return Path(os.path.abspath(store.url_of(key)))
+    return store.url_of(key)
+
+
+def at_ordinal(error: ResilientPQError, ordinal: int) -> ResilientPQError:
+    """An error of a row group that was read as the only one of its file, under the number that it has there."""
+    if error.where.row_group is not None:
+        error.where = replace(error.where, row_group=ordinal)
+    return error
