@@ -16,9 +16,10 @@ from resilient_pq.errors import UnsupportedError
 
 try:
     from resilient_pq.dask.reading import read
+    from resilient_pq.dask.writing import WrittenFrame, write
 except ModuleNotFoundError as error:
     raise UnsupportedError(
         f"resilient_pq.dask needs {error.name}, which is not installed", hint="pip install resilient-pq[dask]"
     ) from error
 
-__all__ = ["read"]
+__all__ = ["WrittenFrame", "read", "write"]

@@ -1,0 +1,120 @@
+"""One partition on its way into a file, in a worker: as often as it takes, and one file in the end.
+
+The name of a file has the number of the run in it that writes it, which nobody else has. So an upload that is open for
+that name, or a ``NAME.partial`` there, was left by an earlier attempt at this very partition, whose worker died: it is
+removed. And what is published under that name is the partition, whole: it is taken as it is, and an attempt that is
+late replaces nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+from distributed import get_worker
+from distributed.utils import sync
+
+from resilient_pq.dask.shipped import Location
+from resilient_pq.dask.tables import table_of
+from resilient_pq.errors import AlreadyExistsError, NotFoundError
+from resilient_pq.io import FetchCounters, MultipartStore, WriteStore, resolve
+from resilient_pq.portal import portal
+from resilient_pq.reader.reading import read_contents
+from resilient_pq.writer.creation import create
+from resilient_pq.writer.options import EncoderOptions
+
+#: Bytes read of a file that an earlier attempt has published; its footer is likely to be among them.
+_TAIL_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Where a partition goes, and how.
+
+    Attributes:
+        url: The file.
+        schema: Of every file of the run.
+        stop: The name of an event: once it is set, no attempt begins any more.
+        encoding: How it is written.
+        storage_options: For the store.
+    """
+
+    url: Location
+    schema: pa.Schema
+    stop: str
+    encoding: EncoderOptions
+    storage_options: Mapping[str, Any] | None = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenPart:
+    """A file that is there.
+
+    Attributes:
+        num_rows: Its rows.
+        size: Its bytes.
+    """
+
+    num_rows: int
+    size: int
+
+
+def write_part(frame: pd.DataFrame, part: Part) -> WrittenPart | None:
+    """Write a partition; None where the run was stopped before."""
+    if _is_stopped(part.stop):
+        return None
+    written: WrittenPart = portal.run(_written(table_of(frame, part.schema), part))
+    return written
+
+
+def _is_stopped(name: str) -> bool:
+    """Whether an event is set; asked by way of the worker, as an `Event` would make a client of this process."""
+    worker = get_worker()
+    return bool(sync(worker.loop, worker.scheduler.event_is_set, name=name))
+
+
+async def _written(table: pa.Table, part: Part) -> WrittenPart:
+    store, key = resolve(part.url, part.storage_options)
+    async with store:
+        await remove_unfinished(store, [key])
+        if await store.exists(key):
+            return await _published(store, key)
+        creation = create(
+            (store, key),
+            part.schema,
+            mode="x",
+            on_error="abort",
+            options=replace(part.encoding.write, overwrite_partial=True),
+            **{each.name: getattr(part.encoding, each.name) for each in fields(EncoderOptions) if each.name != "write"},
+        )
+        with suppress(AlreadyExistsError):  # an attempt that was taken for dead was first
+            async with creation as writer:
+                await writer.write(table)
+        return await _published(store, key)
+
+
+async def _published(store: WriteStore, key: str) -> WrittenPart:
+    info, contents = await read_contents(store, key, tail_bytes=_TAIL_BYTES, counters=FetchCounters())
+    return WrittenPart(contents.num_rows, info.size)
+
+
+async def remove_unfinished(store: WriteStore, keys: Sequence[str]) -> None:
+    """Remove what attempts left behind that ended in the middle: open uploads, each with its parts.
+
+    A ``NAME.partial`` is left to the writer that follows, which takes its place.
+
+    Args:
+        store: Where.
+        keys: Of files of this run alone.
+    """
+    if not isinstance(store, MultipartStore) or not store.capabilities.list_parts:
+        return
+    for key in keys:
+        for upload in await store.list_uploads(key):
+            if upload.key == key:
+                with suppress(NotFoundError):  # it ended meanwhile
+                    await store.abort_upload(key, upload.upload_id)
