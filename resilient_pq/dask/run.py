@@ -96,7 +96,7 @@ class Run:
                     where=Where(key=store.url_of(key).removesuffix(METADATA_NAME)),
                     hint="overwrite=True replaces them when the new ones are complete",
                 )
-            await store.make_folder(key)
+            await store.make_folder(store.beside(key, ""))
             return tuple(location_of(store, store.beside(key, name)) for name in self.names), old
 
     async def completed(self, old: Sequence[str], *, with_summary: bool) -> WrittenMetadata | None:

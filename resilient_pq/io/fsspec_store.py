@@ -173,12 +173,11 @@ class FsspecStore(WriteStore):
         while page := list(islice(keys, LISTED_AT_ONCE)):
             yield [_listed(key.removeprefix(prefix), found[key]) for key in page]
 
-    async def make_folder(self, key: str) -> None:
-        """Make the folder of a file; a file system that has none of its own does nothing."""
-        folder, slash, _ = key.rpartition("/")
-        if slash and folder:
-            async with self._explained("cannot make the folder", folder):
-                await self._call("makedirs", folder, exist_ok=True)
+    async def make_folder(self, folder: str) -> None:
+        """Make the folder; a file system that has none of its own does nothing."""
+        if path := folder.rstrip("/"):
+            async with self._explained("cannot make the folder", path):
+                await self._call("makedirs", path, exist_ok=True)
 
     async def put(
         self, key: str, data: Sequence[Buffer] | Buffer, *, if_none_match: bool = False

@@ -170,10 +170,6 @@ class LocalStore(WriteStore, GrowingStore):
         """Remove the file, if there is one."""
         await in_thread(_delete, self.url_of(key))
 
-    async def make_folder(self, key: str) -> None:
-        """Make the folder of a file, and those above it."""
-        await in_thread(_make_folder, os.path.dirname(self.url_of(key)))
-
     async def close(self) -> None:
         """Nothing to let go of: files are open only while they are read."""
 
@@ -336,11 +332,6 @@ def _put(path: str, pieces: list[memoryview], exclusive: bool) -> os.stat_result
 def _delete(path: str) -> None:
     with explained("cannot delete", path), suppress(FileNotFoundError):
         os.unlink(path)
-
-
-def _make_folder(folder: str) -> None:
-    with explained("cannot make the folder", folder):
-        os.makedirs(folder or os.curdir, exist_ok=True)
 
 
 def _status(path: str) -> os.stat_result:

@@ -507,10 +507,6 @@ class WriteStore(ReadStore, Protocol):
     async def delete(self, key: str) -> None:
         """Remove the object; one that is not there is no error."""
 
-    async def make_folder(self, key: str) -> None:
-        """Make the folder that an object is to lie in, where the store has folders that must be there first."""
-        return
-
 
 @runtime_checkable
 class MultipartStore(WriteStore, Protocol):

@@ -175,7 +175,7 @@ async def publish(output: Output, target: Target, progress: Progress | None = No
     """
     source = output.known.source
     if target.make_folder:
-        await target.store.make_folder(target.key)
+        await target.store.make_folder(target.store.beside(target.key, ""))
     if output.sound:
         return await _as_it_is(source, target, source.info.size, progress)
     whole = await _prefix(output, target)

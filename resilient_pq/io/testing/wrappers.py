@@ -118,10 +118,6 @@ class _Around(MultipartStore):
         """Handed on."""
         await self._do(Call("delete", key), lambda: self.inner.delete(key))
 
-    async def make_folder(self, key: str) -> None:
-        """Handed on."""
-        await self._do(Call("make_folder", key), lambda: self.inner.make_folder(key))
-
     def upload_options(self, options: SinkOptions) -> SinkOptions:
         """The inner store's."""
         return self._multipart.upload_options(options)
