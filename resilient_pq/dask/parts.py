@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pandas as pd
@@ -24,7 +24,7 @@ from resilient_pq.errors import AlreadyExistsError, NotFoundError
 from resilient_pq.io import FetchCounters, MultipartStore, WriteStore, resolve
 from resilient_pq.portal import portal
 from resilient_pq.reader.reading import read_contents
-from resilient_pq.writer.creation import create
+from resilient_pq.writer.creation import new_file
 from resilient_pq.writer.options import EncoderOptions
 
 #: Bytes read of a file that an earlier attempt has published; its footer is likely to be among them.
@@ -83,14 +83,8 @@ async def _written(table: pa.Table, part: Part) -> WrittenPart:
         await remove_unfinished(store, [key])
         if await store.exists(key):
             return await _published(store, key)
-        creation = create(
-            (store, key),
-            part.schema,
-            mode="x",
-            on_error="abort",
-            options=replace(part.encoding.write, overwrite_partial=True),
-            **{each.name: getattr(part.encoding, each.name) for each in fields(EncoderOptions) if each.name != "write"},
-        )
+        options = replace(part.encoding, write=replace(part.encoding.write, overwrite_partial=True))
+        creation = new_file((store, key), None, schema=part.schema, options=options, mode="x", on_error="abort")
         with suppress(AlreadyExistsError):  # an attempt that was taken for dead was first
             async with creation as writer:
                 await writer.write(table)

@@ -18,8 +18,8 @@ from resilient_pq.dataset.rolling import Roll
 from resilient_pq.dataset.sink import Begun, DatasetCheckpoint, DatasetWriter, Partition, SinkSettings
 from resilient_pq.dataset.unfinished import Folder, completed, refuse_begun
 from resilient_pq.errors import AlreadyExistsError, RecoveryError, SchemaError, Where
-from resilient_pq.io import ObjectSink, SinkOptions, WriteStore, resolve
-from resilient_pq.writer.creation import Creation, check_options, sink_options_of, writer_of
+from resilient_pq.io import WriteStore, resolve
+from resilient_pq.writer.creation import Creation, check_options, new_file, sink_options_of
 from resilient_pq.writer.options import EncoderOptions, MiB, WriteOptions
 from resilient_pq.writer.stream import Writer
 
@@ -228,14 +228,12 @@ class _Sink:
         settings: How the data set is written.
         naming: What its files are called.
         options: How each is encoded.
-        sink_options: How each is stored.
         on_error: What becomes of the stored rows of open files after an exception.
     """
 
     settings: SinkSettings
     naming: Naming
     options: EncoderOptions
-    sink_options: SinkOptions
     on_error: Literal["keep", "abort"]
 
     @classmethod
@@ -262,13 +260,9 @@ class _Sink:
             # Parts that are on their way from one file stay there while others are written.
             share = max(1, write.max_bytes_in_flight // max_open)
             options = replace(options, write=replace(write, max_bytes_in_flight=share))
-        return cls(
-            SinkSettings(keys, roll, max_open, options.row_group_bytes),
-            Naming(name, keys),
-            options,
-            sink_options_of(options.write, "x"),
-            on_error,
-        )
+        sink_options_of(options.write, "x")  # what no upload could have is refused before the first file is begun
+        settings = SinkSettings(keys, roll, max_open, options.row_group_bytes)
+        return cls(settings, Naming(name, keys), options, on_error)
 
     def writer(
         self,
@@ -303,14 +297,10 @@ class _Sink:
     async def _begin_file(self, folder: Folder, place: FilePlace, ingest: Ingest) -> Writer:
         store, key = folder.store, folder.key_of(self.naming.relative(place.partition, place.sequence))
         await store.make_folder(folder.key_of(place.partition) if place.partition else folder.key)
-
-        async def begin(store: WriteStore, key: str) -> tuple[ObjectSink, None]:
-            return await store.create(key, self.sink_options), None
-
         own = replace(self.options, own_metadata=place.keys(self.naming.name))
         try:
-            return await writer_of(
-                (store, key), None, begin, schema=ingest, options=own, on_error=self.on_error
+            return await new_file(
+                (store, key), None, schema=ingest, options=own, mode="x", on_error=self.on_error
             )
         except AlreadyExistsError as error:
             error.hint = "each writer to a data set has a name= of its own; after a crash go on: resume_dataset"

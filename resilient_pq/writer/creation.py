@@ -109,12 +109,29 @@ def create(
         compression, compression_level, encodings, row_group_rows, row_group_bytes, page_bytes,
         checkpoint_every, checkpoint_overhead, metadata, rest,
     )  # fmt: skip
-    sink_options = sink_options_of(rest, mode)
+    return new_file(url, storage_options, schema=schema, options=encoder_options, mode=mode, on_error=on_error)
+
+
+def new_file(
+    url: Location,
+    storage_options: Mapping[str, Any] | None,
+    *,
+    schema: object | None,
+    options: EncoderOptions,
+    mode: Literal["w", "x"],
+    on_error: Literal["keep", "abort"],
+) -> Creation[Writer]:
+    """A writer to a new object; the arguments are those of `create`.
+
+    Raises:
+        SchemaError: A size that no upload could have.
+    """
+    sink_options = sink_options_of(options.write, mode)
 
     async def begin(store: WriteStore, key: str) -> tuple[ObjectSink, None]:
         return await store.create(key, sink_options), None
 
-    return writer_of(url, storage_options, begin, schema=schema, options=encoder_options, on_error=on_error)
+    return writer_of(url, storage_options, begin, schema=schema, options=options, on_error=on_error)
 
 
 def writer_of(
