@@ -65,7 +65,7 @@ class DatasetCheckpoint:
     """What a checkpoint of a data set promises.
 
     Attributes:
-        num_rows: Rows before it, of all partitions.
+        num_rows: Rows that the source gave before it, of all partitions.
         num_rows_by_partition: The same of each partition, by its folder below the data set, ``day=1/country=FR``; by
             the empty name where there are no partitions. JSON can hold it.
         state: "stored" when all of them survive the writer, "visible" when they are in published files, "accepted"
@@ -99,6 +99,11 @@ class Partition:
     def num_rows(self) -> int:
         """Rows taken."""
         return self.num_rows_before + (self.file.writer.num_rows if self.file else 0)
+
+    @property
+    def num_rows_given(self) -> int:
+        """Rows that the source has given: of those that are stored and come again, only the ones that have come."""
+        return self.num_rows - self.num_rows_known
 
     @property
     def num_rows_stored(self) -> int:
@@ -341,7 +346,7 @@ class DatasetWriter:
             states = {checkpoint.state for checkpoint in made}
             order = (StoredState.ACCEPTED, StoredState.STORED)
             state = next((known for known in order if known in states), StoredState.VISIBLE)
-            rows = {name: partition.num_rows for name, partition in self._partitions.items()}
+            rows = {name: partition.num_rows_given for name, partition in self._partitions.items()}
             return DatasetCheckpoint(sum(rows.values()), rows, state)
 
     # -- files that are complete -----------------------------------------------------------------
