@@ -146,8 +146,8 @@ OlderThan = Annotated[
 ]
 
 
-def split_names(text: str | None) -> list[str] | None:
-    """The names in ``a,b``; None for None.
+def split_names(text: str | None, option: str = "--columns") -> list[str] | None:
+    """The names in ``a,b``, given to an option; None for None.
 
     Raises:
         typer.BadParameter: There is an empty name.
@@ -156,7 +156,7 @@ def split_names(text: str | None) -> list[str] | None:
         return None
     names = [name.strip() for name in text.split(",")]
     if not all(names):
-        raise typer.BadParameter(f"{text!r} is not NAME,NAME,...", param_hint="--columns")
+        raise typer.BadParameter(f"{text!r} is not NAME,NAME,...", param_hint=option)
     return names
 
 

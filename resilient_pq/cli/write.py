@@ -1,8 +1,10 @@
-"""`rpq write`: a resilient Parquet file from a file of another form, or from a pipe."""
+"""`rpq write`: a resilient Parquet file, or a data set of many, from a file of another form or from a pipe."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import typer
@@ -10,10 +12,19 @@ import typer
 import resilient_pq as rpq
 from resilient_pq.cli import render, words
 from resilient_pq.cli.exit_codes import ExitCode, epilog
-from resilient_pq.cli.ingest import open_rows
-from resilient_pq.cli.options import AsJson, EndpointUrl, Storage, StorageOptions, size_option, storage
+from resilient_pq.cli.ingest import Rows, open_rows
+from resilient_pq.cli.options import (
+    AsJson,
+    EndpointUrl,
+    Storage,
+    StorageOptions,
+    size_option,
+    split_names,
+    storage,
+)
 from resilient_pq.cli.render import Output
 from resilient_pq.cli.running import run_verb
+from resilient_pq.writer.creation import Creation
 
 MiB = 1024 * 1024
 
@@ -23,6 +34,7 @@ EPILOG = epilog(
     "the input is damaged; no file was published",
     "rpq write flights.csv flights.parquet --row-group-bytes 32MiB",
     "zcat events.jsonl.gz | rpq write - s3://bucket/events.parquet --checkpoint-every 2",
+    "rpq write events.jsonl s3://bucket/events/ --partition-by day,country --roll-bytes 256MiB --resume",
 )
 
 
@@ -35,7 +47,7 @@ def write(
             " an Arrow IPC stream or JSON lines on stdin.",
         ),
     ],
-    dst: Annotated[str, typer.Argument(metavar="DST", help="The new file: a path or a URL.")],
+    dst: Annotated[str, typer.Argument(metavar="DST", help="The new file, or the folder of a data set.")],
     compression: Annotated[
         str, typer.Option(metavar="CODEC", help="zstd, snappy, gzip, brotli, lz4_raw or none.")
     ] = "zstd",
@@ -71,16 +83,35 @@ def write(
     overwrite_partial: Annotated[
         bool, typer.Option("--overwrite-partial", help="Replace the DST.partial of a writer that was killed.")
     ] = False,
+    partition_by: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN,COLUMN", help="A data set: columns whose values are folders, as Hive has them."),
+    ] = None,
+    roll_rows: Annotated[int | None, typer.Option(metavar="ROWS", help="A data set: rows of a file.")] = None,
+    roll_bytes: Annotated[int | None, size_option("--roll-bytes", "A data set: bytes of a file, about.")] = None,
+    roll_seconds: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="A data set: seconds that a file is open.")
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(metavar="NAME", help='A data set: what its files are called, if not "part".')
+    ] = None,
+    resume: Annotated[
+        bool,
+        typer.Option("--resume", help="A data set: go on with one; rows of SRC that are stored are passed over."),
+    ] = False,
     endpoint_url: EndpointUrl = None,
     storage_option: StorageOptions = None,
     as_json: AsJson = False,
 ) -> int:
-    """Write rows to a resilient Parquet file.
+    """Write rows to resilient Parquet files.
 
     Rows are streamed: memory is bounded by the row group, whatever the size of the input. DST appears when it is
     complete, and not before; until then a local file is DST.partial, and what is in it can be recovered. CSV and
     JSON lines are read by pyarrow with its defaults (pip install 'resilient_pq[ingest]'); their types are taken
     from the first 8 MiB.
+
+    With one of the options of a data set DST is a folder, and each file in it appears when it is full. A run that was
+    interrupted leaves files that are unfinished: the same with --resume completes them, and goes on in new ones.
     """
     reached = storage(endpoint_url, storage_option)
     settings: dict[str, Any] = {
@@ -91,7 +122,6 @@ def write(
         "page_bytes": page_bytes,
         "checkpoint_every": checkpoint_every or None,
         "checkpoint_overhead": checkpoint_overhead,
-        "mode": mode,
         "options": rpq.WriteOptions(
             overwrite_partial=overwrite_partial,
             checkpoint_seconds=checkpoint_seconds,
@@ -99,6 +129,19 @@ def write(
             checkpoint_log=log,
         ),
     }
+    rolling = {
+        "partition_by": split_names(partition_by, "--partition-by"),
+        "roll_rows": roll_rows,
+        "roll_bytes": roll_bytes,
+        "roll_seconds": roll_seconds,
+        "name": name,
+    }
+    rolling = {name: value for name, value in rolling.items() if value is not None}
+    if rolling or resume:
+        begin: Any = partial(rpq.resume_dataset, replay_from={}) if resume else rpq.create_dataset
+        creating = partial(begin, dst, **settings, **rolling)
+        return run_verb(NAME, lambda output: _write_dataset(output, src, creating, reached), as_json=as_json)
+    settings["mode"] = mode
     return run_verb(NAME, lambda output: _write(output, src, dst, settings, reached), as_json=as_json)
 
 
@@ -108,13 +151,53 @@ async def _write(output: Output, src: str, dst: str, settings: dict[str, Any], r
     async with open_rows(src, storage_options=options) as rows:
         creation = rpq.create(dst, rows.schema, metadata=rows.metadata, storage_options=options, **settings)
         async with creation as writer:
-            with output.progress("writing") as meter:
-                async for batch, share in rows.batches:
-                    await writer.write(batch)
-                    meter.update(share, words.counted(writer.num_rows, "row"))
+            await _feed(output, rows, writer)
     async with rpq.open(dst, storage_options=options) as file:
         _report(output, file, reached, time.monotonic() - began, writer.num_bytes_resent)
     return ExitCode.SOUND
+
+
+async def _write_dataset(
+    output: Output, src: str, creating: Callable[..., Creation[rpq.DatasetWriter]], reached: Storage
+) -> int:
+    began = time.monotonic()
+    async with open_rows(src, storage_options=reached.options) as rows:
+        creation = creating(rows.schema, metadata=rows.metadata, storage_options=reached.options)
+        async with creation as writer:
+            completed = writer.files
+            await _feed(output, rows, writer)
+    published = writer.files[len(completed) :]
+    files, size = words.counted(len(published), "file"), sum(file.size for file in published)
+    num_rows = sum(file.num_rows for file in published)
+    output.line("written", f"{writer.url}: {words.counted(num_rows, 'row')} in {files}")
+    if completed:
+        before = words.counted(sum(file.num_rows for file in completed), "row")
+        output.line("completed", f"{words.counted(len(completed), 'file')} that were left open: {before}")
+    partitions = words.counted(len({file.partition for file in published}), "partition")
+    output.line("", f"{words.in_bytes(size)}, {partitions}, {words.durations(time.monotonic() - began)}")
+    output.document(
+        render.document(
+            NAME,
+            "written",
+            rows=num_rows,
+            url=writer.url,
+            size=size,
+            files=[_described(file) for file in published],
+            completed=[_described(file) for file in completed],
+        )
+    )
+    return ExitCode.SOUND
+
+
+def _described(file: rpq.DatasetFile) -> dict[str, Any]:
+    return {"url": file.url, "partition": file.partition, "rows": file.num_rows, "size": file.size}
+
+
+async def _feed(output: Output, rows: Rows, writer: rpq.Writer | rpq.DatasetWriter) -> None:
+    with output.progress("writing") as meter:
+        async for batch, share in rows.batches:
+            await writer.write(batch)
+            meter.update(share, words.counted(writer.num_rows, "row"))
 
 
 def _report(output: Output, file: rpq.File, reached: Storage, seconds: float, resent: int) -> None:

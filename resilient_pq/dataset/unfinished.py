@@ -115,7 +115,7 @@ async def refuse_begun(folder: Folder) -> None:
         raise AlreadyExistsError(
             f"the data set has files of the name {folder.naming.name!r} already",
             where=Where(key=folder.store.url_of(folder.key_of(found.relative))),
-            hint="go on with it: resume_dataset; or begin beside it with another name=",
+            hint="go on with it: resume_dataset, rpq write --resume; or begin beside it with another name=",
         )
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import polars
 import pyarrow as pa
 import pyarrow.csv
+import pyarrow.dataset
 import pyarrow.feather
 import pyarrow.ipc
 import pyarrow.parquet
@@ -393,3 +394,36 @@ def test_a_line_without_an_end_is_refused(
     ended = rpq_run("write", source, tmp_path / "written.parquet")
     assert ended.code == ExitCode.DAMAGE
     assert "a line has more than 10,000,000 bytes" in ended.err
+
+
+def test_a_data_set(rpq_run: Run, table: pa.Table, tmp_path: Path) -> None:
+    source, folder = tmp_path / "a.parquet", tmp_path / "set"
+    keyed = table.append_column("key", pa.array([i % 2 == 0 for i in range(3000)]))
+    pyarrow.parquet.write_table(keyed, source)
+    rolling = ("--partition-by", "key", "--roll-rows", 1000, "--name", "day")
+    ended = rpq_run("write", source, folder, *rolling)
+    assert (ended.code, ended.err) == (ExitCode.SOUND, "")
+    assert ended.words("written") == [f"{folder}: 3,000 rows in 4 files"]
+    found = pyarrow.dataset.dataset(folder, partitioning="hive").to_table().sort_by("number")
+    assert found.num_rows == 3000
+    again = rpq_run("write", source, folder, *rolling)
+    assert again.code == ExitCode.STORE
+    assert "rpq write --resume" in again.err
+    # A run that was interrupted: what it left is completed, and what is stored is passed over.
+    last = folder / "key=true" / "day-00000001.parquet"
+    last.rename(f"{last}.partial")
+    resumed = rpq_run("write", source, folder, *rolling, "--resume", "--json").document
+    assert (resumed["rows"], resumed["url"]) == (0, str(folder))
+    assert [(file["partition"], file["rows"]) for file in resumed["completed"]] == [("key=true", 500)]
+    (folder / "key=true" / "day-00000001.parquet").unlink()
+    resumed = rpq_run("write", source, folder, *rolling, "--resume", "--json").document
+    assert [(file["partition"], file["rows"]) for file in resumed["files"]] == [("key=true", 500)]
+    assert resumed["size"] == last.stat().st_size
+    assert pyarrow.dataset.dataset(folder, partitioning="hive").to_table().sort_by("number").equals(found)
+
+
+def test_names_that_are_none(rpq_run: Run, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("a\n1\n")
+    ended = rpq_run("write", tmp_path / "a.csv", tmp_path / "set", "--partition-by", "a,")
+    assert ended.code == ExitCode.USAGE
+    assert "--partition-by" in ended.err
