@@ -91,6 +91,7 @@ PURE = (
     "recovery.upload_rule",
     "recovery.view",
     "dataset.agreement",
+    "dataset.folder_columns",
     "dataset.hive",
     "dataset.naming",
     "dataset.partitions",

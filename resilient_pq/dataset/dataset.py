@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from types import TracebackType
@@ -14,12 +15,13 @@ from resilient_pq.arrow.stored_schema import ARROW_SCHEMA_KEY
 from resilient_pq.arrow.table import Table
 from resilient_pq.arrow.to_python import Inexact
 from resilient_pq.dataset.agreement import agreed, as_agreed
+from resilient_pq.dataset.folder_columns import FolderColumns, Narrowed
 from resilient_pq.dataset.listing import Source, find_files
 from resilient_pq.dataset.naming import known_to_have_ended
-from resilient_pq.errors import NotFoundError, ResilientPQError
-from resilient_pq.folder.pattern import is_pattern
+from resilient_pq.errors import NotFoundError, ResilientPQError, SchemaError, UnsupportedError, Where
+from resilient_pq.folder.pattern import is_pattern, split_pattern
 from resilient_pq.folder.scope import Place
-from resilient_pq.io import FetchCounters, Stores
+from resilient_pq.io import FetchCounters, ReadStore, Stores
 from resilient_pq.io.cancellation import all_or_none
 from resilient_pq.reader.contents import FileState
 from resilient_pq.reader.file import File, OnLost
@@ -33,7 +35,7 @@ from resilient_pq.reader.reading import Reading
 from resilient_pq.reader.records import ROWS_AT_ONCE, Records
 from resilient_pq.reader.request import Filters, Strings
 from resilient_pq.reader.row_groups import RowGroupArrays
-from resilient_pq.reader.streaming import Batches, Job, Jobs, check_batch_rows, read_ahead
+from resilient_pq.reader.streaming import Batches, Job, Jobs, ReadRowGroups, check_batch_rows, read_ahead
 
 
 class Dataset:
@@ -45,7 +47,12 @@ class Dataset:
     """
 
     def __init__(
-        self, files: Sequence[File], stores: Stores, how: Reading, counters: FetchCounters
+        self,
+        files: Sequence[File],
+        stores: Stores,
+        how: Reading,
+        counters: FetchCounters,
+        folders: FolderColumns | None = None,
     ) -> None:
         """Use `open_many` instead."""
         self.files = tuple(files)
@@ -53,6 +60,17 @@ class Dataset:
         self._stores = stores
         self._how = how
         self._field = _schema_of(files)
+        self._folders = folders
+        self._whole = self._field
+        if folders is not None:
+            names = {child.name for child in self._field.children}
+            if both := [name for name in folders.names if name in names]:
+                raise SchemaError(
+                    f"column {both[0]!r} is in the files, and in the names of their folders",
+                    where=Where(column=both[0]),
+                    hint="partitioning=None reads it from the files",
+                )
+            self._whole = self._field.with_children(*self._field.children, *folders.field.children)
 
     def __repr__(self) -> str:
         """How many files and rows."""
@@ -65,8 +83,11 @@ class Dataset:
 
     @property
     def arrow_schema(self) -> Any:
-        """The Arrow schema of all files, with ``__arrow_c_schema__``; key-value metadata are those of the first."""
-        return nanoarrow.Schema(self._field.to_c())
+        """The Arrow schema of all files, with ``__arrow_c_schema__``; key-value metadata are those of the first.
+
+        Columns that are in the names of folders come last.
+        """
+        return nanoarrow.Schema(self._whole.to_c())
 
     @property
     def num_rows(self) -> int:
@@ -176,27 +197,37 @@ class Dataset:
         self, columns: Sequence[str] | None, filters: Filters | None, limit: int | None, strings: Strings
     ) -> tuple[Field, Jobs]:
         """What to read of all files, planned file by file as reading goes on, and the struct that the rows are."""
-        first, jobs = self.files[0].jobs(columns, None, strings, filters=filters, limit=limit)
-        names = [child.name for child in self._field.children] if columns is None else columns
+        if self._folders is None:
+            own, chosen = columns, None
+            wishes: Sequence[Narrowed | None] = [Narrowed(filters)] * len(self.files)
+        else:
+            chosen = [child.name for child in self._whole.children] if columns is None else columns
+            own = [name for name in chosen if name not in self._folders.names]
+            wishes = self._folders.narrowed(filters)
+        # What the first file would be asked for tells the types, wanted or not.
+        asked = None if wishes[0] is None else wishes[0].filters
+        first, _ = self.files[0].jobs(own, None, strings, filters=asked, limit=limit)
+        field = as_agreed(first, self._field)
+        names = [child.name for child in self._field.children] if own is None else own
+        together = None if self._folders is None or chosen is None else Together(self._folders, field, chosen)
 
         async def all_jobs() -> Jobs:
-            async with aclosing(jobs):
-                async for job in jobs:
-                    yield job
-            for file in self.files[1:]:
+            for position, (file, wish) in enumerate(zip(self.files, wishes, strict=True)):
+                if wish is None:
+                    continue
                 # The order of the columns is the first file's.
-                same_order = columns is None and file.schema.names == self.files[0].schema.names
+                same_order = own is None and file.schema.names == self.files[0].schema.names
                 try:
                     wanted = None if same_order else names
-                    _, following = file.jobs(wanted, None, strings, filters=filters, limit=limit)
+                    _, following = file.jobs(wanted, None, strings, filters=wish.filters, limit=limit)
                 except ResilientPQError as error:
                     yield Job(Portion(()), _failing(error))
                 else:
                     async with aclosing(following):
                         async for job in following:
-                            yield job
+                            yield job if together is None else Job(job.portion, together.reading(position, job.read))
 
-        return as_agreed(first, self._field), all_jobs()
+        return field if together is None else together.field, all_jobs()
 
     def _tell(self, lost: Sequence[LostRegion]) -> None:
         if self._how.on_lost is not None:
@@ -218,6 +249,51 @@ class Dataset:
     ) -> None:
         """Close the files."""
         await self.close()
+
+
+class Together:
+    """Columns of files, and those in the names of their folders, in the order that was asked for."""
+
+    def __init__(self, folders: FolderColumns, field: Field, chosen: Sequence[str]) -> None:
+        """Find each column.
+
+        Args:
+            folders: Columns in the names of folders.
+            field: The struct of the columns that are read from files, in their order among all.
+            chosen: Names of all columns, and paths of fields inside of them.
+        """
+        self._folders = folders
+        in_folders = {name: column for column, name in enumerate(folders.names)}
+        own = list(reversed(field.children))
+        #: Of each column which one it is of the folders; None for the next one of the files.
+        self._columns: list[int | None] = []
+        children: list[Field] = []
+        for name in dict.fromkeys(chosen):
+            column = in_folders.get(name)
+            if column is not None:
+                self._columns.append(column)
+                children.append(folders.field.children[column])
+            # Several paths may lead into one column, and several columns have one name.
+            while column is None and own and f"{name}.".startswith(f"{own[-1].name}."):
+                self._columns.append(None)
+                children.append(own.pop())
+        self.field = field.with_children(*children)
+
+    def reading(self, file: int, read: ReadRowGroups) -> ReadRowGroups:
+        """What reads rows of a file, all columns together."""
+
+        async def together(groups: Sequence[RowGroupRead]) -> list[RowGroupArrays]:
+            return [self._completed(file, rows) for rows in await read(groups)]
+
+        return together
+
+    def _completed(self, file: int, rows: RowGroupArrays) -> RowGroupArrays:
+        own = iter(rows.arrays)
+        arrays = [
+            next(own) if column is None else self._folders.array(column, file, rows.num_rows)
+            for column in self._columns
+        ]
+        return RowGroupArrays(arrays, rows.num_rows, rows.lost)
 
 
 def _failing(error: ResilientPQError) -> Callable[[Sequence[RowGroupRead]], Any]:
@@ -257,6 +333,8 @@ def open_many(
     verify: bool = True,
     on_damage: Literal["raise", "null", "drop"] = "raise",
     on_lost: OnLost | None = None,
+    partitioning: object | None = None,
+    filters: Filters | None = None,
     options: ReadOptions | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Opening[Dataset]:
@@ -265,7 +343,7 @@ def open_many(
     Their footers are read side by side. Rows come in the order of the files: as listed, or by name where they are found
     by a pattern or in a folder. Use it as ``async with rpq.open_many(urls) as dataset``.
 
-    Values that stand only in the names of folders (``day=1/``) are no columns.
+    Values that stand only in the names of folders (``day=1/``) are columns where `partitioning` says so.
 
     Args:
         urls: One of these. A list of files, each a URL, a path, or a pair of a store and a key in it. A pattern such as
@@ -276,6 +354,11 @@ def open_many(
         verify: As of `open`.
         on_damage: As of `open`.
         on_lost: As of `open`; the `where` of a region names its file.
+        partitioning: "hive" takes the names of folders such as ``day=1/country=FR`` for columns, which come behind
+            those of the files; integers where all values are, else text. An Arrow schema of these columns says their
+            types instead. Folders of `urls` itself do not count. None takes them for names alone.
+        filters: With `partitioning`, as of `Dataset.read`: files are left out, and not opened, whose folders say that
+            no row of theirs is wanted. To choose rows, tell `read` too.
         options: How to read; `memory_budget`, `max_requests` and `max_threads` hold for all files together.
         storage_options: Credentials, endpoint and so on, as fsspec and pandas take them; for all files.
 
@@ -290,13 +373,29 @@ def open_many(
             of one.
     """
     how = Reading.checked(verify=verify, on_damage=on_damage, on_lost=on_lost, options=options)
+    if filters is not None and partitioning is None:
+        raise SchemaError(
+            "filters of open_many are about the names of folders", hint='partitioning="hive"; or filters= of read'
+        )
 
     async def opening() -> Dataset:
         stores = Stores(storage_options)
         try:
             counters = FetchCounters()
-            files = await _open_all(await find_files(urls, stores), how, counters)
-            dataset = Dataset(files, stores, how, counters)
+            places = await find_files(urls, stores)
+            folders = None
+            if partitioning is not None:
+                folders = FolderColumns(_names_below(urls, places), partitioning)
+                wanted = [at for at, wish in enumerate(folders.narrowed(filters)) if wish is not None]
+                wanted = wanted or [0]  # which tells the schema
+                places, folders = [places[at] for at in wanted], folders.of_files(wanted)
+            files = await _open_all(places, how, counters)
+            if folders is not None and any(file.data_files for file in files):
+                raise UnsupportedError(
+                    "a summary is one file, which lies in no folder of its own",
+                    hint="partitioning takes the files themselves: a pattern such as folder/**/*.parquet",
+                )
+            dataset = Dataset(files, stores, how, counters, folders)
         except BaseException:
             await stores.close()
             raise
@@ -307,6 +406,19 @@ def open_many(
         return dataset
 
     return Opening(opening)
+
+
+def _names_below(urls: Source | Sequence[Source], places: Sequence[Place]) -> list[str]:
+    """The names of files, from the folder on that a caller named."""
+    names = [store.url_of(key) for store, key in places]
+    if isinstance(urls, str | os.PathLike):
+        base = os.fspath(urls)
+    elif isinstance(urls, tuple) and len(urls) == 2 and isinstance(urls[0], ReadStore):
+        base = urls[0].url_of(str(urls[1]))
+    else:
+        return names
+    base = split_pattern(base)[0].rstrip("/")
+    return [name.removeprefix(f"{base}/") for name in names]
 
 
 async def _open_all(places: Sequence[Place], how: Reading, counters: FetchCounters) -> list[File]:

@@ -100,15 +100,20 @@ def filter_of(schema: Schema, filters: Any) -> Filter | None:
     """
     if filters is None:
         return None
+    return Filter(tuple(_all_of(schema, terms) for terms in alternatives_of(filters)))
+
+
+def alternatives_of(filters: Any) -> Sequence[Any]:
+    """The lists of tuples in a filter as users write it, of which one has to hold.
+
+    Raises:
+        SchemaError: It has another form.
+    """
     if not isinstance(filters, list | tuple) or not filters:
         raise _malformed(filters)
     if all(isinstance(each, list) for each in filters):
-        alternatives: Sequence[Any] = filters
-    elif isinstance(filters[0], str):
-        alternatives = [[filters]]  # one tuple alone
-    else:
-        alternatives = [filters]
-    return Filter(tuple(_all_of(schema, terms) for terms in alternatives))
+        return filters
+    return [[filters]] if isinstance(filters[0], str) else [filters]  # one tuple alone
 
 
 def _all_of(schema: Schema, terms: Any) -> tuple[Term, ...]:
