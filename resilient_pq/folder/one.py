@@ -12,11 +12,12 @@ from typing import Any
 
 from resilient_pq.errors import NothingToRecoverError
 from resilient_pq.folder.result import FileError, FileResult
-from resilient_pq.io import Stores, WriteStore
-from resilient_pq.recovery.check import check
+from resilient_pq.io import ReadStore, Stores, WriteStore
+from resilient_pq.recovery.check import check, check_if_sound
 from resilient_pq.recovery.findings import Progress
 from resilient_pq.recovery.report import Report
-from resilient_pq.recovery.salvage import RecoverOptions, salvage
+from resilient_pq.recovery.salvage import RecoverOptions, salvage, salvage_if_sound
+from resilient_pq.recovery.small import SMALL_BYTES, SmallObject
 from resilient_pq.recovery.source import Location
 
 DEFAULT_RECOVER_OPTIONS = RecoverOptions(make_folder=True)
@@ -26,6 +27,7 @@ async def check_one(
     url: Location,
     storage_options: Mapping[str, Any] | None = None,
     *,
+    size: int | None = None,
     stores: Stores | None = None,
     progress: Progress | None = None,
 ) -> FileResult:
@@ -34,6 +36,7 @@ async def check_one(
     Args:
         url: A URL, a path, or a pair of a store and a key in it.
         storage_options: Credentials, endpoint and so on; passed over where there are `stores`.
+        size: Bytes of the file, if they are known: a small one is then read by one request.
         stores: What URLs lead into, left open; one for many files saves connecting anew for each.
         progress: As of `check`.
     """
@@ -42,6 +45,11 @@ async def check_one(
         try:
             place = _place(url, reached)
             name = place[0].url_of(place[1])
+            small = await _small(place, size)
+            if small is not None:
+                report = await check_if_sound((small, place[1]))
+                if report is not None:
+                    return FileResult("check", name, report)
             return FileResult("check", name, await check(place, progress=progress))
         except Exception as error:
             return FileResult("check", name, error=FileError.of(error))
@@ -53,6 +61,7 @@ async def recover_one(
     options: RecoverOptions = DEFAULT_RECOVER_OPTIONS,
     *,
     schema_from: Sequence[Location] = (),
+    size: int | None = None,
     storage_options: Mapping[str, Any] | None = None,
     dst_storage_options: Mapping[str, Any] | None = None,
     stores: Stores | None = None,
@@ -67,6 +76,7 @@ async def recover_one(
         options: How.
         schema_from: Files that are likely to have the same columns, the likeliest first: asked for their schema where
             `url` does not tell its own, and `options` names none.
+        size: Bytes of the file, if they are known: a small one is then read by one request, if it is sound.
         storage_options: Credentials, endpoint and so on; passed over where there are `stores`.
         dst_storage_options: The same for `dst`; None means those of `url`, and its stores.
         stores: What URLs lead into, left open.
@@ -82,6 +92,11 @@ async def recover_one(
                 name = place[0].url_of(place[1])
                 siblings = [_place(each, reached) for each in schema_from]
                 target = _place(dst, dst_reached)
+                small = await _small(place, size)
+                if small is not None:
+                    sound = await salvage_if_sound((small, place[1]), target, options)
+                    if sound is not None:
+                        return FileResult("recover", name, sound)
                 report = await salvage([place], target, options, siblings=siblings, progress=progress)
                 return FileResult("recover", name, report)
             except NothingToRecoverError as error:
@@ -89,6 +104,11 @@ async def recover_one(
                 return FileResult("recover", name, nothing, None if nothing else FileError.of(error))
             except Exception as error:
                 return FileResult("recover", name, error=FileError.of(error))
+
+
+async def _small(place: tuple[ReadStore, str], size: int | None) -> SmallObject | None:
+    """The file in memory, where it is small."""
+    return None if size is None or size > SMALL_BYTES else await SmallObject.read(*place)
 
 
 def _name(location: Location) -> str:

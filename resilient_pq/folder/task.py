@@ -61,8 +61,8 @@ async def run_here(task: FileTask) -> FileResult:
     if task.refused is not None:
         return FileResult(task.verb, task.url, error=task.refused)
     if task.target is None:
-        return await check_one(task.source)
-    return await recover_one(task.source, task.target, task.options, schema_from=task.near)
+        return await check_one(task.source, size=task.size)
+    return await recover_one(task.source, task.target, task.options, schema_from=task.near, size=task.size)
 
 
 def _url(place: Place) -> str:

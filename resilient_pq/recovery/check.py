@@ -51,6 +51,28 @@ async def check(
             return await _check(known, progress)
 
 
+async def check_if_sound(url: Location) -> Report | None:
+    """The report of `check` where nothing is wrong with an object, found with little effort where something is.
+
+    Args:
+        url: As of `check`.
+
+    Returns:
+        The report; None where something seems to be wrong, and of a summary.
+
+    Raises:
+        UnsupportedError: The file is whole, but this version cannot read it.
+        StoreError: The object is not there, or the store could not give its bytes.
+    """
+    async with await open_source(url, None) as source:
+        with located(Where(key=source.url)):
+            known = await understand(source, only_footer=True)
+            if not known.footer_whole or known.contents is None or known.contents.data_files:
+                return None
+            report = await _check(known, None)
+            return report if report.outcome is Outcome.SOUND else None
+
+
 async def _check(known: Understanding, progress: Progress | None) -> Report:
     contents = known.contents
     if contents is None:

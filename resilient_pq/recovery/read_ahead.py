@@ -77,12 +77,10 @@ async def _examined(
         async with aclosing(objects.fetch_places(places, in_order=True)) as arriving:
             for step in wave:
                 if isinstance(step, Finding):
-                    known: asyncio.Future[list[Finding]] = asyncio.get_running_loop().create_future()
-                    known.set_result([step])
-                    working.append((None, known))
+                    working.append((None, _known([step])))
                 else:
                     _, data = await anext(arriving)
-                    working.append((step, asyncio.ensure_future(_examined_twice(objects, step, data))))
+                    working.append((step, _begun(objects, step, data)))
                     del data
                 while len(working) >= _SIDE_BY_SIDE:
                     subject, task = working[0]
@@ -98,12 +96,24 @@ async def _examined(
         await asyncio.gather(*(task for _, task in working), return_exceptions=True)
 
 
+def _known(findings: list[Finding]) -> asyncio.Future[list[Finding]]:
+    known: asyncio.Future[list[Finding]] = asyncio.get_running_loop().create_future()
+    known.set_result(findings)
+    return known
+
+
+def _begun(objects: ChunkObjects, subject: Subject, data: memoryview) -> asyncio.Future[list[Finding]]:
+    """What is wrong with the bytes of a subject: known at once where that is quick, and nothing is."""
+    if not subject.quick or data.nbytes >= _QUICK_BYTES:
+        return asyncio.ensure_future(_examined_twice(objects, subject, data))
+    return asyncio.ensure_future(_examined_again(objects, subject)) if subject.examine(data) else _known([])
+
+
 async def _examined_twice(objects: ChunkObjects, subject: Subject, data: memoryview) -> list[Finding]:
-    findings = await _examine(subject, data)
-    return await _examine(subject, await objects.read_place(subject.place)) if findings else findings
+    findings = await asyncio.to_thread(subject.examine, data)
+    del data
+    return await _examined_again(objects, subject) if findings else findings
 
 
-async def _examine(subject: Subject, data: memoryview) -> list[Finding]:
-    if subject.quick and data.nbytes < _QUICK_BYTES:
-        return subject.examine(data)
-    return await asyncio.to_thread(subject.examine, data)
+async def _examined_again(objects: ChunkObjects, subject: Subject) -> list[Finding]:
+    return await asyncio.to_thread(subject.examine, await objects.read_place(subject.place))

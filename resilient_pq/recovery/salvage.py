@@ -171,7 +171,39 @@ async def salvage(
             repair = with_bit_turned_back if options.repair_bits else None
             means = Means(copies, repair, next_page)
             request = _Request(target, policy, options.verify, means, options.only_damaged)
-            return await _recover(known, request, progress)
+            report = await _recover(known, request, progress)
+            assert report is not None
+            return report
+
+
+async def salvage_if_sound(location: Location, dst: Location, options: RecoverOptions) -> Report | None:
+    """What `recover` does of an object that nothing is wrong with, found with little effort where something is.
+
+    Args:
+        location: The object.
+        dst: Where the output goes.
+        options: How.
+
+    Returns:
+        The report; None where something seems to be wrong, and nothing was done.
+
+    Raises:
+        RecoveryError: As `recover`.
+        AlreadyExistsError: As `recover`.
+        StoreError: As `recover`.
+    """
+    async with await open_source(location, None) as source, _store_of(dst, None) as (store, key):
+        target = Target(store, key, options.overwrite, options.make_folder)
+        await check_other(source, target)
+        if not options.only_damaged:
+            await check_free(target)
+        with located(Where(key=source.url)):
+            known = await understand(source, only_footer=True)
+            if not known.footer_whole or known.contents is None or known.contents.data_files:
+                return None
+            means = Means((), None, next_page)
+            request = _Request(target, OnDamage.DROP, True, means, options.only_damaged, only_sound=True)
+            return await _recover(known, request, None)
 
 
 @asynccontextmanager
@@ -208,9 +240,11 @@ class _Request:
     verify: bool
     means: Means
     only_damaged: bool
+    only_sound: bool = False
 
 
-async def _recover(known: Understanding, request: _Request, progress: Progress | None) -> Report:
+async def _recover(known: Understanding, request: _Request, progress: Progress | None) -> Report | None:
+    """The report; None where only what is sound was to be copied, and it is not."""
     source, contents = known.source, known.contents
     if contents is None:
         raise _nothing(known, known.findings)
@@ -228,6 +262,9 @@ async def _recover(known: Understanding, request: _Request, progress: Progress |
     rows = keep(contents.schema, known.row_groups, examined.found, policy)
     lost = tuple(sorted((*rows.lost, *examined.lost), key=lambda region: region.start))
     ended = known.error is None and contents.state is not FileState.IN_PROGRESS
+    sound = ended and not lost and not examined.found and not examined.copies_damaged_at
+    if request.only_sound and not sound:
+        return None
     ledger = ledger_of(known, examined, rows, request.on_damage)
     if not rows.row_groups and not (ended and not lost):
         raise _nothing(known, findings, ledger)
@@ -237,7 +274,6 @@ async def _recover(known: Understanding, request: _Request, progress: Progress |
             where=Where(key=source.url),
             hint="keep all other rows: on_damage='drop' (--on-damage drop)",
         )
-    sound = ended and not lost and not examined.found and not examined.copies_damaged_at
     output = Output(known, examined, rows, lost, sound)
     report = _report(known, output, findings, request.target, ledger)
     assert report.kept is not None

@@ -165,7 +165,11 @@ class Understanding:
 
 
 async def understand(
-    source: Source, given: KnownSchema | None = None, siblings: Siblings | None = None
+    source: Source,
+    given: KnownSchema | None = None,
+    siblings: Siblings | None = None,
+    *,
+    only_footer: bool = False,
 ) -> Understanding:
     """Climb the ladder as far as it is needed.
 
@@ -174,6 +178,7 @@ async def understand(
         given: The schema that the caller names, for a file that does not tell its own.
         siblings: Files that may have the same columns: of such a file the schema is that of the first of them that fits
             what is found, where the caller names none.
+        only_footer: Do not climb beyond the footer at the end; where that cannot be used, `error` says why.
 
     Raises:
         UnsupportedError: The file is whole, but this version cannot read it.
@@ -184,6 +189,8 @@ async def understand(
     while (rung := next_rung(known.facts)) is not None:
         known.climbed.append(rung)
         await _RUNGS[rung](known)
+        if only_footer:
+            return known
     if known.error is not None:
         known.findings[:0] = _broken_footer(known)
     return known

@@ -62,7 +62,7 @@ class _Instead(ReadStore):
 class BytesStore(_Instead):
     """Has bytes in memory for an object."""
 
-    def __init__(self, store: ReadStore, info: ObjectInfo, data: bytes) -> None:
+    def __init__(self, store: ReadStore, info: ObjectInfo, data: bytes | memoryview) -> None:
         """Stand for a store.
 
         Args:
