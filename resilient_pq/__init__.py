@@ -54,6 +54,9 @@ from resilient_pq.errors import (
     WriterFencedError,
     WriterStateError,
 )
+from resilient_pq.folder.many import FileResults, check_many, recover_many
+from resilient_pq.folder.result import FileError, FileResult
+from resilient_pq.folder.summary import FileEntry, RunSummary
 from resilient_pq.format.bounds import ColumnStatistics, DecodedColumnIndex
 from resilient_pq.format.schema import Schema
 from resilient_pq.format.sorting import SortingColumn
@@ -99,7 +102,11 @@ __all__ = [
     "EncodingError",
     "FetchCounters",
     "File",
+    "FileEntry",
+    "FileError",
     "FileFullError",
+    "FileResult",
+    "FileResults",
     "FileState",
     "Finding",
     "FollowOptions",
@@ -127,6 +134,7 @@ __all__ = [
     "ResilientPQError",
     "ResumeInfo",
     "RowsLostError",
+    "RunSummary",
     "Schema",
     "SchemaError",
     "SortingColumn",
@@ -150,6 +158,7 @@ __all__ = [
     "__version__",
     "abort_upload",
     "check",
+    "check_many",
     "complete_upload",
     "create",
     "create_dataset",
@@ -157,6 +166,7 @@ __all__ = [
     "open",
     "open_many",
     "recover",
+    "recover_many",
     "resume",
     "resume_dataset",
     "resume_info",

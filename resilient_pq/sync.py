@@ -47,7 +47,11 @@ from resilient_pq import (
     EncodingError,
     FetchCounters,
     File,
+    FileEntry,
+    FileError,
     FileFullError,
+    FileResult,
+    FileResults,
     FileState,
     Finding,
     FollowOptions,
@@ -75,6 +79,7 @@ from resilient_pq import (
     ResilientPQError,
     ResumeInfo,
     RowsLostError,
+    RunSummary,
     Schema,
     SchemaError,
     SortingColumn,
@@ -128,7 +133,11 @@ __all__ = [
     "EncodingError",
     "FetchCounters",
     "File",
+    "FileEntry",
+    "FileError",
     "FileFullError",
+    "FileResult",
+    "FileResults",
     "FileState",
     "Finding",
     "FollowOptions",
@@ -156,6 +165,7 @@ __all__ = [
     "ResilientPQError",
     "ResumeInfo",
     "RowsLostError",
+    "RunSummary",
     "Schema",
     "SchemaError",
     "SortingColumn",
@@ -179,6 +189,7 @@ __all__ = [
     "__version__",
     "abort_upload",
     "check",
+    "check_many",
     "complete_upload",
     "create",
     "create_dataset",
@@ -186,6 +197,7 @@ __all__ = [
     "open",
     "open_many",
     "recover",
+    "recover_many",
     "resume",
     "resume_dataset",
     "resume_info",
@@ -208,6 +220,8 @@ def _adapt(value: Any) -> Any:
         return BlockingBatches(value)
     if isinstance(value, Records):
         return _rows(value)
+    if isinstance(value, FileResults):
+        return BlockingResults(value)
     if inspect.isawaitable(value):
         return _adapt(_loop.run(value if inspect.iscoroutine(value) else _await(value)))
     if isinstance(value, File | Dataset):
@@ -333,6 +347,64 @@ class BlockingBatches(Iterator[Table]):
         self.close()
 
 
+class BlockingResults(Iterator[FileResult]):
+    """What becomes of many files, each as soon as it is done: an iterator that blocks.
+
+    Leaving a loop early cancels the files that are under way as soon as it is let go of; `close` and ``with`` do it
+    there and then.
+    """
+
+    def __init__(self, results: FileResults) -> None:
+        """Take over what is under way; `check_many` and `recover_many` are the ways to get one."""
+        self._results = results
+        self._each = _each_of(results)
+
+    @property
+    def verb(self) -> str:
+        """What is done with the files."""
+        return self._results.verb
+
+    @property
+    def summary(self) -> RunSummary:
+        """What was counted so far; all of it when the last result was given."""
+        return self._results.summary
+
+    def __next__(self) -> FileResult:
+        """The next file that is done."""
+        return next(self._each)
+
+    def finish(self) -> RunSummary:
+        """Do all files that are left, and give the summary of all."""
+        for _ in self:
+            pass
+        return self.summary
+
+    def close(self) -> None:
+        """Cancel what is under way. A second call does nothing."""
+        _loop.end(self._results.aclose())
+
+    def __enter__(self) -> Self:
+        """Itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """As `close`."""
+        self.close()
+
+
+def _each_of(results: FileResults) -> Iterator[FileResult]:
+    """Leaving the loop early closes the asynchronous iterator, too."""
+
+    async def following() -> FileResult | None:
+        return await anext(results, None)
+
+    try:
+        while (result := _loop.run(following())) is not None:
+            yield result
+    finally:
+        _loop.end(results.aclose())
+
+
 class BlockingReader(Blocking):
     """A `File` or a `Dataset` whose methods block.
 
@@ -370,6 +442,11 @@ def _awaited(function: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, R]:
     return _blocking(function)
 
 
+def _iterated(function: Callable[P, FileResults]) -> Callable[P, BlockingResults]:
+    """The same of what is done with many files."""
+    return _blocking(function)
+
+
 create = _opened(resilient_pq.create)
 resume = _opened(resilient_pq.resume)
 create_dataset = _opened(resilient_pq.create_dataset)
@@ -378,6 +455,8 @@ open = _opened_reader(resilient_pq.open)
 open_many = _opened_reader(resilient_pq.open_many)
 check = _awaited(resilient_pq.check)
 recover = _awaited(resilient_pq.recover)
+check_many = _iterated(resilient_pq.check_many)
+recover_many = _iterated(resilient_pq.recover_many)
 complete_upload = _awaited(resilient_pq.complete_upload)
 list_uploads = _awaited(resilient_pq.list_uploads)
 abort_upload = _awaited(resilient_pq.abort_upload)

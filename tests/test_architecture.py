@@ -100,6 +100,7 @@ PURE = (
     "dataset.summary",
     "folder.pattern",
     "folder.result",
+    "folder.summary",
     "io.ranges",
     "io.upload_plan",
 )
