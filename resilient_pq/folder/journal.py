@@ -87,6 +87,8 @@ class Journal:
         try:
             entry = None if line.get("entry") is None else FileEntry.from_json(line["entry"])
         except (KeyError, TypeError):
+            return None
+        if entry is not None and entry.url != url:
             return None  # nothing that a run writes: the file is done once more
         return Remembered(entry, line.get("version"), line.get("begun") is True)
 

@@ -17,9 +17,8 @@ from typing import Any
 from resilient_pq.errors import NotFoundError, SchemaError, StoreError, Where
 from resilient_pq.folder.pattern import PARTIAL_SUFFIX, is_data_file, is_pattern, matcher
 from resilient_pq.folder.scope import Place, Scope
-from resilient_pq.io import GrowingStore, ListedObject, LocalStore, ReadStore, Stores
+from resilient_pq.io import GrowingStore, ListedObject, ReadStore, Stores
 from resilient_pq.io.cancellation import all_or_none
-from resilient_pq.io.local import in_thread
 from resilient_pq.recovery.source import Location
 
 #: Files around one, by name, that are told of it.
@@ -55,7 +54,10 @@ class Found:
 
 
 def scopes_of(urls: Location | Sequence[Location], stores: Stores) -> list[Scope]:
-    """What a caller names: a folder, a prefix, a pattern or a file; or, in a list, files as they are called.
+    """What a caller names: a folder, a prefix, a pattern or a file, or a list of such.
+
+    In a list what does not look like a folder is taken for a file: it would have to be asked for otherwise, each by
+    itself.
 
     Raises:
         SchemaError: It is none of these.
@@ -72,42 +74,31 @@ def scopes_of(urls: Location | Sequence[Location], stores: Stores) -> list[Scope
         raise SchemaError(f"urls is {urls!r}", hint=hint)
     if not files:
         raise SchemaError("urls is an empty list: there is nothing to look at")
-    return [scope_of_file(each, stores) for each in files]
+    return [_scope_in_list(each, stores) for each in files]
 
 
-def scope_of_file(location: Any, stores: Stores) -> Scope:
-    """The scope of one file, whatever is in its name.
-
-    Raises:
-        SchemaError: It is neither a URL, nor a path, nor a pair of a store and a key.
-    """
+def _scope_in_list(location: Any, stores: Stores) -> Scope:
     if isinstance(location, str | os.PathLike):
-        return Scope.of_file(*stores.resolve(location))
+        return Scope.named(location, stores) if names_many(location) else Scope.of_file(*stores.resolve(location))
     if isinstance(location, tuple) and len(location) == 2 and isinstance(location[0], ReadStore):
         return Scope.of_file(location[0], str(location[1]))
     hint = "it is a URL, a path, or a pair of a store and a key in it"
     raise SchemaError(f"{location!r} in urls names no file", hint=hint)
 
 
-async def names_many(url: str | os.PathLike[str], stores: Stores) -> bool:
-    """Whether a URL is a folder, a prefix or a pattern; a file of that very name comes first.
+def names_many(url: str | os.PathLike[str]) -> bool:
+    """Whether a URL looks like that of many files; no store is asked.
 
-    Nothing is asked of a store where the URL itself tells: it ends with a slash, or has nothing of a pattern in it and
-    is no local folder. So a prefix on S3 without its slash is taken for a file here.
+    It ends with a slash, is a local folder, or has ``*``, ``?`` or ``[`` in it and is no local file of that very name.
     """
     text = os.fspath(url)
-    if not text or text.partition("://")[0].lower() in ("http", "https"):
+    scheme, found, _ = text.partition("://")
+    if not text or scheme.lower() in ("http", "https"):
         return False
-    if text.endswith("/"):
+    path = None if found else os.path.expanduser(text)
+    if text.endswith("/") or (path is not None and os.path.isdir(path)):
         return True
-    if not is_pattern(text):
-        scope = Scope.named(url, stores)
-        return isinstance(scope.store, LocalStore) and await in_thread(os.path.isdir, scope.folder)
-    store, key = stores.resolve(url)
-    try:
-        return not await store.exists(key)
-    except StoreError:  # it is a folder, which may well be called [a]
-        return True
+    return is_pattern(text) and not (path is not None and os.path.exists(path))
 
 
 async def is_folder(url: str | os.PathLike[str], stores: Stores) -> bool:

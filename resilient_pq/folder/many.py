@@ -139,8 +139,8 @@ def check_many(
 
     Args:
         urls: A folder or a prefix, which means its ``*.parquet`` files at any depth and the ``*.parquet.partial`` of
-            dead writers; a pattern such as ``s3://bucket/events/**/*.parquet``; or a list of files. Names that begin
-            with ``.`` or ``_`` are passed over.
+            dead writers; a pattern such as ``s3://bucket/events/**/*.parquet``; a file; or a list of such, in which a
+            prefix ends with a slash. Below folders names that begin with ``.`` or ``_`` are passed over.
         max_files: Files that are looked at at one time; fewer of large ones, so that memory stays bounded.
         resume: A journal. What it says is done and unchanged is not done again; it is made where it is missing. Errors
             are tried again.
@@ -159,9 +159,35 @@ def check_many(
         RecoveryError: The same; the journal is of another run.
         StoreError: A store could not list.
     """
+    return each_of_many(
+        "check", urls, run, max_files=max_files, resume=resume, storage_options=storage_options, progress=progress
+    )
+
+
+def each_of_many(
+    verb: str,
+    urls: Location | Sequence[Location],
+    run: RunFile,
+    *,
+    max_files: int = DEFAULT_MAX_FILES,
+    resume: str | os.PathLike[str] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    progress: RunProgress | None = None,
+) -> FileResults:
+    """Do something that writes nothing with each file of many; as `check_many`, which see.
+
+    Args:
+        verb: What to call it.
+        urls: The files.
+        run: Does it with one file.
+        max_files: Files under way at one time.
+        resume: A journal.
+        storage_options: Credentials, endpoint and so on.
+        progress: Called after each file with what was counted so far.
+    """
     stores = Stores(storage_options)
-    tasks = _Tasks("check", scopes_of(urls, stores), (stores,), resume)
-    return FileResults("check", tasks, max_files=max_files, run=run, progress=progress)
+    tasks = _Tasks(verb, scopes_of(urls, stores), (stores,), resume)
+    return FileResults(verb, tasks, max_files=max_files, run=run, progress=progress)
 
 
 def recover_many(
@@ -188,8 +214,8 @@ def recover_many(
     of a file listed near it, of its own folder first, if its pages fit; `Report.schema_from` says of which.
 
     Args:
-        src: As `urls` of `check_many`. Of a pattern the folder before its first ``*`` is the top of the tree; of a list
-            all outputs lie side by side.
+        src: As `urls` of `check_many`, but a list is one of files, whose outputs lie side by side. Of a pattern the
+            folder before its first ``*`` is the top of the tree.
         dst: The folder of the outputs. Neither `src` itself, nor below it.
         only_damaged: Write nothing of sound files.
         on_damage: As of `recover`.
@@ -223,6 +249,8 @@ def recover_many(
     dst_stores = stores if dst_storage_options is None else Stores(dst_storage_options)
     scopes = scopes_of(src, stores)
     output = _folder(dst, dst_stores)
+    if len(scopes) > 1 and not all(scope.is_one_file for scope in scopes):
+        raise SchemaError("src is a list with folders in it", hint="recover them one by one, or name their files")
     given = isinstance(dst, tuple) or isinstance(src, tuple)
     for scope in scopes:
         _refuse_inside(output, scope, same_names=not given and dst_stores is stores)

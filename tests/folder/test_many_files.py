@@ -1,0 +1,361 @@
+"""Many files: each is told of as by itself, the summary adds up, and the journal lets a run go on where it stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+import resilient_pq as rpq
+from resilient_pq.folder.task import FileTask, run_here
+from resilient_pq.io.memory import MemoryStore
+from resilient_pq.io.testing import Call, RecordingStore
+
+
+def all_files(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("count", [200, pytest.param(2_000, marks=[pytest.mark.thorough, pytest.mark.timeout(600)])])
+async def test_the_summary_is_right_for_each_of_many_files(files: Any, tmp_path: Path, count: int) -> None:
+    src, dst = tmp_path / "src", tmp_path / "dst"
+    ways = files.write(src, count)
+    before = all_files(src)
+    expected = {name: "sound" if way is None else files.ways[way].check for name, way in ways.items()}
+    async with rpq.check_many(src) as checking:
+        found = {str(Path(result.url).relative_to(src)): result.outcome async for result in checking}
+    assert found == expected
+    summary = checking.summary
+    assert (summary.num_files, summary.num_found, summary.all_found) == (count, count, True)
+    assert summary.outcomes == dict(sorted(Counter(expected.values()).items()))
+    assert summary.exit_code == 3 and summary.num_not_sound == count // 10 == len(summary.worst[: count // 10])
+    assert summary.worst[0].outcome == "nothing"
+
+    expected = {name: "sound" if way is None else files.ways[way].recover for name, way in ways.items()}
+    rows = {name: 400 if way is None else files.ways[way].num_rows for name, way in ways.items()}
+    kept = {}
+    async with rpq.recover_many(str(src), dst) as recovering:
+        async for result in recovering:
+            name = str(Path(result.url).relative_to(src))
+            assert result.outcome == expected[name], name
+            assert result.report is not None and result.report.num_rows == rows[name], name
+            kept[name] = result.report.kept.num_rows
+            way = ways[name]
+            if way is not None and files.ways[way].needs_schema:
+                sibling = Path(result.report.schema_from)
+                assert sibling.parent == (src / name).parent and files.way_of(int(sibling.stem[-5:])) is None
+    assert kept == rows
+    summary = recovering.summary
+    assert summary.outcomes == dict(sorted(Counter(expected.values()).items()))
+    assert (summary.num_rows, summary.size) == (sum(rows.values()), sum(len(data) for data in before.values()))
+    outputs = all_files(dst)
+    assert set(outputs) == {name for name, count in rows.items() if count}
+    assert all(outputs[name] == before[name] for name, way in ways.items() if way is None), "copied as they were"
+    assert {name: pq.read_metadata(dst / name).num_rows for name in outputs} == {n: c for n, c in rows.items() if c}
+    assert all_files(src) == before
+
+
+async def test_only_damaged_files_are_written(files: Any, tmp_path: Path) -> None:
+    ways = files.write(tmp_path / "src", 60)
+    summary = await rpq.recover_many(tmp_path / "src", tmp_path / "dst", only_damaged=True).finish()
+    damaged = {name for name, way in ways.items() if way is not None and files.ways[way].num_rows}
+    assert set(all_files(tmp_path / "dst")) == damaged
+    assert summary.outcomes["sound"] == 54
+
+
+async def test_what_a_folder_and_a_pattern_mean(files: Any, tmp_path: Path) -> None:
+    names = ["a.parquet", "b/c.parquet", "b/d.parquet.partial", "_metadata", ".hidden/e.parquet", "_tmp/f.parquet"]
+    for name in [*names, "b/readme.md", "b/g.parq"]:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(files.sound[0])
+
+    async def found(url: Any) -> list[str]:
+        return sorted([str(Path(each.url).relative_to(tmp_path)) async for each in rpq.check_many(url)])
+
+    assert await found(tmp_path) == ["a.parquet", "b/c.parquet", "b/d.parquet.partial"]
+    assert await found(f"{tmp_path}/b/") == ["b/c.parquet", "b/d.parquet.partial"]
+    assert await found(f"{tmp_path}/**/*.parquet") == ["a.parquet", "b/c.parquet"]
+    assert await found(f"{tmp_path}/*/*.par[qs]") == ["b/g.parq"]
+    assert await found(f"{tmp_path}/_tmp/*") == ["_tmp/f.parquet"]
+    assert await found(tmp_path / "a.parquet") == ["a.parquet"]
+    assert await found([tmp_path / "_metadata", f"{tmp_path}/b/g.parq"]) == ["_metadata", "b/g.parq"]
+    for nothing in (tmp_path / "b" / "none.*", f"{tmp_path}/none/", f"{tmp_path}/*/*.nothing"):
+        with pytest.raises(rpq.NotFoundError):
+            await found(nothing)
+    with pytest.raises(rpq.SchemaError):
+        rpq.check_many([])
+    with pytest.raises(rpq.SchemaError, match="max_files"):
+        rpq.check_many(tmp_path, max_files=0)
+
+
+async def test_files_that_are_being_written_are_passed_over(files: Any, tmp_path: Path) -> None:
+    (tmp_path / "a.parquet").write_bytes(files.sound[0])
+    async with rpq.create(tmp_path / "b.parquet") as writer:
+        await writer.write({"id": [1]})
+        assert (await rpq.check_many(tmp_path).finish()).num_files == 1
+        explicit = await rpq.check_many(f"{tmp_path}/*.partial").finish()
+        assert explicit.num_files == 1 and explicit.exit_code
+    assert (await rpq.check_many(tmp_path).finish()).outcomes == {"sound": 2}
+
+
+async def test_an_error_of_one_file_is_told_and_the_others_are_done(files: Any) -> None:
+    store = MemoryStore()
+    for number in range(20):
+        await store.put(f"in/{number:02}.parquet", files.sound[0])
+
+    class Failing(RecordingStore):
+        async def _do(self, call: Call, action: Any) -> Any:
+            if call.key == "in/07.parquet":
+                raise rpq.StoreError("the disk is broken")
+            return await super()._do(call, action)
+
+    results = {result.url: result async for result in rpq.check_many((Failing(store), "in"))}
+    assert Counter(result.outcome for result in results.values()) == {"sound": 19, "error": 1}
+    failed = results["memory:in/07.parquet"]
+    assert failed.error is not None and failed.exit_code == 4 and failed.to_json()["outcome"] == "error"
+
+
+async def test_no_more_files_than_allowed_are_under_way(files: Any, tmp_path: Path) -> None:
+    files.write(tmp_path, 60)
+    running = most = 0
+
+    async def watched(task: FileTask) -> rpq.FileResult:
+        nonlocal running, most
+        running, most = running + 1, max(most, running + 1)
+        try:
+            return await run_here(task)
+        finally:
+            running -= 1
+
+    async with rpq.check_many(tmp_path, max_files=3, run=watched) as checking:
+        assert len([result async for result in checking]) == 60
+    assert most == 3 and running == 0
+
+
+async def test_large_files_wait_for_each_other(tmp_path: Path) -> None:
+    """Sizes are believed as they are listed: the files have no bytes in them."""
+    for number in range(6):
+        (tmp_path / f"{number}.parquet").touch()
+        os.truncate(tmp_path / f"{number}.parquet", 1 << 30)
+    running = most = 0
+    checking = rpq.check_many(tmp_path)
+
+    async def watched(task: FileTask) -> rpq.FileResult:
+        nonlocal running, most
+        running, most = running + 1, max(most, running + 1)
+        await asyncio.sleep(0)
+        running -= 1
+        return rpq.FileResult("check", task.url)
+
+    checking._run = watched  # type: ignore[method-assign, assignment]
+    assert (await checking.finish()).num_files == 6
+    assert most == 2
+
+
+async def test_leaving_early_leaves_nothing_behind(files: Any, tmp_path: Path) -> None:
+    files.write(tmp_path / "src", 100)
+    async with rpq.recover_many(tmp_path / "src", tmp_path / "dst", resume=tmp_path / "journal") as recovering:
+        async for _ in recovering:
+            break
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    assert not [name for name in all_files(tmp_path / "dst") if name.endswith(".partial")]
+    await recovering.aclose()
+    with pytest.raises(StopAsyncIteration):
+        await anext(recovering)
+    never = rpq.check_many(tmp_path / "src")
+    await never.aclose()
+
+
+def test_the_blocking_twin(files: Any, tmp_path: Path) -> None:
+    files.write(tmp_path / "src", 30)
+    with rpq.sync.check_many(tmp_path / "src") as checking:
+        for result in checking:
+            assert result.verb == checking.verb == "check"
+            break
+    assert checking.summary.num_files < 30 and list(checking) == []
+    assert rpq.sync.check_many(tmp_path / "src").finish().num_files == 30
+    assert rpq.sync.recover_many(tmp_path / "src", tmp_path / "dst").finish().num_files == 30
+
+
+# --- outputs ----------------------------------------------------------------------------------------------------
+
+
+async def test_outputs_among_the_inputs_are_refused(files: Any, tmp_path: Path) -> None:
+    files.write(tmp_path / "src", 3)
+    (tmp_path / "link").symlink_to(tmp_path / "src")
+    for src, dst in (("src", "src"), ("src", "src/out"), ("src", "link/out"), ("link/", "src"), ("src/*/*", "src/o")):
+        with pytest.raises(rpq.RecoveryError, match="among what is recovered"):
+            rpq.recover_many(f"{tmp_path}/{src}", f"{tmp_path}/{dst}")
+    assert (await rpq.recover_many(tmp_path / "src", tmp_path / "src2").finish()).num_files == 3
+    store = MemoryStore()
+    with pytest.raises(rpq.RecoveryError):
+        rpq.recover_many((store, "a"), (store, "a/b"))
+    assert rpq.recover_many((store, "a"), (MemoryStore(), "a/b")).verb == "recover"
+
+
+async def test_existing_outputs_are_errors_of_their_files(files: Any, tmp_path: Path) -> None:
+    files.write(tmp_path / "src", 5)
+    assert (await rpq.recover_many(tmp_path / "src", tmp_path / "dst").finish()).exit_code == 1
+    before = all_files(tmp_path / "dst")
+    summary = await rpq.recover_many(tmp_path / "src", tmp_path / "dst").finish()
+    assert summary.outcomes == {"error": 5} and summary.exit_code == 4
+    assert all_files(tmp_path / "dst") == before
+    summary = await rpq.recover_many(tmp_path / "src", tmp_path / "dst", overwrite=True).finish()
+    assert summary.outcomes == {"partial": 1, "sound": 4}
+
+
+async def test_a_partial_file_gets_the_name_that_it_was_to_have(files: Any, tmp_path: Path) -> None:
+    src, dst = tmp_path / "src", tmp_path / "dst"
+    src.mkdir()
+    torn = files.ways["ours torn in the third row group"].data
+    (src / "a.parquet.partial").write_bytes(torn)
+    (src / "b.parquet.partial").write_bytes(torn)
+    (src / "b.parquet").write_bytes(files.sound[0])
+    results = {Path(each.url).name: each async for each in rpq.recover_many(src, dst)}
+    assert {name: each.outcome for name, each in results.items()} == {
+        "a.parquet.partial": "partial",
+        "b.parquet": "sound",
+        "b.parquet.partial": "error",
+    }
+    error = results["b.parquet.partial"].error
+    assert error is not None and error.type == "RecoveryError" and str(dst / "b.parquet") in error.message
+    assert {name: pq.read_metadata(dst / name).num_rows for name in all_files(dst)} == {"a.parquet": 200, "b.parquet": 400}
+
+
+async def test_files_of_a_list_lie_side_by_side(files: Any, tmp_path: Path) -> None:
+    for name in ("a/x.parquet", "b/x.parquet", "b/y.parquet"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(files.sound[0])
+    names = [tmp_path / "a/x.parquet", tmp_path / "b/x.parquet", tmp_path / "b/y.parquet"]
+    summary = await rpq.recover_many(names, tmp_path / "out").finish()
+    assert summary.outcomes == {"error": 1, "sound": 2}
+    assert set(all_files(tmp_path / "out")) == {"x.parquet", "y.parquet"}
+
+
+async def test_siblings_are_asked_in_the_own_folder_first(
+    files: Any, tmp_path: Path, without_its_footer: Callable[[bytes], bytes]
+) -> None:
+    footless = without_its_footer(files.sound[1])
+    for name, data in {
+        "a/a.parquet": files.sound[1],
+        "b/1/a.parquet": files.ways["no Parquet"].data,
+        "b/1/b.parquet": footless,
+        "b/2/z.parquet": files.sound[1],
+        "c/z.parquet": files.sound[1],
+    }.items():
+        (tmp_path / "src" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "src" / name).write_bytes(data)
+    pattern = f"{tmp_path}/src/**/b.parquet"  # what does not match is asked all the same
+    (result,) = [each async for each in rpq.recover_many(pattern, tmp_path / "out")]
+    assert result.report is not None and result.report.schema_from == str(tmp_path / "src/b/2/z.parquet")
+    assert pq.read_metadata(tmp_path / "out/b/1/b.parquet").num_rows == 400
+    options: dict[str, Any] = {"schema_from": tmp_path / "src/c/z.parquet"}
+    (result,) = [each async for each in rpq.recover_many(pattern, tmp_path / "out2", **options)]
+    assert result.report is not None and result.report.schema_from == str(tmp_path / "src/c/z.parquet")
+
+
+# --- the journal ------------------------------------------------------------------------------------------------
+
+
+def lines(journal: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in journal.read_text().splitlines()]
+
+
+async def test_a_run_goes_on_where_it_stopped(files: Any, tmp_path: Path) -> None:
+    files.write(tmp_path / "src", 100)
+    journal = tmp_path / "journal"
+    whole = await rpq.recover_many(tmp_path / "src", tmp_path / "whole").finish()
+    done = []
+    async with rpq.recover_many(tmp_path / "src", tmp_path / "dst", resume=journal) as recovering:
+        async for result in recovering:
+            done.append(result.url)
+            if len(done) == 40:
+                break
+    async with rpq.recover_many(tmp_path / "src", tmp_path / "dst", resume=journal) as recovering:
+        others = [result.url async for result in recovering]
+    assert not set(done) & set(others) and len({*done, *others}) == 100
+    summary = recovering.summary
+    assert summary.num_resumed == 40 and summary.num_files == summary.num_found == 100
+    assert (summary.outcomes, summary.num_rows, summary.size) == (whole.outcomes, whole.num_rows, whole.size)
+    assert [e.url for e in summary.worst] == [e.url for e in whole.worst]
+    assert set(all_files(tmp_path / "dst")) == set(all_files(tmp_path / "whole"))
+    again = await rpq.recover_many(tmp_path / "src", tmp_path / "dst", resume=journal).finish()
+    assert again.num_resumed == 100 and again.outcomes == whole.outcomes
+
+
+async def test_a_changed_file_is_done_again_and_an_error_is_tried_again(files: Any, tmp_path: Path) -> None:
+    src, dst, journal = tmp_path / "src", tmp_path / "dst", tmp_path / "journal"
+    files.write(src, 10)
+    (dst / "day=000").mkdir(parents=True)
+    stranger = dst / files.name_of(5)
+    stranger.write_bytes(b"not ours")
+    first = await rpq.recover_many(src, dst, resume=journal).finish()
+    assert first.outcomes == {"error": 1, "partial": 1, "sound": 8} and stranger.read_bytes() == b"not ours"
+    (src / files.name_of(3)).write_bytes(files.sound[1])
+    second = await rpq.recover_many(src, dst, resume=journal).finish()
+    assert second.outcomes == {"error": 1, "sound": 9} and second.num_resumed == 8
+    assert (dst / files.name_of(3)).read_bytes() == files.sound[1] and stranger.read_bytes() == b"not ours"
+    stranger.unlink()
+    third = await rpq.recover_many(src, dst, resume=journal).finish()
+    assert third.outcomes == {"sound": 10} and third.num_resumed == 9
+
+
+async def test_a_torn_line_and_one_that_is_no_line(files: Any, tmp_path: Path) -> None:
+    files.write(tmp_path / "src", 10)
+    journal = tmp_path / "journal"
+    await rpq.check_many(tmp_path / "src", resume=journal).finish()
+    whole = journal.read_bytes().splitlines(keepends=True)
+    assert len(whole) == 11
+    journal.write_bytes(b"".join(whole[:5]) + b"\x00\xff\n" + b"[1]\n" + whole[5] + whole[6][:-20])
+    summary = await rpq.check_many(tmp_path / "src", resume=journal).finish()
+    assert (summary.num_files, summary.num_resumed) == (10, 5)
+    assert all(line.endswith(b"\n") for line in journal.read_bytes().splitlines(keepends=True))
+    assert (await rpq.check_many(tmp_path / "src", resume=journal).finish()).num_resumed == 10
+    journal.write_bytes(whole[0][:-9])  # killed while it was begun
+    assert (await rpq.check_many(tmp_path / "src", resume=journal).finish()).num_resumed == 0
+    assert len(lines(journal)) == 11
+
+
+async def test_a_journal_of_another_run_is_refused(files: Any, tmp_path: Path) -> None:
+    files.write(tmp_path / "src", 3)
+    journal = tmp_path / "journal"
+    await rpq.check_many(tmp_path / "src", resume=journal).finish()
+    before = journal.read_bytes()
+    with pytest.raises(rpq.RecoveryError, match="another source"):
+        await rpq.check_many(f"{tmp_path}/src/*/*.parquet", resume=journal).finish()
+    with pytest.raises(rpq.RecoveryError, match=r"another .*output.*verb"):
+        await rpq.recover_many(tmp_path / "src", tmp_path / "dst", resume=journal).finish()
+    for content in (b"a file of somebody\n", b'{"format": 1}\n', b"\x00\n", b"[]\n"):
+        journal.write_bytes(content)
+        with pytest.raises(rpq.RecoveryError, match="no journal"):
+            await rpq.check_many(tmp_path / "src", resume=journal).finish()
+        assert journal.read_bytes() == content
+    journal.write_bytes(before)
+    async with rpq.check_many(tmp_path / "src", resume=journal) as first:
+        (tmp_path / "src/new.parquet").write_bytes(files.sound[0])
+        await anext(first)
+        with pytest.raises(rpq.AlreadyExistsError, match="another run"):
+            await rpq.check_many(tmp_path / "src", resume=journal).finish()
+    assert not (tmp_path / "dst").exists()
+    with pytest.raises(rpq.NotFoundError):
+        await rpq.check_many(tmp_path / "src", resume=tmp_path / "no" / "journal").finish()
+
+
+async def test_entries_that_lie_are_not_believed(files: Any, tmp_path: Path) -> None:
+    files.write(tmp_path / "src", 3)
+    journal = tmp_path / "journal"
+    await rpq.check_many(tmp_path / "src", resume=journal).finish()
+    header, *others = lines(journal)
+    for change in ({"num_rows": "many"}, {"outcome": 3}, {"size": None}, {"url": 7}):
+        broken = [{**line, "entry": {**line["entry"], **change}} for line in others]
+        broken += [{"url": line["url"], "version": line["version"], "entry": []} for line in others[:1]]
+        journal.write_text("".join(json.dumps(line) + "\n" for line in [header, *broken]))
+        summary = await rpq.check_many(tmp_path / "src", resume=journal).finish()
+        assert summary.outcomes == {"sound": 3}, change
