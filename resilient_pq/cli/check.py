@@ -1,13 +1,16 @@
-"""`rpq check`: what is wrong with a file, and what to do about it."""
+"""`rpq check`: what is wrong with files, and what to do about it."""
 
 from __future__ import annotations
 
 import resilient_pq as rpq
-from resilient_pq.cli import render, words
+from resilient_pq.cli import many, render, words
 from resilient_pq.cli.exit_codes import epilog
-from resilient_pq.cli.options import AsJson, EndpointUrl, Storage, StorageOptions, Url, storage
+from resilient_pq.cli.many import ManyOptions, MaxFiles, Resume, Urls
+from resilient_pq.cli.options import AsJson, EndpointUrl, Storage, StorageOptions, storage
 from resilient_pq.cli.render import Output
 from resilient_pq.cli.running import run_verb
+from resilient_pq.folder.many import DEFAULT_MAX_FILES
+from resilient_pq.folder.pattern import is_pattern, split_pattern
 
 NAME = "check"
 EPILOG = epilog(
@@ -15,19 +18,40 @@ EPILOG = epilog(
     "damaged, or its writer never finished it",
     "rpq check day.parquet",
     "rpq check s3://bucket/day.parquet --endpoint-url http://localhost:8333",
+    "rpq check 's3://bucket/events/**/*.parquet' --resume check.journal --json > check.jsonl",
     nothing="damaged, and no row can be recovered",
 )
 
 
 def check(
-    url: Url, endpoint_url: EndpointUrl = None, storage_option: StorageOptions = None, as_json: AsJson = False
+    urls: Urls,
+    resume: Resume = None,
+    max_files: MaxFiles = DEFAULT_MAX_FILES,
+    endpoint_url: EndpointUrl = None,
+    storage_option: StorageOptions = None,
+    as_json: AsJson = False,
 ) -> int:
     """Find damage, and print what to run next.
 
     Every byte is read, every checksum compared, nothing written. Pages without a checksum are decoded instead.
+
+    Of a folder these are its *.parquet files at any depth, and the *.parquet.partial of dead writers; names that begin
+    with . or _ are passed over. The summary has the worst first, the exit status is the highest of any file, and
+    --json prints a document for each file as a line, and one of all as the last.
     """
     reached = storage(endpoint_url, storage_option)
-    return run_verb(NAME, lambda output: _check(output, url, reached), as_json=as_json)
+    options = ManyOptions(resume, max_files)
+
+    async def work(output: Output) -> int:
+        return await many.one_or_many(
+            urls,
+            reached,
+            one=lambda: _check(output, urls[0], reached),
+            many=lambda: _check_many(output, urls, options, reached),
+            surely_many=resume is not None,
+        )
+
+    return run_verb(NAME, work, as_json=as_json)
 
 
 async def _check(output: Output, url: str, reached: Storage) -> int:
@@ -39,3 +63,25 @@ async def _check(output: Output, url: str, reached: Storage) -> int:
         )
     render.checked(output, reached.lead_to(report))
     return report.exit_code
+
+
+async def _check_many(output: Output, urls: list[str], options: ManyOptions, reached: Storage) -> int:
+    with output.progress("checking") as meter:
+        results = rpq.check_many(
+            urls[0] if len(urls) == 1 else urls,
+            max_files=options.max_files,
+            resume=options.resume,
+            storage_options=reached.options,
+            progress=many.shown_on(meter),
+        )
+        summary = await many.told(output, results, reached, options)
+    following = [] if len(urls) > 1 or not summary.num_not_sound else [reached.command(_recovering(urls[0]))]
+    return many.ended(output, summary, urls[0] if len(urls) == 1 else " ".join(urls), following)
+
+
+def _recovering(url: str) -> tuple[str, ...]:
+    """The command that keeps what is left of the files that are damaged, beside the folder."""
+    folder = split_pattern(url)[0] if is_pattern(url) else url
+    named = folder.rstrip("/").rpartition("/")[2] not in ("", ".", "..")
+    dst = f"{folder.rstrip('/')}.recovered" if named else "../recovered"
+    return "rpq", "recover", url, dst, "--only-damaged"

@@ -1,24 +1,25 @@
-"""`rpq inspect`: what a file is made of, told from its footer."""
+"""`rpq inspect`: what files are made of, told from their footers."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
 
 import resilient_pq as rpq
-from resilient_pq.cli import facts, render, words
+from resilient_pq.cli import facts, many, words
 from resilient_pq.cli.exit_codes import ExitCode, epilog
 from resilient_pq.cli.facts import ChunkFacts, ColumnFacts, PageFacts, RowGroupFacts
-from resilient_pq.cli.options import AsJson, EndpointUrl, Storage, StorageOptions, Url, storage
+from resilient_pq.cli.inspect_many import inspect_many
+from resilient_pq.cli.inspected import Sections, document_of, pages_of_column
+from resilient_pq.cli.many import MaxFiles, Urls
+from resilient_pq.cli.options import AsJson, EndpointUrl, Storage, StorageOptions, storage
 from resilient_pq.cli.render import Output
 from resilient_pq.cli.running import run_verb
-from resilient_pq.errors import FormatError, SchemaError, Where, located
-from resilient_pq.format.page import pages_of
+from resilient_pq.errors import FormatError, Where, located
+from resilient_pq.folder.many import DEFAULT_MAX_FILES
 from resilient_pq.io import resolve
-from resilient_pq.reader.plan import chunk_read
 
 NAME = "inspect"
 EPILOG = epilog(
@@ -26,27 +27,12 @@ EPILOG = epilog(
     "the footer is missing or damaged: `rpq check` tells what can be had",
     "rpq inspect flights.parquet --row-groups",
     "rpq inspect s3://bucket/flights.parquet --pages dep_delay --json",
+    "rpq inspect s3://bucket/flights/",
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Sections:
-    """What is asked for beside, or instead of, the summary."""
-
-    schema: bool
-    row_groups: bool
-    chunks: bool
-    pages: str | None
-    checkpoints: bool
-
-    @property
-    def nothing(self) -> bool:
-        """Whether only the summary is asked for."""
-        return not (self.schema or self.row_groups or self.chunks or self.checkpoints) and self.pages is None
-
-
 def inspect(
-    url: Url,
+    urls: Urls,
     schema: Annotated[bool, typer.Option("--schema", help="Show the Parquet schema.")] = False,
     row_groups: Annotated[bool, typer.Option("--row-groups", help="List the row groups.")] = False,
     chunks: Annotated[
@@ -57,6 +43,7 @@ def inspect(
         typer.Option(metavar="COLUMN", help="List the pages of a column; its chunks are read for that."),
     ] = None,
     checkpoints: Annotated[bool, typer.Option("--checkpoints", help="List the checkpoints.")] = False,
+    max_files: MaxFiles = DEFAULT_MAX_FILES,
     endpoint_url: EndpointUrl = None,
     storage_option: StorageOptions = None,
     as_json: AsJson = False,
@@ -65,10 +52,22 @@ def inspect(
 
     Only the end of the file is read, except for --pages. With --schema, --row-groups, --chunks, --pages or
     --checkpoints these are shown instead of the summary. A leaf of a nested column is named by its path with dots.
+
+    Of a folder the files are counted by their schemas and their writers; --json prints a document for each file as a
+    line, and one of all as the last.
     """
     sections = Sections(schema, row_groups, chunks, pages, checkpoints)
     reached = storage(endpoint_url, storage_option)
-    return run_verb(NAME, lambda output: _inspect(output, url, sections, reached), as_json=as_json)
+
+    async def work(output: Output) -> int:
+        return await many.one_or_many(
+            urls,
+            reached,
+            one=lambda: _inspect(output, urls[0], sections, reached),
+            many=lambda: inspect_many(output, urls, sections, max_files, reached),
+        )
+
+    return run_verb(NAME, work, as_json=as_json)
 
 
 async def _inspect(output: Output, url: str, sections: Sections, reached: Storage) -> int:
@@ -77,51 +76,16 @@ async def _inspect(output: Output, url: str, sections: Sections, reached: Storag
         async with rpq.open((store, key)) as file:
             pages = None
             if sections.pages is not None:
-                pages = [page async for page in _pages(file, sections.pages)]
+                pages = [page async for page in pages_of_column(file, sections.pages)]
             with located(Where(key=file.url)):
                 _show(output, file, sections, pages)
-                output.document(_document(file, sections, pages))
+                output.document(document_of(file, sections, pages))
     except FormatError as error:
         error.hint = error.hint or f"rpq check {url}"
         raise
     finally:
         await store.close()
     return ExitCode.SOUND
-
-
-async def _pages(file: rpq.File, name: str) -> AsyncIterator[PageFacts]:
-    """The pages of a column, chunk by chunk."""
-    leaf = file.schema.leaf_named(name)
-    if leaf is None:
-        names = [leaf.column_path for leaf in file.schema.leaves]
-        raise SchemaError(
-            f"there is no column {name!r}", where=Where(key=file.url), hint=f"columns: {', '.join(names)}"
-        )
-    for ordinal in range(file.num_row_groups):
-        with located(Where(key=file.url)):
-            chunk = chunk_read(file.contents, ordinal, leaf)
-            data = await file.objects.read(chunk)
-            with located(chunk.where.merged_with(Where(key=file.objects.url_of(chunk.file)))):
-                for page in pages_of(data, chunk.range.start):
-                    yield facts.page_of(ordinal, page)
-
-
-# -- as JSON -------------------------------------------------------------------------------------
-
-
-def _document(file: rpq.File, sections: Sections, pages: Sequence[PageFacts] | None) -> dict[str, Any]:
-    document = render.document(NAME, "read", rows=file.num_rows, url=file.url)
-    document |= facts.summary_of(file.contents, file.info.size)
-    document["schema"] = str(file.schema)
-    document["columns"] = [asdict(column) for column in facts.columns_of(file.contents)]
-    document["checkpoints"] = [asdict(checkpoint) for checkpoint in file.checkpoints]
-    if sections.row_groups:
-        document["row_group_list"] = [asdict(group) for group in facts.row_groups_of(file.contents)]
-    if sections.chunks:
-        document["chunks"] = [asdict(chunk) for chunk in facts.chunks_of(file.contents)]
-    if pages is not None:
-        document["pages"] = [asdict(page) for page in pages]
-    return document
 
 
 # -- as text -------------------------------------------------------------------------------------

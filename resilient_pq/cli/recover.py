@@ -1,7 +1,8 @@
-"""`rpq recover`: keep what can be kept of a damaged file, in a new one."""
+"""`rpq recover`: keep what can be kept of damaged files, in new ones."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated
@@ -9,9 +10,10 @@ from typing import Annotated
 import typer
 
 import resilient_pq as rpq
-from resilient_pq.cli import render, words
+from resilient_pq.cli import many, render, words
 from resilient_pq.cli.exit_codes import ExitCode, epilog
 from resilient_pq.cli.ledger.saving import Html, check_html, save_html
+from resilient_pq.cli.many import ManyOptions, MaxFiles, Resume
 from resilient_pq.cli.options import (
     AsJson,
     EndpointUrl,
@@ -23,6 +25,7 @@ from resilient_pq.cli.options import (
 )
 from resilient_pq.cli.render import Output
 from resilient_pq.cli.running import run_verb
+from resilient_pq.folder.many import DEFAULT_MAX_FILES
 from resilient_pq.reader.on_damage import OnDamage
 
 NAME = "recover"
@@ -34,6 +37,7 @@ EPILOG = epilog(
     "rpq recover damaged.parquet replica.parquet saved.parquet",
     "rpq recover no-footer.parquet saved.parquet --schema-from sibling.parquet",
     "rpq recover damaged.parquet saved.parquet --on-damage null --html report.html",
+    "rpq recover s3://bucket/events/ s3://bucket/saved/ --only-damaged --resume recover.journal",
     nothing="no row can be kept; nothing was written",
 )
 
@@ -42,7 +46,7 @@ EPILOG = epilog(
 class _Asked:
     """What was asked for."""
 
-    copies: list[str]
+    copies: Sequence[str]
     dst: str
     on_damage: OnDamage
     schema: str | None
@@ -51,6 +55,8 @@ class _Asked:
     verify: bool
     overwrite: bool
     html: str | None
+    only_damaged: bool
+    many: ManyOptions
 
 
 def recover(
@@ -58,7 +64,8 @@ def recover(
         list[str],
         typer.Argument(
             metavar="SRC [COPY]... DST",
-            help="The damaged file, other copies of it if there are, and the new file: paths or URLs.",
+            help="The damaged file, other copies of it if there are, and the new file: paths or URLs. Or a folder, a"
+            " prefix that ends with a slash or a pattern in quotes, and a new folder.",
         ),
     ],
     on_damage: Annotated[
@@ -89,6 +96,11 @@ def recover(
     ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that is at DST.")] = False,
     html: Html = None,
+    only_damaged: Annotated[
+        bool, typer.Option("--only-damaged", help="Of many files: write nothing of those that are sound.")
+    ] = False,
+    resume: Resume = None,
+    max_files: MaxFiles = DEFAULT_MAX_FILES,
     endpoint_url: EndpointUrl = None,
     storage_option: StorageOptions = None,
     as_json: AsJson = False,
@@ -100,14 +112,64 @@ def recover(
     every byte. Files of any writer are searched for pages when their footer is gone: then name a file with the same
     columns, --schema-from. Of several copies of one file each page is taken from one that has it whole. Nothing is
     written when there is nothing to keep.
+
+    Of a folder every file is recovered to the same name below DST; sound ones are copied as they are, and a file
+    without a footer gets the schema of one beside it that fits. The summary has the worst first, the exit status is the
+    highest of any file, and --json prints a document for each file as a line, and one of all as the last.
     """
     if len(paths) < 2:
         raise typer.BadParameter("name the damaged file and the new one", param_hint="SRC DST")
     reached = storage(endpoint_url, storage_option)
     check_html(html, paths)
     *copies, dst = paths
-    asked = _Asked(copies, dst, on_damage, schema, schema_from, repair_bits, verify, overwrite, html)
-    return run_verb(NAME, lambda output: _recover(output, asked, reached), as_json=as_json)
+    several = ManyOptions(resume, max_files)
+    asked = _Asked(
+        copies, dst, on_damage, schema, schema_from, repair_bits, verify, overwrite, html, only_damaged, several
+    )
+
+    async def work(output: Output) -> int:
+        if len(copies) > 1:
+            return await _recover(output, asked, reached)
+        return await many.one_or_many(
+            copies,
+            reached,
+            one=lambda: _recover(output, asked, reached),
+            many=lambda: _recover_many(output, asked, reached),
+            surely_many=resume is not None or only_damaged,
+        )
+
+    return run_verb(NAME, work, as_json=as_json)
+
+
+async def _recover_many(output: Output, asked: _Asked, reached: Storage) -> int:
+    if asked.html is not None:
+        raise rpq.RecoveryError("--html draws one file", hint="recover that file by itself, or use --json")
+    src = asked.copies[0]
+    with output.progress("recovering") as meter:
+        results = rpq.recover_many(
+            src,
+            asked.dst,
+            only_damaged=asked.only_damaged,
+            on_damage=asked.on_damage.value,
+            schema=asked.schema,
+            schema_from=asked.schema_from,
+            repair_bits=asked.repair_bits,
+            verify=asked.verify,
+            overwrite=asked.overwrite,
+            max_files=asked.many.max_files,
+            resume=asked.many.resume,
+            storage_options=reached.options,
+            progress=many.shown_on(meter),
+        )
+        summary = await many.told(output, results, reached, asked.many)
+    written = any(summary.outcomes.get(each) for each in ("partial", "recovered"))
+    written = written or (not asked.only_damaged and bool(summary.outcomes.get("sound")))
+    return many.ended(output, summary, src, [reached.command(("rpq", "check", _slashed(asked.dst)))] if written else [])
+
+
+def _slashed(folder: str) -> str:
+    """A folder as one that cannot be taken for a file."""
+    return folder if folder.endswith("/") else f"{folder}/"
 
 
 async def _recover(output: Output, asked: _Asked, reached: Storage) -> int:

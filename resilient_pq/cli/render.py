@@ -23,6 +23,7 @@ from resilient_pq.cli.ledger.grid import UNHARMED
 from resilient_pq.cli.ledger.terminal import ledger_map
 from resilient_pq.cli.words import counted, in_bytes, printable
 from resilient_pq.errors import ResilientPQError, Where
+from resilient_pq.folder.summary import RunSummary
 from resilient_pq.io.os_errors import from_os_error
 from resilient_pq.recovery.ledger import Ledger, PageState
 from resilient_pq.recovery.report import SCHEMA_VERSION, Finding, Kept, LostRegion, Outcome, Report
@@ -61,12 +62,14 @@ class Output:
     Attributes:
         verb: Whose words they are.
         as_json: Whether stdout gets one JSON document, and nothing else.
+        as_lines: Whether it gets many of them, each as a line.
     """
 
     def __init__(self, verb: str, *, as_json: bool = False) -> None:
         """Speak for `verb`."""
         self.verb = verb
         self.as_json = as_json
+        self.as_lines = False
         self._out = _console(sys.stdout)
         self._err = _console(sys.stderr)
 
@@ -120,10 +123,14 @@ class Output:
             _emit(self._out, line)
 
     def document(self, document: dict[str, Any]) -> None:
-        """The whole result as JSON; nothing where text is wanted."""
-        if self.as_json:
-            with suppress(OutputClosedError):  # the exit code still tells
-                write_text(json.dumps(document, ensure_ascii=False, indent=2) + "\n")
+        """The whole result as JSON, or one of many; nothing where text is wanted."""
+        if not self.as_json:
+            return
+        if self.as_lines:
+            write_text(json.dumps(document, ensure_ascii=False, separators=(",", ":")) + "\n")
+            return
+        with suppress(OutputClosedError):  # the exit code still tells
+            write_text(json.dumps(document, ensure_ascii=False, indent=2) + "\n")
 
     # -- beside the result -----------------------------------------------------------------------
 
@@ -266,6 +273,48 @@ def recovered(output: Output, report: Report) -> None:
             output.line("written", url)
     output.next(*report.next)
     output.document(report.to_json())
+
+
+def summarised(output: Output, summary: RunSummary) -> None:
+    """What became of many files: how many fared how, and the worst of them."""
+    shown = summary.worst[:MAX_LISTED]
+    if shown:
+        rows = [
+            (
+                entry.outcome,
+                "" if entry.num_rows is None else f"{entry.num_rows:,}",
+                "" if entry.rows_lost is None else f"{entry.rows_lost:,}",
+                f"{entry.url}: {entry.message}" if entry.message else entry.url,
+            )
+            for entry in shown
+        ]
+        output.table(("outcome", "rows", "lost", "file, and what is wrong with it"), rows, left=1, last_left=True)
+        others = sum(summary.outcomes.values()) - sum(summary.outcomes.get(each, 0) for each in ("sound", "read"))
+        if others > len(shown):
+            output.line("", f"and {others - len(shown):,} more, which --json lists")
+        output.block("")
+    outcomes = ", ".join(f"{count:,} {_OUTCOMES.get(outcome, outcome)}" for outcome, count in _by_badness(summary))
+    output.line("files", f"{counted(summary.num_files, 'file')}, {in_bytes(summary.size)}: {outcomes}")
+    if summary.num_resumed:
+        output.line("resumed", f"{counted(summary.num_resumed, 'file')} of them were done in an earlier run")
+    if summary.verb == "recover":
+        lost = counted(summary.rows_lost, "row")
+        if summary.num_uncounted:
+            lost += f", and more in {counted(summary.num_uncounted, 'file')} that do not tell how many they had"
+        output.line("kept", counted(summary.num_rows, "row"))
+        output.line("lost", lost if summary.rows_lost or summary.num_uncounted else "nothing")
+    else:
+        output.line("rows", f"{summary.num_rows:,} can be read")
+
+
+#: How outcomes are called that are no adjectives.
+_OUTCOMES = {"nothing": "of which nothing is left", "error": "that could not be looked at", "read": "read"}
+#: The worst first.
+_BADNESS = ("error", "nothing", "damaged", "partial", "incomplete", "recovered", "sound", "read")
+
+
+def _by_badness(summary: RunSummary) -> list[tuple[str, int]]:
+    return sorted(summary.outcomes.items(), key=lambda item: _BADNESS.index(item[0]))
 
 
 def _rows_kept(kept: Kept) -> str:

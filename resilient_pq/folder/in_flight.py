@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -68,4 +69,38 @@ async def in_flight(
         left = [beginning, *running]
         for each in left:
             each.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+
+
+async def ahead(source: AsyncGenerator[Job, None], most: int) -> AsyncGenerator[Job, None]:
+    """What a generator gives, asked for while what came before is not used yet.
+
+    Args:
+        source: The generator; it is closed at the end.
+        most: How much is kept until it is used.
+    """
+    ready: asyncio.Queue[Job | None] = asyncio.Queue(most)
+
+    async def ask() -> None:
+        async with aclosing(source):
+            async for each in source:
+                await ready.put(each)
+        await ready.put(None)
+
+    asking = asyncio.ensure_future(ask())
+    waiting: asyncio.Future[Job | None] | None = None
+    try:
+        while True:
+            waiting = asyncio.ensure_future(ready.get())
+            await asyncio.wait([waiting, asking], return_when=asyncio.FIRST_COMPLETED)
+            if not waiting.done():
+                asking.result()  # it failed, and there will be no more
+            each = await waiting
+            if each is None:
+                return
+            yield each
+    finally:
+        left: list[asyncio.Future[Any]] = [asking] if waiting is None else [asking, waiting]
+        for task in left:
+            task.cancel()
         await asyncio.gather(*left, return_exceptions=True)

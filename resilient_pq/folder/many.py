@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias
 
 from resilient_pq.errors import AlreadyExistsError, RecoveryError, SchemaError, StoreError, Where
-from resilient_pq.folder.in_flight import Bounds, in_flight
+from resilient_pq.folder.in_flight import Bounds, ahead, in_flight
 from resilient_pq.folder.journal import Journal, Remembered
 from resilient_pq.folder.listing import Found, Wishes, find, scopes_of
 from resilient_pq.folder.pattern import PARTIAL_SUFFIX
@@ -39,6 +39,9 @@ DEFAULT_MAX_FILES = 16
 _MOST_OF_A_FILE = 96 * MiB
 #: And all files under way together no more than this, but one always is.
 _MOST_OF_ALL = 256 * MiB
+
+#: Pages that are listed ahead, so that a progress bar knows early how many files there are: some 4,000 files.
+_PAGES_AHEAD = 4
 
 #: Called after each file with what was counted so far.
 RunProgress: TypeAlias = Callable[[RunSummary], None]
@@ -364,11 +367,9 @@ class _Tasks:
 
     async def all(self) -> AsyncGenerator[FileTask, None]:
         """What is left to do."""
-        wishes = Wishes(versions=self._journal is not None, near=self._outputs is not None)
-        async with aclosing(find(self._scopes, wishes)) as pages:
+        async with aclosing(ahead(self._pages(), _PAGES_AHEAD)) as pages:
             async for page in pages:
                 names = {found.name for found in page}
-                self.tally.num_found += len(page)
                 for found in page:
                     remembered = None if self._journal is None else self._journal.remembered(found.url)
                     if remembered is not None and _is_done(remembered, found):
@@ -376,6 +377,14 @@ class _Tasks:
                         self.tally.add(remembered.entry, resumed=True)
                         continue
                     yield await self._task(found, names, remembered)
+
+    async def _pages(self) -> AsyncGenerator[Sequence[Found], None]:
+        """What is found, counted."""
+        wishes = Wishes(versions=self._journal is not None, near=self._outputs is not None)
+        async with aclosing(find(self._scopes, wishes)) as pages:
+            async for page in pages:
+                self.tally.num_found += len(page)
+                yield page
         self.tally.all_found = True
 
     async def _task(self, found: Found, names: set[str], remembered: Remembered | None) -> FileTask:
