@@ -60,6 +60,8 @@ from resilient_pq.folder.summary import FileEntry, RunSummary
 from resilient_pq.format.bounds import ColumnStatistics, DecodedColumnIndex
 from resilient_pq.format.schema import Schema
 from resilient_pq.format.sorting import SortingColumn
+from resilient_pq.formats.convert import convert
+from resilient_pq.formats.trevni_file import TrevniBlock, TrevniFile, open_trevni
 from resilient_pq.io import FetchCounters, ObjectInfo, StoredState
 from resilient_pq.reader.bloom_filter import ColumnBloomFilter
 from resilient_pq.reader.contents import FileState, KnownCheckpoint
@@ -145,6 +147,8 @@ __all__ = [
     "ThrottledError",
     "TornFileError",
     "TransientError",
+    "TrevniBlock",
+    "TrevniFile",
     "UnsupportedError",
     "Upload",
     "Where",
@@ -160,11 +164,13 @@ __all__ = [
     "check",
     "check_many",
     "complete_upload",
+    "convert",
     "create",
     "create_dataset",
     "list_uploads",
     "open",
     "open_many",
+    "open_trevni",
     "recover",
     "recover_many",
     "resume",

@@ -90,6 +90,8 @@ from resilient_pq import (
     ThrottledError,
     TornFileError,
     TransientError,
+    TrevniBlock,
+    TrevniFile,
     UnsupportedError,
     Upload,
     Where,
@@ -176,6 +178,8 @@ __all__ = [
     "ThrottledError",
     "TornFileError",
     "TransientError",
+    "TrevniBlock",
+    "TrevniFile",
     "UnsupportedError",
     "Upload",
     "Where",
@@ -191,11 +195,13 @@ __all__ = [
     "check",
     "check_many",
     "complete_upload",
+    "convert",
     "create",
     "create_dataset",
     "list_uploads",
     "open",
     "open_many",
+    "open_trevni",
     "recover",
     "recover_many",
     "resume",
@@ -224,7 +230,7 @@ def _adapt(value: Any) -> Any:
         return BlockingResults(value)
     if inspect.isawaitable(value):
         return _adapt(_loop.run(value if inspect.iscoroutine(value) else _await(value)))
-    if isinstance(value, File | Dataset):
+    if isinstance(value, File | Dataset | TrevniFile):
         return BlockingReader(value)
     if isinstance(value, Writer | DatasetWriter):
         return Blocking(value)
@@ -262,9 +268,9 @@ def _blocking(function: Callable[P, Any]) -> Callable[P, Any]:
 
 
 class Blocking:
-    """A writer, a `File` or a `Dataset` whose methods block; everything else of it is as it is there."""
+    """A writer, a `File` or another of its like whose methods block; everything else of it is as it is there."""
 
-    def __init__(self, target: Writer | DatasetWriter | File | Dataset) -> None:
+    def __init__(self, target: Writer | DatasetWriter | File | Dataset | TrevniFile) -> None:
         """Adapt `target`."""
         self._target = target
 
@@ -406,9 +412,9 @@ def _each_of(results: FileResults) -> Iterator[FileResult]:
 
 
 class BlockingReader(Blocking):
-    """A `File` or a `Dataset` whose methods block.
+    """A `File`, a `Dataset` or a `TrevniFile` whose methods block.
 
-    Any Arrow library takes it as a table, row group by row group as it needs them.
+    Any Arrow library takes it as a table, row group by row group, or batch by batch, as it needs them.
     """
 
     def __arrow_c_schema__(self) -> object:
@@ -453,10 +459,12 @@ create_dataset = _opened(resilient_pq.create_dataset)
 resume_dataset = _opened(resilient_pq.resume_dataset)
 open = _opened_reader(resilient_pq.open)
 open_many = _opened_reader(resilient_pq.open_many)
+open_trevni = _opened_reader(resilient_pq.open_trevni)
 check = _awaited(resilient_pq.check)
 recover = _awaited(resilient_pq.recover)
 check_many = _iterated(resilient_pq.check_many)
 recover_many = _iterated(resilient_pq.recover_many)
+convert = _awaited(resilient_pq.convert)
 complete_upload = _awaited(resilient_pq.complete_upload)
 list_uploads = _awaited(resilient_pq.list_uploads)
 abort_upload = _awaited(resilient_pq.abort_upload)

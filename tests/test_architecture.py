@@ -30,8 +30,9 @@ ROOMS = {
     "recovery": {"writer", "reader", "arrow", "format", "io"},
     "dataset": {"folder", "recovery", "writer", "reader", "arrow", "format", "io"},
     "folder": {"recovery", "writer", "reader", "arrow", "format", "io"},
+    "formats": {"recovery", "writer", "reader", "arrow", "format", "io"},
     "dask": {"folder", "dataset", "recovery", "writer", "reader", "arrow", "format", "io", ""},
-    "cli": {"dask", "dataset", "folder", "recovery", "writer", "reader", "arrow", "format", "io", ""},
+    "cli": {"dask", "dataset", "folder", "formats", "recovery", "writer", "reader", "arrow", "format", "io", ""},
 }
 OPEN_TO_ALL = {"checksum", "errors", "room", "version"}
 #: The sans-io core: bytes in, values out.
@@ -90,6 +91,8 @@ PURE = (
     "recovery.supplied_footer",
     "recovery.upload_rule",
     "recovery.view",
+    "formats.left",
+    "formats.text_metadata",
     "dataset.agreement",
     "dataset.folder_columns",
     "dataset.hive",
@@ -232,10 +235,28 @@ def _public(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef
                 bodies.append(node.body)
 
 
+def is_of_a_format(path: Path) -> bool:
+    """Whether a module is Parquet itself, or one of the formats that are read besides."""
+    parts = path.relative_to(PACKAGE).parts
+    return parts[0] == "format" or (parts[0] == "formats" and len(parts) > 2)
+
+
+def test_formats_know_only_what_parquet_is_made_of() -> None:
+    allowed = {"format", "formats", "arrow", *OPEN_TO_ALL}
+    wrong = [
+        place(path, node)
+        for path in MODULES
+        if room(path) == "formats" and is_of_a_format(path)
+        for name, node in imports(path)
+        if name.startswith("resilient_pq.") and name.split(".")[1] not in allowed
+    ]
+    assert not wrong
+
+
 def test_the_format_knows_no_file_and_no_clock() -> None:
     wrong = []
     for path in MODULES:
-        if room(path) != "format":
+        if not is_of_a_format(path):
             continue
         # The choice of kernels reads one environment variable when it is imported.
         allowed = {"os"} if path == PACKAGE / "format" / "kernels" / "__init__.py" else set()

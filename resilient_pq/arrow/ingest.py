@@ -45,6 +45,15 @@ class Batch:
     columns: tuple[LeafRows | ShreddedRows, ...]
     num_bytes: int
 
+    @classmethod
+    def of(cls, columns: Sequence[ShreddedRows]) -> Batch:
+        """Rows whose levels and values are there already.
+
+        Args:
+            columns: One per leaf of the schema, in its order, all of as many rows.
+        """
+        return cls(columns[0].data.num_rows, tuple(columns), sum(column.num_bytes for column in columns))
+
     @property
     def leaves(self) -> tuple[LeafData, ...]:
         """The levels and values of each leaf."""
@@ -170,7 +179,9 @@ class Ingest:
                 value has no form in Parquet. It names the column and, counted in `data`, the row.
         """
         if isinstance(data, Batch):
-            return iter((data,))
+            if [column.leaf for column in data.columns] != list(self.schema.leaves):
+                raise SchemaError("the rows are those of other leaves")
+            return iter([data] if data.num_rows else [])
         source = open_source(data, self.field)
         columns = fit_columns(self.field, self.schema.root.children, source.field)
         paths = [(position, fit, way) for position, fit in columns for way in ways(fit)]

@@ -65,16 +65,18 @@ class Target:
         return SinkOptions(mode="w" if self.overwrite else "x", private_partial=True)
 
 
-async def check_other(source: Source, target: Target) -> None:
+async def check_other(url: str, target: Target) -> None:
     """Refuse to write over what is read.
 
+    Args:
+        url: What is read.
+        target: An output.
+
     Raises:
-        RecoveryError: An output is a damaged file itself, by this name or another.
+        RecoveryError: An output is what is read, by this name or another.
     """
-    if target.url == source.url or await asyncio.to_thread(_same_file, target.url, source.url):
-        raise RecoveryError(
-            f"{target.url} is the damaged file itself", hint="a recovery writes a new file; name another output"
-        )
+    if target.url == url or await asyncio.to_thread(_same_file, target.url, url):
+        raise RecoveryError(f"{target.url} is the file that is read", hint="a new file is written; name another output")
 
 
 async def check_free(target: Target) -> None:

@@ -159,7 +159,7 @@ async def salvage(
     async with _opened(locations, storage_options) as sources, _store_of(dst, reached) as (store, key):
         target = Target(store, key, options.overwrite, options.make_folder)
         for source in sources:
-            await check_other(source, target)
+            await check_other(source.url, target)
         if policy is not OnDamage.COLUMNS and not options.only_damaged:
             await check_free(target)
         with located(Where(key=sources[0].url)):
@@ -194,7 +194,7 @@ async def salvage_if_sound(location: Location, dst: Location, options: RecoverOp
     """
     async with await open_source(location, None) as source, _store_of(dst, None) as (store, key):
         target = Target(store, key, options.overwrite, options.make_folder)
-        await check_other(source, target)
+        await check_other(source.url, target)
         if not options.only_damaged:
             await check_free(target)
         with located(Where(key=source.url)):

@@ -42,7 +42,7 @@ class TestOutput:
     async def test_the_source_itself_is_refused(self, small: Any) -> None:
         store = await holding(torn(small))
         for overwrite in (False, True):
-            with pytest.raises(rpq.RecoveryError, match="the damaged file itself"):
+            with pytest.raises(rpq.RecoveryError, match="the file that is read"):
                 await rpq.recover((store, "torn"), (store, "torn"), overwrite=overwrite)
         assert await content(store, "torn") == torn(small)
 
@@ -64,7 +64,7 @@ class TestOutput:
             other.symlink_to(source)
         if how == "hard link":
             os.link(source, other)
-        with pytest.raises(rpq.RecoveryError, match="the damaged file itself"):
+        with pytest.raises(rpq.RecoveryError, match="the file that is read"):
             await rpq.recover(source, names[how], overwrite=True)
         assert source.read_bytes() == torn(small)
 

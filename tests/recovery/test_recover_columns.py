@@ -160,7 +160,7 @@ async def test_the_damaged_file_is_never_the_output_of_a_column() -> None:
     for copies in (["out.id.parquet"], ["d", "out.a.parquet"]):
         for name in copies:
             await store.put(name, data)
-        with pytest.raises(rpq.RecoveryError, match=r"out\.(id|a)\.parquet is the damaged file itself"):
+        with pytest.raises(rpq.RecoveryError, match=r"out\.(id|a)\.parquet is the file that is read"):
             await rpq.recover(
                 [(store, name) for name in copies], (store, "out.parquet"), on_damage="columns", overwrite=True
             )

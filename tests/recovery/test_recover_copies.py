@@ -160,7 +160,7 @@ async def test_a_copy_that_is_the_output(small: Any) -> None:
     for name in ("a", "b"):
         await store.put(name, small.data)
     for overwrite in (False, True):
-        with pytest.raises(rpq.RecoveryError, match="the damaged file itself"):
+        with pytest.raises(rpq.RecoveryError, match="the file that is read"):
             await rpq.recover([(store, "a"), (store, "b")], (store, "b"), overwrite=overwrite)
 
 

@@ -1,0 +1,327 @@
+"""`convert`: a file of another format into resilient Parquet, as a stream. An async shell."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal, TypeVar
+
+from resilient_pq.arrow.ingest import Batch
+from resilient_pq.arrow.leaf_rows import ShreddedRows
+from resilient_pq.errors import (
+    FormatError,
+    NothingToRecoverError,
+    RowsLostError,
+    SchemaError,
+    TornFileError,
+    UnsupportedError,
+    Where,
+    located,
+)
+from resilient_pq.format.schema import Leaf, Schema, Selection
+from resilient_pq.formats.left import KeptRows, Losses, kept_rows
+from resilient_pq.formats.text_metadata import text_metadata
+from resilient_pq.formats.trevni.rows import RowReader, WindowRows, needed_columns
+from resilient_pq.formats.trevni_file import BATCH_ROWS
+from resilient_pq.formats.trevni_source import Source, open_source, windows
+from resilient_pq.io import FetchCounters, ReadStore, WriteStore, resolve
+from resilient_pq.reader.on_damage import OnDamage
+from resilient_pq.reader.opening import open
+from resilient_pq.reader.options import ReadOptions
+from resilient_pq.recovery.findings import Progress
+from resilient_pq.recovery.output import Target, check_free, check_other
+from resilient_pq.recovery.report import Damage, Finding, Kept, LostRegion, Outcome, Report
+from resilient_pq.writer.creation import Creation, create
+from resilient_pq.writer.options import WriteOptions
+
+VERB: Final = "convert"
+MiB = 1024 * 1024
+
+S = TypeVar("S", bound=ReadStore)
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """What is converted, and how.
+
+    Attributes:
+        source: The file.
+        selected: The columns wanted.
+        schema: That of the output.
+        on_damage: RAISE, DROP or NULL.
+        verify: Whether checksums are compared.
+        progress: Called with the rows that are done and those that there are.
+    """
+
+    source: Source
+    selected: tuple[Selection, ...]
+    schema: Schema
+    on_damage: OnDamage
+    verify: bool
+    progress: Progress | None
+
+    @classmethod
+    def of(
+        cls,
+        source: Source,
+        columns: Sequence[str] | None,
+        on_damage: OnDamage,
+        *,
+        verify: bool,
+        progress: Progress | None,
+    ) -> _Request:
+        """Choose the columns.
+
+        Raises:
+            SchemaError: A name is no top-level column.
+            UnsupportedError: There are no columns at all.
+        """
+        whole = source.layout.schema
+        selected = tuple(whole.select(columns))
+        for column in selected:
+            if column != whole.columns[column.position]:
+                raise SchemaError(f"only whole columns are converted, and of {column.node.name!r} a part is wanted")
+        if not selected:
+            raise UnsupportedError("there is no column to convert")
+        nodes = tuple(column.node for column in selected)
+        return cls(source, selected, Schema(replace(whole.root, children=nodes)), on_damage, verify, progress)
+
+    @property
+    def leaves(self) -> list[Leaf]:
+        """The leaves of the columns wanted, in the order of the output."""
+        return [leaf for column in self.selected for leaf in column.leaves]
+
+    def batch(self, rows: KeptRows) -> Batch:
+        """Rows as the writer takes them."""
+        pairs = zip(self.schema.leaves, self.leaves, strict=True)
+        return Batch.of([ShreddedRows(out, rows.leaves[leaf.ordinal]) for out, leaf in pairs])
+
+    def refuse(self, rows: WindowRows) -> None:
+        """Raise what is wrong with rows, where that was asked for."""
+        if rows.losses and self.on_damage is OnDamage.RAISE:
+            error = next(iter(rows.losses.values())).error
+            raise RowsLostError(
+                f"rows would be lost: {error.message}", where=error.where, hint="on_damage may be drop or null"
+            ) from error
+
+
+async def convert(
+    src: str | os.PathLike[str] | tuple[ReadStore, str],
+    dst: str | os.PathLike[str] | tuple[WriteStore, str],
+    *,
+    columns: Sequence[str] | None = None,
+    schema: Schema | str | None = None,
+    on_damage: Literal["drop", "null", "raise"] = "drop",
+    verify: bool = True,
+    overwrite: bool = False,
+    compression: str | None = "zstd",
+    compression_level: int | None = None,
+    row_group_rows: int | None = None,
+    row_group_bytes: int = 64 * MiB,
+    checkpoint_every: int | None = 8,
+    read_options: ReadOptions | None = None,
+    options: WriteOptions | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    dst_storage_options: Mapping[str, Any] | None = None,
+    progress: Progress | None = None,
+) -> Report:
+    """Write the rows of a Trevni file, Parquet's ancestor, to a resilient Parquet file.
+
+    Rows are streamed: blocks are read by byte range, a batch of rows at a time, and what is on its way is bounded by
+    `ReadOptions.memory_budget` and the row group, or by one block of each column where these are larger. The schema is
+    the one that the file has in its metadata, or what the names and levels of its columns tell; its own metadata go
+    into the footer's, under their own keys. Where the file has no checksums nothing tells changed values from others.
+
+    Args:
+        src: The Trevni file: a URL, a path, or a pair of a store and a key in it. It is only read.
+        dst: Where the Parquet file goes.
+        columns: Names of the top-level columns wanted, in their order; None is all.
+        schema: A Parquet schema, or its text, of the same columns in the same order, for files with definition and
+            repetition levels whose nesting these leave open.
+        on_damage: What is done with rows of which a value is lost, in a block that is damaged or cut off: "drop" leaves
+            them out, in every column; "null" makes columns that may be null null in them; "raise" writes nothing.
+        verify: Compare every checksum that the file has.
+        overwrite: Replace an object that is at `dst`.
+        compression: As of `create`.
+        compression_level: As of `create`.
+        row_group_rows: As of `create`.
+        row_group_bytes: As of `create`.
+        checkpoint_every: As of `create`.
+        read_options: How to read.
+        options: The less common settings of the writer.
+        storage_options: Credentials, endpoint and so on for `src`, as fsspec and pandas take them.
+        dst_storage_options: The same for `dst`; None means those of `src`.
+        progress: Called now and then with the rows that are done and those that there are.
+
+    Returns:
+        The report: its outcome is "sound" (all rows are there), "recovered" (all rows, though something is odd), or
+        "partial" (rows or values are lost).
+
+    Raises:
+        NothingToRecoverError: Not one row can be kept; nothing was written.
+        RowsLostError: Rows or values are lost, and `on_damage` is "raise"; nothing was written.
+        RecoveryError: `src` and `dst` are the same object.
+        AlreadyExistsError: There is an object at `dst`, and `overwrite` is False.
+        SchemaError: There is no such column or `on_damage`; `schema` is not that of the file, or it needs one.
+        FormatError: `src` is no Trevni file.
+        StoreError: A store refused; nothing was published.
+    """
+    policy = OnDamage.named(on_damage, [OnDamage.DROP, OnDamage.NULL, OnDamage.RAISE])
+    given = Schema.parse(schema) if isinstance(schema, str) else schema
+    dst_options = storage_options if dst_storage_options is None else dst_storage_options
+    async with _store_of(src, storage_options) as (store, key), _store_of(dst, dst_options) as (dst_store, dst_key):
+        target = Target(dst_store, dst_key, overwrite)
+        await check_other(store.url_of(key), target)
+        await check_free(target)
+        with located(Where(key=store.url_of(key))):
+            source = await _understood(store, key, given, read_options or ReadOptions(), policy)
+            request = _Request.of(source, columns, policy, verify=verify, progress=progress)
+        creation = create(
+            (target.store, target.key),
+            request.schema,
+            compression=compression,
+            compression_level=compression_level,
+            row_group_rows=row_group_rows,
+            row_group_bytes=row_group_bytes,
+            checkpoint_every=checkpoint_every,
+            mode="w" if overwrite else "x",
+            on_error="abort",
+            metadata=text_metadata(source.header.metadata),
+            options=options,
+        )
+        done = await _converted(request, creation)
+        async with open((target.store, target.key)) as file:
+            return _report(request, done, Kept(file.url, file.num_rows, 0, 0), file.num_row_groups)
+
+
+@asynccontextmanager
+async def _store_of(
+    location: str | os.PathLike[str] | tuple[S, str], storage_options: Mapping[str, Any] | None
+) -> AsyncIterator[tuple[S | WriteStore, str]]:
+    if isinstance(location, tuple):
+        yield location
+        return
+    store, key = resolve(location, storage_options)
+    try:
+        yield store, key
+    finally:
+        await store.close()
+
+
+async def _understood(
+    store: ReadStore, key: str, schema: Schema | None, options: ReadOptions, policy: OnDamage
+) -> Source:
+    """The file, its header and its tables read."""
+    try:
+        return await open_source(store, key, schema=schema, options=options, counters=FetchCounters())
+    except FormatError as error:
+        if policy is OnDamage.RAISE:
+            raise
+        url, size = store.url_of(key), (await store.head(key)).size
+        damage = Damage.TORN if isinstance(error, TornFileError) else Damage.FOREIGN
+        where = error.where.merged_with(Where(key=url))
+        report = Report(
+            verb=VERB,
+            url=url,
+            outcome=Outcome.NOTHING,
+            num_rows=0,
+            size=size,
+            findings=(Finding(damage, error.message, where),),
+            kept=Kept(None, 0, 0, None, (LostRegion(0, size, None, damage, error.message, where),)),
+        )
+        raise NothingToRecoverError(f"nothing to convert: {error.message}", report=report) from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """What was converted.
+
+    Attributes:
+        num_rows: Rows that were written.
+        losses: What was lost, counted.
+        reader: What read the rows.
+    """
+
+    num_rows: int
+    losses: Losses
+    reader: RowReader
+
+
+async def _converted(request: _Request, creation: Creation) -> _Done:
+    """Write the rows that are kept, and publish them; where there are none though there should be, nothing."""
+    source, losses = request.source, Losses(request.source.url)
+    readers: list[RowReader] = []
+    arriving = windows(
+        source, request.leaves, most_rows=BATCH_ROWS, verify=request.verify, begun=readers.append
+    )
+    num_rows = 0
+    async with AsyncExitStack() as stack, aclosing(arriving):
+        writer = None if source.num_rows else await stack.enter_async_context(creation)
+        async for rows in arriving:
+            with located(Where(key=source.url)):
+                request.refuse(rows)
+            left = kept_rows(request.selected, rows, request.on_damage, losses, keep_empty=False)
+            if left is not None:
+                if writer is None:
+                    writer = await stack.enter_async_context(creation)
+                await writer.write(request.batch(left))
+                num_rows += left.num_rows
+            if request.progress is not None:
+                request.progress(rows.first_row + rows.num_rows, source.num_rows)
+        done = _Done(num_rows, losses, readers[0])
+        if writer is None:
+            report = _report(request, done, Kept(None, 0, 0, 0), 0)
+            where = Where(key=source.url)
+            raise NothingToRecoverError("nothing to convert: no row is whole", report=report, where=where)
+    return done
+
+
+def _report(request: _Request, done: _Done, kept: Kept, num_row_groups: int) -> Report:
+    source = request.source
+    lost = done.losses.regions(done.reader.losses)
+    findings = [
+        Finding(region.damage, region.reason, region.where, region.start, region.end, costs_rows=_costs(region))
+        for region in lost
+    ]
+    findings += [
+        Finding(Damage.UNVERIFIED, note, Where(key=source.url), costs_rows=False)
+        for note in (*source.notes, *_unverified(request, done.reader))
+    ]
+    outcome = Outcome.RECOVERED if findings else Outcome.SOUND
+    if done.losses.num_rows or done.losses.num_nulled:
+        outcome = Outcome.PARTIAL if kept.output is not None else Outcome.NOTHING
+    return Report(
+        verb=VERB,
+        url=source.url,
+        outcome=outcome,
+        num_rows=kept.num_rows,
+        num_row_groups=num_row_groups,
+        size=source.info.size,
+        findings=tuple(findings),
+        next=() if kept.output is None else (("rpq", "check", kept.output),),
+        schema=str(request.schema),
+        kept=replace(kept, rows_lost=done.losses.num_rows, lost=lost),
+    )
+
+
+def _costs(region: LostRegion) -> bool:
+    return bool(region.num_rows or region.num_nulled)
+
+
+def _unverified(request: _Request, reader: RowReader) -> Iterator[str]:
+    """What of the values nothing vouches for."""
+    if not request.verify or not request.source.num_rows:
+        return
+    sources = request.source.layout.sources
+    columns = needed_columns(sources[leaf.ordinal] for leaf in request.leaves)
+    bare = sum(not request.source.header.columns[position].checksum.size for position in columns)
+    if bare:
+        yield f"{bare:,} of {len(columns):,} columns have no checksums: nothing vouches for their values"
+    if reader.unverified:
+        blocks = sum(reader.unverified.values())
+        yield (
+            f"the checksums of {blocks:,} blocks in {len(reader.unverified):,} columns are those of no bytes, as Avro's"
+            " writer leaves them with the null codec: nothing vouches for their values"
+        )

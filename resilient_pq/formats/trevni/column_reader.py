@@ -1,0 +1,213 @@
+"""One column, read block after block, row after row. Sans-io."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from resilient_pq.errors import EncodingError, FormatError
+from resilient_pq.format.levels import slice_rows
+from resilient_pq.format.open_chunk import concatenate
+from resilient_pq.format.schema import Leaf
+from resilient_pq.format.values import LeafData, Values
+from resilient_pq.formats.trevni import levels
+from resilient_pq.formats.trevni.header import BlockTable, Version
+from resilient_pq.formats.trevni.leaves import Convert, Taken
+from resilient_pq.formats.trevni.lengths import read_arrays
+from resilient_pq.formats.trevni.metadata import ColumnMetadata
+from resilient_pq.formats.trevni.values import Position, joined, read_values
+
+#: Elements of one column that are made at one time: lengths of arrays may stand for many without a byte for each.
+MAX_ELEMENTS: Final = 1 << 24
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Loss:
+    """Bytes that some rows of a column are lost with.
+
+    Attributes:
+        column: The name of the column.
+        block: The block, or the first of several; None where the table of blocks itself is bad.
+        start: Absolute offset of the first byte.
+        end: Offset after the last byte; beyond the end of the file where it was cut.
+        error: Why.
+    """
+
+    column: str
+    block: int | None
+    start: int
+    end: int
+    error: FormatError
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Rows that a column lost, from `start` up to `end`."""
+
+    start: int
+    end: int
+    loss: Loss
+
+
+class BadBlockError(Exception):
+    """A block does not hold what it should.
+
+    Attributes:
+        block: Its number.
+        error: What is wrong.
+    """
+
+    def __init__(self, block: int, error: EncodingError) -> None:
+        """Keep both."""
+        super().__init__(error)
+        self.block = block
+        self.error = error
+
+
+class TooManyElementsError(Exception):
+    """The rows have more elements than are made at one time."""
+
+
+@dataclass(slots=True)
+class ColumnReader:
+    """A column, and where reading it has come to.
+
+    Attributes:
+        metadata: Of the column.
+        version: Of the file.
+        table: Of its blocks; one without blocks where it is bad.
+        first_rows: The first row of each block, and the end of the last.
+        leaf: The leaf that it is, of a column with levels.
+        children: Positions of the columns that lie in its elements, and are read.
+        at: Where in its block the next row begins.
+        start_row: The row that reading it begins with.
+        blocks: Blocks at hand, by number.
+        decoded: Blocks of a column with levels, decoded.
+        gaps: Rows that it lost, but for those passed by.
+        at_most_one: Whether its lengths are 0 or 1.
+        convert: What becomes of its values.
+    """
+
+    metadata: ColumnMetadata
+    version: Version
+    table: BlockTable
+    first_rows: NDArray[np.int64]
+    leaf: Leaf | None = None
+    children: list[int] = field(default_factory=list)
+    at: Position = field(default_factory=Position)
+    start_row: int = 0
+    blocks: dict[int, NDArray[np.uint8]] = field(default_factory=dict)
+    decoded: dict[int, LeafData] = field(default_factory=dict)
+    gaps: list[Gap] = field(default_factory=list)
+    at_most_one: bool = False
+    convert: Convert | None = None
+
+    def block_of(self, row: int) -> int:
+        """The block that a row lies in."""
+        return int(np.searchsorted(self.first_rows, row, side="right")) - 1
+
+    def first_row_from(self, row: int) -> int | None:
+        """The first row of the first block that begins with a row or behind it; None behind the last."""
+        block = int(np.searchsorted(self.first_rows, row))
+        return int(self.first_rows[block]) if block < len(self.first_rows) else None
+
+    def gap_at(self, row: int) -> Gap | None:
+        """The rows that it lost around one."""
+        found = [gap for gap in self.gaps if gap.start <= row < gap.end]
+        return max(found, key=lambda gap: gap.end, default=None)
+
+    def missing_blocks(self, row: int, end: int) -> list[int]:
+        """The blocks that rows need and that are not at hand."""
+        return [
+            block
+            for block in range(self.block_of(row), self.block_of(end - 1) + 1)
+            if block not in self.blocks and block not in self.decoded and self.first_rows[block + 1] > row
+        ]
+
+    def forget(self, row: int) -> None:
+        """Let go of what lies before a row."""
+        self.gaps = [gap for gap in self.gaps if gap.end > row]
+        for block in [block for block in self.blocks if self.first_rows[block + 1] <= row]:
+            del self.blocks[block]
+            self.decoded.pop(block, None)
+
+    def take(self, row: int, end: int, parent: NDArray[np.int64] | None) -> Taken:
+        """What it has in some rows; the next ones begin behind them.
+
+        Args:
+            row: The first row: the next one, or the first of a block.
+            end: The row after the last.
+            parent: Where it lies in the elements of another column, `Taken.ends` of that one.
+
+        Raises:
+            BadBlockError: A block is not as it should be; then `at` is to be set back.
+            TooManyElementsError: Fewer rows are to be taken; likewise.
+        """
+        if self.metadata.has_levels:
+            return self._take_levels(row, end)
+        lengths: list[NDArray[np.int64]] = []
+        values: list[Values] = []
+        first = row
+        while row < end:
+            block = self.block_of(row)
+            until = min(int(self.first_rows[block + 1]), end)
+            slots = until - row if parent is None else int(parent[until - first] - parent[row - first])
+            if row == self.first_rows[block]:
+                self.at = Position()
+            if slots > MAX_ELEMENTS:
+                raise TooManyElementsError
+            try:
+                found = self._read(self.blocks[block], slots, is_last=until == self.first_rows[block + 1])
+            except EncodingError as error:
+                raise BadBlockError(block, error) from None
+            lengths.append(found[0])
+            values.append(found[1])
+            row = until
+        if not self.metadata.is_array:
+            return Taken(None, joined(values), None)
+        all_lengths = np.concatenate(lengths)
+        ends = np.concatenate([[0], np.cumsum(all_lengths)])
+        if ends[-1] > MAX_ELEMENTS:
+            raise TooManyElementsError
+        return Taken(all_lengths, joined(values), ends if parent is None else ends[parent])
+
+    def _read(self, data: NDArray[np.uint8], slots: int, *, is_last: bool) -> tuple[NDArray[np.int64], Values]:
+        """The next slots, all of one block.
+
+        Raises:
+            EncodingError: The block does not have them, or has more.
+        """
+        kind = self.metadata.type
+        lengths = np.zeros(0, np.int64)
+        if self.metadata.is_array:
+            lengths, values, at = read_arrays(kind, self.version, data, self.at, slots)
+            if self.at_most_one and len(lengths) and int(lengths.max()) > 1:
+                raise EncodingError(f"a branch of a union is there {int(lengths.max()):,} times")
+        else:
+            values, at = read_values(kind, data, self.at, slots)
+        if is_last and (at.at != len(data) or at.run_left):
+            raise EncodingError(f"{len(data) - at.at:,} bytes and {at.run_left:,} lengths are left over")
+        self.at = at
+        return lengths, values if self.convert is None else self.convert(values)
+
+    def _take_levels(self, row: int, end: int) -> Taken:
+        assert self.leaf is not None
+        pieces = []
+        while row < end:
+            block = self.block_of(row)
+            until = min(int(self.first_rows[block + 1]), end)
+            if block not in self.decoded:
+                try:
+                    self.decoded[block] = levels.read_block(
+                        self.metadata, self.blocks[block], int(self.table.counts[block])
+                    )
+                except EncodingError as error:
+                    raise BadBlockError(block, error) from None
+            first = int(self.first_rows[block])
+            pieces.append(slice_rows(self.leaf, self.decoded[block], row - first, until - first))
+            row = until
+        data = concatenate(self.leaf, pieces)
+        return Taken(None, data.values, None, data)
