@@ -62,6 +62,7 @@ from resilient_pq.format.schema import Schema
 from resilient_pq.format.sorting import SortingColumn
 from resilient_pq.formats.convert import convert
 from resilient_pq.formats.trevni_file import TrevniBlock, TrevniFile, open_trevni
+from resilient_pq.formats.trevni_write import write_trevni
 from resilient_pq.io import FetchCounters, ObjectInfo, StoredState
 from resilient_pq.reader.bloom_filter import ColumnBloomFilter
 from resilient_pq.reader.contents import FileState, KnownCheckpoint
@@ -179,4 +180,5 @@ __all__ = [
     "schema_from_arrow",
     "schema_to_arrow",
     "write_metadata",
+    "write_trevni",
 ]

@@ -210,6 +210,7 @@ __all__ = [
     "schema_from_arrow",
     "schema_to_arrow",
     "write_metadata",
+    "write_trevni",
 ]
 
 P = ParamSpec("P")
@@ -470,3 +471,4 @@ list_uploads = _awaited(resilient_pq.list_uploads)
 abort_upload = _awaited(resilient_pq.abort_upload)
 resume_info = _awaited(resilient_pq.resume_info)
 write_metadata = _awaited(resilient_pq.write_metadata)
+write_trevni = _awaited(resilient_pq.write_trevni)

@@ -12,6 +12,7 @@ from pathlib import Path
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "cli.md"
 VERBS = (
     "write",
+    "convert",
     "cat",
     "inspect",
     "check",

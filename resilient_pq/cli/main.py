@@ -10,7 +10,7 @@ from typing import Annotated, Any, cast
 import typer
 from typer.core import TyperGroup
 
-from resilient_pq.cli import cat, check, demo, inspect, metadata, recover, uploads, write
+from resilient_pq.cli import cat, check, convert, demo, inspect, metadata, recover, uploads, write
 from resilient_pq.cli.exit_codes import ExitCode
 from resilient_pq.cli.render import Output, write_text
 from resilient_pq.version import __version__
@@ -19,7 +19,7 @@ from resilient_pq.version import __version__
 UsageError = cast("type[Exception]", typer.BadParameter.__base__)
 
 #: A verb of a group is called by both words.
-VERBS = (write, cat, inspect, check, recover, metadata, *uploads.VERBS, demo)
+VERBS = (write, convert, cat, inspect, check, recover, metadata, *uploads.VERBS, demo)
 
 _SETTINGS: dict[str, Any] = {
     "add_completion": False,

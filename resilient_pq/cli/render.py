@@ -317,6 +317,23 @@ def _by_badness(summary: RunSummary) -> list[tuple[str, int]]:
     return sorted(summary.outcomes.items(), key=lambda item: _BADNESS.index(item[0]))
 
 
+def converted(output: Output, report: Report) -> None:
+    """What a conversion wrote, what was lost, and the command to run next."""
+    kept = report.kept
+    for finding in [finding for finding in report.findings if not finding.costs_rows][:MAX_LISTED]:
+        output.line("found", _words(finding, report.url))
+    if kept is None or kept.output is None:
+        output.line("nothing", f"no row can be converted of {in_bytes(report.size)}")
+    else:
+        output.line("kept", f"{counted(kept.num_rows, 'row')} in {counted(report.num_row_groups, 'row group')}")
+    if kept is not None:
+        _lost(output, kept.rows_lost, kept.lost)
+        if kept.output is not None:
+            output.line("written", kept.output)
+    output.next(*report.next)
+    output.document(report.to_json())
+
+
 def _rows_kept(kept: Kept) -> str:
     if kept.ledger is None or kept.ledger.uncounted or not kept.ledger.rows_lost:
         return counted(kept.num_rows, "row")

@@ -107,7 +107,7 @@ class Report:
     """What was found, and what to do next.
 
     Attributes:
-        verb: "check", "recover" or "uploads complete".
+        verb: "check", "recover", "convert" or "uploads complete".
         url: What was looked at.
         outcome: The answer in one word.
         num_rows: Rows that can be read, or that a recovery can keep.
