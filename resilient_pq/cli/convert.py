@@ -69,9 +69,10 @@ def convert(
 ) -> int:
     """Make a resilient Parquet file of a Trevni file.
 
-    Trevni is Parquet's ancestor. SRC is read block by block, each by its byte range, and never whole. Both dialects are known: that of Avro, and the
-    draft that Impala followed. The schema is kept, and the file's own metadata with it. Checksums are compared; rows of
-    blocks whose checksum does not hold, and of those that are cut off, are lost, and listed.
+    Trevni is Parquet's ancestor. SRC is read block by block, each by its byte range, and never whole. Both dialects
+    are known: that of Avro, and the draft that Impala followed. The schema is kept, and the file's own metadata with
+    it. Checksums are compared; rows of blocks whose checksum does not hold, and of those that are cut off, are lost,
+    and listed.
     """
     reached = storage(endpoint_url, storage_option)
     asked: dict[str, Any] = {
