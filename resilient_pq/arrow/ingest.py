@@ -46,23 +46,19 @@ class Batch:
     num_bytes: int
 
     @classmethod
-    def of(cls, columns: Sequence[ShreddedRows]) -> Batch:
-        """Rows whose levels and values are there already.
+    def of(cls, columns: Sequence[LeafRows | ShreddedRows], num_rows: int) -> Batch:
+        """Rows of leaves.
 
         Args:
-            columns: One per leaf of the schema, in its order, all of as many rows.
+            columns: One per leaf of the schema, in its order.
+            num_rows: Rows of each.
         """
-        return cls(columns[0].data.num_rows, tuple(columns), sum(column.num_bytes for column in columns))
+        return cls(num_rows, tuple(columns), sum(leaf.num_bytes for leaf in columns))
 
     @property
     def leaves(self) -> tuple[LeafData, ...]:
         """The levels and values of each leaf."""
         return tuple(rows.shredded() for rows in self.columns)
-
-    @classmethod
-    def of(cls, columns: Sequence[LeafRows | ShreddedRows], num_rows: int) -> Batch:
-        """Rows of leaves, one of each."""
-        return cls(num_rows, tuple(columns), sum(leaf.num_bytes for leaf in columns))
 
     def slice(self, start: int, end: int) -> Batch:
         """The rows from `start` up to and not including `end`."""

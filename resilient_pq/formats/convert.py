@@ -35,6 +35,7 @@ from resilient_pq.recovery.output import Target, check_free, check_other
 from resilient_pq.recovery.report import Damage, Finding, Kept, LostRegion, Outcome, Report
 from resilient_pq.writer.creation import Creation, create
 from resilient_pq.writer.options import WriteOptions
+from resilient_pq.writer.stream import Writer
 
 VERB: Final = "convert"
 MiB = 1024 * 1024
@@ -96,7 +97,7 @@ class _Request:
     def batch(self, rows: KeptRows) -> Batch:
         """Rows as the writer takes them."""
         pairs = zip(self.schema.leaves, self.leaves, strict=True)
-        return Batch.of([ShreddedRows(out, rows.leaves[leaf.ordinal]) for out, leaf in pairs])
+        return Batch.of([ShreddedRows(out, rows.leaves[leaf.ordinal]) for out, leaf in pairs], rows.num_rows)
 
     def refuse(self, rows: WindowRows) -> None:
         """Raise what is wrong with rows, where that was asked for."""
@@ -249,7 +250,7 @@ class _Done:
     reader: RowReader
 
 
-async def _converted(request: _Request, creation: Creation) -> _Done:
+async def _converted(request: _Request, creation: Creation[Writer]) -> _Done:
     """Write the rows that are kept, and publish them; where there are none though there should be, nothing."""
     source, losses = request.source, Losses(request.source.url)
     readers: list[RowReader] = []
