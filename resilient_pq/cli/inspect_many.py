@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import resilient_pq as rpq
 from resilient_pq.cli import many, words
@@ -36,6 +37,10 @@ class _Kinds:
             return
         self._first.setdefault(kind, url)
         self._counts[kind] += 1
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """The same as JSON."""
+        return [{"value": kind, "files": count, "first": first} for kind, count, first in self.rows()]
 
     def rows(self) -> list[tuple[str, int, str]]:
         """The kinds, the most frequent first: what, how many, and the first file."""
@@ -81,7 +86,8 @@ async def inspect_many(
     _show_kinds(output, "schemas", [(f"as {url}", number) for _, number, url in schemas.rows()], schemas.others)
     _show_kinds(output, "written by", [(kind, number) for kind, number, _ in writers.rows()], writers.others)
     _show_kinds(output, "state", [(kind, number) for kind, number, _ in states.rows()], states.others)
-    return many.ended(output, summary, " ".join(urls))
+    more = {"schemas": schemas.to_json(), "writers": writers.to_json(), "states": states.to_json()}
+    return many.ended(output, summary, " ".join(urls), more=more)
 
 
 async def _facts(task: FileTask, sections: Sections) -> rpq.FileResult:

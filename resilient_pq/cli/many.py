@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
@@ -140,7 +140,13 @@ def shown_on(meter: Meter) -> Callable[[rpq.RunSummary], None]:
     return show
 
 
-def ended(output: Output, summary: rpq.RunSummary, url: str, following: Sequence[Sequence[str]] = ()) -> int:
+def ended(
+    output: Output,
+    summary: rpq.RunSummary,
+    url: str,
+    following: Sequence[Sequence[str]] = (),
+    more: Mapping[str, Any] | None = None,
+) -> int:
     """Tell the summary, and give the exit code.
 
     Args:
@@ -148,9 +154,10 @@ def ended(output: Output, summary: rpq.RunSummary, url: str, following: Sequence
         summary: What was counted.
         url: What was named.
         following: The commands to run next.
+        more: What the document has besides.
     """
     render.summarised(output, summary)
     output.next(*following)
     document: dict[str, Any] = summary.to_json() | {"url": url, "next": [list(command) for command in following]}
-    output.document(document)
+    output.document(document | dict(more or {}))
     return summary.exit_code

@@ -33,7 +33,6 @@ EPILOG = epilog(
     "every row that the file is known to have held was kept",
     "some rows were kept, others are lost",
     "rpq recover day.parquet.partial day.parquet",
-    "rpq recover s3://bucket/torn.parquet saved.parquet --json",
     "rpq recover damaged.parquet replica.parquet saved.parquet",
     "rpq recover no-footer.parquet saved.parquet --schema-from sibling.parquet",
     "rpq recover damaged.parquet saved.parquet --on-damage null --html report.html",

@@ -301,7 +301,7 @@ def summarised(output: Output, summary: RunSummary) -> None:
         lost = counted(summary.rows_lost, "row")
         if summary.num_uncounted:
             lost += f", and more in {counted(summary.num_uncounted, 'file')} that do not tell how many they had"
-        output.line("kept", counted(summary.num_rows, "row"))
+        output.line("rows", f"{summary.num_rows:,} are left")
         output.line("lost", lost if summary.rows_lost or summary.num_uncounted else "nothing")
     else:
         output.line("rows", f"{summary.num_rows:,} can be read")

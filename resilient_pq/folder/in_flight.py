@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -28,7 +28,7 @@ class Bounds(Generic[Job]):
 
 
 async def in_flight(
-    jobs: AsyncIterator[Job], do: Callable[[Job], Coroutine[Any, Any, Result]], bounds: Bounds[Job]
+    jobs: AsyncGenerator[Job, None], do: Callable[[Job], Coroutine[Any, Any, Result]], bounds: Bounds[Job]
 ) -> AsyncGenerator[Result, None]:
     """What becomes of jobs, as they end; the next ones begin meanwhile, as far as the bounds allow.
 
@@ -36,7 +36,7 @@ async def in_flight(
     waited for.
 
     Args:
-        jobs: The jobs; asked for one by one, when there is room for them.
+        jobs: The jobs; asked for one by one, when there is room for them, and closed at the end.
         do: Does one.
         bounds: How much may be under way.
     """
@@ -45,14 +45,15 @@ async def in_flight(
     freed = asyncio.Event()
 
     async def begin() -> None:
-        async for job in jobs:
-            weight = bounds.weigh(job)
-            while running and (len(running) >= bounds.jobs or sum(running.values()) + weight > bounds.weight):
-                freed.clear()
-                await freed.wait()
-            task = asyncio.ensure_future(do(job))
-            running[task] = weight
-            task.add_done_callback(ended.put_nowait)
+        async with aclosing(jobs):
+            async for job in jobs:
+                weight = bounds.weigh(job)
+                while running and (len(running) >= bounds.jobs or sum(running.values()) + weight > bounds.weight):
+                    freed.clear()
+                    await freed.wait()
+                task = asyncio.ensure_future(do(job))
+                running[task] = weight
+                task.add_done_callback(ended.put_nowait)
 
     beginning = asyncio.ensure_future(begin())
     beginning.add_done_callback(ended.put_nowait)

@@ -337,6 +337,7 @@ class _Tasks:
         self._journal: Journal | None = None
         self._outputs = outputs
         self._begun: set[str] = set()
+        self._interrupted: set[str] = set()
         self._named: dict[str, str] = {}
 
     async def open(self) -> None:
@@ -398,6 +399,8 @@ class _Tasks:
         if remembered is not None and remembered.begun:
             self._begun.add(found.url)
             options = replace(options, overwrite=True)
+            if remembered.entry is None:
+                self._interrupted.add(found.url)
         refused = await self._refused(found, names, target)
         return FileTask(self._verb, found.place, found.size, found.version, target, near, options, refused)
 
@@ -424,13 +427,18 @@ class _Tasks:
         )
 
     async def prepared(self, task: FileTask) -> FileTask:
-        """A task that may begin: its output is not there, or is its own, and the journal says so."""
-        if self._journal is None or task.target is None or task.options.overwrite or task.refused is not None:
+        """A task that may begin: its output is not there, or may be replaced, and the journal says so."""
+        if self._journal is None or task.target is None or task.refused is not None:
             return task
         store, key = task.target
         assert isinstance(store, WriteStore)
         try:
-            if await store.exists(key):
+            if task.url in self._interrupted:
+                self._interrupted.discard(task.url)
+                await store.discard_unfinished(key)
+            if task.url in self._begun:
+                return task
+            if not task.options.overwrite and await store.exists(key):
                 error = AlreadyExistsError(
                     f"{store.url_of(key)} exists", hint="name another output, or use --overwrite (overwrite=True)"
                 )

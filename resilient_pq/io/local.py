@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import shlex
 import threading
@@ -170,6 +171,10 @@ class LocalStore(WriteStore, GrowingStore):
         """Remove the file, if there is one."""
         await in_thread(_delete, self.url_of(key))
 
+    async def discard_unfinished(self, key: str) -> None:
+        """Remove ``NAME.<random>.partial``, where no living writer holds it."""
+        await in_thread(_discard_unfinished, behind_link(self.url_of(key)))
+
     async def close(self) -> None:
         """Nothing to let go of: files are open only while they are read."""
 
@@ -310,11 +315,25 @@ def _create(path: str, options: SinkOptions) -> PartialFile:
     return PartialFile.create(path, overwrite=options.overwrite_partial)
 
 
+#: Random bytes in the name of a partial file that only one writer has.
+_TOKEN_BYTES = 8
+
+
+def _discard_unfinished(path: str) -> None:
+    folder, name = os.path.split(path)
+    left = re.compile(rf"{re.escape(name)}\.[0-9a-f]{{{2 * _TOKEN_BYTES}}}{re.escape(SUFFIX)}")
+    with explained("cannot list", folder), suppress(FileNotFoundError), os.scandir(folder or os.curdir) as entries:
+        found = [entry.path for entry in entries if left.fullmatch(entry.name)]
+        for each in found:
+            if not is_held(each):
+                _delete(each)
+
+
 def _beside(path: str) -> PartialFile:
     """A partial file under a name that no other writer draws, which becomes `path`."""
     path = behind_link(path)
     refuse_special(path)
-    file = PartialFile.create(f"{path}.{secrets.token_hex(8)}")
+    file = PartialFile.create(f"{path}.{secrets.token_hex(_TOKEN_BYTES)}")
     file.target = path
     return file
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -508,6 +508,15 @@ class WriteStore(ReadStore, Protocol):
         """Remove the object; one that is not there is no error."""
 
 
+    async def discard_unfinished(self, key: str) -> None:
+        """Remove what writers of this very object left that died before they completed it, where that is stored.
+
+        For objects that nobody else writes: an upload that goes on would be lost. The ``NAME.partial`` of a local file
+        stays, since its rows may be wanted.
+        """
+        return
+
+
 @runtime_checkable
 class MultipartStore(WriteStore, Protocol):
     """Objects can be uploaded in parts that survive their writer, and be completed by anyone.
@@ -577,6 +586,14 @@ class MultipartStore(WriteStore, Protocol):
         Raises:
             NotFoundError: No such upload; not every store tells.
         """
+
+    async def discard_unfinished(self, key: str) -> None:
+        """Abort every upload of this object, where uploads can be listed."""
+        if self.capabilities.list_parts:
+            for upload in await self.list_uploads(key):
+                if upload.key == key:
+                    with suppress(NotFoundError):
+                        await self.abort_upload(key, upload.upload_id)
 
     @abstractmethod
     async def list_uploads(self, prefix: str) -> list[UploadInfo]:

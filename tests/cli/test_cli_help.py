@@ -113,7 +113,7 @@ def test_help_imports_nothing_slow() -> None:
     [
         (["frobnicate"], "frobnicate"),
         (["check"], "URL"),
-        (["check", "x", "y"], "y"),
+        (["cat", "x", "y"], "y"),
         (["check", "x", "--frobnicate"], "--frobnicate"),
         (["check", "x", "--storage-option", "novalue"], "KEY=VALUE"),
         (["cat", "x", "--columns", "a,,b"], "--columns"),

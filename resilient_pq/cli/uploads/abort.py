@@ -23,8 +23,8 @@ from resilient_pq.cli.options import (
 )
 from resilient_pq.cli.render import Output
 from resilient_pq.cli.running import run_verb
-from resilient_pq.cli.uploads import described
-from resilient_pq.io import WriteStore, resolve
+from resilient_pq.cli.uploads import chosen, described
+from resilient_pq.io import WriteStore
 
 NAME = "uploads abort"
 EPILOG = epilog(
@@ -49,7 +49,7 @@ def uploads_abort(
     url: Annotated[
         str,
         typer.Argument(
-            metavar="URL", help="An object; with --older-than a bucket, or what the names begin with."
+            metavar="URL", help="An object; with --older-than a bucket, what the names begin with, or a pattern."
         ),
     ],
     upload_id: UploadId = None,
@@ -66,21 +66,22 @@ def uploads_abort(
     is still alive cannot go on.
     """
     reached = storage(endpoint_url, storage_option)
+    chosen.refuse_young(url, older_than)
     wishes = _Wishes(url, upload_id, older_than, log)
     return run_verb(NAME, lambda output: _abort(output, wishes, reached), as_json=as_json)
 
 
 async def _abort(output: Output, wishes: _Wishes, reached: Storage) -> int:
-    store, prefix = resolve(wishes.url, reached.options, bucket_alone=wishes.older_than is not None)
+    store, prefix = chosen.place_of(wishes.url, reached.options, bucket_alone=wishes.older_than is not None)
     async with store:
-        found = await rpq.list_uploads((store, prefix), older_than=wishes.older_than, log=wishes.log)
+        found = await chosen.uploads_of(store, wishes.url, prefix, older_than=wishes.older_than, log=wishes.log)
         if wishes.older_than is None:
             upload_id = await rpq.abort_upload((store, prefix), upload_id=wishes.upload_id)
             dropped = [upload for upload in found if (upload.key, upload.upload_id) == (prefix, upload_id)]
             _say(output, dropped)
         else:
-            chosen = [upload for upload in found if wishes.upload_id in (None, upload.upload_id)]
-            dropped = [upload for upload in chosen if await _dropped(output, store, upload)]
+            meant = [upload for upload in found if wishes.upload_id in (None, upload.upload_id)]
+            dropped = [upload for upload in meant if await _dropped(output, store, upload)]
             if not dropped:
                 old = described.age(wishes.older_than)
                 output.line("nothing", f"no such upload was begun {old} ago or earlier; none was dropped")

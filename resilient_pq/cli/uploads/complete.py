@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Annotated
 
 import typer
@@ -10,9 +11,20 @@ import typer
 import resilient_pq as rpq
 from resilient_pq.cli import render, words
 from resilient_pq.cli.exit_codes import ExitCode, epilog
-from resilient_pq.cli.options import AsJson, EndpointUrl, Storage, StorageOptions, UploadId, Url, storage
+from resilient_pq.cli.options import (
+    AsJson,
+    EndpointUrl,
+    OlderThan,
+    Storage,
+    StorageOptions,
+    UploadId,
+    storage,
+)
 from resilient_pq.cli.render import Output
 from resilient_pq.cli.running import run_verb
+from resilient_pq.cli.uploads import chosen, described
+from resilient_pq.errors import Where
+from resilient_pq.folder.result import exit_code_of
 
 NAME = "uploads complete"
 EPILOG = epilog(
@@ -20,6 +32,7 @@ EPILOG = epilog(
     "the metadata supplied are damaged",
     "rpq uploads complete s3://bucket/day.parquet",
     "rpq uploads complete s3://bucket/theirs.parquet --metadata theirs_metadata",
+    "rpq uploads complete 's3://bucket/events/**/*.parquet' --older-than 1d",
     nothing="no part, or no row group of the metadata, can be used; nothing was completed",
 )
 _HOW = {
@@ -41,8 +54,14 @@ class _Wishes:
 
 
 def uploads_complete(
-    url: Url,
+    url: Annotated[
+        str,
+        typer.Argument(
+            metavar="URL", help="An object; with --older-than a prefix that ends with a slash, or a pattern, too."
+        ),
+    ],
     upload_id: UploadId = None,
+    older_than: OlderThan = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an object that is at URL.")] = False,
     gap_free: Annotated[
         bool,
@@ -65,10 +84,47 @@ def uploads_complete(
     It has every row that the writer's checkpoints stored. No data is moved. Parts behind them are gone then, and a
     writer that is still alive cannot go on. Of another's upload, which the sizes of its parts tell, all parts up to
     the first missing one are taken.
+
+    Of a prefix or a pattern every upload is completed that was begun as long ago as --older-than says; an upload that
+    cannot be is told of, and the others go on. --json prints a document for each as a line, and one of all as the last.
     """
     reached = storage(endpoint_url, storage_option)
+    chosen.refuse_young(url, older_than)
     wishes = _Wishes(url, upload_id, overwrite, gap_free, metadata)
-    return run_verb(NAME, lambda output: _complete(output, wishes, reached), as_json=as_json)
+    if older_than is None:
+        return run_verb(NAME, lambda output: _complete(output, wishes, reached), as_json=as_json)
+    if upload_id is not None or metadata is not None:
+        raise typer.BadParameter("it is about one upload, and --older-than about many", param_hint="--older-than")
+    return run_verb(NAME, lambda output: _complete_many(output, wishes, older_than, reached), as_json=as_json)
+
+
+async def _complete_many(output: Output, wishes: _Wishes, older_than: timedelta, reached: Storage) -> int:
+    """Complete each upload by itself; the exit code is the highest."""
+    output.as_lines = True
+    code = num_errors = 0
+    store, prefix = chosen.place_of(wishes.url, reached.options)
+    async with store:
+        found = await chosen.uploads_of(store, wishes.url, prefix, older_than=older_than)
+        for upload in found:
+            try:
+                done = await rpq.complete_upload(
+                    (store, upload.key),
+                    upload_id=upload.upload_id,
+                    overwrite=wishes.overwrite,
+                    gap_free=wishes.gap_free,
+                )
+            except rpq.ResilientPQError as error:
+                error.at(Where(key=upload.url))
+                output.failed(error)
+                code, num_errors = max(code, exit_code_of(error)), num_errors + 1
+            else:
+                _say(output, done, reached)
+    if not found:
+        output.line("nothing", f"no such upload was begun {described.age(older_than)} ago or earlier")
+    document = render.document(NAME, "completed", url=wishes.url)
+    document |= {"uploads_completed": len(found) - num_errors, "uploads_not_completed": num_errors}
+    output.document(document)
+    return code
 
 
 async def _complete(output: Output, wishes: _Wishes, reached: Storage) -> int:
@@ -80,6 +136,12 @@ async def _complete(output: Output, wishes: _Wishes, reached: Storage) -> int:
         metadata=wishes.metadata,
         storage_options=reached.options,
     )
+    _say(output, done, reached)
+    return ExitCode.SOUND
+
+
+def _say(output: Output, done: rpq.CompletedUpload, reached: Storage) -> None:
+    """What became of an upload."""
     parts = words.counted(done.num_parts, "part")
     output.line("completed", f"{done.url}, {words.in_bytes(done.size)} in {parts}, {_HOW[done.how]}")
     if done.num_rows is not None:
@@ -100,4 +162,3 @@ async def _complete(output: Output, wishes: _Wishes, reached: Storage) -> int:
         "rows_dropped": done.rows_dropped,
     }
     output.document(document)
-    return ExitCode.SOUND

@@ -7,13 +7,12 @@ from typing import Annotated
 
 import typer
 
-import resilient_pq as rpq
 from resilient_pq.cli import render
 from resilient_pq.cli.exit_codes import ExitCode, epilog
 from resilient_pq.cli.options import AsJson, EndpointUrl, Log, OlderThan, Storage, StorageOptions, storage
 from resilient_pq.cli.render import Output
 from resilient_pq.cli.running import run_verb
-from resilient_pq.cli.uploads import described
+from resilient_pq.cli.uploads import chosen, described
 
 NAME = "uploads list"
 EPILOG = epilog(
@@ -26,7 +25,7 @@ EPILOG = epilog(
 
 def uploads_list(
     url: Annotated[
-        str, typer.Argument(metavar="URL", help="A bucket, or what the names begin with: s3://bucket/prefix.")
+        str, typer.Argument(metavar="URL", help="A bucket, what the names begin with, or a pattern: s3://bucket/prefix.")
     ],
     older_than: OlderThan = None,
     log: Log = None,
@@ -46,7 +45,9 @@ def uploads_list(
 async def _list(
     output: Output, url: str, older_than: timedelta | None, log: str | None, reached: Storage
 ) -> int:
-    found = await rpq.list_uploads(url, older_than=older_than, log=log, storage_options=reached.options)
+    store, key = chosen.place_of(url, reached.options)
+    async with store:
+        found = await chosen.uploads_of(store, url, key, older_than=older_than, log=log)
     if found:
         now = datetime.now(UTC)
         output.table(described.HEADER, [described.row(upload, now) for upload in found], left=2)

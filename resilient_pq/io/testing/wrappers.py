@@ -118,6 +118,10 @@ class _Around(MultipartStore):
         """Handed on."""
         await self._do(Call("delete", key), lambda: self.inner.delete(key))
 
+    async def discard_unfinished(self, key: str) -> None:
+        """Handed on."""
+        await self._do(Call("discard_unfinished", key), lambda: self.inner.discard_unfinished(key))
+
     def upload_options(self, options: SinkOptions) -> SinkOptions:
         """The inner store's."""
         return self._multipart.upload_options(options)

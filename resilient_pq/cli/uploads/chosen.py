@@ -1,0 +1,54 @@
+"""Which uploads are meant: those of an object, those below a prefix, or those whose names match a pattern."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import typer
+
+import resilient_pq as rpq
+from resilient_pq.folder.pattern import is_pattern, matcher, split_pattern
+from resilient_pq.io import WriteStore, resolve
+
+
+def means_many(url: str) -> bool:
+    """Whether a URL is a prefix with its slash, or a pattern; anything else may be an object."""
+    return url.endswith("/") or is_pattern(url)
+
+
+def refuse_young(url: str, older_than: timedelta | None) -> None:
+    """Refuse to touch many uploads of any age: some may be of writers that are alive, which could not go on.
+
+    Raises:
+        typer.BadParameter: It is not said how old they have to be.
+    """
+    if means_many(url) and older_than is None:
+        raise typer.BadParameter(
+            f"{url} may mean uploads of writers that are alive: say how old they have to be, such as 1d",
+            param_hint="--older-than",
+        )
+
+
+async def uploads_of(
+    store: WriteStore, url: str, key: str, *, older_than: timedelta | None = None, log: str | None = None
+) -> list[rpq.Upload]:
+    """The uploads that are open, oldest first.
+
+    Args:
+        store: Where.
+        url: What was named.
+        key: The key of `url` without its pattern, see `place_of`.
+        older_than: Only those begun at least so long ago.
+        log: The log of their writer.
+    """
+    found = await rpq.list_uploads((store, key), older_than=older_than, log=log)
+    if not is_pattern(url):
+        return found
+    matches = matcher(split_pattern(url)[1]).match
+    return [upload for upload in found if matches(upload.key.removeprefix(key))]
+
+
+def place_of(url: str, options: dict[str, object], *, bucket_alone: bool = True) -> tuple[WriteStore, str]:
+    """The store of a URL, and its key there; of a pattern that of the folder before it."""
+    folder = split_pattern(url)[0] if is_pattern(url) else url
+    return resolve(folder, options, bucket_alone=bucket_alone)
