@@ -22,6 +22,8 @@ from resilient_pq.format.values import ByteArrays, Values
 NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 #: What would end the name of a column, or be read as another one.
 _NOT_IN_KEYS: Final = frozenset("/\\=%\0")
+#: What the file systems of Linux, macOS and Windows take (NAME_MAX); object stores take more.
+_MOST_NAME_BYTES: Final = 255
 #: The dates that readers understand as text are those of four digits of a year.
 _FIRST_DAY, _LAST_DAY = np.datetime64("0001-01-01", "D"), np.datetime64("9999-12-31", "D")
 
@@ -87,9 +89,17 @@ def segments(leaf: Leaf, values: Values) -> list[str]:
     """The names of folders for values of a column.
 
     Raises:
-        SchemaError: A text is the one that stands for null, or a date is beyond the years that have four digits.
+        SchemaError: A text is the one that stands for null, or too long for a name; or a date is beyond the years that
+            have four digits.
     """
-    return [f"{leaf.path[0]}={quote_from_bytes(text, safe='')}" for text in _texts(leaf, values)]
+    names = [f"{leaf.path[0]}={quote_from_bytes(text, safe='')}" for text in _texts(leaf, values)]
+    for name in names:
+        if len(name.encode()) > _MOST_NAME_BYTES:
+            raise SchemaError(
+                f"column {leaf.column_path!r} has a text that is too long for the name of a folder: {name[:60]}...",
+                where=Where(column=leaf.column_path),
+            )
+    return names
 
 
 def null_segment(leaf: Leaf) -> str:

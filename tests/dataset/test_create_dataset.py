@@ -382,6 +382,7 @@ async def test_the_arrow_schema_of_the_files_is_the_one_of_the_rows_without_the_
         (pa.array([{"a": 1}]), "cannot name partitions"),
         (pa.array([NULL]), "readers take for null"),
         (pa.array([-800_000], pa.int32()).cast(pa.date32()), "years 1 to 9999"),
+        (pa.array(["é" * 43]), "too long for the name"),
     ],
 )
 async def test_what_cannot_name_a_partition_is_refused(column: pa.Array, hint: str) -> None:
