@@ -15,9 +15,8 @@ from typing import Any
 
 import pandas as pd
 import pyarrow as pa
-from distributed import get_worker
-from distributed.utils import sync
 
+from resilient_pq.dask.events import is_set
 from resilient_pq.dask.shipped import Location
 from resilient_pq.dask.tables import table_of
 from resilient_pq.errors import AlreadyExistsError, NotFoundError
@@ -65,16 +64,10 @@ class WrittenPart:
 
 def write_part(frame: pd.DataFrame, part: Part) -> WrittenPart | None:
     """Write a partition; None where the run was stopped before."""
-    if _is_stopped(part.stop):
+    if is_set(part.stop):
         return None
     written: WrittenPart = portal.run(_written(table_of(frame, part.schema), part))
     return written
-
-
-def _is_stopped(name: str) -> bool:
-    """Whether an event is set; asked by way of the worker, as an `Event` would make a client of this process."""
-    worker = get_worker()
-    return bool(sync(worker.loop, worker.scheduler.event_is_set, name=name))
 
 
 async def _written(table: pa.Table, part: Part) -> WrittenPart:

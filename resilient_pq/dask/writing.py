@@ -140,21 +140,30 @@ def _gathered(futures: list[Future]) -> list[WrittenPart]:
 
 @contextmanager
 def _undone_where_it_fails(run: Run, client: Client) -> Iterator[list[Future]]:
-    """Room for the tasks of a run; where it fails, wait for those under way, and remove what they have written."""
+    """Room for the tasks of a run; none of them writes any more at the end, and where it fails, no file is left."""
     futures: list[Future] = []
     try:
         yield futures
     except BaseException as error:
-        # What is under way cannot be stopped. Whatever begins once this is set ends at once, so those that the
-        # scheduler has sent out by then are all that may still write.
-        Event(run.stop, client=client).set()
-        under_way = {key for keys in client.processing().values() for key in keys}
-        if last := [future for future in futures if future.key in under_way]:
-            wait(last)
-        client.cancel(futures)
+        _stop(run, client, futures)
         portal.run(run.undone())
         error.add_note(f"the files that were written into {os.fspath(run.dst)!r} are removed again")
         raise
+    # Of a worker that dies now the results are known already, but the scheduler would have them computed once more.
+    _stop(run, client, futures)
+
+
+def _stop(run: Run, client: Client, futures: list[Future]) -> None:
+    """Have no task begin any more, and wait for those that have begun: they cannot be stopped.
+
+    Whatever begins once the event is set ends at once, so those that the scheduler has sent out by then are all that
+    may still write.
+    """
+    Event(run.stop, client=client).set()
+    under_way = {key for keys in client.processing().values() for key in keys}
+    if last := [future for future in futures if future.key in under_way]:
+        wait(last)
+    client.cancel(futures)
 
 
 @contextmanager

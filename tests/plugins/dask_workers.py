@@ -79,11 +79,14 @@ def disarm(module: str, name: str) -> None:
 @pytest.fixture(scope="module")
 def dask_client() -> Iterator[Any]:
     """A client of a cluster of two worker processes of one thread each."""
+    import dask
     from distributed import Client, LocalCluster
 
     with (
+        # A worker that is away so many seconds after one of its name was lost is given up: here several die in a row.
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "1h"}),
         LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address=None, silence_logs=50
+            n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0", silence_logs=50
         ) as cluster,
         Client(cluster) as client,
     ):

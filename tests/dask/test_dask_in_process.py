@@ -1,24 +1,26 @@
-"""`resilient_pq.dask.write`: one file for each partition, whoever dies."""
+"""`resilient_pq.dask` without a cluster: what is written, and that it is done in this process then."""
 
 from __future__ import annotations
 
-import os
-import signal
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import dask
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from distributed import KilledWorker
+from distributed import default_client
 
 import resilient_pq.dask as rpqd
 from resilient_pq import sync as rpq
+
+
+@pytest.fixture(autouse=True)
+def no_client() -> None:
+    with pytest.raises(ValueError, match="No clients"):
+        default_client()
 
 
 def frame_of(num_rows: int = 400, npartitions: int = 4) -> Any:
@@ -29,24 +31,12 @@ def frame_of(num_rows: int = 400, npartitions: int = 4) -> Any:
     return dd.from_pandas(data, npartitions=npartitions)
 
 
-def noise(number: int, num_bytes: int) -> pd.DataFrame:
-    """Rows that no codec makes smaller."""
-    values = np.random.default_rng(number).integers(0, 2**63, num_bytes // 8)
-    return pd.DataFrame({"part": np.full(len(values), number), "noise": values})
-
-
-def noise_of(npartitions: int, num_bytes: int) -> Any:
-    return dd.from_map(noise, range(npartitions), num_bytes=num_bytes, meta=noise(0, 0))
-
-
 def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
 @pytest.mark.filterwarnings("ignore::pandas.errors.Pandas4Warning")  # of dask's own
 class TestWhatIsWritten:
-    """In threads of this process: no client is given."""
-
     def test_a_file_for_each_partition_and_a_summary(self, tmp_path: Path) -> None:
         frame = frame_of()
         written = rpqd.write(frame, tmp_path / "new" / "folder")
@@ -149,62 +139,12 @@ def _failing(rows: pd.DataFrame) -> pd.DataFrame:
     return rows
 
 
-def _deadly(rows: pd.DataFrame) -> pd.DataFrame:
-    if 0 in rows["part"].to_numpy():
-        os.kill(os.getpid(), signal.SIGKILL)
-    return rows
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("place", ["local", "s3"])
-def test_a_partition_that_kills_every_worker(
-    tmp_path: Path, s3_of_workers: Any, dask_client: Any, place: str
-) -> None:
-    """The others are written meanwhile; nothing of them is left."""
-    s3 = s3_of_workers
-    dst, options = (tmp_path / "d", None) if place == "local" else (s3.url("d"), s3.storage_options)
-    frame = noise_of(4, 1_000_000).map_partitions(_deadly, meta=noise(0, 0))
-    with pytest.raises(KilledWorker) as caught:
-        rpqd.write(frame, dst, client=dask_client, storage_options=options)
-    assert any("removed again" in note for note in caught.value.__notes__)
-    assert s3.object_names() == s3.upload_ids() == []
-    assert place == "s3" or names(tmp_path / "d") == []
-
-
-@pytest.fixture
-def undisturbed(tmp_path: Path) -> Callable[[Any], pd.DataFrame]:
-    def computed(frame: Any) -> pd.DataFrame:
-        with dask.config.set(scheduler="sync"):
-            found: pd.DataFrame = frame.compute().reset_index(drop=True)
-            return found
-
-    return computed
-
-
-def test_a_worker_killed_in_the_middle_of_a_file(
-    tmp_path: Path, dask_client: Any, kill_worker: Any, undisturbed: Any
-) -> None:
-    frame = noise_of(4, 400_000)
-    killing = kill_worker("resilient_pq.io.partial_file", "PartialFile.append", calls=4)
-    written = rpqd.write(frame, tmp_path / "d", row_group_rows=5_000, client=dask_client)
-    assert killing.happened
-    assert names(tmp_path / "d") == ["_common_metadata", "_metadata", *written.files]  # no .partial
-    assert written.num_rows == 200_000
-    found = rpqd.read(tmp_path / "d").compute().reset_index(drop=True)
-    pd.testing.assert_frame_equal(found, undisturbed(frame))
-
-
-def test_a_worker_killed_in_the_middle_of_an_upload(
-    s3_of_workers: Any, dask_client: Any, kill_worker: Any, undisturbed: Any
-) -> None:
-    s3, frame = s3_of_workers, noise_of(2, 12 << 20)
-    stranger = s3.client.create_multipart_upload(Bucket=s3.bucket, Key="d/part-00000.parquet")["UploadId"]
-    killing = kill_worker("resilient_pq.io.s3_parts", "S3Parts.put_part", calls=1)
-    written = rpqd.write(
-        frame, s3.url("d"), row_group_rows=200_000, client=dask_client, storage_options=s3.storage_options
-    )
-    assert killing.happened
-    assert s3.object_names() == [f"d/{name}" for name in ("_common_metadata", "_metadata", *written.files)]
-    assert s3.upload_ids() == [stranger]
-    found = rpqd.read(s3.url("d/"), storage_options=s3.storage_options).compute().reset_index(drop=True)
-    pd.testing.assert_frame_equal(found, undisturbed(frame))
+@pytest.mark.filterwarnings("ignore::resilient_pq.IncompleteFileWarning")
+def test_folders_are_done_here(tmp_path: Path) -> None:
+    rpqd.write(frame_of(), tmp_path / "in")
+    torn = sorted((tmp_path / "in").glob("*.parquet"))[1]
+    torn.write_bytes(torn.read_bytes()[:-8])
+    summary = rpqd.check(tmp_path / "in").finish()
+    assert (summary.num_files, summary.exit_code) == (4, 1)
+    assert rpqd.recover(tmp_path / "in", tmp_path / "out").finish().num_rows == 400
+    assert len(rpqd.read(tmp_path / "out")) == 400

@@ -1,0 +1,144 @@
+"""Files on their way to a worker, some at a time, and what it does with them. An async shell.
+
+The scheduler remembers which batches were begun. So an attempt knows when there was one before it, whose worker died;
+that may have left an upload, a partial file, or an output that it could not tell of. What was there before the run is
+sent along: the rest is what the earlier attempt left, and gives way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from resilient_pq.dask.events import is_set, set_event
+from resilient_pq.dask.shipped import Location, location_of
+from resilient_pq.errors import NotFoundError, ResilientPQError
+from resilient_pq.folder.one import check_one, recover_one
+from resilient_pq.folder.result import FileError, FileResult
+from resilient_pq.io import LocalStore, MultipartStore, Stores, WriteStore
+from resilient_pq.io.partial_file import SUFFIX as PARTIAL
+from resilient_pq.io.partial_file import is_held
+from resilient_pq.portal import portal
+from resilient_pq.recovery.salvage import RecoverOptions
+
+#: Files of a batch that are looked at at one time: those of an object store are mostly waited for.
+_AT_ONCE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is to be done with one file.
+
+    Attributes:
+        verb: "check" or "recover".
+        url: The file.
+        dst: Where the output of a recovery goes.
+        near: Files that are likely to have the same columns.
+        options: How to recover.
+        is_free: Whether nothing was at the place of the output before the run.
+        not_ours: The uploads and the partial files that were open there before the run.
+    """
+
+    verb: str
+    url: Location
+    dst: Location | None = None
+    near: tuple[Location, ...] = ()
+    options: RecoverOptions | None = None
+    is_free: bool = False
+    not_ours: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Orders that one task does, one after the other or a few side by side.
+
+    Attributes:
+        name: What no other batch has.
+        orders: The orders.
+        source: `storage_options` of the files.
+        output: Those of the outputs.
+        again: Whether another batch has begun with the orders before.
+    """
+
+    name: str
+    orders: tuple[Order, ...]
+    source: Mapping[str, Any] | None = field(default=None, repr=False)
+    output: Mapping[str, Any] | None = field(default=None, repr=False)
+    again: bool = False
+
+
+def do_batch(batch: Batch) -> list[FileResult]:
+    """Do what is ordered; a result for each, in order."""
+    again = batch.again or is_set(batch.name)
+    if not again:
+        set_event(batch.name)
+    results: list[FileResult] = portal.run(_all(batch, again=again))
+    return results
+
+
+async def _all(batch: Batch, *, again: bool) -> list[FileResult]:
+    stores = Stores(batch.source)
+    outputs = stores if batch.output is None else Stores(batch.output)
+    turns = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(order: Order) -> FileResult:
+        async with turns:
+            return await _one(order, stores, outputs, again=again)
+
+    try:
+        return list(await asyncio.gather(*map(one, batch.orders)))
+    finally:
+        await stores.close()
+        await outputs.close()
+
+
+async def _one(order: Order, stores: Stores, outputs: Stores, *, again: bool) -> FileResult:
+    if order.dst is None or order.options is None:
+        return await check_one(order.url, stores=stores)
+    options = order.options
+    if again:
+        try:
+            store, key = outputs.resolve(order.dst)
+            await _remove_leftovers(store, key, order.not_ours)
+        except ResilientPQError as error:
+            return FileResult(order.verb, os.fspath(order.url), error=FileError.of(error))
+        options = replace(options, overwrite=options.overwrite or order.is_free)
+    return await recover_one(
+        order.url, order.dst, options, schema_from=order.near, stores=stores, dst_stores=outputs
+    )
+
+
+async def _remove_leftovers(store: WriteStore, key: str, not_ours: frozenset[str]) -> None:
+    """Remove what an attempt left that died in the middle: open uploads, and partial files that nobody writes."""
+    if isinstance(store, MultipartStore) and store.capabilities.list_parts:
+        for upload in await store.list_uploads(key):
+            if upload.key == key and upload.upload_id not in not_ours:
+                with suppress(NotFoundError):  # it ended meanwhile
+                    await store.abort_upload(key, upload.upload_id)
+    if isinstance(store, LocalStore):
+        for partial in await asyncio.to_thread(_partials_of, os.fspath(location_of(store, key))):
+            if partial not in not_ours:
+                await store.delete(partial)
+
+
+def _partials_of(path: str) -> list[str]:
+    """The files that dead recoveries to a path were writing: ``NAME.<random>.partial`` that nobody holds."""
+    folder, name = os.path.split(path)
+    if not os.path.isdir(folder):
+        return []
+    beside = [os.path.join(folder, other) for other in os.listdir(folder) if is_partial_of(name, other)]
+    return [found for found in beside if is_held(found) is False]
+
+
+def is_partial_of(name: str, other: str) -> bool:
+    """Whether a file's name is what a recovery to `name` writes before it is complete."""
+    drawn = other.removeprefix(f"{name}.").removesuffix(PARTIAL)
+    return other == f"{name}.{drawn}{PARTIAL}" and len(drawn) == _DRAWN and set(drawn) <= set("0123456789abcdef")
+
+
+#: Characters that `LocalStore` draws for a partial file of its own.
+_DRAWN = 16
