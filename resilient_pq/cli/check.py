@@ -5,11 +5,10 @@ from __future__ import annotations
 import resilient_pq as rpq
 from resilient_pq.cli import many, render, words
 from resilient_pq.cli.exit_codes import epilog
-from resilient_pq.cli.many import ManyOptions, MaxFiles, Resume, Urls
+from resilient_pq.cli.many import ManyOptions, MaxFilesAnywhere, Resume, Scheduler, Urls
 from resilient_pq.cli.options import AsJson, EndpointUrl, Storage, StorageOptions, storage
 from resilient_pq.cli.render import Output
 from resilient_pq.cli.running import run_verb
-from resilient_pq.folder.many import DEFAULT_MAX_FILES
 from resilient_pq.folder.pattern import is_pattern, split_pattern
 
 NAME = "check"
@@ -26,7 +25,8 @@ EPILOG = epilog(
 def check(
     urls: Urls,
     resume: Resume = None,
-    max_files: MaxFiles = DEFAULT_MAX_FILES,
+    max_files: MaxFilesAnywhere = None,
+    scheduler: Scheduler = None,
     endpoint_url: EndpointUrl = None,
     storage_option: StorageOptions = None,
     as_json: AsJson = False,
@@ -40,7 +40,7 @@ def check(
     --json prints a document for each file as a line, and one of all as the last.
     """
     reached = storage(endpoint_url, storage_option)
-    options = ManyOptions(resume, max_files)
+    options = ManyOptions(resume, max_files, scheduler)
 
     async def work(output: Output) -> int:
         return await many.one_or_many(
@@ -48,7 +48,7 @@ def check(
             reached,
             one=lambda: _check(output, urls[0], reached),
             many=lambda: _check_many(output, urls, options, reached),
-            surely_many=resume is not None,
+            surely_many=resume is not None or scheduler is not None,
         )
 
     return run_verb(NAME, work, as_json=as_json)
@@ -66,15 +66,18 @@ async def _check(output: Output, url: str, reached: Storage) -> int:
 
 
 async def _check_many(output: Output, urls: list[str], options: ManyOptions, reached: Storage) -> int:
-    with output.progress("checking") as meter:
-        results = rpq.check_many(
-            urls[0] if len(urls) == 1 else urls,
-            max_files=options.max_files,
-            resume=options.resume,
-            storage_options=reached.options,
-            progress=many.shown_on(meter),
-        )
-        summary = await many.told(output, results, reached, options)
+    async with many.doing(options, reached) as doing:
+        with output.progress("checking") as meter:
+            named = [doing.named(url) for url in urls]
+            results = rpq.check_many(
+                named[0] if len(urls) == 1 else named,
+                max_files=doing.max_files,
+                resume=options.resume,
+                storage_options=reached.options,
+                progress=many.shown_on(meter),
+                run=doing.run,
+            )
+            summary = await many.told(output, results, reached, options)
     following = [] if len(urls) > 1 or not summary.num_not_sound else [reached.command(_recovering(urls[0]))]
     return many.ended(output, summary, urls[0] if len(urls) == 1 else " ".join(urls), following)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
@@ -15,6 +16,7 @@ from resilient_pq.cli.options import Storage
 from resilient_pq.cli.render import Meter, Output
 from resilient_pq.folder.listing import is_folder, names_many
 from resilient_pq.folder.many import DEFAULT_MAX_FILES
+from resilient_pq.folder.task import RunFile, run_here
 from resilient_pq.io import Stores
 
 Urls = Annotated[
@@ -37,6 +39,25 @@ Resume = Annotated[
 MaxFiles = Annotated[
     int, typer.Option("--max-files", metavar="N", min=1, help="Of many files: how many are looked at at one time.")
 ]
+MaxFilesAnywhere = Annotated[
+    int | None,
+    typer.Option(
+        "--max-files",
+        metavar="N",
+        min=1,
+        help=f"Of many files: how many are looked at at one time; {DEFAULT_MAX_FILES}, or as many as keep the workers"
+        " of --scheduler busy.",
+    ),
+]
+Scheduler = Annotated[
+    str | None,
+    typer.Option(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="Of many files: have the workers of this Dask scheduler do them, such as tcp://host:8786. They need"
+        " resilient-pq[dask], and the same files under the same names.",
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +66,54 @@ class ManyOptions:
 
     Attributes:
         resume: The journal.
-        max_files: Files under way at one time.
+        max_files: Files under way at one time; None for as many as are good for whoever does them.
+        scheduler: The address of the Dask scheduler whose workers do them; None for this process.
     """
 
     resume: str | None = None
-    max_files: int = DEFAULT_MAX_FILES
+    max_files: int | None = None
+    scheduler: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Doing:
+    """How many files are done, and by whom.
+
+    Attributes:
+        run: Does one.
+        max_files: Files under way at one time.
+        named: A file or a folder, by a name that holds for whoever does it.
+    """
+
+    run: RunFile
+    max_files: int
+    named: Callable[[str], str]
+
+
+@asynccontextmanager
+async def doing(options: ManyOptions, reached: Storage, *, dst: str | None = None) -> AsyncIterator[Doing]:
+    """Whoever is to do many files: this process, or the workers of a scheduler.
+
+    Args:
+        options: What is wanted.
+        reached: How stores are reached.
+        dst: The folder of the outputs, where there are some.
+    """
+    if options.scheduler is None:
+        yield Doing(run_here, options.max_files or DEFAULT_MAX_FILES, str)
+        return
+    # An extra, which takes a second to import.
+    from resilient_pq.dask.folders import everywhere_one  # noqa: PLC0415
+    from resilient_pq.dask.on_cluster import OnCluster, connected  # noqa: PLC0415
+
+    client = await asyncio.to_thread(connected, options.scheduler)
+    try:
+        run = OnCluster(
+            client, storage_options=reached.options, dst=None if dst is None else everywhere_one(dst)
+        )
+        yield Doing(run, options.max_files or run.max_files, lambda url: str(everywhere_one(url)))
+    finally:
+        await asyncio.to_thread(client.close)
 
 
 async def one_or_many(

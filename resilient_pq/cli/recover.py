@@ -13,7 +13,7 @@ import resilient_pq as rpq
 from resilient_pq.cli import many, render, words
 from resilient_pq.cli.exit_codes import ExitCode, epilog
 from resilient_pq.cli.ledger.saving import Html, check_html, save_html
-from resilient_pq.cli.many import ManyOptions, MaxFiles, Resume
+from resilient_pq.cli.many import ManyOptions, MaxFilesAnywhere, Resume, Scheduler
 from resilient_pq.cli.options import (
     AsJson,
     EndpointUrl,
@@ -25,7 +25,6 @@ from resilient_pq.cli.options import (
 )
 from resilient_pq.cli.render import Output
 from resilient_pq.cli.running import run_verb
-from resilient_pq.folder.many import DEFAULT_MAX_FILES
 from resilient_pq.reader.on_damage import OnDamage
 
 NAME = "recover"
@@ -99,7 +98,8 @@ def recover(
         bool, typer.Option("--only-damaged", help="Of many files: write nothing of those that are sound.")
     ] = False,
     resume: Resume = None,
-    max_files: MaxFiles = DEFAULT_MAX_FILES,
+    max_files: MaxFilesAnywhere = None,
+    scheduler: Scheduler = None,
     endpoint_url: EndpointUrl = None,
     storage_option: StorageOptions = None,
     as_json: AsJson = False,
@@ -121,7 +121,7 @@ def recover(
     reached = storage(endpoint_url, storage_option)
     check_html(html, paths)
     *copies, dst = paths
-    several = ManyOptions(resume, max_files)
+    several = ManyOptions(resume, max_files, scheduler)
     asked = _Asked(
         copies, dst, on_damage, schema, schema_from, repair_bits, verify, overwrite, html, only_damaged, several
     )
@@ -134,7 +134,7 @@ def recover(
             reached,
             one=lambda: _recover(output, asked, reached),
             many=lambda: _recover_many(output, asked, reached),
-            surely_many=resume is not None or only_damaged,
+            surely_many=resume is not None or only_damaged or scheduler is not None,
         )
 
     return run_verb(NAME, work, as_json=as_json)
@@ -144,23 +144,25 @@ async def _recover_many(output: Output, asked: _Asked, reached: Storage) -> int:
     if asked.html is not None:
         raise rpq.RecoveryError("--html draws one file", hint="recover that file by itself, or use --json")
     src = asked.copies[0]
-    with output.progress("recovering") as meter:
-        results = rpq.recover_many(
-            src,
-            asked.dst,
-            only_damaged=asked.only_damaged,
-            on_damage=asked.on_damage.value,
-            schema=asked.schema,
-            schema_from=asked.schema_from,
-            repair_bits=asked.repair_bits,
-            verify=asked.verify,
-            overwrite=asked.overwrite,
-            max_files=asked.many.max_files,
-            resume=asked.many.resume,
-            storage_options=reached.options,
-            progress=many.shown_on(meter),
-        )
-        summary = await many.told(output, results, reached, asked.many)
+    async with many.doing(asked.many, reached, dst=asked.dst) as doing:
+        with output.progress("recovering") as meter:
+            results = rpq.recover_many(
+                doing.named(src),
+                doing.named(asked.dst),
+                only_damaged=asked.only_damaged,
+                on_damage=asked.on_damage.value,
+                schema=asked.schema,
+                schema_from=None if asked.schema_from is None else doing.named(asked.schema_from),
+                repair_bits=asked.repair_bits,
+                verify=asked.verify,
+                overwrite=asked.overwrite,
+                max_files=doing.max_files,
+                resume=asked.many.resume,
+                storage_options=reached.options,
+                progress=many.shown_on(meter),
+                run=doing.run,
+            )
+            summary = await many.told(output, results, reached, asked.many)
     written = any(summary.outcomes.get(each) for each in ("partial", "recovered"))
     written = written or (not asked.only_damaged and bool(summary.outcomes.get("sound")))
     return many.ended(output, summary, src, [reached.command(("rpq", "check", _slashed(asked.dst)))] if written else [])

@@ -15,7 +15,7 @@ from __future__ import annotations
 from resilient_pq.errors import UnsupportedError
 
 try:
-    from resilient_pq.dask.folders import ClusterResults, check, recover
+    from resilient_pq.dask.folders import check, recover
     from resilient_pq.dask.reading import read
     from resilient_pq.dask.writing import WrittenFrame, write
 except ModuleNotFoundError as error:
@@ -23,4 +23,4 @@ except ModuleNotFoundError as error:
         f"resilient_pq.dask needs {error.name}, which is not installed", hint="pip install resilient-pq[dask]"
     ) from error
 
-__all__ = ["ClusterResults", "WrittenFrame", "check", "read", "recover", "write"]
+__all__ = ["WrittenFrame", "check", "read", "recover", "write"]

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from distributed import Client, default_client
 
@@ -14,63 +13,11 @@ from resilient_pq.dask.on_cluster import OnCluster
 from resilient_pq.dask.shipped import Location
 from resilient_pq.errors import SchemaError
 from resilient_pq.folder.many import DEFAULT_MAX_FILES, FileResults, RunProgress, check_many, recover_many
-from resilient_pq.folder.result import FileResult
-from resilient_pq.folder.summary import RunSummary
 from resilient_pq.folder.task import RunFile, run_here
 from resilient_pq.portal import portal
+from resilient_pq.sync import BlockingResults
 
 Urls = Location | Sequence[Location]
-
-
-class ClusterResults(Iterator[FileResult]):
-    """What becomes of many files, each as soon as it is done; iterate it, or call `finish`.
-
-    Left before its end, what is under way is given up; ``with`` and `close` do that there and then.
-    """
-
-    def __init__(self, results: FileResults) -> None:
-        """`check` and `recover` are the ways to get one."""
-        self._results = results
-
-    @property
-    def summary(self) -> RunSummary:
-        """What was counted so far; all of it when the last result was given."""
-        return self._results.summary
-
-    def finish(self) -> RunSummary:
-        """Do all files that are left, and give the summary of all.
-
-        Raises:
-            StoreError: What was to be listed could not be.
-            RecoveryError: The journal is of another run.
-        """
-        summary: RunSummary = portal.run(self._results.finish())
-        return summary
-
-    def __next__(self) -> FileResult:
-        """The next file that is done."""
-
-        async def following() -> FileResult | None:
-            return await anext(self._results, None)
-
-        found: FileResult | None = portal.run(following())
-        if found is None:
-            raise StopIteration
-        return found
-
-    def close(self) -> None:
-        """Give up what is under way. A second call does nothing."""
-        portal.run(self._results.aclose())
-
-    def __enter__(self) -> Self:
-        """Itself."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """As `close`."""
-        self.close()
 
 
 def check(
@@ -81,7 +28,7 @@ def check(
     resume: str | os.PathLike[str] | None = None,
     storage_options: Mapping[str, Any] | None = None,
     progress: RunProgress | None = None,
-) -> ClusterResults:
+) -> BlockingResults:
     """Check the files of a folder on a cluster, as `resilient_pq.check` does each; nothing is written.
 
     Listing and counting are done here. Where a worker dies its files are done again; a file that kills one worker after
@@ -119,7 +66,7 @@ def check(
             run=run,
         )
 
-    return ClusterResults(portal.run(begun()))
+    return BlockingResults(portal.run(begun()))
 
 
 def recover(
@@ -139,7 +86,7 @@ def recover(
     storage_options: Mapping[str, Any] | None = None,
     dst_storage_options: Mapping[str, Any] | None = None,
     progress: RunProgress | None = None,
-) -> ClusterResults:
+) -> BlockingResults:
     """Recover the files of a folder into another one on a cluster, as `resilient_pq.recover` does each.
 
     The tree of folders stays; sound files are copied. Where a worker dies its files are done again: what it left half
@@ -202,7 +149,7 @@ def recover(
             run=run,
         )
 
-    return ClusterResults(portal.run(begun()))
+    return BlockingResults(portal.run(begun()))
 
 
 def _by_cluster(

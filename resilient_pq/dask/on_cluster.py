@@ -35,6 +35,8 @@ _MOST_FILES = 32
 _MOST_BYTES = 64 * MiB
 #: What a file is taken to have of which nobody asked.
 _UNKNOWN = 8 * MiB
+#: Seconds until a scheduler is said not to be reached.
+_CONNECTING = 10
 #: Seconds that a file waits for others to go with.
 _WAITING = 0.02
 
@@ -80,9 +82,29 @@ class _Waiting:
     """A file, and who waits for its result."""
 
     order: Order
-    size: int
     result: asyncio.Future[FileResult]
     again: bool = False
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file."""
+        return _UNKNOWN if self.order.size is None else self.order.size
+
+
+def connected(address: str) -> Client:
+    """A client of a scheduler; the caller closes it. Blocks until it is reached, or for some seconds.
+
+    Raises:
+        StoreError: It is not reached.
+    """
+    try:
+        return Client(address, set_as_default=False, timeout=_CONNECTING)
+    except (OSError, ValueError) as error:
+        raise StoreError(
+            f"the Dask scheduler is not reached: {error}",
+            where=Where(key=address),
+            hint="`dask scheduler` starts one, and says its address, such as tcp://host:8786",
+        ) from error
 
 
 class OnCluster:
@@ -129,14 +151,14 @@ class OnCluster:
         except StoreError as error:
             return FileResult(task.verb, task.url, error=FileError.of(error))
         result: asyncio.Future[FileResult] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Waiting(order, _UNKNOWN if task.size is None else task.size, result))
+        self._waiting.append(_Waiting(order, result))
         self._send_soon()
         return replace(await result, url=task.url)
 
     async def _order(self, task: FileTask) -> Order:
         url = location_of(*task.source)
         if task.target is None:
-            return Order(task.verb, url)
+            return Order(task.verb, url, task.size)
         if task.options.on_damage == "columns":
             raise SchemaError(
                 'on_damage="columns" is not done on a cluster: how many outputs a file has is not known before',
@@ -148,7 +170,7 @@ class OnCluster:
         dst = location_of(store, key)
         not_ours = before.unfinished.get(os.fspath(dst) if isinstance(store, LocalStore) else key, frozenset())
         near = tuple(location_of(*place) for place in task.near)
-        return Order(task.verb, url, dst, near, task.options, is_free, not_ours)
+        return Order(task.verb, url, task.size, dst, near, task.options, is_free, not_ours)
 
     async def _known_before(self) -> Before:
         async with self._looking:

@@ -36,6 +36,7 @@ class Order:
     Attributes:
         verb: "check" or "recover".
         url: The file.
+        size: Its bytes; None where nobody asked.
         dst: Where the output of a recovery goes.
         near: Files that are likely to have the same columns.
         options: How to recover.
@@ -45,6 +46,7 @@ class Order:
 
     verb: str
     url: Location
+    size: int | None = None
     dst: Location | None = None
     near: tuple[Location, ...] = ()
     options: RecoverOptions | None = None
@@ -98,7 +100,7 @@ async def _all(batch: Batch, *, again: bool) -> list[FileResult]:
 
 async def _one(order: Order, stores: Stores, outputs: Stores, *, again: bool) -> FileResult:
     if order.dst is None or order.options is None:
-        return await check_one(order.url, stores=stores)
+        return await check_one(order.url, size=order.size, stores=stores)
     options = order.options
     if again:
         try:
@@ -108,7 +110,13 @@ async def _one(order: Order, stores: Stores, outputs: Stores, *, again: bool) ->
             return FileResult(order.verb, os.fspath(order.url), error=FileError.of(error))
         options = replace(options, overwrite=options.overwrite or order.is_free)
     return await recover_one(
-        order.url, order.dst, options, schema_from=order.near, stores=stores, dst_stores=outputs
+        order.url,
+        order.dst,
+        options,
+        schema_from=order.near,
+        size=order.size,
+        stores=stores,
+        dst_stores=outputs,
     )
 
 

@@ -7,7 +7,9 @@ import json
 import os
 import shutil
 import signal
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -163,6 +165,39 @@ def test_columns_apart_are_for_one_machine(tree: Path, dask_client: Any, tmp_pat
         rpqd.recover(tree, tmp_path, dask_client, on_damage="columns")  # type: ignore[arg-type]
     with pytest.raises(rpq.RecoveryError):
         rpqd.recover(tree, tree / "inside", dask_client)
+
+
+def lines_of(arguments: Sequence[str], folder: Path) -> tuple[int, list[dict[str, Any]]]:
+    """The exit status of a command, and the documents that it prints."""
+    command = [sys.executable, "-m", "resilient_pq", *arguments, "--json"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=120)
+    return done.returncode, [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_the_command_line_names_a_scheduler(tree: Path, dask_client: Any) -> None:
+    address = dask_client.scheduler.address
+    summary = rpqd.check(tree, dask_client).finish()
+    code, lines = lines_of(["check", tree.name, "--scheduler", address], tree.parent)
+    assert code == summary.exit_code
+    assert len(lines) == DAYS + 1
+    assert (lines[-1]["files"], lines[-1]["outcomes"]) == (DAYS, summary.to_json()["outcomes"])
+
+
+@pytest.mark.thorough  # it takes the seconds that a scheduler is given
+def test_a_scheduler_that_is_not_there(tmp_path: Path) -> None:
+    from resilient_pq.dask.on_cluster import connected
+
+    with pytest.raises(rpq.StoreError, match="not reached"):
+        connected("tcp://127.0.0.1:1")
+
+
+@pytest.mark.thorough
+def test_the_command_line_recovers_by_a_scheduler(tree: Path, dask_client: Any, tmp_path: Path) -> None:
+    address = dask_client.scheduler.address
+    code, lines = lines_of(["recover", str(tree), "out", "--scheduler", address], tmp_path)
+    assert (code, len(lines)) == (3, DAYS + 1)
+    asyncio.run(recover_many(tree, tmp_path / "here").finish())
+    assert rows_of(tmp_path / "out") == rows_of(tmp_path / "here")
 
 
 def upload_tree(s3: Any, tree: Path, prefix: str) -> None:
