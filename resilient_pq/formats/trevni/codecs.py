@@ -124,7 +124,7 @@ def decompress(codec: Codec, data: memoryview, size: int) -> memoryview:
         return data
     try:
         return _DECOMPRESS[codec](data, size)
-    except (zlib.error, OSError, ValueError, EOFError, cramjam.DecompressionError) as error:
+    except (zlib.error, OSError, cramjam.DecompressionError) as error:
         raise EncodingError(f"{codec}: {error}") from error
 
 
