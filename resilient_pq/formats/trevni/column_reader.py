@@ -18,7 +18,7 @@ from resilient_pq.formats.trevni.header import BlockTable, Version
 from resilient_pq.formats.trevni.leaves import Convert, Taken
 from resilient_pq.formats.trevni.lengths import read_arrays
 from resilient_pq.formats.trevni.metadata import ColumnMetadata
-from resilient_pq.formats.trevni.values import Position, joined, read_values
+from resilient_pq.formats.trevni.values import Position, joined, position_of, read_values
 
 #: Elements of one column that are made at one time: lengths of arrays may stand for many without a byte for each.
 MAX_ELEMENTS: Final = 1 << 24
@@ -133,6 +133,19 @@ class ColumnReader:
         for block in [block for block in self.blocks if self.first_rows[block + 1] <= row]:
             del self.blocks[block]
             self.decoded.pop(block, None)
+
+    def begin(self, row: int) -> None:
+        """Begin with a row, or, where what lies before it has to be read to find it, with the first of its block."""
+        self.start_row = row
+        if not len(self.table) or self.metadata.has_levels:
+            return
+        first = int(self.first_rows[min(self.block_of(row), len(self.table) - 1)])
+        top = self.metadata.parent is None and not self.metadata.is_array
+        place = position_of(self.metadata.type, row - first) if top else None
+        if place is None:
+            self.start_row = first
+        else:
+            self.at = place
 
     def take(self, row: int, end: int, parent: NDArray[np.int64] | None) -> Taken:
         """What it has in some rows; the next ones begin behind them.

@@ -168,9 +168,7 @@ class RowReader:
         A column that lies in the elements of another needs those lengths from the beginning of its block on.
         """
         for column in reversed(self._columns.values()):
-            row = min([self._start, *(self._columns[child].start_row for child in column.children)])
-            last = len(column.table) - 1
-            column.start_row = row if last < 0 else int(column.first_rows[min(column.block_of(row), last)])
+            column.begin(min([self._start, *(self._columns[child].start_row for child in column.children)]))
         return min([self._start, *(column.start_row for column in self._columns.values())])
 
     # --- what to fetch --------------------------------------------------------------------------------------------

@@ -64,6 +64,16 @@ def fixed_width(kind: ValueType) -> int | None:
     return _STORED[kind].itemsize if kind in _STORED else None
 
 
+def position_of(kind: ValueType, count: int) -> Position | None:
+    """The place in a block behind its first `count` values; None where these have to be read to find it."""
+    if kind is ValueType.NULL:
+        return Position()
+    if kind is ValueType.BOOLEAN:
+        return Position((count + 7) // 8, count % 8)
+    width = fixed_width(kind)
+    return None if width is None else Position(count * width)
+
+
 def empty(kind: ValueType) -> Values:
     """No values of a type."""
     if kind in STRINGS:
