@@ -122,6 +122,7 @@ async def convert(
     row_group_rows: int | None = None,
     row_group_bytes: int = 64 * MiB,
     checkpoint_every: int | None = 8,
+    checkpoint_overhead: float = 0.02,
     read_options: ReadOptions | None = None,
     options: WriteOptions | None = None,
     storage_options: Mapping[str, Any] | None = None,
@@ -150,6 +151,7 @@ async def convert(
         row_group_rows: As of `create`.
         row_group_bytes: As of `create`.
         checkpoint_every: As of `create`.
+        checkpoint_overhead: As of `create`.
         read_options: How to read.
         options: The less common settings of the writer.
         storage_options: Credentials, endpoint and so on for `src`, as fsspec and pandas take them.
@@ -187,6 +189,7 @@ async def convert(
             row_group_rows=row_group_rows,
             row_group_bytes=row_group_bytes,
             checkpoint_every=checkpoint_every,
+            checkpoint_overhead=checkpoint_overhead,
             mode="w" if overwrite else "x",
             on_error="abort",
             metadata=text_metadata(source.header.metadata),

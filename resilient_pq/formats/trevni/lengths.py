@@ -6,6 +6,9 @@ come, all of them ``(L + 1) & 1``. Booleans begin a new byte behind each length.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -22,6 +25,7 @@ from resilient_pq.formats.trevni.values import (
     empty,
     fixed_width,
     read_values,
+    value_sizes,
     write_values,
 )
 from resilient_pq.formats.trevni.varints import MAX_INT_BYTES, read_varint, read_varints, write_varint
@@ -50,9 +54,8 @@ def read_arrays(
     if kind is ValueType.NULL:
         lengths, position = _lengths_alone(version, data, position, count)
         return lengths, empty(kind), position
-    reader = _ArrayReader(kind, version, data, position)
-    lengths = np.array([reader.next_array() for _ in range(count)], np.int64)
-    return lengths, reader.values(), reader.position
+    found = _scan(kind, version, data, position, count)
+    return np.array(found.lengths, np.int64), _values_of(kind, data, found), found.position
 
 
 def _lengths_alone(
@@ -84,88 +87,107 @@ def _lengths_alone(
     return out, Position(at, 0, left, int(values[-1]) if left else 0)
 
 
-class _ArrayReader:
-    """Reads arrays that have values, array by array; the values themselves are decoded together at last."""
+@dataclass(slots=True)
+class _Arrays:
+    """Arrays that have values, scanned: what their lengths are, and where their values.
 
-    def __init__(self, kind: ValueType, version: Version, data: NDArray[np.uint8], position: Position) -> None:
-        self._kind = kind
-        self._version = version
-        self._data = data
-        self._view = data.data
-        self._width = fixed_width(kind)
-        self._starts: list[int] = []
-        self._ends: list[int] = []
-        self._counts: list[int] = []
-        self.position = position
+    Attributes:
+        lengths: Of all arrays.
+        starts: Where the values of each begin that has some.
+        ends: Where these end.
+        position: Where the next thing begins.
+    """
 
-    def next_array(self) -> int:
-        """The length of the next array; where its values are is kept.
+    lengths: list[int]
+    starts: list[int]
+    ends: list[int]
+    position: Position
 
-        Raises:
-            EncodingError: It is none, or the block ends before it does.
-        """
-        before = self.position
-        try:
-            if before.run_left:
-                length, at, left, value = before.run_value, before.at, before.run_left - 1, before.run_value
+
+def _scan(kind: ValueType, version: Version, data: NDArray[np.uint8], position: Position, count: int) -> _Arrays:
+    """Find the arrays of a block, one after the other: where one begins is told by what is before it.
+
+    Raises:
+        EncodingError: The block ends before they do, or a length is none.
+    """
+    view, size = data.data, len(data)
+    skip = _skipper(kind, view)
+    shortest = ~_LONGEST_LENGTH if version is Version.FINAL else 0
+    at, left, value = position.at, position.run_left, position.run_value
+    found = _Arrays([], [], [], position)
+    lengths, starts, ends = found.lengths, found.starts, found.ends
+    try:
+        for _ in range(count):
+            if left:
+                left -= 1
+                length = value
             else:
-                length, at, left, value = self._length(before.at)
-            end = self._end(at, length)
-        except IndexError:
-            raise EncodingError("the block ends within an array") from None
-        if end > len(self._data):
-            raise EncodingError(f"an array of {length:,} values begins at {at:,} of {len(self._data):,} bytes")
-        if length:
-            self._starts.append(at)
-            self._ends.append(end)
-            self._counts.append(length)
-        self.position = Position(end, 0, left, value)
-        return length
+                byte = view[at]
+                if byte < 0x80 and not byte & 1:
+                    length, at = byte >> 1, at + 1
+                else:
+                    length, at = read_varint(view, at)
+                    if not shortest <= length <= _LONGEST_LENGTH:
+                        raise EncodingError(f"the length of an array is {length}")
+                    if length < 0:
+                        left, value = (1 - length) >> 1, (length + 1) & 1
+                        length = value
+            lengths.append(length)
+            if length:
+                starts.append(at)
+                at = skip(at, length)
+                if at > size:
+                    raise EncodingError(f"an array of {length:,} values begins at {starts[-1]:,} of {size:,} bytes")
+                ends.append(at)
+    except IndexError:
+        raise EncodingError("the block ends within an array") from None
+    found.position = Position(at, 0, left, value if left else 0)
+    return found
 
-    def _length(self, at: int) -> tuple[int, int, int, int]:
-        """The length that begins at a byte, where its values begin, and the run that it begins."""
-        length, at = read_varint(self._view, at)
-        if not ~_LONGEST_LENGTH <= length <= _LONGEST_LENGTH or (length < 0 and self._version is not Version.FINAL):
-            raise EncodingError(f"the length of an array is {length}")
-        if length >= 0:
-            return length, at, 0, 0
-        value = (length + 1) & 1
-        return value, at, (1 - length) >> 1, value
 
-    def _end(self, at: int, length: int) -> int:
-        """Where the values of an array end."""
-        if self._width is not None:
-            return at + length * self._width
-        if self._kind is ValueType.BOOLEAN:
-            return at + (length + 7) // 8
-        view = self._view
-        if self._kind in STRINGS:
-            for _ in range(length):
-                size, at = read_varint(view, at)
-                if size < 0:
-                    raise EncodingError(f"a string has {size} bytes")
-                at += size
-            return at
-        for _ in range(length):
-            while view[at] >= 0x80:
-                at += 1
+def _skipper(kind: ValueType, view: memoryview) -> Callable[[int, int], int]:
+    """What tells where so many values end that begin at some byte; it may tell a place beyond the block."""
+    width = fixed_width(kind)
+    if width is not None:
+        known = width
+        return lambda at, count: at + count * known
+    if kind is ValueType.BOOLEAN:
+        return lambda at, count: at + (count + 7) // 8
+    return partial(_skip_strings if kind in STRINGS else _skip_varints, view)
+
+
+def _skip_strings(view: memoryview, at: int, count: int) -> int:
+    for _ in range(count):
+        size, at = read_varint(view, at)
+        if size < 0:
+            raise EncodingError(f"a string has {size} bytes")
+        at += size
+    return at
+
+
+def _skip_varints(view: memoryview, at: int, count: int) -> int:
+    for _ in range(count):
+        while view[at] >= 0x80:
             at += 1
-        return at
+        at += 1
+    return at
 
-    def values(self) -> Values:
-        """The values of all arrays, one behind the other.
 
-        Raises:
-            EncodingError: One of them does not decode.
-        """
-        if not self._starts:
-            return empty(self._kind)
-        first = self._starts[0]
-        starts, ends = np.array(self._starts) - first, np.array(self._ends) - first
-        data = between(self._data[first : self._ends[-1]], starts, ends).data
-        if self._kind is ValueType.BOOLEAN:
-            return _booleans_of(data, np.array(self._counts), ends - starts)
-        return read_values(self._kind, data, Position(), sum(self._counts))[0]
+def _values_of(kind: ValueType, data: NDArray[np.uint8], found: _Arrays) -> Values:
+    """The values of arrays, one behind the other.
+
+    Raises:
+        EncodingError: One of them does not decode.
+    """
+    if not found.starts:
+        return empty(kind)
+    first = found.starts[0]
+    starts, ends = np.array(found.starts) - first, np.array(found.ends) - first
+    lengths = np.array(found.lengths)
+    values = between(data[first : found.ends[-1]], starts, ends).data
+    if kind is ValueType.BOOLEAN:
+        return _booleans_of(values, lengths[lengths > 0], ends - starts)
+    return read_values(kind, values, Position(), int(lengths.sum()))[0]
 
 
 def _booleans_of(data: NDArray[np.uint8], counts: NDArray[np.int64], widths: NDArray[np.int64]) -> Values:
@@ -184,27 +206,41 @@ def write_arrays(kind: ValueType, lengths: NDArray[np.int64], values: Values) ->
         lengths: How many values each has.
         values: The values of all, one behind the other.
     """
-    ends = np.cumsum(lengths)
+    data, ends = _written_values(kind, lengths, values)
     out: list[bytes] = []
-    run_value, run_length = -1, 0
-
-    def end_run() -> None:
-        nonlocal run_length, run_value
-        if run_length:
-            out.append(write_varint(run_value if run_length == 1 else 3 - run_value - 2 * run_length))
-        run_value, run_length = -1, 0
-
+    start, run_value, run_length = 0, -1, 0
     for length, end in zip(lengths.tolist(), ends.tolist(), strict=True):
         if length == run_value:
             run_length += 1
             continue
-        end_run()
-        if length > 1:
+        if run_length:
+            out.append(_run(run_value, run_length))
+        run_value, run_length = -1, 0
+        if length > 1 or end > start:
             out.append(write_varint(length))
+            out.append(data[start:end])
+            start = end
         else:
             run_value, run_length = length, 1
-        if length and kind is not ValueType.NULL:
-            end_run()
-            out.append(write_values(kind, values[end - length : end]).tobytes())
-    end_run()
+    if run_length:
+        out.append(_run(run_value, run_length))
     return np.frombuffer(b"".join(out), np.uint8)
+
+
+def _run(value: int, count: int) -> bytes:
+    """So many lengths of 0 or of 1."""
+    return write_varint(value if count == 1 else 3 - value - 2 * count)
+
+
+def _written_values(kind: ValueType, lengths: NDArray[np.int64], values: Values) -> tuple[bytes, NDArray[np.int64]]:
+    """The bytes of the values of arrays, and where among them those of each array end."""
+    if kind is ValueType.BOOLEAN:
+        widths = (lengths + 7) // 8
+        ends = np.cumsum(widths)
+        before = 8 * (ends - widths) - (np.cumsum(lengths) - lengths)
+        bits = np.zeros(8 * int(widths.sum()), np.bool_)
+        bits[np.arange(int(lengths.sum())) + np.repeat(before, lengths)] = values
+        return np.packbits(bits, bitorder="little").tobytes(), ends
+    sizes = np.zeros(int(lengths.sum()), np.int64) if kind is ValueType.NULL else value_sizes(kind, values)
+    ends = np.concatenate([[0], np.cumsum(sizes)])[np.cumsum(lengths)]
+    return write_values(kind, values).tobytes(), ends
