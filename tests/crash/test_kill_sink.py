@@ -143,15 +143,15 @@ def objects(s3: Any, url: str) -> dict[str, bytes]:
 
 
 def test_killed_twice_locally(local_runs: Any, tmp_path: Path) -> None:
-    runs = local_runs(num_rows=900, size=300)
+    runs = local_runs(num_rows=600, size=300)
     assert kill_again_and_again(runs, 2) == 2
-    check(local_files(tmp_path / "set"), 900)
+    check(local_files(tmp_path / "set"), 600)
 
 
 def test_killed_once_on_s3(s3_runs: Any, seaweedfs: Any) -> None:
-    runs = s3_runs(num_rows=300, size=3_000)
+    runs = s3_runs(num_rows=120, size=3_000)
     assert kill_again_and_again(runs, 1) == 1
-    check(objects(seaweedfs, runs.arguments[0]), 300)
+    check(objects(seaweedfs, runs.arguments[0]), 120)
 
 
 @pytest.mark.thorough
