@@ -108,6 +108,7 @@ class TrevniFile:
         self._source = source
         self._how = how
         self._owns_store = owns_store
+        self._unverified: dict[str, int] = {}
 
     # --- what it is -----------------------------------------------------------------------------------------------
 
@@ -140,6 +141,15 @@ class TrevniFile:
     def notes(self) -> tuple[str, ...]:
         """What is odd about the file, and costs no rows."""
         return self._source.notes
+
+    @property
+    def unverified(self) -> dict[str, int]:
+        """By the name of a column how many of its blocks were read whose checksum says nothing.
+
+        Avro's writer sums up no bytes where blocks are not compressed, and stores the 0 that comes of it. Columns
+        without checksums are not among these.
+        """
+        return dict(self._unverified)
 
     @property
     def schema(self) -> Schema:
@@ -307,6 +317,8 @@ class TrevniFile:
                         left = kept_rows(request.selected, rows, self._how.on_damage, losses, keep_empty=True)
                         if left is not None:
                             yield left
+                for name, blocks in readers[0].unverified.items():
+                    self._unverified[name] = self._unverified.get(name, 0) + blocks
                 if self._how.on_lost is not None:
                     for region in losses.regions(readers[0].losses):
                         self._how.on_lost(region)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
@@ -110,6 +110,7 @@ async def open_source(
         notes = [] if found.note is None else [found.note]
         tables = await _Tables(store, tail, header, options.fetch, counters).read()
     num_rows = _num_rows(header, tables, notes)
+    notes += _bytes_of_nobody(tables, tail.info.size)
     for position, table in tables.items():
         if isinstance(table, BlockTable) and not table.column.max_repetition_level:
             tables[position] = _checked(table, num_rows)
@@ -223,6 +224,18 @@ def _num_rows(header: Header, tables: Mapping[int, BlockTable | FormatError], no
         notes.append(f"the header says that there are {header.num_rows:,} rows; its columns have {agreed:,} each")
         return agreed
     return header.num_rows
+
+
+def _bytes_of_nobody(tables: Mapping[int, BlockTable | FormatError], size: int) -> Iterator[str]:
+    """Bytes that no column has, or several do: its writers leave none, so something is not as it was written."""
+    known = sorted((table for table in tables.values() if isinstance(table, BlockTable)), key=lambda table: table.start)
+    if len(known) < len(tables):
+        return
+    for table, end in zip(known, [*(after.start for after in known[1:]), size], strict=True):
+        if table.end < end:
+            yield f"{end - table.end:,} bytes behind the column {table.column.name!r} belong to none"
+        elif table.end > end and end != size:
+            yield f"{table.end - end:,} bytes of the column {table.column.name!r} belong to the next one, too"
 
 
 def _checked(table: BlockTable, num_rows: int) -> BlockTable | FormatError:

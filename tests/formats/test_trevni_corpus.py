@@ -17,8 +17,9 @@ UNVERIFIED = ("null-crc32", "-null.trv", "dremel.trv", "enum.trv")
 async def test_it_is_read(sample: Sample) -> None:
     path, rows = sample
     async with rpq.open_trevni(path) as file:
-        assert (file.num_rows, file.version) == (len(rows), 2)
+        assert (file.num_rows, file.version, file.notes) == (len(rows), 2, ())
         assert (await file.read()).to_pylist() == rows
+        assert bool(file.unverified) == ("null-crc32" in path.name)
         batches = [batch async for batch in file.batches(117)]
     assert [batch.num_rows for batch in batches[:-1]] == [117] * (len(rows) // 117)
     assert [row for batch in batches for row in batch.to_pylist()] == rows

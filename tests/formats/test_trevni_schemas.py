@@ -39,9 +39,11 @@ def pairs(found: dict[str, bytes]) -> bytes:
 Column = tuple[str, str, str | None, bool, bytes]
 
 
-async def stored(num_rows: int, columns: list[Column], schema: Any = None) -> tuple[MemoryStore, str]:
+async def stored(
+    num_rows: int, columns: list[Column], schema: Any = None, version: int = 2, behind: bytes = b""
+) -> tuple[MemoryStore, str]:
     meta = {} if schema is None else {"avro.schema": json.dumps(schema).encode()}
-    head = b"Trv\x02" + struct.pack("<QI", num_rows, len(columns)) + pairs(meta)
+    head = b"Trv" + bytes([version]) + struct.pack("<QI", num_rows, len(columns)) + pairs(meta)
     bodies = []
     for name, kind, parent, is_array, data in columns:
         described = {"trevni.name": name.encode(), "trevni.type": kind.encode()}
@@ -57,7 +59,7 @@ async def stored(num_rows: int, columns: list[Column], schema: Any = None) -> tu
         start += len(body)
     store = MemoryStore()
     sink = await store.create("f.trv")
-    await sink.write(head + b"".join(bodies))
+    await sink.write(head + b"".join(bodies) + behind)
     await sink.complete()
     return store, "f.trv"
 
@@ -216,6 +218,30 @@ async def test_names_that_are_not_those_of_avro() -> None:
             {"id": 7, "to/": ["x", "y"], "received": [{"date": 1, "sigs": [{"algo": "a"}]}], "[odd]": 1},
             {"id": 8, "to/": [], "received": [{"date": 2, "sigs": []}, {"date": 3, "sigs": [{"algo": "b"}]}], "[odd]": 2},
         ]
+
+
+@pytest.mark.parametrize("version", [0, 1])
+async def test_earlier_files_of_avro(version: int) -> None:
+    """Nothing but runs of lengths is new in the last version; blocks that have no bytes are empty in all of them."""
+    columns: list[Column] = [
+        ("id", "int", None, False, ints(7, 8, 9)),
+        ("n", "null", None, False, b""),
+        ("to[]", "string", None, True, ints(2) + text("x", "y") + ints(0, 0)),
+        ("u/long", "long", None, True, ints(0, 1, -4, 0)),
+    ]
+    async with rpq.open_trevni(await stored(3, columns, version=version)) as file:
+        assert (file.version, file.notes) == (version, ())
+        assert (await file.read()).to_pydict() == {
+            "id": [7, 8, 9], "n": [None] * 3, "to": [["x", "y"], [], []], "u": [None, -4, None]
+        }  # fmt: skip
+
+
+async def test_bytes_that_belong_to_no_column_are_told() -> None:
+    place = await stored(1, [("a", "int", None, False, ints(1))], behind=b"1234")
+    async with rpq.open_trevni(place) as file:
+        assert file.notes == ("4 bytes behind the column 'a' belong to none",)
+        assert (await file.read()).to_pydict() == {"a": [1]}
+    assert (await rpq.convert(place, (place[0], "new.parquet"))).outcome == "recovered"
 
 
 LOGICAL = {
