@@ -66,6 +66,12 @@ async def _check(output: Output, url: str, reached: Storage) -> int:
 
 
 async def _check_many(output: Output, urls: list[str], options: ManyOptions, reached: Storage) -> int:
+    more_to_be_had = False
+
+    def look(result: rpq.FileResult) -> None:
+        nonlocal more_to_be_had  # of what a recovery made there is not
+        more_to_be_had |= result.report is not None and bool(result.report.next)
+
     async with many.doing(options, reached) as doing:
         with output.progress("checking") as meter:
             named = [doing.named(url) for url in urls]
@@ -77,8 +83,9 @@ async def _check_many(output: Output, urls: list[str], options: ManyOptions, rea
                 progress=many.shown_on(meter),
                 run=doing.run,
             )
-            summary = await many.told(output, results, reached, options)
-    following = [] if len(urls) > 1 or not summary.num_not_sound else [reached.command(_recovering(urls[0]))]
+            summary = await many.told(output, results, reached, options, each=look)
+    more_to_be_had |= bool(summary.outcomes.get("damaged"))  # in an earlier run
+    following = [reached.command(_recovering(urls[0]))] if more_to_be_had and len(urls) == 1 else []
     return many.ended(output, summary, urls[0] if len(urls) == 1 else " ".join(urls), following)
 
 

@@ -296,7 +296,7 @@ def summarised(output: Output, summary: RunSummary) -> None:
     outcomes = ", ".join(f"{count:,} {_OUTCOMES.get(outcome, outcome)}" for outcome, count in _by_badness(summary))
     output.line("files", f"{counted(summary.num_files, 'file')}, {in_bytes(summary.size)}: {outcomes}")
     if summary.num_resumed:
-        output.line("resumed", f"{counted(summary.num_resumed, 'file')} of them were done in an earlier run")
+        output.line("resumed", f"{counted(summary.num_resumed, 'file')} were done in an earlier run")
     if summary.verb == "recover":
         lost = counted(summary.rows_lost, "row")
         if summary.num_uncounted:

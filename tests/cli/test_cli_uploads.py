@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import shlex
 from collections.abc import Callable
 from dataclasses import replace
@@ -271,3 +272,32 @@ def test_an_upload_whose_age_is_not_told() -> None:
         "s3://b/k", "id", "?", "?", "1", "2.0 KiB", "2.0 KiB", "gap-free", "unknown",
     )  # fmt: skip
     assert described.as_json(upload)["initiated"] is None
+
+
+def test_many_uploads_are_completed_by_a_pattern(s3: Any, crash: Crash, reached: Any, rpq_run: Run) -> None:
+    left = crash("events/a/1.parquet")
+    crash("events/b/2.parquet")
+    crash("events/b/3.other")
+    listed = rpq_run("uploads", "list", s3.url("events/**/*.parquet"), *reached, "--json")
+    assert [upload["url"] for upload in listed.document["uploads"]] == [
+        s3.url("events/a/1.parquet"),
+        s3.url("events/b/2.parquet"),
+    ]
+    pattern = s3.url("events/**/*.parquet")
+    for verb in ("complete", "abort"):
+        for url in (pattern, s3.url("events/")):
+            refused = rpq_run("uploads", verb, url, *reached)
+            assert refused.code == ExitCode.USAGE and "--older-than" in refused.err
+    s3.client.put_object(Bucket=s3.bucket, Key="events/b/2.parquet", Body=b"in the way")
+    ended = rpq_run("uploads", "complete", pattern, "--older-than", "0s", *reached, "--json")
+    assert ended.code == ExitCode.STORE and "events/b/2.parquet" in ended.err
+    *each, summary = [json.loads(line) for line in ended.out.splitlines()]
+    assert [document["outcome"] for document in each] == ["completed", "error"]
+    assert (each[0]["url"], each[0]["size"]) == (s3.url("events/a/1.parquet"), len(left.stored))
+    assert (summary["uploads_completed"], summary["uploads_not_completed"]) == (1, 1)
+    again = rpq_run("uploads", "complete", pattern, "--older-than", "0s", "--overwrite", *reached)
+    assert again.code == 0 and len(again.words("completed")) == 1
+    assert "no such upload" in rpq_run("uploads", "complete", pattern, "--older-than", "0s", *reached).out
+    dropped = rpq_run("uploads", "abort", s3.url("events/**"), "--older-than", "0s", *reached)
+    assert dropped.code == 0 and len(dropped.words("aborted")) == 1
+    assert s3.client.list_multipart_uploads(Bucket=s3.bucket).get("Uploads", []) == []
