@@ -118,7 +118,8 @@ def test_a_folder_is_recovered_with_its_tree(rpq_run: Run, folder: Path, tmp_pat
 def test_a_folder_is_inspected(rpq_run: Run, folder: Path) -> None:
     ended = rpq_run("inspect", folder)
     assert ended.code == ExitCode.DAMAGE
-    assert ended.words("schemas") == [f"as {folder}/a/1.parquet: 4 files"]
+    (schemas,) = ended.words("schemas")  # it is called after the file that was read first
+    assert schemas.startswith(f"as {folder}/") and schemas.endswith(".parquet: 4 files")
     assert ended.words("state") == ["complete: 4 files"]
     assert ended.words("files")[0].endswith(": 2 that could not be looked at, 4 read")
     *each, summary = documents(rpq_run("inspect", folder, "--row-groups", "--json"))
