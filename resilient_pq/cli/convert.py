@@ -99,6 +99,8 @@ async def _convert(output: Output, src: str, dst: str, asked: dict[str, Any], re
     except rpq.NothingToRecoverError as error:
         render.converted(output, error.report)
         output.note(error.message, label="error")
+        if error.hint is not None:
+            output.note(error.hint, label="hint")
         return ExitCode.NOTHING
     render.converted(output, reached.lead_to(report))
     return report.exit_code

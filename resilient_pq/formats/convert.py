@@ -25,7 +25,7 @@ from resilient_pq.formats.left import KeptRows, Losses, kept_rows
 from resilient_pq.formats.text_metadata import text_metadata
 from resilient_pq.formats.trevni.rows import RowReader, WindowRows, needed_columns
 from resilient_pq.formats.trevni_file import BATCH_ROWS
-from resilient_pq.formats.trevni_source import Source, open_source, windows
+from resilient_pq.formats.trevni_source import Source, given_schema, open_source, windows
 from resilient_pq.io import FetchCounters, ReadStore, WriteStore, resolve
 from resilient_pq.reader.on_damage import OnDamage
 from resilient_pq.reader.opening import open
@@ -172,7 +172,7 @@ async def convert(
         StoreError: A store refused; nothing was published.
     """
     policy = OnDamage.named(on_damage, [OnDamage.DROP, OnDamage.NULL, OnDamage.RAISE])
-    given = Schema.parse(schema) if isinstance(schema, str) else schema
+    given = given_schema(schema)
     dst_options = storage_options if dst_storage_options is None else dst_storage_options
     async with _store_of(src, storage_options) as (store, key), _store_of(dst, dst_options) as (dst_store, dst_key):
         target = Target(dst_store, dst_key, overwrite)
@@ -278,7 +278,10 @@ async def _converted(request: _Request, creation: Creation[Writer]) -> _Done:
         if writer is None:
             report = _report(request, done, Kept(None, 0, 0, 0), 0)
             where = Where(key=source.url)
-            raise NothingToRecoverError("nothing to convert: no row is whole", report=report, where=where)
+            hint = "leave out the columns that are damaged: columns=, or --columns"
+            raise NothingToRecoverError(
+                "nothing to convert: no row is whole", report=report, where=where, hint=hint
+            )
     return done
 
 

@@ -15,8 +15,7 @@ _RESERVED: Final = ("rpq.", "ARROW:schema")
 def text_metadata(pairs: Mapping[str, bytes]) -> dict[str, str]:
     """Pairs as text: values that are no UTF-8 are in base64, under a key that says so. Keys of our own are left out."""
     found = {}
-    for key, value in pairs.items():
-        name = key.encode("utf-8", "replace").decode()
+    for name, value in pairs.items():
         if name.startswith(_RESERVED):
             continue
         try:

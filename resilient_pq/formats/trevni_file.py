@@ -27,7 +27,7 @@ from resilient_pq.formats.trevni.header import BlockTable
 from resilient_pq.formats.trevni.metadata import ValueType
 from resilient_pq.formats.trevni.rows import RowReader, WindowRows
 from resilient_pq.formats.trevni.values import Position, read_values
-from resilient_pq.formats.trevni_source import Source, open_source, windows
+from resilient_pq.formats.trevni_source import Source, given_schema, open_source, windows
 from resilient_pq.io import FetchCounters, ObjectInfo, ReadStore, resolve
 from resilient_pq.reader.file import OnLost
 from resilient_pq.reader.on_damage import OnDamage
@@ -395,7 +395,7 @@ def open_trevni(
         TornFileError: On entering: it ends within its header.
     """
     how = Reading.checked(verify=verify, on_damage=on_damage, on_lost=on_lost, options=options)
-    given = Schema.parse(schema) if isinstance(schema, str) else schema
+    given = given_schema(schema)
 
     async def opening() -> TrevniFile:
         store, key = url if isinstance(url, tuple) else resolve(url, storage_options)

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from resilient_pq.errors import FormatError, UnsupportedError
+from resilient_pq.errors import FormatError, SchemaError, UnsupportedError
 from resilient_pq.format.schema import Leaf, Schema
 from resilient_pq.formats.trevni.blocks import unpack
 from resilient_pq.formats.trevni.header import BlockTable, Header, NeedBytes, read_block_table, read_header
@@ -74,6 +74,19 @@ class Source:
     def info(self) -> ObjectInfo:
         """Which version of the object is read."""
         return self.tail.info
+
+
+def given_schema(schema: Schema | str | None) -> Schema | None:
+    """The schema that a caller passes.
+
+    Raises:
+        SchemaError: It is none.
+    """
+    if isinstance(schema, str):
+        return Schema.parse(schema)
+    if schema is not None and not isinstance(schema, Schema):
+        raise SchemaError(f"schema is {schema!r}; it is a Schema, or the text of one")
+    return schema
 
 
 async def open_source(

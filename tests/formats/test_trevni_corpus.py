@@ -20,7 +20,8 @@ async def test_it_is_read(sample: Sample) -> None:
         assert (file.num_rows, file.version, file.notes) == (len(rows), 2, ())
         assert (await file.read()).to_pylist() == rows
         assert bool(file.unverified) == ("null-crc32" in path.name)
-        batches = [batch async for batch in file.batches(117)]
+        batches = [batch async for batch in file.batches(117, limit=1000)]
+    rows = rows[:1000]
     assert [batch.num_rows for batch in batches[:-1]] == [117] * (len(rows) // 117)
     assert [row for batch in batches for row in batch.to_pylist()] == rows
 
@@ -29,7 +30,8 @@ async def test_columns_are_read_by_themselves(sample: Sample) -> None:
     path, rows = sample
     async with rpq.open_trevni(path) as file:
         for name in file.schema.names:
-            assert (await file.read(columns=[name])).to_pylist() == [{name: row[name]} for row in rows]
+            found = await file.read(columns=[name], limit=2000)
+            assert found.to_pydict() == {name: [row[name] for row in rows[:2000]]}
 
 
 async def test_rows_are_skipped(sample: Sample) -> None:

@@ -66,9 +66,30 @@ def tables(draw: Any) -> Any:
     return pa.table(arrays, pa.schema([each for each, _ in fields]))
 
 
-@given(tables(), st.sampled_from(["none", "deflate", "snappy", "bzip2"]), st.sampled_from([None, "crc32", "crc-32"]), st.sampled_from([1, 7, 65_536]), st.integers(1, 5))
-@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-def test_what_is_written_is_read(table: Any, compression: Any, checksum: Any, block_bytes: int, batch_rows: int) -> None:
+COMPRESSIONS = st.sampled_from(["none", "deflate", "snappy", "bzip2"])
+CHECKSUMS = st.sampled_from([None, "crc32", "crc-32"])
+quick = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+
+
+@given(tables(), COMPRESSIONS, CHECKSUMS, st.sampled_from([1, 7, 65_536]), st.integers(1, 5))
+@settings(quick, max_examples=20)
+def test_what_is_written_is_read(
+    table: Any, compression: Any, checksum: Any, block_bytes: int, batch_rows: int
+) -> None:
+    round_trip(table, compression, checksum, block_bytes, batch_rows)
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(1800)
+@given(tables(), COMPRESSIONS, CHECKSUMS, st.sampled_from([1, 7, 65_536]), st.integers(1, 5))
+@settings(quick)
+def test_whatever_is_written_is_read(
+    table: Any, compression: Any, checksum: Any, block_bytes: int, batch_rows: int
+) -> None:
+    round_trip(table, compression, checksum, block_bytes, batch_rows)
+
+
+def round_trip(table: Any, compression: Any, checksum: Any, block_bytes: int, batch_rows: int) -> None:
     store = MemoryStore()
     sync.write_trevni((store, "f.trv"), table, compression=compression, checksum=checksum, block_bytes=block_bytes)
     with sync.open_trevni((store, "f.trv")) as file:

@@ -196,7 +196,7 @@ class _Walk:
             symbols = schema.get("symbols")
             if not isinstance(symbols, list) or not all(isinstance(symbol, str) for symbol in symbols):
                 raise MismatchError("an enumeration has no symbols")
-            encoded = tuple(symbol.encode("utf-8", "surrogatepass") for symbol in symbols)
+            encoded = tuple(symbol.encode("utf-8", "backslashreplace") for symbol in symbols)
             return Scalar(column, LeafType(Type.BYTE_ARRAY, None, logical.ENUM), encoded)
         physical = LEAF_TYPES[_SIMPLE[kind]]
         if kind == "fixed":

@@ -145,9 +145,9 @@ class ColumnMetadata:
 
 
 def _text(pairs: Pairs, key: str) -> str | None:
-    """The value of a key; bytes that are no UTF-8 become surrogates."""
+    """The value of a key; bytes that are no UTF-8 are shown as they would be written in a program."""
     value = pairs.get(key)
-    return None if value is None else value.decode("utf-8", "surrogateescape")
+    return None if value is None else value.decode("utf-8", "backslashreplace")
 
 
 def _level(pairs: Pairs, key: str, where: Where) -> int:
@@ -183,7 +183,7 @@ def read_pairs(data: memoryview, at: int, size: int) -> tuple[dict[str, bytes], 
     for _ in range(count):
         key, at = _read_bytes(data, at, size)
         value, at = _read_bytes(data, at, size)
-        pairs[key.decode("utf-8", "surrogateescape")] = value
+        pairs[key.decode("utf-8", "backslashreplace")] = value
     return pairs, at
 
 
@@ -200,6 +200,6 @@ def write_pairs(pairs: Pairs) -> bytes:
     """The bytes of pairs."""
     out = [write_varint(len(pairs))]
     for key, value in pairs.items():
-        name = key.encode("utf-8", "surrogateescape")
+        name = key.encode()
         out += [write_varint(len(name)), name, write_varint(len(value)), value]
     return b"".join(out)
