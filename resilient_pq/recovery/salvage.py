@@ -192,6 +192,7 @@ async def salvage_if_sound(location: Location, dst: Location, options: RecoverOp
         AlreadyExistsError: As `recover`.
         StoreError: As `recover`.
     """
+    policy = OnDamage.named(options.on_damage, list(OnDamage))
     async with await open_source(location, None) as source, _store_of(dst, None) as (store, key):
         target = Target(store, key, options.overwrite, options.make_folder)
         await check_other(source.url, target)
@@ -202,7 +203,7 @@ async def salvage_if_sound(location: Location, dst: Location, options: RecoverOp
             if not known.footer_whole or known.contents is None or known.contents.data_files:
                 return None
             means = Means((), None, next_page)
-            request = _Request(target, OnDamage.DROP, True, means, options.only_damaged, only_sound=True)
+            request = _Request(target, policy, True, means, options.only_damaged, only_sound=True)
             return await _recover(known, request, None)
 
 

@@ -21,7 +21,7 @@ from resilient_pq.errors import (
     TransientError,
     UnsupportedError,
 )
-from resilient_pq.io import FetchCounters, ObstoreStore, RetryPolicy, counting
+from resilient_pq.io import FetchCounters, ObstoreStore, RetryPolicy, counting, obstore_store
 from resilient_pq.io.protocols import SinkOptions
 
 DATA = bytes(range(256)) * 400
@@ -177,3 +177,22 @@ asyncio.run(main())
 """
     for _ in range(3):
         assert subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=False).returncode == 0
+
+
+async def test_a_listing_goes_on_behind_what_it_gave(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page that fails is asked for again, behind the last name that came."""
+    asked: list[str | None] = []
+
+    async def pages(_: object, __: object, *, offset: str | None = None, chunk_size: int = 0) -> Any:
+        asked.append(offset)
+        names = [name for name in "abcd" if offset is None or name > offset]
+        for at in range(0, len(names), 2):
+            if len(asked) == 1 and at == 2:
+                raise OSError("HTTP error: 500 Internal Server Error, reqwest::Error")
+            yield [{"path": name, "size": 1, "e_tag": f"e{name}"} for name in names[at : at + 2]]
+
+    monkeypatch.setattr(obstore_store.obstore, "list", pages)
+    monkeypatch.setattr(ObstoreStore, "_explained", lambda *_: TransientError("once"))
+    async with ObstoreStore(obstore.store.MemoryStore(), retry=QUICK) as store:
+        assert await store.list_names("") == ["a", "b", "c", "d"]
+    assert asked == [None, "b"]
