@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -54,6 +55,10 @@ class Nulls:
                 bounds = (known.low, known.high)
                 if not all(bound is not None and abs(bound) <= _EXACT for bound in bounds):
                     self._large.add(name)
+
+    def see_folders(self, values: Mapping[str, pa.Array]) -> None:
+        """Take the columns into account that are in the names of folders, by their values for one file."""
+        self._untold |= {name for name, value in values.items() if name in self._kinds and value.null_count}
 
     def applied(self) -> FrameTypes:
         """The types, settled."""

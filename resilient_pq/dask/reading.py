@@ -22,12 +22,11 @@ from resilient_pq.dask.frames import (
     stored_dictionaries,
 )
 from resilient_pq.dask.nulls import Nulls
-from resilient_pq.dask.shipped import ShippedFile, ShippedRowGroup, at_ordinal, location_of
+from resilient_pq.dask.shipped import ShippedFile, ShippedRowGroup, at_ordinal
 from resilient_pq.dataset.dataset import Dataset, open_many
-from resilient_pq.dataset.listing import find_files
+from resilient_pq.dataset.folder_columns import FolderColumns, Narrowed
 from resilient_pq.errors import ResilientPQError, SchemaError
-from resilient_pq.folder.scope import Place
-from resilient_pq.io import Stores, resolve
+from resilient_pq.io import resolve
 from resilient_pq.portal import portal
 from resilient_pq.reader.file import File
 from resilient_pq.reader.on_damage import OnDamage
@@ -45,6 +44,7 @@ def read(
     filters: Filters | None = None,
     *,
     index: str | Literal[False] | None = None,
+    partitioning: object | None = None,
     dtype_backend: Backend | None = None,
     verify: bool = True,
     on_damage: Literal["raise", "null", "drop"] = "raise",
@@ -66,6 +66,8 @@ def read(
         filters: As of `resilient_pq.File.read`; all are exact.
         index: The column that becomes the index. None is the one that pandas says was the index, if any; False is none.
             An index that had no name is left out then.
+        partitioning: As of `resilient_pq.open_many`: "hive" makes columns of folders such as ``day=1``, behind those of
+            the files. Files that `filters` rule out by them are not opened.
         dtype_backend: Types of the frames: "numpy_nullable", "pyarrow", or None for those of
             `dask.dataframe.read_parquet`. With None, an integer column that has nulls in any row group is floating
             point in all, or pandas' nullable integers where its values may be too large to be exact in that.
@@ -88,7 +90,7 @@ def read(
     if dtype_backend is not None and dtype_backend not in get_args(Backend):
         raise SchemaError(f"dtype_backend is {dtype_backend!r}", hint=f"one of {', '.join(get_args(Backend))}, or None")
     how = Reading.checked(verify=verify, on_damage=on_damage, on_lost=None, options=options)
-    request = Request(columns, filters, index, dtype_backend, how, storage_options)
+    request = Request(columns, filters, index, partitioning, dtype_backend, how, storage_options)
     partitions, task = portal.run(_planned(_checked(urls), request))
     if not partitions:
         with dask.config.set({"dataframe.convert-string": False}):
@@ -115,6 +117,7 @@ class Request:
     columns: Sequence[str] | None
     filters: Filters | None
     index: str | Literal[False] | None
+    partitioning: object | None
     backend: Backend | None
     how: Reading
     storage_options: Mapping[str, Any] | None
@@ -127,14 +130,12 @@ class ReadPartition:
     Attributes:
         types: How tables become frames.
         paths: For each column of the tables, what is asked for of the file: it, or fields inside of it.
-        filters: Which rows.
         how: How it is read.
         storage_options: For the store.
     """
 
     types: FrameTypes
     paths: Mapping[str, tuple[str, ...]]
-    filters: Filters | None
     how: Reading
     storage_options: Mapping[str, Any] | None = field(repr=False)
 
@@ -160,28 +161,35 @@ class ReadPartition:
 
     async def _read(self, row_group: ShippedRowGroup, schema: pa.Schema) -> pa.Table:
         store, key = resolve(row_group.file.url, self.storage_options)
-        wanted = [path for name in schema.names for path in self.paths[name]]
+        wanted = [path for name in schema.names for path in self.paths.get(name, ())]
         async with store:
             try:
                 file = row_group.opened(store, key, self.how)
-                found = await file.read(columns=wanted, filters=self.filters)
+                found = await file.read(columns=wanted, filters=row_group.file.filters)
             except ResilientPQError as error:
                 raise at_ordinal(error, row_group.ordinal) from error.__cause__
+        in_folders = row_group.file.in_folders
+        columns = {name: pa.repeat(value[0], found.num_rows) for name, value in in_folders.items()}
+        if wanted:
+            table = pa.table(found)
+            columns |= {name: table.column(name) for name in table.column_names}
         # The types that all files agree upon hold those of each.
-        return pa.table(found).select(schema.names).cast(schema)
+        return pa.table({name: columns[name] for name in schema.names}).cast(schema)
 
 
 async def _planned(urls: Urls, request: Request) -> tuple[list[ShippedRowGroup], ReadPartition]:
     """The partitions, and what is done for each."""
-    how = request.how
-    stores = Stores(request.storage_options)
-    try:
-        places = await find_files(urls, stores)
-        async with open_many(places, verify=how.verify, options=how.options) as dataset:
-            task = _task(dataset, request)
-            partitions, nulls = await _partitions(dataset, places, task)
-    finally:
-        await stores.close()
+    opening = open_many(
+        urls,
+        verify=request.how.verify,
+        partitioning=request.partitioning,
+        filters=None if request.partitioning is None else request.filters,
+        options=request.how.options,
+        storage_options=request.storage_options,
+    )
+    async with opening as dataset:
+        task = _task(dataset, request)
+        partitions, nulls = await _partitions(dataset, task, request.filters)
     return partitions, replace(task, types=nulls.applied())
 
 
@@ -203,12 +211,13 @@ def _task(dataset: Dataset, request: Request) -> ReadPartition:
         schema, index, index_name, categories=dictionaries & {*schema.names}, backend=request.backend,
         arrow_strings=arrow_strings(),
     )  # fmt: skip
-    paths = _paths(dataset.files[0], columns)
-    return ReadPartition(types, paths, request.filters, request.how, request.storage_options)
+    in_folders = {} if dataset.folders is None else dict.fromkeys(dataset.folders.names)
+    own = None if columns is None else [name for name in columns if name not in in_folders]
+    return ReadPartition(types, _paths(dataset.files[0], own), request.how, request.storage_options)
 
 
 def _paths(file: File, columns: Sequence[str] | None) -> dict[str, tuple[str, ...]]:
-    """For each top-level column, what is asked for of it."""
+    """For each top-level column of the files, what is asked for of it."""
     if columns is None:
         return {name: (name,) for name in file.schema.names}
     found: dict[str, tuple[str, ...]] = {}
@@ -220,18 +229,31 @@ def _paths(file: File, columns: Sequence[str] | None) -> dict[str, tuple[str, ..
 
 
 async def _partitions(
-    dataset: Dataset, places: Sequence[Place], task: ReadPartition
+    dataset: Dataset, task: ReadPartition, filters: Filters | None
 ) -> tuple[list[ShippedRowGroup], Nulls]:
     """A partition for each row group that may have rows that are wanted."""
     nulls = Nulls(task.types, damage_is_null=task.how.on_damage is OnDamage.NULL)
     partitions: list[ShippedRowGroup] = []
-    wanted = [path for paths in task.paths.values() for path in paths]
-    for file, place in zip(dataset.files, places, strict=True):
-        plan = plan_read(file.contents, wanted, None, task.filters)
+    paths = [path for paths in task.paths.values() for path in paths]
+    folders = dataset.folders
+    wishes: Sequence[Narrowed | None] = [Narrowed(filters)] * len(dataset.files)
+    if folders is not None:
+        wishes = folders.narrowed(filters)
+    for position, (file, wish) in enumerate(zip(dataset.files, wishes, strict=True)):
+        if wish is None:
+            continue
+        plan = plan_read(file.contents, paths, None, wish.filters)
         leaves = {leaf.ordinal for column in plan.columns for leaf in column.leaves}
         await file.objects.pin(chunk.file for group in plan.row_groups for chunk in group.chunks)
-        shipped = ShippedFile.of(file, location_of(*place))
+        in_folders = {} if folders is None else _in_folders(folders, position)
+        nulls.see_folders(in_folders)
+        shipped = ShippedFile.of(file, wish.filters, in_folders)
         for group in plan.row_groups:
             partitions.append(ShippedRowGroup.of(shipped, file, group.ordinal, leaves))
             nulls.see(file, group.ordinal)
     return partitions, nulls
+
+
+def _in_folders(folders: FolderColumns, position: int) -> dict[str, pa.Array]:
+    """The values that the folders of a file name."""
+    return {name: pa.array(folders.array(column, position, 1)) for column, name in enumerate(folders.names)}

@@ -7,9 +7,10 @@ of the footer, without the columns that are not wanted, and the versions that it
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from resilient_pq.errors import ResilientPQError
 from resilient_pq.format import footer, thrift
@@ -21,6 +22,7 @@ from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.data_file import data_file
 from resilient_pq.reader.file import File
 from resilient_pq.reader.reading import Reading
+from resilient_pq.reader.request import Filters
 
 #: A file as another process finds it: a URL, or the absolute path of one of this machine.
 Location = str | os.PathLike[str]
@@ -35,16 +37,20 @@ class ShippedFile:
         info: The version that was planned with; everything is read from that one.
         metadata: The file metadata without row groups, in Thrift's compact protocol.
         data_end: Offset before which column chunks end.
+        filters: Which rows are wanted.
+        in_folders: The columns that are in the names of its folders, each as an Arrow array of the one value.
     """
 
     url: Location
     info: ObjectInfo
     metadata: bytes = field(repr=False)
     data_end: int
+    filters: Filters | None = None
+    in_folders: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, file: File, url: Location) -> ShippedFile:
-        """What is read of an open file, to be read elsewhere."""
+    def of(cls, file: File, filters: Filters | None, in_folders: Mapping[str, Any]) -> ShippedFile:
+        """What is read of an open file, to be read elsewhere; the attributes say what."""
         own = file.metadata
         metadata = footer.serialize(
             own.schema,
@@ -54,7 +60,7 @@ class ShippedFile:
             key_value=key_values(own.key_value_metadata),
             created_by=own.created_by,
         )
-        return cls(url, file.info, metadata, file.contents.data_end)
+        return cls(location_of(*file.place), file.info, metadata, file.contents.data_end, filters, in_folders)
 
 
 @dataclass(frozen=True, slots=True)

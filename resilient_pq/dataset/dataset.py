@@ -44,6 +44,7 @@ class Dataset:
     Attributes:
         files: The files, in the order of their rows. A summary of a folder is one file.
         counters: Requests made and bytes moved so far, of all files together, their opening included.
+        folders: The columns that are in the names of folders; None where those are names alone.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class Dataset:
         self._stores = stores
         self._how = how
         self._field = _schema_of(files)
-        self._folders = folders
+        self.folders = folders
         self._whole = self._field
         if folders is not None:
             names = {child.name for child in self._field.children}
@@ -197,19 +198,19 @@ class Dataset:
         self, columns: Sequence[str] | None, filters: Filters | None, limit: int | None, strings: Strings
     ) -> tuple[Field, Jobs]:
         """What to read of all files, planned file by file as reading goes on, and the struct that the rows are."""
-        if self._folders is None:
+        if self.folders is None:
             own, chosen = columns, None
             wishes: Sequence[Narrowed | None] = [Narrowed(filters)] * len(self.files)
         else:
             chosen = [child.name for child in self._whole.children] if columns is None else columns
-            own = [name for name in chosen if name not in self._folders.names]
-            wishes = self._folders.narrowed(filters)
+            own = [name for name in chosen if name not in self.folders.names]
+            wishes = self.folders.narrowed(filters)
         # What the first file would be asked for tells the types, wanted or not.
         asked = None if wishes[0] is None else wishes[0].filters
         first, _ = self.files[0].jobs(own, None, strings, filters=asked, limit=limit)
         field = as_agreed(first, self._field)
         names = [child.name for child in self._field.children] if own is None else own
-        together = None if self._folders is None or chosen is None else Together(self._folders, field, chosen)
+        together = None if self.folders is None or chosen is None else Together(self.folders, field, chosen)
 
         async def all_jobs() -> Jobs:
             for position, (file, wish) in enumerate(zip(self.files, wishes, strict=True)):

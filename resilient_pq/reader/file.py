@@ -114,6 +114,11 @@ class File:
         return self.contents.metadata
 
     @property
+    def place(self) -> tuple[ReadStore, str]:
+        """Where it is: the store, and the key in it."""
+        return self._store, self.info.key
+
+    @property
     def schema(self) -> Schema:
         """The Parquet schema."""
         return self.contents.schema

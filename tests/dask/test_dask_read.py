@@ -188,6 +188,25 @@ def test_lists_patterns_and_summaries(folder: Path) -> None:
         assert frame.compute()["n"].tolist() == expected
 
 
+def test_columns_in_the_names_of_folders(tmp_path: Path) -> None:
+    for day, shop in [(1, "a"), (1, "b%20c"), (2, "__HIVE_DEFAULT_PARTITION__")]:
+        folder = tmp_path / f"day={day}" / f"shop={shop}"
+        folder.mkdir(parents=True)
+        pq.write_table(pa.table({"n": [10 * day, 10 * day + 1]}), folder / "0.parquet")
+    frame = rpqd.read(tmp_path, partitioning="hive")
+    assert list(frame.columns) == ["n", "day", "shop"]
+    assert_meta_is_exact(frame)
+    found = frame.compute()
+    assert found["day"].tolist() == [1, 1, 1, 1, 2, 2]
+    assert found["shop"].tolist()[:4] == ["a", "a", "b c", "b c"] and found["shop"].isna().tolist()[4:] == [True, True]
+    only = rpqd.read(tmp_path, columns=["shop"], filters=[("day", "=", 1), ("n", ">", 10)], partitioning="hive")
+    assert only.npartitions == 2
+    assert only.compute()["shop"].tolist() == ["a", "b c"]
+    assert rpqd.read(tmp_path, partitioning="hive")["day"].sum().compute() == 8
+    assert len(rpqd.read(tmp_path, filters=[("day", "=", 3)], partitioning="hive")) == 0
+    assert list(rpqd.read(tmp_path).columns) == ["n"]
+
+
 def test_files_whose_types_agree_only(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": ["x"], "b": [1]}), tmp_path / "0.parquet")
     pq.write_table(pa.table({"b": [2], "a": pa.array(["y"], pa.large_string())}), tmp_path / "1.parquet")
