@@ -15,6 +15,9 @@ from distributed import default_client
 
 import resilient_pq.dask as rpqd
 from resilient_pq import sync as rpq
+from resilient_pq.dask import parts
+from resilient_pq.io import LocalStore
+from resilient_pq.writer.options import EncoderOptions
 
 
 @pytest.fixture(autouse=True)
@@ -148,3 +151,23 @@ def test_folders_are_done_here(tmp_path: Path) -> None:
     assert (summary.num_files, summary.exit_code) == (4, 1)
     assert rpqd.recover(tmp_path / "in", tmp_path / "out").finish().num_rows == 400
     assert len(rpqd.read(tmp_path / "out")) == 400
+
+
+async def test_an_attempt_that_is_late_replaces_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One whose worker was taken for dead, and goes on all the same."""
+    schema = pa.schema([("n", pa.int64())])
+    part = parts.Part(tmp_path / "part-00000-0.parquet", schema, "stop", EncoderOptions(), None)
+    first = await parts._written(pa.table({"n": [1, 2]}), part)
+    data = (tmp_path / "part-00000-0.parquet").read_bytes()
+    assert await parts._written(pa.table({"n": [1, 2]}), part) == first
+    exists = LocalStore.exists
+    looked: list[str] = []
+
+    async def not_yet(store: LocalStore, key: str) -> bool:
+        looked.append(key)
+        return await exists(store, key) if len(looked) > 1 else False
+
+    monkeypatch.setattr(LocalStore, "exists", not_yet)
+    assert await parts._written(pa.table({"n": [1, 2]}), part) == first
+    assert (tmp_path / "part-00000-0.parquet").read_bytes() == data
+    assert names(tmp_path) == ["part-00000-0.parquet"]

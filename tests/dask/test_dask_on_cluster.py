@@ -145,6 +145,7 @@ def test_a_worker_killed_in_the_middle_of_a_recovery(
     assert rows_of(tmp_path / "there") == rows_of(tmp_path / "here")
 
 
+@pytest.mark.thorough
 def test_outputs_that_were_there_are_not_taken_for_ours(
     tree: Path, dask_client: Any, kill_worker: Any, tmp_path: Path
 ) -> None:
