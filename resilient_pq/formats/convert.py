@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal
 
 from resilient_pq.arrow.ingest import Batch
 from resilient_pq.arrow.leaf_rows import ShreddedRows
@@ -26,7 +26,7 @@ from resilient_pq.formats.text_metadata import text_metadata
 from resilient_pq.formats.trevni.rows import RowReader, WindowRows, needed_columns
 from resilient_pq.formats.trevni_file import BATCH_ROWS
 from resilient_pq.formats.trevni_source import Source, given_schema, open_source, windows
-from resilient_pq.io import FetchCounters, ReadStore, WriteStore, resolve
+from resilient_pq.io import FetchCounters, ReadStore, WriteStore, place_of
 from resilient_pq.reader.on_damage import OnDamage
 from resilient_pq.reader.opening import open
 from resilient_pq.reader.options import ReadOptions
@@ -40,7 +40,6 @@ from resilient_pq.writer.stream import Writer
 VERB: Final = "convert"
 MiB = 1024 * 1024
 
-S = TypeVar("S", bound=ReadStore)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +173,7 @@ async def convert(
     policy = OnDamage.named(on_damage, [OnDamage.DROP, OnDamage.NULL, OnDamage.RAISE])
     given = given_schema(schema)
     dst_options = storage_options if dst_storage_options is None else dst_storage_options
-    async with _store_of(src, storage_options) as (store, key), _store_of(dst, dst_options) as (dst_store, dst_key):
+    async with place_of(src, storage_options) as (store, key), place_of(dst, dst_options) as (dst_store, dst_key):
         target = Target(dst_store, dst_key, overwrite)
         await check_other(store.url_of(key), target)
         await check_free(target)
@@ -198,20 +197,6 @@ async def convert(
         done = await _converted(request, creation)
         async with open((target.store, target.key)) as file:
             return _report(request, done, Kept(file.url, file.num_rows, 0, 0), file.num_row_groups)
-
-
-@asynccontextmanager
-async def _store_of(
-    location: str | os.PathLike[str] | tuple[S, str], storage_options: Mapping[str, Any] | None
-) -> AsyncIterator[tuple[S | WriteStore, str]]:
-    if isinstance(location, tuple):
-        yield location
-        return
-    store, key = resolve(location, storage_options)
-    try:
-        yield store, key
-    finally:
-        await store.close()
 
 
 async def _understood(

@@ -14,7 +14,7 @@ from resilient_pq.format.row_selection import null_rows
 from resilient_pq.format.values import LeafData
 from resilient_pq.formats.trevni.codecs import Checksum, Codec
 from resilient_pq.formats.trevni.writer import BLOCK_BYTES, TrevniOptions, encode
-from resilient_pq.io import ObjectInfo, SinkOptions, WriteStore, resolve
+from resilient_pq.io import ObjectInfo, SinkOptions, WriteStore, place_of
 from resilient_pq.writer.owned import owned
 
 _CODECS = {"none": Codec.NULL, "deflate": Codec.DEFLATE, "snappy": Codec.SNAPPY, "bzip2": Codec.BZIP2}
@@ -70,8 +70,7 @@ async def write_trevni(
     if block_bytes < 1:
         raise SchemaError(f"block_bytes is {block_bytes!r}; it must be at least 1")
     options = TrevniOptions(_CODECS[compression], _CHECKSUMS[checksum], first_values, block_bytes, metadata)
-    store, key = url if isinstance(url, tuple) else resolve(url, storage_options)
-    try:
+    async with place_of(url, storage_options) as (store, key):
         with located(Where(key=store.url_of(key))):
             pieces = await asyncio.to_thread(_encoded, data, schema, options)
             sink = await store.create(key, SinkOptions(mode=mode))
@@ -81,9 +80,6 @@ async def write_trevni(
             except BaseException:
                 await sink.abort()
                 raise
-    finally:
-        if not isinstance(url, tuple):
-            await store.close()
 
 
 def _encoded(data: object, schema: object | None, options: TrevniOptions) -> list[bytes]:

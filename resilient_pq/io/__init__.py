@@ -32,7 +32,7 @@ from resilient_pq.io.protocols import (
     WriteStore,
 )
 from resilient_pq.io.ranges import ByteRange, MergedRange, MergeOptions, merge
-from resilient_pq.io.resolve import Stores, resolve
+from resilient_pq.io.resolve import Stores, place_of, resolve
 from resilient_pq.io.retry import RetryPolicy, retrying
 from resilient_pq.io.upload_plan import max_object_size, part_size
 
@@ -81,6 +81,7 @@ __all__ = [
     "merge",
     "merge_all",
     "part_size",
+    "place_of",
     "resolve",
     "retrying",
 ]

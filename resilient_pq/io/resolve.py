@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
 
 from resilient_pq.errors import StoreError, Where
 from resilient_pq.io.local import LocalStore
-from resilient_pq.io.protocols import WriteStore
+from resilient_pq.io.protocols import ReadStore, WriteStore
+
+S = TypeVar("S", bound=ReadStore)
 
 # One letter is a drive of Windows.
 _SCHEME = re.compile(r"([a-z][a-z0-9+.\-_]+)(::|://)", re.IGNORECASE | re.ASCII)
@@ -39,6 +42,33 @@ def resolve(
         it.
     """
     return Stores(storage_options).resolve(url, bucket_alone=bucket_alone)
+
+
+@asynccontextmanager
+async def place_of(
+    location: str | os.PathLike[str] | tuple[S, str],
+    storage_options: Mapping[str, Any] | None = None,
+    *,
+    bucket_alone: bool = False,
+) -> AsyncIterator[tuple[S | WriteStore, str]]:
+    """The store and the key that a caller means; a store that was made for a URL is closed at the end.
+
+    Args:
+        location: A URL, a path, or a pair of a store and a key in it, which is given as it is.
+        storage_options: For a URL.
+        bucket_alone: As of `resolve`.
+
+    Raises:
+        StoreError: As of `resolve`.
+    """
+    if isinstance(location, tuple):
+        yield location
+        return
+    store, key = resolve(location, storage_options, bucket_alone=bucket_alone)
+    try:
+        yield store, key
+    finally:
+        await store.close()
 
 
 class Stores:

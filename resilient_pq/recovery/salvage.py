@@ -19,7 +19,7 @@ from resilient_pq.errors import (
     Where,
     located,
 )
-from resilient_pq.io import WriteStore, resolve
+from resilient_pq.io import place_of
 from resilient_pq.reader.contents import FileState
 from resilient_pq.reader.data_file import writing_again
 from resilient_pq.reader.on_damage import OnDamage
@@ -156,7 +156,7 @@ async def salvage(
     if not locations:
         raise SchemaError("src is an empty list; name at least one copy")
     reached = storage_options if dst_storage_options is None else dst_storage_options
-    async with _opened(locations, storage_options) as sources, _store_of(dst, reached) as (store, key):
+    async with _opened(locations, storage_options) as sources, place_of(dst, reached) as (store, key):
         target = Target(store, key, options.overwrite, options.make_folder)
         for source in sources:
             await check_other(source.url, target)
@@ -193,7 +193,7 @@ async def salvage_if_sound(location: Location, dst: Location, options: RecoverOp
         StoreError: As `recover`.
     """
     policy = OnDamage.named(options.on_damage, list(OnDamage))
-    async with await open_source(location, None) as source, _store_of(dst, None) as (store, key):
+    async with await open_source(location, None) as source, place_of(dst, None) as (store, key):
         target = Target(store, key, options.overwrite, options.make_folder)
         await check_other(source.url, target)
         if not options.only_damaged:
@@ -216,20 +216,6 @@ async def _opened(
             await stack.enter_async_context(await open_source(location, storage_options))
             for location in locations
         ]
-
-
-@asynccontextmanager
-async def _store_of(
-    location: Location, storage_options: Mapping[str, Any] | None
-) -> AsyncIterator[tuple[WriteStore, str]]:
-    if isinstance(location, tuple):
-        yield location
-        return
-    store, key = resolve(location, storage_options)
-    try:
-        yield store, key
-    finally:
-        await store.close()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from resilient_pq.errors import FormatError, NotFoundError, RecoveryError, UnsupportedError, Where
-from resilient_pq.io import FetchCounters, MultipartStore, ObjectInfo, UploadInfo, resolve
+from resilient_pq.io import FetchCounters, MultipartStore, ObjectInfo, UploadInfo, place_of
 from resilient_pq.io.cancellation import all_or_none
 from resilient_pq.reader.contents import Contents, FileState
 from resilient_pq.reader.reading import read_contents
@@ -200,11 +200,7 @@ async def multipart_store(
     Raises:
         UnsupportedError: The store has no uploads.
     """
-    if isinstance(url, tuple):
-        store, key = url
-    else:
-        store, key = resolve(url, storage_options, bucket_alone=bucket_alone)
-    try:
+    async with place_of(url, storage_options, bucket_alone=bucket_alone) as (store, key):
         if not isinstance(store, MultipartStore):
             raise UnsupportedError(
                 "this store has no multipart uploads",
@@ -212,9 +208,6 @@ async def multipart_store(
                 hint="uploads are a matter of S3: s3://bucket/key",
             )
         yield store, key
-    finally:
-        if not isinstance(url, tuple):
-            await store.close()
 
 
 async def only_upload(store: MultipartStore, key: str) -> str:

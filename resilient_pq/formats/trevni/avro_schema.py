@@ -28,7 +28,8 @@ from resilient_pq.formats.trevni.shape import (
     Shape,
 )
 
-_SIMPLE: Final = {
+#: How values of the types that have no others inside are stored.
+VALUE_TYPES: Final = {
     "null": ValueType.NULL,
     "boolean": ValueType.BOOLEAN,
     "int": ValueType.INT,
@@ -98,8 +99,8 @@ class _Walk:
         if isinstance(schema, list):
             return self._union(schema, path, parent, namespace, depth)
         kind, schema, namespace, name = self._resolved(schema, namespace)
-        if kind in _SIMPLE:
-            return self._scalar(kind, schema, self._column(path or name, _SIMPLE[kind], parent, False))
+        if kind in VALUE_TYPES:
+            return self._scalar(kind, schema, self._column(path or name, VALUE_TYPES[kind], parent, False))
         match kind:
             case "record" | "error":
                 if name in self._open:
@@ -148,8 +149,8 @@ class _Walk:
         """The column with the lengths of an array, and the shape of its elements."""
         if not isinstance(element, list):
             kind, schema, _, _ = self._resolved(element, namespace)
-            if kind in _SIMPLE:
-                column = self._column(path, _SIMPLE[kind], parent, True)
+            if kind in VALUE_TYPES:
+                column = self._column(path, VALUE_TYPES[kind], parent, True)
                 return column, self._scalar(kind, schema, column)
         column = self._column(path, ValueType.NULL, parent, True)
         return column, self.shape(element, path, path, namespace, depth + 1)
@@ -167,7 +168,7 @@ class _Walk:
     def _resolved(self, schema: Any, namespace: str) -> tuple[str, dict[str, Any], str, str]:
         """The type of a schema, the schema itself, the namespace within it, and its full name."""
         if isinstance(schema, str):
-            if (schema in _SIMPLE and schema not in _NAMED) or schema in ("array", "map"):
+            if (schema in VALUE_TYPES and schema not in _NAMED) or schema in ("array", "map"):
                 return schema, {}, namespace, schema
             known = self._named.get(_full(schema, namespace)) or self._named.get(schema)
             if known is None:
@@ -179,7 +180,7 @@ class _Walk:
         if isinstance(kind, (dict, list)):
             raise MismatchError("a type has a schema within its type")
         if kind not in _NAMED:
-            if isinstance(kind, str) and kind not in _SIMPLE and kind not in ("array", "map"):
+            if isinstance(kind, str) and kind not in VALUE_TYPES and kind not in ("array", "map"):
                 return self._resolved(kind, namespace)
             return str(kind), schema, namespace, str(kind)
         name = schema.get("name")
@@ -198,7 +199,7 @@ class _Walk:
                 raise MismatchError("an enumeration has no symbols")
             encoded = tuple(symbol.encode("utf-8", "backslashreplace") for symbol in symbols)
             return Scalar(column, LeafType(Type.BYTE_ARRAY, None, logical.ENUM), encoded)
-        physical = LEAF_TYPES[_SIMPLE[kind]]
+        physical = LEAF_TYPES[VALUE_TYPES[kind]]
         if kind == "fixed":
             size = schema.get("size")
             if not isinstance(size, int) or not 0 <= size < 2**31:

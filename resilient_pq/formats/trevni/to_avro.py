@@ -13,6 +13,7 @@ from resilient_pq.format import logical
 from resilient_pq.format.logical import Decimal, Integer, Time, Timestamp, TimeUnit
 from resilient_pq.format.metadata import Repetition, Type
 from resilient_pq.format.schema import Node, Primitive, Schema
+from resilient_pq.formats.trevni.avro_schema import VALUE_TYPES
 from resilient_pq.formats.trevni.metadata import ColumnMetadata, ValueType
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -24,17 +25,6 @@ _SIMPLE: Final = {
     Type.FLOAT: "float",
     Type.DOUBLE: "double",
     Type.BYTE_ARRAY: "bytes",
-}
-_VALUES: Final = {
-    "null": ValueType.NULL,
-    "boolean": ValueType.BOOLEAN,
-    "int": ValueType.INT,
-    "long": ValueType.LONG,
-    "float": ValueType.FLOAT,
-    "double": ValueType.DOUBLE,
-    "bytes": ValueType.BYTES,
-    "string": ValueType.STRING,
-    "fixed": ValueType.BYTES,
 }
 #: The name of the record that a row is.
 ROOT_NAME: Final = "Row"
@@ -99,7 +89,7 @@ class Columns:
     def _required(self, node: Node, path: str, parent: int | None, depth: int) -> Any:
         if isinstance(node, Primitive):
             simple = self._simple(node, path)
-            self._column(path, _VALUES[_kind(simple)], parent, 0, has_values=True)
+            self._column(path, VALUE_TYPES[_kind(simple)], parent, 0, has_values=True)
             self._leaf += 1
             return simple
         match shape_of(node):
@@ -125,7 +115,7 @@ class Columns:
         """What lies in a column with lengths: its own values where these are simple, else columns."""
         if isinstance(element, Primitive) and (element.repetition is Repetition.REQUIRED or _is_null(element)):
             simple = self._simple(element, path)
-            self._column(path, _VALUES[_kind(simple)], parent, depth + 1, has_values=True)
+            self._column(path, VALUE_TYPES[_kind(simple)], parent, depth + 1, has_values=True)
             self._leaf += 1
             return simple
         position = self._column(path, ValueType.NULL, parent, depth + 1, has_values=False)
