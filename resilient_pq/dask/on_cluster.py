@@ -32,7 +32,7 @@ from resilient_pq.io.protocols import MiB
 _TASKS_EACH = 2
 #: Files of a task, at most, and bytes of those that are more than one.
 _MOST_FILES = 32
-_MOST_BYTES = 64 * MiB
+_MOST_BYTES = 32 * MiB
 #: What a file is taken to have of which nobody asked.
 _UNKNOWN = 8 * MiB
 #: Seconds until a scheduler is said not to be reached.
