@@ -35,7 +35,8 @@ async def test_the_summary_is_right_for_each_of_many_files(files: Any, tmp_path:
     summary = checking.summary
     assert (summary.num_files, summary.num_found, summary.all_found) == (count, count, True)
     assert summary.outcomes == dict(sorted(Counter(expected.values()).items()))
-    assert summary.exit_code == 3 and summary.num_not_sound == count // 10 == len(summary.worst[: count // 10])
+    assert summary.exit_code == 3 and summary.num_not_sound == count // 10
+    assert len(summary.worst) == min(count // 10, 100)
     assert summary.worst[0].outcome == "nothing"
 
     expected = {name: "sound" if way is None else files.ways[way].recover for name, way in ways.items()}
@@ -269,25 +270,25 @@ def lines(journal: Path) -> list[dict[str, Any]]:
 
 
 async def test_a_run_goes_on_where_it_stopped(files: Any, tmp_path: Path) -> None:
-    files.write(tmp_path / "src", 100)
+    files.write(tmp_path / "src", 50)
     journal = tmp_path / "journal"
     whole = await rpq.recover_many(tmp_path / "src", tmp_path / "whole").finish()
     done = []
     async with rpq.recover_many(tmp_path / "src", tmp_path / "dst", resume=journal) as recovering:
         async for result in recovering:
             done.append(result.url)
-            if len(done) == 40:
+            if len(done) == 20:
                 break
     async with rpq.recover_many(tmp_path / "src", tmp_path / "dst", resume=journal) as recovering:
         others = [result.url async for result in recovering]
-    assert not set(done) & set(others) and len({*done, *others}) == 100
+    assert not set(done) & set(others) and len({*done, *others}) == 50
     summary = recovering.summary
-    assert summary.num_resumed == 40 and summary.num_files == summary.num_found == 100
+    assert summary.num_resumed == 20 and summary.num_files == summary.num_found == 50
     assert (summary.outcomes, summary.num_rows, summary.size) == (whole.outcomes, whole.num_rows, whole.size)
     assert [e.url for e in summary.worst] == [e.url for e in whole.worst]
     assert set(all_files(tmp_path / "dst")) == set(all_files(tmp_path / "whole"))
     again = await rpq.recover_many(tmp_path / "src", tmp_path / "dst", resume=journal).finish()
-    assert again.num_resumed == 100 and again.outcomes == whole.outcomes
+    assert again.num_resumed == 50 and again.outcomes == whole.outcomes
 
 
 async def test_a_changed_file_is_done_again_and_an_error_is_tried_again(files: Any, tmp_path: Path) -> None:

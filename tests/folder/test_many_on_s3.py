@@ -29,14 +29,13 @@ def body(s3: Any, name: str) -> bytes:
 
 
 async def test_a_prefix_and_a_pattern(s3: Any, files: Any, tmp_path: Path) -> None:
-    ways = put(s3, files, 55)
+    ways = put(s3, files, 14)
     s3.client.put_object(Bucket=s3.bucket, Key="in2/part.parquet", Body=files.sound[0])
     s3.client.put_object(Bucket=s3.bucket, Key="in/_SUCCESS", Body=b"")
     reached: dict[str, Any] = {"storage_options": s3.storage_options}
     expected = {s3.url(f"in/{name}"): "sound" if way is None else files.ways[way].check for name, way in ways.items()}
-    for prefix in ("in", "in/"):
-        async with rpq.check_many(s3.url(prefix), **reached) as checking:
-            assert {each.url: each.outcome async for each in checking} == expected
+    async with rpq.check_many(s3.url("in"), **reached) as checking:
+        assert {each.url: each.outcome async for each in checking} == expected
     pattern = s3.url("in/**/part-0000[0-4].parquet")
     async with rpq.check_many(pattern, **reached) as checking:
         assert {each.url async for each in checking} == {s3.url(f"in/{files.name_of(number)}") for number in range(5)}
@@ -48,7 +47,7 @@ async def test_a_prefix_and_a_pattern(s3: Any, files: Any, tmp_path: Path) -> No
         async for _ in recovering:
             break
     summary = await rpq.recover_many(s3.url("in"), s3.url("out"), resume=journal, **reached).finish()
-    assert summary.num_resumed >= 1 and summary.num_files == 55
+    assert summary.num_resumed >= 1 and summary.num_files == 14
     assert summary.num_rows == sum(400 if way is None else files.ways[way].num_rows for way in ways.values())
     for name, way in ways.items():
         if way is None:
@@ -70,6 +69,7 @@ async def test_a_small_sound_object_costs_one_get(s3_proxy: Any, files: Any) -> 
     assert len(asked) == 7
 
 
+@pytest.mark.thorough
 async def test_a_large_sound_object_is_copied_by_the_store(s3_proxy: Any) -> None:
     s3, proxy = s3_proxy
     noise = pa.table({"noise": pa.array([random.Random(i).randbytes(MiB) for i in range(12)], pa.binary())})
@@ -84,6 +84,7 @@ async def test_a_large_sound_object_is_copied_by_the_store(s3_proxy: Any) -> Non
     assert body(s3, "out/large.parquet") == body(s3, "in/large.parquet")
 
 
+@pytest.mark.thorough
 async def test_what_a_killed_recovery_left_on_s3_is_removed(s3: Any, files: Any, tmp_path: Path) -> None:
     """Its upload has the key of an output that the journal says was begun; another's has not."""
     put(s3, files, 5)
