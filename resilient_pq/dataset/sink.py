@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -423,25 +423,29 @@ class DatasetWriter:
 
     async def _publish_all(self) -> None:
         """All open files, side by side; when one fails, the others are published all the same."""
-        open_files = list(self._open.values())
-        outcomes = await asyncio.gather(*map(self._publish, open_files), return_exceptions=True)
-        failures = [outcome for outcome in outcomes if outcome is not None]
+        self._raise_first(await _failures(map(self._publish, list(self._open.values()))), "published")
+
+    def _raise_first(self, failures: Sequence[BaseException], done: str) -> None:
         for another in failures[1:]:
-            log.error("%s: one more file was not published: %s", self.url, another)
+            log.error("%s: one more file was not %s: %s", self.url, done, another)
         if failures:
             raise failures[0]
 
     async def abort(self) -> None:
-        """End, and remove what is stored of the open files; those that were published stay."""
+        """End, and remove what is stored of the open files; those that were published stay.
+
+        Raises:
+            StoreError: The store refused for one of them; the others were removed.
+        """
         async with self._lock:
-            if self._closed:
-                return
-            self._closed = True
-            try:
-                for partition in self._open.values():
-                    await _file(partition).writer.abort()
-            finally:
-                await self._let_go()
+            if not self._closed:
+                self._closed = True
+                await finish_first(self._remove_all())
+
+    async def _remove_all(self) -> None:
+        failures = await _failures(_file(each).writer.abort() for each in self._open.values())
+        await self._let_go()
+        self._raise_first(failures, "removed")
 
     async def _end(self, error: BaseException) -> None:
         """After an error: each open file keeps what is stored of it, or removes it; none is published."""
@@ -450,21 +454,19 @@ class DatasetWriter:
             await finish_first(self._keep_or_abort(error))
 
     async def _keep_or_abort(self, error: BaseException) -> None:
-        try:
-            for partition in self._open.values():
-                # Each tells its own log; the caller's error is told once.
-                ended = WriterClosedError("the data set's writer has ended")
-                await _file(partition).writer.__aexit__(type(ended), ended, None)
-            left = [partition for partition in self._open.values() if _file(partition).writer.num_rows_stored]
-            if left:
-                rows = sum(_file(partition).writer.num_rows_stored for partition in left)
-                note = f"{rows:,} rows are kept in {len(left):,} unfinished files; go on with rpq.resume_dataset"
-                if isinstance(error, ResilientPQError) and error.hint is None:
-                    error.hint = note
-                else:
-                    error.add_note(note)
-        finally:
-            await self._let_go()
+        failures = await _failures(_ended(_file(each).writer) for each in self._open.values())
+        await self._let_go()
+        for failure in failures:
+            note = f"one file was not left as it should be: {failure}"
+            log.error("%s: %s", self.url, note)
+            error.add_note(note)
+        left = [stored for each in self._open.values() if (stored := _file(each).writer.num_rows_stored)]
+        if left:
+            note = f"{sum(left):,} rows are kept in {len(left):,} unfinished files; go on with rpq.resume_dataset"
+            if isinstance(error, ResilientPQError) and error.hint is None:
+                error.hint = note
+            else:
+                error.add_note(note)
 
     async def _let_go(self) -> None:
         self._closed = True
@@ -526,6 +528,18 @@ class DatasetWriter:
 def _file(partition: Partition) -> OpenFile:
     assert partition.file is not None
     return partition.file
+
+
+async def _ended(writer: Writer) -> None:
+    """End a file unpublished: each tells its own log, and the caller's error is told once."""
+    ended = WriterClosedError("the data set's writer has ended")
+    await writer.__aexit__(type(ended), ended, None)
+
+
+async def _failures(work: Iterable[Awaitable[None]]) -> list[BaseException]:
+    """What went wrong with some files, which are worked on side by side: none is left out for another's error."""
+    outcomes = await asyncio.gather(*work, return_exceptions=True)
+    return [outcome for outcome in outcomes if outcome is not None]
 
 
 def _next(values: Iterator[T]) -> T | None:

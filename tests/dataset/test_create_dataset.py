@@ -23,6 +23,7 @@ import resilient_pq as rpq
 from resilient_pq import sync
 from resilient_pq.dataset import clock
 from resilient_pq.io import MemoryStore
+from resilient_pq.io.local import LocalSink
 from resilient_pq.io.testing import Fault, FaultyStore
 from resilient_pq.writer import policy
 
@@ -550,6 +551,38 @@ async def test_abort_removes_what_is_open(tmp_path: Path) -> None:
     await writer.checkpoint()
     await writer.abort()
     assert [path.name for path in tmp_path.iterdir()] == ["part-00000000.parquet"]
+
+
+@pytest.mark.parametrize("how", ["an error", "abort"])
+async def test_when_one_file_cannot_be_left_the_others_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """No file stays open and locked, and the caller has its own error."""
+    verb = "keep" if how == "an error" else "abort"
+    left = getattr(LocalSink, verb)
+
+    async def fails_for_one(sink: LocalSink) -> None:
+        await left(sink)
+        if "p=a" in sink.describe():
+            raise rpq.StoreError("no room")
+
+    monkeypatch.setattr(LocalSink, verb, fails_for_one)
+    writer = await rpq.create_dataset(tmp_path, partition_by="p")
+    await writer.write({"n": range(3), "p": ["a", "b", "c"]})
+    await writer.checkpoint()
+    if how == "abort":
+        with pytest.raises(rpq.StoreError, match="no room"):
+            await writer.abort()
+    else:
+        with pytest.raises(ConnectionError) as caught:
+            async with writer:
+                raise ConnectionError
+        assert caught.value.__notes__ == [
+            "one file was not left as it should be: no room",
+            "3 rows are kept in 3 unfinished files; go on with rpq.resume_dataset",
+        ]
+    async with rpq.resume_dataset(tmp_path, partition_by="p") as resumed:
+        assert resumed.num_rows_stored == (0 if how == "abort" else 3)
 
 
 async def test_when_one_file_is_not_published_the_others_are() -> None:
