@@ -17,7 +17,7 @@ class Filled:
         num_rows: Rows taken.
         num_bytes: Bytes of the file.
         open_bytes: Bytes in memory of the rows that are in no row group yet.
-        share: Bytes of a file for each byte that its rows take in memory, as far as is known.
+        share: Bytes of a file for each byte that its rows take in memory, as far as is known; above 0, and at most 1.
     """
 
     num_rows: int

@@ -302,7 +302,7 @@ class DatasetWriter:
     def _filled(self, file: OpenFile) -> Filled:
         writer = file.writer
         written = file.bytes_taken - writer.num_bytes_buffered
-        share = writer.num_bytes / written if written > 0 else self._share
+        share = _share(writer.num_bytes, written) if written > 0 else self._share
         return Filled(writer.num_rows, writer.num_bytes, writer.num_bytes_buffered, share)
 
     async def _begin(self, partition: Partition) -> OpenFile:
@@ -364,7 +364,7 @@ class DatasetWriter:
             )
         )
         if file.bytes_taken:
-            self._share = writer.num_bytes / file.bytes_taken
+            self._share = _share(writer.num_bytes, file.bytes_taken)
         partition.num_rows_before += writer.num_rows
         partition.sequence += 1
         partition.file = None
@@ -528,6 +528,14 @@ class DatasetWriter:
 def _file(partition: Partition) -> OpenFile:
     assert partition.file is not None
     return partition.file
+
+
+def _share(num_bytes: int, bytes_taken: int) -> float:
+    """Bytes of a file for each byte that its rows take in memory: never more, what is beyond is not of its rows.
+
+    A file of one row is hundreds of times as large, by its schema and its footers.
+    """
+    return min(1.0, num_bytes / bytes_taken)
 
 
 async def _ended(writer: Writer) -> None:

@@ -89,6 +89,22 @@ async def test_files_of_about_so_many_bytes() -> None:
     assert last.size < 1.2 * wanted
 
 
+@pytest.mark.parametrize("before", ["a small file", "a checkpoint of one row"])
+async def test_what_small_files_hold_besides_is_not_taken_for_rows(before: str) -> None:
+    wanted = 200_000
+    settings: dict[str, Any] = {"partition_by": "p", "roll_bytes": wanted, "max_open": 1, "compression": "none"}
+    async with rpq.create_dataset((MemoryStore(), "set"), **settings) as writer:
+        if before == "a small file":
+            await writer.write({"b": [b"1"], "p": ["another"]})
+        else:
+            await writer.write({"b": [b"1"], "p": ["a"]})
+            await writer.checkpoint()
+        await writer.write({"b": [os.urandom(100) for _ in range(10_000)], "p": ["a"] * 10_000})
+    *full, _ = (file for file in writer.files if file.partition == "p=a")
+    assert all(0.85 * wanted < file.size < 1.2 * wanted for file in full)
+    assert len(full) in range(4, 7)
+
+
 async def test_a_large_batch_is_cut_where_a_file_is_full() -> None:
     """Also before anything is known of how it compresses."""
     store = MemoryStore()
