@@ -183,9 +183,10 @@ def resume_dataset(
         ),
     )  # fmt: skip
     rows = replay_from.num_rows_by_partition if isinstance(replay_from, DatasetCheckpoint) else replay_from
-    if rows is not None and not isinstance(rows, Mapping):
+    if rows is not None and not (isinstance(rows, Mapping) and all(_is_count(each, 0) for each in rows.values())):
         raise SchemaError(
-            f"replay_from is {replay_from!r}; it is a checkpoint, or a dict of rows by the folder of a partition"
+            f"replay_from is {replay_from!r}; it is a checkpoint, or a dict of rows by the folder of a partition",
+            hint="rows are whole numbers, 0 or more",
         )
 
     async def begun(folder: Folder) -> Begun:
@@ -249,7 +250,7 @@ class _Sink:
         encoder: Callable[[WriteOptions], EncoderOptions],
     ) -> _Sink:
         keys = hive.check_keys(partition_by)
-        if not _is_count(max_open):
+        if not _is_count(max_open, 1):
             raise SchemaError(f"max_open is {max_open!r}; it is a whole number, at least 1")
         write = check_options(rest, on_error)
         for option in ("checkpoint_log", "overwrite_partial"):
@@ -307,8 +308,8 @@ class _Sink:
             raise
 
 
-def _is_count(value: object) -> bool:
+def _is_count(value: object, least: int) -> bool:
     try:
-        return operator.index(value) >= 1  # type: ignore[arg-type]
+        return operator.index(value) >= least  # type: ignore[arg-type]
     except TypeError:
         return False

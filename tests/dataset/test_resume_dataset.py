@@ -481,9 +481,11 @@ async def test_a_source_that_begins_too_late(rows: dict[str, int]) -> None:
         await rpq.resume_dataset((store, "set"), partition_by="p", replay_from=rows)
 
 
-async def test_a_source_that_names_no_rows() -> None:
+@pytest.mark.parametrize("rows", [3, {"": -1}, {"": "2"}, {"": 1.5}, {"": None}], ids=str)
+async def test_a_source_that_names_no_rows(rows: Any) -> None:
+    """Fewer rows than none would have rows passed over that are not stored."""
     with pytest.raises(rpq.SchemaError, match="replay_from"):
-        rpq.resume_dataset((MemoryStore(), "set"), replay_from=3)  # type: ignore[arg-type]
+        rpq.resume_dataset((MemoryStore(), "set"), replay_from=rows)
 
 
 async def test_a_folder_is_made_with_those_above_it(tmp_path: Path) -> None:
