@@ -36,10 +36,10 @@ def check_keys(partition_by: Sequence[str] | str | None) -> tuple[str, ...]:
     """
     keys = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by or ())
     for key in keys:
-        if not isinstance(key, str) or not key or key.startswith(".") or set(key) & _NOT_IN_KEYS:
+        if not isinstance(key, str) or not key or key[0] in "._" or set(key) & _NOT_IN_KEYS:
             raise SchemaError(
                 f"partition_by has {key!r}, which cannot be in the name of a folder",
-                hint="names of columns that do not begin with a dot, without /, \\, = and %",
+                hint="neither . nor _ come first, which hide a folder from readers, and there are no /, \\, = and %",
             )
     if len(set(keys)) < len(keys):
         raise SchemaError(f"partition_by names a column twice: {', '.join(keys)}")

@@ -75,7 +75,7 @@ class Roll:
         if self.rows is not None:
             fit = min(fit, self.rows - filled.num_rows)
         if self.num_bytes is not None:
-            room = self.num_bytes - filled.expected_bytes
+            room = max(0.0, self.num_bytes - filled.expected_bytes)
             if num_bytes * filled.share > room:
                 fit = min(fit, int(room * num_rows / (num_bytes * filled.share)))
         return max(fit, 1)

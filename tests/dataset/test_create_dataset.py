@@ -89,6 +89,14 @@ async def test_files_of_about_so_many_bytes() -> None:
     assert last.size < 1.2 * wanted
 
 
+async def test_rows_that_take_no_room() -> None:
+    async with rpq.create_dataset((MemoryStore(), "set"), roll_bytes=1_500) as writer:
+        for _ in range(3):
+            await writer.write([{}, {}])
+            await writer.checkpoint()
+    assert sum(file.num_rows for file in writer.files) == 6
+
+
 @pytest.mark.parametrize("before", ["a small file", "a checkpoint of one row"])
 async def test_what_small_files_hold_besides_is_not_taken_for_rows(before: str) -> None:
     wanted = 200_000
@@ -429,6 +437,7 @@ async def test_a_batch_that_is_refused_leaves_no_row_behind() -> None:
         ({"partition_by": "a/b"}, "name of a folder"),
         ({"partition_by": ["a=b"]}, "name of a folder"),
         ({"partition_by": [3]}, "name of a folder"),
+        ({"partition_by": "_day"}, "name of a folder"),  # which Arrow passes over, with all rows in it
         ({"name": "_hidden"}, "beginning of the names"),
         ({"name": "a/b"}, "beginning of the names"),
         ({"roll_rows": 0}, "roll_rows is 0"),
