@@ -73,14 +73,16 @@ class Folder:
             SchemaError: There is one of its name, and of other partitions.
             UnsupportedError: The store cannot list.
         """
-        named = [found for name in await self.store.list_names(self.key) if (found := self._understood(name))]
-        complete = [found for found in named if not found.partial]
-        unfinished = [Unfinished(found) for found in named if found.partial and isinstance(self.store, LocalStore)]
+        unfinished = []
+        # Uploads first: one that is completed meanwhile, by a request that was still on its way, is seen as a file.
         if isinstance(self.store, MultipartStore) and self.store.capabilities.list_parts:
             prefix = folder_prefix(self.key)
             for upload in await self.store.list_uploads(prefix):
                 if found := self._understood(upload.key.removeprefix(prefix)):
                     unfinished.append(Unfinished(found, upload.upload_id))
+        named = [found for name in await self.store.list_names(self.key) if (found := self._understood(name))]
+        complete = [found for found in named if not found.partial]
+        unfinished += [Unfinished(found) for found in named if found.partial and isinstance(self.store, LocalStore)]
         return complete, unfinished
 
     def _understood(self, name: str) -> NamedFile | None:

@@ -317,6 +317,39 @@ async def test_a_sink_that_was_not_dead_is_fenced() -> None:
     assert [file.first_row for file in second.files] == [0, 5]
 
 
+async def test_a_file_that_is_published_while_a_sink_looks() -> None:
+    """The last request of a writer that was killed may still be on its way."""
+    store = Mortal()
+    first = await rpq.create_dataset((store, "set"))
+    await first.write({"n": range(5)})
+    await first.checkpoint()
+    looked = 0
+
+    class Late(Mortal):
+        async def list_names(self, folder: str) -> list[str]:
+            found = await store.list_names(folder)
+            await arrived()
+            return found
+
+        async def list_uploads(self, prefix: str) -> Any:
+            found = await store.list_uploads(prefix)
+            await arrived()
+            return found
+
+    async def arrived() -> None:
+        nonlocal looked
+        looked += 1
+        if looked == 1:
+            await first.close()
+
+    late = Late()
+    late.__dict__ = store.__dict__  # one and the same store, that the first sink holds as it is
+    async with rpq.resume_dataset((late, "set")) as second:
+        assert second.num_rows_stored == 5
+        await second.write({"n": [5]})
+    assert [file.first_row for file in second.files] == [5]
+
+
 async def test_a_local_sink_that_lives_keeps_its_file(tmp_path: Path) -> None:
     first = await rpq.create_dataset(tmp_path)
     await first.write({"n": [1]})
