@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from types import TracebackType
@@ -16,12 +15,12 @@ from resilient_pq.arrow.table import Table
 from resilient_pq.arrow.to_python import Inexact
 from resilient_pq.dataset.agreement import agreed, as_agreed
 from resilient_pq.dataset.folder_columns import FolderColumns, Narrowed
-from resilient_pq.dataset.listing import Source, find_files
+from resilient_pq.dataset.listing import Source, find_files, scope_of
 from resilient_pq.dataset.naming import known_to_have_ended
 from resilient_pq.errors import NotFoundError, ResilientPQError, SchemaError, UnsupportedError, Where
-from resilient_pq.folder.pattern import is_pattern, split_pattern
+from resilient_pq.folder.pattern import is_pattern
 from resilient_pq.folder.scope import Place
-from resilient_pq.io import FetchCounters, ReadStore, Stores
+from resilient_pq.io import FetchCounters, Stores
 from resilient_pq.io.cancellation import all_or_none
 from resilient_pq.reader.contents import FileState
 from resilient_pq.reader.file import File, OnLost
@@ -386,7 +385,7 @@ def open_many(
             places = await find_files(urls, stores)
             folders = None
             if partitioning is not None:
-                folders = FolderColumns(_names_below(urls, places), partitioning)
+                folders = FolderColumns(_names_below(urls, places, stores), partitioning)
                 wanted = [at for at, wish in enumerate(folders.narrowed(filters)) if wish is not None]
                 wanted = wanted or [0]  # which tells the schema
                 places, folders = [places[at] for at in wanted], folders.of_files(wanted)
@@ -409,17 +408,11 @@ def open_many(
     return Opening(opening)
 
 
-def _names_below(urls: Source | Sequence[Source], places: Sequence[Place]) -> list[str]:
+def _names_below(urls: Source | Sequence[Source], places: Sequence[Place], stores: Stores) -> list[str]:
     """The names of files, from the folder on that a caller named."""
     names = [store.url_of(key) for store, key in places]
-    if isinstance(urls, str | os.PathLike):
-        base = os.fspath(urls)
-    elif isinstance(urls, tuple) and len(urls) == 2 and isinstance(urls[0], ReadStore):
-        base = urls[0].url_of(str(urls[1]))
-    else:
-        return names
-    base = split_pattern(base)[0].rstrip("/")
-    return [name.removeprefix(f"{base}/") for name in names]
+    scope = scope_of(urls, stores)
+    return names if scope is None else [name.removeprefix(scope.url) for name in names]
 
 
 async def _open_all(places: Sequence[Place], how: Reading, counters: FetchCounters) -> list[File]:

@@ -28,12 +28,9 @@ async def find_files(sources: Source | Sequence[Source], stores: Stores) -> list
         NotFoundError: There is no file in the folder, or none that matches the pattern.
         StoreError: The store could not say.
     """
-    if isinstance(sources, tuple) and len(sources) == 2 and isinstance(sources[0], ReadStore):
-        store, key = sources
-        return await _below(store, str(key))
-    if isinstance(sources, str | os.PathLike):
-        return await _named(sources, stores)
-    files: Sequence[Any] = sources
+    if (scope := scope_of(sources, stores)) is not None:
+        return await _of_scope(scope)
+    files: Any = sources
     if not isinstance(files, Sequence) or isinstance(files, bytes | bytearray):
         raise SchemaError(
             f"urls is {sources!r}", hint="it is a folder, a pattern such as data/*.parquet, or a list of files"
@@ -41,6 +38,18 @@ async def find_files(sources: Source | Sequence[Source], stores: Stores) -> list
     if not files:
         raise SchemaError("urls is an empty list: there is nothing to open")
     return [_file(one, stores) for one in files]
+
+
+def scope_of(sources: Source | Sequence[Source], stores: Stores) -> Scope | None:
+    """The folder, pattern or file that one source names; None for a list of files.
+
+    Raises:
+        StoreError: It names nothing.
+        UnsupportedError: The scheme is not known, or needs a package that is not installed.
+    """
+    if isinstance(sources, tuple) and len(sources) == 2 and isinstance(sources[0], ReadStore):
+        return Scope.below(sources[0], str(sources[1]))
+    return Scope.named(sources, stores) if isinstance(sources, str | os.PathLike) else None
 
 
 def _file(source: Any, stores: Stores) -> Place:
@@ -52,15 +61,6 @@ def _file(source: Any, stores: Stores) -> Place:
     raise SchemaError(
         f"{source!r} in urls names no file", hint="it is a URL, a path, or a pair of a store and a key in it"
     )
-
-
-async def _named(url: str | os.PathLike[str], stores: Stores) -> list[Place]:
-    return await _of_scope(Scope.named(url, stores))
-
-
-async def _below(store: ReadStore, key: str) -> list[Place]:
-    """The same of a key in a store of the caller's."""
-    return await _of_scope(Scope.below(store, key))
 
 
 async def _of_scope(scope: Scope) -> list[Place]:

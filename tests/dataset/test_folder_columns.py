@@ -182,6 +182,15 @@ async def test_what_is_refused(names: tuple[str, ...], partitioning: Any, said: 
         await rpq.open_many((store, "set"), partitioning=partitioning)
 
 
+@pytest.mark.parametrize("url", ["{}", "{}/", "file://{}", "file://{}/", "file://{}/**/*.parquet"])
+async def test_folders_of_what_is_opened_do_not_count(tmp_path: Path, url: str) -> None:
+    folder = tmp_path / "j=1"
+    async with rpq.create_dataset(folder, partition_by="k") as writer:
+        await writer.write({"n": [1], "k": ["a"]})
+    async with rpq.open_many(url.format(folder), partitioning="hive") as dataset:
+        assert (await dataset.read()).to_pydict() == {"n": [1], "k": ["a"]}
+
+
 async def test_filters_of_names_that_are_not_read(folder: Path) -> None:
     with pytest.raises(rpq.SchemaError, match="names of folders"):
         rpq.open_many(folder, filters=[("day", "=", DAY)])
