@@ -291,7 +291,7 @@ def _left_over(path: str) -> AlreadyExistsError:
 
 
 def _cannot_create(error: OSError, target: str) -> StoreError:
-    folder = os.path.dirname(os.path.abspath(target))
+    folder = os.path.abspath(os.path.dirname(target))  # in this order: of "a/" it is a
     if isinstance(error, FileNotFoundError):
         return NotFoundError("no such folder", where=Where(key=folder), hint=f"create it: mkdir -p {folder}")
     return from_os_error(error, "cannot create", target + SUFFIX)

@@ -412,6 +412,9 @@ async def test_a_missing_folder(store: LocalStore, tmp_path: Path) -> None:
         await store.create(str(missing / "a"))
     assert caught.value.hint == f"create it: mkdir -p {missing}"
     assert caught.value.where.key == str(missing)
+    with pytest.raises(NotFoundError, match="no such folder") as caught:
+        await store.create(f"{missing.parent}/")  # it is the folder itself that is missing, not the one around it
+    assert caught.value.where.key == str(missing.parent)
 
 
 async def test_a_path_that_may_not_be_written(
