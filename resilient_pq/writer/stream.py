@@ -500,7 +500,9 @@ class Writer:
 
     def _tell_what_is_kept(self, error: BaseException) -> None:
         note = f"{self.num_rows_stored:,} rows are kept in {self._sink.describe()}"
-        if (command := self._sink.rescue_command()) is not None:
+        if self._options.own_metadata is not None:
+            note += "; go on with rpq.resume_dataset"  # which believes only what its own writer left
+        elif (command := self._sink.rescue_command()) is not None:
             note += f"; go on with rpq.resume, or complete it: {command}"
         log.error("%s: not published; %s", self.url, note)
         if isinstance(error, ResilientPQError) and error.hint is None:

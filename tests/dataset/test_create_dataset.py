@@ -545,7 +545,9 @@ async def test_a_file_that_another_sink_has_begun(tmp_path: Path) -> None:
     assert pq.read_table(tmp_path / "part-00000000.parquet").to_pydict() == {"n": [1]}
 
 
-async def test_after_an_exception_nothing_more_is_published(tmp_path: Path) -> None:
+async def test_after_an_exception_nothing_more_is_published(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     with pytest.raises(ValueError) as caught:  # noqa: PT011 (it is the caller's own)
         async with rpq.create_dataset(tmp_path, roll_rows=3, partition_by="p") as writer:
             await writer.write({"n": range(8), "p": ["a", "b"] * 4})
@@ -554,6 +556,9 @@ async def test_after_an_exception_nothing_more_is_published(tmp_path: Path) -> N
     assert [file.num_rows for file in writer.files] == [3, 3]
     assert caught.value.__notes__ == ["2 rows are kept in 2 unfinished files; go on with rpq.resume_dataset"]
     assert writer.num_rows_stored == 8
+    # What `rpq recover` makes of one file has no place in the data set.
+    assert all(message.endswith("go on with rpq.resume_dataset") for message in caplog.messages)
+    assert len(caplog.messages) == 2
     with pytest.raises(rpq.WriterClosedError):
         await writer.write({"n": [1], "p": ["a"]})
     found = sorted(path.name for path in tmp_path.rglob("*.*"))
