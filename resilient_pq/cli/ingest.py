@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import os
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -58,7 +58,11 @@ class Rows:
 
 @asynccontextmanager
 async def open_rows(
-    src: str, *, storage_options: Mapping[str, Any] | None = None, block_bytes: int = BLOCK_BYTES
+    src: str,
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    block_bytes: int = BLOCK_BYTES,
+    as_written: Collection[str] = (),
 ) -> AsyncIterator[Rows]:
     """Open a source of rows.
 
@@ -67,6 +71,7 @@ async def open_rows(
             lines on stdin.
         storage_options: For a URL.
         block_bytes: Bytes of text that are parsed at a time.
+        as_written: Columns of JSON in which texts stay texts, though all of them are times.
 
     Raises:
         UnsupportedError: The form is not known, or needs a package that is not installed.
@@ -81,7 +86,8 @@ async def open_rows(
             file = io.FileIO(os.dup(0) if src == STDIN else src)
         counted, size = readers.InputStream(file), os.fstat(file.fileno()).st_size
         name = "stdin" if src == STDIN else src
-        items = in_background(_items(file, read(io.BufferedReader(counted, MiB), name, block_bytes)))
+        text_options = readers.TextOptions(block_bytes, as_written)
+        items = in_background(_items(file, read(io.BufferedReader(counted, MiB), name, text_options)))
         async with aclosing(items):
             schema = await anext(items)
             yield Rows(schema, _counted(items, counted, size, block_bytes if ending in _TEXT else size))

@@ -7,8 +7,9 @@ the rows follow, a block at a time, as `Writer.write` takes them.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Protocol
@@ -85,16 +86,29 @@ def buffered(stream: Stream, *, head: bytes = b"") -> io.BufferedReader:
     return io.BufferedReader(InputStream(stream, head=head), MiB)
 
 
-def read_stdin(stream: io.BufferedReader, name: str, block_bytes: int) -> Iterator[Any]:
+@dataclass(frozen=True, slots=True)
+class TextOptions:
+    """How text is understood.
+
+    Attributes:
+        block_bytes: Bytes that are parsed at a time; types are taken from the first block.
+        as_written: Columns of JSON in which texts stay texts, though all of them are times.
+    """
+
+    block_bytes: int
+    as_written: Collection[str] = ()
+
+
+def read_stdin(stream: io.BufferedReader, name: str, text_options: TextOptions) -> Iterator[Any]:
     """An Arrow IPC stream or JSON lines, whichever comes."""
     head = stream.read(len(_ARROW_FILE_MAGIC))
     text = head.removeprefix(_BYTE_ORDER_MARK).lstrip()
     rest = buffered(stream, head=head)
     if head == _ARROW_FILE_MAGIC or head.startswith(_CONTINUATION):
-        yield from read_arrow(rest, name, block_bytes)
+        yield from read_arrow(rest, name, text_options)
         return
     if text.startswith(b"{") or (head and not text):
-        yield from read_json_lines(rest, name, block_bytes)
+        yield from read_json_lines(rest, name, text_options)
         return
     if not head:
         raise FormatError("nothing came", where=Where(key=name))
@@ -105,9 +119,10 @@ def read_stdin(stream: io.BufferedReader, name: str, block_bytes: int) -> Iterat
     )
 
 
-def read_csv(stream: io.BufferedReader, name: str, block_bytes: int) -> Iterator[Any]:
+def read_csv(stream: io.BufferedReader, name: str, text_options: TextOptions) -> Iterator[Any]:
     """CSV with a header line, understood as `pyarrow.csv` does by default."""
     csv = _pyarrow("csv", "CSV")
+    block_bytes = text_options.block_bytes
     with _explained(name):
         reader = csv.open_csv(stream, read_options=csv.ReadOptions(block_size=block_bytes))
     with _explained(name, _TYPES_HINT.format(f"{block_bytes:,}")):
@@ -120,10 +135,10 @@ def read_csv(stream: io.BufferedReader, name: str, block_bytes: int) -> Iterator
             yield batch
 
 
-def read_json_lines(stream: io.BufferedReader, name: str, block_bytes: int) -> Iterator[Any]:
-    """One JSON object per line, understood as `pyarrow.json` does by default."""
-    json = _pyarrow("json", "JSON lines")
-    buffer_reader = import_module("pyarrow").BufferReader
+def read_json_lines(stream: io.BufferedReader, name: str, text_options: TextOptions) -> Iterator[Any]:
+    """One JSON object per line, understood as `pyarrow.json` does by default, but for columns `as_written`."""
+    _pyarrow("json", "JSON lines")
+    block_bytes = text_options.block_bytes
     schema = None
     first_line = 1
     for block in _whole_lines(stream, name, block_bytes):
@@ -132,13 +147,10 @@ def read_json_lines(stream: io.BufferedReader, name: str, block_bytes: int) -> I
         if schema is not None:
             hint = f"{hint}; {_TYPES_HINT.format(f'{block_bytes:,}')}"
         with _explained(name, hint):
-            table = json.read_json(
-                buffer_reader(block),
-                read_options=json.ReadOptions(block_size=len(block) + 1),
-                parse_options=json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error")
-                if schema is not None
-                else None,
-            )
+            if schema is None:
+                table = _first_of_json(block, text_options.as_written)
+            else:
+                table = _parsed(block, explicit_schema=schema, unexpected_field_behavior="error")
         if schema is None:
             schema = table.schema
             yield schema
@@ -146,6 +158,23 @@ def read_json_lines(stream: io.BufferedReader, name: str, block_bytes: int) -> I
         first_line = last_line + 1
     if schema is None:
         yield None
+
+
+def _first_of_json(block: bytes, as_written: Collection[str]) -> Any:
+    """The first block, which tells the types."""
+    pa = import_module("pyarrow")
+    table = _parsed(block)
+    times = [field.name for field in table.schema if field.name in as_written and pa.types.is_timestamp(field.type)]
+    return _parsed(block, explicit_schema=pa.schema([(each, pa.string()) for each in times])) if times else table
+
+
+def _parsed(block: bytes, **options: Any) -> Any:
+    json = import_module("pyarrow.json")
+    return json.read_json(
+        import_module("pyarrow").BufferReader(block),
+        read_options=json.ReadOptions(block_size=len(block) + 1),
+        parse_options=json.ParseOptions(**options),
+    )
 
 
 def _whole_lines(stream: io.BufferedReader, name: str, block_bytes: int) -> Iterator[bytes]:
@@ -172,7 +201,7 @@ def _unless_blank(pieces: list[bytes]) -> Iterator[bytes]:
         yield block
 
 
-def read_arrow(stream: io.BufferedReader, name: str, _block_bytes: int) -> Iterator[Any]:
+def read_arrow(stream: io.BufferedReader, name: str, _text_options: TextOptions) -> Iterator[Any]:
     """An Arrow IPC stream or file; a file that cannot be read from its end is taken for the stream in it."""
     head = stream.read(len(_ARROW_FILE_MAGIC))
     if head == _ARROW_FILE_MAGIC:

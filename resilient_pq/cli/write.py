@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -140,7 +140,8 @@ def write(
     if rolling or resume:
         begin: Any = partial(rpq.resume_dataset, replay_from={}) if resume else rpq.create_dataset
         creating = partial(begin, dst, **settings, **rolling)
-        return run_verb(NAME, lambda output: _write_dataset(output, src, creating, reached), as_json=as_json)
+        keys = rolling.get("partition_by", ())
+        return run_verb(NAME, lambda output: _write_dataset(output, src, keys, creating, reached), as_json=as_json)
     settings["mode"] = mode
     return run_verb(NAME, lambda output: _write(output, src, dst, settings, reached), as_json=as_json)
 
@@ -158,10 +159,15 @@ async def _write(output: Output, src: str, dst: str, settings: dict[str, Any], r
 
 
 async def _write_dataset(
-    output: Output, src: str, creating: Callable[..., Creation[rpq.DatasetWriter]], reached: Storage
+    output: Output,
+    src: str,
+    keys: Collection[str],
+    creating: Callable[..., Creation[rpq.DatasetWriter]],
+    reached: Storage,
 ) -> int:
     began = time.monotonic()
-    async with open_rows(src, storage_options=reached.options) as rows:
+    # The days of JSON, "2026-08-01", are read as times, which name no partitions.
+    async with open_rows(src, storage_options=reached.options, as_written=keys) as rows:
         creation = creating(rows.schema, metadata=rows.metadata, storage_options=reached.options)
         async with creation as writer:
             completed = writer.files

@@ -422,6 +422,19 @@ def test_a_data_set(rpq_run: Run, table: pa.Table, tmp_path: Path) -> None:
     assert pyarrow.dataset.dataset(folder, partitioning="hive").to_table().sort_by("number").equals(found)
 
 
+@pytest.mark.parametrize("source", ["a.jsonl", "-"])
+def test_days_in_json_name_partitions(rpq_process: Run, tmp_path: Path, source: str) -> None:
+    """As in the example of the help. Other columns of days are times, as ever."""
+    lines = "".join(f'{{"n": {n}, "day": "2026-08-0{n}", "at": "2026-08-0{n}"}}\n' for n in (1, 2))
+    (tmp_path / "a.jsonl").write_text(lines)
+    source = source if source == "-" else str(tmp_path / source)
+    ended = rpq_process("write", source, tmp_path / "set", "--partition-by", "day", stdin=lines.encode())
+    assert (ended.code, ended.err) == (ExitCode.SOUND, "")
+    found = pyarrow.dataset.dataset(tmp_path / "set", partitioning="hive").to_table()
+    assert sorted(found["day"].to_pylist()) == ["2026-08-01", "2026-08-02"]
+    assert pa.types.is_timestamp(found.schema.field("at").type)
+
+
 def test_names_that_are_none(rpq_run: Run, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("a\n1\n")
     ended = rpq_run("write", tmp_path / "a.csv", tmp_path / "set", "--partition-by", "a,")
