@@ -427,7 +427,7 @@ class _Tasks:
         )
 
     async def prepared(self, task: FileTask) -> FileTask:
-        """A task that may begin: its output is not there, or may be replaced, and the journal says so."""
+        """A task that may begin: the journal says so, where there will be no output there but its own."""
         if self._journal is None or task.target is None or task.refused is not None:
             return task
         store, key = task.target
@@ -438,11 +438,10 @@ class _Tasks:
                 await store.discard_unfinished(key)
             if task.url in self._begun:
                 return task
+            if task.options.on_damage == OnDamage.COLUMNS:
+                return task  # its outputs have names of their own, and which is known when they are written
             if not task.options.overwrite and await store.exists(key):
-                error = AlreadyExistsError(
-                    f"{store.url_of(key)} exists", hint="name another output, or use --overwrite (overwrite=True)"
-                )
-                return replace(task, refused=FileError.of(error))
+                return task  # none of ours: if something is to be written, that is refused
         except StoreError as error:
             return replace(task, refused=FileError.of(error))
         self._journal.begin(task.url, task.version)
@@ -453,7 +452,9 @@ class _Tasks:
         """Count a file that is done, and remember it."""
         entry = FileEntry.of(result)
         self.tally.add(entry)
-        begun = task.url in self._begun
+        refused = result.error is not None and result.error.type == AlreadyExistsError.__name__
+        begun = task.url in self._begun and not (refused and not task.options.overwrite)
+        begun = begun or entry.output is not None
         self._begun.discard(task.url)
         if self._journal is not None:
             self._journal.done(task.version, entry, begun=begun)

@@ -24,7 +24,15 @@ from resilient_pq.reader.on_damage import OnDamage
 from resilient_pq.recovery.continued import own_keys
 from resilient_pq.recovery.examination import Examiner
 from resilient_pq.recovery.kept import KeptRowGroup, keep
-from resilient_pq.recovery.output import Output, Target, check_free, check_other, completing, push
+from resilient_pq.recovery.output import (
+    Output,
+    Target,
+    check_free,
+    check_other,
+    completing,
+    make_folder,
+    push,
+)
 from resilient_pq.recovery.relaid import Relaying
 from resilient_pq.writer.layout import Layout
 
@@ -52,6 +60,7 @@ async def publish_apart(output: Output, target: Target) -> dict[str, str]:
         for source in (output.known.source, *(other.source for other in output.examined.means.others)):
             await check_other(source.url, one)
         await check_free(one)
+    await make_folder(target)
     written: dict[str, str] = {}
     for column in contents.schema.columns:
         rows = keep(contents.schema, output.known.row_groups, output.examined.found, OnDamage.DROP, [column])
@@ -72,7 +81,7 @@ def _targets(schema: Schema, target: Target) -> Iterator[tuple[int, Target]]:
         if name.casefold() in used:
             name = f"{name}.{column.position}"
         used.add(name.casefold())
-        yield column.position, Target(target.store, f"{base}.{name}{ending}", target.overwrite)
+        yield column.position, replace(target, key=f"{base}.{name}{ending}")
 
 
 def _schema_of(column: Selection) -> Schema:

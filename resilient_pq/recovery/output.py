@@ -91,6 +91,12 @@ async def check_free(target: Target) -> None:
         )
 
 
+async def make_folder(target: Target) -> None:
+    """Make the folder of an output, where that was asked for."""
+    if target.make_folder:
+        await target.store.make_folder(target.store.beside(target.key, ""))
+
+
 def _same_file(one: str, other: str) -> bool:
     """Whether two paths lead to one file, by links or otherwise; URLs are no paths and lead nowhere."""
     return os.path.exists(one) and os.path.exists(other) and os.path.samefile(one, other)
@@ -176,8 +182,7 @@ async def publish(output: Output, target: Target, progress: Progress | None = No
         StoreError: A store refused.
     """
     source = output.known.source
-    if target.make_folder:
-        await target.store.make_folder(target.store.beside(target.key, ""))
+    await make_folder(target)
     if output.sound:
         return await _as_it_is(source, target, source.info.size, progress)
     whole = await _prefix(output, target)

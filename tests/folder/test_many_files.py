@@ -308,6 +308,37 @@ async def test_a_changed_file_is_done_again_and_an_error_is_tried_again(files: A
     assert third.outcomes == {"sound": 10} and third.num_resumed == 9
 
 
+async def test_what_is_not_written_is_no_obstacle_with_a_journal_either(files: Any, tmp_path: Path) -> None:
+    files.write(tmp_path / "src", 3)
+    (tmp_path / "dst/day=000").mkdir(parents=True)
+    (tmp_path / "dst" / files.name_of(1)).write_bytes(b"not ours")
+    for journal in (None, tmp_path / "journal"):
+        run = rpq.recover_many(tmp_path / "src", tmp_path / "dst", only_damaged=True, resume=journal)
+        assert (await run.finish()).outcomes == {"sound": 3}
+
+
+async def test_columns_apart_go_into_a_new_folder_and_replace_nothing_of_others(files: Any, tmp_path: Path) -> None:
+    src, journal = tmp_path / "src", tmp_path / "journal"
+    src.mkdir()
+    (src / "part.parquet").write_bytes(files.ways["ours with a hole"].data)
+
+    async def outcomes() -> dict[str, int]:
+        run = rpq.recover_many(src, tmp_path / "dst", on_damage="columns", resume=journal)
+        return dict((await run.finish()).outcomes)
+
+    stranger = tmp_path / "dst/part.id.parquet"
+    stranger.parent.mkdir()
+    stranger.write_bytes(b"not ours")
+    for _ in range(2):
+        assert await outcomes() == {"error": 1} and all_files(tmp_path / "dst") == {"part.id.parquet": b"not ours"}
+    stranger.unlink()
+    stranger.parent.rmdir()
+    assert await outcomes() == {"partial": 1}
+    assert set(all_files(tmp_path / "dst")) == {"part.id.parquet", "part.name.parquet"}
+    (src / "part.parquet").write_bytes(files.ways["ours with a bad page"].data)
+    assert await outcomes() == {"partial": 1}, "its own outputs are no obstacle"
+
+
 async def test_a_torn_line_and_one_that_is_no_line(files: Any, tmp_path: Path) -> None:
     files.write(tmp_path / "src", 10)
     journal = tmp_path / "journal"
