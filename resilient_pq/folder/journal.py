@@ -94,11 +94,11 @@ class Journal:
 
     def begin(self, url: str, version: str | None) -> None:
         """Note that the output of a file may be there from now on, and that there was none before."""
-        self._append({"url": url, "version": version, "begun": True})
+        self._append(_line_of({"url": url, "version": version, "begun": True}))
 
     def done(self, version: str | None, entry: FileEntry, *, begun: bool = False) -> None:
         """Note what became of a file, and whether its output was begun."""
-        self._append({"url": entry.url, "version": version, "begun": begun, "entry": entry.to_json()})
+        self._append(_line_of({"url": entry.url, "version": version, "begun": begun, "entry": entry.to_json()}))
 
     def close(self) -> None:
         """Let go of it."""
@@ -127,11 +127,12 @@ class Journal:
     def _read(self, run: dict[str, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
         """The hashes of the URLs of all lines, sorted, and where the lines lie; the newest of a URL last."""
         hashes, offsets, at = array("Q"), array("Q"), 0
+        header = _line_of({"format": _FORMAT, "run": run})
         with open(self.path, "rb") as file:
             for number, line in enumerate(file):
                 found = _parsed(line)
-                if number == 0:
-                    self._check(found, run, whole=line.endswith(b"\n"))
+                if number == 0 and not header.startswith(line):  # it may be torn: a journal that was just begun
+                    self._check(found, run)
                 if not line.endswith(b"\n"):
                     break
                 if number and found is not None:
@@ -141,15 +142,13 @@ class Journal:
         if at != os.fstat(self._file.fileno()).st_size:
             os.ftruncate(self._file.fileno(), at)  # a line that was torn
         if not at:
-            self._append({"format": _FORMAT, "run": run})
+            self._append(header)
         by_hash, places = np.array(hashes, np.uint64), np.array(offsets, np.uint64)
         order = np.argsort(by_hash, kind="stable")
         return by_hash[order], places[order]
 
-    def _check(self, header: dict[str, Any] | None, run: dict[str, Any], *, whole: bool) -> None:
+    def _check(self, header: dict[str, Any] | None, run: dict[str, Any]) -> None:
         where = Where(key=self.path)
-        if header is None and not whole:
-            return  # nothing but a torn first line: a journal that was just begun
         if header is None or header.get("format") != _FORMAT:
             raise RecoveryError("this is no journal of a run", where=where, hint="name another file for --resume")
         others = header.get("run")
@@ -172,13 +171,21 @@ class Journal:
             found += piece
         return bytes(found[: found.find(b"\n") + 1])
 
-    def _append(self, line: Mapping[str, Any]) -> None:
-        data = json.dumps(line, ensure_ascii=True, separators=(",", ":")).encode() + b"\n"
+    def _append(self, data: bytes) -> None:
+        end = os.fstat(self._file.fileno()).st_size
         with explained("cannot write the journal", self.path):
-            written = self._file.write(data)
-            while written is not None and written < len(data):  # a disk that is nearly full
-                data = data[written:]
+            try:
                 written = self._file.write(data)
+                while written is not None and written < len(data):  # a disk that is nearly full
+                    data = data[written:]
+                    written = self._file.write(data)
+            except OSError:
+                os.ftruncate(self._file.fileno(), end)  # so that a line behind it is whole
+                raise
+
+
+def _line_of(document: Mapping[str, Any]) -> bytes:
+    return json.dumps(document, ensure_ascii=True, separators=(",", ":")).encode() + b"\n"
 
 
 def _parsed(line: bytes) -> dict[str, Any] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 from collections import Counter
@@ -14,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import resilient_pq as rpq
+from resilient_pq.folder.journal import Journal
 from resilient_pq.folder.task import FileTask, run_here
 from resilient_pq.io.memory import MemoryStore
 from resilient_pq.io.testing import Call, RecordingStore
@@ -364,7 +366,8 @@ async def test_a_journal_of_another_run_is_refused(files: Any, tmp_path: Path) -
         await rpq.check_many(f"{tmp_path}/src/*/*.parquet", resume=journal).finish()
     with pytest.raises(rpq.RecoveryError, match=r"another .*output.*verb"):
         await rpq.recover_many(tmp_path / "src", tmp_path / "dst", resume=journal).finish()
-    for content in (b"a file of somebody\n", b'{"format": 1}\n', b"\x00\n", b"[]\n"):
+    strangers = (b"a file of somebody\n", b'{"format": 1}\n', b"\x00\n", b"[]\n", b'{"a": "file of one line"}', b"PAR1")
+    for content in strangers:
         journal.write_bytes(content)
         with pytest.raises(rpq.RecoveryError, match="no journal"):
             await rpq.check_many(tmp_path / "src", resume=journal).finish()
@@ -378,6 +381,35 @@ async def test_a_journal_of_another_run_is_refused(files: Any, tmp_path: Path) -
     assert not (tmp_path / "dst").exists()
     with pytest.raises(rpq.NotFoundError):
         await rpq.check_many(tmp_path / "src", resume=tmp_path / "no" / "journal").finish()
+
+
+async def test_a_line_that_the_disk_had_no_room_for_leaves_no_trace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Full:
+        """A file on a disk that has room for a few bytes more."""
+
+        def __init__(self, file: Any) -> None:
+            self._file, self._room = file, 9
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._file, name)
+
+        def write(self, data: bytes) -> int:
+            if not self._room:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            written, self._room = self._file.write(data[: self._room]), 0
+            return written
+
+    with Journal(tmp_path / "journal", {"verb": "recover"}) as journal:
+        with monkeypatch.context() as patch:
+            patch.setattr(journal, "_file", Full(journal._file))
+            with pytest.raises(rpq.StoreError, match="No space left"):
+                journal.begin("a.parquet", None)
+        journal.begin("b.parquet", None)
+    with Journal(tmp_path / "journal", {"verb": "recover"}) as journal:
+        assert journal.remembered("a.parquet") is None
+        assert journal.remembered("b.parquet") is not None
 
 
 async def test_entries_that_lie_are_not_believed(files: Any, tmp_path: Path) -> None:
