@@ -9,7 +9,8 @@ from resilient_pq.cli.many import ManyOptions, MaxFilesAnywhere, Resume, Schedul
 from resilient_pq.cli.options import AsJson, EndpointUrl, Storage, StorageOptions, storage
 from resilient_pq.cli.render import Output
 from resilient_pq.cli.running import run_verb
-from resilient_pq.folder.pattern import is_pattern, split_pattern
+from resilient_pq.folder.pattern import split_pattern
+from resilient_pq.folder.scope import names_pattern
 
 NAME = "check"
 EPILOG = epilog(
@@ -85,13 +86,18 @@ async def _check_many(output: Output, urls: list[str], options: ManyOptions, rea
             )
             summary = await many.told(output, results, reached, options, each=look)
     more_to_be_had |= bool(summary.outcomes.get("damaged"))  # in an earlier run
-    following = [reached.command(_recovering(urls[0]))] if more_to_be_had and len(urls) == 1 else []
+    following = [reached.command(recovering(urls[0]))] if more_to_be_had and len(urls) == 1 else []
     return many.ended(output, summary, urls[0] if len(urls) == 1 else " ".join(urls), following)
 
 
-def _recovering(url: str) -> tuple[str, ...]:
+def recovering(url: str) -> tuple[str, ...]:
     """The command that keeps what is left of the files that are damaged, beside the folder."""
-    folder = split_pattern(url)[0] if is_pattern(url) else url
-    named = folder.rstrip("/").rpartition("/")[2] not in ("", ".", "..")
-    dst = f"{folder.rstrip('/')}.recovered" if named else "../recovered"
+    folder = (split_pattern(url)[0] if names_pattern(url) else url).rstrip("/")
+    before, _, last = folder.rpartition("/")
+    if before.endswith(":/"):
+        dst = f"{last}.recovered"  # of a bucket: a folder here, since there may be no such bucket
+    elif last in ("", ".", ".."):
+        dst = "../recovered" if last == "" else f"{folder}/../recovered"
+    else:
+        dst = f"{folder}.recovered"
     return "rpq", "recover", url, dst, "--only-damaged"

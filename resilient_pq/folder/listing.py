@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from resilient_pq.errors import NotFoundError, SchemaError, StoreError, Where
-from resilient_pq.folder.pattern import PARTIAL_SUFFIX, is_data_file, is_pattern, matcher
-from resilient_pq.folder.scope import Place, Scope
+from resilient_pq.folder.pattern import PARTIAL_SUFFIX, is_data_file, matcher
+from resilient_pq.folder.scope import Place, Scope, names_pattern
 from resilient_pq.io import GrowingStore, ListedObject, ReadStore, Stores
 from resilient_pq.io.cancellation import all_or_none
 from resilient_pq.recovery.source import Location
@@ -89,7 +89,8 @@ def _scope_in_list(location: Any, stores: Stores) -> Scope:
 def names_many(url: str | os.PathLike[str]) -> bool:
     """Whether a URL looks like that of many files; no store is asked.
 
-    It ends with a slash, is a local folder, or has ``*``, ``?`` or ``[`` in it and is no local file of that very name.
+    It ends with a slash, is a local folder, or is a pattern: it has ``*``, ``?`` or ``[`` in it, and nothing local is
+    called so.
     """
     text = os.fspath(url)
     scheme, found, _ = text.partition("://")
@@ -98,7 +99,7 @@ def names_many(url: str | os.PathLike[str]) -> bool:
     path = None if found else os.path.expanduser(text)
     if text.endswith("/") or (path is not None and os.path.isdir(path)):
         return True
-    return is_pattern(text) and not (path is not None and os.path.exists(path))
+    return names_pattern(text)
 
 
 async def is_folder(url: str | os.PathLike[str], stores: Stores) -> bool:

@@ -51,7 +51,7 @@ class Scope:
             # and a question mark is none of a pattern.
             store, key = stores.resolve(url)
             return cls(store, key, None, key)
-        folder, pattern = split_pattern(text) if is_pattern(text) else (text, None)
+        folder, pattern = split_pattern(text) if names_pattern(text) else (text, None)
         slash = "" if not folder or folder.endswith("/") else "/"
         inside = f"{folder}{slash}{_ANYTHING}"
         store, key = stores.resolve(inside if isinstance(url, str) else Path(inside))
@@ -106,6 +106,11 @@ class Scope:
         async with aclosing(self.pages()) as pages:
             found = [each.name async for page in pages for each in page if matches is None or matches(each.name)]
         return sorted(found)
+
+
+def names_pattern(url: str) -> bool:
+    """Whether a URL is a pattern: it has ``*``, ``?`` or ``[`` in it, and nothing local is called so."""
+    return is_pattern(url) and ("://" in url or not os.path.lexists(os.path.expanduser(url)))
 
 
 def _is_bucket(url: str) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from resilient_pq.cli import check
 from resilient_pq.cli.exit_codes import ExitCode
 
 Run = Callable[..., Any]
@@ -59,6 +60,27 @@ def test_a_folder_is_checked_worst_first(rpq_run: Run, folder: Path) -> None:
     following = shlex.split(recovered.words("next")[0])
     assert following == ["rpq", "check", f"{folder}.recovered/"]
     assert rpq_run(*following[1:]).code == ExitCode.DAMAGE, "they say that they are what is left"
+
+
+@pytest.mark.parametrize("url", [".", "..", "../..", "a/..", "a[b]", "*.parquet"])
+def test_the_command_to_run_next_writes_beside_the_folder(
+    rpq_run: Run, flipped: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    top = tmp_path / "x/y/z"
+    (top / "a").mkdir(parents=True)
+    monkeypatch.chdir(top)
+    (top / "a[b]").mkdir()
+    shutil.copy(flipped, top / url.replace("*.parquet", "") / "1.parquet")
+    ended = rpq_run("check", url)
+    assert ended.code == ExitCode.DAMAGE
+    recovered = rpq_run(*shlex.split(ended.words("next")[0])[1:])
+    assert recovered.code == ExitCode.DAMAGE and recovered.words("rows") == ["750 are left"]
+
+
+def test_of_a_bucket_the_next_command_writes_to_a_folder() -> None:
+    for url in ("s3://bucket", "s3://bucket/", "s3://bucket/**/*.parquet"):
+        assert check.recovering(url) == ("rpq", "recover", url, "bucket.recovered", "--only-damaged")
+    assert check.recovering("s3://bucket/events/*.parquet")[3] == "s3://bucket/events.recovered"
 
 
 def test_a_document_for_each_file_and_one_of_all(rpq_run: Run, folder: Path) -> None:

@@ -98,6 +98,16 @@ async def test_what_a_folder_and_a_pattern_mean(files: Any, tmp_path: Path) -> N
         rpq.check_many(tmp_path, max_files=0)
 
 
+async def test_what_is_called_like_a_pattern_is_found_by_its_name(files: Any, tmp_path: Path) -> None:
+    for name in ("day[1]", "day?", "day*"):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "part[2].parquet").write_bytes(files.sound[0])
+        for url in (folder, f"{folder}/", folder / "part[2].parquet", [f"{folder}/"], f"{folder}/part[2].parquet"):
+            assert [Path(each.url).parent.name async for each in rpq.check_many(url)] == [name], url
+    assert (await rpq.check_many(f"{tmp_path}/day?/*").finish()).num_files == 2
+
+
 async def test_files_that_are_being_written_are_passed_over(files: Any, tmp_path: Path) -> None:
     (tmp_path / "a.parquet").write_bytes(files.sound[0])
     async with rpq.create(tmp_path / "b.parquet") as writer:
