@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
 
 from resilient_pq.errors import NotFoundError, SchemaError, StoreError, Where
-from resilient_pq.folder.pattern import PARTIAL_SUFFIX, is_data_file, matcher
+from resilient_pq.folder.pattern import PARTIAL_SUFFIX, SUFFIX, is_data_file, matcher, may_match_below
+from resilient_pq.folder.result import FileError
 from resilient_pq.folder.scope import Place, Scope, names_pattern
 from resilient_pq.io import GrowingStore, ListedObject, ReadStore, Stores
 from resilient_pq.io.cancellation import all_or_none
@@ -38,6 +39,7 @@ class Found:
         size: Its bytes; None where nobody asked.
         version: What the listing calls its version; None where it does not tell.
         near: Data files that were listed around it: those of its own folder first, then those of the nearest parent.
+        error: Of a folder that cannot be looked into, why; it stands for all that is in there.
     """
 
     scope: Scope
@@ -46,6 +48,7 @@ class Found:
     size: int | None = None
     version: str | None = None
     near: tuple[Place, ...] = ()
+    error: FileError | None = None
 
     @property
     def url(self) -> str:
@@ -191,7 +194,7 @@ async def _below(scope: Scope, wishes: Wishes) -> AsyncGenerator[Sequence[Found]
             any_listed = True
             around = [*before, *(each.name for each in page if wishes.near and is_data_file(each.name))]
             before = around[-_MOST_NEAR:]
-            wanted = [each for each in page if (_is_wanted(each.name) if matches is None else matches(each.name))]
+            wanted = [each for each in page if _is_wanted(each, scope.pattern, matches)]
             found = [await _found(scope, each, around) for each in wanted]
             counting = [each for each in found if each is not None]
             if counting:
@@ -212,6 +215,8 @@ async def _below(scope: Scope, wishes: Wishes) -> AsyncGenerator[Sequence[Found]
 async def _found(scope: Scope, listed: ListedObject, around: Sequence[str]) -> Found | None:
     """A file that counts; None for one that is still being written."""
     store, key = scope.place(listed.name)
+    if listed.error is not None:
+        return Found(scope, listed.name, (store, key), error=FileError.of(listed.error))
     partial = scope.pattern is None and listed.name.endswith(PARTIAL_SUFFIX)
     if partial and isinstance(store, GrowingStore) and await store.has_writer(key):
         return None
@@ -219,7 +224,12 @@ async def _found(scope: Scope, listed: ListedObject, around: Sequence[str]) -> F
     return Found(scope, listed.name, (store, key), listed.size, _version(listed.size, listed.etag), near)
 
 
-def _is_wanted(name: str) -> bool:
+def _is_wanted(listed: ListedObject, pattern: str | None, matches: Callable[[str], object] | None) -> bool:
+    name = listed.name
+    if listed.error is not None:
+        return is_data_file(f"{name}x{SUFFIX}") if pattern is None else may_match_below(pattern, name)
+    if matches is not None:
+        return bool(matches(name))
     return is_data_file(name) or is_data_file(name.removesuffix(PARTIAL_SUFFIX))
 
 

@@ -390,7 +390,7 @@ class _Tasks:
 
     async def _task(self, found: Found, names: set[str], remembered: Remembered | None) -> FileTask:
         if self._outputs is None:
-            return FileTask(self._verb, found.place, found.size, found.version)
+            return FileTask(self._verb, found.place, found.size, found.version, refused=found.error)
         target = self._outputs.folder.place(found.name.removesuffix(PARTIAL_SUFFIX))
         options = self._outputs.options
         near: tuple[Place, ...] = found.near
@@ -401,7 +401,7 @@ class _Tasks:
             options = replace(options, overwrite=True)
             if remembered.entry is None:
                 self._interrupted.add(found.url)
-        refused = await self._refused(found, names, target)
+        refused = found.error or await self._refused(found, names, target)
         return FileTask(self._verb, found.place, found.size, found.version, target, near, options, refused)
 
     async def _refused(self, found: Found, names: set[str], target: Place) -> FileError | None:

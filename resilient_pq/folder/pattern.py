@@ -63,6 +63,22 @@ def matcher(pattern: str) -> re.Pattern[str]:
         raise SchemaError(f"{pattern!r} is no pattern: {error}") from error
 
 
+def may_match_below(pattern: str, folder: str) -> bool:
+    """Whether names below a folder may match a pattern.
+
+    Args:
+        pattern: As of `matcher`.
+        folder: A name with a slash at its end.
+    """
+    wanted = pattern.split("/")
+    for position, part in enumerate(folder.rstrip("/").split("/")):
+        if wanted[position] == "**":
+            return any(each.startswith((".", "_")) for each in wanted) or is_data_file(f"{folder}x{SUFFIX}")
+        if position == len(wanted) - 1 or not matcher(wanted[position]).match(part):
+            return False
+    return True
+
+
 #: A folder such as ``_day=1`` stands for values of a column, and is not hidden.
 _NOT_HIDDEN = r"(?!\.|_[^/=]*(?:/|\Z))"
 

@@ -12,6 +12,7 @@ from typing import TypeAlias
 from resilient_pq.errors import StoreError
 from resilient_pq.folder.pattern import is_pattern, matcher, split_pattern
 from resilient_pq.io import ListedObject, ReadStore, Stores
+from resilient_pq.io.protocols import names_of
 
 #: An object in its store.
 Place: TypeAlias = tuple[ReadStore, str]
@@ -101,10 +102,14 @@ class Scope:
                 raise
 
     async def names(self) -> list[str]:
-        """The names of all that counts, sorted."""
+        """The names of all that counts, sorted.
+
+        Raises:
+            StoreError: The store could not say, or a folder cannot be looked into.
+        """
         matches = None if self.pattern is None else matcher(self.pattern).match
         async with aclosing(self.pages()) as pages:
-            found = [each.name async for page in pages for each in page if matches is None or matches(each.name)]
+            found = [name async for page in pages for name in names_of(page) if matches is None or matches(name)]
         return sorted(found)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import secrets
@@ -27,7 +28,7 @@ from resilient_pq.errors import (
     WriterClosedError,
 )
 from resilient_pq.io.cancellation import finish_first
-from resilient_pq.io.os_errors import explained
+from resilient_pq.io.os_errors import explained, from_os_error
 from resilient_pq.io.partial_file import (
     SUFFIX,
     PartialFile,
@@ -360,12 +361,14 @@ def _status(path: str) -> os.stat_result:
     return status
 
 
-def _page_of(walking: Iterator[tuple[str, os.DirEntry[str]]]) -> list[ListedObject]:
+def _page_of(walking: Iterator[tuple[str, os.DirEntry[str] | StoreError]]) -> list[ListedObject]:
     """The next files, and what they are."""
     return sorted((_listed(name, entry) for name, entry in islice(walking, LISTED_AT_ONCE)), key=attrgetter("name"))
 
 
-def _listed(name: str, entry: os.DirEntry[str]) -> ListedObject:
+def _listed(name: str, entry: os.DirEntry[str] | StoreError) -> ListedObject:
+    if isinstance(entry, StoreError):
+        return ListedObject(name, error=entry)
     try:
         info = _info(name, entry.stat())
     except OSError:  # a link that leads nowhere, or a file that was deleted a moment ago
@@ -373,23 +376,36 @@ def _listed(name: str, entry: os.DirEntry[str]) -> ListedObject:
     return ListedObject(name, info.size, info.etag)
 
 
-def _walk(folder: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
-    """Every file below a folder with its name relative to that, none of them kept."""
+def _walk(folder: str) -> Iterator[tuple[str, os.DirEntry[str] | StoreError]]:
+    """Every file below a folder with its name relative to that, none of them kept; an error of a folder below."""
     # Each folder with the real paths of itself and of all that lead to it: a link back to one of them is a circle.
     waiting = [(folder, "", frozenset([os.path.realpath(folder)]))]
     while waiting:
         path, prefix, leading = waiting.pop()
-        with explained("cannot list", path):
-            try:
-                entries = os.scandir(path)
-            except FileNotFoundError:
-                continue  # never there, or removed a moment ago
-            with entries:
-                for entry in entries:
-                    if not entry.is_dir():
-                        yield prefix + entry.name, entry
-                    elif (real := os.path.realpath(entry.path)) not in leading:
-                        waiting.append((entry.path, f"{prefix}{entry.name}/", leading | {real}))
+        try:
+            entries = os.scandir(path)
+        except FileNotFoundError:
+            continue  # never there, or removed a moment ago
+        except OSError as error:
+            refused = from_os_error(error, "cannot list", path)
+            if not prefix:
+                raise refused from error
+            yield prefix, refused
+            continue
+        with explained("cannot list", path), entries:
+            for entry in entries:
+                if not _is_folder(entry):
+                    yield prefix + entry.name, entry
+                elif (real := os.path.realpath(entry.path)) not in leading:
+                    waiting.append((entry.path, f"{prefix}{entry.name}/", leading | {real}))
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    """Whether it is a folder, or leads to one; what may be one as far as can be told is tried."""
+    try:
+        return entry.is_dir()
+    except OSError as error:
+        return error.errno != errno.ELOOP  # a link to itself leads nowhere
 
 
 def _read_tail(path: str, size: int) -> tuple[os.stat_result, int, memoryview]:

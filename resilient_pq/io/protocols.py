@@ -10,7 +10,7 @@ A store belongs to the event loop that first uses it, and is closed with `close(
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,7 +18,7 @@ from enum import StrEnum
 from types import TracebackType
 from typing import Literal, Protocol, Self, TypeAlias, runtime_checkable
 
-from resilient_pq.errors import NotFoundError, UnsupportedError, Where
+from resilient_pq.errors import NotFoundError, StoreError, UnsupportedError, Where
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 """What may be written: contiguous bytes, which must not change until the object is published."""
@@ -59,11 +59,28 @@ class ListedObject:
         name: Relative to the folder that was listed, with slashes; `ReadStore.beside` makes a key of it.
         size: Bytes of the whole object; None where the listing does not tell.
         etag: What the listing calls this version; None where it does not. A `head` may call it otherwise.
+        error: Why nothing can be told of what is in a folder below; `name` is that folder's then, with a slash at its
+            end. None of objects.
     """
 
     name: str
     size: int | None = None
     etag: str | None = None
+    error: StoreError | None = None
+
+
+def names_of(page: Iterable[ListedObject]) -> list[str]:
+    """The names in a page of a listing.
+
+    Raises:
+        StoreError: A folder could not be looked into.
+    """
+    names = []
+    for found in page:
+        if found.error is not None:
+            raise found.error
+        names.append(found.name)
+    return names
 
 
 @dataclass(frozen=True, slots=True)
@@ -431,9 +448,10 @@ class ReadStore(Protocol):
 
         Raises:
             UnsupportedError: The store cannot tell.
+            StoreError: A folder below cannot be looked into.
         """
         async with aclosing(self.list_objects(folder)) as pages:
-            return sorted([found.name async for page in pages for found in page])
+            return sorted([name async for page in pages for name in names_of(page)])
 
     @abstractmethod
     async def close(self) -> None:

@@ -108,6 +108,38 @@ async def test_what_is_called_like_a_pattern_is_found_by_its_name(files: Any, tm
     assert (await rpq.check_many(f"{tmp_path}/day?/*").finish()).num_files == 2
 
 
+async def test_a_folder_that_cannot_be_looked_into_is_told_and_ends_nothing(
+    files: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a/1.parquet", "lost+found/2.parquet", ".trash/3.parquet", "z/4.parquet", "z/deep/5.parquet"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(files.sound[0])
+    (tmp_path / "circle").symlink_to("circle")
+    scan = os.scandir
+
+    def scandir(path: str) -> Any:
+        if path.rstrip("/").endswith(("lost+found", ".trash")):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)  # permissions do not keep root out
+    summary = await rpq.check_many(tmp_path, resume=tmp_path / "journal").finish()
+    assert summary.outcomes == {"error": 1, "sound": 3} and summary.exit_code == 4
+    assert summary.worst[0].url == f"{tmp_path}/lost+found/"
+    assert summary.worst[0].message == "cannot list: Permission denied"
+    summary = await rpq.recover_many(tmp_path, f"{tmp_path}.new").finish()
+    assert summary.outcomes == {"error": 1, "sound": 3}
+    for pattern, errors in (("*/*.parquet", 1), ("**/*.parquet", 1), ("[az]/**/*.parquet", 0), ("z/*.parquet", 0)):
+        summary = await rpq.check_many(f"{tmp_path}/{pattern}").finish()
+        assert summary.outcomes.get("error", 0) == errors, pattern
+    for refused in (rpq.open_many(tmp_path), rpq.check_many(tmp_path / "lost+found").finish()):
+        with pytest.raises(rpq.StoreError, match="cannot list"):
+            await refused
+    monkeypatch.undo()
+    summary = await rpq.check_many(tmp_path, resume=tmp_path / "journal").finish()
+    assert summary.outcomes == {"sound": 4} and summary.num_resumed == 3
+
+
 async def test_files_that_are_being_written_are_passed_over(files: Any, tmp_path: Path) -> None:
     (tmp_path / "a.parquet").write_bytes(files.sound[0])
     async with rpq.create(tmp_path / "b.parquet") as writer:
