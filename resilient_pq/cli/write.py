@@ -129,8 +129,9 @@ def write(
             checkpoint_log=log,
         ),
     }
+    keys = split_names(partition_by, "--partition-by")
     rolling = {
-        "partition_by": split_names(partition_by, "--partition-by"),
+        "partition_by": keys,
         "roll_rows": roll_rows,
         "roll_bytes": roll_bytes,
         "roll_seconds": roll_seconds,
@@ -140,8 +141,8 @@ def write(
     if rolling or resume:
         begin: Any = partial(rpq.resume_dataset, replay_from={}) if resume else rpq.create_dataset
         creating = partial(begin, dst, **settings, **rolling)
-        keys = rolling.get("partition_by", ())
-        return run_verb(NAME, lambda output: _write_dataset(output, src, keys, creating, reached), as_json=as_json)
+        work = partial(_write_dataset, src=src, keys=keys or (), creating=creating, reached=reached)
+        return run_verb(NAME, work, as_json=as_json)
     settings["mode"] = mode
     return run_verb(NAME, lambda output: _write(output, src, dst, settings, reached), as_json=as_json)
 
