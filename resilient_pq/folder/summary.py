@@ -53,8 +53,10 @@ class FileEntry:
             facts = result.facts or {}
             return cls(result.url, result.outcome, 0, facts.get("rows"), None, 0, facts.get("size", 0), None)
         costly = [finding.message for finding in report.findings if finding.costs_rows]
-        messages = [*costly[:1], *(finding.message for finding in report.findings[:1])]
-        message = None if result.is_sound else next(iter(messages), None)
+        messages = costly[:1] or [finding.message for finding in report.findings[:1]]
+        if report.schema_from is not None:  # who reads only this is to know whose names the columns have
+            messages += [each.message for each in report.findings if report.schema_from in each.message]
+        message = None if result.is_sound else "; ".join(dict.fromkeys(messages)) or None
         kept = report.kept
         outputs = () if kept is None else tuple(kept.outputs.values())
         return cls(

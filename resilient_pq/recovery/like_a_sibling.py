@@ -75,7 +75,7 @@ async def like_a_sibling(
 def _taken(known: KnownSchema, others: Sequence[str]) -> Finding:
     message = f"the schema is that of {known.origin}, whose columns its pages fit"
     if others:
-        message += f"; they fit the other names and types of {', '.join(others)} as well, which are further away"
+        message += f"; they fit the other names and types of {', '.join(others)} as well, which are no nearer"
     return Finding(Damage.UNVERIFIED, message, costs_rows=False)
 
 

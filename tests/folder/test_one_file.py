@@ -12,6 +12,7 @@ import pytest
 
 import resilient_pq as rpq
 from resilient_pq.folder.one import RecoverOptions, check_one, recover_one
+from resilient_pq.folder.summary import FileEntry
 from resilient_pq.io import Stores
 from resilient_pq.recovery import check as checking
 
@@ -142,6 +143,7 @@ async def test_of_siblings_that_differ_in_names_only_the_likelier_is_taken_and_t
     assert result.report is not None and result.report.schema_from == str(near)
     told = [finding.message for finding in result.report.findings if str(near) in finding.message]
     assert len(told) == 1 and str(far) in told[0]
+    assert told[0] in (FileEntry.of(result).message or ""), "in a table of many files, too"
     assert pq.read_table(tmp_path / "out.parquet").equals(TABLE)
 
 
