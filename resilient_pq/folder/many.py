@@ -358,6 +358,11 @@ class _Tasks:
             "verb": self._verb,
             "source": list(dict.fromkeys(_described(scope) for scope in self._scopes)),
         }
+        places: list[Place] = [(scope.store, scope.may_be_file or scope.folder) for scope in self._scopes]
+        if self._outputs is not None:
+            places.append((self._outputs.folder.store, self._outputs.folder.folder))
+        if any(isinstance(store, LocalStore) and not os.path.isabs(store.url_of(key)) for store, key in places):
+            described["current folder"] = os.getcwd()  # the same names mean other files elsewhere
         if self._outputs is not None:
             options = self._outputs.options
             described["output"] = self._outputs.folder.url

@@ -425,6 +425,23 @@ async def test_a_journal_of_another_run_is_refused(files: Any, tmp_path: Path) -
         await rpq.check_many(tmp_path / "src", resume=tmp_path / "no" / "journal").finish()
 
 
+async def test_names_that_mean_other_files_elsewhere_are_of_another_run(
+    files: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for here in ("one", "two"):
+        files.write(tmp_path / here / "src", 2)
+    precious = tmp_path / "two/dst" / files.name_of(1)
+    precious.parent.mkdir(parents=True)
+    precious.write_bytes(b"not ours")
+    for _ in range(2):
+        monkeypatch.chdir(tmp_path / "one")
+        await rpq.recover_many("src", "dst", resume=tmp_path / "journal").finish()
+        monkeypatch.chdir(tmp_path / "two")
+        with pytest.raises(rpq.RecoveryError, match="another current folder"):
+            await rpq.recover_many("src", "dst", resume=tmp_path / "journal").finish()
+    assert precious.read_bytes() == b"not ours"
+
+
 async def test_a_line_that_the_disk_had_no_room_for_leaves_no_trace(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
