@@ -241,8 +241,9 @@ class DatasetWriter:
             data: As of `Writer.write`, with the columns of the partitions.
 
         Raises:
-            SchemaError: The data do not fit the schema, or a value cannot name a partition; no row of the batch at
-                fault is taken.
+            SchemaError: The data do not fit the schema; no row of the batch at fault is taken. Or a value cannot name a
+                partition; a batch of more than 16 MiB is split in pieces, and those before it are taken then, as
+                `num_rows` tells.
             AlreadyExistsError: Another sink of this name has written a file of the data set; this one has failed.
             StoreError: The store refused; the writer has failed.
             WriterFencedError: Another sink has taken over; this one has failed.

@@ -23,7 +23,7 @@ from resilient_pq.writer.creation import Creation, check_options, new_file, sink
 from resilient_pq.writer.options import EncoderOptions, MiB, WriteOptions
 from resilient_pq.writer.stream import Writer
 
-#: Files that are open at one time where nothing is said. On S3 each may hold two parts of 5 MiB in memory.
+#: Files that are open at one time where nothing is said. On S3 each may hold three parts of 5 MiB in memory.
 MAX_OPEN = 32
 
 
