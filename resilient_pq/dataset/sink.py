@@ -186,6 +186,7 @@ class DatasetWriter:
         self._files = begun.files
         self._open: OrderedDict[str, Partition] = OrderedDict()  # the least recently written first
         self._partitioning: Partitioning | None = None
+        self._most_buffered = 0  # no less than `num_bytes_buffered`, which is not asked of many files for each piece
         self._share = 1.0  # bytes of the last file for each byte that its rows took in memory
         self._lock = asyncio.Lock()
         self._opened = asyncio.Event()
@@ -286,7 +287,7 @@ class DatasetWriter:
             count = self._settings.roll.rows_that_fit(
                 rest, rows.num_bytes * rest // rows.num_rows, self._filled(file)
             )
-            before = file.writer.num_rows
+            before, buffered = file.writer.num_rows, file.writer.num_bytes_buffered
             piece = rows.slice(start, start + count)
             try:
                 await file.writer.write(piece)
@@ -296,6 +297,7 @@ class DatasetWriter:
                 continue
             start += count
             file.bytes_taken += piece.num_bytes
+            self._most_buffered += max(0, file.writer.num_bytes_buffered - buffered)
             if count < rest or self._settings.roll.full(self._filled(file)):
                 await self._publish(partition)
             await self._bound_memory()
@@ -323,7 +325,10 @@ class DatasetWriter:
 
     async def _bound_memory(self) -> None:
         """All open row groups share the memory that one may take: the largest is closed when it is used up."""
-        while self.num_bytes_buffered > self._settings.open_bytes:
+        while self._most_buffered > self._settings.open_bytes:
+            self._most_buffered = self.num_bytes_buffered
+            if self._most_buffered <= self._settings.open_bytes:
+                return
             writers = [_file(each).writer for each in self._open.values()]
             await max(writers, key=lambda writer: writer.num_bytes_buffered).flush()
 
