@@ -14,6 +14,7 @@ import resilient_pq as rpq
 from resilient_pq.cli import render, words
 from resilient_pq.cli.options import Storage
 from resilient_pq.cli.render import Meter, Output
+from resilient_pq.errors import ResilientPQError
 from resilient_pq.folder.listing import is_folder, names_many
 from resilient_pq.folder.many import DEFAULT_MAX_FILES
 from resilient_pq.folder.task import RunFile, run_here
@@ -178,7 +179,11 @@ async def told(
                 output.document(_leading(result, reached).to_json())
                 if each is not None:
                     each(result)
+    except ResilientPQError:
+        _so_far(output, results)
+        raise
     except asyncio.CancelledError as error:
+        _so_far(output, results)
         done = words.counted(results.summary.num_files, "file")
         if options.resume is None:
             error.add_note(f"{done} were done; with --resume FILE such a run can go on where it stopped")
@@ -186,6 +191,12 @@ async def told(
             error.add_note(f"{done} are done; the same command goes on behind them")
         raise
     return results.summary
+
+
+def _so_far(output: Output, results: rpq.FileResults) -> None:
+    """The table of a run that ends before its last file."""
+    if results.summary.num_files:
+        render.summarised(output, results.summary)
 
 
 def _leading(result: rpq.FileResult, reached: Storage) -> rpq.FileResult:

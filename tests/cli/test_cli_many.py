@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shlex
 import shutil
@@ -12,8 +13,10 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from resilient_pq.cli import check
+from resilient_pq.cli import check, many
 from resilient_pq.cli.exit_codes import ExitCode
+from resilient_pq.errors import StoreError
+from resilient_pq.folder.task import FileTask, run_here
 
 Run = Callable[..., Any]
 
@@ -150,6 +153,27 @@ def test_a_folder_is_inspected(rpq_run: Run, folder: Path) -> None:
     assert read[0] == rpq_run("inspect", read[0]["url"], "--row-groups", "--json").document
     assert summary["schemas"][0]["files"] == 4 and summary["rows"] == 4000
     assert rpq_run("inspect", folder, "--row-groups").code == ExitCode.USAGE
+
+
+def test_a_run_that_ends_early_tells_what_it_found(
+    rpq_run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+
+    async def ending(task: FileTask) -> Any:
+        if len(done) == 2:
+            raise error
+        done.append(task.url)
+        return await run_here(task)
+
+    monkeypatch.setattr(many, "run_here", ending)
+    ends = {ExitCode.STORE: StoreError("the bucket is gone"), ExitCode.INTERRUPTED: asyncio.CancelledError()}
+    for code, error in ends.items():  # noqa: B007 (it is raised above)
+        done.clear()
+        ended = rpq_run("check", folder, "--max-files", "1")
+        assert ended.code == code
+        (counted,) = ended.words("files")
+        assert counted.startswith("2 files, ")
 
 
 def test_a_long_table_is_cut(rpq_run: Run, tmp_path: Path, stub: Path) -> None:

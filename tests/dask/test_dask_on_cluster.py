@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -14,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import dask
-import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -25,6 +23,9 @@ from distributed import KilledWorker
 import resilient_pq.dask as rpqd
 from resilient_pq import sync as rpq
 from resilient_pq.folder.many import check_many, recover_many
+
+#: Without workers, tasks would wait for ever.
+pytestmark = pytest.mark.timeout(120)
 
 DAYS = 12
 
@@ -240,31 +241,15 @@ def test_a_worker_killed_on_s3(
 # -- frames ----------------------------------------------------------------------------------------
 
 
-def noise(number: int, num_bytes: int) -> pd.DataFrame:
-    """Rows that no codec makes smaller."""
-    values = np.random.default_rng(number).integers(0, 2**63, num_bytes // 8)
-    return pd.DataFrame({"part": np.full(len(values), number), "noise": values})
-
-
-def noise_of(npartitions: int, num_bytes: int) -> Any:
-    return dd.from_map(noise, range(npartitions), num_bytes=num_bytes, meta=noise(0, 0))
-
-
-def _deadly(rows: pd.DataFrame) -> pd.DataFrame:
-    if 0 in rows["part"].to_numpy():
-        os.kill(os.getpid(), signal.SIGKILL)
-    return rows
-
-
 @pytest.mark.thorough
 @pytest.mark.parametrize("place", ["local", "s3"])
 def test_a_partition_that_kills_every_worker(
-    tmp_path: Path, s3_of_workers: Any, dask_client: Any, place: str
+    tmp_path: Path, s3_of_workers: Any, dask_client: Any, place: str, noise_of: Any
 ) -> None:
     """The others are written meanwhile; nothing of them is left."""
     s3 = s3_of_workers
     dst, options = (tmp_path / "d", None) if place == "local" else (s3.url("d"), s3.storage_options)
-    frame = noise_of(4, 1_000_000).map_partitions(_deadly, meta=noise(0, 0))
+    frame = noise_of(4, 1_000_000, deadly=True)
     with pytest.raises(KilledWorker) as caught:
         rpqd.write(frame, dst, client=dask_client, storage_options=options)
     assert any("removed again" in note for note in caught.value.__notes__)
@@ -283,7 +268,7 @@ def undisturbed(tmp_path: Path) -> Callable[[Any], pd.DataFrame]:
 
 
 def test_a_worker_killed_in_the_middle_of_a_file(
-    tmp_path: Path, dask_client: Any, kill_worker: Any, undisturbed: Any
+    tmp_path: Path, dask_client: Any, kill_worker: Any, undisturbed: Any, noise_of: Any
 ) -> None:
     frame = noise_of(4, 400_000)
     killing = kill_worker("resilient_pq.io.partial_file", "PartialFile.append", calls=4)
@@ -296,7 +281,7 @@ def test_a_worker_killed_in_the_middle_of_a_file(
 
 
 def test_a_worker_killed_in_the_middle_of_an_upload(
-    s3_of_workers: Any, dask_client: Any, kill_worker: Any, undisturbed: Any
+    s3_of_workers: Any, dask_client: Any, kill_worker: Any, undisturbed: Any, noise_of: Any
 ) -> None:
     s3, frame = s3_of_workers, noise_of(2, 12 << 20)
     stranger = s3.client.create_multipart_upload(Bucket=s3.bucket, Key="d/part-00000.parquet")["UploadId"]
@@ -312,7 +297,7 @@ def test_a_worker_killed_in_the_middle_of_an_upload(
 
 
 def test_a_worker_killed_in_the_middle_of_reading(
-    tmp_path: Path, dask_client: Any, kill_worker: Any, undisturbed: Any
+    tmp_path: Path, dask_client: Any, kill_worker: Any, undisturbed: Any, noise_of: Any
 ) -> None:
     frame = noise_of(3, 80_000)
     rpqd.write(frame, tmp_path / "d", row_group_rows=3_000, client=dask_client)

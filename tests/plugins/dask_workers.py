@@ -108,3 +108,30 @@ def kill_worker(dask_client: Any, tmp_path: Path) -> Iterator[Callable[..., Kill
     yield kill
     for place in armed:
         dask_client.run(disarm, *place)
+
+
+def noise(number: int, num_bytes: int) -> Any:
+    """Rows that no codec makes smaller. In this module, which workers find, as they do not find those of the tests."""
+    import numpy as np
+    import pandas as pd
+
+    values = np.random.default_rng(number).integers(0, 2**63, num_bytes // 8)
+    return pd.DataFrame({"part": np.full(len(values), number), "noise": values})
+
+
+def _deadly(rows: Any) -> Any:
+    if 0 in rows["part"].to_numpy():
+        os.kill(os.getpid(), signal.SIGKILL)
+    return rows
+
+
+@pytest.fixture
+def noise_of() -> Callable[..., Any]:
+    """Dask DataFrames of so many partitions of so many bytes; a deadly one kills the workers that make its first."""
+    import dask.dataframe as dd
+
+    def made(npartitions: int, num_bytes: int, *, deadly: bool = False) -> Any:
+        frame = dd.from_map(noise, range(npartitions), num_bytes=num_bytes, meta=noise(0, 0))
+        return frame.map_partitions(_deadly, meta=noise(0, 0)) if deadly else frame
+
+    return made

@@ -199,7 +199,7 @@ async def check_rounds(server: FileServer, make: Make, readers: int, later: int,
         assert num_open_files() <= open_files + 2 * MAX_REQUESTS, "of both ends of each connection"
     await asyncio.wait_for(server.idle.wait(), 10)
     assert asyncio.all_tasks() == tasks
-    assert num_open_files() == open_files
+    assert num_open_files() <= open_files
 
 
 @contextlib.asynccontextmanager
