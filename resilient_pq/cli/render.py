@@ -300,7 +300,7 @@ def summarised(output: Output, summary: RunSummary) -> None:
     if summary.verb == "recover":
         lost = counted(summary.rows_lost, "row")
         if summary.num_uncounted:
-            lost += f", and more in {counted(summary.num_uncounted, 'file')} that do not tell how many they had"
+            lost += f", and more that cannot be counted in {counted(summary.num_uncounted, 'file')}"
         output.line("rows", f"{summary.num_rows:,} are left")
         output.line("lost", lost if summary.rows_lost or summary.num_uncounted else "nothing")
     else:
