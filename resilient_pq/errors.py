@@ -36,7 +36,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,14 +325,22 @@ class NothingToRecoverError(RecoveryError):
         self.report = report
 
 
+class Placed(Protocol):
+    """Something that knows where it is."""
+
+    @property
+    def where(self) -> Where:
+        """Its place, for errors."""
+
+
 class located:  # noqa: N801 (a context manager, used as a function is)
-    """Add a place to any error of ours that passes through."""
+    """Add a place to any error of ours that passes through: one, or that of something, which is asked on an error."""
 
-    __slots__ = ("_where",)
+    __slots__ = ("_place",)
 
-    def __init__(self, where: Where) -> None:
+    def __init__(self, place: Where | Placed) -> None:
         """Keep the place until there is an error."""
-        self._where = where
+        self._place = place
 
     def __enter__(self) -> None:
         """Nothing to do yet."""
@@ -342,4 +350,5 @@ class located:  # noqa: N801 (a context manager, used as a function is)
     ) -> None:
         """Tell the error, which goes on."""
         if isinstance(error, ResilientPQError):
-            error.at(self._where).__cause__ = error.__cause__  # as `raise from` does: its context is not shown
+            where = self._place if isinstance(self._place, Where) else self._place.where
+            error.at(where).__cause__ = error.__cause__  # as `raise from` does: its context is not shown

@@ -49,8 +49,11 @@ def to_arrow(arrow_type: Any, branch: Branch, leaves: Sequence[LeafColumn]) -> A
     Raises:
         FormatError: The leaves contradict each other, or a value is none of its type; or memory does not suffice.
     """
+    field = Field.of(arrow_type)
     try:
-        return _Assembly(branch, leaves).array(Field.of(arrow_type))[1]
+        if branch.is_flat and len(leaves) == 1 and _is_whole(leaves[0]):
+            return leaf_array(field, leaves[0], None)[1]  # there is nothing to assemble
+        return _Assembly(branch, leaves).array(field)[1]
     except MemoryError as error:
         rows = leaves[0].num_rows
         raise FormatError(
@@ -220,6 +223,11 @@ class _Assembly:
     def _contradiction(self, node: Node, what: str) -> FormatError:
         path = self.leaves[0].leaf.path[0]
         return FormatError(f"column {path!r}, at {node.name!r}: {what}", where=Where(column=path))
+
+
+def _is_whole(column: LeafColumn) -> bool:
+    """Whether a flat column has a slot for each row, and no levels."""
+    return column.definition_levels is None and len(column.values) == column.num_rows
 
 
 def _steps_of(column: LeafColumn, way: Sequence[bool]) -> _Steps:

@@ -83,7 +83,9 @@ def leaf_array(field: Field, column: LeafColumn, places: Places | None) -> Typed
 
 def _byte_strings(field: Field, values: Values | ByteViews) -> Values | ByteViews:
     """The values of strings in the layout that `field` has; others are as they are."""
-    if field.kind in (*_LARGE_FORMATS, *VIEW_KINDS) and isinstance(values, np.ndarray):
+    if isinstance(values, np.ndarray):
+        if field.kind not in _LARGE_FORMATS and field.kind not in VIEW_KINDS:
+            return values
         # FIXED_LEN_BYTE_ARRAY(0), for which there is no type of fixed width.
         values = ByteArrays(np.zeros(len(values) + 1, np.int32), np.zeros(0, np.uint8))
     if field.kind in VIEW_KINDS and isinstance(values, ByteArrays):

@@ -43,6 +43,11 @@ class Branch:
         """Whether the node is a list by itself."""
         return self.node.repetition is Repetition.REPEATED
 
+    @property
+    def is_flat(self) -> bool:
+        """Whether the node itself has one value, or none, in each row."""
+        return self.is_leaf and not self.is_repeated
+
     def ways(self, way: tuple[bool, ...] = ()) -> Iterator[tuple[bool, ...]]:
         """For each wanted leaf, whether each of its definition levels is a repeated node's."""
         if self.node.repetition is not Repetition.REQUIRED:

@@ -18,7 +18,7 @@ from resilient_pq.errors import FormatError, UnsupportedError, Where, located
 from resilient_pq.format import compression, kernels
 from resilient_pq.format.decoded_strings import ByteArrayValues, ByteViewValues
 from resilient_pq.format.decoded_values import DecodedValues, FixedValues, PageRun, PageValues
-from resilient_pq.format.kernels.tables import PageField, PagePart, PageSpan
+from resilient_pq.format.kernels.tables import PageField
 from resilient_pq.format.metadata import PageType, Type
 from resilient_pq.format.page import DataPage, Page, open_data_page
 from resilient_pq.format.page_runs import RunBodies, runs_of
@@ -26,6 +26,8 @@ from resilient_pq.format.page_table import DATA_PAGES, PageTable
 from resilient_pq.format.quirks import NO_QUIRKS, Quirks
 from resilient_pq.format.schema import Leaf
 from resilient_pq.format.values import LeafColumn
+
+_NO_FLAGS = np.empty(0, np.bool_)
 
 
 def decode_chunk(
@@ -95,7 +97,6 @@ class _ChunkDecoder:
         self._codec = codec
         self._quirks = quirks
         self._table = table
-        self._nested = len(leaf.path) > 1 or leaf.max_repetition_level > 0
         self._maxima = leaf.max_definition_level, leaf.max_repetition_level, leaf.slot_definition_level
         self._entry = self._slot = 0
         self._flagged = 0  # slots whose flags are set; those behind them have values, as far as they are filled
@@ -103,9 +104,10 @@ class _ChunkDecoder:
         self._values = _values_for(leaf, table, num_entries, views=views)
         self._bodies = RunBodies(codec, table, keeps_pages=self._values.keeps_pages)
         try:
-            self._present = room.empty((num_entries if leaf.max_definition_level else 0,), np.bool_)
-            self._definition = _levels(num_entries, self._nested and leaf.max_definition_level > 0)
-            self._repetition = _levels(num_entries, leaf.max_repetition_level > 0)
+            self._present = room.empty((num_entries,), np.bool_) if leaf.max_definition_level else _NO_FLAGS
+            nested = len(leaf.path) > 1 or leaf.max_repetition_level > 0
+            self._definition = _levels(num_entries) if nested and leaf.max_definition_level else None
+            self._repetition = _levels(num_entries) if leaf.max_repetition_level else None
         except (MemoryError, ValueError, OverflowError) as error:
             raise FormatError(f"the chunk says it has {num_entries:,} values") from error
 
@@ -123,22 +125,21 @@ class _ChunkDecoder:
             self._ordinal = self._table.ordinal(row)
 
     def _add_run(self, rows: range) -> None:
+        headers = self._table.rows[rows.start : rows.stop]
+        start, end = self._entry, self._entry + sum([page[PageField.NUM_VALUES] for page in headers])
         buffer, pages = self._bodies.open(rows)
-        entries = slice(self._entry, self._entry + int(pages[:, PagePart.NUM_VALUES].sum()))
-        spans, flagged = kernels.page_levels(
+        spans, flagged, slot = kernels.page_levels(
             buffer,
             pages,
             self._maxima,
-            None if self._definition is None else self._definition[entries],
-            None if self._repetition is None else self._repetition[entries],
+            None if self._definition is None else self._definition[start:end],
+            None if self._repetition is None else self._repetition[start:end],
             self._present,
             self._flagged,
             self._slot,
         )
-        encoding = self._table.rows[rows.start][PageField.ENCODING]
-        self._values.add_run(PageRun(encoding, buffer, spans, self._slot, self._present))
-        self._entry, self._flagged = entries.stop, flagged
-        self._slot += int(spans[:, PageSpan.NUM_SLOTS].sum())
+        self._values.add_run(PageRun(headers[0][PageField.ENCODING], buffer, spans, self._slot, self._present))
+        self._entry, self._flagged, self._slot = end, flagged, slot
         self._ordinal = self._table.ordinal(rows[-1])
 
     def _add_page(self, row: int) -> None:
@@ -197,5 +198,5 @@ class _ChunkDecoder:
         )
 
 
-def _levels(count: int, wanted: bool) -> NDArray[np.uint8] | None:
-    return room.empty((count,), np.uint8) if wanted else None
+def _levels(count: int) -> NDArray[np.uint8]:
+    return room.empty((count,), np.uint8)

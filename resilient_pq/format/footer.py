@@ -59,7 +59,9 @@ LINEAGE_KEY = "rpq.recovered_from"
 CRC_KEY = "rpq.crc32"
 RECORD_KEY = "rpq.record"
 
-_SUM = re.compile("[0-9a-f]{8}|-")
+_SUM = "([0-9a-f]{8}|-)"
+#: The four sums of `ChunkSums`. What `int` would take besides, signs and underscores, was not written by us.
+_SUMS = re.compile(":".join([_SUM] * 4))
 _STRUCT = 12
 _LIST = 9
 _SHORT_LIST = 15
@@ -274,11 +276,13 @@ class ChunkSums:
         Raises:
             FormatError: The key is there, but not in its form.
         """
-        text = key_values(metadata.key_value_metadata).get(CRC_KEY)
+        text = None
+        for pair in metadata.key_value_metadata or ():
+            if pair.key == CRC_KEY:
+                text = pair.value
         if text is None:
             return None
-        parts = text.split(":")
-        # What `int` would take besides, signs and underscores, was not written by us.
-        if len(parts) != len(cls.__slots__) or not all(_SUM.fullmatch(part) for part in parts):
+        found = _SUMS.fullmatch(text)
+        if found is None:
             raise FormatError(f"{CRC_KEY} of a column chunk is malformed: {text!r}")
-        return cls(*(None if part == "-" else int(part, 16) for part in parts))
+        return cls(*[None if part == "-" else int(part, 16) for part in found.groups()])

@@ -75,7 +75,7 @@ class RunBodies:
         self._codec = codec
         self._table = table
         self._keeps_pages = keeps_pages
-        self._scratch: NDArray[np.uint8] = np.empty(0, np.uint8)
+        self._scratch: NDArray[np.uint8] | None = None
 
     def open(self, rows: range) -> tuple[memoryview, NDArray[np.int64]]:
         """The pages of a run, decompressed: what holds them, and one row of `PagePart`s for each.
@@ -116,7 +116,7 @@ class RunBodies:
             compression.check_growth(self._codec, compressed, size)
         if self._keeps_pages:
             return room.empty((size,), np.uint8)
-        if len(self._scratch) < size:
+        if self._scratch is None or len(self._scratch) < size:
             # A chunk that needs little room has no use for more.
             self._scratch = room.empty((size if size < _RUN_BYTES // 4 else max(size, _RUN_BYTES),), np.uint8)
         return self._scratch[:size]

@@ -77,7 +77,7 @@ class PageTable:
     @property
     def num_entries(self) -> int:
         """Entries of all data pages, nulls included."""
-        return sum(row[PageField.NUM_VALUES] for row in self.rows if row[PageField.TYPE] in DATA_PAGES)
+        return sum([row[PageField.NUM_VALUES] for row in self.rows if row[PageField.TYPE] in DATA_PAGES])
 
 
 def _row(page: Page) -> list[int]:

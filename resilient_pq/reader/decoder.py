@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from resilient_pq.reader.selected_pages import PageRead, SelectedPages
 _DICTIONARY: Final = frozenset({int(Encoding.PLAIN_DICTIONARY), int(Encoding.RLE_DICTIONARY)})
 
 
-def decode(chunk: ChunkRead, data: Any, *, verify: bool, views: bool = False) -> LeafColumn:
+def decode(chunk: ChunkRead, data: memoryview, *, verify: bool, views: bool = False) -> LeafColumn:
     """The column that a chunk's bytes hold.
 
     Args:
@@ -38,11 +38,10 @@ def decode(chunk: ChunkRead, data: Any, *, verify: bool, views: bool = False) ->
         FormatError: They do not decode.
         UnsupportedError: They use what this version does not read.
     """
-    with located(chunk.where):
-        view = memoryview(data)
-        table = _compare(chunk, view)[1] if verify else None
+    with located(chunk):
+        table = _compare(chunk, data)[1] if verify else None
         if table is None:
-            table = PageTable.read(view, chunk.range.start, chunk.num_values_to_read)
+            table = PageTable.read(data, chunk.range.start, chunk.num_values_to_read)
         codec = chunk.metadata.codec
         return decode_chunk(chunk.leaf, codec, table, chunk.num_rows, chunk.quirks, views=views)
 
@@ -103,7 +102,7 @@ def decode_parts(chunk: ChunkRead, parts: Sequence[memoryview], *, verify: bool,
     """
     if chunk.pages is None:
         return decode(chunk, parts[0], verify=verify, views=views)
-    with located(chunk.where):
+    with located(chunk):
         return _decode_pages(chunk, chunk.pages, parts, verify=verify, views=views)
 
 

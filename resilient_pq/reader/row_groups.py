@@ -21,7 +21,7 @@ import numpy as np
 
 from resilient_pq.arrow.assemble import to_arrow
 from resilient_pq.arrow.buffers import has_views
-from resilient_pq.errors import ChecksumError, FormatError, Where, located
+from resilient_pq.errors import ChecksumError, FormatError, ResilientPQError, Where, located
 from resilient_pq.format.row_ranges import Rows, mask_within
 from resilient_pq.format.row_selection import select_rows
 from resilient_pq.format.values import LeafColumn
@@ -209,6 +209,9 @@ class _Work:
         self._objects = objects
         self._verify = verify
         self._raises = on_damage is OnDamage.RAISE
+        # Whether the strings of each column come as views; what only the filter asks for stands behind those shown.
+        self._views = [has_views(field) for field in request.field.children]
+        self._views += [False] * max((len(group.columns) - len(self._views) for group in groups), default=0)
         self._leaves: list[list[list[LeafColumn | None]]] = [
             [[None] * len(chunks) for chunks in group.columns] for group in groups
         ]
@@ -227,16 +230,17 @@ class _Work:
     def decode(self, piece: _Piece, parts: Sequence[memoryview]) -> bool:
         """Decode a chunk, and assemble its column where it was the last; False: all its bytes are to be read again."""
         chunk = piece.chunk
-        with located(Where(key=self._objects.url_of(chunk.file))):
-            try:
-                column = decode_parts(chunk, parts, verify=self._verify, views=self._views(piece))
-            except FormatError as error:
-                if self._raises and chunk.pages is None and not isinstance(error, ChecksumError):
-                    raise
-                # Of pages, it may be the index that is wrong; and it may have told which rows can be wanted.
-                if not isinstance(error, ChecksumError) and self._is_filtered(chunk):
-                    self.doubtful[piece.group] = True
-                return False
+        try:
+            column = decode_parts(chunk, parts, verify=self._verify, views=self._views[piece.column])
+        except ResilientPQError as error:
+            error.at(Where(key=self._objects.url_of(chunk.file)))
+            is_damage = isinstance(error, FormatError)
+            if not is_damage or (self._raises and chunk.pages is None and not isinstance(error, ChecksumError)):
+                raise error from error.__cause__
+            # Of pages, it may be the index that is wrong; and it may have told which rows can be wanted.
+            if not isinstance(error, ChecksumError) and self._is_filtered(chunk):
+                self.doubtful[piece.group] = True
+            return False
         self._add(piece, column, None if chunk.pages is None else chunk.pages.covered)
         return True
 
@@ -245,7 +249,7 @@ class _Work:
         chunk = piece.chunk.whole
         with located(Where(key=self._objects.url_of(chunk.file))):
             try:
-                column = decode(chunk, data, verify=self._verify, views=self._views(piece))
+                column = decode(chunk, data, verify=self._verify, views=self._views[piece.column])
             except FormatError as error:
                 if self._raises or isinstance(error.__cause__, MemoryError):  # which says nothing about the file
                     raise
@@ -257,11 +261,6 @@ class _Work:
         """Whether only some pages of a chunk are read, and the filter asks for its values."""
         wanted = self._request.plan.filter
         return chunk.pages is not None and wanted is not None and chunk.leaf in wanted.leaves
-
-    def _views(self, piece: _Piece) -> bool:
-        """Whether the strings of a column come as views."""
-        shown = self._request.field.children
-        return piece.column < len(shown) and has_views(shown[piece.column])
 
     def _add(self, piece: _Piece, column: LeafColumn, covered: Rows | None) -> None:
         rows = self.groups[piece.group].rows
@@ -288,8 +287,10 @@ class _Work:
 
     def _array(self, ordinal: int, column: int, leaves: Sequence[LeafColumn]) -> Any:
         branch = self._request.branches[column]
-        with located(Where(row_group=ordinal, column=branch.node.name)):
+        try:
             return to_arrow(self._request.field.children[column], branch, leaves)
+        except ResilientPQError as error:
+            raise error.at(Where(row_group=ordinal, column=branch.node.name)) from error.__cause__
 
     def columns(self, i: int) -> dict[int, LeafColumn]:
         """The leaves of a row group that could be decoded, by their ordinals."""

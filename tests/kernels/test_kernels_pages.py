@@ -64,7 +64,8 @@ def _levels_of(kernels: ModuleType, maxima: Any, buffer: bytes, table: Any, *, k
     definition = np.full(count, 99, np.uint8) if keep else None
     repetition = np.full(count, 99, np.uint8) if maxima[1] else None
     present = np.zeros(slot + count if maxima[0] else 0, np.bool_)
-    spans, flagged = kernels.page_levels(buffer, table, maxima, definition, repetition, present, 0, slot)
+    spans, flagged, behind = kernels.page_levels(buffer, table, maxima, definition, repetition, present, 0, slot)
+    assert behind == slot + spans[:, PageSpan.NUM_SLOTS].sum()
     present[flagged:] = True
     return spans, flagged, definition, repetition, present
 

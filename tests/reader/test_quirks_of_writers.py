@@ -603,7 +603,7 @@ async def test_sizes_that_compression_does_not_reach(codec: CompressionCodec, si
 
 
 @pytest.mark.parametrize("place", ["resilient_pq.format.chunk_decoder._ChunkDecoder.add",
-                                   "resilient_pq.arrow.assemble._Assembly.array"])  # fmt: skip
+                                   "resilient_pq.arrow.assemble.leaf_array"])  # fmt: skip
 async def test_memory_that_does_not_suffice(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> None:
         raise MemoryError

@@ -47,18 +47,19 @@ def page_levels(
     spans = array
     if n:
         with nogil:
-            read_levels_of_pages(&buffer[0], buffer.shape[0], &pages[0, 0], n, &levels, slot, &spans[0, 0])
-    return array, levels.flagged
+            slot = read_levels_of_pages(&buffer[0], buffer.shape[0], &pages[0, 0], n, &levels, slot, &spans[0, 0])
+    return array, levels.flagged, slot
 
 
 cdef int misplaced(const char* message) except -1 with gil:
     raise ValueError(message.decode("ascii"))
 
 
-cdef int read_levels_of_pages(
+cdef Py_ssize_t read_levels_of_pages(
     const uint8_t* data, Py_ssize_t size, const int64_t* pages, Py_ssize_t n, Levels* levels, Py_ssize_t slot,
     int64_t* spans
 ) except -1 nogil:
+    """Fills the spans of pages, and returns the slot behind the last."""
     cdef Py_ssize_t entry = 0, start, end, count, i
     for i in range(n):
         start, end, count = pages[0], pages[1], pages[2]
@@ -84,7 +85,7 @@ cdef int read_levels_of_pages(
         entry += count
         pages += PAGE_PARTS
         spans += SPAN_PARTS
-    return 0
+    return slot
 
 
 cdef inline int find_levels(

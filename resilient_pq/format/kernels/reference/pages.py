@@ -29,7 +29,7 @@ def page_levels(
     present: NDArray[np.bool_],
     flagged: int,
     slot: int,
-) -> tuple[NDArray[np.int64], int]:
+) -> tuple[NDArray[np.int64], int, int]:
     """Read the levels of a run of pages, which are encoded as RLE, and find its values.
 
     Args:
@@ -46,8 +46,8 @@ def page_levels(
         slot: The run's first slot.
 
     Returns:
-        One row of `PageSpan`s per page, and how many flags are set now. Slots of the run that are not flagged
-        have values.
+        One row of `PageSpan`s per page, how many flags are set now, and the slot behind the run's last. Slots of
+        the run that are not flagged have values.
 
     Raises:
         EncodingError: The levels do not decode, or one is greater than its maximum.
@@ -77,7 +77,7 @@ def page_levels(
                 flagged = slot + num_slots
         row[:] = start, end, num_slots, num_present
         entry, slot = entry + count, slot + num_slots
-    return spans, flagged
+    return spans, flagged, slot
 
 
 def _room(array: NDArray[Any], start: int, count: int) -> NDArray[Any]:
