@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import TypeVar
 
 from resilient_pq.arrow.ingest import Batch, Ingest
@@ -22,11 +20,11 @@ from resilient_pq.errors import (
     SchemaError,
     Where,
     WriterClosedError,
-    WriterFailedError,
     located,
 )
 from resilient_pq.io import StoredState, WriteStore
-from resilient_pq.io.cancellation import all_or_none, finish_first
+from resilient_pq.io.cancellation import all_or_none
+from resilient_pq.writer.lifetime import Lifetime
 from resilient_pq.writer.owned import owned
 from resilient_pq.writer.pipeline import in_thread
 from resilient_pq.writer.stream import Writer
@@ -158,12 +156,15 @@ class Begun:
     files: list[DatasetFile] = field(default_factory=list)
 
 
-class DatasetWriter:
+class DatasetWriter(Lifetime):
     """Writes the files of a data set from one stream of rows; made by `create_dataset` and by `resume_dataset`.
 
     Attributes:
         url: The folder of the data set.
     """
+
+    _CALLED = "the data set's writer"
+    _AFTER_FAILURE = "close the writer, then go on with rpq.resume_dataset"
 
     def __init__(
         self,
@@ -177,22 +178,17 @@ class DatasetWriter:
         begun: Begun,
     ) -> None:
         """Use `create_dataset` or `resume_dataset` instead."""
-        self.url = url
-        self._store = store
+        super().__init__(store, url, owns_store=owns_store)
         self._settings = settings
         self._begin_file = begin_file
-        self._owns_store = owns_store
         self._partitions = begun.partitions
         self._files = begun.files
         self._open: OrderedDict[str, Partition] = OrderedDict()  # the least recently written first
         self._partitioning: Partitioning | None = None
         self._most_buffered = 0  # no less than `num_bytes_buffered`, which is not asked of many files for each piece
         self._share = 1.0  # bytes of the last file for each byte that its rows took in memory
-        self._lock = asyncio.Lock()
         self._opened = asyncio.Event()
         self._timer: asyncio.Task[None] | None = None
-        self._closed = False
-        self._failure: BaseException | None = None
         if schema is not None:
             self._partitioning = Partitioning(Ingest.from_schema(schema), settings.partition_by)
 
@@ -227,11 +223,6 @@ class DatasetWriter:
     def num_bytes_buffered(self) -> int:
         """About what the rows of all open row groups take in memory; between calls no more than `row_group_bytes`."""
         return sum(_file(each).writer.num_bytes_buffered for each in self._open.values())
-
-    @property
-    def closed(self) -> bool:
-        """Whether the writer has ended, in whichever way."""
-        return self._closed
 
     # -- writing ---------------------------------------------------------------------------------
 
@@ -299,7 +290,7 @@ class DatasetWriter:
             file.bytes_taken += piece.num_bytes
             self._most_buffered += max(0, file.writer.num_bytes_buffered - buffered)
             if count < rest or self._settings.roll.full(self._filled(file)):
-                await self._publish(partition)
+                await self._publish_file(partition)
             await self._bound_memory()
 
     def _filled(self, file: OpenFile) -> Filled:
@@ -311,7 +302,7 @@ class DatasetWriter:
     async def _begin(self, partition: Partition) -> OpenFile:
         """The next file of a partition; the one that was written least recently makes room for it."""
         while len(self._open) >= self._settings.max_open:
-            await self._publish(next(iter(self._open.values())))
+            await self._publish_file(next(iter(self._open.values())))
         assert self._partitioning is not None
         place = FilePlace(partition.name, partition.sequence, partition.num_rows_before)
         writer = await self._begin_file(place, self._partitioning.files)
@@ -357,7 +348,7 @@ class DatasetWriter:
 
     # -- files that are complete -----------------------------------------------------------------
 
-    async def _publish(self, partition: Partition) -> None:
+    async def _publish_file(self, partition: Partition) -> None:
         await _file(partition).writer.close()
         self._note_published(partition)
 
@@ -400,7 +391,7 @@ class DatasetWriter:
         for partition in list(self._open.values()):
             due = _file(partition).due
             if due is not None and due <= now:
-                await self._publish(partition)
+                await self._publish_file(partition)
 
     # -- ending ----------------------------------------------------------------------------------
 
@@ -413,23 +404,14 @@ class DatasetWriter:
             StoreError: The store refused; files that are in `files` were published.
             WriterFailedError: An earlier call failed; what is stored was kept or removed, as `on_error` says.
         """
-        async with self._lock:
-            if self._closed and self._failure is None:
-                return
-            if self._failure is not None:
-                await self._end(self._failure)
-            self._check_open()
-            try:
-                async with self._failing():
-                    await self._publish_all()
-            except BaseException as error:
-                await self._end(error)
-                raise
-            await self._let_go()
+        await self._close()
 
-    async def _publish_all(self) -> None:
+    async def _publish(self) -> None:
         """All open files, side by side; when one fails, the others are published all the same."""
-        self._raise_first(await _failures(map(self._publish, list(self._open.values()))), "published")
+        async with self._failing():
+            failures = await _failures(map(self._publish_file, list(self._open.values())))
+            self._raise_first(failures, "published")
+        await self._let_go()
 
     def _raise_first(self, failures: Sequence[BaseException], done: str) -> None:
         for another in failures[1:]:
@@ -443,21 +425,12 @@ class DatasetWriter:
         Raises:
             StoreError: The store refused for one of them; the others were removed.
         """
-        async with self._lock:
-            if not self._closed:
-                self._closed = True
-                await finish_first(self._remove_all())
+        await self._abort()
 
-    async def _remove_all(self) -> None:
+    async def _remove(self) -> None:
         failures = await _failures(_file(each).writer.abort() for each in self._open.values())
         await self._let_go()
         self._raise_first(failures, "removed")
-
-    async def _end(self, error: BaseException) -> None:
-        """After an error: each open file keeps what is stored of it, or removes it; none is published."""
-        if not self._closed:
-            self._closed = True
-            await finish_first(self._keep_or_abort(error))
 
     async def _keep_or_abort(self, error: BaseException) -> None:
         failures = await _failures(_ended(_file(each).writer) for each in self._open.values())
@@ -475,60 +448,12 @@ class DatasetWriter:
                 error.add_note(note)
 
     async def _let_go(self) -> None:
-        self._closed = True
+        self._closed = True  # which the timer looks at
         timer, self._timer = self._timer, None
         if timer is not None:
             timer.cancel()
             await asyncio.wait([timer])
-        if self._owns_store:
-            await self._store.close()
-
-    async def __aenter__(self) -> DatasetWriter:
-        """The writer itself."""
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Publish on success; after an exception publish nothing more and keep what is stored."""
-        if error is not None:
-            await finish_first(self._end_in_turn(error))
-            return
-        try:
-            await self.close()
-        except BaseException as failed:
-            await finish_first(self._end_in_turn(failed))  # it may have been cancelled before it had its turn
-            raise
-
-    async def _end_in_turn(self, error: BaseException) -> None:
-        async with self._lock:
-            await self._end(error)
-
-    def _check_open(self) -> None:
-        if self._failure is not None:
-            failure = self._failure
-            ours = failure if isinstance(failure, ResilientPQError) else None
-            said = ours.message if ours else str(failure) or type(failure).__name__
-            raise WriterFailedError(
-                f"the data set's writer has failed: {said}",
-                num_rows_stored=self.num_rows_stored,
-                where=Where(key=self.url),
-                hint=(ours.hint if ours else None) or "close the writer, then go on with rpq.resume_dataset",
-            ) from failure
-        if self._closed:
-            raise WriterClosedError("the data set's writer is closed", where=Where(key=self.url))
-
-    @asynccontextmanager
-    async def _failing(self, *, but: type[BaseException] | tuple[()] = ()) -> AsyncIterator[None]:
-        """Mark the writer as failed by any error but those of a kind."""
-        try:
-            yield
-        except BaseException as error:
-            if isinstance(error, ResilientPQError):
-                error.at(Where(key=self.url))
-            if not isinstance(error, but):
-                self._failure = self._failure or error
-            raise
+        await super()._let_go()
 
 
 def _file(partition: Partition) -> OpenFile:

@@ -12,8 +12,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from types import TracebackType
-from typing import Literal, Self, TypeVar
+from typing import Literal, TypeVar
 
 from resilient_pq import room
 from resilient_pq.arrow.ingest import Batch, Ingest
@@ -23,18 +22,16 @@ from resilient_pq.errors import (
     SchemaError,
     StoreError,
     Where,
-    WriterClosedError,
-    WriterFailedError,
     WriterFencedError,
     located,
 )
 from resilient_pq.format.records import RecordChain
 from resilient_pq.format.schema import Schema
 from resilient_pq.io import ObjectInfo, ObjectSink, StoredState, WriteStore
-from resilient_pq.io.cancellation import finish_first
 from resilient_pq.writer.checkpoint_log import CheckpointLog
 from resilient_pq.writer.encoder import ClosedRowGroup, Encoder
 from resilient_pq.writer.layout import Buffers, Layout
+from resilient_pq.writer.lifetime import Lifetime
 from resilient_pq.writer.options import MAX_DEFAULT_THREADS, EncoderOptions
 from resilient_pq.writer.owned import owned
 from resilient_pq.writer.pipeline import Pipeline, in_thread
@@ -42,6 +39,11 @@ from resilient_pq.writer.pipeline import Pipeline, in_thread
 log = logging.getLogger("resilient_pq.writer")
 
 T = TypeVar("T")
+
+
+#: Errors that leave the file as it was: a batch that does not fit the schema was refused before anything of it was
+#: taken, and a full file was completed.
+_REFUSALS = (SchemaError, FileFullError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +86,15 @@ class Resumed:
         return Checkpoint(layout.num_checkpoints, num_rows, layout.checkpoint_end, StoredState.STORED)
 
 
-class Writer:
+class Writer(Lifetime):
     """Writes one resilient Parquet file; made by `create` and by `resume`.
 
     Attributes:
         url: What is being written.
     """
+
+    _CALLED = "the writer"
+    _AFTER_FAILURE = "close the writer, then recover what it stored"
 
     def __init__(
         self,
@@ -105,12 +110,10 @@ class Writer:
         resumed: Resumed | None = None,
     ) -> None:
         """Use `create` or `resume` instead."""
-        self.url = store.url_of(key)
-        self._store = store
+        super().__init__(store, store.url_of(key), owns_store=owns_store)
         self._sink = sink
         self._options = options
         self._on_error = on_error
-        self._owns_store = owns_store
         self._checkpoint_log = checkpoint_log
         self._log_begun = False
         self._unlogged: deque[Checkpoint] = deque()
@@ -119,9 +122,6 @@ class Writer:
         self._ingest: Ingest | None = None
         self._rows_in_place = resumed.encoder.layout.num_rows if resumed else 0
         self._given_schema = schema
-        self._lock = asyncio.Lock()
-        self._closed = False
-        self._failure: BaseException | None = None
         self._last_checkpoint = Checkpoint(0, 0, 0, StoredState.ACCEPTED)
         self._checkpoint_time = self._commit_time = 0.0
         if resumed:
@@ -182,11 +182,6 @@ class Writer:
             return replace(known, state=StoredState.STORED)
         return known
 
-    @property
-    def closed(self) -> bool:
-        """Whether the writer has ended, in whichever way."""
-        return self._closed
-
     # -- writing ---------------------------------------------------------------------------------
 
     async def write(self, data: object) -> None:
@@ -208,7 +203,7 @@ class Writer:
             self._check_open()
             with located(Where(key=self.url)):
                 batches = await in_thread(self._prepare, data)
-            async with self._failing():
+            async with self._failing(but=_REFUSALS):
                 if self._encoder is None:
                     await self._start()
                 while (batch := await self._next_of(batches)) is not None:
@@ -311,7 +306,7 @@ class Writer:
             self._check_open()
             if self._encoder is None or not self._encoder.has_open_rows:
                 return
-            async with self._failing():
+            async with self._failing(but=_REFUSALS):
                 await self._known_pipeline.close_row_group()
                 await self._known_pipeline.push_row_groups()
 
@@ -331,7 +326,7 @@ class Writer:
             self._check_open()
             if self._encoder is None and self._given_schema is not None:
                 self._ingest = Ingest.from_schema(self._given_schema)
-            async with self._failing():
+            async with self._failing(but=_REFUSALS):
                 if self._encoder is None and self._ingest is not None:
                     await self._start()
                 if self._encoder is None:
@@ -415,25 +410,16 @@ class Writer:
             WriterFailedError: An earlier call failed; nothing is published, and what is stored was kept or removed, as
                 `on_error` says.
         """
-        async with self._lock:
-            if self._closed and self._failure is None:
-                return
-            if self._failure is not None:
-                await self._end(self._failure)
-            self._check_open()
-            try:
-                async with self._failing():
-                    if self._encoder is None:
-                        if self._given_schema is None:
-                            raise SchemaError(
-                                "nothing was written and no schema was given", where=Where(key=self.url)
-                            )
-                        self._ingest = self._ingest or Ingest.from_schema(self._given_schema)
-                        await self._start()
-                    await self._finish()
-            except BaseException as error:
-                await self._end(error)
-                raise
+        await self._close()
+
+    async def _publish(self) -> None:
+        async with self._failing(but=_REFUSALS):
+            if self._encoder is None:
+                if self._given_schema is None:
+                    raise SchemaError("nothing was written and no schema was given", where=Where(key=self.url))
+                self._ingest = self._ingest or Ingest.from_schema(self._given_schema)
+                await self._start()
+            await self._finish()
 
     async def _finish(self) -> None:
         encoder, pipeline = self._encoder, self._known_pipeline
@@ -458,28 +444,22 @@ class Writer:
                 # The file has ended, well or with an error that says more.
                 log.error("%s: the log of its checkpoints lacks the last ones: %s", self.url, error)
             self._checkpoint_log.close()
-        if self._owns_store:
-            await self._store.close()
+        await super()._let_go()
 
     async def abort(self) -> None:
         """End without publishing anything, and remove what was stored."""
-        async with self._lock:
-            if self._closed:
-                return
-            self._closed = True
-            try:
-                await self._sink.abort()
-            finally:
-                await self._let_go()
+        await self._abort()
 
-    async def _end(self, error: BaseException) -> None:
-        """After an error: keep what is stored, or remove it where nothing can be lost; publish never.
+    async def _remove(self) -> None:
+        try:
+            await self._sink.abort()
+        finally:
+            await self._let_go()
 
-        A cancellation that comes meanwhile is raised when that is done and told.
-        """
-        if not self._closed:
-            self._closed = True
-            await finish_first(self._keep_or_abort(error))
+    async def _fail(self, error: BaseException) -> None:
+        await super()._fail(error)
+        if self._pipeline is not None:
+            await self._pipeline.stop()
 
     async def _keep_or_abort(self, error: BaseException) -> None:
         try:
@@ -509,66 +489,6 @@ class Writer:
             error.hint = note
         else:
             error.add_note(note)
-
-    async def __aenter__(self) -> Self:
-        """The writer itself."""
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Publish on success; after an exception publish nothing and keep what is stored."""
-        if error is not None:
-            await finish_first(self._end_in_turn(error))
-            return
-        try:
-            await self.close()
-        except BaseException as failed:
-            await finish_first(self._end_in_turn(failed))  # it may have been cancelled before it had its turn
-            raise
-
-    async def _end_in_turn(self, error: BaseException) -> None:
-        async with self._lock:
-            await self._end(error)
-
-    def _check_open(self) -> None:
-        if self._failure is not None:
-            failure = self._failure
-            ours = failure if isinstance(failure, ResilientPQError) else None
-            said = ours.message if ours else str(failure) or type(failure).__name__
-            raise WriterFailedError(
-                f"the writer has failed: {said}",
-                num_rows_stored=self.num_rows_stored,
-                where=Where(key=self.url),
-                hint=(ours.hint if ours else None) or "close the writer, then recover what it stored",
-            ) from failure
-        if self._closed:
-            raise WriterClosedError("the writer is closed", where=Where(key=self.url))
-
-    def _failing(self) -> _Failing:
-        return _Failing(self)
-
-
-class _Failing:
-    """Marks the writer as failed when an error passes that leaves the file's bytes in doubt.
-
-    A batch that does not fit the schema was refused before anything of it was taken, and a full file was
-    completed: neither is a failure.
-    """
-
-    def __init__(self, writer: Writer) -> None:
-        self._writer = writer
-
-    async def __aenter__(self) -> None:
-        return None
-
-    async def __aexit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if isinstance(error, ResilientPQError):
-            error.at(Where(key=self._writer.url))
-        if error is not None and not isinstance(error, SchemaError | FileFullError):
-            self._writer._failure = error
-            if self._writer._pipeline is not None:
-                await self._writer._pipeline.stop()
 
 
 def _now() -> float:

@@ -113,6 +113,7 @@ class SlowSink(ObjectSink):
         return info
 
     async def abort(self) -> None:
+        await self._pause()
         self.ended.append("abort")
         await self.sink.abort()
 

@@ -216,6 +216,13 @@ async def test_cancelled_at_any_point_publishes_nothing(make_slow_store: Any, is
     assert cancelled > 30
 
 
+async def test_a_cancelled_abort_removes_what_is_stored_all_the_same(slow_store: Any) -> None:
+    writer = await rpq.create((slow_store, "file"))
+    await writer.write({"a": range(5)})
+    assert await _cancelled_after(1, writer.abort())
+    assert slow_store.sinks[0].ended == ["abort"]
+
+
 async def _cancelled_at(num_rows: int, work: Any, opened: list[rpq.Writer]) -> bool:
     """Run, and cancel when the writer has taken so many rows; whether it was cancelled before its end."""
     task = asyncio.ensure_future(work)
