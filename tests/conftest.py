@@ -1,8 +1,8 @@
 """Fixtures that every test may use: S3 servers on this machine, and a proxy before them.
 
-`s3` runs a test once against SeaweedFS, a real server, and once against moto's; each test gets a bucket of
-its own. `s3_proxy` stands between a store and that server: it counts requests and injects faults. `rclone_s3` is a
-real server too, and one that ignores conditions and refuses some ranges.
+`s3` runs a test once against SeaweedFS, a real server, and once against moto's; each test gets an empty bucket.
+`s3_proxy` stands between a store and that server: it counts requests and injects faults. `rclone_s3` is a real server
+too, and one that ignores conditions and refuses some ranges.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import importlib.util
 import math
 import os
 import random
@@ -20,6 +21,7 @@ import sys
 import time
 import uuid
 import zlib
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -81,6 +83,21 @@ def installed_package_in_subprocesses() -> Iterator[None]:
     """Python started in the folder of the checkout must find the installed package there, not the checkout."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONSAFEPATH", "1")
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def bytecode_for_subprocesses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Python started by tests does not compile the package each time, where nothing compiled lies beside it."""
+    import resilient_pq
+
+    session = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        session = session.parent  # which all workers share
+    with pytest.MonkeyPatch.context() as patch:
+        if sys.dont_write_bytecode and not Path(importlib.util.cache_from_source(resilient_pq.__file__)).exists():
+            patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+            patch.setenv("PYTHONPYCACHEPREFIX", str(session / "bytecode"))
         yield
 
 
@@ -187,6 +204,12 @@ class S3:
         return [upload["UploadId"] for upload in listed.get("Uploads", [])]
 
 
+#: Lends an empty bucket of a server.
+EmptyBucket = Callable[[S3], contextlib.AbstractContextManager[S3]]
+#: Buckets of a server that rest, at the least.
+RESTING_BUCKETS = 4
+
+
 def _client(endpoint_url: str) -> Any:
     config = botocore.config.Config(
         connect_timeout=2,
@@ -256,7 +279,7 @@ def _start_seaweedfs(binary: str, folder: Path, port: int) -> subprocess.Popen[b
         "-admin.ui=false",
         "-webdav=false",
         "-master.telemetry=false",
-        # Every bucket takes volumes of its own, and there is a bucket for every test.
+        # Every bucket takes volumes of its own.
         "-master.volumeSizeLimitMB=128",
         "-volume.max=600",
     ]
@@ -337,19 +360,45 @@ def s3_server(request: pytest.FixtureRequest) -> S3:
     return server
 
 
+@pytest.fixture(scope="session")
+def empty_bucket() -> EmptyBucket:
+    """Lends buckets. On SeaweedFS the first object of a new one takes 0.2 s, so those of earlier tests are used again.
+
+    What a cancelled or killed writer had sent may still arrive when its test is over. So a bucket rests while others are
+    used, and is emptied only before it is lent again.
+    """
+    used: dict[str, deque[str]] = {}
+
+    @contextlib.contextmanager
+    def lend(server: S3) -> Iterator[S3]:
+        resting = used.setdefault(server.endpoint_url, deque())
+        if len(resting) < RESTING_BUCKETS:
+            found = replace(server, bucket=f"rpq-{uuid.uuid4().hex[:16]}")
+            server.client.create_bucket(Bucket=found.bucket)
+        else:
+            found = replace(server, bucket=resting.popleft())
+            _empty(found)
+        try:
+            yield found
+        finally:
+            resting.append(found.bucket)
+
+    return lend
+
+
+def _empty(s3: S3) -> None:
+    for upload in s3.client.list_multipart_uploads(Bucket=s3.bucket).get("Uploads", []):
+        s3.client.abort_multipart_upload(Bucket=s3.bucket, Key=upload["Key"], UploadId=upload["UploadId"])
+    while names := s3.object_names():  # a thousand at a time
+        for name in names:
+            s3.client.delete_object(Bucket=s3.bucket, Key=name)
+
+
 @pytest.fixture
-def s3(s3_server: S3) -> Iterator[S3]:
-    """A fresh bucket, on each server in turn."""
-    bucket = f"rpq-{uuid.uuid4().hex[:16]}"
-    client = s3_server.client
-    client.create_bucket(Bucket=bucket)
-    found = replace(s3_server, bucket=bucket)
-    yield found
-    for upload in client.list_multipart_uploads(Bucket=bucket).get("Uploads", []):
-        client.abort_multipart_upload(Bucket=bucket, Key=upload["Key"], UploadId=upload["UploadId"])
-    for name in found.object_names():
-        client.delete_object(Bucket=bucket, Key=name)
-    client.delete_bucket(Bucket=bucket)
+def s3(s3_server: S3, empty_bucket: EmptyBucket) -> Iterator[S3]:
+    """An empty bucket, on each server in turn."""
+    with empty_bucket(s3_server) as found:
+        yield found
 
 
 @pytest.fixture
