@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import os
-import shutil
-import subprocess
-import sys
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import redirect_stdout
 from pathlib import Path
+from unittest.mock import patch
+
+from resilient_pq.cli.main import run
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "cli.md"
 VERBS = (
@@ -49,18 +50,18 @@ Any other exit status must be taken for a failure. This page is made by `scripts
 
 def help_of(*verb: str) -> str:
     """What ``--help`` prints, 100 columns wide."""
-    rpq = shutil.which("rpq", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
-    assert rpq is not None, "the command rpq is not installed"
-    environment = {**os.environ, "COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
-    done = subprocess.run([rpq, *verb, "--help"], env=environment, capture_output=True, text=True, check=True)
-    return "\n".join(line.rstrip() for line in done.stdout.strip().splitlines())
+    printed = io.StringIO()
+    plain = {"COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
+    with patch.dict(os.environ, plain), redirect_stdout(printed):
+        status = run([*verb, "--help"])
+    assert status == 0, f"rpq {' '.join(verb)} --help ends with {status}"
+    return "\n".join(line.rstrip() for line in printed.getvalue().strip().splitlines())
 
 
 def page() -> str:
     """The whole page."""
     names = ["rpq", *(f"rpq {verb}" for verb in VERBS)]
-    with ThreadPoolExecutor(4) as pool:
-        texts = pool.map(lambda name: help_of(*name.split()[1:]), names)
+    texts = [help_of(*name.split()[1:]) for name in names]
     sections = [f"\n## {name}\n\n```text\n{text}\n```\n" for name, text in zip(names, texts, strict=True)]
     return "".join([HEAD, *sections])
 
