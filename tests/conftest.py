@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import gc
 import importlib.util
 import math
 import os
@@ -125,6 +126,12 @@ def thread_counts_as_measured() -> Iterator[AsMeasured]:
         for constant in set_aside:
             patch.setattr(*constant)
         yield as_measured
+
+
+def pytest_collection_finish() -> None:
+    """What lives to the end is not searched for garbage again and again: 460,000 objects, 0.3 s each time."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -6,7 +6,9 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,13 +41,36 @@ class Ended:
         return [line[12:] for line in self.out.splitlines() if line[:12].strip() == label]
 
 
+@contextmanager
+def piped(data: bytes) -> Iterator[None]:
+    """A pipe in the place of stdin, into which a thread writes."""
+
+    def write() -> None:
+        with suppress(BrokenPipeError), open(end, "wb") as pipe:
+            pipe.write(data)
+
+    ours = os.dup(0)
+    begin, end = os.pipe()
+    os.dup2(begin, 0)
+    os.close(begin)
+    writing = threading.Thread(target=write)
+    writing.start()
+    try:
+        yield
+    finally:
+        os.dup2(ours, 0)
+        os.close(ours)
+        writing.join()
+
+
 @pytest.fixture
 def rpq_run(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
-    """Run a command line in this process."""
+    """Run a command line in this process, with bytes that come through a pipe on its stdin."""
 
-    def call(*arguments: object) -> Ended:
+    def call(*arguments: object, stdin: bytes | None = None) -> Ended:
         capsys.readouterr()
-        code = run([str(argument) for argument in arguments])
+        with nullcontext() if stdin is None else piped(stdin):
+            code = run([str(argument) for argument in arguments])
         out, err = capsys.readouterr()
         return Ended(code, out, err)
 
@@ -60,13 +85,12 @@ def rpq_command() -> list[str]:
 
 @pytest.fixture
 def rpq_process(rpq_command: list[str]) -> Callable[..., Ended]:
-    """Run a command line as a process, with bytes on its stdin."""
+    """Run a command line as a process."""
 
-    def call(*arguments: object, stdin: bytes | None = None, **environment: str) -> Ended:
+    def call(*arguments: object, **environment: str) -> Ended:
         done = subprocess.run(
             [*rpq_command, *map(str, arguments)],
-            input=stdin,
-            stdin=subprocess.DEVNULL if stdin is None else None,
+            stdin=subprocess.DEVNULL,
             capture_output=True,
             env={**os.environ, **environment},
             timeout=60,

@@ -56,8 +56,8 @@ def test_help_says_of_every_verb_what_it_does(rpq_run: Callable[..., Any]) -> No
 
 
 @pytest.mark.parametrize("group", [[], ["uploads"]])
-def test_without_a_verb_there_is_help(group: list[str], rpq_process: Callable[..., Any]) -> None:
-    ended = rpq_process(*group)
+def test_without_a_verb_there_is_help(group: list[str], rpq_run: Callable[..., Any]) -> None:
+    ended = rpq_run(*group)
     assert ended.code == ExitCode.USAGE
     assert "Commands:" in ended.out + ended.err
 

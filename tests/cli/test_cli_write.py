@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -27,7 +28,7 @@ from resilient_pq.cli.exit_codes import ExitCode
 Run = Callable[..., Any]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def table() -> pa.Table:
     count = 3000
     return pa.table(
@@ -80,10 +81,10 @@ def test_every_form(name: str, rpq_run: Run, table: pa.Table, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("name", ["a.arrows", "a.jsonl", "dictionary.arrows", "polars.arrows", "a.arrow"])
-def test_stdin(name: str, rpq_process: Run, table: pa.Table, tmp_path: Path) -> None:
+def test_stdin(name: str, rpq_run: Run, table: pa.Table, tmp_path: Path) -> None:
     source, written = tmp_path / name, tmp_path / "written.parquet"
     FORMS[name](table, source)
-    ended = rpq_process("write", "-", written, "--json", stdin=source.read_bytes())
+    ended = rpq_run("write", "-", written, "--json", stdin=source.read_bytes())
     assert (ended.code, ended.err) == (ExitCode.SOUND, "")
     found = ended.document
     assert (found["verb"], found["outcome"], found["rows"]) == ("write", "written", 3000)
@@ -215,8 +216,8 @@ class TestRefused:
             (b"PAR1....", "PAR1"),
         ],
     )
-    def test_bad_stdin(self, content: bytes, words: str, rpq_process: Run, tmp_path: Path) -> None:
-        ended = rpq_process("write", "-", tmp_path / "written.parquet", stdin=content)
+    def test_bad_stdin(self, content: bytes, words: str, rpq_run: Run, tmp_path: Path) -> None:
+        ended = rpq_run("write", "-", tmp_path / "written.parquet", stdin=content)
         assert (ended.code, ended.out) == (ExitCode.DAMAGE, "")
         assert words in ended.err
 
@@ -285,35 +286,54 @@ class TestRefused:
         assert (ended.code, ended.out) == (ExitCode.USAGE, "")
         assert ended.err.startswith("error       ")
 
-    @pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "dictionary.arrows"])
-    def test_without_pyarrow(
-        self, name: str, table: pa.Table, tmp_path: Path, rpq_command: list[str]
-    ) -> None:
-        FORMS[name](table, tmp_path / name)
-        ended = _run_without_pyarrow(rpq_command, tmp_path / name, tmp_path / "written.parquet")
-        assert (ended.returncode, ended.stdout) == (ExitCode.USAGE, b"")
-        assert b"pip install 'resilient_pq[ingest]'" in ended.stderr
+
+NEED_PYARROW = ["a.csv", "a.jsonl", "dictionary.arrows"]
+NEED_NO_PYARROW = ["a.arrow", "a.arrows", "a.parquet"]
 
 
-@pytest.mark.parametrize("name", ["a.arrow", "a.arrows", "a.parquet"])
-def test_pyarrow_is_not_needed(name: str, table: pa.Table, tmp_path: Path, rpq_command: list[str]) -> None:
-    FORMS[name](table, tmp_path / name)
-    written = tmp_path / "written.parquet"
-    ended = _run_without_pyarrow(rpq_command, tmp_path / name, written)
-    assert (ended.returncode, ended.stderr) == (ExitCode.SOUND, b"")
-    assert pyarrow.parquet.read_table(written).equals(table)
+@pytest.fixture(scope="module")
+def without_pyarrow(
+    table: pa.Table, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, dict[str, list[Any]]]:
+    """A folder with the files that were written of all these in a process without pyarrow, and how each ended."""
+    folder = tmp_path_factory.mktemp("without_pyarrow")
+    for name in [*NEED_PYARROW, *NEED_NO_PYARROW]:
+        FORMS[name](table, folder / name)
+    code = f"""
+import io, json, os, sys
+from contextlib import redirect_stderr, redirect_stdout
+sys.modules["pyarrow"] = None
+from resilient_pq.cli.main import run
+os.chdir({str(folder)!r})
+ended = {{}}
+for name in {[*NEED_PYARROW, *NEED_NO_PYARROW]!r}:
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        status = run(["write", name, name + ".written"])
+    ended[name] = [status, out.getvalue(), err.getvalue()]
+print(json.dumps(ended))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=True)
+    return folder, json.loads(done.stdout)
 
 
-def _run_without_pyarrow(
-    command: list[str], source: Path, written: Path
-) -> subprocess.CompletedProcess[bytes]:
-    code = (
-        "import sys\n"
-        "sys.modules['pyarrow'] = None\n"
-        "from resilient_pq.cli.main import run\n"
-        f"sys.exit(run(['write', {str(source)!r}, {str(written)!r}]))\n"
-    )
-    return subprocess.run([command[0], "-c", code], capture_output=True, timeout=60, check=False)
+@pytest.mark.parametrize("name", NEED_PYARROW)
+def test_without_pyarrow(name: str, without_pyarrow: tuple[Path, dict[str, list[Any]]]) -> None:
+    folder, ended = without_pyarrow
+    status, out, err = ended[name]
+    assert (status, out) == (ExitCode.USAGE, "")
+    assert "pip install 'resilient_pq[ingest]'" in err
+    assert not (folder / f"{name}.written").exists()
+
+
+@pytest.mark.parametrize("name", NEED_NO_PYARROW)
+def test_pyarrow_is_not_needed(
+    name: str, table: pa.Table, without_pyarrow: tuple[Path, dict[str, list[Any]]]
+) -> None:
+    folder, ended = without_pyarrow
+    status, _, err = ended[name]
+    assert (status, err) == (ExitCode.SOUND, "")
+    assert pyarrow.parquet.read_table(folder / f"{name}.written").equals(table)
 
 
 def test_input_is_streamed(rpq_command: list[str], tmp_path: Path) -> None:
@@ -423,12 +443,12 @@ def test_a_data_set(rpq_run: Run, table: pa.Table, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("source", ["a.jsonl", "-"])
-def test_days_in_json_name_partitions(rpq_process: Run, tmp_path: Path, source: str) -> None:
+def test_days_in_json_name_partitions(rpq_run: Run, tmp_path: Path, source: str) -> None:
     """As in the example of the help. Other columns of days are times, as ever."""
     lines = "".join(f'{{"n": {n}, "day": "2026-08-0{n}", "at": "2026-08-0{n}"}}\n' for n in (1, 2))
     (tmp_path / "a.jsonl").write_text(lines)
     source = source if source == "-" else str(tmp_path / source)
-    ended = rpq_process("write", source, tmp_path / "set", "--partition-by", "day", stdin=lines.encode())
+    ended = rpq_run("write", source, tmp_path / "set", "--partition-by", "day", stdin=lines.encode())
     assert (ended.code, ended.err) == (ExitCode.SOUND, "")
     found = pyarrow.dataset.dataset(tmp_path / "set", partitioning="hive").to_table()
     assert sorted(found["day"].to_pylist()) == ["2026-08-01", "2026-08-02"]

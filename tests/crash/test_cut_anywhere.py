@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import resilient_pq as rpq
+from resilient_pq.cli.main import run
 from resilient_pq.io.memory import MemoryStore
 
 ROW_GROUP, CHECKPOINT, FINAL, CHUNK = 2, 3, 4, 5
@@ -245,7 +246,9 @@ async def test_cut_behind_the_anchor_it_is_an_empty_file(small: Any) -> None:
     assert (report.outcome, report.exit_code, report.next) == (rpq.Outcome.NOTHING, 3, ())
 
 
-def test_the_command_line_says_so_with_its_exit_status(small: Any, tmp_path: Path) -> None:
+def test_the_command_line_says_so_with_its_exit_status(
+    small: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     torn, output = tmp_path / "torn.parquet", tmp_path / "out.parquet"
     row_groups = [record for record in small.records if record.kind == ROW_GROUP]
     for cut, status in (
@@ -256,10 +259,14 @@ def test_the_command_line_says_so_with_its_exit_status(small: Any, tmp_path: Pat
     ):
         torn.write_bytes(small.data[:cut])
         output.unlink(missing_ok=True)
-        command = [sys.executable, "-m", "resilient_pq", "recover", str(torn), str(output), "--json"]
-        done = subprocess.run(command, capture_output=True, check=False)
-        assert done.returncode == status, done.stderr
+        assert run(["recover", str(torn), str(output), "--json"]) == status
         assert output.exists() == (status != 3)
-        document = json.loads(done.stdout)
+        document = json.loads(capsys.readouterr().out)
         assert document["rows"] >= small.rows_before(cut)
         assert (document["schema"] is not None) == (cut >= small.anchor_end)
+
+
+def test_the_exit_status_is_that_of_the_process(small: Any, tmp_path: Path) -> None:
+    (tmp_path / "torn.parquet").write_bytes(small.data[:3])
+    command = [sys.executable, "-m", "resilient_pq", "recover", "torn.parquet", "out.parquet"]
+    assert subprocess.run(command, cwd=tmp_path, capture_output=True, check=False).returncode == 3
