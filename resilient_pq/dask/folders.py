@@ -94,7 +94,8 @@ def recover(
 
     Args:
         src: As `urls` of `check`.
-        dst: The folder of the outputs, which all workers must reach; neither `src` itself, nor below it.
+        dst: The folder of the outputs, which all workers must reach; neither `src` itself, nor below
+            or above it.
         client: As of `check`.
         only_damaged: Write nothing of sound files.
         on_damage: As of `resilient_pq.recover`, but for "columns".
@@ -115,7 +116,8 @@ def recover(
 
     Raises:
         SchemaError: `src` names nothing, `max_files` is below 1, or there is no such `on_damage`.
-        RecoveryError: `dst` is `src`, or below it; when the first result is asked for, the journal is of another run.
+        RecoveryError: `dst` is `src`, or below or above it; when the first result is asked for, the journal is of
+            another run.
         NotFoundError: When the first result is asked for: there is no such file in the folder.
         StoreError: A store could not list.
     """

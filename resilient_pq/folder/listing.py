@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
 
 from resilient_pq.errors import NotFoundError, SchemaError, StoreError, Where
-from resilient_pq.folder.pattern import PARTIAL_SUFFIX, SUFFIX, is_data_file, matcher, may_match_below
+from resilient_pq.folder.once import Once
+from resilient_pq.folder.pattern import PARTIAL_SUFFIX, SUFFIX, is_data_file, may_match_below
 from resilient_pq.folder.result import FileError
 from resilient_pq.folder.scope import Place, Scope, names_pattern
 from resilient_pq.io import GrowingStore, ListedObject, ReadStore, Stores
@@ -130,8 +131,8 @@ class Wishes:
 _NAMES_ONLY = Wishes()
 
 
-async def find(scopes: Iterable[Scope], wishes: Wishes = _NAMES_ONLY) -> AsyncGenerator[Sequence[Found], None]:
-    """Every file, a page at a time.
+async def find(scopes: Sequence[Scope], wishes: Wishes = _NAMES_ONLY) -> AsyncGenerator[Sequence[Found], None]:
+    """Every file once, a page at a time.
 
     Args:
         scopes: What to look for.
@@ -142,9 +143,13 @@ async def find(scopes: Iterable[Scope], wishes: Wishes = _NAMES_ONLY) -> AsyncGe
         UnsupportedError: The store cannot list.
         StoreError: The store could not say.
     """
+    once = Once(scopes)
     named: list[Scope] = []
-    for scope in scopes:
+    for number, scope in enumerate(scopes):
         if scope.is_one_file:
+            assert scope.may_be_file is not None
+            if not await once.belongs((scope.store, scope.may_be_file), number):
+                continue
             named.append(scope)
             if len(named) == _ASKED_AT_ONCE:
                 yield await _files(named, wishes)
@@ -152,7 +157,9 @@ async def find(scopes: Iterable[Scope], wishes: Wishes = _NAMES_ONLY) -> AsyncGe
             continue
         async with aclosing(_below(scope, wishes)) as pages:
             async for page in pages:
-                yield page
+                left = [each for each in page if each.error or await once.belongs(each.place, number)]
+                if left:
+                    yield left
     if named:
         yield await _files(named, wishes)
 
@@ -186,7 +193,6 @@ async def _file(scope: Scope, wishes: Wishes) -> Found:
 
 async def _below(scope: Scope, wishes: Wishes) -> AsyncGenerator[Sequence[Found], None]:
     """The files of a folder, or those that match."""
-    matches = None if scope.pattern is None else matcher(scope.pattern).match
     before: list[str] = []
     any_listed = any_found = False
     async with aclosing(scope.pages()) as pages:
@@ -194,7 +200,7 @@ async def _below(scope: Scope, wishes: Wishes) -> AsyncGenerator[Sequence[Found]
             any_listed = True
             around = [*before, *(each.name for each in page if wishes.near and is_data_file(each.name))]
             before = around[-_MOST_NEAR:]
-            wanted = [each for each in page if _is_wanted(each, scope.pattern, matches)]
+            wanted = [each for each in page if _is_wanted(each, scope)]
             found = [await _found(scope, each, around) for each in wanted]
             counting = [each for each in found if each is not None]
             if counting:
@@ -224,13 +230,11 @@ async def _found(scope: Scope, listed: ListedObject, around: Sequence[str]) -> F
     return Found(scope, listed.name, (store, key), listed.size, _version(listed.size, listed.etag), near)
 
 
-def _is_wanted(listed: ListedObject, pattern: str | None, matches: Callable[[str], object] | None) -> bool:
-    name = listed.name
+def _is_wanted(listed: ListedObject, scope: Scope) -> bool:
+    name, pattern = listed.name, scope.pattern
     if listed.error is not None:
         return is_data_file(f"{name}x{SUFFIX}") if pattern is None else may_match_below(pattern, name)
-    if matches is not None:
-        return bool(matches(name))
-    return is_data_file(name) or is_data_file(name.removesuffix(PARTIAL_SUFFIX))
+    return scope.counts(name)
 
 
 def _version(size: int | None, etag: str | None) -> str | None:

@@ -143,7 +143,8 @@ def check_many(
     Args:
         urls: A folder or a prefix, which means its ``*.parquet`` files at any depth and the ``*.parquet.partial`` of
             dead writers; a pattern such as ``s3://bucket/events/**/*.parquet``; a file; or a list of such, in which a
-            prefix ends with a slash. Below folders names that begin with ``.`` or ``_`` are passed over.
+            prefix ends with a slash. What several of a list mean is looked at once. Below folders names that begin with
+            ``.`` or ``_`` are passed over.
         max_files: Files that are looked at at one time; fewer of large ones, so that memory stays bounded.
         resume: A journal. What it says is done and unchanged is not done again; it is made where it is missing. Errors
             are tried again.
@@ -219,7 +220,7 @@ def recover_many(
     Args:
         src: As `urls` of `check_many`, but a list is one of files, whose outputs lie side by side. Of a pattern the
             folder before its first ``*`` is the top of the tree.
-        dst: The folder of the outputs. Neither `src` itself, nor below it.
+        dst: The folder of the outputs. Neither `src` itself, nor below or above it.
         only_damaged: Write nothing of sound files.
         on_damage: As of `recover`.
         schema: As of `recover`, for all files that do not tell theirs; others near them are not asked then.
@@ -240,7 +241,8 @@ def recover_many(
 
     Raises:
         SchemaError: `src` names nothing, `max_files` is below 1, or there is no such `on_damage`.
-        RecoveryError: `dst` is `src`, or below it; when the first result is asked for, the journal is of another run.
+        RecoveryError: `dst` is `src`, or below or above it; when the first result is asked for, the journal is of
+            another run.
         NotFoundError: When the first result is asked for: there is no such file in the folder.
         StoreError: A store could not list.
     """
@@ -276,13 +278,15 @@ def _folder(dst: Location, stores: Stores) -> Scope:
 def _refuse_inside(output: Scope, scope: Scope, *, same_names: bool) -> None:
     """Refuse outputs that would be among the inputs.
 
+    Above them they may be, too: from ``a/b`` to ``a``, the file ``a/b/b/c`` would become ``a/b/c``.
+
     Args:
         output: Where the outputs go.
         scope: What is recovered.
         same_names: Whether one URL means one place in both stores.
 
     Raises:
-        RecoveryError: They would be.
+        RecoveryError: They would be, or may be.
     """
     if scope.is_one_file:
         return  # it is compared with its own output
@@ -297,6 +301,12 @@ def _refuse_inside(output: Scope, scope: Scope, *, same_names: bool) -> None:
             f"the outputs would lie below {scope.url}, among what is recovered",
             where=Where(key=output.url),
             hint="name a folder outside of it",
+        )
+    if there.startswith(here):
+        raise RecoveryError(
+            f"the outputs would lie above {scope.url}, and may fall among what is recovered",
+            where=Where(key=output.url),
+            hint="name a folder beside it",
         )
 
 

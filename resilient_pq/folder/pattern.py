@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from resilient_pq.errors import SchemaError
 
@@ -37,6 +38,7 @@ def split_pattern(name: str) -> tuple[str, str]:
     return name[:end], name[end:]
 
 
+@lru_cache
 def matcher(pattern: str) -> re.Pattern[str]:
     """A regular expression that matches the whole of the names that a pattern stands for.
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from resilient_pq.errors import StoreError
-from resilient_pq.folder.pattern import is_pattern, matcher, split_pattern
+from resilient_pq.folder.pattern import PARTIAL_SUFFIX, is_data_file, is_pattern, matcher, split_pattern
 from resilient_pq.io import ListedObject, ReadStore, Stores
 from resilient_pq.io.protocols import names_of
 
@@ -77,6 +77,12 @@ class Scope:
     def url(self) -> str:
         """The folder, for people."""
         return self.store.url_of(self.folder)
+
+    def counts(self, name: str) -> bool:
+        """Whether an object of a name relative to the folder is meant."""
+        if self.pattern is not None:
+            return matcher(self.pattern).match(name) is not None
+        return is_data_file(name) or is_data_file(name.removesuffix(PARTIAL_SUFFIX))
 
     def place(self, name: str) -> Place:
         """The object of a name relative to the folder."""

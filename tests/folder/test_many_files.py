@@ -242,7 +242,63 @@ async def test_outputs_among_the_inputs_are_refused(files: Any, tmp_path: Path) 
     store = MemoryStore()
     with pytest.raises(rpq.RecoveryError):
         rpq.recover_many((store, "a"), (store, "a/b"))
+    with pytest.raises(rpq.RecoveryError):
+        rpq.recover_many((store, "a/b"), (store, "a"))
     assert rpq.recover_many((store, "a"), (MemoryStore(), "a/b")).verb == "recover"
+
+
+async def test_outputs_above_the_inputs_are_refused(files: Any, tmp_path: Path) -> None:
+    """That of src/src/1.parquet would be src/1.parquet: the next run would find it among the inputs."""
+    files.write(tmp_path / "src" / "src", 3)
+    (tmp_path / "link").symlink_to(tmp_path)
+    before = all_files(tmp_path / "src")
+    for src, dst in (("src", ""), ("src/", "./"), ("src/**/*", ""), ("src", "link"), ("link/src", ".")):
+        with pytest.raises(rpq.RecoveryError, match=r"above .*may fall among what is recovered") as caught:
+            rpq.recover_many(f"{tmp_path}/{src}", f"{tmp_path}/{dst}")
+        assert caught.value.hint == "name a folder beside it"
+    assert all_files(tmp_path / "src") == before
+    assert (await rpq.recover_many(tmp_path / "src", tmp_path / "sr").finish()).num_files == 3
+
+
+async def test_a_file_that_is_named_twice_is_done_once(
+    files: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ("a.parquet", "b/c.parquet", "b/d.parquet.partial", "_e.parquet")
+    for name in names:
+        (tmp_path / "tree" / name).parent.mkdir(exist_ok=True, parents=True)
+        (tmp_path / "tree" / name).write_bytes(files.sound[0])
+    (tmp_path / "link").symlink_to(tmp_path / "tree" / "b")
+    monkeypatch.chdir(tmp_path / "tree")
+    here = str(tmp_path / "tree")
+
+    async def found(*urls: Any) -> list[str]:
+        results = rpq.check_many(list(urls))
+        seen = [os.path.relpath(os.path.realpath(each.url), os.path.realpath(here)) async for each in results]
+        assert results.summary.num_files == results.summary.num_found == len(seen)
+        return sorted(seen)
+
+    shown = sorted(names[:3])
+    for urls in (
+        ("./", here), (here, f"{here}/b/"), ("b/", "./"), ("**/*.parquet", here), (here, "b/../**/*.par*"),
+        (*names[:3], "./"), ("./", *names[:3]), ("./", "b/*.partial"), ("b/d.parquet.partial", "./", "../link/"),
+    ):  # fmt: skip
+        assert await found(*urls) == shown, urls
+    assert await found("a.parquet", f"{here}/a.parquet", "b/../a.parquet", "../link/../a.parquet") == ["a.parquet"]
+    assert await found("../link/c.parquet", "b/c.parquet", "_e.parquet", "b/") == sorted(names[1:])
+    store = MemoryStore()
+    for name in names:
+        await store.put(name, files.sound[0])
+    both = [(store, "a.parquet"), (store, "a.parquet"), (MemoryStore(), "a.parquet")]
+    assert (await rpq.check_many(both).finish()).num_files == 2
+
+
+async def test_a_file_that_is_named_twice_is_recovered_once(files: Any, tmp_path: Path) -> None:
+    (tmp_path / "a.parquet").write_bytes(files.sound[0])
+    (tmp_path / "b.parquet").write_bytes(files.sound[0])
+    given = [tmp_path / "a.parquet", f"{tmp_path}/./a.parquet", tmp_path / "b.parquet", tmp_path / "a.parquet"]
+    summary = await rpq.recover_many(given, tmp_path / "out").finish()
+    assert summary.outcomes == {"sound": 2}
+    assert set(all_files(tmp_path / "out")) == {"a.parquet", "b.parquet"}
 
 
 async def test_existing_outputs_are_errors_of_their_files(files: Any, tmp_path: Path) -> None:
