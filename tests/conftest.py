@@ -134,6 +134,11 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_unconfigure() -> None:
+    """Libraries that tell at the end what was never let go of find what could be."""
+    gc.unfreeze()
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """``--slice`` runs a share of the tests chosen, the same ones for the same ``--slice-seed``."""
     parser.addoption("--slice", type=float, default=1.0, help="share of the tests to run, 0.08 for 8 %%")
