@@ -420,6 +420,29 @@ def s3_proxy(s3: S3, http_proxy: Callable[[str], Any]) -> tuple[S3, Any]:
     return replace(s3, endpoint_url=proxy.endpoint_url), proxy
 
 
+@pytest.fixture(scope="session")
+def read_back() -> Callable[..., Any]:
+    """Our reader's table of a file's bytes, validated by pyarrow; the options are those of `File.read`."""
+
+    import pyarrow as pa
+
+    import resilient_pq as rpq
+    from resilient_pq.io import MemoryStore
+
+    async def read(data: bytes, options: dict[str, Any]) -> Any:
+        store = MemoryStore()
+        await store.put("file", data)
+        async with rpq.open((store, "file")) as file:
+            return pa.table(await file.read(**options))
+
+    def read_and_validate(data: bytes, **options: Any) -> Any:
+        table = asyncio.run(read(data, options))
+        table.validate(full=True)
+        return table
+
+    return read_and_validate
+
+
 @dataclass(frozen=True)
 class CommittedFile:
     """The bytes of a resilient file, and where its checkpoints end.

@@ -17,19 +17,11 @@ from typing import Any
 import cramjam
 import pyarrow.parquet as pq
 import pytest
+from trevni_bytes import zint
 
 import resilient_pq as rpq
 
 # --- what a file of the draft is made of ---------------------------------------------------------------------------
-
-
-def zint(value: int) -> bytes:
-    rest = value * 2 if value >= 0 else -value * 2 - 1
-    out = b""
-    while rest > 127:
-        out += bytes([rest % 128 + 128])
-        rest //= 128
-    return out + bytes([rest])
 
 
 def string(value: bytes) -> bytes:

@@ -11,6 +11,7 @@ from typing import Any
 
 import cramjam
 import pytest
+from trevni_bytes import zint
 
 import resilient_pq as rpq
 from resilient_pq.formats.trevni import column_reader
@@ -18,15 +19,6 @@ from resilient_pq.io.memory import MemoryStore
 
 #: What a column of Avro's dialect is here: its pairs, and its blocks as rows, size, stored bytes.
 Block = tuple[int, int, bytes]
-
-
-def zint(value: int) -> bytes:
-    rest = value * 2 if value >= 0 else -value * 2 - 1
-    out = b""
-    while rest > 127:
-        out += bytes([rest % 128 + 128])
-        rest //= 128
-    return out + bytes([rest])
 
 
 def pairs(found: dict[str, bytes]) -> bytes:

@@ -9,18 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from trevni_bytes import zint
 
 import resilient_pq as rpq
 from resilient_pq.io.memory import MemoryStore
-
-
-def zint(value: int) -> bytes:
-    rest = value * 2 if value >= 0 else -value * 2 - 1
-    out = b""
-    while rest > 127:
-        out += bytes([rest % 128 + 128])
-        rest //= 128
-    return out + bytes([rest])
 
 
 def text(*values: str) -> bytes:

@@ -81,24 +81,6 @@ def write_file() -> Callable[..., OurFile]:
     return write
 
 
-@pytest.fixture(scope="session")
-def read_back() -> Callable[..., pa.Table]:
-    """Our reader's table of a file's bytes, validated by pyarrow; the options are those of `File.read`."""
-
-    async def read(data: bytes, options: dict[str, Any]) -> pa.Table:
-        store = MemoryStore()
-        await store.put("file", data)
-        async with rpq.open((store, "file")) as file:
-            return pa.table(await file.read(**options))
-
-    def read_and_validate(data: bytes, **options: Any) -> pa.Table:
-        table = asyncio.run(read(data, options))
-        table.validate(full=True)
-        return table
-
-    return read_and_validate
-
-
 # --- a table of every type ----------------------------------------------------------------------------------
 
 

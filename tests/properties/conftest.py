@@ -398,24 +398,6 @@ def written() -> Callable[..., bytes]:
 
 
 @pytest.fixture(scope="session")
-def read() -> Callable[..., pa.Table]:
-    """Our reader's table of some bytes; the options are those of `File.read`."""
-
-    async def read_bytes(data: bytes, options: dict[str, Any]) -> pa.Table:
-        store = MemoryStore()
-        await store.put("file", data)
-        async with rpq.open((store, "file")) as file:
-            return pa.table(await file.read(**options))
-
-    def read_and_validate(data: bytes, **options: Any) -> pa.Table:
-        table = asyncio.run(read_bytes(data, options))
-        table.validate(full=True)
-        return table
-
-    return read_and_validate
-
-
-@pytest.fixture(scope="session")
 def exact() -> Callable[[pa.Table], dict[str, list[Any]]]:
     """The columns as values that are equal only if they are the same; see `values_of`."""
 

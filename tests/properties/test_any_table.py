@@ -26,7 +26,7 @@ RECORD_MAGIC = bytes.fromhex("d75250510d0a1a0a")
 
 
 @pytest.fixture(scope="session")
-def round_trip(ways: Any, encodings: Any, written: Any, read: Any, assert_same: Any, exact: Any) -> Any:
+def round_trip(ways: Any, encodings: Any, written: Any, read_back: Any, assert_same: Any, exact: Any) -> Any:
     """Writes a table in a way that is drawn, and reads it back."""
 
     def check(draw: Draw, table: pa.Table) -> None:
@@ -34,7 +34,7 @@ def round_trip(ways: Any, encodings: Any, written: Any, read: Any, assert_same: 
         cut = draw.draw(st.integers(0, table.num_rows))
         form = draw.draw(st.sampled_from(FORMS))
         data = written([form(table.slice(0, cut)), form(table.slice(cut))], table.schema, way)
-        assert_same(read(data), table)
+        assert_same(read_back(data), table)
         _assert_encodings(data, way)
         assert asyncio.run(_check(data)).findings == ()
         if not any(_beyond_pyarrow(field.type) for field in table.schema):
@@ -179,7 +179,7 @@ def test_many_records(draw: Draw, as_records: Any) -> None:
 @given(draw=st.data())
 @settings(quick, max_examples=25)
 def test_some_columns_of_some_row_groups(
-    draw: Draw, tables: Any, ways: Any, written: Any, read: Any, assert_same: Any
+    draw: Draw, tables: Any, ways: Any, written: Any, read_back: Any, assert_same: Any
 ) -> None:
     table, way = draw.draw(tables(max_columns=4)), draw.draw(ways)
     data = written([table], table.schema, way)
@@ -191,20 +191,20 @@ def test_some_columns_of_some_row_groups(
     groups = draw.draw(st.lists(st.integers(0, len(starts) - 2), max_size=4)) if len(starts) > 1 else []
     pieces = [table.slice(starts[i], starts[i + 1] - starts[i]) for i in groups]
     expected = pa.concat_tables(pieces) if pieces else table.slice(0, 0)
-    assert_same(read(data, columns=names, row_groups=groups), expected.select(names))
+    assert_same(read_back(data, columns=names, row_groups=groups), expected.select(names))
 
 
 @given(draw=st.data())
 @settings(quick, max_examples=20)
 def test_every_prefix_is_a_file(
-    draw: Draw, tables: Any, ways: Any, written: Any, read: Any, assert_same: Any
+    draw: Draw, tables: Any, ways: Any, written: Any, read_back: Any, assert_same: Any
 ) -> None:
     table, way = draw.draw(tables(depth=1)), {**draw.draw(ways), "checkpoint_every": 1}
     data = written([table], table.schema, way)
     for size, num_rows in _prefixes(data):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that it was not finished
-            assert_same(read(data[:size]), table.slice(0, num_rows))
+            assert_same(read_back(data[:size]), table.slice(0, num_rows))
         assert pq.ParquetFile(io.BytesIO(data[:size])).metadata.num_rows == num_rows
 
 
@@ -223,7 +223,7 @@ def _prefixes(data: bytes) -> list[tuple[int, int]]:
 @given(draw=st.data())
 @settings(quick, max_examples=30)
 def test_how_rows_are_batched_leaves_no_trace(
-    draw: Draw, tables: Any, repeatable_ways: Any, encodings: Any, written: Any, read: Any, assert_same: Any
+    draw: Draw, tables: Any, repeatable_ways: Any, encodings: Any, written: Any, read_back: Any, assert_same: Any
 ) -> None:
     """Where row groups are cut by rows: the same chunks, byte by byte."""
     table = draw.draw(tables())
@@ -236,7 +236,7 @@ def test_how_rows_are_batched_leaves_no_trace(
     cuts = sorted({0, table.num_rows, *draw.draw(st.lists(st.integers(0, table.num_rows), max_size=5))})
     batches = [table.slice(a, b - a) for a, b in pairwise(cuts)]
     one, many = written([table], table.schema, way), written(batches, table.schema, way)
-    assert_same(read(many), table)
+    assert_same(read_back(many), table)
     assert [_bytes_of(one, chunk) for chunk in _chunks(one)] == [
         _bytes_of(many, chunk) for chunk in _chunks(many)
     ]
@@ -281,19 +281,19 @@ def _their_encodings(draw: Draw, schema: pa.Schema, encodings: Any) -> dict[str,
 
 
 @pytest.fixture(scope="session")
-def read_theirs(encodings: Any, written: Any, read: Any, exact: Any) -> Any:
+def read_theirs(encodings: Any, written: Any, read_back: Any, exact: Any) -> Any:
     """Has pyarrow write a table in a way that is drawn, and reads it."""
 
     def check(draw: Draw, table: pa.Table) -> None:
         # As we give it back: pyarrow writes no views in structs, and no nulls in required fields of null structs.
-        clean = read(written([table], table.schema, {}))
+        clean = read_back(written([table], table.schema, {}))
         options = {**draw.draw(THEIR_WAYS), **_their_encodings(draw, clean.schema, encodings)}
         # Without the Arrow schema a duration is an integer.
         options["store_schema"] = options["store_schema"] or "duration" in str(clean.schema)
         out = io.BytesIO()
         pq.write_table(clean, out, **options)
         # Against what was written: pyarrow fails on some such files of its own, of data pages v2.
-        assert exact(read(out.getvalue())) == exact(table)
+        assert exact(read_back(out.getvalue())) == exact(table)
 
     return check
 

@@ -177,16 +177,16 @@ WRITERS = {"duckdb": _write_by_duckdb, "polars": _write_by_polars}
 
 
 @pytest.fixture(scope="session")
-def read_theirs(tables: Any, leaf_of: Any, written: Any, read: Any, exact: Any, tmp_path_factory: Any) -> Any:
+def read_theirs(tables: Any, leaf_of: Any, written: Any, read_back: Any, exact: Any, tmp_path_factory: Any) -> Any:
     """Has a library write a table that is drawn, and reads it."""
 
     def check(draw: Draw, name: str) -> None:
         table = draw.draw(tables(leaves=_leaves(leaf_of), unlike_keys=True))
         # As we give it back, with nothing below what is null.
-        clean = read(written([table], table.schema, {}))
+        clean = read_back(written([table], table.schema, {}))
         path = tmp_path_factory.mktemp("theirs") / "any.parquet"
         WRITERS[name](draw, clean, path)
-        assert exact(read(path.read_bytes())) == exact(table)
+        assert exact(read_back(path.read_bytes())) == exact(table)
         path.unlink()
 
     return check

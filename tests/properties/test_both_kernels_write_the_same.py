@@ -51,7 +51,7 @@ def test_the_kernels_are_exchanged(using: Using) -> None:
 
 @pytest.fixture(scope="session")
 def compare(
-    using: Using, repeatable_ways: Any, encodings: Any, written: Any, read: Any, assert_same: Any
+    using: Using, repeatable_ways: Any, encodings: Any, written: Any, read_back: Any, assert_same: Any
 ) -> Any:
     """Writes a table in a way that is drawn with either kind, and reads it with either."""
 
@@ -63,7 +63,7 @@ def compare(
                 files.append(written([table], table.schema, way))
         assert files[0] == files[1]
         with using("reference"):
-            assert_same(read(files[0]), table)
+            assert_same(read_back(files[0]), table)
 
     return check
 
@@ -83,7 +83,7 @@ def test_many_tables(draw: Draw, tables: Any, compare: Any) -> None:
 
 
 @pytest.mark.parametrize("rows", [1000, 5000])
-def test_tables_of_many_rows(using: Using, written: Any, read: Any, assert_same: Any, rows: int) -> None:
+def test_tables_of_many_rows(using: Using, written: Any, read_back: Any, assert_same: Any, rows: int) -> None:
     """Long enough for runs, blocks and miniblocks to fill, and for several of each."""
     numbers = [None if i % 7 == 3 else (i * 2654435761) % 2**40 - 2**39 for i in range(rows)]
     table = pa.table(
@@ -117,4 +117,4 @@ def test_tables_of_many_rows(using: Using, written: Any, read: Any, assert_same:
                 files.append(written([table], table.schema, {**way, "compression": "none"}))
         assert files[0] == files[1], way
         with using("reference"):
-            assert_same(read(files[0]), table)
+            assert_same(read_back(files[0]), table)

@@ -13,14 +13,14 @@ quick = settings(deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @pytest.fixture(scope="session")
-def hold(leaf_of: Any, tables: Any, ways: Any, encodings: Any, written: Any, read: Any, exact: Any) -> Any:
+def hold(leaf_of: Any, tables: Any, ways: Any, encodings: Any, written: Any, read_back: Any, exact: Any) -> Any:
     kinds = [pa.string(), pa.binary(), pa.large_string(), pa.string(), pa.int32()]
 
     def check(draw: st.DataObject, max_rows: int) -> None:
         table = draw.draw(tables(max_rows, leaves=[leaf_of(kind) for kind in kinds]))
         way = {**draw.draw(ways), "encodings": draw.draw(encodings(table.schema))}
         data = written([table], table.schema, way)
-        plain, views = read(data), read(data, strings="view")
+        plain, views = read_back(data), read_back(data, strings="view")
         assert exact(views) == exact(plain)
         assert "string" not in str(views.schema.types).replace("string_view", "")
 
