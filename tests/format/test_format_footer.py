@@ -57,7 +57,7 @@ def _serialize(count: int, key_value: dict[str, str | None], num_leaves: int = 1
 @pytest.mark.parametrize("num_leaves", [0, 1, 20])
 @pytest.mark.parametrize("key_value", [{}, {"k": "v"}, {"": "", "none": None, "long": "x" * 300}], ids=len)
 def test_serialised_as_thrift_would(count: int, num_leaves: int, key_value: dict[str, str | None]) -> None:
-    if count > 1000 and num_leaves != 1:
+    if count > 1000 and (num_leaves, len(key_value)) != (1, 1):
         count = 17  # the long lists need not be tried with everything
     whole = FileMetaData(
         1, ELEMENTS, 3 * count, [_group(i) for i in range(count)],
