@@ -541,7 +541,7 @@ def _as_indexed(fates: Sequence[PageFate], num_rows: int | None) -> list[PageFat
         fate = fates[i]
         last = position + 1 == len(data)
         following = num_rows if last else fates[data[position + 1]].first_row
-        if fate.first_row is None or following is None:
+        if fate.first_row is None or following is None or following < fate.first_row:
             continue
         if fate.page is None:
             placed[i] = replace(fate, num_rows=following - fate.first_row)
@@ -568,15 +568,16 @@ def _count_forward(fates: list[PageFate]) -> None:
 
 
 def _count_backward(fates: list[PageFate], num_rows: int) -> None:
+    """Place pages from the end, as far as there are rows for them: what tells of more contradicts itself."""
     row: int | None = num_rows
     for i in range(len(fates) - 1, -1, -1):
         fate = fates[i]
         if fate.is_dictionary:
             continue
-        if fate.first_row is None and row is not None and fate.num_rows is not None:
+        if row is not None and fate.num_rows is None and fate.first_row is not None and fate.first_row <= row:
+            fates[i] = replace(fate, num_rows=row - fate.first_row)
+        elif row is not None and fate.first_row is None and fate.num_rows is not None and fate.num_rows <= row:
             fates[i] = replace(fate, first_row=row - fate.num_rows)
-        if fates[i].num_rows is None and fates[i].first_row is not None and row is not None:
-            fates[i] = replace(fates[i], num_rows=row - (fates[i].first_row or 0))
         row = fates[i].first_row
 
 

@@ -12,7 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import resilient_pq as rpq
+from resilient_pq.format import thrift
 from resilient_pq.format.footer import frame
+from resilient_pq.format.metadata import FileMetaData
 
 ROOT = Path(__file__).parents[2]
 CORPUS = Path(os.environ.get("RPQ_CORPUS", ROOT.parent / "shared" / "corpus"))
@@ -201,3 +204,20 @@ def test_what_has_tripped_other_readers(hostile_reader: Any, folder: str) -> Non
         except BaseException as error:
             error.add_note(path.name)
             raise
+
+
+async def test_a_footer_that_knows_of_no_rows(foreign: tuple[str, bytes], outcome_of: Any) -> None:
+    """The pages of a row group tell of more rows than its footer, and the first of them is damaged."""
+    data = bytearray(foreign[1])
+    size = int.from_bytes(data[-8:-4], "little")
+    metadata, _ = thrift.decode(FileMetaData, memoryview(data)[-8 - size : -8], 0, what="footer")
+    row_group = metadata.row_groups[-1]
+    row_group.num_rows = 0
+    for chunk in row_group.columns:
+        start = chunk.meta_data.dictionary_page_offset or chunk.meta_data.data_page_offset
+        data[start : start + 4] = b"\xff" * 4
+    footer = thrift.encode(metadata)
+    data[-8 - size :] = footer + len(footer).to_bytes(4, "little") + b"PAR1"
+    outcome = await outcome_of(bytes(data))
+    assert outcome.check.outcome == rpq.Outcome.DAMAGED
+    assert outcome.recovery.num_rows == sum(each.num_rows for each in metadata.row_groups)

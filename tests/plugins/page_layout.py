@@ -168,6 +168,19 @@ class GoneInEach(Gone):
         return any(copy.spare(place) for copy in self._copies)
 
 
+class GoneEverywhere(Gone):
+    """Bodies of pages that are changed or missing, and of which no other page has the same bytes."""
+
+    def __init__(self, missing: Gone, same: dict[range, list[range]]) -> None:
+        """Take what is gone, and for each body those with its bytes."""
+        self._missing = missing
+        self._same = same
+
+    def spare(self, place: range) -> bool:
+        """Whether the bytes of a body are what they were, there or in another page."""
+        return any(self._missing.spare(body) for body in self._same[place])
+
+
 @dataclass(frozen=True)
 class Row:
     """A row that can be kept: its number in the file, and the columns that must be null in it."""
@@ -193,6 +206,15 @@ class Layout:
         for ordinal, row_group in enumerate(metadata[4]):
             self.row_groups.append(self._row_group(ordinal, row_group, first_row))
             first_row += row_group[3]
+        self._same_bodies = self._bodies_alike()
+
+    def _bodies_alike(self) -> dict[range, list[range]]:
+        """For the body of each page those that have the same bytes, itself among them."""
+        alike: dict[bytes, list[range]] = {}
+        bodies = [page.body for row_group in self.row_groups for chunk in row_group.chunks for page in chunk.pages]
+        for body in bodies:
+            alike.setdefault(self.data[body.start : body.stop], []).append(body)
+        return {body: alike[self.data[body.start : body.stop]] for body in bodies}
 
     def _row_group(self, ordinal: int, fields: dict[int, Any], first_row: int) -> RowGroup:
         own = [record for record in self.records if record.kind == ROW_GROUP]
@@ -252,16 +274,18 @@ class Layout:
                 column of the top level is there, with null in all others.
             by_luck: Whether page headers and chunk records count as whole. A changed header that no checksum covers may
                 still say what matters of its page, as when only its statistics have changed, where a chunk begins may
-                be guessed, and a later record may count its rows: luck, that no one can ask for.
+                be guessed, a later record may count its rows, and the bytes of a page may lie elsewhere, too, in one
+                that happens to have the same: luck, that no one can ask for.
         """
         missing = gone if isinstance(gone, Gone) else Gone(gone)
         headers = Gone([]) if by_luck else missing
+        bodies = GoneEverywhere(missing, self._same_bodies) if by_luck else missing
         footers = self.footers(missing)
         rows: list[Row] = []
         if not footers:
             return rows
         for ordinal, row_group in enumerate(self.row_groups):
-            lost = self._lost(ordinal, row_group, footers, missing, headers)
+            lost = self._lost(ordinal, row_group, footers, missing, headers, bodies)
             for i in range(row_group.num_rows):
                 names = frozenset(path[0] for path, rows_lost in lost.items() if i in rows_lost)
                 if not names or (on_damage == "null" and not names & self.required):
@@ -269,7 +293,7 @@ class Layout:
         return rows
 
     def _lost(
-        self, ordinal: int, row_group: RowGroup, footers: Sequence[Record], missing: Gone, headers: Gone
+        self, ordinal: int, row_group: RowGroup, footers: Sequence[Record], missing: Gone, headers: Gone, bodies: Gone
     ) -> dict[tuple[str, ...], set[int]]:
         """The rows of the row group that each leaf column has lost."""
         named = any(record.num_row_groups > ordinal for record in footers)
@@ -281,8 +305,8 @@ class Layout:
             if named or record or (chunk.record is not None and headers.spare(chunk.record.place)):
                 index = indexed and chunk.offset_index is not None and missing.spare(chunk.offset_index)
                 counted = named or headers is not missing
-                placed = self._placed(chunk, missing, headers, named=counted, everything=record or index)
-                every -= self._kept(chunk, placed, missing, Gone([]) if record else headers, has_copies=record)
+                placed = self._placed(chunk, bodies, headers, named=counted, everything=record or index)
+                every -= self._kept(chunk, placed, bodies, Gone([]) if record else headers, has_copies=record)
             lost[chunk.path] = every
         return lost
 
