@@ -104,13 +104,13 @@ class _Pages:
     ) -> PageLocation:
         """Append a page: the `uncompressed` levels of a v2 page, then `content`, compressed as one."""
         codec = self.options.codec
-        header.uncompressed_page_size = sum(len(piece) for piece in (*uncompressed, *content))
         # Without a codec the values go out as they lie in memory, levels and header beside them.
         body: list[Any] = [*uncompressed, *content]
+        header.uncompressed_page_size = sum(map(len, body))
         if codec is not CompressionCodec.UNCOMPRESSED:
             whole = content[0] if len(content) == 1 else _in_one_piece(content)
             body = [*uncompressed, compression.compress(codec, whole, self.options.level)]
-        header.compressed_page_size = sum(len(piece) for piece in body)
+        header.compressed_page_size = sum(map(len, body))
         body_crc = 0
         for piece in body:
             body_crc = crc32(piece, body_crc)
@@ -182,11 +182,7 @@ def _summary(
     if not options.statistics:
         return PageSummary(Bounds(None, None), null_count, num_values)
     values = data.values[cut.value : cut.value_end]
-    repetition, definition = (
-        None if levels is None else levels[cut.entry : cut.entry_end]
-        for levels in (data.repetition_levels, data.definition_levels)
-    )
-    sizes = page_sizes(leaf, values, repetition, definition)
+    sizes = page_sizes(leaf, values, *_levels_of(data, cut))
     if built is None or (isinstance(values, np.ndarray) and values.ndim == 1):
         bounds = bounds_of(leaf.node, values)
     else:
@@ -194,9 +190,18 @@ def _summary(
     return PageSummary(bounds, null_count, num_values, sizes)
 
 
+def _levels_of(data: LeafData, cut: _Cut) -> tuple[Levels | None, Levels | None]:
+    """The repetition and the definition levels of a page."""
+    repetition, definition = data.repetition_levels, data.definition_levels
+    return (
+        None if repetition is None else repetition[cut.entry : cut.entry_end],
+        None if definition is None else definition[cut.entry : cut.entry_end],
+    )
+
+
 def _offset_index(locations: list[PageLocation], summaries: Sequence[PageSummary]) -> OffsetIndex:
-    sizes = [summary.sizes.byte_array_bytes for summary in summaries]
-    return OffsetIndex(locations, [size for size in sizes if size is not None] or None)
+    sizes = [size for summary in summaries if (size := summary.sizes.byte_array_bytes) is not None]
+    return OffsetIndex(locations, sizes or None)
 
 
 def _add_dictionary(leaf: Leaf, pages: _Pages, built: Dictionary, encoding: Encoding) -> tuple[PageLocation, bytes]:
@@ -227,14 +232,19 @@ def _cuts(
 ) -> list[_Cut]:
     """Cut the chunk into pages, at the beginnings of rows only."""
     num_entries = len(data.values) if data.definition_levels is None else len(data.definition_levels)
+    size = _size_as_written(leaf, data, built)
+    fewest = -(-data.num_rows // options.page_rows)
+    count = max(-(-size // options.page_bytes), fewest, 1)
+    if count == 1 or data.num_rows < 2:
+        return [_Cut(0, data.num_rows, 0, num_entries, 0, len(data.values))]
     starts = None if data.repetition_levels is None else row_starts(data.repetition_levels, num_entries)
     present = None
     if data.definition_levels is not None and len(data.values) < num_entries:
         present = data.definition_levels == leaf.max_definition_level
-    rows = _row_cuts(leaf, data, built, starts, present, options)
+    byte_arrays = data.values if built is None and isinstance(data.values, ByteArrays) else None
     cuts: list[_Cut] = []
     value = 0
-    for first, end in pairwise(rows):
+    for first, end in pairwise(_row_cuts(data.num_rows, byte_arrays, count, size, starts, present, options)):
         entry = first if starts is None else int(starts[first]) if first < len(starts) else num_entries
         entry_end = end if starts is None else int(starts[end]) if end < len(starts) else num_entries
         num_values = entry_end - entry if present is None else np.count_nonzero(present[entry:entry_end])
@@ -243,39 +253,48 @@ def _cuts(
     return cuts
 
 
+def _size_as_written(leaf: Leaf, data: LeafData, built: Dictionary | None) -> int:
+    """Bytes of the values that pages are cut by: of indices to the dictionary, where there is one."""
+    if built is None:
+        return plain_bytes(leaf, data.values)
+    return len(data.values) * rle.bit_width(len(built.values) - 1) // 8
+
+
 def _row_cuts(
-    leaf: Leaf,
-    data: LeafData,
-    built: Dictionary | None,
+    num_rows: int,
+    byte_arrays: ByteArrays | None,
+    count: int,
+    size: int,
     starts: NDArray[Any] | None,
     present: NDArray[np.bool_] | None,
     options: ChunkOptions,
 ) -> list[int]:
-    """The rows at which pages begin, and the end of the last one; `present` is None where no entry lacks a value."""
-    num_values = len(data.values)
-    if built is not None:
-        size = num_values * rle.bit_width(len(built.values) - 1) // 8
-    else:
-        size = plain_bytes(leaf, data.values)
-    fewest = -(-data.num_rows // options.page_rows)
-    count = max(-(-size // options.page_bytes), fewest, 1)
-    if count == 1 or data.num_rows < 2:
-        return [0, data.num_rows]
-    if built is None and isinstance(data.values, ByteArrays):
+    """The rows at which pages begin, and the end of the last one.
+
+    Args:
+        num_rows: Rows of the chunk.
+        byte_arrays: Its values, where the pages are to have equal shares of their bytes; None cuts by rows.
+        count: How many pages there should be.
+        size: Bytes of the values.
+        starts: The entries at which rows begin; None where every entry is a row.
+        present: Which entries have a value; None where none lacks one.
+        options: How many rows a page may have.
+    """
+    if byte_arrays is not None:
         # Equal shares of bytes, found by the offsets, each value with its four bytes of length.
-        offsets = data.values.offsets - data.values.offsets[0] + 4 * np.arange(num_values + 1)
+        offsets = byte_arrays.offsets - byte_arrays.offsets[0] + 4 * np.arange(len(byte_arrays) + 1)
         values = np.searchsorted(offsets, np.arange(1, count) * (size / count))
         entries = values if present is None else _entries_of(values, present)
         rows = entries if starts is None else np.searchsorted(starts, entries)
-        cuts = {0, data.num_rows, *(int(row) for row in rows)}
+        cuts = {0, num_rows, *(int(row) for row in rows)}
     else:
-        cuts = {0, data.num_rows, *(data.num_rows * part // count for part in range(1, count))}
+        cuts = {0, num_rows, *(num_rows * part // count for part in range(1, count))}
     ordered = sorted(cuts)
     return [
         row
         for first, end in pairwise(ordered)
         for row in range(first, end, options.page_rows)
-    ] + [data.num_rows]
+    ] + [num_rows]
 
 
 def _entries_of(values: NDArray[Any], present: NDArray[np.bool_]) -> NDArray[Any]:
@@ -297,12 +316,10 @@ def _add_data_page(
         values = encode_values(encoding, leaf.node, data.values[cut.value : cut.value_end])
     else:
         values = dictionary.encode_indices(built.indices[cut.value : cut.value_end], len(built.values))
+    maxima = leaf.max_repetition_level, leaf.max_definition_level
     levels = [
-        (found[cut.entry : cut.entry_end], maximum)
-        for found, maximum in (
-            (data.repetition_levels, leaf.max_repetition_level),
-            (data.definition_levels, leaf.max_definition_level),
-        )
+        (found, maximum)
+        for found, maximum in zip(_levels_of(data, cut), maxima, strict=True)
         if found is not None
     ]
     num_values = cut.entry_end - cut.entry
@@ -355,26 +372,26 @@ def _metadata(
 ) -> ColumnMetaData:
     options, has_dictionary = pages.options, chosen.dictionary is not None
     data_page = PageType.DATA_PAGE if options.version == 1 else PageType.DATA_PAGE_V2
-    encodings = {chosen.encoding}
+    encodings = {int(chosen.encoding)}
     stats = [PageEncodingStats(int(data_page), int(chosen.encoding), len(locations))]
     if has_dictionary:
-        encodings.add(chosen.dictionary_encoding)
+        encodings.add(int(chosen.dictionary_encoding))
         stats.insert(0, PageEncodingStats(int(PageType.DICTIONARY_PAGE), int(chosen.dictionary_encoding), 1))
     if leaf.max_definition_level or leaf.max_repetition_level:
-        encodings.add(options.level_encoding if options.version == 1 else Encoding.RLE)
+        encodings.add(int(options.level_encoding if options.version == 1 else Encoding.RLE))
     statistics = sizes = None
     if options.statistics:
         bounds = summaries[0].bounds
         for summary in summaries[1:]:
             bounds = bounds.merged(summary.bounds)
-        statistics = statistics_of(leaf.node, bounds, sum(summary.null_count for summary in summaries))
+        statistics = statistics_of(leaf.node, bounds, sum([summary.null_count for summary in summaries]))
         sizes = size_statistics_of([summary.sizes for summary in summaries])
     return ColumnMetaData(
         type=int(leaf.node.physical_type),
-        encodings=sorted(int(used) for used in encodings),
+        encodings=sorted(encodings),
         path_in_schema=list(leaf.path),
         codec=int(options.codec),
-        num_values=sum(summary.num_values for summary in summaries),
+        num_values=sum([summary.num_values for summary in summaries]),
         total_uncompressed_size=pages.uncompressed_size,
         total_compressed_size=pages.size,
         data_page_offset=locations[0].offset,

@@ -147,6 +147,8 @@ class _Gathered:
 
 def concatenate(leaf: Leaf, pieces: Sequence[LeafData]) -> LeafData:
     """One `LeafData` of several that follow one another; one alone is given back as it is."""
+    if len(pieces) == 1:
+        return pieces[0]
     chunk = OpenChunk(leaf)
     for piece in pieces:
         chunk.add(piece, 1.0, large=True)

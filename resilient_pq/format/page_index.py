@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 from resilient_pq.format.metadata import BoundaryOrder, ColumnIndex
 from resilient_pq.format.schema import Primitive
-from resilient_pq.format.size_statistics import PageSizes, page_histograms
+from resilient_pq.format.size_statistics import NO_SIZES, PageSizes, page_histograms
 from resilient_pq.format.statistics import Bounds, Order, order_of, plain_bound
 
 
@@ -27,7 +27,7 @@ class PageSummary:
     bounds: Bounds
     null_count: int
     num_values: int
-    sizes: PageSizes = field(default_factory=PageSizes)
+    sizes: PageSizes = NO_SIZES
 
 
 def column_index(node: Primitive, pages: Sequence[PageSummary]) -> ColumnIndex | None:
@@ -38,26 +38,28 @@ def column_index(node: Primitive, pages: Sequence[PageSummary]) -> ColumnIndex |
     """
     if order_of(node) is Order.UNDEFINED:
         return None
-    null_pages = [page.null_count == page.num_values for page in pages]
     minima: list[bytes] = []
     maxima: list[bytes] = []
-    for page, is_null in zip(pages, null_pages, strict=True):
-        if is_null:
+    filled: list[Bounds] = []
+    floating = False
+    for page in pages:
+        bounds = page.bounds
+        floating = floating or bounds.nan_count is not None
+        if page.null_count == page.num_values:
             minima.append(b"")
             maxima.append(b"")
             continue
-        if page.bounds.low is None:
+        if bounds.low is None:
             return None
-        low, _ = plain_bound(node, page.bounds.low, upper=False)
-        high, _ = plain_bound(node, page.bounds.high, upper=True)
+        low, _ = plain_bound(node, bounds.low, upper=False)
+        high, _ = plain_bound(node, bounds.high, upper=True)
         if low is None or high is None:
             return None
         minima.append(low)
         maxima.append(high)
-    filled = [page.bounds for page, is_null in zip(pages, null_pages, strict=True) if not is_null]
-    floating = any(page.bounds.nan_count is not None for page in pages)
+        filled.append(bounds)
     return ColumnIndex(
-        null_pages=null_pages,
+        null_pages=[page.null_count == page.num_values for page in pages],
         min_values=minima,
         max_values=maxima,
         boundary_order=int(_boundary_order(filled)),
@@ -69,6 +71,9 @@ def column_index(node: Primitive, pages: Sequence[PageSummary]) -> ColumnIndex |
 
 
 def _boundary_order(pages: Sequence[Bounds]) -> BoundaryOrder:
+    if len(pages) < 2:
+        return BoundaryOrder.ASCENDING
+
     def never(falls: Any) -> bool:
         return not any(falls(one, two) for one, two in pairwise(pages))
 

@@ -99,13 +99,10 @@ class RecordHeader:
 
     def pack(self) -> bytes:
         """The 96 bytes."""
-        fields = (
-            RECORD_MAGIC, FORMAT_VERSION, self.kind, HEADER_SIZE, self.epoch, self.file_id, self.offset,
-            self.previous, self.newest_footer, self.num_rows, self.num_row_groups, self.number,
-            self.payload_size, self.payload_hash, self.payload_crc,
+        return _packed(
+            self.kind, self.epoch, self.file_id, self.offset, self.previous, self.newest_footer, self.num_rows,
+            self.num_row_groups, self.number, self.payload_size, self.payload_hash, self.payload_crc,
         )  # fmt: skip
-        packed = _HEADER.pack(*fields, 0)[:-4]
-        return packed + crc32(packed).to_bytes(4, "little")
 
     def holds(self, payload: Any) -> bool:
         """Whether `payload` is the one this header was written for: its size, its CRC32 and its hash."""
@@ -114,6 +111,12 @@ class RecordHeader:
             and crc32(payload) == self.payload_crc
             and xxhash.xxh3_64_intdigest(payload) == self.payload_hash
         )
+
+
+def _packed(kind: int, *fields: int | bytes) -> bytes:
+    """A record's header of the fields of `RecordHeader`, in their order."""
+    packed = _HEADER.pack(RECORD_MAGIC, FORMAT_VERSION, kind, HEADER_SIZE, *fields, 0)[:-4]
+    return packed + crc32(packed).to_bytes(4, "little")
 
 
 def payload_sums(payload: bytes) -> tuple[int, int]:
@@ -225,10 +228,10 @@ class RecordChain:
         if kind in (Kind.ANCHOR, Kind.CHECKPOINT):
             self.newest_footer = offset
         payload_hash, payload_crc = payload_sums(payload)
-        header = RecordHeader(
-            int(kind), self.epoch, self.file_id, offset, self.previous, self.newest_footer, num_rows,
-            num_row_groups, self.number, len(payload), payload_hash, payload_crc,
+        header = _packed(
+            kind, self.epoch, self.file_id, offset, self.previous, self.newest_footer, num_rows, num_row_groups,
+            self.number, len(payload), payload_hash, payload_crc,
         )  # fmt: skip
         self.number += 1
         self.previous = offset
-        return header.pack() + payload
+        return header + payload

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -31,10 +32,16 @@ class PageSizes:
     definition_levels: tuple[int, ...] = ()
 
 
+#: Of a page whose schema and null count tell everything.
+NO_SIZES: Final = PageSizes()
+
+
 def page_sizes(
     leaf: Leaf, values: Values, repetition_levels: Levels | None, definition_levels: Levels | None
 ) -> PageSizes:
     """The sizes of a page with these values and levels."""
+    if not isinstance(values, ByteArrays) and leaf.max_repetition_level == 0 and leaf.max_definition_level <= 1:
+        return NO_SIZES
     return PageSizes(
         values.num_bytes if isinstance(values, ByteArrays) else None,
         _histogram(repetition_levels, leaf.max_repetition_level) if leaf.max_repetition_level > 0 else (),
@@ -53,6 +60,8 @@ def _histogram(levels: Levels | None, maximum: int) -> tuple[int, ...]:
 
 def size_statistics_of(pages: Sequence[PageSizes]) -> SizeStatistics | None:
     """The sizes of a chunk with these pages; None where they say nothing."""
+    if all(page is NO_SIZES for page in pages):
+        return None
     sizes = [page.byte_array_bytes for page in pages if page.byte_array_bytes is not None]
     repetition = _sums([page.repetition_levels for page in pages])
     definition = _sums([page.definition_levels for page in pages])

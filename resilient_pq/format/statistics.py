@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import lru_cache
+from struct import Struct
 from typing import Any
 
 import numpy as np
@@ -147,21 +148,33 @@ def plain_bound(node: Primitive, value: Any, *, upper: bool) -> tuple[bytes | No
     A minimum of zero is written as -0.0 and a maximum as +0.0, since readers may hold the two for one
     (parquet.thrift, ColumnOrder). An upper bound that cannot be cut is None.
     """
+    number = _number_of(node)
+    if number is not None:
+        if value == 0 and isinstance(value, float):
+            value = 0.0 if upper else -0.0
+        return number.pack(value), True
+    if order_of(node) is Order.SIGNED_BYTES:
+        return value.to_bytes(node.type_length or 0, "big", signed=True), True
+    return _cut(value, upper=upper, text=node.logical in _TEXT)
+
+
+@lru_cache(maxsize=1024)
+def _number_of(node: Primitive) -> Struct | None:
+    """What turns a column's bounds into bytes, where they are numbers of one width."""
+    narrow = node.physical_type in (Type.INT32, Type.FLOAT)
     match order_of(node):
         case Order.BOOLEAN:
-            return bytes([value]), True
-        case Order.SIGNED | Order.UNSIGNED:
-            width = 4 if node.physical_type is Type.INT32 else 8
-            return value.to_bytes(width, "little", signed=value < 0), True
-        case Order.FLOAT | Order.FLOAT16 as order:
-            kind = "<f2" if order is Order.FLOAT16 else "<f4" if node.physical_type is Type.FLOAT else "<f8"
-            if value == 0:
-                value = 0.0 if upper else -0.0
-            return np.array([value], kind).tobytes(), True
-        case Order.SIGNED_BYTES:
-            return value.to_bytes(node.type_length or 0, "big", signed=True), True
+            return Struct("<?")
+        case Order.SIGNED:
+            return Struct("<i" if narrow else "<q")
+        case Order.UNSIGNED:
+            return Struct("<I" if narrow else "<Q")
+        case Order.FLOAT:
+            return Struct("<f" if narrow else "<d")
+        case Order.FLOAT16:
+            return Struct("<e")
         case _:
-            return _cut(value, upper=upper, text=node.logical in _TEXT)
+            return None
 
 
 def _cut(value: bytes, *, upper: bool, text: bool) -> tuple[bytes | None, bool]:

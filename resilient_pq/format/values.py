@@ -8,6 +8,7 @@ or `ByteViews` on the way out.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -53,6 +54,8 @@ class ByteArrays:
     def __getitem__(self, key: slice) -> ByteArrays:
         """A run of values, sharing memory."""
         start, stop, _ = key.indices(len(self))
+        if start == 0 and stop == len(self):
+            return self
         return ByteArrays(self.offsets[start : max(start, stop) + 1], self.data, self.known_utf8)
 
     def is_utf8(self) -> bool:
@@ -68,6 +71,7 @@ class ByteArrays:
 MAX_SMALL_OFFSET = 2**31 - 1
 
 
+@lru_cache(maxsize=64)  # all columns without nulls have the same; nobody can write to them
 def uniform_levels(level: int, count: int) -> Levels:
     """`count` times the same level, in the memory of one: what all entries of a column without nulls have."""
     return np.ndarray((count,), np.uint8, bytes([level]), strides=(0,))
@@ -187,19 +191,20 @@ _DTYPES: dict[Type, Any] = {
 }
 
 
+_WIDTHS: dict[Type, int] = {
+    Type.INT32: 4,
+    Type.INT64: 8,
+    Type.INT96: INT96_WIDTH,
+    Type.FLOAT: 4,
+    Type.DOUBLE: 8,
+}
+
+
 def fixed_width(node: Primitive) -> int | None:
     """Bytes of a value in its PLAIN encoding; None for BYTE_ARRAY, and for BOOLEAN, which takes a bit."""
-    match node.physical_type:
-        case Type.INT32 | Type.FLOAT:
-            return 4
-        case Type.INT64 | Type.DOUBLE:
-            return 8
-        case Type.INT96:
-            return INT96_WIDTH
-        case Type.FIXED_LEN_BYTE_ARRAY:
-            return node.type_length
-        case Type.BOOLEAN | Type.BYTE_ARRAY:
-            return None
+    if node.physical_type is Type.FIXED_LEN_BYTE_ARRAY:
+        return node.type_length
+    return _WIDTHS.get(node.physical_type)
 
 
 def empty_fixed(node: Primitive, count: int) -> NDArray[Any]:
@@ -218,15 +223,12 @@ def room_for(node: Primitive, count: int) -> NDArray[Any]:
 
 def check_values(leaf: Leaf, data: LeafData) -> None:
     """Raise `SchemaError` where the array's kind is not that of the leaf's physical type."""
-    node = leaf.node
-    if node.physical_type is Type.BYTE_ARRAY:
-        fits = isinstance(data.values, ByteArrays)
+    node, values = leaf.node, data.values
+    if node.physical_type is Type.BYTE_ARRAY or not isinstance(values, np.ndarray):
+        fits = node.physical_type is Type.BYTE_ARRAY and isinstance(values, ByteArrays)
+    elif node.physical_type in _DTYPES:
+        fits = values.dtype == _DTYPES[node.physical_type] and values.ndim == 1
     else:
-        expected = empty_fixed(node, 0)
-        fits = (
-            isinstance(data.values, np.ndarray)
-            and data.values.dtype == expected.dtype
-            and data.values.shape[1:] == expected.shape[1:]
-        )
+        fits = values.dtype == np.uint8 and values.shape[1:] == (fixed_width(node) or 0,)
     if not fits:
         raise SchemaError(f"column {leaf.column_path!r}: values do not fit {node.physical_type.name}")

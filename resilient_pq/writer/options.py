@@ -27,7 +27,7 @@ MAX_DEFAULT_THREADS = 4
 #: Encodings that can be asked for by name, with the physical types they may hold.
 WRITABLE_ENCODINGS: dict[Encoding, frozenset[Type]] = {
     **dict.fromkeys(DICTIONARY_ENCODINGS, frozenset(Type) - {Type.BOOLEAN}),
-    **{encoding: known.types for encoding, known in ENCODINGS.items() if known.encode is not None},
+    **{Encoding(encoding): known.types for encoding, known in ENCODINGS.items() if known.encode is not None},
 }
 
 

@@ -46,7 +46,7 @@ class ValueEncoding:
     decode_byte_arrays: Callable[[memoryview, NDArray[np.int32]], tuple[int, Strings]] | None = None
 
 
-ENCODINGS: dict[Encoding, ValueEncoding] = {
+ENCODINGS: dict[int, ValueEncoding] = {
     Encoding.PLAIN: ValueEncoding(
         types=frozenset(Type),
         encode=plain.encode,
@@ -98,7 +98,7 @@ def encoding_for(encoding: int, physical_type: Type) -> ValueEncoding:
     Raises:
         UnsupportedError: This version does not know the encoding, or it may not hold this type.
     """
-    known = ENCODINGS.get(Encoding(encoding)) if encoding in Encoding.__members__.values() else None
+    known = ENCODINGS.get(encoding)
     if known is None or physical_type not in known.types:
         name = Encoding(encoding).name if encoding in Encoding.__members__.values() else str(encoding)
         raise UnsupportedError(f"the encoding {name} of {physical_type.name} values is not supported")

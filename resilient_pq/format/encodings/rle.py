@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -24,21 +25,25 @@ def bit_width(maximum: int) -> int:
 def encode_levels(levels: Levels, maximum: int) -> NDArray[np.uint8]:
     """Levels without a length before them, as data pages v2 have them."""
     if is_uniform(levels):
-        return _one_run(len(levels), int(levels[0]), bit_width(maximum))
+        return _one_run(len(levels), int(levels[0]), bit_width(maximum), prefixed=False)
     return kernels.rle_encode(levels, bit_width(maximum))
 
 
-def _one_run(count: int, level: int, width: int) -> NDArray[np.uint8]:
+@lru_cache(maxsize=256)  # all columns without nulls have the same
+def _one_run(count: int, level: int, width: int, *, prefixed: bool) -> NDArray[np.uint8]:
     """A run of the same level, as the kernel encodes it too, which would look at each."""
     encoded = varint_bytes(count << 1) + level.to_bytes((width + 7) // 8, "little")
-    return np.frombuffer(encoded, np.uint8)
+    length = len(encoded).to_bytes(_LENGTH, "little") if prefixed else b""
+    return np.frombuffer(length + encoded, np.uint8)
 
 
 def encode_prefixed(levels: Levels, maximum: int) -> NDArray[np.uint8]:
     """Levels behind their length, as data pages v1 have them."""
-    encoded = encode_levels(levels, maximum)
-    length = np.frombuffer(len(encoded).to_bytes(_LENGTH, "little"), np.uint8)
-    return np.concatenate([length, encoded])
+    if is_uniform(levels):
+        return _one_run(len(levels), int(levels[0]), bit_width(maximum), prefixed=True)
+    encoded = kernels.rle_encode(levels, bit_width(maximum), _LENGTH)
+    encoded[:_LENGTH] = np.frombuffer((len(encoded) - _LENGTH).to_bytes(_LENGTH, "little"), np.uint8)
+    return encoded
 
 
 def take_prefixed(data: memoryview, what: str) -> tuple[memoryview, memoryview]:
