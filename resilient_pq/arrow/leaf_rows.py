@@ -7,7 +7,7 @@ encodes it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -105,7 +105,14 @@ class LeafRows:
     def slice(self, start: int, end: int) -> LeafRows:
         """The rows from `start` up to and not including `end`."""
         known = None if self.known is None else slice_rows(self.leaf, self.known, start, end)
-        return replace(self, start=self.start + start, num_rows=end - start, known=known)
+        return self._at(self.start + start, end - start, known)
+
+    def _at(self, start: int, num_rows: int, known: LeafData | None) -> LeafRows:
+        """Other rows of the same array."""
+        # As `replace` does, in a third of the time: there is one for each column chunk.
+        return LeafRows(
+            self.leaf, self.rows, self.column, self.fit, self.way, start, num_rows, self.first_row, known
+        )
 
     def joined(self, others: LeafRows | ShreddedRows) -> LeafRows | None:
         """These rows and those that follow, where they follow in the same array."""
@@ -114,7 +121,7 @@ class LeafRows:
         follow = self.rows is others.rows and self.start + self.num_rows == others.start
         if not follow or self.known is not None or others.known is not None:
             return None
-        return replace(self, num_rows=self.num_rows + others.num_rows)
+        return self._at(self.start, self.num_rows + others.num_rows, None)
 
     def shredded(self) -> LeafData:
         """Their levels and values.

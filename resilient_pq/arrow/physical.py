@@ -18,7 +18,7 @@ from resilient_pq.arrow.int96 import int96_rows
 from resilient_pq.format import kernels
 from resilient_pq.format.metadata import Type
 from resilient_pq.format.schema import Primitive
-from resilient_pq.format.values import ByteArrays, Values, empty_fixed, room_for
+from resilient_pq.format.values import ByteArrays, Values, empty_fixed, fixed_width, room_for
 
 #: Slots by their numbers, or by a flag for each.
 Positions: TypeAlias = NDArray[np.int64] | NDArray[np.bool_]
@@ -85,7 +85,7 @@ def physical_values(node: Primitive, part: Part, positions: Positions | None) ->
 def physical_bytes(node: Primitive, part: Part) -> int:
     """About what `physical_values` of all slots take in memory."""
     if node.physical_type is not Type.BYTE_ARRAY:
-        return part.length * empty_fixed(node, 1).nbytes
+        return part.length * (1 if node.physical_type is Type.BOOLEAN else fixed_width(node) or 0)
     if part.field.dictionary is None:
         return num_bytes(part)
     dictionary = part.dictionary()

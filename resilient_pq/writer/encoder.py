@@ -7,8 +7,7 @@ give, and decides when to do either.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -102,9 +101,11 @@ class Encoder:
             self._open_bytes += num_bytes
             self.num_rows_taken += count
             share, large = self._share_filled(), num_bytes * _LARGE >= self._options.row_group_bytes
-            with _taken(self._num_closed):
+            try:
                 for chunk, rows in zip(self._open, batch.columns, strict=True):
                     chunk.add(rows.slice(start, start + count), share, large=large)
+            except SchemaError as error:
+                raise _changed(error, self._num_closed) from error
         self._no_more_fit = count < rest
         return count
 
@@ -170,8 +171,10 @@ class Encoder:
             EncodingError: Its rows have changed since they were taken; it is lost.
         """
         leaves, rows = self.layout.schema.leaves, self._open
-        with _taken(self._num_closed):
+        try:
             in_order = is_sorted([(leaf, rows[leaf.ordinal].rows(), column) for leaf, column in self._sorting])
+        except SchemaError as error:
+            raise _changed(error, self._num_closed) from error
         sizes = [chunk.num_bytes for chunk in rows]
         codecs = (options.codec for options in self._chunk_options)
         chunks = list(zip(leaves, rows, self._chunk_options, strict=True))
@@ -243,18 +246,16 @@ def _encode_one(
     leaf: Leaf, chunk: OpenChunk, options: ChunkOptions, row_group: int, num_rows: int
 ) -> EncodedChunk:
     with located(Where(row_group=row_group, column=leaf.column_path)):
-        with _taken(row_group):
+        try:
             rows = chunk.rows()
+        except SchemaError as error:
+            raise _changed(error, row_group) from error
         if rows.num_rows != num_rows:
             raise EncodingError(f"{num_rows:,} rows were taken, and {rows.num_rows:,} are there")
         return encode_chunk(leaf, [rows], options)
 
 
-@contextmanager
-def _taken(row_group: int) -> Iterator[None]:
-    """Rows that fitted when they were taken, and that the row group cannot do without."""
-    try:
-        yield
-    except SchemaError as error:
-        where = replace(error.where, row_group=row_group)
-        raise EncodingError(f"the rows have changed since they were written: {error.message}", where=where) from error
+def _changed(error: SchemaError, row_group: int) -> EncodingError:
+    """What has become of rows that fitted when they were taken, and that the row group cannot do without."""
+    where = replace(error.where, row_group=row_group)
+    return EncodingError(f"the rows have changed since they were written: {error.message}", where=where)
