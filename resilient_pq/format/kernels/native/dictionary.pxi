@@ -72,11 +72,13 @@ cdef uint64_t OTHER_SECRET = <uint64_t> <int64_t> hash(b"resilient_pq dictionary
 
 cdef enum:
     FITS_CACHE = 1 << 20  # bytes of slots, of which most are never touched
+    FEWEST_SLOTS = 1024
+    SPARSE = 4  # slots for each number that there can be, where they are so few that no more of them are worth it
     LOOK_AHEAD = 12  # values; their slots come from memory while those before them are looked at
     INLINE = 32  # bytes of values that stand in their slots themselves
 
-# Indices are as narrow as they can be; see `reference.dictionary_build`.
-cdef tuple INDEX_TYPES = (np.uint8, np.uint16, np.int32)
+# Indices are as narrow as they can be (see `reference.dictionary_build`), each type with how many numbers it has.
+cdef tuple INDEX_TYPES = ((np.uint8, 1 << 8), (np.uint16, 1 << 16), (np.int32, 1 << 31))
 
 
 cdef class Numbers:
@@ -89,14 +91,16 @@ cdef class Numbers:
     cdef int64_t* first  # position of each number
     cdef Py_ssize_t slot_size
     cdef Py_ssize_t num_slots
+    cdef Py_ssize_t most  # numbers that there can be
     cdef Py_ssize_t room  # numbers until it grows
     cdef Py_ssize_t count
     cdef Py_ssize_t num_bytes  # of the distinct byte arrays in PLAIN encoding
     cdef bint too_many_bytes
 
-    def __cinit__(self, Py_ssize_t slot_size):
+    def __cinit__(self, Py_ssize_t slot_size, Py_ssize_t most):
         self.slot_size = slot_size
-        self.allocate(1024)
+        self.most = most
+        self.allocate(FEWEST_SLOTS)
 
     def __dealloc__(self):
         free(self.slots)
@@ -105,6 +109,8 @@ cdef class Numbers:
     cdef int allocate(self, Py_ssize_t num_slots) except -1 nogil:
         """Takes empty slots; while they fit a cache, most stay empty, as what costs is a probe that fails."""
         cdef Py_ssize_t room = num_slots // 8 if num_slots * self.slot_size <= FITS_CACHE else num_slots // 2
+        if num_slots // SPARSE >= self.most:
+            room = max(self.most + 1, 1)  # never reached
         cdef int64_t* first = <int64_t*> realloc(self.first, room * sizeof(int64_t))
         if first != NULL:
             self.first = first
@@ -181,14 +187,14 @@ def dictionary_build(values not None, Py_ssize_t limit):
     if values.ndim == 2 and 0 < values.shape[1] <= 8:
         values = row_words(values)
     cdef bint rows = values.ndim == 2
-    cdef Numbers numbers = Numbers(sizeof(WideSlot) if rows else sizeof(Slot))
     cdef Py_ssize_t done = 0, n = len(values)
+    cdef Numbers numbers = Numbers(sizeof(WideSlot) if rows else sizeof(Slot), min(n, limit))
     if not rows:
         values = bits_of(values)
     indices = None
-    for index_type in INDEX_TYPES:
+    for index_type, count in INDEX_TYPES:
         indices = widened(indices, index_type, done, n)
-        most = min(limit, np.iinfo(index_type).max + 1)
+        most = min(limit, count)
         if rows:
             done = number_rows(numbers, values, indices, done, most)
         elif values.itemsize == 4:
@@ -307,8 +313,8 @@ def dictionary_build_byte_arrays(
     """See `reference.dictionary_build_byte_arrays`."""
     cdef const int32_t[::1] narrow
     cdef const int64_t[::1] wide
-    cdef Numbers numbers = Numbers(sizeof(WideSlot))
     cdef Py_ssize_t done = 0, n = max(len(offsets) - 1, 0)
+    cdef Numbers numbers = Numbers(sizeof(WideSlot), min(n, limit))
     limit_bytes = max(limit_bytes, 0)
     if offsets.itemsize == 4:
         narrow = offsets
@@ -319,9 +325,9 @@ def dictionary_build_byte_arrays(
         with nogil:
             check_offsets(&wide[0], wide.shape[0], data.shape[0])
     indices = None
-    for index_type in INDEX_TYPES:
+    for index_type, count in INDEX_TYPES:
         indices = widened(indices, index_type, done, n)
-        most = min(limit, np.iinfo(index_type).max + 1)
+        most = min(limit, count)
         if offsets.itemsize == 4:
             done = number_byte_arrays[int32_t](
                 numbers, &narrow[0], 0, n, &data[0], data.shape[0], indices, done, most, limit_bytes
