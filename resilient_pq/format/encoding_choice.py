@@ -168,7 +168,9 @@ def _spread_runs(count: int, run: int) -> tuple[NDArray[np.int64], NDArray[np.in
 
 
 def _smallest(leaf: Leaf, data: LeafData, options: ChunkOptions, *, may_be_delta: bool) -> Choice:
-    values, sample = data.values, _sample(leaf, data.values)
+    values = data.values
+    # Without a dictionary or steps there is nothing to be estimated by a sample.
+    sample = _sample(leaf, values) if may_be_delta else []
     can_delta = may_be_delta and all(_narrow_steps(values[run]) for run in sample)
     plain = delta = math.inf
     if can_delta:
@@ -178,6 +180,7 @@ def _smallest(leaf: Leaf, data: LeafData, options: ChunkOptions, *, may_be_delta
     smaller = Choice(Encoding.PLAIN) if built is None else Choice(Encoding.RLE_DICTIONARY, built)
     if not can_delta and (built is None or options.codec is CompressionCodec.UNCOMPRESSED):
         return smaller
+    sample = sample or _sample(leaf, values)
     beats = None if built is None else _BEATS_DICTIONARY * _dictionary_estimate(leaf, built, sample, options)
     if can_delta:
         if delta < _BEATS_PLAIN * plain and (beats is None or delta <= beats):
@@ -227,10 +230,11 @@ def _narrow_steps(values: Values) -> bool:
     assert isinstance(values, np.ndarray)
     if len(values) < 2:
         return True
-    if int(values.max()) - int(values.min()) >= 1 << (8 * values.itemsize - 1):
+    low, high, _ = kernels.number_min_max(values)
+    if high - low >= 1 << (8 * values.itemsize - 1):
         return False  # differences would wrap around
-    steps = np.diff(values)
-    return int(steps.max()) - int(steps.min()) < _MAX_DELTA_RANGE
+    low, high, _ = kernels.number_min_max(values[1:] - values[:-1])
+    return bool(high - low < _MAX_DELTA_RANGE)
 
 
 def _sample(leaf: Leaf, values: Values) -> list[slice]:

@@ -24,6 +24,7 @@ from resilient_pq.format.schema import Primitive
 from resilient_pq.format.values import ByteArrays, Values
 
 _TEXT = (logical.STRING, logical.ENUM, logical.JSON)
+_UNSIGNED: dict[Type, np.dtype[Any]] = {Type.INT32: np.dtype("<u4"), Type.INT64: np.dtype("<u8")}
 #: Bounds of byte arrays are cut to this many bytes.
 MAX_BOUND_BYTES = 64
 
@@ -96,18 +97,19 @@ def bounds_of(node: Primitive, values: Values) -> Bounds:
             return Bounds(None, None)
         low, high = kernels.byte_array_min_max(values.offsets, values.data)
         return Bounds(values.value(low), values.value(high))
-    match order:
-        case Order.FLOAT:
-            return _float_bounds(values)
-        case Order.FLOAT16:
-            return _float_bounds(np.ascontiguousarray(values).view("<f2").reshape(-1))
-        case Order.BYTES | Order.SIGNED_BYTES:
-            return _fixed_bounds(values, signed=order is Order.SIGNED_BYTES)
-        case Order.UNSIGNED:
-            values = values.view(values.dtype.str.replace("i", "u"))
-        case _:
-            pass
-    return Bounds(values.min().item(), values.max().item())
+    if order in (Order.BYTES, Order.SIGNED_BYTES):
+        return _fixed_bounds(values, signed=order is Order.SIGNED_BYTES)
+    numbers: NDArray[Any] = np.ascontiguousarray(values)
+    if order is Order.FLOAT16:
+        numbers = numbers.view("<f2").reshape(-1).astype(np.float32)
+    elif order is Order.UNSIGNED:
+        numbers = numbers.view(_UNSIGNED[node.physical_type])
+    elif order is Order.BOOLEAN:
+        numbers = numbers.astype(np.int32)
+    low, high, nans = kernels.number_min_max(numbers)
+    if not floating:
+        return Bounds(low, high)
+    return Bounds(None, None, nans) if nans == len(numbers) else Bounds(low, high, nans)
 
 
 def bounds_by_dictionary(node: Primitive, built: Dictionary, start: int, end: int) -> Bounds:
@@ -124,13 +126,6 @@ def bounds_by_dictionary(node: Primitive, built: Dictionary, start: int, end: in
         return bounds
     assert isinstance(entries, np.ndarray)
     return bounds_of(node, entries[indices])  # NaNs are counted as often as they stand there
-
-
-def _float_bounds(values: NDArray[Any]) -> Bounds:
-    nans = int(np.count_nonzero(np.isnan(values)))
-    if nans == len(values):
-        return Bounds(None, None, nans)
-    return Bounds(float(np.fmin.reduce(values)), float(np.fmax.reduce(values)), nans)
 
 
 def _fixed_bounds(values: NDArray[np.uint8], *, signed: bool) -> Bounds:

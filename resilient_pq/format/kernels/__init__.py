@@ -55,6 +55,7 @@ __all__ = [
     "join_prefixes",
     "list_offsets",
     "mark_used",
+    "number_min_max",
     "page_headers",
     "page_levels",
     "plain_byte_arrays",
@@ -135,6 +136,7 @@ gather = _kernel(reference.gather)
 join_prefixes = _kernel(reference.join_prefixes)
 list_offsets = _kernel(reference.list_offsets)
 mark_used = _kernel(reference.mark_used)
+number_min_max = _kernel(reference.number_min_max)
 page_headers = _kernel(reference.page_headers)
 page_levels = _kernel(reference.page_levels)
 plain_byte_arrays = _kernel(reference.plain_byte_arrays)

@@ -21,6 +21,7 @@ import numpy as np
 
 from resilient_pq.errors import EncodingError, ThriftError
 from resilient_pq.format.kernels.reference.kept import InnerLists, KeptStructs
+from resilient_pq.format.kernels.reference.numbers import number_min_max as reference_min_max
 
 if sys.byteorder != "little":
     raise ImportError("the compiled kernels are for little-endian machines")
@@ -178,6 +179,7 @@ include "native/pages.pxi"
 include "native/decimals.pxi"
 include "native/delta.pxi"
 include "native/bloom.pxi"
+include "native/numbers.pxi"
 include "native/search.pxi"
 include "native/shred.pxi"
 include "native/utf8.pxi"

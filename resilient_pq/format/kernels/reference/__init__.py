@@ -50,6 +50,7 @@ from resilient_pq.format.kernels.reference.dictionary import (
 from resilient_pq.format.kernels.reference.kept import KeptStructs
 from resilient_pq.format.kernels.reference.nesting import list_offsets, slot_validity
 from resilient_pq.format.kernels.reference.nulls import spread
+from resilient_pq.format.kernels.reference.numbers import number_min_max
 from resilient_pq.format.kernels.reference.page_headers import page_headers
 from resilient_pq.format.kernels.reference.pages import (
     dictionary_pages,
@@ -100,6 +101,7 @@ __all__ = [
     "join_prefixes",
     "list_offsets",
     "mark_used",
+    "number_min_max",
     "page_headers",
     "page_levels",
     "plain_byte_arrays",

@@ -1,0 +1,73 @@
+# Numbers: the smallest and the largest of them. Included by `_native.pyx`.
+
+cdef enum:
+    #: Values that are compared side by side: so many that the loop over them is vectorised and not unrolled.
+    LANES = 32
+    #: From so many values on NumPy's three passes are as quick: it uses what wider registers a processor has.
+    MANY_NUMBERS = 16384
+
+
+ctypedef fused Number:
+    int32_t
+    uint32_t
+    int64_t
+    uint64_t
+    float
+    double
+
+
+def number_min_max(values not None):
+    """See `reference.number_min_max`."""
+    if len(values) >= MANY_NUMBERS:
+        return reference_min_max(values)
+    kind = values.dtype.char
+    if kind == "d":
+        return min_max_of[double](values)
+    if kind == "f":
+        return min_max_of[float](values)
+    if kind in "ilq" and values.itemsize in (4, 8):
+        return min_max_of[int32_t](values) if values.itemsize == 4 else min_max_of[int64_t](values)
+    if kind in "ILQ" and values.itemsize in (4, 8):
+        return min_max_of[uint32_t](values) if values.itemsize == 4 else min_max_of[uint64_t](values)
+    raise ValueError("values must be numbers of 4 or 8 bytes")
+
+
+cdef tuple min_max_of(const Number[::1] values):
+    cdef Py_ssize_t n = values.shape[0], nans = 0, i = 0
+    cdef Number low, high
+    if n == 0:
+        raise ValueError("there are no values to compare")
+    with nogil:
+        if Number is float or Number is double:
+            for i in range(n):
+                nans += values[i] != values[i]
+            i = 0
+            while i < n - 1 and values[i] != values[i]:
+                i += 1
+        low = high = values[i]
+        widen_to(&values[i], n - i, &low, &high)
+    return low, high, nans
+
+
+cdef inline void widen_to(const Number* values, Py_ssize_t n, Number* low, Number* high) noexcept nogil:
+    """Lowers `low` and raises `high` to what stands among the values; no comparison with NaN holds."""
+    cdef Number lows[LANES]
+    cdef Number highs[LANES]
+    cdef Number value
+    cdef Py_ssize_t i
+    cdef int lane
+    for lane in range(LANES):
+        lows[lane] = low[0]
+        highs[lane] = high[0]
+    for i in range(n // LANES):
+        for lane in range(LANES):
+            value = values[LANES * i + lane]
+            lows[lane] = value if value < lows[lane] else lows[lane]
+            highs[lane] = value if value > highs[lane] else highs[lane]
+    for i in range(n // LANES * LANES, n):
+        value = values[i]
+        lows[0] = value if value < lows[0] else lows[0]
+        highs[0] = value if value > highs[0] else highs[0]
+    for lane in range(LANES):
+        low[0] = lows[lane] if lows[lane] < low[0] else low[0]
+        high[0] = highs[lane] if highs[lane] > high[0] else high[0]
