@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from typing import Any
 
 import nanoarrow
@@ -77,6 +78,7 @@ class Part:
         view: The nanoarrow `CArrayView` of the whole array.
         start: First slot, counted from the beginning of the buffers: the array's own offset is in it.
         length: How many slots.
+        known: The buffers that were looked at, whole, by their number and type; all slices of an array share them.
     """
 
     field: Field
@@ -84,6 +86,9 @@ class Part:
     view: Any
     start: int
     length: int
+    known: dict[tuple[int, np.dtype[Any]], NDArray[Any]] = dataclass_field(
+        default_factory=dict, repr=False, compare=False
+    )
 
     @classmethod
     def of(cls, array: Any, field: Field | None = None) -> Part:
@@ -93,7 +98,7 @@ class Part:
 
     def slice(self, start: int, length: int) -> Part:
         """`length` slots from `start` on."""
-        return Part(self.field, self.owner, self.view, self.start + start, length)
+        return Part(self.field, self.owner, self.view, self.start + start, length, self.known)
 
     def child(self, position: int) -> Part:
         """The same slots of a struct's child."""
@@ -177,12 +182,17 @@ class Part:
         return self._raw(buffer, dtype)[self.start * per_slot : (self.start + self.length) * per_slot]
 
     def _raw(self, buffer: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+        known = self.known.get((buffer, dtype))
+        if known is not None:
+            return known
         view = self.view.buffer(buffer)
         if not view.size_bytes:
             return np.empty(0, dtype)
         # A buffer's view does not keep the array alive that the buffer is a part of, so the memory would be
         # freed under an array that is made of it.
-        return np.asarray(_Owned(np.frombuffer(view, dtype).__array_interface__, self.owner))
+        raw = np.asarray(_Owned(np.frombuffer(view, dtype).__array_interface__, self.owner))
+        self.known[buffer, dtype] = raw
+        return raw
 
     def _bits(self, buffer: int) -> Valid:
         raw = self._raw(buffer, np.dtype(np.uint8))

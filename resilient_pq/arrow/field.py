@@ -80,6 +80,7 @@ class Field:
         keys_sorted: Whether the keys of a map are sorted.
         repeated: Whether it is a list for being a repeated field of a Parquet schema, outside of any LIST: where
             a record leaves it out it occurs no times. Nothing that Arrow knows.
+        kind: The format without its parameters: ``ts`` of ``tsu:UTC``, ``tD`` of ``tDs``, ``d`` of ``d:9,2``.
     """
 
     name: str
@@ -90,6 +91,11 @@ class Field:
     metadata: tuple[tuple[bytes, bytes], ...] = ()
     keys_sorted: bool = False
     repeated: bool = dataclasses.field(default=False, compare=False)
+    kind: str = dataclasses.field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Find the kind, which is asked for several times for every array that is made."""
+        object.__setattr__(self, "kind", "dictionary" if self.dictionary is not None else _kind(self.format))
 
     @classmethod
     def of(cls, arrow: object) -> Field:
@@ -121,13 +127,6 @@ class Field:
             dictionary=None if self.dictionary is None else shared_c(self.dictionary),
             metadata=dict(self.metadata) if self.metadata else None,
         )
-
-    @property
-    def kind(self) -> str:
-        """The format without its parameters: ``ts`` of ``tsu:UTC``, ``tD`` of ``tDs``, ``d`` of ``d:9,2``."""
-        if self.dictionary is not None:
-            return "dictionary"
-        return _kind(self.format)
 
     @property
     def parameter(self) -> str:
@@ -168,7 +167,6 @@ class Field:
         return _type_name(self)
 
 
-@lru_cache(maxsize=4096)  # asked several times for every array that is made
 def _kind(format: str) -> str:
     head = format.partition(":")[0]
     return head[:2] if head[:2] in ("ts", "tt", "tD", "ti") else head

@@ -267,7 +267,7 @@ class ChunkSums:
     def __str__(self) -> str:
         """The value of the key: four sums of eight hex digits, or ``-``, between colons."""
         sums = (self.chunk, self.column_index, self.offset_index, self.bloom)
-        return ":".join("-" if value is None else f"{value:08x}" for value in sums)
+        return ":".join(["-" if value is None else f"{value:08x}" for value in sums])
 
     @classmethod
     def of(cls, metadata: ColumnMetaData) -> ChunkSums | None:
@@ -280,8 +280,15 @@ class ChunkSums:
         for pair in metadata.key_value_metadata or ():
             if pair.key == CRC_KEY:
                 text = pair.value
-        if text is None:
-            return None
+        return None if text is None else cls.parse(text)
+
+    @classmethod
+    def parse(cls, text: str) -> ChunkSums:
+        """The sums of the key's value.
+
+        Raises:
+            FormatError: It is not in its form.
+        """
         found = _SUMS.fullmatch(text)
         if found is None:
             raise FormatError(f"{CRC_KEY} of a column chunk is malformed: {text!r}")

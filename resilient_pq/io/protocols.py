@@ -649,8 +649,7 @@ class MultipartStore(WriteStore, Protocol):
 def pieces_of(data: Sequence[Buffer] | Buffer) -> list[memoryview]:
     """One or many buffers as flat views of bytes, empty ones left out, without copying."""
     buffers = (data,) if isinstance(data, bytes | bytearray | memoryview) else data
-    views = (memoryview(buffer).cast("B") for buffer in buffers)
-    return [view for view in views if view.nbytes]
+    return [view for buffer in buffers if (view := memoryview(buffer).cast("B")).nbytes]
 
 
 def folder_prefix(folder: str) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from resilient_pq.checksum import crc32, signed
@@ -186,9 +186,9 @@ class Layout:
         chunks, self._chunks = self._chunks, []
         filters: list[bytes] = []
         for chunk in chunks:
-            sums = ChunkSums(chunk=chunk.crc)
+            bloom = None
             if chunk.bloom_filter is not None:
-                sums = replace(sums, bloom=crc32(chunk.bloom_filter))
+                bloom = crc32(chunk.bloom_filter)
                 chunk.metadata.bloom_filter_offset = self.offset
                 chunk.metadata.bloom_filter_length = len(chunk.bloom_filter)
                 self.offset += len(chunk.bloom_filter)
@@ -199,16 +199,16 @@ class Layout:
                     for pair in chunk.metadata.key_value_metadata or ()
                     if not pair.key.startswith("rpq.")
                 ),
-                KeyValue(footer.CRC_KEY, str(sums)),
+                KeyValue(footer.CRC_KEY, str(ChunkSums(chunk.crc, None, None, bloom))),
             ]
         columns = [ColumnChunk(meta_data=chunk.metadata) for chunk in chunks]
         row_group = RowGroup(
             columns=columns,
-            total_byte_size=sum(chunk.metadata.total_uncompressed_size for chunk in chunks),
+            total_byte_size=sum([chunk.metadata.total_uncompressed_size for chunk in chunks]),
             num_rows=num_rows,
             sorting_columns=sorting_columns,
             file_offset=_first_page(columns),
-            total_compressed_size=sum(chunk.size for chunk in chunks),
+            total_compressed_size=sum([chunk.size for chunk in chunks]),
             ordinal=len(self.row_groups),
         )
         payload = thrift.encode(RowGroupRecord(row_group, [_copies(chunk) for chunk in chunks]))
@@ -284,32 +284,30 @@ class Layout:
             extra: Further key-value metadata of the final footer.
         """
         row_groups = [thrift.decode(RowGroup, laid.serialized)[0] for laid in self.row_groups]
-        sums = [[_sums(chunk) for chunk in row_group.columns] for row_group in row_groups]
-        yield from self._indexes(row_groups, sums)
-        serialized = []
-        for row_group, row_sums in zip(row_groups, sums, strict=True):
-            for chunk, chunk_sums in zip(row_group.columns, row_sums, strict=True):
-                _set_sums(chunk, chunk_sums)
-            serialized.append(thrift.encode(row_group))
+        # All column indexes, then all offset indexes (parquet-format, PageIndex.md).
+        chunks = [chunk for row_group in row_groups for chunk in row_group.columns]
+        column_indexes = [index for laid in self.row_groups for index in laid.column_indexes]
+        for chunk, index in zip(chunks, column_indexes, strict=True):
+            chunk.column_index_offset, chunk.column_index_length = self._place(index)
+        yield [index for index in column_indexes if index is not None]
+        offset_indexes = [index for laid in self.row_groups for index in laid.offset_indexes]
+        for chunk, index in zip(chunks, offset_indexes, strict=True):
+            chunk.offset_index_offset, chunk.offset_index_length = self._place(index)
+        yield [index for index in offset_indexes if index is not None]
+        for chunk, column_index, offset_index in zip(chunks, column_indexes, offset_indexes, strict=True):
+            _add_sums(chunk, column_index, offset_index)
+        serialized = [thrift.encode(row_group) for row_group in row_groups]
         payload = self._footer(serialized, state, extra or {})
         gap = self._gap_before(payload)
         yield [*gap, self._record(Kind.FINAL, payload)]
 
-    def _indexes(self, row_groups: list[RowGroup], sums: list[list[ChunkSums]]) -> Iterator[Buffers]:
-        """All column indexes, then all offset indexes (parquet-format, PageIndex.md), noting where they lie."""
-        for kind in ("column_index", "offset_index"):
-            buffers: list[bytes] = []
-            for ordinal, (laid, row_group) in enumerate(zip(self.row_groups, row_groups, strict=True)):
-                indexes = laid.column_indexes if kind == "column_index" else laid.offset_indexes
-                for leaf, (chunk, index) in enumerate(zip(row_group.columns, indexes, strict=True)):
-                    if index is None:
-                        continue
-                    setattr(chunk, f"{kind}_offset", self.offset)
-                    setattr(chunk, f"{kind}_length", len(index))
-                    sums[ordinal][leaf] = _with(sums[ordinal][leaf], kind, crc32(index))
-                    buffers.append(index)
-                    self.offset += len(index)
-            yield buffers
+    def _place(self, index: bytes | None) -> tuple[int | None, int | None]:
+        """Where the next index lies, and its bytes; nothing where a chunk has none."""
+        if index is None:
+            return None, None
+        offset = self.offset
+        self.offset += len(index)
+        return offset, len(index)
 
     def _record(self, kind: Kind, payload: bytes, *, closing: int = 0) -> bytes:
         record = self._chain.record(
@@ -362,18 +360,16 @@ def _copies(chunk: EncodedChunk) -> ChunkCopies:
     )
 
 
-def _sums(chunk: ColumnChunk) -> ChunkSums:
-    found = None if chunk.meta_data is None else ChunkSums.of(chunk.meta_data)
-    return found or ChunkSums()
-
-
-def _with(sums: ChunkSums, kind: str, crc: int) -> ChunkSums:
-    return replace(sums, column_index=crc) if kind == "column_index" else replace(sums, offset_index=crc)
-
-
-def _set_sums(chunk: ColumnChunk, sums: ChunkSums) -> None:
+def _add_sums(chunk: ColumnChunk, column_index: bytes | None, offset_index: bytes | None) -> None:
+    """Put the sums of a chunk's indexes to its own."""
     if chunk.meta_data is None:
         return
     for pair in chunk.meta_data.key_value_metadata or ():
-        if pair.key == footer.CRC_KEY:
+        if pair.key == footer.CRC_KEY and pair.value is not None:
+            known = ChunkSums.parse(pair.value)
+            sums = ChunkSums(known.chunk, _crc32_of(column_index), _crc32_of(offset_index), known.bloom)
             pair.value = str(sums)
+
+
+def _crc32_of(index: bytes | None) -> int | None:
+    return None if index is None else crc32(index)

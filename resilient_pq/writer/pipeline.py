@@ -108,7 +108,7 @@ class Pipeline:
     async def push(self, buffers: Buffers) -> None:
         """Push behind what is being pushed, and wait until the sink has accepted it."""
         await self.pushed()
-        await self._sink.write(*(memoryview(buffer) for buffer in buffers))
+        await self._sink.write(*[memoryview(buffer) for buffer in buffers])
 
     async def _push_behind(self, buffers: Buffers) -> None:
         """Push when what is being pushed has been, and return meanwhile: the next chunks may be laid out."""
@@ -116,7 +116,7 @@ class Pipeline:
             await self.push(buffers)
             return
         await self.pushed()
-        self._pushing = asyncio.create_task(self._sink.write(*(memoryview(buffer) for buffer in buffers)))
+        self._pushing = asyncio.create_task(self._sink.write(*[memoryview(buffer) for buffer in buffers]))
 
     async def pushed(self) -> None:
         """Wait until nothing is being pushed: before anything else is asked of the sink."""
