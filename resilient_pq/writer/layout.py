@@ -283,31 +283,39 @@ class Layout:
             state: What the file says of itself.
             extra: Further key-value metadata of the final footer.
         """
-        row_groups = [thrift.decode(RowGroup, laid.serialized)[0] for laid in self.row_groups]
-        # All column indexes, then all offset indexes (parquet-format, PageIndex.md).
-        chunks = [chunk for row_group in row_groups for chunk in row_group.columns]
-        column_indexes = [index for laid in self.row_groups for index in laid.column_indexes]
-        for chunk, index in zip(chunks, column_indexes, strict=True):
-            chunk.column_index_offset, chunk.column_index_length = self._place(index)
-        yield [index for index in column_indexes if index is not None]
-        offset_indexes = [index for laid in self.row_groups for index in laid.offset_indexes]
-        for chunk, index in zip(chunks, offset_indexes, strict=True):
-            chunk.offset_index_offset, chunk.offset_index_length = self._place(index)
-        yield [index for index in offset_indexes if index is not None]
-        for chunk, column_index, offset_index in zip(chunks, column_indexes, offset_indexes, strict=True):
-            _add_sums(chunk, column_index, offset_index)
-        serialized = [thrift.encode(row_group) for row_group in row_groups]
+        column_index_at = self.offset
+        column_indexes = [index for laid in self.row_groups for index in laid.column_indexes if index is not None]
+        self.offset += sum(map(len, column_indexes))
+        yield column_indexes
+        offset_index_at = self.offset
+        offset_indexes = [index for laid in self.row_groups for index in laid.offset_indexes if index is not None]
+        self.offset += sum(map(len, offset_indexes))
+        yield offset_indexes
+        serialized = self._with_indexes(column_index_at, offset_index_at)
         payload = self._footer(serialized, state, extra or {})
         gap = self._gap_before(payload)
         yield [*gap, self._record(Kind.FINAL, payload)]
 
-    def _place(self, index: bytes | None) -> tuple[int | None, int | None]:
-        """Where the next index lies, and its bytes; nothing where a chunk has none."""
-        if index is None:
-            return None, None
-        offset = self.offset
-        self.offset += len(index)
-        return offset, len(index)
+    def _with_indexes(self, column_index_at: int, offset_index_at: int) -> list[bytes]:
+        """The row groups with their page indexes, of which each kind lies together (parquet-format, PageIndex.md).
+
+        One row group after the other is read and written again: objects of all of them would take far more memory.
+        """
+        serialized = []
+        for laid in self.row_groups:
+            row_group, _ = thrift.decode(RowGroup, laid.serialized)
+            for chunk, column_index, offset_index in zip(
+                row_group.columns, laid.column_indexes, laid.offset_indexes, strict=True
+            ):
+                if column_index is not None:
+                    chunk.column_index_offset, chunk.column_index_length = column_index_at, len(column_index)
+                    column_index_at += len(column_index)
+                if offset_index is not None:
+                    chunk.offset_index_offset, chunk.offset_index_length = offset_index_at, len(offset_index)
+                    offset_index_at += len(offset_index)
+                _add_sums(chunk, column_index, offset_index)
+            serialized.append(thrift.encode(row_group))
+        return serialized
 
     def _record(self, kind: Kind, payload: bytes, *, closing: int = 0) -> bytes:
         record = self._chain.record(
