@@ -254,6 +254,8 @@ def _by_tail(object_: _Object, at: int) -> Search:
         return None  # its metadata may still be read in part, by their shape
     if contents.footer.trailing and footer.metadata.encryption_algorithm is None and footer.record is None:
         return (yield from _by_shape(object_, start))  # something within the metadata ends them too early
+    if not footer.metadata.row_groups and end < object_.data_end:
+        return _schema_alone(object_, contents, start, end)
     shift = yield from shift_of(footer.metadata, start, has_magic=object_.has_magic)
     if shift is None:
         return None
@@ -276,6 +278,8 @@ def _by_shape(object_: _Object, start: int) -> Search:
     if known is None:
         return None
     partial, contents, ordinals = known
+    if partial.ending is Ending.WHOLE and not contents.metadata.row_groups and start + partial.end < object_.data_end:
+        return _schema_alone(object_, contents, start, start + partial.end)
     if partial.ending is Ending.WHOLE:
         shift = yield from shift_of(contents.metadata, start, has_magic=object_.has_magic)
         if shift is None:
@@ -378,6 +382,20 @@ def _whole(
     return FoundFooter(
         contents, True, start, end, shift, metadata.num_rows, len(metadata.row_groups),
         tuple(range(len(metadata.row_groups))), (), unexplained, tuple(findings),
+    )  # fmt: skip
+
+
+def _schema_alone(object_: _Object, contents: Contents, start: int, end: int) -> FoundFooter:
+    """Metadata that name no row groups, with bytes behind them: what our files begin with, be it damaged."""
+    message = "there is no footer; metadata without row groups, which bytes stand behind, tell the schema"
+    findings = [
+        *_findings_before(object_, 0),
+        Finding(Damage.TORN, message, Where(offset=start), start, end),
+        *_findings_behind(object_, object_.data_end),
+    ]
+    unexplained = (ByteRange(len(MAGIC), start), ByteRange(end, object_.data_end))
+    return FoundFooter(
+        contents, False, start, end, 0, None, None, (), (), unexplained, tuple(findings)
     )  # fmt: skip
 
 

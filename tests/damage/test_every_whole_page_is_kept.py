@@ -7,13 +7,18 @@ checkpoints. What is left at best is computed by `page_layout`, which shares no 
 from __future__ import annotations
 
 import asyncio
+import io
 import random
 import zlib
 from typing import Any
 
 import hypothesis
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import strategies as st
+
+import resilient_pq as rpq
+from resilient_pq.io.memory import MemoryStore
 
 SHARES = 8
 SECTOR = 512
@@ -136,3 +141,17 @@ async def test_a_sample_of_the_bits_of_the_data(paged_file: Any, held_against_th
         for _ in range(5):
             damaged = paged_file.flipped(rng.choice(page.body), rng.randrange(8))
             await held_against_the_best(paged_file, damaged, rng.choice(POLICIES))
+
+
+async def test_a_damaged_anchor_before_a_cut(one_paged_file: Any) -> None:
+    """No record tells the schema; that in the anchor does, which is no footer with nothing of ours behind it."""
+    layout = one_paged_file.layout
+    anchor, record = layout.records[0].place, layout.row_groups[0].record.place
+    data = bytearray(one_paged_file.data[: (record.start + record.stop) // 2])
+    data[anchor.start + 16 : anchor.start + 32] = b"\xff" * 16
+    store = MemoryStore()
+    await store.put("file", data)
+    report = await rpq.recover((store, "file"), (store, "out"))
+    assert report.num_rows == 40
+    output = bytes((await store.read_tail("out", 1 << 40)).data)
+    assert pq.read_table(io.BytesIO(output)).equals(one_paged_file.table.slice(0, 40))

@@ -274,13 +274,15 @@ class Layout:
                 column of the top level is there, with null in all others.
             by_luck: Whether page headers and chunk records count as whole. A changed header that no checksum covers may
                 still say what matters of its page, as when only its statistics have changed, where a chunk begins may
-                be guessed, a later record may count its rows, and the bytes of a page may lie elsewhere, too, in one
-                that happens to have the same: luck, that no one can ask for.
+                be guessed, a later record may count its rows, the bytes of a page may lie elsewhere, too, in one that
+                happens to have the same, and a damaged anchor may tell the schema: luck, that no one can ask for.
         """
         missing = gone if isinstance(gone, Gone) else Gone(gone)
         headers = Gone([]) if by_luck else missing
         bodies = GoneEverywhere(missing, self._same_bodies) if by_luck else missing
         footers = self.footers(missing)
+        if by_luck and not footers and self.records:
+            footers = [record for record in self.records if record.kind == ANCHOR]
         rows: list[Row] = []
         if not footers:
             return rows
