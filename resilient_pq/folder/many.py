@@ -20,7 +20,7 @@ from resilient_pq.errors import AlreadyExistsError, RecoveryError, SchemaError, 
 from resilient_pq.folder.in_flight import Bounds, ahead, in_flight
 from resilient_pq.folder.journal import Journal, Remembered
 from resilient_pq.folder.listing import Found, Wishes, find, scopes_of
-from resilient_pq.folder.pattern import PARTIAL_SUFFIX
+from resilient_pq.folder.pattern import PARTIAL_SUFFIX, SUFFIX
 from resilient_pq.folder.result import ERROR, FileError, FileResult
 from resilient_pq.folder.scope import Place, Scope
 from resilient_pq.folder.summary import FileEntry, RunSummary, Tally
@@ -278,7 +278,8 @@ def _folder(dst: Location, stores: Stores) -> Scope:
 def _refuse_inside(output: Scope, scope: Scope, *, same_names: bool) -> None:
     """Refuse outputs that would be among the inputs.
 
-    Above them they may be, too: from ``a/b`` to ``a``, the file ``a/b/b/c`` would become ``a/b/c``.
+    Above them they may be, too: from ``a/b`` to ``a``, the file ``a/b/b/c`` would become ``a/b/c``. Not where no name
+    has a folder in it: what one file and ``a/b/*.parquet`` mean stays above.
 
     Args:
         output: Where the outputs go.
@@ -302,12 +303,23 @@ def _refuse_inside(output: Scope, scope: Scope, *, same_names: bool) -> None:
             where=Where(key=output.url),
             hint="name a folder outside of it",
         )
-    if there.startswith(here):
+    if there.startswith(here) and _has_folders(scope):
         raise RecoveryError(
             f"the outputs would lie above {scope.url}, and may fall among what is recovered",
             where=Where(key=output.url),
             hint="name a folder beside it",
         )
+
+
+def _has_folders(scope: Scope) -> bool:
+    """Whether names of what is recovered may have folders in them."""
+    if scope.pattern is not None:
+        return "/" in scope.pattern
+    if scope.may_be_file is None:
+        return True
+    if isinstance(scope.store, LocalStore):
+        return os.path.isdir(scope.store.url_of(scope.may_be_file))
+    return not scope.may_be_file.endswith((SUFFIX, SUFFIX + PARTIAL_SUFFIX))  # nobody has asked the store yet
 
 
 def _real_folder(scope: Scope) -> str:

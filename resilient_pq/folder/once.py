@@ -19,7 +19,7 @@ class Once:
 
     def __init__(self, scopes: Sequence[Scope]) -> None:
         """Look at the scopes of a run, in their order."""
-        self._real_folder = ("", "")
+        self._real_folder = ("", os.path.realpath(os.curdir))  # the last that was asked for, and where it leads
         self._alone: dict[_Identity, int] = {}
         self._below: list[tuple[int, Scope, _Identity]] = []
         self._needed = len(scopes) > 1

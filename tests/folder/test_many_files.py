@@ -260,6 +260,26 @@ async def test_outputs_above_the_inputs_are_refused(files: Any, tmp_path: Path) 
     assert (await rpq.recover_many(tmp_path / "src", tmp_path / "sr").finish()).num_files == 3
 
 
+async def test_files_go_above_their_folder(
+    files: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One file, and those of one folder alone, which have no folders in their names: nothing falls among them."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "src").mkdir()
+    for name in ("a.parquet", "b.parquet", "c.parquet"):
+        (tmp_path / "src" / name).write_bytes(files.sound[0])
+    before = all_files(tmp_path / "src")
+    for src, dst in (("src/a.parquet", "."), (tmp_path / "src" / "b.parquet", tmp_path), ("src/c*.parquet", "./")):
+        assert (await rpq.recover_many(src, dst).finish()).outcomes == {"sound": 1}
+    assert all_files(tmp_path) == {**before, **{f"src/{name}": data for name, data in before.items()}}
+    summary = await rpq.recover_many("src/a.parquet", "src").finish()
+    assert (summary.outcomes, all_files(tmp_path / "src")) == ({"error": 1}, before)
+    store = MemoryStore()
+    await store.put("src/a.parquet", files.sound[0])
+    assert (await rpq.recover_many((store, "src/a.parquet"), (store, "")).finish()).outcomes == {"sound": 1}
+    assert await store.exists("a.parquet")
+
+
 async def test_a_file_that_is_named_twice_is_done_once(
     files: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -280,6 +300,7 @@ async def test_a_file_that_is_named_twice_is_done_once(
     shown = sorted(names[:3])
     for urls in (
         ("./", here), (here, f"{here}/b/"), ("b/", "./"), ("**/*.parquet", here), (here, "b/../**/*.par*"),
+        ("*.parquet", "./"),
         (*names[:3], "./"), ("./", *names[:3]), ("./", "b/*.partial"), ("b/d.parquet.partial", "./", "../link/"),
     ):  # fmt: skip
         assert await found(*urls) == shown, urls
