@@ -323,3 +323,19 @@ async def test_a_recovered_file_of_an_old_writer_is_read() -> None:
     with pytest.warns(rpq.IncompleteFileWarning):
         async with rpq.open((store, "out")) as file:
             assert (await file.read()).to_pydict()["n"] == [*range(40), *range(60, 100)]
+
+
+@pytest.mark.parametrize("at", range(10))
+async def test_sums_that_are_none_in_a_damaged_footer_do_not_stop_a_recovery(small: Any, at: int) -> None:
+    """All records of metadata are damaged, the last in nothing but the sums of a chunk: it still tells of all pages."""
+    metadata = [*small.records(Kind.ANCHOR), *small.records(Kind.CHECKPOINT)]
+    damaged = bytearray(small.zeroed(*((header.end - 20, header.end) for header in metadata)))
+    place = small.records(Kind.FINAL)[0].offset
+    for _ in range(at + 1):
+        place = damaged.index(b"rpq.crc32", place + 1)
+    damaged[place + len("rpq.crc32") + 4] = ord("T")
+    store = await holding(bytes(damaged))
+    assert (await rpq.check((store, "torn"))).num_rows == 50
+    report = await rpq.recover((store, "torn"), (store, "whole"))
+    assert (report.outcome, report.kept.num_rows) == ("recovered", 50)
+    assert pq.read_table(io.BytesIO(await content(store, "whole"))).equals(small.table)
