@@ -220,7 +220,8 @@ def recover_many(
     Args:
         src: As `urls` of `check_many`, but a list is one of files, whose outputs lie side by side. Of a pattern the
             folder before its first ``*`` is the top of the tree.
-        dst: The folder of the outputs. Neither `src` itself, nor below or above it.
+        dst: The folder of the outputs. Neither `src` itself, nor below it; nor above it, but for one file and for
+            a pattern without folders in it.
         only_damaged: Write nothing of sound files.
         on_damage: As of `recover`.
         schema: As of `recover`, for all files that do not tell theirs; others near them are not asked then.
