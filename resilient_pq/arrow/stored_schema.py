@@ -38,6 +38,11 @@ def encode_arrow_schema(arrow: object) -> str:
     return base64.b64encode(message.getvalue()).decode("ascii")
 
 
+def is_stored_schema(text: str) -> bool:
+    """Whether the value of the key decodes. Some libraries refuse a file in which it does not."""
+    return _decode(text) is not None
+
+
 def stored_fields(text: str | None, names: Sequence[str], positions: Sequence[int]) -> list[Field | None]:
     """The stored fields of some columns, None for those that have none.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from contextlib import aclosing
 from dataclasses import replace
 
+from resilient_pq.arrow.stored_schema import ARROW_SCHEMA_KEY, is_stored_schema
 from resilient_pq.errors import FormatError
 from resilient_pq.format import thrift
 from resilient_pq.format.footer import CRC_KEY, DATASET_KEY, ChunkSums
@@ -50,11 +51,12 @@ async def continued(source: Source, candidates: Candidates) -> Layout:
 
 
 def own_keys(contents: Contents) -> dict[str, str | None]:
-    """The key-value metadata of a file that are not about this one version of it."""
+    """The key-value metadata of a file that are not about this one version of it, without a damaged Arrow schema."""
     return {
         key: value
         for key, value in contents.key_value.items()
-        if key == DATASET_KEY or not key.startswith("rpq.")
+        if (key == DATASET_KEY or not key.startswith("rpq."))
+        and not (key == ARROW_SCHEMA_KEY and value is not None and not is_stored_schema(value))
     }
 
 

@@ -339,3 +339,17 @@ async def test_sums_that_are_none_in_a_damaged_footer_do_not_stop_a_recovery(sma
     report = await rpq.recover((store, "torn"), (store, "whole"))
     assert (report.outcome, report.kept.num_rows) == ("recovered", 50)
     assert pq.read_table(io.BytesIO(await content(store, "whole"))).equals(small.table)
+
+
+async def test_a_stored_arrow_schema_that_is_damaged_is_left_out() -> None:
+    """Others refuse a file with one: the output is to be read by everybody."""
+    table, sink = pa.table({"n": range(60), "s": [f"text {i}" for i in range(60)]}), io.BytesIO()
+    pq.write_table(table, sink, row_group_size=20)
+    data = bytearray(sink.getvalue())
+    data[data.rindex(b"ARROW:schema") + 40] = ord("!")
+    with pytest.raises(pa.ArrowInvalid, match="base64"):
+        pq.read_table(io.BytesIO(data))
+    store = await holding(bytes(data[:-1]))  # the last of the magic is missing
+    report = await rpq.recover((store, "torn"), (store, "whole"))
+    assert (report.outcome, report.num_rows) == ("recovered", 60)
+    assert pq.read_table(io.BytesIO(await content(store, "whole"))).equals(table)
