@@ -250,7 +250,9 @@ def chunk_read(contents: Contents, ordinal: int, leaf: Leaf) -> ChunkRead:
     column = row_group.columns[leaf.ordinal]
     metadata = column.meta_data
     with located(Where(row_group=ordinal, column=leaf.column_path)):
-        if column.crypto_metadata is not None or column.encrypted_column_metadata is not None:
+        encrypted = column.crypto_metadata is not None or column.encrypted_column_metadata is not None
+        # Where a file does not say how, nothing in it is encrypted, and its footer is damaged (Encryption.md).
+        if encrypted and contents.metadata.encryption_algorithm is not None:
             raise UnsupportedError("the column chunk is encrypted", hint="leave the column out")
         if metadata is None:
             raise FormatError("the column chunk has no metadata")

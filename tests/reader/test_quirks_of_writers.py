@@ -227,6 +227,21 @@ async def test_encrypted_columns() -> None:
             await verb
 
 
+async def test_a_chunk_alone_does_not_say_that_it_is_encrypted() -> None:
+    """A file with encrypted columns says how; what a damaged footer says of one chunk is no news of its pages."""
+    def edit(metadata: FileMetaData) -> None:
+        first, second = metadata.row_groups[0].columns
+        first.crypto_metadata = ColumnCryptoMetaData(ENCRYPTION_WITH_FOOTER_KEY=Empty())
+        second.encrypted_column_metadata = b"secret"
+
+    data = file_of("required int32 a; required int32 b;", 2, ONE_TWO, ONE_TWO, edit=edit)
+    for name in ("a", "b"):
+        assert await column(data, name) == [1, 2]
+    store = MemoryStore()
+    await store.put("file", data[:-1])
+    assert (await rpq.recover((store, "file"), (store, "out"))).num_rows == 2
+
+
 @pytest.mark.parametrize("codec", [8, 100, -1])
 async def test_codecs_of_the_future(codec: int) -> None:
     data = file_of("required int32 a; required int32 b;", 2, replace(ONE_TWO, codec=codec), ONE_TWO)
