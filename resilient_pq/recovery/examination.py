@@ -16,7 +16,7 @@ import numpy as np
 from resilient_pq.checksum import crc32
 from resilient_pq.format.bounds import chunk_statistics, within
 from resilient_pq.format.footer import ChunkSums
-from resilient_pq.format.metadata import FileMetaData
+from resilient_pq.format.metadata import CompressionCodec, FileMetaData
 from resilient_pq.format.records import RowGroupRecord
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader.known_pages import (
@@ -182,7 +182,7 @@ class Examiner:
         self, known: KnownRowGroup, chunk: KnownChunk, copies: KnownPages | None
     ) -> SurvivingChunk:
         readings = [Reading(await _padded(self._source, chunk.read.range))]
-        vouched = copies is not None and copies.summed and chunk.pages is None
+        vouched = copies is not None and copies.summed and chunk.pages is None and _tells_apart(chunk)
         numbers = [i for i, other in enumerate(self._means.others) if vouched or other.has(known.ordinal)]
         others = [self._means.others[i] for i in numbers]
         left = await self._survivors(known, chunk, readings, copies, last=not others)
@@ -256,6 +256,15 @@ class Examiner:
             if known is not None:
                 return known
         return None
+
+
+def _tells_apart(chunk: KnownChunk) -> bool:
+    """Whether the CRC32 of a page is that of no other page of its size, unless by chance.
+
+    A gzip member that only stores its data ends with their own CRC32 (RFC 1952), and bytes that stand before their
+    CRC32 add nothing to one over both: all such members of one size have the same.
+    """
+    return chunk.read.metadata.codec != CompressionCodec.GZIP
 
 
 async def _padded(source: Source, wanted: ByteRange) -> memoryview:

@@ -142,7 +142,9 @@ async def _displaced(known: Understanding) -> list[Elsewhere]:
     source = known.source
     found = await source.drive(all_headers(source.info.size))
     view = await source.drive(place(source.info.size, found, file_id, search_pages=True))
-    return [] if view.is_in_place else [Elsewhere(source.through(view), Mending.DISPLACED)]
+    # Pages that happen to be alike look as if they had been moved, with those beside them: so no row group is known to
+    # be the same there, and each page has to have the CRC32 that a copy of its header has.
+    return [] if view.is_in_place else [Elsewhere(source.through(view), Mending.DISPLACED, frozenset())]
 
 
 def _pages_lost(left: RowGroupFound) -> int:

@@ -155,3 +155,19 @@ async def test_a_damaged_anchor_before_a_cut(one_paged_file: Any) -> None:
     assert report.num_rows == 40
     output = bytes((await store.read_tail("out", 1 << 40)).data)
     assert pq.read_table(io.BytesIO(output)).equals(one_paged_file.table.slice(0, 40))
+
+
+async def test_gzip_members_of_one_size_are_not_taken_for_each_other(write_paged: Any, nested_rows: Any) -> None:
+    """Those that only store their data all have one CRC32: pages that are alike must not take them along."""
+    file = await write_paged(nested_rows(160), compression="gzip")
+    chunks = {chunk.path[0]: chunk for chunk in file.layout.row_groups[0].chunks}
+    score, town = chunks["score"].pages, chunks["town"].pages
+    assert len({file.data[page.header.start : page.header.stop] for page in score[:2]}) == 1
+    start, end = town[1].header.start, score[1].body.start + 8
+    damaged = file.written_over((start, bytes(end - start)))
+    store = MemoryStore()
+    cut = file.layout.row_groups[1].record.place.start + 500  # nothing tells whose the pages before it are
+    await store.put("file", damaged.data[:cut])
+    await rpq.recover((store, "file"), (store, "out"), on_damage="null")
+    found = pq.read_table(io.BytesIO(bytes((await store.read_tail("out", 1 << 40)).data)))
+    assert found["score"].to_pylist() == [None] * 20 + file.table["score"].to_pylist()[20:80]
