@@ -254,14 +254,7 @@ def _by_tail(object_: _Object, at: int) -> Search:
         return None  # its metadata may still be read in part, by their shape
     if contents.footer.trailing and footer.metadata.encryption_algorithm is None and footer.record is None:
         return (yield from _by_shape(object_, start))  # something within the metadata ends them too early
-    if not footer.metadata.row_groups and end < object_.data_end:
-        return _schema_alone(object_, contents, start, end)
-    shift = yield from shift_of(footer.metadata, start, has_magic=object_.has_magic)
-    if shift is None:
-        return None
-    if shift:
-        contents = Contents.of(replace(footer, start=start - shift))
-    return _whole(object_, contents, start, end, shift, tail_is_whole=True)
+    return (yield from _by_metadata(object_, contents, start, end, tail_is_whole=True))
 
 
 def _by_shape(object_: _Object, start: int) -> Search:
@@ -278,22 +271,27 @@ def _by_shape(object_: _Object, start: int) -> Search:
     if known is None:
         return None
     partial, contents, ordinals = known
-    if partial.ending is Ending.WHOLE and not contents.metadata.row_groups and start + partial.end < object_.data_end:
-        return _schema_alone(object_, contents, start, start + partial.end)
     if partial.ending is Ending.WHOLE:
-        shift = yield from shift_of(contents.metadata, start, has_magic=object_.has_magic)
-        if shift is None:
-            return None
-        if shift:
-            contents = Contents.of(replace(contents.footer, start=start - shift))
-        end = min(start + partial.end + TAIL_SIZE, object_.data_end)
-        return _whole(object_, contents, start, max(end, start + partial.end), shift, tail_is_whole=False)
+        end = max(start + partial.end, min(start + partial.end + TAIL_SIZE, object_.data_end))
+        return (yield from _by_metadata(object_, contents, start, end, tail_is_whole=False))
     chunks = [chunk for row_group in partial.row_groups for chunk in row_group.columns] + partial.columns
     if any(has_values(chunk) for chunk in chunks):
         own = yield from pages_begin(chunks, 0, start)
     else:
         own = not (yield from is_within(start))
     return _torn(object_, partial, contents, ordinals, start) if own else None
+
+
+def _by_metadata(object_: _Object, contents: Contents, start: int, end: int, *, tail_is_whole: bool) -> Search:
+    """The footer that whole metadata are, or the schema in them; None where their row groups are not there."""
+    if not contents.metadata.row_groups and end < object_.data_end:
+        return _schema_alone(object_, contents, start, end)
+    shift = yield from shift_of(contents.metadata, start, has_magic=object_.has_magic)
+    if shift is None:
+        return None
+    if shift:
+        contents = Contents.of(replace(contents.footer, start=start - shift))
+    return _whole(object_, contents, start, end, shift, tail_is_whole=tail_is_whole)
 
 
 def _known_of(

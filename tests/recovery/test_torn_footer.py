@@ -208,6 +208,19 @@ def test_junk_behind_the_end(theirs: bytes) -> None:
     assert [(place.start, place.end) for place in found.unexplained] == [(len(theirs), len(theirs) + len(junk))]
 
 
+@pytest.mark.parametrize("lost", range(1, 9))
+def test_the_tail_of_a_file_without_row_groups(lost: int) -> None:
+    """Its own length and magic are nothing that stands behind it; other bytes are, and nobody knows whose they are."""
+    sink = io.BytesIO()
+    pq.ParquetWriter(sink, pa.schema([("n", pa.int64())])).close()
+    empty = sink.getvalue()
+    for damaged in (empty[:-lost], empty[:-lost] + b"\xee" * lost):
+        found = find(damaged)
+        assert found.complete and "the footer is whole" in messages(found)
+    found = find(empty + b"\xee" * 200)
+    assert not found.complete and "tell the schema" in messages(found)
+
+
 @pytest.mark.parametrize("changed", range(1, 9))
 def test_every_byte_of_the_tail_overwritten(theirs: bytes, changed: int) -> None:
     whole = contents_of(theirs)
