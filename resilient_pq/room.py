@@ -148,13 +148,15 @@ class _Pool:
             OSError: There is none, and none can be mapped.
         """
         with self._lock:
-            self._sort_in()
+            if self._returned:
+                self._sort_in()
             for slab in self._slabs:
                 start = slab.warm.take(size)
                 if start is not None:
                     self._warm -= size
                     return slab, start
-            self._shrink(self._warm - size)  # what is filled anew is made up for by what is kept
+            if self._warm:
+                self._shrink(self._warm - size)  # what is filled anew is made up for by what is kept
             for slab in self._slabs:
                 start = slab.cold.take(size)
                 if start is not None:
@@ -179,11 +181,14 @@ class _Pool:
             slab, start, size = self._returned.popleft()
             slab.warm.add(start, size)
             self._warm += size
-        self._shrink(_MOST_KEPT)
+        if self._warm > _MOST_KEPT:
+            self._shrink(_MOST_KEPT)
 
     def _shrink(self, most: int) -> None:
         """Keep at most so much: what lies in front stays, for there room is looked for first."""
         most = max(most, 0)
+        if self._warm <= most:
+            return
         for slab in reversed(self._slabs):
             while self._warm > most and slab.warm.sizes:
                 start, size = slab.warm.take_last(_in_grains(self._warm - most))

@@ -119,8 +119,7 @@ class Field:
         """The same as a nanoarrow `CSchema` of the caller's own."""
         flags = (_NULLABLE if self.nullable else 0) | (_KEYS_SORTED if self.keys_sorted else 0)
         return _BLANK.modify(
-            # Parquet names that are not UTF-8 come with surrogates; C has no way to carry them.
-            name=self.name.encode("utf-8", "replace").decode("utf-8"),
+            name=in_utf8(self.name),
             format=self.format,
             flags=flags,
             children=[shared_c(child) for child in self.children],
@@ -165,6 +164,11 @@ class Field:
     def __str__(self) -> str:
         """The type as pyarrow prints it, for messages."""
         return _type_name(self)
+
+
+def in_utf8(name: str) -> str:
+    """A name as C can carry it: Parquet names that are not UTF-8 come with surrogates."""
+    return name if name.isascii() else name.encode("utf-8", "replace").decode("utf-8")
 
 
 def _kind(format: str) -> str:

@@ -15,8 +15,8 @@ from resilient_pq.arrow.leaf_rows import LeafRows, ShreddedRows, Way, ways
 from resilient_pq.arrow.matching import Fit, fit_columns
 from resilient_pq.arrow.physical import may_fail
 from resilient_pq.arrow.schema import (
+    ColumnFields,
     arrow_field_of,
-    arrow_schema_of,
     encode_arrow_schema,
     schema_from_arrow,
 )
@@ -114,7 +114,7 @@ class Ingest:
             UnsupportedError: A column has a type that this version has no form for.
         """
         _check_writable(schema)
-        return cls(schema, Field.of(arrow_schema_of(schema, key_value)))
+        return cls(schema, ColumnFields(schema, key_value).struct())
 
     @classmethod
     def infer(cls, data: object) -> tuple[Ingest, Source]:

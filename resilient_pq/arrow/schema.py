@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, Final
 
 from resilient_pq.arrow.decimals import WIDEST
@@ -16,6 +17,7 @@ from resilient_pq.arrow.field import (
     EXTENSION_NAME_KEY,
     MAX_NESTING,
     Field,
+    in_utf8,
     normalised,
 )
 from resilient_pq.arrow.nesting import ListShape, MapShape, shape_of
@@ -27,6 +29,7 @@ from resilient_pq.format.metadata import Repetition, Type
 from resilient_pq.format.schema import Group, Node, Primitive, Schema
 
 __all__ = [
+    "ColumnFields",
     "arrow_field_of",
     "arrow_schema_of",
     "decimal_width",
@@ -198,75 +201,100 @@ def arrow_schema_of(
     *,
     int96_unit: str = "ns",
 ) -> Any:
-    """The Arrow schema of a file, as a nanoarrow `CSchema` of a struct.
+    """The Arrow schema of a file, as a nanoarrow `CSchema` of a struct; see `ColumnFields`."""
+    return ColumnFields(schema, key_value, int96_unit=int96_unit).struct(columns).to_c()
 
-    Its metadata is `key_value` without ``ARROW:schema`` and without our own ``rpq.*``.
 
-    Args:
-        schema: The columns of the file.
-        key_value: The file's key-value metadata. ``ARROW:schema`` refines the types; where it is damaged, or
-            speaks of another type than the column has, it is ignored, column by column.
-        columns: Positions of the top-level columns wanted, in order; None is all.
-        int96_unit: The unit of time stamps that INT96 columns become: ``s``, ``ms``, ``us`` or ``ns``.
+class ColumnFields:
+    """The Arrow fields of a file's columns, each worked out when it is first asked for."""
 
-    Raises:
-        UnsupportedError: A wanted column has a group without children, or is nested too deeply.
-    """
-    positions = range(len(schema.root.children)) if columns is None else columns
-    stored = stored_fields(key_value.get(ARROW_SCHEMA_KEY), schema.names, positions)
-    fields = []
-    for position, hint in zip(positions, stored, strict=True):
-        derived = arrow_field_of(schema.root.children[position], int96_unit=int96_unit)
-        fields.append(derived if hint is None else refined(derived, hint) or derived)
-    metadata = tuple(
-        (key.encode("utf-8", "replace"), value.encode("utf-8", "replace"))
-        for key, value in key_value.items()
-        if value is not None and key != ARROW_SCHEMA_KEY and not key.startswith("rpq.")
-    )
-    return Field("", "+s", False, tuple(fields), metadata=metadata).to_c()
+    def __init__(self, schema: Schema, key_value: Mapping[str, str | None], *, int96_unit: str = "ns") -> None:
+        """Nothing is worked out yet.
+
+        Args:
+            schema: The columns of the file.
+            key_value: The file's key-value metadata. ``ARROW:schema`` refines the types; where it is damaged, or
+                speaks of another type than the column has, it is ignored, column by column.
+            int96_unit: The unit of time stamps that INT96 columns become: ``s``, ``ms``, ``us`` or ``ns``.
+        """
+        self._schema = schema
+        self._key_value = key_value
+        self._int96_unit = int96_unit
+        self._found: dict[int, Field] = {}
+
+    def struct(self, columns: Sequence[int] | None = None) -> Field:
+        """The struct that columns are.
+
+        Its metadata are those of the file without ``ARROW:schema`` and without our own ``rpq.*``.
+
+        Args:
+            columns: Positions of the top-level columns wanted, in order; None is all.
+
+        Raises:
+            UnsupportedError: A wanted column has a group without children, or is nested too deeply.
+        """
+        positions = range(len(self._schema.root.children)) if columns is None else columns
+        missing = [position for position in positions if position not in self._found]
+        if missing:
+            self._find(missing)
+        return Field("", "+s", False, tuple(map(self._found.__getitem__, positions)), metadata=self._metadata)
+
+    def _find(self, positions: Sequence[int]) -> None:
+        stored = stored_fields(self._key_value.get(ARROW_SCHEMA_KEY), self._schema.names, positions)
+        for position, hint in zip(positions, stored, strict=True):
+            derived = arrow_field_of(self._schema.root.children[position], int96_unit=self._int96_unit)
+            self._found[position] = derived if hint is None else refined(derived, hint) or derived
+
+    @cached_property
+    def _metadata(self) -> tuple[tuple[bytes, bytes], ...]:
+        return tuple(
+            (key.encode("utf-8", "replace"), value.encode("utf-8", "replace"))
+            for key, value in self._key_value.items()
+            if value is not None and key != ARROW_SCHEMA_KEY and not key.startswith("rpq.")
+        )
 
 
 def arrow_field_of(node: Node, *, int96_unit: str = "ns") -> Field:
     """The Arrow field of a top-level column, by its Parquet type alone.
 
     Raises:
-        UnsupportedError: As `arrow_schema_of`.
+        UnsupportedError: As `ColumnFields.struct`.
     """
     return _field_of(node, (), int96_unit)
 
 
 def _field_of(node: Node, parents: tuple[str, ...], int96_unit: str) -> Field:
-    field = _type_of(node, parents, int96_unit)
     if node.repetition is Repetition.REPEATED:
+        field = _type_of(node, parents, int96_unit)
         # A repeated field outside of a LIST is a required list of required elements.
-        return Field(node.name, "+l", False, (field,), metadata=_field_id_of(node), repeated=True)
-    return replace(field, nullable=node.repetition is Repetition.OPTIONAL)
+        return Field(in_utf8(node.name), "+l", False, (field,), metadata=_field_id_of(node), repeated=True)
+    return _type_of(node, parents, int96_unit, nullable=node.repetition is Repetition.OPTIONAL)
 
 
-def _type_of(node: Node, parents: tuple[str, ...], int96_unit: str) -> Field:
-    """The field of a node as if it were required."""
+def _type_of(node: Node, parents: tuple[str, ...], int96_unit: str, *, nullable: bool = False) -> Field:
+    """The field of a node whose repetition is not looked at."""
     path = (*parents, node.name)
-    metadata = _field_id_of(node)
+    name, metadata = in_utf8(node.name), _field_id_of(node)
     if isinstance(node, Primitive):
-        return Field(node.name, _format_of(node, int96_unit), False, metadata=metadata + _extension_of(node))
+        return Field(name, _format_of(node, int96_unit), nullable, metadata=metadata + _extension_of(node))
     if len(path) >= MAX_NESTING:  # what is below has one more
         raise UnsupportedError(f"column {path[0]!r} is nested more than {MAX_NESTING} levels deep")
     match shape_of(node):
         case ListShape(repeated, None):
-            return Field(node.name, "+l", False, (_type_of(repeated, path, int96_unit),), metadata=metadata)
+            return Field(name, "+l", nullable, (_type_of(repeated, path, int96_unit),), metadata=metadata)
         case ListShape(_, element) if element is not None:
-            return Field(node.name, "+l", False, (_field_of(element, path, int96_unit),), metadata=metadata)
+            return Field(name, "+l", nullable, (_field_of(element, path, int96_unit),), metadata=metadata)
         case MapShape(_, key, value):
             pair = (_field_of(key, path, int96_unit), _field_of(value, path, int96_unit))
             entries = Field("entries", "+s", False, pair)
-            return Field(node.name, "+m", False, (entries,), metadata=metadata)
+            return Field(name, "+m", nullable, (entries,), metadata=metadata)
     if not node.children:
         column = ".".join(path)
         raise UnsupportedError(
             f"column {column!r}: a group without children has no values to read", where=Where(column=column)
         )
     children = tuple(_field_of(child, path, int96_unit) for child in node.children)
-    return Field(node.name, "+s", False, children, metadata=metadata)
+    return Field(name, "+s", nullable, children, metadata=metadata)
 
 
 def _field_id_of(node: Node) -> tuple[tuple[bytes, bytes], ...]:

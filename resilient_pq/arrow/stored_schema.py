@@ -97,9 +97,14 @@ def refined(derived: Field, stored: Field) -> Field | None:
         return None
     # Field ids of the file go before those that were stored.
     metadata = tuple({**dict(stored.metadata), **dict(derived.metadata)}.items())
-    return replace(
-        derived, format=format, children=children, metadata=metadata, keys_sorted=stored.keys_sorted
-    )
+    if (format, children, metadata, stored.keys_sorted) == (
+        derived.format,
+        derived.children,
+        derived.metadata,
+        derived.keys_sorted,
+    ):
+        return derived
+    return replace(derived, format=format, children=children, metadata=metadata, keys_sorted=stored.keys_sorted)
 
 
 def _refined_format(derived: Field, stored: Field) -> str | None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from resilient_pq.arrow.field import Field
-from resilient_pq.arrow.schema import arrow_schema_of
+from resilient_pq.arrow.schema import ColumnFields, arrow_schema_of
 from resilient_pq.arrow.stored_schema import ARROW_SCHEMA_KEY, encode_arrow_schema
 from resilient_pq.errors import UnsupportedError
 from resilient_pq.format.schema import Schema
@@ -71,6 +70,6 @@ class SharedKeys:
 def _types(schema: Schema, key_value: Mapping[str, str | None]) -> Any:
     """The columns as Arrow fields; None where this version has no Arrow type for one."""
     try:
-        return Field.of(arrow_schema_of(schema, key_value)).children
+        return ColumnFields(schema, key_value).struct().children
     except UnsupportedError:
         return None

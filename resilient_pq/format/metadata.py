@@ -419,7 +419,7 @@ class FileMetaData:
     """The footer's content: schema, row groups, key-value metadata."""
 
     version: int = field(1, I32)
-    schema: list[SchemaElement] = field(2, list_of(SchemaElement))
+    schema: MutableSequence[SchemaElement] = field(2, list_of(SchemaElement), kept=True)
     num_rows: int = field(3, I64)
     row_groups: MutableSequence[RowGroup] = field(4, list_of(RowGroup), kept=True)
     key_value_metadata: list[KeyValue] | None = field(5, list_of(KeyValue), default=None)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from resilient_pq.checksum import unsigned
+from resilient_pq.checksum import crc32, unsigned
 from resilient_pq.errors import EncodingError, ThriftError, Where
 from resilient_pq.format import kernels
 from resilient_pq.format.kernels.tables import PageField
@@ -119,8 +119,8 @@ def check_crcs(chunk: memoryview, base: int, num_values: int | None, *, zero_is_
             pages.append(page)
         return PageTable.of(pages)
     table = PageTable(headers.tolist(), chunk, base, None)
-    for ordinal, row in enumerate(table.rows):
-        stored = row[PageField.CRC]
-        if stored > 0 or (stored == 0 and not zero_is_none):
+    least = 1 if zero_is_none else 0
+    for ordinal, (_, body, size, _, _, stored, *_) in enumerate(table.rows):
+        if stored >= least and crc32(chunk[body : body + size]) != stored:
             compare_crc(stored, table.body(ordinal), Where(page=ordinal, offset=table.offset(ordinal)))
     return table

@@ -7,17 +7,24 @@ level (parquet-format, README, "Nested Encoding").
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Iterator, Sequence
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Final
 
 from resilient_pq.errors import FormatError, SchemaError, UnsupportedError
-from resilient_pq.format import logical, message
+from resilient_pq.format import kernels, logical, message
 from resilient_pq.format.logical import Logical
 from resilient_pq.format.metadata import Repetition, SchemaElement, Type
 
 #: Levels are kept in bytes, so no leaf may have a level above this.
 MAX_LEVEL = 255
+
+#: Bytes of schemas, as footers have them, that are kept parsed: a few thousand columns, at about a hundred times that.
+_MOST_READ_LAST: Final = 256 * 1024
 
 # A file may have thousands of columns, and calling an enumeration takes several times as long as a look-up.
 _REPETITIONS = {int(member): member for member in Repetition}
@@ -108,6 +115,11 @@ class Selection:
     node: Node
     leaves: tuple[Leaf, ...]
 
+    def of(self, ordinals: Collection[int]) -> Selection:
+        """Those of the leaves that have one of some ordinals."""
+        wanted = tuple([leaf for leaf in self.leaves if leaf.ordinal in ordinals])
+        return self if len(wanted) == len(self.leaves) else replace(self, leaves=wanted)
+
 
 @dataclass(frozen=True)
 class Schema:
@@ -168,10 +180,7 @@ class Schema:
                 raise SchemaError(f"{name!r} is no name of a column", hint=f"columns: {', '.join(self.names)}")
             for position, leaves in self._named(name):
                 wanted.setdefault(position, set()).update(leaf.ordinal for leaf in leaves)
-        return [
-            replace(whole, leaves=tuple(leaf for leaf in whole.leaves if leaf.ordinal in wanted[whole.position]))
-            for whole in map(self.columns.__getitem__, wanted)
-        ]
+        return [self.columns[position].of(leaves) for position, leaves in wanted.items()]
 
     @cached_property
     def _by_name(self) -> dict[str, list[Selection]]:
@@ -227,10 +236,24 @@ class Schema:
     def from_elements(cls, elements: Sequence[SchemaElement]) -> Schema:
         """Build the tree from the footer's depth-first list.
 
+        Files of one data set have the same: one schema serves all of them, as long as it is among those read last.
+
         Raises:
             FormatError: The list is not a tree.
             UnsupportedError: A leaf is nested too deeply.
         """
+        unread = elements.unread if isinstance(elements, kernels.KeptStructs) else None
+        if unread is None:
+            return cls._built(elements)
+        data = bytes(unread)
+        schema = _read_last.get(data)
+        if schema is None:
+            schema = cls._built(elements)
+            _read_last.put(data, schema)
+        return schema
+
+    @classmethod
+    def _built(cls, elements: Sequence[SchemaElement]) -> Schema:
         if not elements:
             raise FormatError("the schema has no elements")
         root, end = _parse_node(elements, 0, depth=0)
@@ -261,6 +284,44 @@ class Schema:
     def __str__(self) -> str:
         """The schema as message text, as parquet tools print it; `parse` reads it back."""
         return message.text(self.elements or self.to_elements())
+
+
+class _ReadLast:
+    """Schemas by the bytes of their elements: those that were read last, of so many bytes together."""
+
+    def __init__(self) -> None:
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Know none; in a forked process another thread may have held the lock, which nobody gives back there."""
+        self._lock = threading.Lock()
+        self._found: OrderedDict[bytes, Schema] = OrderedDict()
+        self._left = _MOST_READ_LAST
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def get(self, data: bytes) -> Schema | None:
+        with self._lock:
+            schema = self._found.get(data)
+            if schema is not None:
+                self._found.move_to_end(data)
+            return schema
+
+    def put(self, data: bytes, schema: Schema) -> None:
+        with self._lock:
+            if data in self._found:
+                return
+            self._found[data] = schema
+            self._left -= len(data)
+            while self._left < 0:
+                oldest, _ = self._found.popitem(last=False)
+                self._left += len(oldest)
+
+
+_read_last = _ReadLast()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_read_last.begin_anew)
 
 
 def _without_empty_groups(group: Group) -> Group:

@@ -15,7 +15,7 @@ import numpy as np
 from resilient_pq.arrow.assemble import to_arrow
 from resilient_pq.arrow.field import Field
 from resilient_pq.arrow.projection import Branch, branch_of, projected
-from resilient_pq.arrow.schema import arrow_schema_of
+from resilient_pq.arrow.schema import ColumnFields
 from resilient_pq.arrow.table import Table
 from resilient_pq.errors import FormatError, SchemaError, Where, located
 from resilient_pq.format.row_selection import leaf_column
@@ -82,7 +82,7 @@ class _Request:
         positions = [column.position for column in selected]
         unit = options.coerce_int96_timestamp_unit or "ns"
         key_value = text_metadata(source.header.metadata)
-        whole = Field.of(arrow_schema_of(schema, key_value, positions, int96_unit=unit))
+        whole = ColumnFields(schema, key_value, int96_unit=unit).struct(positions)
         fields = [projected(*pair) for pair in zip(whole.children, branches, strict=True)]
         return cls(selected, tuple(branches), whole.with_children(*fields))
 

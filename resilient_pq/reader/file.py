@@ -9,7 +9,7 @@ from typing import Any, Final, Self, TypeVar
 
 from resilient_pq import room
 from resilient_pq.arrow.field import Field
-from resilient_pq.arrow.schema import arrow_schema_of
+from resilient_pq.arrow.schema import ColumnFields
 from resilient_pq.arrow.table import Table
 from resilient_pq.arrow.to_python import Inexact
 from resilient_pq.errors import (
@@ -35,7 +35,7 @@ from resilient_pq.reader.plan import ReadPlan, RowGroupRead, next_wave, plan_rea
 from resilient_pq.reader.planned import PlannedRead
 from resilient_pq.reader.portions import portions
 from resilient_pq.reader.records import ROWS_AT_ONCE, Records
-from resilient_pq.reader.request import Filters, Int96Unit, ReadRequest, Strings, check_limit, check_strings
+from resilient_pq.reader.request import Filters, ReadRequest, Strings, check_limit, check_strings
 from resilient_pq.reader.row_groups import RowGroupArrays, RowGroupReader
 from resilient_pq.reader.streaming import Arriving, Batches, Job, Jobs, check_batch_rows, read_ahead
 
@@ -127,7 +127,7 @@ class File:
     def arrow_schema(self) -> Any:
         """The Arrow schema, with ``__arrow_c_schema__``."""
         with located(Where(key=self.url)):
-            return arrow_schema_of(self.schema, self.contents.key_value, None, int96_unit=self._int96_unit)
+            return self._fields.struct().to_c()
 
     @property
     def num_rows(self) -> int:
@@ -497,7 +497,7 @@ class File:
         check_strings(strings)
         check_limit(limit)
         plan = plan_read(self.contents, columns, row_groups, filters)
-        return ReadRequest.of(self.contents, plan, strings, self._int96_unit)
+        return ReadRequest.of(self.contents, plan, strings, self._fields)
 
     async def _narrowed(self, plan: ReadPlan, limit: int | None, *, fetch_indexes: bool = True) -> ReadPlan:
         """The plan without what indexes and the limit tell is not wanted."""
@@ -505,9 +505,10 @@ class File:
         known = limit if self._on_damage is OnDamage.RAISE or not limit else None
         return await self._indexes.narrow(self.contents, plan, known, fetch=fetch_indexes)
 
-    @property
-    def _int96_unit(self) -> Int96Unit:
-        return self._options.coerce_int96_timestamp_unit or "ns"
+    @cached_property
+    def _fields(self) -> ColumnFields:
+        unit = self._options.coerce_int96_timestamp_unit or "ns"
+        return ColumnFields(self.schema, self.contents.key_value, int96_unit=unit)
 
     # -- ending ----------------------------------------------------------------------------------
 

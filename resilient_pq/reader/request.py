@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from resilient_pq.arrow.field import Field, with_views
 from resilient_pq.arrow.projection import Branch, branch_of, projected
-from resilient_pq.arrow.schema import arrow_schema_of
+from resilient_pq.arrow.schema import ColumnFields
 from resilient_pq.errors import SchemaError
 from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.plan import ReadPlan
@@ -18,8 +18,6 @@ from resilient_pq.reader.plan import ReadPlan
 Strings: TypeAlias = Literal["plain", "view"]
 #: Rows wanted: all terms of a list, or of one of several lists.
 Filters: TypeAlias = Sequence[tuple[Any, ...]] | Sequence[Sequence[tuple[Any, ...]]]
-#: Of time stamps that INT96 columns become.
-Int96Unit: TypeAlias = Literal["ns", "us", "ms", "s"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +29,7 @@ class ReadRequest:
     branches: tuple[Branch, ...]
 
     @classmethod
-    def of(cls, contents: Contents, plan: ReadPlan, strings: Strings, int96_unit: Int96Unit) -> ReadRequest:
+    def of(cls, contents: Contents, plan: ReadPlan, strings: Strings, fields: ColumnFields) -> ReadRequest:
         """What a plan becomes.
 
         The file's key-value metadata, such as that of pandas, stay with the schema of what is read.
@@ -41,11 +39,11 @@ class ReadRequest:
             first = contents.schema.columns[column.position].leaves[0].ordinal
             branches.append(branch_of(column.node, {leaf.ordinal - first for leaf in column.leaves}))
         positions = [column.position for column in plan.shown]
-        whole = Field.of(arrow_schema_of(contents.schema, contents.key_value, positions, int96_unit=int96_unit))
-        fields = [projected(*pair) for pair in zip(whole.children, branches, strict=True)]
+        whole = fields.struct(positions)
+        wanted = [projected(*pair) for pair in zip(whole.children, branches, strict=True)]
         if strings == "view":
-            fields = [with_views(field) for field in fields]
-        return cls(plan, whole.with_children(*fields), tuple(branches))
+            wanted = [with_views(field) for field in wanted]
+        return cls(plan, whole.with_children(*wanted), tuple(branches))
 
 
 def check_strings(strings: object) -> None:

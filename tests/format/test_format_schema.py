@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from resilient_pq.errors import FormatError, ResilientPQError, SchemaError, UnsupportedError
 from resilient_pq.format import logical, thrift
 from resilient_pq.format.metadata import FileMetaData, Repetition, SchemaElement, Type
-from resilient_pq.format.schema import MAX_LEVEL, Group, Node, Primitive, Schema
+from resilient_pq.format.schema import MAX_LEVEL, Group, Node, Primitive, Schema, _ReadLast
 
 REQUIRED, OPTIONAL, REPEATED = Repetition.REQUIRED, Repetition.OPTIONAL, Repetition.REPEATED
 
@@ -267,3 +267,42 @@ def test_any_tree_survives_its_list(children: list[Node]) -> None:
     schema = Schema(Group("schema", REQUIRED, tuple(children)))
     again = Schema.from_elements(schema.to_elements())
     assert again.root == schema.root and again.leaves == schema.leaves and str(again) == str(schema)
+
+
+# --- one schema for files that have the same ------------------------------------------------------------------------
+
+
+def _as_read(elements: Sequence[SchemaElement]) -> Sequence[SchemaElement]:
+    """The elements as they come out of a footer: in bytes of their own each time."""
+    footer = FileMetaData(version=2, schema=list(elements), num_rows=0, row_groups=[])
+    return thrift.decode(FileMetaData, thrift.encode(footer))[0].schema
+
+
+def test_files_with_the_same_schema_share_it() -> None:
+    elements = [_group("schema", 2), _leaf("a"), _leaf("b", OPTIONAL)]
+    first = Schema.from_elements(_as_read(elements))
+    assert Schema.from_elements(_as_read(elements)) is first
+    assert first.to_elements() == elements
+    other = Schema.from_elements(_as_read([_group("schema", 2), _leaf("a"), _leaf("b", REPEATED)]))
+    assert other != first and other.leaves[1].max_repetition_level == 1
+
+
+def test_elements_that_somebody_has_changed_are_read_as_they_are() -> None:
+    read = _as_read([_group("schema", 1), _leaf("a")])
+    read[1].name = "b"
+    assert Schema.from_elements(read).names == ["b"]
+    assert Schema.from_elements(_as_read([_group("schema", 1), _leaf("a")])).names == ["a"]
+
+
+def test_of_the_schemas_read_only_some_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("resilient_pq.format.schema._MOST_READ_LAST", 2000)
+    kept = _ReadLast()
+    monkeypatch.setattr("resilient_pq.format.schema._read_last", kept)
+    named = [[_group("schema", 1), _leaf(f"{'x' * 500}{i}")] for i in range(10)]
+    schemas = [Schema.from_elements(_as_read(elements)) for elements in named]
+    assert len(kept) == 3
+    again = [Schema.from_elements(_as_read(elements)) for elements in named[-3:]]
+    assert all(one is other for one, other in zip(again, schemas[-3:], strict=True))
+    assert Schema.from_elements(_as_read(named[0])) is not schemas[0]
+    large = Schema.from_elements(_as_read([_group("schema", 1), _leaf("y" * 3000)]))
+    assert large.names == ["y" * 3000] and len(kept) == 0
