@@ -71,7 +71,7 @@ def create_dataset(
             S3 by three parts of each open file.
         compression: As of `create`, like all that follows.
         compression_level: The codec's level.
-        encodings: "auto", one encoding for all columns, or a dict by column.
+        encodings: "auto", "compact", one encoding for all columns, or a dict by column.
         row_group_rows: Rows after which a row group is closed.
         row_group_bytes: Bytes in memory after which a row group is closed, and that all open ones share.
         page_bytes: Bytes after which a data page is cut at the next row.
@@ -154,7 +154,7 @@ def resume_dataset(
         max_open: Files that may be open at one time.
         compression: As of `create`, like all that follows.
         compression_level: The codec's level.
-        encodings: "auto", one encoding for all columns, or a dict by column.
+        encodings: "auto", "compact", one encoding for all columns, or a dict by column.
         row_group_rows: Rows after which a row group is closed.
         row_group_bytes: Bytes in memory after which a row group is closed, and that all open ones share.
         page_bytes: Bytes after which a data page is cut at the next row.

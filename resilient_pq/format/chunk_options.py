@@ -17,7 +17,8 @@ class ChunkOptions:
     Attributes:
         codec: Compression of every page.
         level: The codec's level.
-        encoding: Of the values; None chooses the smallest of those that every reader knows.
+        encoding: Of the values; None chooses the smallest of those that readers know.
+        new_readers: Whether that may be an encoding that only newer readers know.
         level_encoding: Of the levels of data pages v1: RLE, or BIT_PACKED for the oldest readers.
         page_bytes: Bytes after which a data page is cut at the next row: of dictionary indices, else of values as
             PLAIN has them, whatever the encoding makes of them.
@@ -32,6 +33,7 @@ class ChunkOptions:
     codec: CompressionCodec = CompressionCodec.ZSTD
     level: int = 3
     encoding: Encoding | None = None
+    new_readers: bool = False
     level_encoding: Encoding = Encoding.RLE
     page_bytes: int = MiB
     page_rows: int = 131_072

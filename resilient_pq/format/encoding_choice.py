@@ -4,7 +4,9 @@ Whether a dictionary may pay is estimated by the distinct values of a small samp
 pays is decided by the sizes of all values, which are at hand then. What compression leaves of each candidate
 is measured on a sample. Candidates are the encodings that every reader in use decodes rightly: PLAIN, a
 dictionary, and DELTA_BINARY_PACKED where fastparquet does (data pages v1 of a column outside of lists, no nulls in
-the chunk, differences of less than 32 bits; elsewhere it gives wrong values, errors or a crash).
+the chunk, differences of less than 32 bits; elsewhere it gives wrong values, errors or a crash). Where readers need
+not be old ones, DELTA_BINARY_PACKED is a candidate for all integers, and for floating point under a codec it is
+BYTE_STREAM_SPLIT, which fastparquet does not know, nor did Spark's vectorised reader before 2026 (SPARK-56894).
 """
 
 from __future__ import annotations
@@ -81,7 +83,7 @@ def choose(leaf: Leaf, data: LeafData, options: ChunkOptions) -> Choice:
     """
     wanted = options.encoding
     if wanted is None:
-        return _smallest(leaf, data, options, may_be_delta=_may_be_delta(leaf, data, options))
+        return _smallest(leaf, data, options, _other_candidate(leaf, data, options))
     if wanted not in DICTIONARY_ENCODINGS:
         return Choice(wanted)
     built = None
@@ -167,27 +169,29 @@ def _spread_runs(count: int, run: int) -> tuple[NDArray[np.int64], NDArray[np.in
     return half, starts
 
 
-def _smallest(leaf: Leaf, data: LeafData, options: ChunkOptions, *, may_be_delta: bool) -> Choice:
+def _smallest(leaf: Leaf, data: LeafData, options: ChunkOptions, other: Encoding | None) -> Choice:
+    """The smallest of PLAIN, a dictionary, and one other encoding, where there is another candidate."""
     values = data.values
-    # Without a dictionary or steps there is nothing to be estimated by a sample.
-    sample = _sample(leaf, values) if may_be_delta else []
-    can_delta = may_be_delta and all(_narrow_steps(values[run]) for run in sample)
-    plain = delta = math.inf
-    if can_delta:
+    # Without a dictionary or another candidate there is nothing to be estimated by a sample.
+    sample = _sample(leaf, values) if other is not None else []
+    if other is not None and _must_be_narrow(other, options) and not all(_narrow_steps(values[run]) for run in sample):
+        other = None
+    plain = of_other = math.inf
+    if other is not None:
         plain = _estimate(Encoding.PLAIN, leaf, values, sample, options)
-        delta = _estimate(Encoding.DELTA_BINARY_PACKED, leaf, values, sample, options)
-    built = _dictionary_that_pays(leaf, values, options, _ENTRIES_SHRINK * delta)
+        of_other = _estimate(other, leaf, values, sample, options)
+    built = _dictionary_that_pays(leaf, values, options, _ENTRIES_SHRINK * of_other)
     smaller = Choice(Encoding.PLAIN) if built is None else Choice(Encoding.RLE_DICTIONARY, built)
-    if not can_delta and (built is None or options.codec is CompressionCodec.UNCOMPRESSED):
+    if other is None and (built is None or options.codec is CompressionCodec.UNCOMPRESSED):
         return smaller
     sample = sample or _sample(leaf, values)
     beats = None if built is None else _BEATS_DICTIONARY * _dictionary_estimate(leaf, built, sample, options)
-    if can_delta:
-        if delta < _BEATS_PLAIN * plain and (beats is None or delta <= beats):
+    if other is not None:
+        if of_other < _BEATS_PLAIN * plain and (beats is None or of_other <= beats):
             # All steps are looked at only where it would be chosen.
-            if _narrow_steps(values):
-                return Choice(Encoding.DELTA_BINARY_PACKED)
-            return _smallest(leaf, data, options, may_be_delta=False)
+            if _must_be_narrow(other, options) and not _narrow_steps(values):
+                return _smallest(leaf, data, options, None)
+            return Choice(other)
     else:
         plain = _estimate(Encoding.PLAIN, leaf, values, sample, options)
     return Choice(Encoding.PLAIN) if beats is not None and plain <= beats else smaller
@@ -218,11 +222,27 @@ def _compressed(pieces: Sequence[NDArray[np.uint8]], options: ChunkOptions) -> i
     return len(compression.compress(options.codec, whole, options.level))
 
 
-def _may_be_delta(leaf: Leaf, data: LeafData, options: ChunkOptions) -> bool:
+def _other_candidate(leaf: Leaf, data: LeafData, options: ChunkOptions) -> Encoding | None:
+    """What may be smaller than PLAIN besides a dictionary, of what the readers that files are for decode."""
+    physical = leaf.node.physical_type
+    if physical in (Type.INT32, Type.INT64):
+        may_be = len(data.values) >= 2 if options.new_readers else _all_decode_delta(leaf, data, options)
+        return Encoding.DELTA_BINARY_PACKED if may_be else None
+    if physical in (Type.FLOAT, Type.DOUBLE) and options.new_readers and len(data.values):
+        return None if options.codec is CompressionCodec.UNCOMPRESSED else Encoding.BYTE_STREAM_SPLIT
+    return None
+
+
+def _all_decode_delta(leaf: Leaf, data: LeafData, options: ChunkOptions) -> bool:
     """Whether every reader decodes DELTA_BINARY_PACKED values of such a chunk where their steps are narrow."""
-    if leaf.node.physical_type not in (Type.INT32, Type.INT64) or options.version != 1:
+    if options.version != 1:
         return False
     return not leaf.max_repetition_level and len(data.values) == data.num_rows and data.num_rows >= 2
+
+
+def _must_be_narrow(encoding: Encoding, options: ChunkOptions) -> bool:
+    """Whether the differences between neighbours have to be less than 32 bits wide."""
+    return encoding is Encoding.DELTA_BINARY_PACKED and not options.new_readers
 
 
 def _narrow_steps(values: Values) -> bool:

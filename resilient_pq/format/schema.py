@@ -7,24 +7,22 @@ level (parquet-format, README, "Nested Encoding").
 from __future__ import annotations
 
 import operator
-import os
-import threading
-from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Final
 
 from resilient_pq.errors import FormatError, SchemaError, UnsupportedError
-from resilient_pq.format import kernels, logical, message
+from resilient_pq.format import kernels, logical, message, thrift
 from resilient_pq.format.logical import Logical
 from resilient_pq.format.metadata import Repetition, SchemaElement, Type
 
 #: Levels are kept in bytes, so no leaf may have a level above this.
 MAX_LEVEL = 255
 
-#: Bytes of schemas, as footers have them, that are kept parsed: a few thousand columns, at about a hundred times that.
-_MOST_READ_LAST: Final = 256 * 1024
+#: Bytes of a schema, as footers have it, that files share: those of a thousand columns, which take a hundred times as
+#: much when they are parsed. A few of those that were read last are kept.
+_MOST_SHARED: Final = 32 * 1024
 
 # A file may have thousands of columns, and calling an enumeration takes several times as long as a look-up.
 _REPETITIONS = {int(member): member for member in Repetition}
@@ -243,17 +241,13 @@ class Schema:
             UnsupportedError: A leaf is nested too deeply.
         """
         unread = elements.unread if isinstance(elements, kernels.KeptStructs) else None
-        if unread is None:
-            return cls._built(elements)
-        data = bytes(unread)
-        schema = _read_last.get(data)
-        if schema is None:
-            schema = cls._built(elements)
-            _read_last.put(data, schema)
-        return schema
+        if unread is None or len(unread) > _MOST_SHARED:
+            return cls.built(elements)
+        return _of_bytes(bytes(unread))
 
     @classmethod
-    def _built(cls, elements: Sequence[SchemaElement]) -> Schema:
+    def built(cls, elements: Sequence[SchemaElement]) -> Schema:
+        """As `from_elements`, one of its own."""
         if not elements:
             raise FormatError("the schema has no elements")
         root, end = _parse_node(elements, 0, depth=0)
@@ -286,42 +280,14 @@ class Schema:
         return message.text(self.elements or self.to_elements())
 
 
-class _ReadLast:
-    """Schemas by the bytes of their elements: those that were read last, of so many bytes together."""
-
-    def __init__(self) -> None:
-        self.begin_anew()
-
-    def begin_anew(self) -> None:
-        """Know none; in a forked process another thread may have held the lock, which nobody gives back there."""
-        self._lock = threading.Lock()
-        self._found: OrderedDict[bytes, Schema] = OrderedDict()
-        self._left = _MOST_READ_LAST
-
-    def __len__(self) -> int:
-        return len(self._found)
-
-    def get(self, data: bytes) -> Schema | None:
-        with self._lock:
-            schema = self._found.get(data)
-            if schema is not None:
-                self._found.move_to_end(data)
-            return schema
-
-    def put(self, data: bytes, schema: Schema) -> None:
-        with self._lock:
-            if data in self._found:
-                return
-            self._found[data] = schema
-            self._left -= len(data)
-            while self._left < 0:
-                oldest, _ = self._found.popitem(last=False)
-                self._left += len(oldest)
-
-
-_read_last = _ReadLast()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_read_last.begin_anew)
+@lru_cache(maxsize=16)
+def _of_bytes(data: bytes) -> Schema:
+    """The schema of elements that stand back to back, and are known to be sound."""
+    elements, at = [], 0
+    while at < len(data):
+        element, at = thrift.decode(SchemaElement, data, at)
+        elements.append(element)
+    return Schema.built(elements)
 
 
 def _without_empty_groups(group: Group) -> Group:

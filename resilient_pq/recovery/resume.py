@@ -100,7 +100,7 @@ def resume(
             gone on with, else when the file is complete.
         compression: As `create` takes it, like all that follows.
         compression_level: The codec's level.
-        encodings: "auto", one encoding for all columns, or a dict by column.
+        encodings: "auto", "compact", one encoding for all columns, or a dict by column.
         row_group_rows: Rows after which a row group is closed.
         row_group_bytes: Bytes in memory after which a row group is closed.
         page_bytes: Bytes after which a data page is cut at the next row.

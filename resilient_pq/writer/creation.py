@@ -86,7 +86,9 @@ def create(
             batch.
         compression: "zstd", "snappy", "gzip", "brotli", "lz4_raw" or "none".
         compression_level: The codec's level; None is its default (zstd 3, gzip 2, brotli 4).
-        encodings: "auto", one encoding for all columns ("PLAIN", "RLE_DICTIONARY"), or a dict by column.
+        encodings: "auto", for the smallest of those that every reader decodes; "compact", for the smallest of those
+            that readers of recent years do, which floating point gains most by; one encoding for all columns
+            ("PLAIN", "RLE_DICTIONARY"), or a dict by column.
         row_group_rows: Rows after which a row group is closed; None leaves it to `row_group_bytes`.
         row_group_bytes: Bytes in memory after which a row group is closed.
         page_bytes: Bytes after which a data page is cut at the next row: of dictionary indices, else of values as

@@ -7,7 +7,7 @@ import operator
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from resilient_pq.errors import SchemaError
 from resilient_pq.format import compression
@@ -23,6 +23,9 @@ MiB = 1024 * 1024
 
 #: Threads that encode where nothing is said: each one more has a column chunk more in memory.
 MAX_DEFAULT_THREADS = 4
+
+#: What asks for the smallest encodings of those that only newer readers know, too.
+_COMPACT: Final = "compact"
 
 #: Encodings that can be asked for by name, with the physical types they may hold.
 WRITABLE_ENCODINGS: dict[Encoding, frozenset[Type]] = {
@@ -96,8 +99,8 @@ class EncoderOptions:
     Attributes:
         compression: "none", "snappy", "gzip", "brotli", "lz4_raw" or "zstd".
         compression_level: The codec's level; None is its default.
-        encodings: "auto" for the smallest that every reader decodes, the name of an encoding for all columns, or
-            names by column path.
+        encodings: "auto" for the smallest that every reader decodes, "compact" for the smallest that those of recent
+            years decode, the name of an encoding for all columns, or names by column path.
         row_group_rows: Rows after which a row group is closed; None for no such limit.
         row_group_bytes: Bytes in memory after which a row group is closed.
         page_bytes: Bytes after which a data page is cut at the next row: of dictionary indices, else of values as
@@ -209,6 +212,7 @@ class EncoderOptions:
             codec=self.codec,
             level=compression.check_level(self.codec, self.compression_level),
             encoding=_encoding_named(name, leaf),
+            new_readers=name.lower() == _COMPACT,
             level_encoding=Encoding[self.write.level_encoding],
             page_bytes=self.page_bytes,
             page_rows=self.write.page_rows,
@@ -235,13 +239,13 @@ def _check_count(name: str, value: object, *, least: int = 1) -> None:
 
 
 def _encoding_named(name: str, leaf: Leaf) -> Encoding | None:
-    if name.lower() == "auto":
+    if name.lower() in ("auto", _COMPACT):
         return None
     encoding = Encoding.__members__.get(name.upper())
     if encoding not in WRITABLE_ENCODINGS:
         names = ", ".join(known.name for known in WRITABLE_ENCODINGS)
         raise SchemaError(
-            f"column {leaf.column_path!r}: unknown encoding {name!r}", hint=f"one of: auto, {names}"
+            f"column {leaf.column_path!r}: unknown encoding {name!r}", hint=f"one of: auto, {_COMPACT}, {names}"
         )
     if leaf.node.physical_type not in WRITABLE_ENCODINGS[encoding]:
         raise SchemaError(

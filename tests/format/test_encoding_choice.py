@@ -187,3 +187,43 @@ def test_what_is_too_varied_for_a_dictionary_is_not_numbered(
     for name in ("few", "sorted in runs", "own values in each block", "as many as a dictionary holds"):
         choose(leaf, LeafData(400_000, None, None, shapes[name]), ChunkOptions(version=2))
     assert len(built) == 4
+
+
+# --- for newer readers ----------------------------------------------------------------------------------------------
+
+SENSOR = 20 + np.sin(np.arange(N) / 500) + RANDOM.normal(0, 0.01, N)
+
+
+@pytest.mark.parametrize("physical", [Type.FLOAT, Type.DOUBLE], ids=lambda physical: physical.name)
+def test_floats_are_split_into_streams_for_newer_readers_where_that_is_smaller(leaf_of: Make, physical: Type) -> None:
+    leaf = leaf_of(physical, optional=False)
+    data = LeafData(N, None, None, SENSOR.astype(np.float32 if physical is Type.FLOAT else np.float64))
+    for codec in (CompressionCodec.SNAPPY, CompressionCodec.ZSTD):
+        options = ChunkOptions(codec=codec, new_readers=True)
+        assert choose(leaf, data, options).encoding is Encoding.BYTE_STREAM_SPLIT
+        assert encode_chunk(leaf, [data], options).size < 0.95 * _size(leaf, data, None, codec)
+    plain = ChunkOptions(codec=CompressionCodec.UNCOMPRESSED, new_readers=True)
+    assert choose(leaf, data, plain).encoding is Encoding.PLAIN  # nothing would be smaller
+
+
+def test_floats_that_come_back_get_a_dictionary_for_newer_readers_too(leaf_of: Make) -> None:
+    leaf = leaf_of(Type.DOUBLE, optional=False)
+    prices = LeafData(N, None, None, RANDOM.integers(100, 400, N) / 100)
+    assert choose(leaf, prices, ChunkOptions(new_readers=True)).encoding is Encoding.RLE_DICTIONARY
+
+
+def test_floats_in_which_nothing_is_alike_stay_plain_for_newer_readers_too(leaf_of: Make) -> None:
+    leaf = leaf_of(Type.DOUBLE, optional=False)
+    noise = LeafData(N, None, None, RANDOM.integers(0, 1 << 62, N).view(np.float64))
+    assert choose(leaf, noise, ChunkOptions(new_readers=True)).encoding is Encoding.PLAIN
+    assert choose(leaf, LeafData(0, None, None, np.empty(0)), ChunkOptions(new_readers=True)).encoding is Encoding.PLAIN
+
+
+def test_newer_readers_get_deltas_of_all_integers(leaf_of: Make, flat: Make) -> None:
+    leaf = leaf_of(Type.INT64)
+    for rows in ([*JITTER.tolist(), None], np.cumsum(RANDOM.integers(0, 1 << 33, N)).tolist()):
+        data = flat(leaf, rows)
+        assert choose(leaf, data, ChunkOptions()).encoding is not Encoding.DELTA_BINARY_PACKED
+        for version in (1, 2):
+            options = ChunkOptions(version=version, new_readers=True)
+            assert choose(leaf, data, options).encoding is Encoding.DELTA_BINARY_PACKED

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from resilient_pq.errors import FormatError, ResilientPQError, SchemaError, UnsupportedError
 from resilient_pq.format import logical, thrift
 from resilient_pq.format.metadata import FileMetaData, Repetition, SchemaElement, Type
-from resilient_pq.format.schema import MAX_LEVEL, Group, Node, Primitive, Schema, _ReadLast
+from resilient_pq.format.schema import MAX_LEVEL, Group, Node, Primitive, Schema
 
 REQUIRED, OPTIONAL, REPEATED = Repetition.REQUIRED, Repetition.OPTIONAL, Repetition.REPEATED
 
@@ -294,15 +294,12 @@ def test_elements_that_somebody_has_changed_are_read_as_they_are() -> None:
     assert Schema.from_elements(_as_read([_group("schema", 1), _leaf("a")])).names == ["a"]
 
 
-def test_of_the_schemas_read_only_some_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("resilient_pq.format.schema._MOST_READ_LAST", 2000)
-    kept = _ReadLast()
-    monkeypatch.setattr("resilient_pq.format.schema._read_last", kept)
-    named = [[_group("schema", 1), _leaf(f"{'x' * 500}{i}")] for i in range(10)]
+def test_of_the_schemas_read_only_some_are_kept() -> None:
+    named = [[_group("schema", 1), _leaf(f"column {i}")] for i in range(30)]
     schemas = [Schema.from_elements(_as_read(elements)) for elements in named]
-    assert len(kept) == 3
-    again = [Schema.from_elements(_as_read(elements)) for elements in named[-3:]]
-    assert all(one is other for one, other in zip(again, schemas[-3:], strict=True))
+    assert [schema.names for schema in schemas] == [[f"column {i}"] for i in range(30)]
+    assert Schema.from_elements(_as_read(named[-1])) is schemas[-1]
     assert Schema.from_elements(_as_read(named[0])) is not schemas[0]
-    large = Schema.from_elements(_as_read([_group("schema", 1), _leaf("y" * 3000)]))
-    assert large.names == ["y" * 3000] and len(kept) == 0
+    large = [_group("schema", 1), _leaf("x" * 100_000)]
+    first = Schema.from_elements(_as_read(large))
+    assert first == Schema.from_elements(_as_read(large)) and Schema.from_elements(_as_read(large)) is not first

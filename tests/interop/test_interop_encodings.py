@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -157,6 +158,31 @@ def test_others_read_ours(
         found = read(path, names)
         for name in names:
             assert plain(found[name]) == expected[name], (reader, name)
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_others_read_what_is_chosen_for_newer_readers(write_file: WriteFile, tmp_path: Path, version: str) -> None:
+    rng = np.random.default_rng(3)
+    waves = 20 + np.sin(np.arange(6000) / 500) + rng.normal(0, 0.01, 6000)
+    lost = rng.random(6000) < 0.1
+    table = pa.table(
+        {
+            "double": waves,
+            "float": waves.astype(np.float32),
+            "gaps": pa.array(waves, mask=lost),
+            "count": pa.array(np.arange(6000) << 34, mask=lost),
+            "lists": pa.ListArray.from_arrays(np.arange(0, 6001, 1), pa.array(waves)),
+        }
+    )
+    path = tmp_path / "compact.parquet"
+    options = WriteOptions(data_page_version=version, page_rows=700)  # type: ignore[arg-type]
+    path.write_bytes(write_file(table, encodings="compact", options=options).data)
+    chunks = pq.ParquetFile(path).metadata.row_group(0)
+    found = [chunks.column(i).encodings for i in range(5)]
+    assert ["BYTE_STREAM_SPLIT" in encodings for encodings in found] == [True, True, True, False, True]
+    assert "DELTA_BINARY_PACKED" in found[3]
+    for read in READERS.values():
+        assert read(path, table.column_names).to_pydict() == table.to_pydict()
 
 
 @pytest.mark.parametrize(("reader", "encoding"), CANNOT)

@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from resilient_pq import room
 from resilient_pq.errors import EncodingError
+from resilient_pq.format import kernels
 from resilient_pq.format.schema import Primitive
 from resilient_pq.format.values import Values, fixed_width
 
@@ -18,7 +20,10 @@ from resilient_pq.format.values import Values, fixed_width
 def encode(node: Primitive, values: Values) -> NDArray[np.uint8]:
     """The bytes of `values`: FLOAT, DOUBLE, INT32, INT64 or FIXED_LEN_BYTE_ARRAY."""
     assert isinstance(values, np.ndarray)
-    return np.ascontiguousarray(_rows(node, np.ascontiguousarray(values)).T).reshape(-1)
+    rows = _rows(node, np.ascontiguousarray(values))
+    streams = room.empty(rows.shape[::-1], np.uint8)
+    kernels.split_streams(rows, streams)
+    return streams.reshape(-1)
 
 
 def decode(node: Primitive, data: memoryview, out: NDArray[Any]) -> None:
@@ -35,10 +40,7 @@ def decode(node: Primitive, data: memoryview, out: NDArray[Any]) -> None:
     # Where a stream begins follows from the size of the page: there is no padding.
     if len(data) % width:
         raise EncodingError(f"{len(data)} bytes are no whole number of streams for values of {width}")
-    streams = np.frombuffer(data, np.uint8).reshape(width, -1)
-    rows = _rows(node, out)
-    for byte, stream in enumerate(streams):
-        rows[:, byte] = stream[: len(rows)]
+    kernels.join_streams(np.frombuffer(data, np.uint8).reshape(width, -1), _rows(node, out))
 
 
 def _rows(node: Primitive, values: NDArray[Any]) -> NDArray[np.uint8]:

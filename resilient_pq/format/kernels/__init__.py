@@ -53,6 +53,7 @@ __all__ = [
     "find_all",
     "gather",
     "join_prefixes",
+    "join_streams",
     "list_offsets",
     "mark_used",
     "number_min_max",
@@ -69,6 +70,7 @@ __all__ = [
     "shred_optional",
     "shred_repeated",
     "slot_validity",
+    "split_streams",
     "spread",
     "unpack_bits_msb",
     "utf8_valid",
@@ -134,6 +136,7 @@ distinct_in_runs_byte_arrays = _kernel(reference.distinct_in_runs_byte_arrays)
 find_all = _kernel(reference.find_all)
 gather = _kernel(reference.gather)
 join_prefixes = _kernel(reference.join_prefixes)
+join_streams = _kernel(reference.join_streams)
 list_offsets = _kernel(reference.list_offsets)
 mark_used = _kernel(reference.mark_used)
 number_min_max = _kernel(reference.number_min_max)
@@ -150,6 +153,7 @@ shared_prefixes = _kernel(reference.shared_prefixes)
 shred_optional = _kernel(reference.shred_optional)
 shred_repeated = _kernel(reference.shred_repeated)
 slot_validity = _kernel(reference.slot_validity)
+split_streams = _kernel(reference.split_streams)
 spread = _kernel(reference.spread)
 unpack_bits_msb = _kernel(reference.unpack_bits_msb)
 utf8_valid = _kernel(reference.utf8_valid)

@@ -81,6 +81,12 @@ cdef extern from "native/decimals.h":
     ptrdiff_t first_too_wide(const uint8_t* source, ptrdiff_t count, ptrdiff_t size,
                              ptrdiff_t width) noexcept nogil
 
+cdef extern from "native/streams.h":
+    void split_streams_of(const uint8_t* source, ptrdiff_t count, ptrdiff_t width, uint8_t* to,
+                          ptrdiff_t stride) noexcept nogil
+    void join_streams_of(const uint8_t* source, ptrdiff_t stride, ptrdiff_t count, ptrdiff_t width,
+                         uint8_t* to) noexcept nogil
+
 cdef extern from "native/slots.h":
     Py_ssize_t slot_offset(object descriptor) noexcept
     object empty_instance(object cls)
@@ -182,6 +188,7 @@ include "native/bloom.pxi"
 include "native/numbers.pxi"
 include "native/search.pxi"
 include "native/shred.pxi"
+include "native/streams.pxi"
 include "native/utf8.pxi"
 include "native/views.pxi"
 include "native/byte_array_runs.pxi"

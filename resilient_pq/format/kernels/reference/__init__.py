@@ -66,6 +66,7 @@ from resilient_pq.format.kernels.reference.shred import (
     shred_optional,
     shred_repeated,
 )
+from resilient_pq.format.kernels.reference.streams import join_streams, split_streams
 from resilient_pq.format.kernels.reference.thrift import StructField, StructReader
 from resilient_pq.format.kernels.reference.utf8 import utf8_valid
 from resilient_pq.format.kernels.reference.views import views_join, views_of
@@ -99,6 +100,7 @@ __all__ = [
     "find_all",
     "gather",
     "join_prefixes",
+    "join_streams",
     "list_offsets",
     "mark_used",
     "number_min_max",
@@ -115,6 +117,7 @@ __all__ = [
     "shred_optional",
     "shred_repeated",
     "slot_validity",
+    "split_streams",
     "spread",
     "unpack_bits_msb",
     "utf8_valid",
