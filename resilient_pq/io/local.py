@@ -13,7 +13,7 @@ from contextlib import suppress
 from io import FileIO
 from itertools import islice
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from aiofiles.os import wrap
@@ -439,6 +439,7 @@ class PinnedFile(OpenObject):
         """
         self.path = path
         self.pin = pin
+        self._version = None if pin.etag is None else _Version.of(pin.etag)
         _status(path)
         with explained("cannot read", path):
             self._file = open(path, "rb", buffering=0)  # noqa: SIM115
@@ -460,7 +461,9 @@ class PinnedFile(OpenObject):
         return data
 
     def _check_version(self) -> None:
-        if not _is_pinned(self.pin, os.fstat(self._file.fileno())):
+        status = os.fstat(self._file.fileno())
+        same = status.st_size >= self.pin.size if self._version is None else self._version.is_that_of(status)
+        if not same:
             raise ObjectChangedError("the file was replaced while it was read", where=Where(key=self.path))
 
     def close(self) -> None:
@@ -500,13 +503,22 @@ def _info(key: str, status: os.stat_result) -> ObjectInfo:
     return ObjectInfo(key, status.st_size, etag)
 
 
-def _is_pinned(pin: ObjectInfo, status: os.stat_result) -> bool:
-    """Whether the file is the pinned one, as it was or with more bytes appended."""
-    if pin.etag is None:
-        return status.st_size >= pin.size
-    device, inode, changed, size = (int(field, 16) for field in pin.etag.split("-"))
-    if (status.st_dev, status.st_ino) != (device, inode):
-        return False
-    if status.st_size == size:
-        return status.st_mtime_ns == changed
-    return status.st_size > size and status.st_mtime_ns >= changed
+class _Version(NamedTuple):
+    """What the ETag of a file says."""
+
+    device: int
+    inode: int
+    changed: int
+    size: int
+
+    @classmethod
+    def of(cls, etag: str) -> _Version:
+        return cls(*[int(field, 16) for field in etag.split("-")])
+
+    def is_that_of(self, status: os.stat_result) -> bool:
+        """Whether a file is the one of this version, as it was or with more bytes appended."""
+        if (status.st_dev, status.st_ino) != (self.device, self.inode):
+            return False
+        if status.st_size == self.size:
+            return status.st_mtime_ns == self.changed
+        return status.st_size > self.size and status.st_mtime_ns >= self.changed

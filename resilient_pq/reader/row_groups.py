@@ -335,11 +335,14 @@ class _Stretch:
     @property
     def size(self) -> int:
         """Bytes that are read."""
-        return sum(place.range.size for place in self.reads)
+        first, *others = self.reads
+        return first.range.size + sum([place.range.size for place in others])
 
     @property
     def useful_bytes(self) -> int:
         """Bytes of those that are wanted."""
+        if len(self.pieces) == 1:
+            return self.size
         return sum(place.size for place in union(place.range for _, places in self.pieces for place in places))
 
 
@@ -351,7 +354,7 @@ def _stretches(pieces: Sequence[_Piece], objects: ChunkObjects) -> Iterator[_Str
     """
     for _, of_group in groupby(pieces, key=lambda piece: piece.group):
         placed = [(piece, objects.places_of(piece.chunk)) for piece in of_group]
-        placed.sort(key=lambda one: (one[0].chunk.file or "", one[1][0].range))
+        placed.sort(key=lambda one: (one[0].chunk.file or "", one[1][0].range.start))
         stretches = [_Stretch(places, ((piece, places),)) for piece, places in placed if len(places) > 1]
         found: list[list[tuple[_Piece, tuple[Place, ...]]]] = []
         for one in placed:
@@ -409,7 +412,7 @@ class _Jobs:
         try:
             while (stretch := self._take()) is not None:
                 try:
-                    if opened is None or stretch.reads[0].info != info:
+                    if opened is None or stretch.reads[0].info is not info:
                         if opened is not None:
                             opened.close()
                         opened, info = None, stretch.reads[0].info
@@ -441,20 +444,21 @@ class _Jobs:
             self._changed.notify_all()
 
     def _do(self, stretch: _Stretch, opened: OpenObject) -> None:
-        data = [self._read(opened, place) for place in stretch.reads]
-        with self._changed:
-            self.counters.useful_bytes += stretch.useful_bytes
+        data = [opened.read(place.range.start, place.range.end) for place in stretch.reads]
+        self._count(data, useful_bytes=stretch.useful_bytes)
         for piece, places in stretch.pieces:
             parts = data if len(places) > 1 else [_part(stretch.reads[0], data[0], places[0])]
             if not self._work.decode(piece, parts):
-                self._work.decode_again(piece, self._read(opened, self._objects.place_of(piece.chunk)))
+                place = self._objects.place_of(piece.chunk)
+                again = opened.read(place.range.start, place.range.end)
+                self._count([again])
+                self._work.decode_again(piece, again)
 
-    def _read(self, opened: OpenObject, place: Place) -> memoryview:
-        data = opened.read(place.range.start, place.range.end)
+    def _count(self, data: Sequence[memoryview], *, useful_bytes: int = 0) -> None:
         with self._changed:
-            self.counters.requests += 1
-            self.counters.bytes += len(data)
-        return data
+            self.counters.requests += len(data)
+            self.counters.bytes += sum(map(len, data))
+            self.counters.useful_bytes += useful_bytes
 
 
 def _part(read: Place, data: memoryview, wanted: Place) -> memoryview:

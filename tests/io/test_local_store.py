@@ -563,7 +563,7 @@ async def test_a_file_cut_while_it_is_read(
 ) -> None:
     await store.put(path, b"0123456789")
     info = await store.head(path)
-    monkeypatch.setattr("resilient_pq.io.local._is_pinned", lambda *_: os.truncate(path, 5) is None)
+    monkeypatch.setattr("resilient_pq.io.local._Version.is_that_of", lambda *_: os.truncate(path, 5) is None)
     with pytest.raises(ObjectChangedError, match="shorter"):
         await store.read_range(path, 3, 8, pin=info)
 
