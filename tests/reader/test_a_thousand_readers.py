@@ -9,6 +9,7 @@ import io
 import os
 import re
 import tracemalloc
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -132,24 +133,26 @@ def s3_store(server: FileServer) -> tuple[ReadStore, str]:
     return S3Store({"key": "key", "secret": "secret", "endpoint_url": server.url}), BUCKET
 
 
-async def read_one(store: ReadStore, folder: str, number: int, options: ReadOptions) -> int:
-    """Open a file, and hold its rows to what it was given; gives how many requests it says it took."""
+async def read_one(store: ReadStore, folder: str, number: int, options: ReadOptions) -> Counter[str]:
+    """Open a file, and hold its rows to what it was given; gives how many requests it says it took.
+
+    Those that were hedged, as a machine with other work may have them wait for a second, are counted apart.
+    """
     async with rpq.open((store, f"{folder}/{number}.parquet"), options=options) as file:
         table = await file.read()
-        requests = file.counters.requests
+        requests = Counter(asked=file.counters.requests, hedged=file.counters.hedged)
     assert table["n"].tolist() == rows_of(number)
     assert set(table["s"].tolist()) == {f"file {number}"}
     return requests
 
 
-async def read_all(store: ReadStore, folder: str, readers: int) -> int:
+async def read_all(store: ReadStore, folder: str, readers: int) -> Counter[str]:
     """So many readers at once; gives how many requests they say it took."""
     whole, short = ReadOptions(), ReadOptions(tail_bytes=SHORT_TAIL)
-    return sum(
-        await asyncio.gather(
-            *(read_one(store, folder, i % NUM_FILES, short if i % 10 == 0 else whole) for i in range(readers))
-        )
+    found = await asyncio.gather(
+        *(read_one(store, folder, i % NUM_FILES, short if i % 10 == 0 else whole) for i in range(readers))
     )
+    return sum(found, Counter())
 
 
 def num_open_files() -> int:
@@ -194,7 +197,8 @@ async def check_rounds(server: FileServer, make: Make, readers: int, later: int,
         finally:
             tracemalloc.stop()
         assert asyncio.all_tasks() == tasks
-        assert server.requests == requests, "none is sent in vain, however long it waits for its turn"
+        in_vain = server.requests - requests["asked"]
+        assert 0 <= in_vain <= requests["hedged"], "none is sent in vain, however long it waits for its turn"
         assert server.most_connections <= MAX_REQUESTS
         assert num_open_files() <= open_files + 2 * MAX_REQUESTS, "of both ends of each connection"
     await asyncio.wait_for(server.idle.wait(), 10)
