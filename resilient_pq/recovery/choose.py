@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 
 from resilient_pq.errors import FormatError, Where
-from resilient_pq.format.footer import CRC_KEY, MAGIC, RECORD_KEY, ChunkSums, Footer, key_values
-from resilient_pq.format.metadata import ColumnMetaData, FileMetaData, RowGroup
+from resilient_pq.format.footer import MAGIC, RECORD_KEY, Footer, key_values
+from resilient_pq.format.metadata import FileMetaData, RowGroup
 from resilient_pq.format.records import CHUNK_RECORD_SIZE, Kind, RecordHeader
 from resilient_pq.format.schema import Leaf
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader import indexes
 from resilient_pq.reader.contents import Contents, chunk_range
 from resilient_pq.reader.plan import chunk_read
-from resilient_pq.recovery.known import KnownChunk, KnownRowGroup, Method
+from resilient_pq.recovery.known import KnownChunk, KnownRowGroup, Method, without_malformed_sums
 from resilient_pq.recovery.report import Damage, LostRegion
 from resilient_pq.recovery.survey import Survey
 
@@ -230,16 +230,6 @@ def _offset_index(contents: Contents, position: int, leaf: Leaf) -> ByteRange | 
     return None if place is None else place.range
 
 
-def _without_malformed_sums(metadata: ColumnMetaData) -> ColumnMetaData:
-    """What is said of a chunk, but for sums that are none: in a footer that is damaged itself, they tell nothing."""
-    try:
-        ChunkSums.of(metadata)
-    except FormatError:
-        pairs = [pair for pair in metadata.key_value_metadata or () if pair.key != CRC_KEY]
-        return replace(metadata, key_value_metadata=pairs)
-    return metadata
-
-
 def _known(contents: Contents, position: int, candidate: Candidate) -> KnownRowGroup:
     chunks: list[KnownChunk | None] = []
     for leaf in contents.schema.leaves:
@@ -248,7 +238,7 @@ def _known(contents: Contents, position: int, candidate: Candidate) -> KnownRowG
         except FormatError:
             chunks.append(None)
             continue
-        chunk = replace(chunk, metadata=_without_malformed_sums(chunk.metadata))
+        chunk = without_malformed_sums(chunk)
         chunks.append(KnownChunk(chunk, offset_index=_offset_index(contents, position, leaf)))
     return KnownRowGroup(
         ordinal=candidate.ordinal,

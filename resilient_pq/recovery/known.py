@@ -6,9 +6,11 @@ what is known of its pages besides. What of these bytes is whole is another ques
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from resilient_pq.errors import FormatError
+from resilient_pq.format.footer import CRC_KEY, ChunkSums
 from resilient_pq.format.metadata import FileMetaData, SortingColumn
 from resilient_pq.format.schema import Schema
 from resilient_pq.io.ranges import ByteRange
@@ -32,6 +34,16 @@ class Method(StrEnum):
     """A footer of which the end is missing."""
     CARVED = "carved"
     """The shape of page headers; there is no other trace of it."""
+
+
+def without_malformed_sums(chunk: ChunkRead) -> ChunkRead:
+    """A chunk without the sums that are none: in metadata that are damaged themselves, they tell nothing."""
+    try:
+        ChunkSums.of(chunk.metadata)
+    except FormatError:
+        pairs = [pair for pair in chunk.metadata.key_value_metadata or () if pair.key != CRC_KEY]
+        return replace(chunk, metadata=replace(chunk.metadata, key_value_metadata=pairs))
+    return chunk
 
 
 @dataclass(frozen=True, slots=True)

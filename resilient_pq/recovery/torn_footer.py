@@ -27,11 +27,11 @@ from resilient_pq.format.partial_metadata import (
 from resilient_pq.format.records import HEADER_SIZE
 from resilient_pq.format.schema import Schema
 from resilient_pq.io.ranges import ByteRange
-from resilient_pq.reader.contents import Contents, chunk_range
+from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.plan import chunk_read
 from resilient_pq.recovery.footer_evidence import believed, has_values, is_within, pages_begin, shift_of
 from resilient_pq.recovery.footer_pieces import Pieces, footer_pieces
-from resilient_pq.recovery.known import KnownChunk, KnownRowGroup, Method, RebuiltFile
+from resilient_pq.recovery.known import KnownChunk, KnownRowGroup, Method, RebuiltFile, without_malformed_sums
 from resilient_pq.recovery.report import Damage, Finding
 from resilient_pq.recovery.view import Segment, View
 
@@ -72,7 +72,6 @@ class FoundFooter:
         num_row_groups: Row groups of the file as it was written; None where the metadata were cut before that.
         ordinals: For each row group in `contents`, its number in the file as it was written.
         columns: Column chunks that are named in full of the row group after those in `contents`, where these end.
-        unexplained: Where row groups may lie that are not named, for a search by page headers.
         findings: What is wrong with the end, for people.
     """
 
@@ -85,7 +84,6 @@ class FoundFooter:
     num_row_groups: int | None
     ordinals: tuple[int, ...]
     columns: tuple[ColumnChunk, ...] = ()
-    unexplained: tuple[ByteRange, ...] = ()
     findings: tuple[Finding, ...] = ()
 
     @property
@@ -110,7 +108,8 @@ def known_row_groups(found: FoundFooter) -> Iterator[KnownRowGroup]:
         chunks: list[KnownChunk | None] = []
         for leaf in contents.schema.leaves:
             try:
-                chunks.append(KnownChunk(replace(chunk_read(contents, position, leaf), row_group=ordinal)))
+                chunk = replace(chunk_read(contents, position, leaf), row_group=ordinal)
+                chunks.append(KnownChunk(without_malformed_sums(chunk)))
             except ResilientPQError:
                 chunks.append(None)
         places = [chunk.read.range for chunk in chunks if chunk is not None and chunk.read.metadata.num_values]
@@ -370,16 +369,14 @@ def _whole(
     if not tail_is_whole:
         message = "the footer is whole, but its length and the magic behind it are missing or damaged"
         findings.append(_finding(message, start, object_.data_end))
-    unexplained: tuple[ByteRange, ...] = ()
     if end < object_.data_end:
         message = f"{object_.data_end - end:,} bytes of something else stand behind the end of the file"
         findings.append(_finding(message, end, object_.data_end, searched=False))
-        unexplained = (ByteRange(end, object_.data_end),)
     findings += _findings_behind(object_, end)
     metadata = contents.metadata
     return FoundFooter(
         contents, True, start, end, shift, metadata.num_rows, len(metadata.row_groups),
-        tuple(range(len(metadata.row_groups))), (), unexplained, tuple(findings),
+        tuple(range(len(metadata.row_groups))), (), tuple(findings),
     )  # fmt: skip
 
 
@@ -391,10 +388,7 @@ def _schema_alone(object_: _Object, contents: Contents, start: int, end: int) ->
         Finding(Damage.TORN, message, Where(offset=start), start, end),
         *_findings_behind(object_, object_.data_end),
     ]
-    unexplained = (ByteRange(len(MAGIC), start), ByteRange(end, object_.data_end))
-    return FoundFooter(
-        contents, False, start, end, 0, None, None, (), (), unexplained, tuple(findings)
-    )  # fmt: skip
+    return FoundFooter(contents, False, start, end, 0, None, None, (), (), tuple(findings))
 
 
 def _torn(
@@ -417,27 +411,10 @@ def _torn(
     damage = Damage.TORN if cut else Damage.CORRUPT
     findings.append(Finding(damage, f"{how}; {rest}", where, where.offset, object_.size, not names_all))
     findings += _findings_behind(object_, object_.data_end)
-    unexplained = tuple(_gaps(contents, ordinals, partial.num_row_groups, start))
-    if not names_all and not unexplained:
-        unexplained = (ByteRange(len(MAGIC), start),)
     return FoundFooter(
         contents, False, start, end, 0, partial.num_rows, partial.num_row_groups, ordinals, tuple(partial.columns),
-        unexplained, tuple(findings),
+        tuple(findings),
     )  # fmt: skip
-
-
-def _gaps(
-    contents: Contents, ordinals: tuple[int, ...], total: int | None, end: int
-) -> Iterator[ByteRange]:
-    """Where the row groups lie that are not named, between those that are."""
-    reached, expected = len(MAGIC), 0
-    for row_group, ordinal in zip(contents.metadata.row_groups, ordinals, strict=True):
-        places = [chunk_range(chunk.meta_data, end) for chunk in row_group.columns if chunk.meta_data is not None]
-        if ordinal != expected:
-            yield ByteRange(reached, max(reached, min((first for first, _ in places), default=reached)))
-        reached, expected = max([reached, *(last for _, last in places)]), ordinal + 1
-    if expected != total:
-        yield ByteRange(min(reached, end), end)
 
 
 def _findings_before(object_: _Object, shift: int) -> Iterator[Finding]:
