@@ -16,7 +16,7 @@ from resilient_pq.arrow.leaf_arrays import Places, TypedArray, leaf_array
 from resilient_pq.arrow.nesting import MapShape
 from resilient_pq.arrow.projection import Branch
 from resilient_pq.errors import FormatError, Where
-from resilient_pq.format.levels import AssembledOptional, AssembledRepeated, assemble
+from resilient_pq.format.levels import AssembledOptional, AssembledRepeated, Steps
 from resilient_pq.format.metadata import Repetition
 from resilient_pq.format.schema import Node
 from resilient_pq.format.values import LeafColumn
@@ -24,8 +24,6 @@ from resilient_pq.format.values import LeafColumn
 #: A fixed-size list has elements also where it is null, and a small file can claim huge ones. Where it would
 #: take more than this many slots, and 64 times what is there, the array is a list of any size instead.
 _FREE_NULL_ELEMENTS = 1 << 24
-
-_Steps = Sequence[AssembledOptional | AssembledRepeated]
 
 
 def to_arrow(arrow_type: Any, branch: Branch, leaves: Sequence[LeafColumn]) -> Any:
@@ -208,17 +206,22 @@ class _Assembly:
         return np.cumsum(lengths)
 
     def _agreed(self, branch: Branch, place: _Place) -> AssembledOptional | AssembledRepeated:
-        step = self.steps[place.first][place.depth]
+        steps = self._steps(place.first)
+        step = steps[place.depth]
         slots = place.length if place.places is None else int(np.count_nonzero(place.places >= 0))
-        ours = _step_values(step)
-        found = len(ours) - int(isinstance(step, AssembledRepeated))
+        found = len(step.values) - int(isinstance(step, AssembledRepeated))
         if found != slots:
             raise self._contradiction(branch.node, f"levels of {found:,} slots, where there are {slots:,}")
         for other in range(place.first + 1, place.first + branch.num_leaves):
-            if not np.array_equal(ours, _step_values(self.steps[other][place.depth])):
+            if not steps.agrees(self._steps(other), place.depth):
                 paths = (self.leaves[at].leaf.column_path for at in (place.first, other))
                 raise self._contradiction(branch.node, f"leaves {' and '.join(paths)} have levels that differ")
         return step
+
+    def _steps(self, leaf: int) -> Steps:
+        steps = self.steps[leaf]
+        assert steps is not None  # of a leaf below a node that is optional or repeated
+        return steps
 
     def _contradiction(self, node: Node, what: str) -> FormatError:
         path = self.leaves[0].leaf.path[0]
@@ -230,17 +233,13 @@ def _is_whole(column: LeafColumn) -> bool:
     return column.definition_levels is None and len(column.values) == column.num_rows
 
 
-def _steps_of(column: LeafColumn, way: Sequence[bool]) -> _Steps:
+def _steps_of(column: LeafColumn, way: Sequence[bool]) -> Steps | None:
     if column.definition_levels is None:
         # A flat column, whose validity is in the leaf itself, or one that is required throughout.
         if len(way) > 1 or any(way):
             raise ValueError(f"column {column.leaf.column_path!r} is nested, but has no definition levels")
-        return ()
-    return assemble(column.definition_levels, column.repetition_levels, way)
-
-
-def _step_values(step: AssembledOptional | AssembledRepeated) -> NDArray[Any]:
-    return step.valid if isinstance(step, AssembledOptional) else step.offsets
+        return None
+    return Steps(column.definition_levels, column.repetition_levels, way)
 
 
 def _fixed_size_places(size: int, offsets: NDArray[np.int64], there: Valid | None) -> Places | None:

@@ -8,7 +8,7 @@ adds nothing and is left out, so a flat required column has no steps and a flat 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -101,6 +101,11 @@ class AssembledOptional:
 
     valid: NDArray[np.bool_]
 
+    @property
+    def values(self) -> NDArray[Any]:
+        """What leaves below the node have to agree on."""
+        return self.valid
+
 
 @dataclass(frozen=True, slots=True)
 class AssembledRepeated:
@@ -108,37 +113,69 @@ class AssembledRepeated:
 
     offsets: NDArray[Any]
 
+    @property
+    def values(self) -> NDArray[Any]:
+        """What leaves below the node have to agree on."""
+        return self.offsets
 
-def assemble(
-    definition_levels: Levels, repetition_levels: Levels | None, repeated: Sequence[bool]
-) -> list[AssembledOptional | AssembledRepeated]:
-    """The steps of a leaf, rebuilt from its levels.
 
-    Args:
-        definition_levels: One per entry.
-        repetition_levels: One per entry, None where nothing is repeated.
-        repeated: For each definition level from 1 upwards, whether the node that adds it is repeated.
+class Steps:
+    """The steps of a leaf, rebuilt from its levels: one per definition level, each when it is first asked for."""
 
-    Returns:
-        One step per definition level: validity or offsets over the slots of the node's parent.
+    def __init__(
+        self, definition_levels: Levels, repetition_levels: Levels | None, repeated: Sequence[bool]
+    ) -> None:
+        """Look at the levels.
 
-    Raises:
-        EncodingError: The first entry continues a row that never began.
-    """
-    if repetition_levels is not None and len(repetition_levels) and repetition_levels[0] != 0:
-        raise EncodingError(f"the first repetition level is {repetition_levels[0]}, not 0")
-    if repetition_levels is None:
-        repetition_levels = np.zeros(len(definition_levels), np.uint8)
-    steps: list[AssembledOptional | AssembledRepeated] = []
-    depth = slot_level = 0
-    for level, is_repeated in enumerate(repeated, start=1):
-        levels = (definition_levels, repetition_levels, depth, slot_level, level)
-        if is_repeated:
-            steps.append(AssembledRepeated(kernels.list_offsets(*levels)))
-            depth, slot_level = depth + 1, level
-        else:
-            steps.append(AssembledOptional(kernels.slot_validity(*levels)))
-    return steps
+        Args:
+            definition_levels: One per entry.
+            repetition_levels: One per entry, None where nothing is repeated.
+            repeated: For each definition level from 1 upwards, whether the node that adds it is repeated.
+
+        Raises:
+            EncodingError: The first entry continues a row that never began.
+        """
+        if repetition_levels is not None and len(repetition_levels) and repetition_levels[0] != 0:
+            raise EncodingError(f"the first repetition level is {repetition_levels[0]}, not 0")
+        if repetition_levels is None:
+            repetition_levels = np.zeros(len(definition_levels), np.uint8)
+        self._definition = definition_levels
+        self._repetition = repetition_levels
+        self._repeated = repeated
+        self._made: dict[int, AssembledOptional | AssembledRepeated] = {}
+
+    def __len__(self) -> int:
+        """How many steps there are."""
+        return len(self._repeated)
+
+    def __getitem__(self, number: int) -> AssembledOptional | AssembledRepeated:
+        """A step, counted from the column down: validity or offsets over the slots of its node's parent."""
+        if number not in self._made:
+            self._made[number] = self._step(number)
+        return self._made[number]
+
+    def __iter__(self) -> Iterator[AssembledOptional | AssembledRepeated]:
+        """The steps from the column down."""
+        return map(self.__getitem__, range(len(self)))
+
+    def _step(self, number: int) -> AssembledOptional | AssembledRepeated:
+        if not 0 <= number < len(self):
+            raise IndexError(number)
+        above = self._repeated[:number]
+        slot_level = max((level for level, is_repeated in enumerate(above, start=1) if is_repeated), default=0)
+        levels = self._definition, self._repetition, sum(above), slot_level, number + 1
+        if self._repeated[number]:
+            return AssembledRepeated(kernels.list_offsets(*levels))
+        return AssembledOptional(kernels.slot_validity(*levels))
+
+    def agrees(self, other: Steps, number: int) -> bool:
+        """Whether a step is the same as that of another leaf below the same node."""
+        level = number + 1
+        # Leaves that nothing is repeated between have the same levels up to there, which is sooner seen.
+        alike = np.array_equal(self._repetition, other._repetition) and np.array_equal(
+            np.minimum(self._definition, level), np.minimum(other._definition, level)
+        )
+        return alike or np.array_equal(self[number].values, other[number].values)
 
 
 def _entries_up_to(repetition_levels: Levels | None, level: int, count: int) -> NDArray[Any]:

@@ -18,7 +18,7 @@ from resilient_pq.format.levels import (
     Optional,
     Repeated,
     Step,
-    assemble,
+    Steps,
     row_starts,
     shred,
 )
@@ -117,7 +117,7 @@ def test_published_levels_are_shredded(column: Column) -> None:
 def test_published_levels_are_assembled(column: Column) -> None:
     definition = np.array(column.definition, np.uint8)
     repetition = np.array(column.repetition, np.uint8) if any(column.way) else None
-    steps = assemble(definition, repetition, column.way)
+    steps = list(Steps(definition, repetition, column.way))
     assert len(steps) == len(column.steps)
     for found, expected in zip(steps, column.steps, strict=True):
         if isinstance(expected, Optional):
@@ -155,7 +155,7 @@ def test_no_rows(steps: tuple[Step, ...]) -> None:
     assert shredded.definition_levels is None or len(shredded.definition_levels) == 0
     assert shredded.positions is None or len(shredded.positions) == 0
     way = [isinstance(step, Repeated) for step in steps]
-    found = assemble(np.zeros(0, np.uint8), np.zeros(0, np.uint8) if any(way) else None, way)
+    found = list(Steps(np.zeros(0, np.uint8), np.zeros(0, np.uint8) if any(way) else None, way))
     for step, is_repeated in zip(found, way, strict=True):
         assert isinstance(step, AssembledRepeated) == is_repeated
         values = step.offsets if isinstance(step, AssembledRepeated) else step.valid
@@ -164,7 +164,7 @@ def test_no_rows(steps: tuple[Step, ...]) -> None:
 
 def test_levels_that_continue_a_row_that_never_began() -> None:
     with pytest.raises(EncodingError, match="first repetition level is 1"):
-        assemble(np.array([1, 1], np.uint8), np.array([1, 0], np.uint8), [True])
+        Steps(np.array([1, 1], np.uint8), np.array([1, 0], np.uint8), [True])
 
 
 def test_row_starts() -> None:
@@ -242,7 +242,7 @@ def test_assemble_undoes_shred(column: tuple[list[bool], list[Any]]) -> None:
     steps = _steps_of(records, way)
     shredded = shred(len(records), steps)
     assert shredded.definition_levels is not None
-    found = assemble(shredded.definition_levels, shredded.repetition_levels, way)
+    found = list(Steps(shredded.definition_levels, shredded.repetition_levels, way))
     alive = np.ones(len(records), np.bool_)
     for before, after in zip(steps, found, strict=True):
         if isinstance(before, Optional):
@@ -255,3 +255,24 @@ def test_assemble_undoes_shred(column: tuple[list[bool], list[Any]]) -> None:
             lengths = np.where(alive, before.lengths, 0)
             assert np.diff(after.offsets).tolist() == lengths.tolist()
             alive = np.ones(int(lengths.sum()), np.bool_)
+
+
+@given(
+    st.lists(st.booleans(), min_size=1, max_size=4),
+    st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=12),
+    st.lists(st.tuples(st.integers(0, 11), st.integers(0, 4), st.integers(0, 4)), max_size=3),
+)
+def test_leaves_agree_where_their_steps_are_the_same(
+    way: list[bool], entries: list[tuple[int, int]], changes: list[tuple[int, int, int]]
+) -> None:
+    def levels(entries: list[tuple[int, int]]) -> Steps:
+        definition = [min(level, len(way)) for level, _ in entries]
+        repetition = [0, *(min(level, sum(way)) for _, level in entries[1:])]
+        return Steps(np.array(definition, np.uint8), np.array(repetition, np.uint8), way)
+
+    others = list(entries)
+    for at, definition, repetition in changes:
+        others[at % len(others)] = definition, repetition
+    one, other = levels(entries), levels(others)
+    for number, (step, its) in enumerate(zip(one, other, strict=True)):
+        assert one.agrees(other, number) == np.array_equal(step.values, its.values)

@@ -9,7 +9,7 @@ import json
 import struct
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Final
 
 import numpy as np
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from resilient_pq.arrow.projection import branch_of
 from resilient_pq.errors import SchemaError
-from resilient_pq.format.levels import AssembledOptional, assemble
+from resilient_pq.format.levels import AssembledOptional, Steps
 from resilient_pq.format.schema import Schema
 from resilient_pq.format.values import ByteArrays, LeafData, Values
 from resilient_pq.formats.trevni.codecs import Checksum, Codec, compress
@@ -144,10 +144,10 @@ def _lengths(way: Sequence[bool], data: LeafData, depth: int) -> NDArray[np.int6
         return np.zeros(0, np.int64)
     definition = data.definition_levels
     assert definition is not None
-    steps = assemble(np.ascontiguousarray(definition), data.repetition_levels, way)
+    steps = Steps(np.ascontiguousarray(definition), data.repetition_levels, way)
     lengths = np.zeros(0, np.int64)
     there: NDArray[np.int64] | None = None
-    for step in steps[:depth]:
+    for step in islice(steps, depth):
         if isinstance(step, AssembledOptional):
             lengths = step.valid.astype(np.int64)
             lengths = lengths if there is None else lengths[there]
