@@ -315,3 +315,15 @@ def test_used_entries_are_marked(kernels: ModuleType, guarded: Any, dtype: Any) 
         kernels.mark_used(indices, marks)
     with pytest.raises(EncodingError):
         kernels.mark_used(np.array([-1], np.int32), np.zeros(9, np.uint8))
+
+
+@pytest.mark.parametrize("distinct", [3, 2000, 60_000])
+def test_strings_are_the_same_whatever_stands_beside_them(kernels: ModuleType, distinct: int) -> None:
+    """A string of each length stands among short ones, among longer ones and among long ones."""
+    random = np.random.default_rng(distinct)
+    short = [b"%d" % number for number in random.integers(0, distinct, 2 * distinct + 3000)]
+    strings = short[:]
+    for longest in (b"123456789", b"1" * 17, b"2" * 33, b"3" * 32, b"4" * 16, b"5" * 40):
+        strings += [longest, *short[:3000], longest]
+    offsets = np.cumsum([0, *map(len, strings)])
+    check_numbered(kernels.dictionary_build_byte_arrays(offsets, b"".join(strings), 1 << 20, 2**40), strings)

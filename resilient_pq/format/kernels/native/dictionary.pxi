@@ -75,20 +75,46 @@ cdef enum:
     FEWEST_SLOTS = 1024
     SPARSE = 4  # slots for each number that there can be, where they are so few that no more of them are worth it
     LOOK_AHEAD = 12  # values; their slots come from memory while those before them are looked at
-    INLINE = 32  # bytes of values that stand in their slots themselves
+    INLINE = 32  # bytes of values that stand in their entries themselves
+    HASHED_AT_ONCE = 256  # byte arrays that are hashed before they are looked up
+    FITS_BESIDE_ENTRIES = 1 << 17  # the same where entries are looked at as well, and need room there
+    FITS_NEAR_CACHE = 1 << 17  # bytes of slots from which on they are asked for ahead
 
 # Indices are as narrow as they can be (see `reference.dictionary_build`), each type with how many numbers it has.
 cdef tuple INDEX_TYPES = ((np.uint8, 1 << 8), (np.uint16, 1 << 16), (np.int32, 1 << 31))
 
 
+cdef struct Slot:
+    uint64_t key  # the bits of a number
+    int64_t number  # of the distinct value, from 1; 0 where the slot is free
+
+
+# The slot of a value beside entries: in the bits that say which slot of a table its hash leads to, the number of the
+# distinct value, from 1, or 0 where the slot is free; in the others those of its hash.
+ctypedef uint32_t Tag
+
+
+cdef struct Entry:
+    uint64_t words[2]  # the first bytes of a value, filled up with zeros; of one of more than INLINE its hash
+    uint32_t size
+    uint32_t hash  # its lowest bits: there are never more than 2**32 slots
+
+
+cdef struct Rest:
+    uint64_t words[2]  # the bytes behind those of the `Entry`, of which most have none
+
+
 cdef class Numbers:
     """A hash table with open addressing that numbers distinct values in the order they appear.
 
-    Its slots, of `slot_size` bytes, begin with the two words of a `Slot`.
+    Its slots, of `slot_size` bytes, are a `Slot` each, or a `Tag` where there are entries beside them. There are at
+    least twice as many of them as numbers.
     """
 
     cdef uint8_t* slots
     cdef int64_t* first  # position of each number
+    cdef Entry* entries  # of each number; NULL where slots have the values themselves
+    cdef Rest* rests  # of those of more than 16 bytes, no more than INLINE; NULL while there is none
     cdef Py_ssize_t slot_size
     cdef Py_ssize_t num_slots
     cdef Py_ssize_t most  # numbers that there can be
@@ -105,22 +131,47 @@ cdef class Numbers:
     def __dealloc__(self):
         free(self.slots)
         free(self.first)
+        free(self.entries)
+        free(self.rests)
 
     cdef int allocate(self, Py_ssize_t num_slots) except -1 nogil:
         """Takes empty slots; while they fit a cache, most stay empty, as what costs is a probe that fails."""
-        cdef Py_ssize_t room = num_slots // 8 if num_slots * self.slot_size <= FITS_CACHE else num_slots // 2
+        cdef Py_ssize_t room = num_slots // 8 if self.fits_cache(num_slots) else num_slots // 2
         if num_slots // SPARSE >= self.most:
             room = max(self.most + 1, 1)  # never reached
         cdef int64_t* first = <int64_t*> realloc(self.first, room * sizeof(int64_t))
+        cdef Entry* entries
+        cdef Rest* rests
+        cdef bint failed = first == NULL
         if first != NULL:
             self.first = first
-            self.slots = <uint8_t*> calloc(num_slots, self.slot_size)
-        if first == NULL or self.slots == NULL:
+        if self.slot_size == sizeof(Tag):
+            entries = <Entry*> realloc(self.entries, room * sizeof(Entry))
+            if entries != NULL:
+                self.entries = entries
+            failed |= entries == NULL
+        if self.rests != NULL:
+            rests = <Rest*> realloc(self.rests, room * sizeof(Rest))
+            if rests != NULL:
+                self.rests = rests
+            failed |= rests == NULL
+        self.slots = <uint8_t*> calloc(num_slots, self.slot_size)
+        if failed or self.slots == NULL:
             with gil:
                 raise MemoryError
         self.num_slots = num_slots
         self.room = room
         return 0
+
+    cdef int make_rests(self) except -1 nogil:
+        self.rests = <Rest*> malloc(self.room * sizeof(Rest))
+        if self.rests == NULL:
+            with gil:
+                raise MemoryError
+        return 0
+
+    cdef inline bint fits_cache(self, Py_ssize_t num_slots) noexcept nogil:
+        return num_slots * self.slot_size <= (FITS_CACHE if self.slot_size == sizeof(Slot) else FITS_BESIDE_ENTRIES)
 
     cdef inline void add(self, int64_t position) noexcept nogil:
         """Numbers a new value, whose slot is filled."""
@@ -137,46 +188,45 @@ cdef class Numbers:
         return array
 
 
-cdef struct Slot:
-    uint64_t key  # the bits of a number
-    int64_t number  # of the distinct value, from 1; 0 where the slot is free
-
-
-cdef struct WideSlot:
-    uint64_t hash  # of the value
-    uint64_t words[4]  # its bytes, filled up with zeros; of more than INLINE nothing but zeros
-    uint32_t size
-    uint32_t number  # as of `Slot`
-
-
-ctypedef fused AnySlot:
-    Slot
-    WideSlot
-
-
 cdef inline Py_ssize_t slot_of(uint64_t key, Py_ssize_t num_slots) noexcept nogil:
     return <Py_ssize_t> (folded(key ^ SECRET, OTHER_SECRET) & <uint64_t> (num_slots - 1))
 
 
-cdef int grow(Numbers numbers, AnySlot* slots) except -1 nogil:
+cdef int grow(Numbers numbers) except -1 nogil:
     """Moves the full slots to room for more."""
     cdef Py_ssize_t num_slots = numbers.num_slots, i, at
-    cdef AnySlot* larger
+    cdef Slot* slots = <Slot*> numbers.slots
+    cdef Slot* larger
     numbers.slots = NULL
     try:
-        numbers.allocate(4 * num_slots if 4 * num_slots * numbers.slot_size <= FITS_CACHE else 2 * num_slots)
-        larger = <AnySlot*> numbers.slots
+        numbers.allocate(4 * num_slots if numbers.fits_cache(4 * num_slots) else 2 * num_slots)
+        larger = <Slot*> numbers.slots
         for i in range(num_slots):
             if slots[i].number:
-                if AnySlot is Slot:
-                    at = slot_of(slots[i].key, numbers.num_slots)
-                else:
-                    at = <Py_ssize_t> (slots[i].hash & <uint64_t> (numbers.num_slots - 1))
+                at = slot_of(slots[i].key, numbers.num_slots)
                 while larger[at].number:
                     at = (at + 1) & (numbers.num_slots - 1)
                 larger[at] = slots[i]
     finally:
         free(slots)
+    return 0
+
+
+cdef int grow_beside_entries(Numbers numbers) except -1 nogil:
+    """Makes more slots, as the entries say."""
+    cdef Py_ssize_t num_slots = numbers.num_slots, i
+    cdef uint64_t mask, at
+    cdef Tag* slots
+    free(numbers.slots)
+    numbers.slots = NULL
+    numbers.allocate(4 * num_slots if numbers.fits_cache(4 * num_slots) else 2 * num_slots)
+    slots = <Tag*> numbers.slots
+    mask = <uint64_t> numbers.num_slots - 1
+    for i in range(numbers.count):
+        at = numbers.entries[i].hash & mask
+        while slots[at]:
+            at = (at + 1) & mask
+        slots[at] = <Tag> ((numbers.entries[i].hash & ~mask) | <uint64_t> (i + 1))
     return 0
 
 
@@ -188,7 +238,7 @@ def dictionary_build(values not None, Py_ssize_t limit):
         values = row_words(values)
     cdef bint rows = values.ndim == 2
     cdef Py_ssize_t done = 0, n = len(values)
-    cdef Numbers numbers = Numbers(sizeof(WideSlot) if rows else sizeof(Slot), min(n, limit))
+    cdef Numbers numbers = Numbers(sizeof(Tag) if rows else sizeof(Slot), min(n, limit))
     if not rows:
         values = bits_of(values)
     indices = None
@@ -290,7 +340,7 @@ cdef inline Py_ssize_t number_block(
             slots[at].key = values[i]
             slots[at].number = numbers.count
             if numbers.count == numbers.room:
-                grow(numbers, slots)
+                grow(numbers)
                 slots = <Slot*> numbers.slots
                 num_slots = numbers.num_slots
         else:
@@ -314,7 +364,7 @@ def dictionary_build_byte_arrays(
     cdef const int32_t[::1] narrow
     cdef const int64_t[::1] wide
     cdef Py_ssize_t done = 0, n = max(len(offsets) - 1, 0)
-    cdef Numbers numbers = Numbers(sizeof(WideSlot), min(n, limit))
+    cdef Numbers numbers = Numbers(sizeof(Tag), min(n, limit))
     limit_bytes = max(limit_bytes, 0)
     if offsets.itemsize == 4:
         narrow = offsets
@@ -380,39 +430,100 @@ cdef Py_ssize_t number_bytes(
     if room:
         memcpy(last, data + last_start, room - last_start)
     while done < n:
-        end = min(done + 1024, n)
+        end = min(done + HASHED_AT_ONCE, n)
         longest = 0
         for i in range(done, end):
             longest = max(longest, start_of(offsets, width, i + 1) - start_of(offsets, width, i))
-        if longest <= 8:
-            i = number_some(numbers, offsets, width, data, last, last_start, indices, done, end, most,
-                            limit_bytes, 1)
-        elif longest <= 16:
-            i = number_some(numbers, offsets, width, data, last, last_start, indices, done, end, most,
-                            limit_bytes, 2)
-        elif longest <= INLINE:
-            i = number_some(numbers, offsets, width, data, last, last_start, indices, done, end, most,
-                            limit_bytes, 4)
+        if numbers.num_slots * <Py_ssize_t> sizeof(Tag) > FITS_NEAR_CACHE:
+            i = number_block_of_bytes(numbers, offsets, width, data, last, last_start, indices, done, end, most,
+                                      limit_bytes, longest, 1)
         else:
-            i = number_some(numbers, offsets, width, data, last, last_start, indices, done, end, most,
-                            limit_bytes, 0)
+            i = number_block_of_bytes(numbers, offsets, width, data, last, last_start, indices, done, end, most,
+                                      limit_bytes, longest, 0)
         if i < end:
             return i
         done = end
     return n
 
 
+cdef inline uint64_t hash_words(
+    uint64_t one, uint64_t two, uint64_t three, uint64_t four, Py_ssize_t size, uint64_t secret,
+    uint64_t other_secret
+) noexcept nogil:
+    """The same for a value whichever words are known to be zeros: then it is computed once for all values."""
+    return folded(one ^ secret, two ^ other_secret ^ <uint64_t> size) ^ folded(three ^ other_secret, four ^ secret)
+
+
+cdef inline void ask_ahead(Numbers numbers, const uint64_t* hashes, Py_ssize_t count) noexcept nogil:
+    """Asks for the slots of values, and for the entries that they lead to, so that all come from memory at once."""
+    cdef Tag* slots = <Tag*> numbers.slots
+    cdef uint64_t mask = <uint64_t> numbers.num_slots - 1, number
+    cdef Py_ssize_t i
+    for i in range(count):
+        WANTED_SOON(&slots[hashes[i] & mask])
+    for i in range(count):
+        number = slots[hashes[i] & mask] & mask
+        WANTED_SOON(&numbers.entries[number - 1 if number else 0])
+
+
+cdef inline Py_ssize_t number_block_of_bytes(
+    Numbers numbers, const Offset* offsets, Py_ssize_t width, const uint8_t* data, const uint8_t* last,
+    Py_ssize_t last_start, Packed* indices, Py_ssize_t done, Py_ssize_t end, Py_ssize_t most,
+    Py_ssize_t limit_bytes, Py_ssize_t longest, const bint ahead
+) except -1 nogil:
+    if longest <= 8:
+        return number_some(numbers, offsets, width, data, last, last_start, indices, done, end, most,
+                           limit_bytes, 1, ahead)
+    if longest <= 16:
+        return number_some(numbers, offsets, width, data, last, last_start, indices, done, end, most,
+                           limit_bytes, 2, ahead)
+    if longest <= INLINE:
+        return number_some(numbers, offsets, width, data, last, last_start, indices, done, end, most,
+                           limit_bytes, 4, ahead)
+    return number_some(numbers, offsets, width, data, last, last_start, indices, done, end, most,
+                       limit_bytes, 0, ahead)
+
+
 cdef inline Py_ssize_t number_some(
     Numbers numbers, const Offset* offsets, Py_ssize_t width, const uint8_t* data, const uint8_t* last,
     Py_ssize_t last_start, Packed* indices, Py_ssize_t done, Py_ssize_t end, Py_ssize_t most,
-    Py_ssize_t limit_bytes, const int num_words
+    Py_ssize_t limit_bytes, const int num_words, const bint ahead
 ) except -1 nogil:
-    """Numbers values of at most `num_words` words, of which each call has its own copy of the loop; 0 is any."""
-    cdef WideSlot* slots = <WideSlot*> numbers.slots
-    cdef uint64_t mask = <uint64_t> numbers.num_slots - 1, hash, one = 0, two = 0, three = 0, four = 0
+    """Numbers values of at most `num_words` words, of which each call has its own copy of the loop; 0 is any.
+
+    With `ahead` all are hashed first, and what they lead to is asked for.
+    """
+    # All that is looked up again and again in variables of its own, which writing an index cannot change.
+    cdef Tag* slots = <Tag*> numbers.slots
+    cdef Entry* entries = numbers.entries
+    cdef Entry* entry
+    cdef Rest* rest
     cdef uint64_t secret = SECRET, other_secret = OTHER_SECRET
-    cdef Py_ssize_t i, at, size, start, next_start = start_of(offsets, width, done)
+    cdef uint64_t hashes[HASHED_AT_ONCE]
+    cdef uint64_t mask = <uint64_t> numbers.num_slots - 1, hash, one = 0, two = 0, three = 0, four = 0
+    cdef Py_ssize_t i, at, size, start, next_start
     cdef const uint8_t* source
+    cdef uint32_t tag
+    cdef uint64_t number
+    if ahead:
+        next_start = start_of(offsets, width, done)
+        for i in range(done, end):
+            start = next_start
+            next_start = start_of(offsets, width, i + 1)
+            size = next_start - start
+            if num_words or size <= INLINE:
+                source = data + start if start < last_start else last + (start - last_start)
+                one = masked_word(source, size, 0)
+                if num_words != 1:
+                    two = masked_word(source, size, 8)
+                if num_words == 0 or num_words == 4:
+                    three = masked_word(source, size, 16)
+                    four = masked_word(source, size, 24)
+                hashes[i - done] = hash_words(one, two, three, four, size, secret, other_secret)
+            else:
+                hashes[i - done] = hash_bytes(data + start, size, secret, other_secret)
+        ask_ahead(numbers, hashes, end - done)
+    next_start = start_of(offsets, width, done)
     for i in range(done, end):
         start = next_start
         next_start = start_of(offsets, width, i + 1)
@@ -425,34 +536,56 @@ cdef inline Py_ssize_t number_some(
             if num_words == 0 or num_words == 4:
                 three = masked_word(source, size, 16)
                 four = masked_word(source, size, 24)
-            hash = folded(one ^ secret, two ^ other_secret ^ <uint64_t> size)
-            hash ^= folded(three ^ other_secret, four ^ secret)
+            if ahead:
+                hash = hashes[i - done]
+            else:
+                hash = hash_words(one, two, three, four, size, secret, other_secret)
         else:
-            one = two = three = four = 0
-            hash = hash_bytes(data + start, size, secret, other_secret)
-        at = <Py_ssize_t> (hash & mask)
-        while slots[at].number and not (
-            slots[at].words[0] == one and slots[at].size == <uint64_t> size
-            and (num_words == 1 or slots[at].words[1] == two)
-            and (num_words == 1 or num_words == 2 or (slots[at].words[2] == three and slots[at].words[3] == four))
-            and (num_words or size <= INLINE or (slots[at].hash == hash and equal_bytes(
-                data + start_of(offsets, width, numbers.first[slots[at].number - 1]), data + start, size
-            )))
-        ):
+            hash = hashes[i - done] if ahead else hash_bytes(data + start, size, secret, other_secret)
+            one = hash
+            two = three = four = 0
+        tag = <uint32_t> hash
+        at = <Py_ssize_t> (tag & mask)
+        number = slots[at] & mask
+        while number:
+            entry = &entries[number - 1]
+            if (
+                (slots[at] ^ tag) & ~mask == 0 and entry.size == <uint32_t> size and entry.words[0] == one
+                and (num_words == 1 or entry.words[1] == two)
+            ):
+                if num_words == 1 or num_words == 2:
+                    break
+                if size <= 16:
+                    break
+                if size <= INLINE:  # as the one that is compared with, which has a rest therefore
+                    rest = &numbers.rests[number - 1]
+                    if rest.words[0] == three and rest.words[1] == four:
+                        break
+                elif num_words == 0 and equal_bytes(
+                    data + start_of(offsets, width, numbers.first[number - 1]), data + start, size
+                ):
+                    break
             at = <Py_ssize_t> (<uint64_t> (at + 1) & mask)
-        if slots[at].number:
-            indices[i] = <Packed> (slots[at].number - 1)
+            number = slots[at] & mask
+        if number:
+            indices[i] = <Packed> (number - 1)
             continue
         if numbers.count >= most or (limit_bytes >= 0 and numbers.num_bytes + 4 + size > limit_bytes):
             numbers.too_many_bytes = numbers.count < most
             return i
         indices[i] = <Packed> numbers.count
+        entries[numbers.count] = Entry([one, two], <uint32_t> size, tag)
+        if 16 < size <= INLINE:
+            if numbers.rests == NULL:
+                numbers.make_rests()
+            numbers.rests[numbers.count] = Rest([three, four])
         numbers.add(i)
         numbers.num_bytes += 4 + size
-        slots[at] = WideSlot(hash, [one, two, three, four], <uint32_t> size, <uint32_t> numbers.count)
+        slots[at] = <Tag> ((tag & ~mask) | <uint64_t> numbers.count)
         if numbers.count == numbers.room:
-            grow(numbers, slots)
-            slots = <WideSlot*> numbers.slots
+            grow_beside_entries(numbers)
+            slots = <Tag*> numbers.slots
+            entries = numbers.entries
             mask = <uint64_t> numbers.num_slots - 1
     return end
 
