@@ -23,7 +23,7 @@ from resilient_pq.arrow.physical import (
 )
 from resilient_pq.arrow.sources import Rows
 from resilient_pq.errors import SchemaError, Where
-from resilient_pq.format.levels import Optional, Repeated, Shredded, Step, shred, slice_rows
+from resilient_pq.format.levels import Listed, Optional, Repeated, Shredded, Step, shred, slice_rows
 from resilient_pq.format.metadata import Repetition
 from resilient_pq.format.schema import Leaf, Node, Primitive
 from resilient_pq.format.values import LeafData
@@ -263,8 +263,10 @@ def _valid(part: Part) -> Valid | None:
     return out
 
 
-def _repeated(part: Part) -> Repeated:
+def _repeated(part: Part) -> Repeated | Listed:
     """Where among the elements that the slots of a list or map span each slot's are."""
+    if part.field.kind != "+w":
+        return Listed(part.offsets())
     starts, lengths = part.list_extents()
     return Repeated(starts - part.element_range()[0], lengths)
 

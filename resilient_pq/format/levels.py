@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from resilient_pq import room
 from resilient_pq.errors import EncodingError
 from resilient_pq.format import kernels
 from resilient_pq.format.schema import Leaf
@@ -46,7 +47,24 @@ class Repeated:
     lengths: NDArray[np.int64]
 
 
-Step = Optional | Repeated
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A node that stands any number of times in its parent, its elements in the order of the parent's slots.
+
+    Attributes:
+        offsets: int32 or int64, one more than the parent has slots: where the elements of each begin, and where those
+            of the last end. They count from the first of them.
+    """
+
+    offsets: NDArray[Any]
+
+    def apart(self) -> Repeated:
+        """The same as a step that may lead to elements in any order."""
+        offsets = self.offsets.astype(np.int64)
+        return Repeated(offsets[:-1] - offsets[:1], np.diff(offsets))
+
+
+Step = Optional | Repeated | Listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +89,58 @@ def shred(num_rows: int, steps: Sequence[Step]) -> Shredded:
         return Shredded(None, None, None)
     if len(steps) == 1 and isinstance(steps[0], Optional):
         return _shred_flat(num_rows, steps[0])
+    return _shred_in_order(num_rows, steps) or _shred_any(num_rows, steps)
+
+
+def _shred_in_order(num_rows: int, steps: Sequence[Step]) -> Shredded | None:
+    """The levels where the slots of every step are in the order of the entries; None where they are not.
+
+    No entry is told which slot it has then: they are counted. And what is there everywhere costs nothing, as entries
+    rise over it with the step before.
+    """
+    if any(isinstance(step, Repeated) for step in steps):
+        return None
+    rises = _rises(steps)
+    definition: Levels = np.full(num_rows, rises[0], np.uint8)
+    repetition: Levels | None = None
+    base = depth = 0
+    num_slots = num_present = num_rows
+    valid: NDArray[np.bool_] | None = None  # of the last step, where all slots of its parent are there
+    for level, step in enumerate(steps):
+        if isinstance(step, Listed):
+            offsets = step.offsets
+            total = kernels.entries_in_order(definition, offsets, base, level)
+            if total is None:
+                return None
+            outer, depth = (definition, repetition), depth + 1
+            definition, repetition = room.empty((total,), np.uint8), room.empty((total,), np.uint8)
+            to = level + 1 + rises[level + 1]
+            kernels.lists_in_order(*outer, offsets, base, to, depth, definition, repetition)
+            base, num_slots, valid = level + 1, int(offsets[-1]) - int(offsets[0]), None
+            num_present = num_slots
+        elif isinstance(step, Optional) and step.valid is not None:
+            valid = step.valid if num_present == num_slots else None
+            to = level + 1 + rises[level + 1]
+            num_present = kernels.optional_in_order(definition, step.valid, base, level, to)
+    if num_present == num_slots:
+        return Shredded(definition, repetition, None)
+    if valid is None:
+        no_lists = np.zeros(len(definition), np.uint8) if repetition is None else repetition
+        valid = kernels.slot_validity(definition, no_lists, depth, base, len(steps))
+    return Shredded(definition, repetition, valid)
+
+
+def _rises(steps: Sequence[Step]) -> list[int]:
+    """For each step and behind the last, how many from there on are nodes that are there everywhere."""
+    rises = [0]
+    for step in reversed(steps):
+        everywhere = isinstance(step, Optional) and step.valid is None
+        rises.append(rises[-1] + 1 if everywhere else 0)
+    return rises[::-1]
+
+
+def _shred_any(num_rows: int, steps: Sequence[Step]) -> Shredded:
+    """The levels wherever slots are."""
     definition: Levels = np.zeros(num_rows, np.uint8)
     repetition: Levels | None = None
     slots: NDArray[np.int64] | None = None
@@ -79,9 +149,10 @@ def shred(num_rows: int, steps: Sequence[Step]) -> Shredded:
         if isinstance(step, Optional):
             kernels.shred_optional(definition, slots, step.valid, level)
             continue
+        repeated = step.apart() if isinstance(step, Listed) else step
         depth += 1
         definition, repetition, slots = kernels.shred_repeated(
-            definition, repetition, slots, step.starts, step.lengths, level, depth
+            definition, repetition, slots, repeated.starts, repeated.lengths, level, depth
         )
     present = definition == len(steps)
     if slots is None:

@@ -15,6 +15,7 @@ from resilient_pq.errors import EncodingError
 from resilient_pq.format.levels import (
     AssembledOptional,
     AssembledRepeated,
+    Listed,
     Optional,
     Repeated,
     Step,
@@ -276,3 +277,49 @@ def test_leaves_agree_where_their_steps_are_the_same(
     one, other = levels(entries), levels(others)
     for number, (step, its) in enumerate(zip(one, other, strict=True)):
         assert one.agrees(other, number) == np.array_equal(step.values, its.values)
+
+
+@st.composite
+def _listed(draw: st.DrawFn) -> tuple[int, tuple[Step, ...]]:
+    """Steps over slots of any validity, elements below nulls among them; lists may begin anywhere."""
+    num_rows = count = draw(st.integers(0, 6))
+    steps: list[Step] = []
+    for is_repeated in draw(st.lists(st.booleans(), min_size=1, max_size=4)):
+        if is_repeated:
+            lengths = draw(st.lists(st.integers(0, 3), min_size=count, max_size=count))
+            dtype = draw(st.sampled_from([np.int32, np.int64]))
+            offsets = np.cumsum([draw(st.integers(0, 9)), *lengths]).astype(dtype)
+            steps.append(Listed(offsets))
+            count = sum(lengths)
+        else:
+            flags = draw(st.none() | st.lists(st.booleans(), min_size=count, max_size=count))
+            steps.append(Optional(None if flags is None else np.array(flags, np.bool_)))
+    return num_rows, tuple(steps)
+
+
+@given(_listed())
+@settings(deadline=None, max_examples=300)
+def test_listed_steps_give_what_steps_in_any_order_give(listed: tuple[int, tuple[Step, ...]]) -> None:
+    num_rows, steps = listed
+    found = shred(num_rows, steps)
+    apart = shred(num_rows, [step.apart() if isinstance(step, Listed) else step for step in steps])
+    for levels, expected in (
+        (found.definition_levels, apart.definition_levels),
+        (found.repetition_levels, apart.repetition_levels),
+    ):
+        assert (levels is None) == (expected is None)
+        assert levels is None or expected is None or levels.tolist() == expected.tolist()
+    assert found.definition_levels is not None
+    lists = [step for step in steps if isinstance(step, Listed)]
+    slots = np.arange(lists[-1].offsets[-1] - lists[-1].offsets[0] if lists else num_rows)
+    positions = [slots if each.positions is None else slots[each.positions] for each in (found, apart)]
+    assert positions[0].tolist() == positions[1].tolist()
+
+
+def test_elements_below_a_null_are_left_out() -> None:
+    steps = (optional(True, False, True), Listed(np.array([4, 6, 7, 8], np.int32)), optional(True, True, False, True))
+    shredded = shred(3, steps)
+    assert shredded.definition_levels is not None
+    assert shredded.definition_levels.tolist() == [3, 3, 0, 3]
+    assert shredded.positions is not None
+    assert shredded.positions.tolist() == [0, 1, 3]

@@ -37,6 +37,44 @@ def test_a_list_has_an_entry_for_each_element_or_one_for_none(kernels: ModuleTyp
     assert [each.dtype for each in inner] == [U1, U1, I8]
 
 
+def test_slots_in_order_are_counted(kernels: ModuleType, guarded: Any) -> None:
+    definition, offsets = np.array([1, 0, 1, 1], U1), np.array([3, 5, 5, 5, 8], np.int32)
+    assert kernels.entries_in_order(definition, offsets, 0, 1) == 7
+    with guarded(7, U1) as levels, guarded(7, U1) as repetition:
+        kernels.lists_in_order(definition, None, offsets, 0, 3, 1, levels, repetition)
+        assert levels.tolist() == [3, 3, 0, 1, 3, 3, 3]
+        assert repetition.tolist() == [0, 1, 0, 0, 0, 1, 1]
+        assert kernels.optional_in_order(levels, np.array([True, False, True, True, False]), 2, 3, 5) == 3
+        assert levels.tolist() == [5, 3, 0, 1, 5, 5, 3]
+        inner = np.array([0, 0, 2, 2, 3, 5])
+        assert kernels.entries_in_order(levels, inner, 2, 5) is None, "what is null has elements"
+        inner = np.array([0, 0, 0, 2, 3, 3])
+        assert kernels.entries_in_order(levels, inner, 2, 5) == 8
+        with guarded(8, U1) as below, guarded(8, U1) as deeper:
+            kernels.lists_in_order(levels, repetition, inner, 2, 6, 2, below, deeper)
+            assert below.tolist() == [5, 3, 0, 1, 6, 6, 6, 3]
+            assert deeper.tolist() == [0, 1, 0, 0, 0, 2, 1, 1]
+
+
+def test_slots_in_order_must_be_as_many_as_there_are(kernels: ModuleType) -> None:
+    definition, room = np.array([1, 0, 1], U1), np.zeros(4, U1)
+    for count in (1, 3):
+        with pytest.raises(ValueError, match="slot that is not there"):
+            kernels.optional_in_order(definition.copy(), np.ones(count, np.bool_), 1, 1, 2)
+        with pytest.raises(ValueError, match="slot that is not there"):
+            kernels.entries_in_order(definition, np.zeros(count + 1, I8), 1, 1)
+        with pytest.raises(ValueError, match="slot that is not there"):
+            kernels.lists_in_order(definition, None, np.zeros(count + 1, I8), 1, 2, 1, room[:3], room[:3])
+    for offsets in ([], [0, 2, 1]):
+        with pytest.raises(ValueError, match=r"one offset more|negative length"):
+            kernels.entries_in_order(definition, np.array(offsets, I8), 1, 1)
+    for size in (3, 5):
+        with pytest.raises(ValueError, match="room"):
+            kernels.lists_in_order(
+                definition, None, np.array([0, 1, 3]), 1, 2, 1, np.zeros(size, U1), np.zeros(size, U1)
+            )
+
+
 def test_no_entries(kernels: ModuleType) -> None:
     none = np.empty(0, U1)
     kernels.shred_optional(none, None, np.empty(0, np.bool_), 0)
@@ -127,8 +165,34 @@ def test_both_agree(native: ModuleType, outcome: Callable[..., Any], lists: Any,
         said = _or_mistake(outcome, lambda: kernels.shred_optional(levels, slots, np.array(flags, np.bool_), level))  # noqa: B023
         found.append((said, None if said is ValueError else levels.tolist()))
     assert found[0] == found[1]
+    _agree_on_slots_in_order(native, outcome, lists, flags)
     offsets, present = np.cumsum([0, *lengths], dtype=np.int32), starts > 1
     assert outcome(lambda: native.compact_offsets(offsets, present)) == outcome(
         lambda: reference.compact_offsets(offsets, present)
     )
     assert outcome(lambda: native.compact(starts, present)) == outcome(lambda: reference.compact(starts, present))
+
+
+def _agree_on_slots_in_order(native: ModuleType, outcome: Callable[..., Any], lists: Any, flags: list[bool]) -> None:
+    definition, repetition, _, _, lengths, level, depth = lists
+    offsets, base = np.cumsum([2, *lengths], dtype=np.int32), level // 2
+    found = []
+    for kernels in (native, reference):
+        levels = definition.copy()
+        valid = np.array(flags, np.bool_)
+        risen = _or_mistake(outcome, lambda: kernels.optional_in_order(levels, valid, base, level, 4))  # noqa: B023
+        total = _or_mistake(outcome, lambda: kernels.entries_in_order(definition, offsets, base, level))  # noqa: B023
+        room = np.zeros((2, total if isinstance(total, int) else 3), U1)
+        said = _or_mistake(
+            outcome,
+            lambda: kernels.lists_in_order(definition, repetition, offsets, base, 5, depth, *room),  # noqa: B023
+        )
+        found.append(
+            (
+                risen,
+                total,
+                None if risen is ValueError else levels.tolist(),
+                said if said is ValueError else room.tolist(),
+            )
+        )
+    assert found[0] == found[1]

@@ -50,13 +50,16 @@ __all__ = [
     "dictionary_pages",
     "distinct_in_runs",
     "distinct_in_runs_byte_arrays",
+    "entries_in_order",
     "find_all",
     "gather",
     "join_prefixes",
     "join_streams",
     "list_offsets",
+    "lists_in_order",
     "mark_used",
     "number_min_max",
+    "optional_in_order",
     "page_headers",
     "page_levels",
     "plain_byte_arrays",
@@ -133,13 +136,16 @@ dictionary_build_byte_arrays = _kernel(reference.dictionary_build_byte_arrays)
 dictionary_pages = _kernel(reference.dictionary_pages)
 distinct_in_runs = _kernel(reference.distinct_in_runs)
 distinct_in_runs_byte_arrays = _kernel(reference.distinct_in_runs_byte_arrays)
+entries_in_order = _kernel(reference.entries_in_order)
 find_all = _kernel(reference.find_all)
 gather = _kernel(reference.gather)
 join_prefixes = _kernel(reference.join_prefixes)
 join_streams = _kernel(reference.join_streams)
 list_offsets = _kernel(reference.list_offsets)
+lists_in_order = _kernel(reference.lists_in_order)
 mark_used = _kernel(reference.mark_used)
 number_min_max = _kernel(reference.number_min_max)
+optional_in_order = _kernel(reference.optional_in_order)
 page_headers = _kernel(reference.page_headers)
 page_levels = _kernel(reference.page_levels)
 plain_byte_arrays = _kernel(reference.plain_byte_arrays)

@@ -131,6 +131,140 @@ cdef void repeat_entries(
         at += count
 
 
+def optional_in_order(
+    uint8_t[::1] definition not None, valid not None, int base, int level, int to
+):
+    """See `reference.optional_in_order`."""
+    cdef const uint8_t[::1] flags = valid.view(np.uint8)
+    cdef Py_ssize_t risen
+    with nogil:
+        risen = define_in_order(&definition[0], definition.shape[0], &flags[0], flags.shape[0], base, level, to)
+    return risen
+
+
+cdef Py_ssize_t define_in_order(
+    uint8_t* definition, Py_ssize_t n, const uint8_t* valid, Py_ssize_t count, int base, int level, int to
+) except -1 nogil:
+    cdef Py_ssize_t i = 0, slot = 0, risen = 0
+    cdef int defined, rises
+    # Without branches, which nulls here and there would defeat.
+    while i < n and slot < count:
+        defined = definition[i]
+        rises = (defined == level) & (valid[slot] != 0)
+        definition[i] = <uint8_t> (defined + rises * (to - level))
+        risen += rises
+        slot += defined >= base
+        i += 1
+    while i < n:
+        slot += definition[i] >= base
+        i += 1
+    if slot != count:
+        return no_slot()
+    return risen
+
+
+def entries_in_order(const uint8_t[::1] definition not None, offsets not None, int base, int level):
+    """See `reference.entries_in_order`."""
+    cdef const int32_t[::1] narrow
+    cdef const int64_t[::1] wide
+    cdef Py_ssize_t total
+    if len(offsets) == 0:
+        raise ValueError("there must be one offset more than slots")
+    if offsets.itemsize == 4:
+        narrow = offsets
+        with nogil:
+            total = count_in_order(&definition[0], definition.shape[0], &narrow[0], narrow.shape[0] - 1, base, level)
+    else:
+        wide = offsets
+        with nogil:
+            total = count_in_order(&definition[0], definition.shape[0], &wide[0], wide.shape[0] - 1, base, level)
+    return None if total == -2 else total
+
+
+cdef Py_ssize_t count_in_order(
+    const uint8_t* definition, Py_ssize_t n, const Offset* offsets, Py_ssize_t count, int base, int level
+) except -1 nogil:
+    """How many entries there will be; -2 where elements lie below what is null."""
+    cdef Py_ssize_t total = 0, slot = 0, i
+    cdef int64_t length
+    cdef bint hidden = False
+    for i in range(n):
+        length = 0
+        if definition[i] >= base:
+            if slot >= count:
+                return no_slot()
+            length = <int64_t> offsets[slot + 1] - offsets[slot]
+            if length < 0 or length > PTRDIFF_MAX - total - 1:
+                return negative_length()
+            hidden |= (length != 0) & (definition[i] != level)
+            slot += 1
+        total += max(length, <int64_t> 1)
+    if slot != count:
+        return no_slot()
+    return -2 if hidden else total
+
+
+def lists_in_order(
+    const uint8_t[::1] definition not None, repetition, offsets not None, int base, int to, int depth,
+    uint8_t[::1] new_definition not None, uint8_t[::1] new_repetition not None,
+):
+    """See `reference.lists_in_order`."""
+    cdef const int32_t[::1] narrow
+    cdef const int64_t[::1] wide
+    cdef const uint8_t[::1] outer
+    cdef const uint8_t* levels = NULL
+    cdef Py_ssize_t n = definition.shape[0], total = new_definition.shape[0]
+    if new_repetition.shape[0] != total:
+        raise ValueError("there must be as many repetition levels as definition levels")
+    if repetition is not None:
+        outer = repetition
+        if outer.shape[0] != n:
+            raise ValueError("there must be one repetition level per entry")
+        levels = &outer[0]
+    if len(offsets) == 0:
+        raise ValueError("there must be one offset more than slots")
+    if offsets.itemsize == 4:
+        narrow = offsets
+        with nogil:
+            repeat_in_order(&definition[0], levels, n, &narrow[0], narrow.shape[0] - 1, base, to, depth,
+                            &new_definition[0], &new_repetition[0], total)
+    else:
+        wide = offsets
+        with nogil:
+            repeat_in_order(&definition[0], levels, n, &wide[0], wide.shape[0] - 1, base, to, depth,
+                            &new_definition[0], &new_repetition[0], total)
+
+
+cdef int repeat_in_order(
+    const uint8_t* definition, const uint8_t* repetition, Py_ssize_t n, const Offset* offsets, Py_ssize_t count,
+    int base, int to, int depth, uint8_t* new_definition, uint8_t* new_repetition, Py_ssize_t total
+) except -1 nogil:
+    cdef Py_ssize_t at = 0, slot = 0, i
+    cdef int64_t length
+    if total:
+        memset(new_definition, to, total)
+        memset(new_repetition, depth, total)
+    for i in range(n):
+        length = 0
+        if definition[i] >= base:
+            if slot >= count:
+                return no_slot()
+            length = <int64_t> offsets[slot + 1] - offsets[slot]
+            slot += 1
+        if at >= total or length < 0 or length > total - at:
+            return no_room()
+        new_repetition[at] = 0 if repetition == NULL else repetition[i]
+        new_definition[at] = <uint8_t> to if length else definition[i]
+        at += max(length, <int64_t> 1)
+    if slot != count:
+        return no_slot()
+    return no_room() if at != total else 0
+
+
+cdef int no_room() except -1 with gil:
+    raise ValueError("the levels do not have the room that the entries take")
+
+
 def compact(values not None, present not None):
     """See `reference.compact`."""
     cdef const uint8_t[::1] flags = present.view(np.uint8)

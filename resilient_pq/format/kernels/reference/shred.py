@@ -75,6 +75,96 @@ def shred_repeated(
     )
 
 
+def optional_in_order(
+    definition: Levels, valid: NDArray[np.bool_], base: int, level: int, to: int
+) -> int:
+    """Raise the definition levels of entries that are defined down to a node's parent, where the node is there too.
+
+    For nodes whose slots are the entries of `base` or more, in order.
+
+    Args:
+        definition: One per entry; those that are `level` are defined so far.
+        valid: One per slot.
+        base: The definition level from which on an entry has a slot.
+        level: The definition level of the parent.
+        to: That of the node, or of what is below it and always there.
+
+    Returns:
+        How many were raised.
+    """
+    slots = np.flatnonzero(definition >= base)
+    if len(slots) != len(valid):
+        raise ValueError("an entry has a slot that is not there")
+    risen = slots[(definition[slots] == level) & valid]
+    definition[risen] = to
+    return len(risen)
+
+
+def entries_in_order(definition: Levels, offsets: Offsets, base: int, level: int) -> int | None:
+    """How many entries `lists_in_order` makes of these.
+
+    Args:
+        definition: One per entry; those that are `level` have a list.
+        offsets: Where the elements of each slot begin, and where those of the last end.
+        base: As of `optional_in_order`.
+        level: The definition level of an empty list.
+
+    Returns:
+        None where a slot that is no list has elements, so that entries and elements are not in step.
+    """
+    lengths = _lengths_in_order(definition, offsets, base)
+    if (lengths < 0).any():
+        raise ValueError("a list has a negative length")
+    if lengths[definition != level].any():
+        return None
+    return int(np.maximum(lengths, 1).sum())
+
+
+def lists_in_order(
+    definition: Levels,
+    repetition: Levels | None,
+    offsets: Offsets,
+    base: int,
+    to: int,
+    depth: int,
+    new_definition: Levels,
+    new_repetition: Levels,
+) -> None:
+    """Put an entry for each element where an entry for a list was; entries without elements stay as they are.
+
+    Args:
+        definition: One per entry, as of `entries_in_order`.
+        repetition: One per entry; None where all are 0.
+        offsets: As of `entries_in_order`, which has found that no slot has elements but those of lists.
+        base: As of `optional_in_order`.
+        to: The definition level of an element, or of what is below it and always there.
+        depth: The repetition level of elements behind the first.
+        new_definition: Room for as many as `entries_in_order` said.
+        new_repetition: As many.
+    """
+    lengths = _lengths_in_order(definition, offsets, base)
+    counts = np.maximum(lengths, 1)
+    if (lengths < 0).any() or not len(new_definition) == len(new_repetition) == counts.sum():
+        raise ValueError("the levels do not have the room that the entries take")
+    first = np.cumsum(counts) - counts
+    new_definition[:] = to
+    new_definition[first[lengths == 0]] = definition[lengths == 0]
+    new_repetition[:] = depth
+    new_repetition[first] = 0 if repetition is None else repetition
+
+
+def _lengths_in_order(definition: Levels, offsets: Offsets, base: int) -> NDArray[np.int64]:
+    """How many elements each entry's slot has, 0 where it has none."""
+    if not len(offsets):
+        raise ValueError("there must be one offset more than slots")
+    has_slot = definition >= base
+    if np.count_nonzero(has_slot) != len(offsets) - 1:
+        raise ValueError("an entry has a slot that is not there")
+    lengths = np.zeros(len(definition), np.int64)
+    lengths[has_slot] = np.diff(offsets.astype(np.int64))
+    return lengths
+
+
 def _slots_of(alive: NDArray[np.bool_], slots: Slots | None, count: int) -> Slots:
     """The slots of entries, checked against how many there are."""
     chosen = np.flatnonzero(alive) if slots is None else slots[alive]
