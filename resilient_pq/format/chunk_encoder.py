@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,7 @@ from resilient_pq.checksum import combine, crc32, signed
 from resilient_pq.format import bloom, compression, thrift
 from resilient_pq.format.chunk_options import ChunkOptions
 from resilient_pq.format.encoding_choice import Choice, choose, plain_bytes
-from resilient_pq.format.encodings import bit_packed, dictionary, encode_values, rle
+from resilient_pq.format.encodings import bit_packed, dictionary, encode_values, plain, rle
 from resilient_pq.format.encodings.dictionary import Dictionary
 from resilient_pq.format.levels import row_starts
 from resilient_pq.format.metadata import (
@@ -282,8 +283,7 @@ def _row_cuts(
     """
     if byte_arrays is not None:
         # Equal shares of bytes, found by the offsets, each value with its four bytes of length.
-        offsets = byte_arrays.offsets - byte_arrays.offsets[0] + 4 * np.arange(len(byte_arrays) + 1)
-        values = np.searchsorted(offsets, np.arange(1, count) * (size / count))
+        values = np.array([_first_value_behind(byte_arrays, part * (size / count)) for part in range(1, count)])
         entries = values if present is None else _entries_of(values, present)
         rows = entries if starts is None else np.searchsorted(starts, entries)
         cuts = {0, num_rows, *(int(row) for row in rows)}
@@ -295,6 +295,13 @@ def _row_cuts(
         for first, end in pairwise(ordered)
         for row in range(first, end, options.page_rows)
     ] + [num_rows]
+
+
+def _first_value_behind(byte_arrays: ByteArrays, size: float) -> int:
+    """The first value before which the others take at least so many bytes in PLAIN encoding."""
+    offsets = byte_arrays.offsets
+    start = int(offsets[0])
+    return bisect_left(range(len(offsets)), size, key=lambda at: int(offsets[at]) - start + 4 * at)
 
 
 def _entries_of(values: NDArray[Any], present: NDArray[np.bool_]) -> NDArray[Any]:
@@ -311,11 +318,7 @@ def _add_data_page(
     chosen: Choice,
     cut: _Cut,
 ) -> PageLocation:
-    encoding, built, options = chosen.encoding, chosen.dictionary, pages.options
-    if built is None:
-        values = encode_values(encoding, leaf.node, data.values[cut.value : cut.value_end])
-    else:
-        values = dictionary.encode_indices(built.indices[cut.value : cut.value_end], len(built.values))
+    encoding, options = chosen.encoding, pages.options
     maxima = leaf.max_repetition_level, leaf.max_definition_level
     levels = [
         (found, maximum)
@@ -336,7 +339,10 @@ def _add_data_page(
             ),
         )
         parts = [_v1_levels(found, maximum, options.level_encoding) for found, maximum in levels]
-        return pages.add(header, [*parts, values])
+        values = data.values
+        if options.codec is not CompressionCodec.UNCOMPRESSED and _is_plain_text(values, chosen):
+            return pages.add(header, [plain.encode_behind(parts, values[cut.value : cut.value_end])])
+        return pages.add(header, [*parts, _encoded_values(leaf, data, chosen, cut)])
     parts = [rle.encode_levels(found, maximum) for found, maximum in levels]
     repetition = len(parts[0]) if data.repetition_levels is not None else 0
     total = sum(len(part) for part in parts)
@@ -354,7 +360,19 @@ def _add_data_page(
             is_compressed=options.codec is not CompressionCodec.UNCOMPRESSED,
         ),
     )
-    return pages.add(header, [values], uncompressed=parts)
+    return pages.add(header, [_encoded_values(leaf, data, chosen, cut)], uncompressed=parts)
+
+
+def _is_plain_text(values: Values, chosen: Choice) -> TypeGuard[ByteArrays]:
+    """Whether values are large where they are encoded: they are better not copied behind levels once more."""
+    return chosen.encoding is Encoding.PLAIN and isinstance(values, ByteArrays)
+
+
+def _encoded_values(leaf: Leaf, data: LeafData, chosen: Choice, cut: _Cut) -> NDArray[np.uint8]:
+    built = chosen.dictionary
+    if built is None:
+        return encode_values(chosen.encoding, leaf.node, data.values[cut.value : cut.value_end])
+    return dictionary.encode_indices(built.indices[cut.value : cut.value_end], len(built.values))
 
 
 def _v1_levels(levels: Levels, maximum: int, encoding: Encoding) -> NDArray[np.uint8]:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from resilient_pq.errors import EncodingError
 from resilient_pq.format.kernels import reference
@@ -47,12 +48,20 @@ def test_split_finds_the_values(kernels: ModuleType, guarded: Any, values: list[
 @settings(deadline=None, max_examples=100)
 @given(values=strings, before=short, behind=short)
 def test_join_encodes_the_values(
-    kernels: ModuleType, dtype: type[Any], values: list[bytes], before: bytes, behind: bytes
+    kernels: ModuleType, guarded: Any, dtype: type[Any], values: list[bytes], before: bytes, behind: bytes
 ) -> None:
     offsets, data = arrow(values, dtype, before)
-    joined = kernels.byte_array_join(offsets, data + behind)
-    assert joined.dtype == np.uint8
-    assert joined.tobytes() == plain(values)
+    with guarded(len(plain(values)), np.uint8) as out:
+        kernels.byte_array_join(offsets, data + behind, out)
+        assert out.tobytes() == plain(values)
+
+
+@offset_types
+@pytest.mark.parametrize("size", [0, 12, 14])
+def test_join_fills_its_output(kernels: ModuleType, guarded: Any, dtype: type[Any], size: int) -> None:
+    offsets, data = arrow([b"abc", b"de"], dtype, b"")
+    with guarded(size, np.uint8) as out, pytest.raises(EncodingError):
+        kernels.byte_array_join(offsets, data, out)
 
 
 @offset_types
@@ -105,7 +114,7 @@ def test_nothing_is_nothing(kernels: ModuleType) -> None:
     none, no_bytes = np.empty(0, np.int32), np.empty(0, np.uint8)
     assert kernels.byte_array_lengths(b"", none) == 0
     kernels.byte_array_split(b"", none, no_bytes)
-    assert kernels.byte_array_join(np.zeros(1, np.int64), b"").size == 0
+    kernels.byte_array_join(np.zeros(1, np.int64), b"", no_bytes)
     assert kernels.byte_array_gather_lengths(np.zeros(1, np.int32), none, none) == 0
     assert kernels.byte_array_gather_lengths(np.zeros(0, np.int32), none, none) == 0
     kernels.byte_array_gather(np.zeros(1, np.int64), b"", none, no_bytes)
@@ -149,8 +158,16 @@ def test_split_believes_no_lengths(kernels: ModuleType, guarded: Any, lengths: l
         kernels.byte_array_split(plain([b"abc", b"de"]), np.array(lengths, np.int32), out)
 
 
+def joined(kernels: ModuleType, offsets: NDArray[Any], data: bytes) -> NDArray[np.uint8]:
+    """What `byte_array_join` makes, in as much room as the offsets ask for."""
+    num_bytes = int(offsets[-1]) - int(offsets[0]) if len(offsets) else 0
+    out = np.zeros(min(max(num_bytes + 4 * max(len(offsets) - 1, 0), 0), 1000), np.uint8)
+    kernels.byte_array_join(offsets, data, out)
+    return out
+
+
 TAKES_OFFSETS_AND_DATA: list[Callable[..., Any]] = [
-    lambda kernels, offsets, data: kernels.byte_array_join(offsets, data),
+    joined,
     lambda kernels, offsets, data: kernels.byte_array_min_max(offsets, data),
     lambda kernels, offsets, data: kernels.dictionary_build_byte_arrays(offsets, data, 9, 999),
 ]
@@ -271,7 +288,7 @@ def test_garbage_is_met_in_agreement(
 
         for call in (
             gathered,
-            lambda kernels, some=some: kernels.byte_array_join(some, data),
+            lambda kernels, some=some: joined(kernels, some, data),
             lambda kernels, some=some: kernels.dictionary_build_byte_arrays(some, data, 3, 30),
         ):
             assert outcome(lambda call=call: call(native)) == outcome(lambda call=call: call(reference))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from resilient_pq import room
 from resilient_pq.errors import EncodingError
 from resilient_pq.format import kernels
 from resilient_pq.format.metadata import Type
@@ -18,10 +20,26 @@ from resilient_pq.format.values import ByteArrays, Values
 def encode(node: Primitive, values: Values) -> NDArray[np.uint8]:
     """The bytes of `values`."""
     if isinstance(values, ByteArrays):
-        return kernels.byte_array_join(values.offsets, values.data)
+        return encode_behind((), values)
     if node.physical_type is Type.BOOLEAN:
         return np.packbits(values, bitorder="little")
     return np.ascontiguousarray(values).reshape(-1).view(np.uint8)
+
+
+def encode_behind(before: Sequence[NDArray[np.uint8]], values: ByteArrays) -> NDArray[np.uint8]:
+    """The bytes of `values` behind other bytes, in one piece without being copied for it.
+
+    Raises:
+        EncodingError: The offsets of `values` fall, or lead out of their data.
+    """
+    if not 0 <= values.num_bytes <= len(values.data):  # before room is made for them
+        raise EncodingError("offsets fall or lead out of the data")
+    front = sum(map(len, before))
+    out: NDArray[np.uint8] = room.empty((front + values.num_bytes + 4 * len(values),), np.uint8)
+    if before:
+        np.concatenate(before, out=out[:front])
+    kernels.byte_array_join(values.offsets, values.data, out[front:])
+    return out
 
 
 def decode(node: Primitive, data: memoryview, out: NDArray[Any]) -> None:

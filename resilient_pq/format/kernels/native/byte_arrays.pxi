@@ -53,34 +53,40 @@ cdef int split(
     return 0
 
 
-def byte_array_join(offsets not None, const uint8_t[::1] data not None):
+def byte_array_join(offsets not None, const uint8_t[::1] data not None, uint8_t[::1] out not None):
     """See `reference.byte_array_join`."""
     cdef const int32_t[::1] narrow
     cdef const int64_t[::1] wide
     if offsets.itemsize == 4:
         narrow = offsets
-        return join(&narrow[0], narrow.shape[0], &data[0], data.shape[0])
-    wide = offsets
-    return join(&wide[0], wide.shape[0], &data[0], data.shape[0])
+        with nogil:
+            join(&narrow[0], narrow.shape[0], &data[0], data.shape[0], &out[0], out.shape[0])
+    else:
+        wide = offsets
+        with nogil:
+            join(&wide[0], wide.shape[0], &data[0], data.shape[0], &out[0], out.shape[0])
 
 
-cdef object join(const Offset* offsets, Py_ssize_t num_offsets, const uint8_t* data, Py_ssize_t size):
-    cdef Py_ssize_t i, length, written = 0, out_size
-    cdef uint8_t[::1] view
-    cdef uint8_t* out
+cdef int join(
+    const Offset* offsets, Py_ssize_t num_offsets, const uint8_t* data, Py_ssize_t size, uint8_t* out,
+    Py_ssize_t out_size
+) except -1 nogil:
+    cdef Py_ssize_t i, start, end, length, written = 0
     check_offsets(offsets, num_offsets, size)
-    array = np.empty(<Py_ssize_t> (offsets[num_offsets - 1] - offsets[0]) + 4 * (num_offsets - 1), np.uint8)
-    view = array
-    out = &view[0]
-    out_size = view.shape[0]
-    with nogil:
-        for i in range(num_offsets - 1):
-            length = <Py_ssize_t> (offsets[i + 1] - offsets[i])
-            store32(out + written, <uint32_t> length)
-            written += 4
-            copy_bytes(out + written, out_size - written, data + offsets[i], size - offsets[i], length)
-            written += length
-    return array
+    if <Py_ssize_t> (offsets[num_offsets - 1] - offsets[0]) + 4 * (num_offsets - 1) != out_size:
+        return malformed(b"the values do not fill the output exactly")
+    end = <Py_ssize_t> offsets[0]
+    for i in range(num_offsets - 1):
+        start = end
+        end = <Py_ssize_t> offsets[i + 1]
+        length = end - start
+        if length < 0 or end > size or length > out_size - written - 4:
+            return malformed(b"offsets fall or lead out of the data")  # somebody changed what was checked
+        store32(out + written, <uint32_t> length)
+        written += 4
+        copy_bytes(out + written, out_size - written, data + start, size - start, length)
+        written += length
+    return 0
 
 
 cdef int check_offsets(const Offset* offsets, Py_ssize_t num_offsets, Py_ssize_t size) except -1 nogil:

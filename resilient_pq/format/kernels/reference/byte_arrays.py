@@ -68,22 +68,29 @@ def byte_array_split(buffer: BytesLike, lengths: NDArray[np.int32], out: NDArray
     out[:] = data[: body.size][body]
 
 
-def byte_array_join(offsets: Offsets, data: BytesLike) -> NDArray[np.uint8]:
-    """Encode the values ``data[offsets[i]:offsets[i + 1]]`` as PLAIN BYTE_ARRAY.
+def byte_array_join(offsets: Offsets, data: BytesLike, out: NDArray[np.uint8]) -> None:
+    """Encode the values ``data[offsets[i]:offsets[i + 1]]`` as PLAIN BYTE_ARRAY into `out`.
+
+    Args:
+        offsets: One more than there are values.
+        data: The bytes of the values.
+        out: As many bytes as the values have, and four for each.
 
     Raises:
-        EncodingError: `offsets` is empty, falls, leads out of `data`, or a value has 2**31 bytes or more.
+        EncodingError: `offsets` is empty, falls, leads out of `data`, or a value has 2**31 bytes or more; or the
+            values do not fill `out` exactly.
     """
     source = octets(data)
+    require_types(out, np.uint8)
     check_offsets(offsets, source.size)
     lengths = np.diff(offsets)
-    out = np.empty(int(offsets[-1]) - int(offsets[0]) + 4 * lengths.size, np.uint8)
+    if out.size != int(offsets[-1]) - int(offsets[0]) + 4 * lengths.size:
+        raise EncodingError("the values do not fill the output exactly")
     body = np.ones(out.size, np.bool_)
     prefixes = prefix_positions(lengths)
     body[prefixes] = False
     out[prefixes] = lengths.astype("<u4").view(np.uint8)
     out[body] = source[offsets[0] : offsets[-1]]
-    return out
 
 
 def byte_array_gather_lengths(
