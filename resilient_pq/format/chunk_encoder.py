@@ -38,7 +38,7 @@ from resilient_pq.format.open_chunk import concatenate
 from resilient_pq.format.page_index import PageSummary, column_index
 from resilient_pq.format.schema import Leaf
 from resilient_pq.format.size_statistics import page_sizes, size_statistics_of
-from resilient_pq.format.statistics import Bounds, bounds_by_dictionary, bounds_of, statistics_of
+from resilient_pq.format.statistics import Bounds, DictionaryBounds, bounds_of, statistics_of
 from resilient_pq.format.values import ByteArrays, LeafData, Levels, Values, check_values
 
 
@@ -147,12 +147,15 @@ def encode_chunk(leaf: Leaf, pieces: Sequence[LeafData], options: ChunkOptions) 
     if built is not None:
         dictionary_page, dictionary_body = _add_dictionary(leaf, pages, built, chosen.dictionary_encoding)
     cuts = _cuts(leaf, data, built, options)
+    by_dictionary = None
+    if built is not None and not (isinstance(built.values, np.ndarray) and built.values.ndim == 1):
+        by_dictionary = DictionaryBounds(leaf.node, built)
     locations: list[PageLocation] = []
     summaries: list[PageSummary] = []
     for cut in cuts:
         locations.append(_add_data_page(leaf, pages, data, chosen, cut))
         locations[-1].first_row_index = cut.first_row
-        summaries.append(_summary(leaf, data, built, cut, options))
+        summaries.append(_summary(leaf, data, by_dictionary, cut, options))
     metadata = _metadata(leaf, pages, chosen, locations, summaries)
     return EncodedChunk(
         buffers=pages.buffers,
@@ -176,7 +179,7 @@ def _bloom_filter(leaf: Leaf, values: Values, options: ChunkOptions) -> bytes | 
 
 
 def _summary(
-    leaf: Leaf, data: LeafData, built: Dictionary | None, cut: _Cut, options: ChunkOptions
+    leaf: Leaf, data: LeafData, by_dictionary: DictionaryBounds | None, cut: _Cut, options: ChunkOptions
 ) -> PageSummary:
     num_values = cut.entry_end - cut.entry
     null_count = num_values - (cut.value_end - cut.value)
@@ -184,10 +187,7 @@ def _summary(
         return PageSummary(Bounds(None, None), null_count, num_values)
     values = data.values[cut.value : cut.value_end]
     sizes = page_sizes(leaf, values, *_levels_of(data, cut))
-    if built is None or (isinstance(values, np.ndarray) and values.ndim == 1):
-        bounds = bounds_of(leaf.node, values)
-    else:
-        bounds = bounds_by_dictionary(leaf.node, built, cut.value, cut.value_end)
+    bounds = bounds_of(leaf.node, values) if by_dictionary is None else by_dictionary.of(cut.value, cut.value_end)
     return PageSummary(bounds, null_count, num_values, sizes)
 
 

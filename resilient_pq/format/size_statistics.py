@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
-
+from resilient_pq.format import kernels
 from resilient_pq.format.metadata import SizeStatistics
 from resilient_pq.format.schema import Leaf
 from resilient_pq.format.values import ByteArrays, Levels, Values, is_uniform
@@ -54,8 +53,7 @@ def _histogram(levels: Levels | None, maximum: int) -> tuple[int, ...]:
         return ()
     if is_uniform(levels):
         return tuple(len(levels) * (level == levels[0]) for level in range(maximum + 1))
-    # There are few levels, and comparing bytes is quicker than counting them one by one.
-    return tuple(int(np.count_nonzero(levels == level)) for level in range(maximum + 1))
+    return kernels.level_counts(levels, maximum)
 
 
 def size_statistics_of(pages: Sequence[PageSizes]) -> SizeStatistics | None:

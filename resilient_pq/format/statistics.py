@@ -112,20 +112,40 @@ def bounds_of(node: Primitive, values: Values) -> Bounds:
     return Bounds(None, None, nans) if nans == len(numbers) else Bounds(low, high, nans)
 
 
-def bounds_by_dictionary(node: Primitive, built: Dictionary, start: int, end: int) -> Bounds:
-    """What `bounds_of` says of the values from `start` up to and not including `end`, by the entries that they are.
+class DictionaryBounds:
+    """What `bounds_of` says of runs of values, by the entries of a dictionary that they are.
 
     For strings and rows of bytes: to compare numbers is quicker than to look up which entries they are.
     """
-    entries, indices = built.values, built.indices[start:end]
-    used = np.zeros(len(entries), np.uint8)
-    kernels.mark_used(indices, used)
-    positions = np.flatnonzero(used)
-    bounds = bounds_of(node, entries if len(positions) == len(entries) else entries_at(entries, positions))
-    if not bounds.nan_count:
-        return bounds
-    assert isinstance(entries, np.ndarray)
-    return bounds_of(node, entries[indices])  # NaNs are counted as often as they stand there
+
+    def __init__(self, node: Primitive, built: Dictionary) -> None:
+        """Know the values of a column by their dictionary."""
+        self._node = node
+        self._built = built
+        self._outermost: tuple[int, int] | None = None
+
+    def of(self, start: int, end: int) -> Bounds:
+        """Bounds of the values from `start` up to and not including `end`."""
+        entries, indices = self._built.values, self._built.indices[start:end]
+        if len(indices) == len(self._built.indices):
+            used = None  # every entry is the value of something
+        else:
+            used = np.zeros(len(entries), np.uint8)
+            kernels.mark_used(indices, used)
+        if isinstance(entries, ByteArrays) and used is not None and order_of(self._node) is Order.BYTES:
+            if self._outermost is None:
+                self._outermost = kernels.byte_array_min_max(entries.offsets, entries.data)
+            low, high = self._outermost
+            if used[low] and used[high]:  # as in most pages of many values
+                return Bounds(entries.value(low), entries.value(high))
+        if used is not None and not used.all():
+            entries = entries_at(entries, np.flatnonzero(used))
+        bounds = bounds_of(self._node, entries)
+        if not bounds.nan_count:
+            return bounds
+        assert isinstance(self._built.values, np.ndarray)
+        # NaNs are counted as often as they stand there.
+        return bounds_of(self._node, self._built.values[indices])
 
 
 def _fixed_bounds(values: NDArray[np.uint8], *, signed: bool) -> Bounds:

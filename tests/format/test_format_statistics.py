@@ -18,8 +18,8 @@ from resilient_pq.format.schema import Primitive
 from resilient_pq.format.statistics import (
     MAX_BOUND_BYTES,
     Bounds,
+    DictionaryBounds,
     Order,
-    bounds_by_dictionary,
     bounds_of,
     order_of,
     plain_bound,
@@ -273,7 +273,7 @@ def test_bounds_by_dictionary_are_those_of_strings(
     built = build(node, _strings(values), 10_000)
     assert built is not None
     start, end = sorted(min(border, len(values)) for border in borders)
-    assert bounds_by_dictionary(node, built, start, end) == bounds_of(node, _strings(values[start:end]))
+    assert DictionaryBounds(node, built).of(start, end) == bounds_of(node, _strings(values[start:end]))
 
 
 @pytest.mark.parametrize(
@@ -291,7 +291,7 @@ def test_bounds_by_dictionary_are_those_of_rows(node: Primitive, order: Order) -
     built = build(node, rows, 100_000)
     assert built is not None
     for start, end in ((0, 400), (0, 0), (5, 6), (100, 300), (398, 400)):
-        assert bounds_by_dictionary(node, built, start, end) == bounds_of(node, rows[start:end])
+        assert DictionaryBounds(node, built).of(start, end) == bounds_of(node, rows[start:end])
 
 
 # --- nothing to say -----------------------------------------------------------------------------------------

@@ -317,6 +317,16 @@ def test_used_entries_are_marked(kernels: ModuleType, guarded: Any, dtype: Any) 
         kernels.mark_used(np.array([-1], np.int32), np.zeros(9, np.uint8))
 
 
+def test_an_index_behind_the_end_is_found_when_all_are_marked(kernels: ModuleType) -> None:
+    indices = np.arange(5000, dtype=np.uint16) % 9
+    marks = np.zeros(9, np.uint8)
+    kernels.mark_used(indices, marks)
+    assert marks.all()
+    indices[-1] = 9
+    with pytest.raises(EncodingError):
+        kernels.mark_used(indices, marks)
+
+
 @pytest.mark.parametrize("distinct", [3, 2000, 60_000])
 def test_strings_are_the_same_whatever_stands_beside_them(kernels: ModuleType, distinct: int) -> None:
     """A string of each length stands among short ones, among longer ones and among long ones."""

@@ -75,3 +75,11 @@ def test_both_agree_on_many_entries(kernels: ModuleType) -> None:
         arguments = (definition, repetition, 1, 1, 3)
         ours, theirs = getattr(kernels, name)(*arguments), getattr(reference, name)(*arguments)
         assert ours.dtype == theirs.dtype and (ours == theirs).all()
+
+
+@pytest.mark.parametrize("count", [0, 1, 254, 255, 256, 3000])
+def test_levels_are_counted(kernels: ModuleType, count: int) -> None:
+    some = np.random.default_rng(count).integers(0, 5, count).astype(np.uint8)
+    for maximum in (1, 4, 6):
+        assert kernels.level_counts(some, maximum) == tuple(some.tolist().count(level) for level in range(maximum + 1))
+    assert kernels.level_counts(np.full(count, 255, np.uint8), 255)[255] == count

@@ -55,6 +55,7 @@ __all__ = [
     "gather",
     "join_prefixes",
     "join_streams",
+    "level_counts",
     "list_offsets",
     "lists_in_order",
     "mark_used",
@@ -141,6 +142,7 @@ find_all = _kernel(reference.find_all)
 gather = _kernel(reference.gather)
 join_prefixes = _kernel(reference.join_prefixes)
 join_streams = _kernel(reference.join_streams)
+level_counts = _kernel(reference.level_counts)
 list_offsets = _kernel(reference.list_offsets)
 lists_in_order = _kernel(reference.lists_in_order)
 mark_used = _kernel(reference.mark_used)

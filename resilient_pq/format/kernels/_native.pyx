@@ -27,6 +27,7 @@ if sys.byteorder != "little":
     raise ImportError("the compiled kernels are for little-endian machines")
 
 cdef extern from "native/words.h":
+    uint64_t load64(const uint8_t* source) noexcept nogil
     uint32_t load32(const uint8_t* source) noexcept nogil
     void store32(uint8_t* to, uint32_t word) noexcept nogil
     void WANTED_SOON(const void* at) noexcept nogil

@@ -610,8 +610,9 @@ def mark_used(indices not None, uint8_t[::1] marks not None):
 
 
 cdef int mark(const Packed* indices, Py_ssize_t n, uint8_t* marks, Py_ssize_t size) except -1 nogil:
-    cdef Py_ssize_t begin, end, i
+    cdef Py_ssize_t begin, end, i, next_look = 0
     cdef uint32_t highest
+    cdef bint some_are_left = True
     for begin in range(0, n, 1024):  # checked by the block, as `gather_numbers` does
         end = min(begin + 1024, n)
         highest = 0
@@ -619,8 +620,12 @@ cdef int mark(const Packed* indices, Py_ssize_t n, uint8_t* marks, Py_ssize_t si
             highest = max(highest, <uint32_t> indices[i])  # a negative one becomes the highest
         if <int64_t> highest >= size:
             return malformed(b"an index lies outside of its dictionary")
-        for i in range(begin, end):
-            marks[indices[i]] = 1
+        if begin >= next_look and some_are_left:  # seldom enough that it costs less than marking
+            some_are_left = memchr(marks, 0, size) != NULL
+            next_look = begin + size
+        if some_are_left:
+            for i in range(begin, end):
+                marks[indices[i]] = 1
     return 0
 
 

@@ -77,3 +77,25 @@ cdef int fill_offsets(
             count += (repetition[i] <= below) & (definition[i] >= level)
         out[slot] = count
     return 0
+
+
+def level_counts(const uint8_t[::1] levels not None, int maximum):
+    """See `reference.level_counts`."""
+    cdef Py_ssize_t n = levels.shape[0]
+    cdef int level
+    counts = []
+    for level in range(maximum + 1):
+        counts.append(count_level(&levels[0], n, <uint8_t> level) if level <= 255 else 0)
+    return tuple(counts)
+
+
+cdef Py_ssize_t count_level(const uint8_t* levels, Py_ssize_t n, uint8_t level) noexcept nogil:
+    cdef Py_ssize_t total = 0, begin, end, i
+    cdef uint8_t count
+    for begin in range(0, n, 255):  # as far as a byte can count, of which a vector has many
+        end = min(begin + 255, n)
+        count = 0
+        for i in range(begin, end):
+            count += levels[i] == level
+        total += count
+    return total

@@ -154,20 +154,34 @@ cdef Py_ssize_t encode_runs(const Packed* values, Py_ssize_t n, int width, uint8
     return written
 
 
+cdef inline bint group_equal(const Packed* values, Packed value) noexcept nogil:
+    """Whether eight values are all `value`, compared by the word."""
+    cdef const uint8_t* source = <const uint8_t*> values
+    cdef uint64_t word
+    if Packed is uint8_t:
+        return load64(source) == value * <uint64_t> 0x0101010101010101
+    elif Packed is uint16_t:
+        word = value * <uint64_t> 0x0001000100010001
+        return load64(source) == word and load64(source + 8) == word
+    else:
+        word = <uint32_t> value * <uint64_t> 0x0000000100000001
+        return (load64(source) == word and load64(source + 8) == word and load64(source + 16) == word
+                and load64(source + 24) == word)
+
+
 cdef inline bint all_equal(const Packed* values, Py_ssize_t n) noexcept nogil:
     """Whether n values, a multiple of 8, are the same."""
-    cdef Packed different = 0
-    cdef Py_ssize_t i, lane
+    cdef Py_ssize_t i
     for i in range(0, n, 8):
-        for lane in range(8):
-            different |= values[i + lane] ^ values[0]
-    return different == 0
+        if not group_equal(values + i, values[0]):
+            return False
+    return True
 
 
 cdef inline Py_ssize_t equal_end(const Packed* values, Py_ssize_t position, Py_ssize_t n) noexcept nogil:
     """Where the values end that equal the one at `position`."""
     cdef Packed value = values[position]
-    while position + 8 <= n and values[position] == value and all_equal(values + position, 8):
+    while position + 8 <= n and group_equal(values + position, value):
         position += 8
     while position < n and values[position] == value:
         position += 1

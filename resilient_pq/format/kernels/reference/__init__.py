@@ -48,7 +48,7 @@ from resilient_pq.format.kernels.reference.dictionary import (
     mark_used,
 )
 from resilient_pq.format.kernels.reference.kept import KeptStructs
-from resilient_pq.format.kernels.reference.nesting import list_offsets, slot_validity
+from resilient_pq.format.kernels.reference.nesting import level_counts, list_offsets, slot_validity
 from resilient_pq.format.kernels.reference.nulls import spread
 from resilient_pq.format.kernels.reference.numbers import number_min_max
 from resilient_pq.format.kernels.reference.page_headers import page_headers
@@ -105,6 +105,7 @@ __all__ = [
     "gather",
     "join_prefixes",
     "join_streams",
+    "level_counts",
     "list_offsets",
     "lists_in_order",
     "mark_used",

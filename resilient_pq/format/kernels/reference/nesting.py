@@ -56,6 +56,12 @@ def list_offsets(
     return offsets
 
 
+def level_counts(levels: NDArray[np.uint8], maximum: int) -> tuple[int, ...]:
+    """How often each level from 0 to `maximum` stands among some."""
+    # There are few levels, and comparing bytes is quicker than counting them one by one.
+    return tuple(int(np.count_nonzero(levels == level)) for level in range(maximum + 1))
+
+
 def _slots(
     definition: NDArray[np.uint8], repetition: NDArray[np.uint8], depth: int, level: int
 ) -> NDArray[np.bool_]:
