@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from resilient_pq import room
 from resilient_pq.arrow.buffers import VIEW_KINDS, Part
 from resilient_pq.format import kernels
 from resilient_pq.format.values import MAX_SMALL_OFFSET, ByteArrays
@@ -28,8 +29,10 @@ def byte_arrays_of(part: Part, positions: NDArray[Any] | None) -> ByteArrays:
     if positions.dtype != np.bool_:
         return take(whole, positions)
     # Nulls have no bytes most of the time, and then the others are back to back as they lie.
-    offsets = kernels.compact_offsets(whole.offsets, positions)
-    return take(whole, np.flatnonzero(positions)) if offsets is None else ByteArrays(offsets, whole.data)
+    offsets: NDArray[Any] = room.empty((int(np.count_nonzero(positions)) + 1,), whole.offsets.dtype)
+    if kernels.compact_offsets(whole.offsets, positions, offsets):
+        return ByteArrays(offsets, whole.data)
+    return take(whole, np.flatnonzero(positions))
 
 
 def take(values: ByteArrays, positions: NDArray[Any]) -> ByteArrays:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from resilient_pq import room
 from resilient_pq.checksum import combine, crc32, signed
-from resilient_pq.format import bloom, compression, thrift
+from resilient_pq.format import bloom, compression, kernels, thrift
 from resilient_pq.format.chunk_options import ChunkOptions
 from resilient_pq.format.encoding_choice import Choice, choose, plain_bytes
 from resilient_pq.format.encodings import bit_packed, dictionary, encode_values, plain, rle
@@ -69,7 +69,7 @@ class EncodedChunk:
     header_crcs: list[int]
     crc: int
     dictionary_page: PageLocation | None
-    dictionary_body: bytes | None
+    dictionary_body: memoryview | bytes | None
     bloom_filter: bytes | None = None
 
     def place(self, offset: int) -> None:
@@ -205,7 +205,9 @@ def _offset_index(locations: list[PageLocation], summaries: Sequence[PageSummary
     return OffsetIndex(locations, sizes or None)
 
 
-def _add_dictionary(leaf: Leaf, pages: _Pages, built: Dictionary, encoding: Encoding) -> tuple[PageLocation, bytes]:
+def _add_dictionary(
+    leaf: Leaf, pages: _Pages, built: Dictionary, encoding: Encoding
+) -> tuple[PageLocation, memoryview]:
     header = PageHeader(
         type=int(PageType.DICTIONARY_PAGE),
         uncompressed_page_size=0,
@@ -213,7 +215,7 @@ def _add_dictionary(leaf: Leaf, pages: _Pages, built: Dictionary, encoding: Enco
         dictionary_page_header=DictionaryPageHeader(num_values=len(built.values), encoding=int(encoding)),
     )
     location = pages.add(header, [encode_values(Encoding.PLAIN, leaf.node, built.values)])
-    return location, bytes(pages.buffers[-1])
+    return location, memoryview(pages.buffers[-1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,18 +240,24 @@ def _cuts(
     count = max(-(-size // options.page_bytes), fewest, 1)
     if count == 1 or data.num_rows < 2:
         return [_Cut(0, data.num_rows, 0, num_entries, 0, len(data.values))]
-    starts = None if data.repetition_levels is None else row_starts(data.repetition_levels, num_entries)
-    present = None
-    if data.definition_levels is not None and len(data.values) < num_entries:
-        present = data.definition_levels == leaf.max_definition_level
-    byte_arrays = data.values if built is None and isinstance(data.values, ByteArrays) else None
+    definition, repetition = data.definition_levels, data.repetition_levels
+    if len(data.values) == num_entries:
+        definition = None  # none lacks a value
+    starts = present = byte_arrays = None
+    if built is None and isinstance(data.values, ByteArrays):
+        byte_arrays = data.values
+        starts = None if repetition is None else row_starts(repetition, num_entries)
+        present = None if definition is None else definition == leaf.max_definition_level
+    rows = entries = _row_cuts(data.num_rows, byte_arrays, count, size, starts, present, options)
+    if repetition is not None:
+        entries = kernels.row_entries(np.ascontiguousarray(repetition), np.array(rows, np.int64)).tolist()
     cuts: list[_Cut] = []
     value = 0
-    for first, end in pairwise(_row_cuts(data.num_rows, byte_arrays, count, size, starts, present, options)):
-        entry = first if starts is None else int(starts[first]) if first < len(starts) else num_entries
-        entry_end = end if starts is None else int(starts[end]) if end < len(starts) else num_entries
-        num_values = entry_end - entry if present is None else np.count_nonzero(present[entry:entry_end])
-        cuts.append(_Cut(first, end, entry, entry_end, value, value + int(num_values)))
+    for (first, end), (entry, entry_end) in zip(pairwise(rows), pairwise(entries), strict=True):
+        num_values = entry_end - entry
+        if definition is not None:
+            num_values = int(np.count_nonzero(definition[entry:entry_end] == leaf.max_definition_level))
+        cuts.append(_Cut(first, end, entry, entry_end, value, value + num_values))
         value = cuts[-1].value_end
     return cuts
 

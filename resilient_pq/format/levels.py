@@ -279,8 +279,7 @@ def cut_rows(leaf: Leaf, data: LeafData, borders: Sequence[int]) -> list[LeafDat
     definition, repetition = data.definition_levels, data.repetition_levels
     entries = list(borders)
     if repetition is not None:
-        starts = np.append(row_starts(repetition, 0), len(repetition))
-        entries = starts[borders].tolist()
+        entries = kernels.row_entries(np.ascontiguousarray(repetition), np.array(borders, np.int64)).tolist()
     values = entries
     if definition is not None:
         before = int(np.count_nonzero(definition[: entries[0]] == leaf.max_definition_level))

@@ -363,7 +363,7 @@ def _copies(chunk: EncodedChunk) -> ChunkCopies:
         page_headers=chunk.headers,
         crc32=signed(chunk.crc),
         dictionary_page=chunk.dictionary_page,
-        dictionary_copy=body if body is not None and len(body) <= MAX_DICTIONARY_COPY else None,
+        dictionary_copy=bytes(body) if body is not None and len(body) <= MAX_DICTIONARY_COPY else None,
         header_crcs=chunk.header_crcs,
     )
 

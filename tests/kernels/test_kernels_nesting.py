@@ -78,6 +78,19 @@ def test_both_agree_on_many_entries(kernels: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1, 254, 255, 256, 3000])
+def test_entries_at_which_rows_begin(kernels: ModuleType, count: int) -> None:
+    repetition = np.random.default_rng(count).integers(0, 3, count).astype(np.uint8)
+    starts = [at for at, level in enumerate(repetition.tolist()) if level == 0]
+    rows = sorted({0, 1, 83, 84, len(starts) // 2, len(starts) - 1, len(starts), len(starts) + 9} - {-1})
+    found = kernels.row_entries(repetition, np.array([*rows, rows[-1]], np.int64))
+    assert found.dtype == np.int64
+    assert found.tolist() == [starts[row] if row < len(starts) else count for row in [*rows, rows[-1]]]
+    for wrong in ([1, 0], [-1]):
+        with pytest.raises(ValueError, match="not in order"):
+            kernels.row_entries(repetition, np.array(wrong, np.int64))
+
+
+@pytest.mark.parametrize("count", [0, 1, 254, 255, 256, 3000])
 def test_levels_are_counted(kernels: ModuleType, count: int) -> None:
     some = np.random.default_rng(count).integers(0, 5, count).astype(np.uint8)
     for maximum in (1, 4, 6):

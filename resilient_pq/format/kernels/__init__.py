@@ -68,6 +68,7 @@ __all__ = [
     "plain_views",
     "rle_decode",
     "rle_encode",
+    "row_entries",
     "row_hashes",
     "row_min_max",
     "shared_prefixes",
@@ -155,6 +156,7 @@ plain_pages = _kernel(reference.plain_pages)
 plain_views = _kernel(reference.plain_views)
 rle_decode = _kernel(reference.rle_decode)
 rle_encode = _kernel(reference.rle_encode)
+row_entries = _kernel(reference.row_entries)
 row_hashes = _kernel(reference.row_hashes)
 row_min_max = _kernel(reference.row_min_max)
 shared_prefixes = _kernel(reference.shared_prefixes)

@@ -79,6 +79,36 @@ cdef int fill_offsets(
     return 0
 
 
+def row_entries(const uint8_t[::1] repetition not None, const int64_t[::1] rows not None):
+    """See `reference.row_entries`."""
+    cdef Py_ssize_t n = repetition.shape[0], begin = 0, end, at, begun = 0, count, i
+    cdef int64_t left
+    cdef int64_t[::1] entries
+    cdef bint fall = False
+    out = np.empty(rows.shape[0], np.int64)
+    entries = out
+    with nogil:
+        for i in range(rows.shape[0]):
+            fall |= rows[i] < (rows[i - 1] if i else 0)
+        for i in range(0 if fall else rows.shape[0]):
+            while begin < n:  # as many rows at once as may begin before the one that is wanted
+                end = min(begin + 255, n)
+                count = count_level(&repetition[begin], end - begin, 0)
+                if begun + count > rows[i]:
+                    break
+                begun += count
+                begin = end
+            left = rows[i] - begun
+            at = begin
+            while at < n and (repetition[at] or left):
+                left -= repetition[at] == 0
+                at += 1
+            entries[i] = at
+    if fall:
+        raise ValueError("the rows are not in order")
+    return out
+
+
 def level_counts(const uint8_t[::1] levels not None, int maximum):
     """See `reference.level_counts`."""
     cdef Py_ssize_t n = levels.shape[0]

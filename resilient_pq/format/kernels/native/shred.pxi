@@ -313,15 +313,16 @@ cdef void compact_rows(
             filled += 1
 
 
-def compact_offsets(offsets not None, present not None):
+def compact_offsets(offsets not None, present not None, out not None):
     """See `reference.compact_offsets`."""
     cdef const uint8_t[::1] flags = present.view(np.uint8)
     if len(offsets) != flags.shape[0] + 1:
         raise ValueError("there must be one offset more than flags")
-    out = np.empty(count_present(&flags[0], flags.shape[0]) + 1, offsets.dtype)
+    if len(out) != count_present(&flags[0], flags.shape[0]) + 1:
+        raise ValueError("there must be room for the offsets of what is present")
     if offsets.itemsize == 4:
-        return out if offsets_of_present[int32_t](offsets, flags, out) else None
-    return out if offsets_of_present[int64_t](offsets, flags, out) else None
+        return bool(offsets_of_present[int32_t](offsets, flags, out))
+    return bool(offsets_of_present[int64_t](offsets, flags, out))
 
 
 cdef int offsets_of_present(const Offset[::1] offsets, const uint8_t[::1] present, Offset[::1] out) except -1:

@@ -48,7 +48,12 @@ from resilient_pq.format.kernels.reference.dictionary import (
     mark_used,
 )
 from resilient_pq.format.kernels.reference.kept import KeptStructs
-from resilient_pq.format.kernels.reference.nesting import level_counts, list_offsets, slot_validity
+from resilient_pq.format.kernels.reference.nesting import (
+    level_counts,
+    list_offsets,
+    row_entries,
+    slot_validity,
+)
 from resilient_pq.format.kernels.reference.nulls import spread
 from resilient_pq.format.kernels.reference.numbers import number_min_max
 from resilient_pq.format.kernels.reference.page_headers import page_headers
@@ -118,6 +123,7 @@ __all__ = [
     "plain_views",
     "rle_decode",
     "rle_encode",
+    "row_entries",
     "row_hashes",
     "row_min_max",
     "shared_prefixes",

@@ -56,6 +56,23 @@ def list_offsets(
     return offsets
 
 
+def row_entries(repetition: NDArray[np.uint8], rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """At which entries rows begin.
+
+    Args:
+        repetition: The repetition level of each entry.
+        rows: The numbers of the rows, never falling, none of them negative.
+
+    Returns:
+        One for each; for a row that is not there, how many entries there are.
+    """
+    if rows.size and (rows[0] < 0 or (rows[1:] < rows[:-1]).any()):
+        raise ValueError("the rows are not in order")
+    starts = np.append(np.flatnonzero(repetition == 0), repetition.size)
+    entries: NDArray[np.int64] = starts[np.minimum(rows, starts.size - 1)]
+    return entries
+
+
 def level_counts(levels: NDArray[np.uint8], maximum: int) -> tuple[int, ...]:
     """How often each level from 0 to `maximum` stands among some."""
     # There are few levels, and comparing bytes is quicker than counting them one by one.

@@ -186,18 +186,22 @@ def compact(values: NDArray[Any], present: NDArray[np.bool_]) -> NDArray[Any]:
     return values[present]
 
 
-def compact_offsets(offsets: Offsets, present: NDArray[np.bool_]) -> Offsets | None:
-    """Offsets of the byte strings where `present` is true, into the same data.
+def compact_offsets(offsets: Offsets, present: NDArray[np.bool_], out: Offsets) -> bool:
+    """Fill `out` with offsets of the byte strings where `present` is true, into the same data.
 
     Args:
         offsets: int32 or int64, one more than there are flags.
         present: One per byte string.
+        out: Of the same type, one more than there are byte strings present.
 
     Returns:
-        None where one that is not present has bytes, so that those of the others are not back to back.
+        Whether all that are not present have no bytes, so that those of the others are back to back; else what is in
+        `out` means nothing.
     """
     if len(offsets) != len(present) + 1:
         raise ValueError("there must be one offset more than flags")
-    if (offsets[1:][~present] != offsets[:-1][~present]).any():
-        return None
-    return np.concatenate([offsets[:1], offsets[1:][present]])
+    if len(out) != np.count_nonzero(present) + 1 or out.dtype != offsets.dtype:
+        raise ValueError("there must be room for the offsets of what is present")
+    out[0] = offsets[0]
+    out[1:] = offsets[1:][present]
+    return bool((offsets[1:][~present] == offsets[:-1][~present]).all())
