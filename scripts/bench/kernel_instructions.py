@@ -73,11 +73,12 @@ def integers(rng: np.random.Generator, native: Any, reference: Any) -> list[Case
 def byte_arrays(rng: np.random.Generator, native: Any, reference: Any) -> list[Case]:
     """Strings of 14 bytes on average."""
     offsets, data = strings(rng, 256)
-    plain = reference.byte_array_join(offsets, data)
+    plain = np.empty(data.size + 4 * COUNT, np.uint8)
+    reference.byte_array_join(offsets, data, plain)
     lengths = np.diff(offsets).astype(np.int32)
     few_offsets, few_data = strings(rng, 256)
     indices = rng.integers(0, 256, COUNT).astype(np.int32)
-    out = np.empty(data.size + 64, np.uint8)
+    out, joined = np.empty(data.size + 64, np.uint8), np.empty_like(plain)
     taken = np.empty(COUNT, np.int32)
     total = int(np.diff(few_offsets)[indices].sum())
     gathered = np.empty(total, np.uint8)
@@ -89,7 +90,7 @@ def byte_arrays(rng: np.random.Generator, native: Any, reference: Any) -> list[C
             COUNT,
             lambda: native.copy_chosen_byte_arrays(entries_of, few_data, codes, gathered, 0),
         ),
-        Case("byte_array_join", COUNT, lambda: native.byte_array_join(offsets, data)),
+        Case("byte_array_join", COUNT, lambda: native.byte_array_join(offsets, data, joined)),
         Case("byte_array_lengths", COUNT, lambda: native.byte_array_lengths(plain, taken)),
         Case("byte_array_split", COUNT, lambda: native.byte_array_split(plain, lengths, out[: data.size])),
         Case(
