@@ -75,7 +75,7 @@ cdef int join(
     check_offsets(offsets, num_offsets, size)
     if <Py_ssize_t> (offsets[num_offsets - 1] - offsets[0]) + 4 * (num_offsets - 1) != out_size:
         return malformed(b"the values do not fill the output exactly")
-    end = <Py_ssize_t> offsets[0]
+    end = max(<Py_ssize_t> offsets[0], 0)
     for i in range(num_offsets - 1):
         start = end
         end = <Py_ssize_t> offsets[i + 1]
