@@ -143,7 +143,7 @@ def test_gather_copies_numbers(kernels: ModuleType, guarded: Any, dtype: Any, co
         assert out.tobytes() == b"".join(dictionary[index].tobytes() for index in indices)
 
 
-@pytest.mark.parametrize("width", [0, 1, 5, 12, 16, 40])
+@pytest.mark.parametrize("width", [0, 1, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17, 40])
 def test_gather_copies_rows(kernels: ModuleType, guarded: Any, width: int) -> None:
     generator = np.random.default_rng(width)
     dictionary = generator.integers(0, 256, (20, width)).astype(np.uint8)
@@ -186,7 +186,7 @@ def test_gather_into_another_array_is_the_callers_mistake(
     assert not isinstance(raised.value, EncodingError)
 
 
-@pytest.mark.parametrize("dtype", [*GATHERED, "u1 x 3", "u1 x 16", "u1 x 0"])
+@pytest.mark.parametrize("dtype", [*GATHERED, "u1 x 3", "u1 x 5", "u1 x 12", "u1 x 16", "u1 x 17", "u1 x 0"])
 @settings(deadline=None, max_examples=40)
 @given(present=st.one_of(st.lists(st.booleans(), max_size=70), st.integers(0, 40).map(lambda n: [True] * n)))
 def test_spread_makes_room_for_nulls(

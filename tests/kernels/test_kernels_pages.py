@@ -150,6 +150,7 @@ def test_levels_that_go_wrong(kernels: ModuleType) -> None:
 
 SHAPES: list[tuple[str, int | None]] = [
     ("?", None), ("u1", None), ("<i2", None), ("<i4", None), ("<f8", None), ("u1", 0), ("u1", 3), ("u1", 12),
+    ("u1", 5), ("u1", 16), ("u1", 17),
 ]  # fmt: skip
 
 

@@ -47,6 +47,9 @@ cdef extern from "native/bytes.h":
                     ptrdiff_t size) noexcept nogil
     void copy_bytes_before(uint8_t* to, ptrdiff_t to_room, const uint8_t* source, ptrdiff_t source_room,
                            ptrdiff_t size) noexcept nogil
+    void copy_row(uint8_t* to, const uint8_t* source, ptrdiff_t width) noexcept nogil
+    void copy_rows(uint8_t* to, const uint8_t* source, ptrdiff_t width, const int32_t* numbers, ptrdiff_t step,
+                   ptrdiff_t count) noexcept nogil
     ptrdiff_t shared_bytes(const uint8_t* a, const uint8_t* b, ptrdiff_t limit) noexcept nogil
     bint equal_bytes(const uint8_t* a, const uint8_t* b, ptrdiff_t size) noexcept nogil
     uint64_t masked_word(const uint8_t* source, ptrdiff_t size, int at) noexcept nogil

@@ -25,6 +25,31 @@ INLINED void copy_bytes_before(uint8_t *to, ptrdiff_t to_room, const uint8_t *fr
         memcpy(to, from, size);
 }
 
+/* One row of bytes: of 4 to 16 by two words that may overlap, which is cheaper than a call. */
+INLINED void copy_row(uint8_t *to, const uint8_t *from, ptrdiff_t width) {
+    if (width >= 8 && width <= 16) {
+        const uint64_t first = load64(from), last = load64(from + width - 8);
+        store64(to, first);
+        store64(to + width - 8, last);
+    } else if (width >= 4 && width < 8) {
+        const uint32_t first = load32(from), last = load32(from + width - 4);
+        store32(to, first);
+        store32(to + width - 4, last);
+    } else
+        memcpy(to, from, (size_t)width);
+}
+
+/* Rows by their numbers, back to back; with a `step` of 0 the first one again and again. */
+static void copy_rows(uint8_t *RESTRICT to, const uint8_t *RESTRICT from, ptrdiff_t width,
+                      const int32_t *RESTRICT numbers, ptrdiff_t step, ptrdiff_t count) {
+    if (width == 0) return;
+    if (width == 16) /* views, most of all */
+        for (ptrdiff_t at = 0; at < count; ++at) copy_row(to + 16 * at, from + 16 * (ptrdiff_t)numbers[step * at], 16);
+    else
+        for (ptrdiff_t at = 0; at < count; ++at)
+            copy_row(to + width * at, from + width * numbers[step * at], width);
+}
+
 INLINED ptrdiff_t shared_bytes(const uint8_t *a, const uint8_t *b, ptrdiff_t limit) {
     ptrdiff_t at = 0;
     while (at + 8 <= limit && load64(a + at) == load64(b + at)) at += 8;

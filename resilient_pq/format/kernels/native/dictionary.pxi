@@ -53,14 +53,8 @@ cdef int gather_rows(
     const uint8_t* source, Py_ssize_t length, Py_ssize_t width, const int32_t* indices, Py_ssize_t n,
     uint8_t* out
 ) except -1 nogil:
-    cdef Py_ssize_t i
     check_indices(indices, n, length)
-    if width == 16:  # UUID, DECIMAL of 128 bits
-        for i in range(n):
-            memcpy(out + 16 * i, source + 16 * <Py_ssize_t> indices[i], 16)
-    elif width:
-        for i in range(n):
-            memcpy(out + width * i, source + width * indices[i], width)
+    copy_rows(out, source, width, indices, 1, n)
     return 0
 
 

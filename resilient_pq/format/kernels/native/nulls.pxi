@@ -74,7 +74,7 @@ cdef void spread_rows(uint8_t* rows, Py_ssize_t width, const uint8_t* present, P
         i -= 1
     while source < i:
         if present[i]:
-            memcpy(rows + i * width, rows + source * width, width)
+            copy_row(rows + i * width, rows + source * width, width)
             source -= 1
         else:
             memset(rows + i * width, 0, width)

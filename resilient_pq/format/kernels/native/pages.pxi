@@ -437,16 +437,7 @@ cdef int choose(Indices* indices, const Bits* known, Bits* out) except -1 nogil:
 
 cdef int choose_rows(Indices* indices, const uint8_t* known, Py_ssize_t width, uint8_t* out) except -1 nogil:
     """The same for rows of bytes."""
-    cdef Py_ssize_t i
     while next_indices(indices):
-        if width == 0:
-            continue
-        if width == VIEW_BYTES:  # known to the compiler, two moves instead of a call
-            for i in range(indices.count):
-                memcpy(out + VIEW_BYTES * i, known + VIEW_BYTES * indices.block[0 if indices.same else i], VIEW_BYTES)
-            out += VIEW_BYTES * indices.count
-            continue
-        for i in range(indices.count):
-            memcpy(out, known + indices.block[0 if indices.same else i] * width, width)
-            out += width
+        copy_rows(out, known, width, indices.block, 0 if indices.same else 1, indices.count)
+        out += width * indices.count
     return 0
