@@ -97,6 +97,18 @@ async def test_a_page_that_no_copy_has_is_lost(one_paged_file: Any, held_against
     assert (report.outcome, table.num_rows) == (rpq.Outcome.PARTIAL, file.table.num_rows - page.num_rows)
 
 
+async def test_the_copy_that_has_the_end_tells_of_it(one_paged_file: Any) -> None:
+    """Though neither has a footer that can be used, as one lost its beginning and the other its final record."""
+    file = one_paged_file
+    final = max((record.place for record in file.layout.records), key=lambda place: place.start)
+    last = file.layout.row_groups[-1].record.place.stop
+    copies = [zeroed(file.data, (final.start, final.start + 300)), zeroed(file.data, (0, last // 2))]
+    for order in itertools.permutations(copies):
+        report, table = await merge(*order)
+        assert table.equals(file.table)
+        assert (report.outcome, report.kept and report.kept.rows_lost) == (rpq.Outcome.RECOVERED, 0)
+
+
 async def test_halves_make_a_whole(one_paged_file: Any) -> None:
     """The end of one, the beginning of the other, in any order."""
     file, middle = one_paged_file, len(one_paged_file.data) // 2
