@@ -1,8 +1,9 @@
 """Which pages of a damaged column chunk are whole, what rows they hold, and their values. Sans-io.
 
 A page is whole when its CRC32 holds, or, where its writer left none, when it decodes. Its header is not covered by that
-sum; a copy of it is (`KnownPages`), and so is the whole chunk. Bytes may be at hand more than once: as they lie in the
-file, as they lie elsewhere in it when parts of it were moved, and in other copies of the file.
+sum; a copy of it is (`KnownPages`), and so is the whole chunk. Where that sum does not hold and there is no copy, a
+header is believed that says exactly what its body is. Bytes may be at hand more than once: as they lie in the file, as
+they lie elsewhere in it when parts of it were moved, and in other copies of the file.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from resilient_pq.checksum import crc32, signed, unsigned
 from resilient_pq.errors import FormatError, UnsupportedError
 from resilient_pq.format import thrift
 from resilient_pq.format.chunk_decoder import decode_chunk
+from resilient_pq.format.exact_page import check_exact
 from resilient_pq.format.footer import ChunkSums
 from resilient_pq.format.levels import slice_rows
 from resilient_pq.format.metadata import Encoding, PageHeader, PageType
@@ -277,7 +279,7 @@ class _Finder:
     def _page_at(self, place: KnownPage, ordinal: int, lost: PageFate) -> PageFate:
         """A page of which only the place is known."""
         start = place.offset - self._chunk.range.start
-        found = None
+        found = doubted = None
         for number, reading in enumerate(self._readings):
             data = reading.data[: start + place.size]
             try:
@@ -289,11 +291,15 @@ class _Finder:
             lost = replace(lost, is_dictionary=header.type == PageType.DICTIONARY_PAGE)
             body = data[body_start:]
             if self._holds(header, body):
-                lost = replace(lost, reading=number)
-                return self._whole(lost, ordinal, header, data[start:body_start], body, reading.mending)
+                fate = replace(lost, reading=number)
+                whole = self._believed(fate, ordinal, header, data[start:body_start], body, reading.mending)
+                if whole.page is not None:
+                    return whole
+                doubted = doubted or whole
+                continue
             found = found or (header, data[start:body_start], [(number, body)])
         if found is None:
-            return lost.lost("its header is damaged")
+            return doubted or lost.lost("its header is damaged")
         return self._repaired(lost, ordinal, *found)
 
     def _holds(self, header: PageHeader, body: memoryview) -> bool:
@@ -319,6 +325,28 @@ class _Finder:
         page = Page(ordinal, fate.offset, header, header_bytes, body)
         checksummed = self._has_crc(header)
         return replace(fate, page=page, mending=mending, checksummed=checksummed, reason=None)
+
+    def _believed(
+        self,
+        fate: PageFate,
+        ordinal: int,
+        header: PageHeader,
+        header_bytes: memoryview,
+        body: memoryview,
+        mending: Mending | None,
+    ) -> PageFate:
+        """The page, its header as it lies; lost where something in the chunk is damaged, and it may be that header."""
+        whole = self._whole(fate, ordinal, header, header_bytes, body, mending)
+        if whole.page is None or not self._needs_crc:
+            return whole
+        metadata, leaf = self._chunk.metadata, self._chunk.leaf
+        try:
+            check_exact(whole.page, leaf, metadata.codec, metadata.encodings, self._chunk.quirks)
+        except FormatError as error:
+            return fate.lost(f"its header is damaged, or its body: {error.message}")
+        except UnsupportedError:
+            pass  # whoever decodes it says so
+        return whole
 
     def _repaired(
         self,
@@ -378,7 +406,7 @@ class _Finder:
     def _next(self, at: int, stop: int, ordinal: int) -> PageFate | None:
         """The page at `at`; None where no reading has a header there that fits."""
         base = self._chunk.range.start
-        damaged = None
+        damaged = doubted = None
         for number, reading in enumerate(self._readings):
             data = reading.data[:stop]
             try:
@@ -391,14 +419,18 @@ class _Finder:
             is_dictionary = header.type == PageType.DICTIONARY_PAGE
             fate = PageFate(base + at, base + end, None, is_dictionary=is_dictionary, reading=number)
             if self._holds(header, data[body_start:end]):
-                return self._whole(
+                whole = self._believed(
                     fate, ordinal, header, data[at:body_start], data[body_start:end], reading.mending
                 )
+                if whole.page is not None:
+                    return whole
+                doubted = doubted or whole
+                continue
             # Its length may be what is damaged: it is believed when another page, or the end, follows.
             if damaged is None and (end == stop or self._begins_page(data, end)):
                 damaged = fate, header, data[at:body_start], [(number, data[body_start:end])]
         if damaged is None:
-            return None
+            return doubted
         fate, header, header_bytes, bodies = damaged
         return self._repaired(fate, ordinal, header, header_bytes, bodies)
 

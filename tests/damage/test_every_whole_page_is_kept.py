@@ -10,6 +10,7 @@ import asyncio
 import io
 import random
 import zlib
+from collections.abc import Iterator
 from typing import Any
 
 import hypothesis
@@ -141,6 +142,32 @@ async def test_a_sample_of_the_bits_of_the_data(paged_file: Any, held_against_th
         for _ in range(5):
             damaged = paged_file.flipped(rng.choice(page.body), rng.randrange(8))
             await held_against_the_best(paged_file, damaged, rng.choice(POLICIES))
+
+
+def header_bits_without_a_copy(file: Any, rng: random.Random, count: int) -> Iterator[Any]:
+    """Single bits of page headers turned, and with each the record that has copies of those headers destroyed."""
+    row_group = file.layout.row_groups[1]
+    record = row_group.record.place
+    headers = [page.header for chunk in row_group.chunks for page in chunk.pages]
+    for _ in range(count):
+        offset = rng.choice(rng.choice(headers))
+        turned = bytes([file.data[offset] ^ 1 << rng.randrange(8)])
+        yield file.written_over((record.start, bytes(len(record))), (offset, turned))
+
+
+async def test_no_header_is_believed_that_was_changed(paged_file: Any, held_against_the_best: Any) -> None:
+    """Though the CRC32 of its page holds: a count in it may have been changed, or a length."""
+    rng = seeded("headers", len(paged_file.data))
+    for i, damaged in enumerate(header_bits_without_a_copy(paged_file, rng, 25)):
+        await held_against_the_best(paged_file, damaged, POLICIES[i % 2])
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(3600)
+async def test_many_headers_that_were_changed(paged_file: Any, held_against_the_best: Any) -> None:
+    rng = seeded("many headers", len(paged_file.data))
+    for i, damaged in enumerate(header_bits_without_a_copy(paged_file, rng, 1000)):
+        await held_against_the_best(paged_file, damaged, POLICIES[i % 2])
 
 
 async def test_a_damaged_anchor_before_a_cut(one_paged_file: Any) -> None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from resilient_pq.errors import EncodingError
 from resilient_pq.format import kernels
-from resilient_pq.format.kernels.reference.integers import varint_bytes
+from resilient_pq.format.kernels.reference.integers import varint, varint_bytes
 from resilient_pq.format.schema import Primitive
 from resilient_pq.format.values import Levels, Values, is_uniform
 
@@ -74,6 +74,34 @@ def check_maximum(levels: Levels, maximum: int) -> None:
     """Raise `EncodingError` where a level is greater than `maximum`."""
     if levels.max(initial=0) > maximum:
         raise EncodingError(f"a level of {levels.max()} stands where the greatest is {maximum}")
+
+
+def ends_with(data: memoryview, bit_width: int, count: int) -> bool:
+    """Whether runs of exactly `count` values take all of `data`, as far as their headers tell.
+
+    The last bit-packed run is filled up to whole groups, or cut short behind the last value, as old writers left it.
+    Run by run in Python: it is asked of damaged chunks alone.
+
+    Raises:
+        EncodingError: A run header is cut off, or has more than 32 bits.
+    """
+    if not bit_width and not data:
+        return True  # some writers leave out what would tell nothing
+    position = filled = padded = 0
+    while filled < count and position < len(data):
+        header, position = varint(data, position, 32)
+        if header & 1:
+            filled += 8 * (header >> 1)
+            needed = -(-(8 * (header >> 1) - max(filled - count, 0)) * bit_width // 8)
+            if position + needed > len(data):
+                return False
+            position = min(position + (header >> 1) * bit_width, len(data))
+            padded = 7
+        else:
+            filled += header >> 1
+            position += (bit_width + 7) // 8
+            padded = 0
+    return position == len(data) and 0 <= filled - count <= padded
 
 
 def encode(node: Primitive, values: Values) -> NDArray[np.uint8]:
