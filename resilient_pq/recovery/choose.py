@@ -189,7 +189,7 @@ def _tail(survey: Survey, found: list[Candidate]) -> list[LostRegion]:
     """What stands behind the last record that is whole."""
     assert survey.last is not None and survey.footer is not None
     start = survey.last.end
-    if start >= survey.size or survey.footer.header.kind == Kind.FINAL or survey.ended:
+    if start >= survey.size or survey.has_end:
         return []
     newest = survey.newest
     where = Where(row_group=found[-1].ordinal + 1 if found else 0)

@@ -13,7 +13,6 @@ from typing import Any
 
 from resilient_pq.errors import RecoveryError, Where
 from resilient_pq.format.footer import ChunkSums
-from resilient_pq.format.records import Kind
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader.surviving import Mending
 from resilient_pq.recovery.choose import data_starts
@@ -65,18 +64,10 @@ def _worth(copy: Understanding) -> tuple[bool, bool, bool, int, int, int]:
     return (
         copy.contents is not None and copy.error is None,
         copy.contents is not None,
-        copy.contents is not None and _knows_end(copy),
+        copy.contents is not None and copy.survey is not None and copy.survey.has_end,
         sum(row_group.method in _STATED for row_group in copy.row_groups),
         len(copy.row_groups),
         copy.source.info.size,
-    )
-
-
-def _knows_end(copy: Understanding) -> bool:
-    """Whether its final footer is whole, though something else keeps it from being used: no row stands behind it."""
-    survey = copy.survey
-    return survey is not None and survey.footer is not None and (
-        survey.footer.header.kind == Kind.FINAL or survey.ended
     )
 
 

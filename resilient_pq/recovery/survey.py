@@ -107,6 +107,11 @@ class Survey:
         return sorted(mine, key=lambda header: header.offset)
 
     @property
+    def has_end(self) -> bool:
+        """Whether a footer that is whole ends the file: no row stands behind what it names."""
+        return self.footer is not None and (self.footer.header.kind == Kind.FINAL or self.ended)
+
+    @property
     def displaced(self) -> bool:
         """Whether one was found that is of this file and lies elsewhere: parts may have been moved or left out."""
         return any(

@@ -259,9 +259,13 @@ async def _placement(known: Understanding) -> None:
             )
     if view.is_in_place and view.size == source.info.size:
         return
-    # Copies of this very file may lie in a column of it: a view is believed that tells of more of the same.
-    candidates = _candidates(await source.through(view).survey())
-    if candidates is None or len(candidates.row_groups) <= len(known.row_groups):
+    # Copies of this very file may lie in a column of it: a view is believed that tells of more of the same, or of its
+    # end where nothing told of that.
+    survey = await source.through(view).survey()
+    candidates = _candidates(survey)
+    if candidates is None or len(candidates.row_groups) < len(known.row_groups):
+        return
+    if len(candidates.row_groups) == len(known.row_groups) and not (survey.has_end and not known.survey.has_end):
         return
     if known.contents is None or known.contents.schema == candidates.contents.schema:
         known.look_through(view, "parts of it lie elsewhere than they were written: they are put back")

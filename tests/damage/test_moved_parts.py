@@ -41,6 +41,17 @@ async def test_a_part_twice(file_of_parts: Any, held_against_the_best: Any) -> N
         await held_against_the_best(file_of_parts, file_of_parts.rearranged(PART, order))
 
 
+async def test_a_part_twice_behind_all_rows(file_of_parts: Any, held_against_the_best: Any) -> None:
+    """It stands within the last checkpoint: the row groups are in their places, and the end of the file is not."""
+    *_, checkpoint, final = (record.place for record in file_of_parts.layout.records if record.kind in (3, 4))
+    border = checkpoint.stop // PART
+    assert checkpoint.start < border * PART < checkpoint.stop <= final.start
+    parts = list(range(len(file_of_parts.data) // PART + 1))
+    for part in (0, 3):
+        twice = [*parts[:border], part, *parts[border:]]
+        await held_against_the_best(file_of_parts, file_of_parts.rearranged(PART, twice))
+
+
 @pytest.mark.parametrize("on_damage", ["drop", "null"])
 async def test_a_part_missing(file_of_parts: Any, held_against_the_best: Any, on_damage: str) -> None:
     last = len(file_of_parts.data) // PART
