@@ -86,7 +86,7 @@ class Placing:
     sure: bool = True
     _chunk: int = 0  # number, in the file, of the chunk that is under way
     _last: int = -1  # index of the last page that was placed
-    _sizes: dict[int, list[int]] = field(default_factory=dict)  # bytes of whole chunks, by column
+    _sizes: dict[int, list[tuple[int, int]]] = field(default_factory=dict)  # of whole chunks, by column: rows, bytes
 
     def run(self) -> None:
         """Place all stretches; a second time with what was learned, where some were left out."""
@@ -135,7 +135,7 @@ class Placing:
     def _note(self, spans: Sequence[Span]) -> None:
         for span in spans:
             if span.whole:
-                self._sizes.setdefault(span.leaf, []).append(self._bytes(span))
+                self._sizes.setdefault(span.leaf, []).append((span.rows, self._bytes(span)))
 
     def _go_on(self, at: int, end: int) -> int:
         """Take the row groups that begin at a page; returns the page after them."""
@@ -298,8 +298,8 @@ class Placing:
         gap = self._gap(start)
         if gap is None or not self._sizes or self._last < 0:
             return odd_rows
-        sizes = [size for known in self._sizes.values() for size in known]
-        return odd_rows + abs(gap - self._missing(place, chunk)) / max(sum(sizes) / len(sizes), 1) + self._odd(place)
+        usual = sum(map(self._usual, self._sizes)) / len(self._sizes)
+        return odd_rows + abs(gap - self._missing(place, chunk)) / max(usual, 1) + self._odd(place)
 
     def _odd(self, place: _Place) -> float:
         """How unusual the sizes of a place's whole chunks are, each from 0 to 1, on the average."""
@@ -330,8 +330,11 @@ class Placing:
         return max(expected, 0)
 
     def _usual(self, leaf: int) -> float:
-        known = self._sizes.get(leaf) or [size for sizes in self._sizes.values() for size in sizes] or [0]
-        return sum(known) / len(known)
+        """The bytes that a chunk of a column has; those of small row groups, as the last may be one, are not usual."""
+        known = self._sizes.get(leaf) or [noted for sizes in self._sizes.values() for noted in sizes] or [(0, 0)]
+        most = max(rows for rows, _ in known)
+        sizes = [size for rows, size in known if rows * 2 >= most]
+        return sum(sizes) / len(sizes)
 
     def _usual_group(self) -> float:
         return sum(self._usual(leaf) for leaf in range(len(self.layout.columns))) if self._sizes else 0.0
