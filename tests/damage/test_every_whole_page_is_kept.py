@@ -162,14 +162,6 @@ async def test_no_header_is_believed_that_was_changed(paged_file: Any, held_agai
         await held_against_the_best(paged_file, damaged, POLICIES[i % 2])
 
 
-@pytest.mark.thorough
-@pytest.mark.timeout(3600)
-async def test_many_headers_that_were_changed(paged_file: Any, held_against_the_best: Any) -> None:
-    rng = seeded("many headers", len(paged_file.data))
-    for i, damaged in enumerate(header_bits_without_a_copy(paged_file, rng, 1000)):
-        await held_against_the_best(paged_file, damaged, POLICIES[i % 2])
-
-
 async def test_a_damaged_anchor_before_a_cut(one_paged_file: Any) -> None:
     """No record tells the schema; that in the anchor does, which is no footer with nothing of ours behind it."""
     layout = one_paged_file.layout
