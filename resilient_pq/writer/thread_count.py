@@ -13,7 +13,7 @@ from resilient_pq.format.metadata import CompressionCodec
 
 #: Seconds of Python for each chunk, and how many times as long all else has to take before a second thread pays:
 #: measured with two processors for chunks of 8 KB to 800 KB (`scripts/bench/thread_count.py`).
-_PYTHON_SECONDS: Final = 250e-6
+_PYTHON_SECONDS: Final = 125e-6
 _PAYS: Final = 2.5
 #: Bytes a second of what runs beside Python: encoding; and compressing, where that is slow.
 _ENCODED: Final = 1.2e9
