@@ -38,9 +38,9 @@ def byte_arrays_of(part: Part, positions: NDArray[Any] | None) -> ByteArrays:
 def take(values: ByteArrays, positions: NDArray[Any]) -> ByteArrays:
     """The values at `positions`, back to back."""
     indices = np.ascontiguousarray(positions, np.int32)
-    lengths = np.empty(len(indices), np.int32)
+    lengths = room.empty((len(indices),), np.int32)
     total = kernels.byte_array_gather_lengths(values.offsets, indices, lengths)
-    out = np.empty(total, np.uint8)
+    out = room.empty((total,), np.uint8)
     kernels.byte_array_gather(values.offsets, values.data, indices, out)
     return ByteArrays(_offsets_of(lengths, total), out, values.known_utf8)
 

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from resilient_pq import room
 from resilient_pq.arrow.buffers import Part, num_bytes
 from resilient_pq.arrow.byte_strings import byte_arrays_of, take
 from resilient_pq.arrow.int96 import int96_rows
@@ -127,7 +128,7 @@ def _dictionary_values(node: Primitive, part: Part, positions: Positions | None)
         raise UnstorableValueError(int(np.argmax(places == error.index)), error.message) from None
     if isinstance(values, ByteArrays):
         return take(values, places)
-    out = np.empty((len(places), *values.shape[1:]), values.dtype)
+    out = room.empty((len(places), *values.shape[1:]), values.dtype)
     kernels.gather(values, places, out)
     return out
 

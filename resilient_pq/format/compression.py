@@ -204,7 +204,7 @@ def decompress(codec: int, data: memoryview, size: int) -> memoryview:
         return data  # some writers leave out even the empty frame
     check_growth(codec, len(data), size)  # before room is made for it
     try:
-        out = np.empty(size, np.uint8)
+        out: Buffer = room.empty((size,), np.uint8)
     except MemoryError as error:
         raise EncodingError(f"{_codec(codec).name} data do not decompress: {error}") from error
     decompress_into(codec, data, out)

@@ -189,7 +189,7 @@ class ByteViewValues:
             kernels.spread(slots, page.present)
 
     def _copied(self, page: PageValues) -> ByteArrays:
-        lengths = np.empty(page.num_present, np.int32)
+        lengths = room.empty((page.num_present,), np.int32)
         total, strings = self._pages.decode(page, lengths)
         if total > MAX_SMALL_OFFSET:
             raise EncodingError(f"a page with {total:,} bytes of values is too large for views")
@@ -199,7 +199,7 @@ class ByteViewValues:
 
     def _views_of(self, values: ByteArrays) -> NDArray[np.uint8]:
         """The views of values that are kept from now on."""
-        views = np.empty((len(values), 4), np.int32)
+        views = room.empty((len(values), 4), np.int32)
         kernels.views_of(values.offsets, values.data, len(self._buffers), views)
         if values.num_bytes:
             self._buffers.append(values.data)

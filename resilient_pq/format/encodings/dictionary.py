@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from resilient_pq import room
 from resilient_pq.errors import EncodingError
 from resilient_pq.format import kernels
 from resilient_pq.format.encodings import plain
@@ -62,14 +63,15 @@ def entries_at(values: Values, positions: NDArray[np.int64]) -> Values:
     if not isinstance(values, ByteArrays):
         return values.take(positions, axis=0)  # far faster than indexing where a value is a row
     chosen = positions.astype(np.int32)
-    lengths = np.empty(len(chosen), np.int32)
-    data = np.empty(kernels.byte_array_gather_lengths(values.offsets, chosen, lengths), np.uint8)
+    lengths = room.empty((len(chosen),), np.int32)
+    data = room.empty((kernels.byte_array_gather_lengths(values.offsets, chosen, lengths),), np.uint8)
     kernels.byte_array_gather(values.offsets, values.data, chosen, data)
     return ByteArrays(_offsets(lengths), data)
 
 
 def _offsets(lengths: NDArray[np.int32]) -> NDArray[np.int64]:
-    offsets = np.zeros(len(lengths) + 1, np.int64)
+    offsets: NDArray[np.int64] = room.empty((len(lengths) + 1,), np.int64)
+    offsets[0] = 0
     np.cumsum(lengths, out=offsets[1:])
     return offsets
 
@@ -95,10 +97,10 @@ def decode_dictionary(node: Primitive, data: memoryview, count: int) -> Values:
         out = room_for(node, count)
         plain.decode(node, data, out)
         return out
-    lengths = np.empty(count, np.int32)
+    lengths = room.empty((count,), np.int32)
     total, strings = plain.decode_byte_arrays(data, lengths)
     try:
-        values = np.empty(total, np.uint8)
+        values = room.empty((total,), np.uint8)
     except (MemoryError, ValueError) as error:
         raise EncodingError(f"the dictionary's byte arrays take {total:,} bytes") from error
     strings.copy_to(values)
@@ -118,7 +120,7 @@ def decode_indices(data: memoryview, count: int) -> NDArray[np.int32]:
     width = data[0]
     if width > MAX_BIT_WIDTH:
         raise EncodingError(f"dictionary indices of {width} bits")
-    indices = np.empty(count, np.int32)
+    indices: NDArray[np.int32] = room.empty((count,), np.int32)
     kernels.rle_decode(data[1:], width, indices)
     return indices
 
