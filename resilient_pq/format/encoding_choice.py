@@ -20,6 +20,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from resilient_pq import room
 from resilient_pq.format import compression, kernels
 from resilient_pq.format.chunk_options import ChunkOptions
 from resilient_pq.format.encodings import DICTIONARY_ENCODINGS, dictionary, encode_values, rle
@@ -253,7 +254,8 @@ def _narrow_steps(values: Values) -> bool:
     low, high, _ = kernels.number_min_max(values)
     if high - low >= 1 << (8 * values.itemsize - 1):
         return False  # differences would wrap around
-    low, high, _ = kernels.number_min_max(values[1:] - values[:-1])
+    steps = np.subtract(values[1:], values[:-1], out=room.empty((len(values) - 1,), values.dtype))
+    low, high, _ = kernels.number_min_max(steps)
     return bool(high - low < _MAX_DELTA_RANGE)
 
 
