@@ -67,6 +67,14 @@ def integers(rng: np.random.Generator, native: Any, reference: Any) -> list[Case
     cases.append(Case("gather, int64", COUNT, lambda: native.gather(dictionary, indices, out)))
     present = rng.random(COUNT) < 0.9
     cases.append(Case("spread, int64, a tenth null", COUNT, lambda: native.spread(out, present)))
+    rows, of_rows = dictionary.view(np.uint8).reshape(-1, 8)[:, :7].copy(), np.empty((COUNT, 7), np.uint8)
+    cases.append(Case("gather, rows of 7 bytes", COUNT, lambda: native.gather(rows, indices, of_rows)))
+    for width in (4, 8):
+        values, streams = np.empty((COUNT, width), np.uint8), np.empty((width, COUNT), np.uint8)
+        cases.append(
+            Case(f"split_streams, {width} bytes", COUNT, lambda v=values, s=streams: native.split_streams(v, s))
+        )
+        cases.append(Case(f"join_streams, {width} bytes", COUNT, lambda v=values, s=streams: native.join_streams(s, v)))
     return cases
 
 
