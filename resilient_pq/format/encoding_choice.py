@@ -25,7 +25,7 @@ from resilient_pq.format import compression, kernels
 from resilient_pq.format.chunk_options import ChunkOptions
 from resilient_pq.format.encodings import DICTIONARY_ENCODINGS, dictionary, encode_values, rle
 from resilient_pq.format.encodings.dictionary import Dictionary
-from resilient_pq.format.metadata import CompressionCodec, Encoding, Type
+from resilient_pq.format.metadata import CompressionCodec, Encoding, Repetition, Type
 from resilient_pq.format.schema import Leaf
 from resilient_pq.format.values import ByteArrays, LeafData, Values, fixed_width
 
@@ -230,7 +230,10 @@ def _other_candidate(leaf: Leaf, data: LeafData, options: ChunkOptions) -> Encod
         may_be = len(data.values) >= 2 if options.new_readers else _all_decode_delta(leaf, data, options)
         return Encoding.DELTA_BINARY_PACKED if may_be else None
     if physical in (Type.FLOAT, Type.DOUBLE) and options.new_readers and len(data.values):
-        return None if options.codec is CompressionCodec.UNCOMPRESSED else Encoding.BYTE_STREAM_SPLIT
+        # Polars fails on pages without values of required leaves in groups that are null (2.1.0).
+        polars_fails = leaf.max_definition_level and leaf.node.repetition is Repetition.REQUIRED
+        if options.codec is not CompressionCodec.UNCOMPRESSED and not polars_fails:
+            return Encoding.BYTE_STREAM_SPLIT
     return None
 
 

@@ -185,6 +185,22 @@ def test_others_read_what_is_chosen_for_newer_readers(write_file: WriteFile, tmp
         assert read(path, table.column_names).to_pydict() == table.to_pydict()
 
 
+def test_what_is_chosen_for_newer_readers_is_read_by_polars_where_groups_are_null(
+    write_file: WriteFile, tmp_path: Path
+) -> None:
+    """It fails on BYTE_STREAM_SPLIT pages without values of a required leaf in groups that are all null."""
+    waves = np.sin(np.arange(3000) / 500)
+    rows = [None if 700 <= i < 2000 else {"must": wave, "may": wave} for i, wave in enumerate(waves.tolist())]
+    fields = [pa.field("must", pa.float64(), nullable=False), pa.field("may", pa.float64())]
+    table = pa.table({"group": pa.array(rows, pa.struct(fields))})
+    path = tmp_path / "compact.parquet"
+    path.write_bytes(write_file(table, encodings="compact", options=WriteOptions(page_rows=100)).data)
+    chunks = pq.ParquetFile(path).metadata.row_group(0)
+    assert ["BYTE_STREAM_SPLIT" in chunks.column(i).encodings for i in range(2)] == [False, True]
+    for read in READERS.values():
+        assert read(path, ["group"]).to_pydict() == table.to_pydict()
+
+
 @pytest.mark.parametrize(("reader", "encoding"), CANNOT)
 def test_what_others_cannot_read_they_cannot_read_of_pyarrow_either(
     tmp_path: Path, reader: str, encoding: str
