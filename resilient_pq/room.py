@@ -148,15 +148,13 @@ class _Pool:
             OSError: There is none, and none can be mapped.
         """
         with self._lock:
-            if self._returned:
-                self._sort_in()
+            self._sort_in()
             for slab in self._slabs:
                 start = slab.warm.take(size)
                 if start is not None:
                     self._warm -= size
                     return slab, start
-            if self._warm:
-                self._shrink(self._warm - size)  # what is filled anew is made up for by what is kept
+            self._shrink(self._warm - size)  # what is filled anew is made up for by what is kept
             for slab in self._slabs:
                 start = slab.cold.take(size)
                 if start is not None:
@@ -181,8 +179,7 @@ class _Pool:
             slab, start, size = self._returned.popleft()
             slab.warm.add(start, size)
             self._warm += size
-        if self._warm > _MOST_KEPT:
-            self._shrink(_MOST_KEPT)
+        self._shrink(_MOST_KEPT)
 
     def _shrink(self, most: int) -> None:
         """Keep at most so much: what lies in front stays, for there room is looked for first."""

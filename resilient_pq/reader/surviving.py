@@ -292,7 +292,8 @@ class _Finder:
             body = data[body_start:]
             if self._holds(header, body):
                 fate = replace(lost, reading=number)
-                whole = self._believed(fate, ordinal, header, data[start:body_start], body, reading.mending)
+                stored = data[start:body_start]
+                whole = self._believed(self._whole(fate, ordinal, header, stored, body, reading.mending))
                 if whole.page is not None:
                     return whole
                 doubted = doubted or whole
@@ -326,24 +327,15 @@ class _Finder:
         checksummed = self._has_crc(header)
         return replace(fate, page=page, mending=mending, checksummed=checksummed, reason=None)
 
-    def _believed(
-        self,
-        fate: PageFate,
-        ordinal: int,
-        header: PageHeader,
-        header_bytes: memoryview,
-        body: memoryview,
-        mending: Mending | None,
-    ) -> PageFate:
-        """The page, its header as it lies; lost where something in the chunk is damaged, and it may be that header."""
-        whole = self._whole(fate, ordinal, header, header_bytes, body, mending)
+    def _believed(self, whole: PageFate) -> PageFate:
+        """A page, its header as it lies; lost where something in the chunk is damaged, and it may be that header."""
         if whole.page is None or not self._needs_crc:
             return whole
         metadata, leaf = self._chunk.metadata, self._chunk.leaf
         try:
             check_exact(whole.page, leaf, metadata.codec, metadata.encodings, self._chunk.quirks)
         except FormatError as error:
-            return fate.lost(f"its header is damaged, or its body: {error.message}")
+            return whole.lost(f"its header is damaged, or its body: {error.message}")
         except UnsupportedError:
             pass  # whoever decodes it says so
         return whole
@@ -419,9 +411,8 @@ class _Finder:
             is_dictionary = header.type == PageType.DICTIONARY_PAGE
             fate = PageFate(base + at, base + end, None, is_dictionary=is_dictionary, reading=number)
             if self._holds(header, data[body_start:end]):
-                whole = self._believed(
-                    fate, ordinal, header, data[at:body_start], data[body_start:end], reading.mending
-                )
+                body = data[body_start:end]
+                whole = self._believed(self._whole(fate, ordinal, header, data[at:body_start], body, reading.mending))
                 if whole.page is not None:
                     return whole
                 doubted = doubted or whole
