@@ -21,10 +21,12 @@ Outcome = Callable[[Callable[[], Any]], Any]
 Guarded = Callable[[int | tuple[int, int], DTypeLike], AbstractContextManager[NDArray[Any]]]
 
 
-def load_native() -> ModuleType:
+def load_native(name: str = "_native") -> ModuleType:
     """The compiled kernels. Without them the test is skipped, but only where nothing could have made them."""
+    if name == "_native_avx2" and not load_native()._runs_avx2():
+        pytest.skip("this processor has no AVX2")
     try:
-        return import_module("resilient_pq.format.kernels._native")
+        return import_module(f"resilient_pq.format.kernels.{name}")
     except ImportError as error:
         compilers = [*(sysconfig.get_config_var("CC") or "").split()[:1], "cc", "gcc", "clang", "cl"]
         if any(shutil.which(compiler) for compiler in compilers):
@@ -32,14 +34,14 @@ def load_native() -> ModuleType:
         pytest.skip("the kernels are not compiled, and there is no C compiler")
 
 
-@pytest.fixture(scope="session", params=["reference", "native"])
+@pytest.fixture(scope="session", params=["reference", "_native", "_native_avx2"])
 def kernels(request: pytest.FixtureRequest) -> ModuleType:
-    return reference if request.param == "reference" else load_native()
+    return reference if request.param == "reference" else load_native(request.param)
 
 
-@pytest.fixture(scope="session")
-def native() -> ModuleType:
-    return load_native()
+@pytest.fixture(scope="session", params=["_native", "_native_avx2"])
+def native(request: pytest.FixtureRequest) -> ModuleType:
+    return load_native(request.param)
 
 
 @pytest.fixture(scope="session")

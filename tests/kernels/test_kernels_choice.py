@@ -13,6 +13,8 @@ import pytest
 from resilient_pq.format import kernels as chosen
 from resilient_pq.format.kernels import reference
 
+NATIVE = "resilient_pq.format.kernels._native"
+HIDE_AVX2 = "import sys; sys.modules['resilient_pq.format.kernels._native_avx2'] = None\n"
 HIDE_NATIVE = "import sys; sys.modules['resilient_pq.format.kernels._native'] = None\n"
 SHOW = "from resilient_pq.format import kernels; print(kernels.active, kernels.gather.__module__)"
 
@@ -26,10 +28,23 @@ def run(code: str, choice: str | None) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.usefixtures("native")
 @pytest.mark.parametrize("choice", [None, "auto", "native"])
-def test_native_is_chosen_where_it_imports(choice: str | None) -> None:
-    assert run(SHOW, choice).stdout.split() == ["native", "resilient_pq.format.kernels._native"]
+def test_native_is_chosen_where_it_imports(native: ModuleType, choice: str | None) -> None:
+    """That for AVX2, where the processor runs it: else that fixture has skipped."""
+    hidden = "" if native.__name__.endswith("avx2") else HIDE_AVX2
+    assert run(hidden + SHOW, choice).stdout.split() == ["native", native.__name__]
+
+
+@pytest.mark.usefixtures("native")
+def test_the_one_for_every_processor_can_be_chosen() -> None:
+    assert run(SHOW, "baseline").stdout.split() == ["native", NATIVE]
+
+
+@pytest.mark.usefixtures("native")
+def test_a_processor_without_avx2_has_the_one_for_every_processor() -> None:
+    without = f"import {NATIVE} as native; native._runs_avx2 = lambda: False\nimport importlib\n"
+    again = "from resilient_pq.format import kernels; print(importlib.reload(kernels).gather.__module__)"
+    assert run(without + again, "native").stdout.split() == [NATIVE]
 
 
 def test_reference_can_be_chosen() -> None:
@@ -41,16 +56,17 @@ def test_auto_falls_back_to_the_reference() -> None:
     assert shown.stdout.split() == ["reference", "resilient_pq.format.kernels.reference.dictionary"]
 
 
-def test_native_that_does_not_import_is_an_error() -> None:
-    failed = run(HIDE_NATIVE + SHOW, "native")
+@pytest.mark.parametrize("choice", ["native", "baseline"])
+def test_native_that_does_not_import_is_an_error(choice: str) -> None:
+    failed = run(HIDE_NATIVE + SHOW, choice)
     assert failed.returncode != 0
-    assert "ImportError: RESILIENT_PQ_KERNELS=native, but the compiled kernels" in failed.stderr
+    assert f"ImportError: RESILIENT_PQ_KERNELS={choice}, but the compiled kernels" in failed.stderr
 
 
 def test_an_unknown_choice_is_an_error() -> None:
     failed = run(SHOW, "fast")
     assert failed.returncode != 0
-    assert "ValueError: RESILIENT_PQ_KERNELS is 'fast', not auto, native or reference" in failed.stderr
+    assert "ValueError: RESILIENT_PQ_KERNELS is 'fast', not auto, native, baseline or reference" in failed.stderr
 
 
 def test_every_kernel_is_offered() -> None:

