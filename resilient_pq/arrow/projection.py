@@ -5,13 +5,13 @@ What a group stands for, a struct, a list or a map, is decided by all of its chi
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from resilient_pq.arrow.field import Field
 from resilient_pq.arrow.nesting import ListShape, MapShape, shape_of
 from resilient_pq.format.metadata import Repetition
-from resilient_pq.format.schema import Node, Primitive
+from resilient_pq.format.schema import Node, Primitive, Schema, Selection
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +74,15 @@ def branch_of(node: Node, wanted: Collection[int] | None = None) -> Branch:
     return branch
 
 
+def branches_of(schema: Schema, selected: Iterable[Selection]) -> tuple[Branch, ...]:
+    """The wanted parts of columns of a schema."""
+    found = []
+    for column in selected:
+        first = schema.columns[column.position].leaves[0].ordinal
+        found.append(branch_of(column.node, {leaf.ordinal - first for leaf in column.leaves}))
+    return tuple(found)
+
+
 def _branch_of(node: Node, wanted: Collection[int] | None, first: int) -> tuple[Branch | None, int]:
     """The branch of a node whose first leaf is number `first`, and the number of the leaf after its last."""
     if isinstance(node, Primitive):
@@ -105,6 +114,16 @@ def projected(field: Field, branch: Branch) -> Field:
     if branch.is_repeated:
         return field.with_children(_of_slot(field.children[0], branch))
     return _of_slot(field, branch)
+
+
+def struct_projected(struct: Field, branches: Sequence[Branch]) -> Field:
+    """The Arrow struct of the wanted parts of some columns.
+
+    Args:
+        struct: The one that the whole columns are.
+        branches: What is wanted of each of them.
+    """
+    return struct.with_children(*[projected(*pair) for pair in zip(struct.children, branches, strict=True)])
 
 
 def _of_slot(field: Field, branch: Branch) -> Field:

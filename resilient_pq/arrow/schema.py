@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Final
 
 from resilient_pq.arrow.decimals import WIDEST
@@ -79,6 +79,9 @@ _INTEGERS = {
 }
 #: Of Arrow's widest decimals.
 _MOST_DIGITS: Final = 76
+#: The largest schemas whose fields are kept for other files: by their columns, and by what ``ARROW:schema`` holds.
+_MOST_SHARED_COLUMNS: Final = 2000
+_MOST_SHARED_STORED: Final = 256 * 1024
 _UNANNOTATED = {
     Type.BOOLEAN: "b",
     Type.INT32: "i",
@@ -206,7 +209,10 @@ def arrow_schema_of(
 
 
 class ColumnFields:
-    """The Arrow fields of a file's columns, each worked out when it is first asked for."""
+    """The Arrow fields of a file's columns, each worked out when it is first asked for.
+
+    Files of one data set have the same: what is found for one serves all of them, as long as they share their `Schema`.
+    """
 
     def __init__(self, schema: Schema, key_value: Mapping[str, str | None], *, int96_unit: str = "ns") -> None:
         """Nothing is worked out yet.
@@ -220,7 +226,11 @@ class ColumnFields:
         self._schema = schema
         self._key_value = key_value
         self._int96_unit = int96_unit
-        self._found: dict[int, Field] = {}
+        stored = key_value.get(ARROW_SCHEMA_KEY) or ""
+        if len(stored) > _MOST_SHARED_STORED or len(schema.columns) > _MOST_SHARED_COLUMNS:
+            self._found: dict[int, Field] = {}
+        else:
+            self._found = _shared_fields(_ThisSchema(schema), stored, int96_unit)
 
     def struct(self, columns: Sequence[int] | None = None) -> Field:
         """The struct that columns are.
@@ -252,6 +262,27 @@ class ColumnFields:
             for key, value in self._key_value.items()
             if value is not None and key != ARROW_SCHEMA_KEY and not key.startswith("rpq.")
         )
+
+
+class _ThisSchema:
+    """A schema, told from others by which one it is: not all that it holds is compared."""
+
+    __slots__ = ("_schema",)
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _ThisSchema) and self._schema is other._schema
+
+    def __hash__(self) -> int:
+        return id(self._schema)
+
+
+@lru_cache(maxsize=16)
+def _shared_fields(schema: _ThisSchema, stored: str, int96_unit: str) -> dict[int, Field]:
+    """What is found of the columns of a schema, with that value of ``ARROW:schema``; whoever asks fills it."""
+    return {}
 
 
 def arrow_field_of(node: Node, *, int96_unit: str = "ns") -> Field:

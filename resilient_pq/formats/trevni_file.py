@@ -14,7 +14,7 @@ import numpy as np
 
 from resilient_pq.arrow.assemble import to_arrow
 from resilient_pq.arrow.field import Field
-from resilient_pq.arrow.projection import Branch, branch_of, projected
+from resilient_pq.arrow.projection import Branch, branches_of, struct_projected
 from resilient_pq.arrow.schema import ColumnFields
 from resilient_pq.arrow.table import Table
 from resilient_pq.errors import FormatError, SchemaError, Where, located
@@ -75,16 +75,11 @@ class _Request:
         """What the names of columns select."""
         schema = source.layout.schema
         selected = tuple(schema.select(columns))
-        branches = []
-        for column in selected:
-            first = schema.columns[column.position].leaves[0].ordinal
-            branches.append(branch_of(column.node, {leaf.ordinal - first for leaf in column.leaves}))
-        positions = [column.position for column in selected]
+        branches = branches_of(schema, selected)
         unit = options.coerce_int96_timestamp_unit or "ns"
         key_value = text_metadata(source.header.metadata)
-        whole = ColumnFields(schema, key_value, int96_unit=unit).struct(positions)
-        fields = [projected(*pair) for pair in zip(whole.children, branches, strict=True)]
-        return cls(selected, tuple(branches), whole.with_children(*fields))
+        whole = ColumnFields(schema, key_value, int96_unit=unit).struct([column.position for column in selected])
+        return cls(selected, branches, struct_projected(whole, branches))
 
     def arrays(self, rows: KeptRows) -> list[Any]:
         """The columns of some rows as Arrow arrays."""

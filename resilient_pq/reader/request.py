@@ -8,7 +8,7 @@ from numbers import Integral
 from typing import Any, Literal, TypeAlias, get_args
 
 from resilient_pq.arrow.field import Field, with_views
-from resilient_pq.arrow.projection import Branch, branch_of, projected
+from resilient_pq.arrow.projection import Branch, branches_of, struct_projected
 from resilient_pq.arrow.schema import ColumnFields
 from resilient_pq.errors import SchemaError
 from resilient_pq.reader.contents import Contents
@@ -34,16 +34,11 @@ class ReadRequest:
 
         The file's key-value metadata, such as that of pandas, stay with the schema of what is read.
         """
-        branches = []
-        for column in plan.shown:
-            first = contents.schema.columns[column.position].leaves[0].ordinal
-            branches.append(branch_of(column.node, {leaf.ordinal - first for leaf in column.leaves}))
-        positions = [column.position for column in plan.shown]
-        whole = fields.struct(positions)
-        wanted = [projected(*pair) for pair in zip(whole.children, branches, strict=True)]
+        branches = branches_of(contents.schema, plan.shown)
+        field = struct_projected(fields.struct([column.position for column in plan.shown]), branches)
         if strings == "view":
-            wanted = [with_views(field) for field in wanted]
-        return cls(plan, whole.with_children(*wanted), tuple(branches))
+            field = field.with_children(*map(with_views, field.children))
+        return cls(plan, field, branches)
 
 
 def check_strings(strings: object) -> None:

@@ -1,24 +1,30 @@
-"""Calls made ahead in threads, side by side, whose results are taken in the order in which the calls were given."""
+"""Calls made ahead in threads, side by side, whose results are taken in the order in which the calls were given.
+
+A call that has much to do may share it: threads that have no call of their own to make help it.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from functools import partial
+from typing import Any, Generic, TypeVar
 
+from resilient_pq.format.side_by_side import SideBySide, one_by_one
 from resilient_pq.io.cancellation import finish_first
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 
 @dataclass(slots=True)
 class _Unit(Generic[T]):
     """A call, then its result."""
 
-    call: Callable[[], list[T]] | None
+    call: Callable[[SideBySide], list[T]] | None
     num_bytes: int
     results: list[T] = field(default_factory=list)
     error: BaseException | None = None
@@ -26,6 +32,51 @@ class _Unit(Generic[T]):
     @property
     def ended(self) -> bool:
         return bool(self.results) or self.error is not None
+
+
+class _Shared:
+    """What a call has to do in pieces, and what came of them; any thread may take the next piece."""
+
+    def __init__(self, calls: Sequence[Callable[[], Any]]) -> None:
+        self._calls = calls
+        self._lock = threading.Lock()
+        self._begun = self._ended = 0
+        self._results: list[Any] = [None] * len(calls)
+        self._errors: dict[int, BaseException] = {}
+        self._all_ended = threading.Event()
+
+    @property
+    def left(self) -> int:
+        """Pieces that nobody has begun."""
+        return len(self._calls) - self._begun
+
+    def help(self) -> None:
+        """Do piece after piece until all are begun, or one has failed."""
+        while (at := self._next()) is not None:
+            try:
+                self._results[at] = self._calls[at]()
+            except BaseException as error:
+                self._errors[at] = error
+            with self._lock:
+                if at in self._errors:
+                    self._calls = self._calls[: self._begun]  # no more are begun
+                self._ended += 1
+                if self._ended == len(self._calls):
+                    self._all_ended.set()
+
+    def _next(self) -> int | None:
+        with self._lock:
+            if not self.left:
+                return None
+            self._begun += 1
+            return self._begun - 1
+
+    def results(self) -> list[Any]:
+        """The results of all, when those that others have begun have ended, too."""
+        self._all_ended.wait()
+        if self._errors:
+            raise self._errors[min(self._errors)]
+        return self._results
 
 
 class Ahead(Generic[T]):
@@ -55,6 +106,7 @@ class Ahead(Generic[T]):
         self._lock = threading.Lock()
         self._to_call: deque[_Unit[T]] = deque()
         self._to_take: deque[_Unit[T]] = deque()
+        self._shared: list[_Shared] = []
         self._waiting_bytes = self._taken_bytes = self._left_bytes = 0
         self._workers: set[asyncio.Task[None]] = set()
         self._running = 0
@@ -66,11 +118,12 @@ class Ahead(Generic[T]):
         """What the calls that have not ended were said to hold."""
         return self._left_bytes
 
-    def add(self, call: Callable[[], list[T]], num_bytes: int) -> None:
+    def add(self, call: Callable[[SideBySide], list[T]], num_bytes: int) -> None:
         """Make a call as soon as a thread is free.
 
         Args:
-            call: Gives one result or more. It is let go of when it has ended.
+            call: Gives one result or more. It is given what has threads without a call make some of its own, and let
+                go of when it has ended.
             num_bytes: Bytes that are free then.
         """
         unit = _Unit(call, num_bytes)
@@ -126,7 +179,8 @@ class Ahead(Generic[T]):
     def _start(self) -> None:
         """Have as many threads at work as there may be, and are calls for."""
         with self._lock:
-            more = min(self.max_threads - self._running, len(self._to_call)) if self._may_begin() else 0
+            calls = len(self._to_call) if self._may_begin() else 0
+            more = min(self.max_threads - self._running, calls + sum([shared.left for shared in self._shared]))
             self._running += more
         for _ in range(more):
             worker = asyncio.create_task(self._have_work_done())
@@ -146,11 +200,15 @@ class Ahead(Generic[T]):
         return bool(self._to_call) and self._waiting_bytes <= self._max_waiting_bytes
 
     def _work(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Make calls, one after the other, while there are any and may be made."""
+        """Make calls, one after the other, while there are any and may be made; then help those of others."""
+        side_by_side: SideBySide = one_by_one if self.max_threads == 1 else partial(self._share, loop)
         while (unit := self._next()) is not None:
+            if isinstance(unit, _Shared):
+                unit.help()
+                continue
             assert unit.call is not None
             try:
-                results, error = unit.call(), None
+                results, error = unit.call(side_by_side), None
             except BaseException as raised:
                 results, error = [], raised
             with self._lock:
@@ -161,12 +219,30 @@ class Ahead(Generic[T]):
             loop.call_soon_threadsafe(self._changed.set)
         loop.call_soon_threadsafe(self._changed.set)
 
-    def _next(self) -> _Unit[T] | None:
+    def _next(self) -> _Unit[T] | _Shared | None:
         with self._lock:
             if self._may_begin():
                 return self._to_call.popleft()
+            for shared in self._shared:
+                if shared.left:
+                    return shared
             self._running -= 1
             return None
+
+    def _share(self, loop: asyncio.AbstractEventLoop, calls: Sequence[Callable[[], R]], /) -> list[R]:
+        """Make calls together with threads that have none of their own, now or before these are all begun."""
+        if len(calls) == 1:
+            return one_by_one(calls)
+        shared = _Shared(calls)
+        with self._lock:
+            self._shared.append(shared)
+            idle = self._running < self.max_threads
+        if idle:
+            loop.call_soon_threadsafe(self._start)
+        shared.help()
+        with self._lock:
+            self._shared.remove(shared)
+        return shared.results()
 
 
 async def _all_of(tasks: Iterable[asyncio.Task[None]]) -> None:

@@ -18,6 +18,7 @@ from resilient_pq.format.chunk_encoder import EncodedChunk, encode_chunk
 from resilient_pq.format.chunk_options import ChunkOptions
 from resilient_pq.format.open_chunk import OpenChunk
 from resilient_pq.format.schema import Leaf
+from resilient_pq.format.side_by_side import SideBySide
 from resilient_pq.format.sorting import is_sorted
 from resilient_pq.writer import policy
 from resilient_pq.writer.column_options import sorting_columns
@@ -39,8 +40,9 @@ class ClosedRowGroup:
         num_rows: Its rows.
         num_chunks: Its column chunks.
         calls: What encodes its column chunks, some at a time, and the bytes of rows that are free then; to be taken
-            out, as nothing else holds the rows. The calls may be made in any threads, and side by side; what they
-            return goes to `Layout.chunk` in their order, and then `Encoder.end_row_group` completes the row group.
+            out, as nothing else holds the rows. The calls may be made in any threads, and side by side, and are given
+            what may make some of their own side by side; what they return goes to `Layout.chunk` in their order, and
+            then `Encoder.end_row_group` completes the row group.
         max_threads: In how many threads they are made sooner than in fewer, at most.
         in_order: Whether its rows are in the order that was declared: a file claims nothing untrue.
     """
@@ -48,7 +50,7 @@ class ClosedRowGroup:
     ordinal: int
     num_rows: int
     num_chunks: int
-    calls: deque[tuple[Callable[[], list[EncodedChunk]], int]]
+    calls: deque[tuple[Callable[[SideBySide], list[EncodedChunk]], int]]
     max_threads: int
     in_order: bool
 
@@ -237,13 +239,15 @@ class Encoder:
 
 
 def _encode(
-    chunks: Sequence[tuple[Leaf, OpenChunk, ChunkOptions]], row_group: int, num_rows: int
+    chunks: Sequence[tuple[Leaf, OpenChunk, ChunkOptions]], row_group: int, num_rows: int, side_by_side: SideBySide
 ) -> list[EncodedChunk]:
-    return [_encode_one(leaf, chunk, options, row_group, num_rows) for leaf, chunk, options in chunks]
+    return [
+        _encode_one(leaf, chunk, options, row_group, num_rows, side_by_side) for leaf, chunk, options in chunks
+    ]
 
 
 def _encode_one(
-    leaf: Leaf, chunk: OpenChunk, options: ChunkOptions, row_group: int, num_rows: int
+    leaf: Leaf, chunk: OpenChunk, options: ChunkOptions, row_group: int, num_rows: int, side_by_side: SideBySide
 ) -> EncodedChunk:
     with located(Where(row_group=row_group, column=leaf.column_path)):
         try:
@@ -252,7 +256,7 @@ def _encode_one(
             raise _changed(error, row_group) from error
         if rows.num_rows != num_rows:
             raise EncodingError(f"{num_rows:,} rows were taken, and {rows.num_rows:,} are there")
-        return encode_chunk(leaf, [rows], options)
+        return encode_chunk(leaf, [rows], options, side_by_side)
 
 
 def _changed(error: SchemaError, row_group: int) -> EncodingError:

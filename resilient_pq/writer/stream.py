@@ -12,7 +12,8 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Literal, TypeVar
+from functools import partial
+from typing import Literal, NoReturn, assert_never
 
 from resilient_pq import room
 from resilient_pq.arrow.ingest import Batch, Ingest
@@ -30,6 +31,7 @@ from resilient_pq.format.schema import Schema
 from resilient_pq.io import ObjectInfo, ObjectSink, StoredState, WriteStore
 from resilient_pq.writer.checkpoint_log import CheckpointLog
 from resilient_pq.writer.encoder import ClosedRowGroup, Encoder
+from resilient_pq.writer.incoming import Incoming, Stop
 from resilient_pq.writer.layout import Buffers, Layout
 from resilient_pq.writer.lifetime import Lifetime
 from resilient_pq.writer.options import MAX_DEFAULT_THREADS, EncoderOptions
@@ -37,9 +39,6 @@ from resilient_pq.writer.owned import owned
 from resilient_pq.writer.pipeline import Pipeline, in_thread
 
 log = logging.getLogger("resilient_pq.writer")
-
-T = TypeVar("T")
-
 
 #: Errors that leave the file as it was: a batch that does not fit the schema was refused before anything of it was
 #: taken, and a full file was completed.
@@ -206,17 +205,8 @@ class Writer(Lifetime):
             async with self._failing(but=_REFUSALS):
                 if self._encoder is None:
                     await self._start()
-                while (batch := await self._next_of(batches)) is not None:
-                    await self._take(batch)
-                await self._known_pipeline.push_row_groups()
-
-    async def _next_of(self, batches: Iterator[Batch]) -> Batch | None:
-        """The next batch; where it is refused, or its source fails, the rows before it are pushed first."""
-        try:
-            return await in_thread(_next, batches)
-        except Exception:
-            await self._known_pipeline.push_row_groups()
-            raise
+                assert self._encoder is not None
+                await self._take(Incoming(batches, self._encoder))
 
     def _prepare(self, data: object) -> Iterator[Batch]:
         """The batches of `data`; learns the schema from it where it is not known yet."""
@@ -253,25 +243,39 @@ class Writer(Lifetime):
         await self._known_pipeline.push(layout.start())
         self._sink.mark()
 
-    async def _take(self, batch: Batch) -> None:
-        encoder, pipeline = self._encoder, self._known_pipeline
-        assert encoder is not None
-        start = 0
-        while start < batch.num_rows:
-            if encoder.full and not encoder.has_open_rows:
-                await self._finish()
-                raise FileFullError(
-                    f"the file is full: it was completed with {encoder.layout.num_rows:,} rows in"
-                    f" {len(encoder.layout.row_groups):,} row groups;"
-                    f" {batch.num_rows - start:,} rows of this batch are not in it",
-                    where=Where(key=self.url),
-                    hint="go on in a new file",
-                )
-            start += await in_thread(encoder.take, batch, start)
-            if encoder.row_group_due(self._seconds_since_checkpoint):
-                await pipeline.close_row_group()
-            elif not pipeline.busy:
-                await self._write_checkpoint_if_due()
+    async def _take(self, rows: Incoming) -> None:
+        """Take all rows, and push the row groups that they fill; also before what the source raises is raised."""
+        pipeline = self._known_pipeline
+        while True:
+            take = partial(rows.take, between_row_groups=not pipeline.busy)
+            match stop := await in_thread(take, self._seconds_since_checkpoint):
+                case Stop.ROW_GROUP_DUE:
+                    await pipeline.close_row_group()
+                case Stop.PAUSE:
+                    if not pipeline.busy:
+                        await self._write_checkpoint_if_due()
+                case Stop.FILE_FULL:
+                    await self._complete_full(rows.num_rows_left)
+                case Stop.ENDED | Stop.REFUSED:
+                    break
+                case _:
+                    assert_never(stop)
+        await pipeline.push_row_groups()
+        self._log_stored()
+        if rows.error is not None:
+            raise rows.error
+
+    async def _complete_full(self, num_rows_left: int) -> NoReturn:
+        """Complete the file, and say that not all rows of the batch are in it."""
+        await self._finish()
+        assert self._encoder is not None
+        layout = self._encoder.layout
+        raise FileFullError(
+            f"the file is full: it was completed with {layout.num_rows:,} rows in {len(layout.row_groups):,} row"
+            f" groups; {num_rows_left:,} rows of this batch are not in it",
+            where=Where(key=self.url),
+            hint="go on in a new file",
+        )
 
     @property
     def _known_pipeline(self) -> Pipeline:
@@ -493,7 +497,3 @@ class Writer(Lifetime):
 
 def _now() -> float:
     return asyncio.get_running_loop().time()
-
-
-def _next(values: Iterator[T]) -> T | None:
-    return next(values, None)

@@ -202,8 +202,8 @@ async def test_a_column_that_was_written_with_too_few_rows(monkeypatch: pytest.M
     """All checksums hold, and no reader can read it."""
     encode, store = encoder.encode_chunk, MemoryStore()
 
-    def short(leaf: Any, rows: Any, options: Any) -> Any:
-        return encode(leaf, [slice_rows(leaf, rows[0], 0, 7)] if leaf.column_path == "b" else rows, options)
+    def short(leaf: Any, rows: Any, *how: Any) -> Any:
+        return encode(leaf, [slice_rows(leaf, rows[0], 0, 7)] if leaf.column_path == "b" else rows, *how)
 
     monkeypatch.setattr(encoder, "encode_chunk", short)
     async with rpq.create((store, "file")) as writer:

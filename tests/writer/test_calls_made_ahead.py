@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
+from resilient_pq.format.side_by_side import SideBySide
 from resilient_pq.writer.ahead import Ahead
 
 
@@ -24,10 +25,10 @@ async def _all(ahead: Ahead[int], count: int) -> list[int]:
 async def test_results_come_in_the_order_of_the_calls(max_threads: int, max_waiting: int) -> None:
     ahead: Ahead[int] = Ahead(max_threads, max_waiting, lambda number: number)
     for number in range(40):
-        ahead.add(lambda number=number: [number], 3)
+        ahead.add(lambda _, number=number: [number], 3)
     assert await _all(ahead, 40) == list(range(40))
     assert ahead.left_bytes == 0
-    ahead.add(lambda: [40], 3)
+    ahead.add(lambda _: [40], 3)
     assert await _all(ahead, 1) == [40]
     await ahead.join()
     assert asyncio.all_tasks() == {asyncio.current_task()}
@@ -36,7 +37,7 @@ async def test_results_come_in_the_order_of_the_calls(max_threads: int, max_wait
 async def test_no_more_are_taken_than_asked_for() -> None:
     ahead: Ahead[int] = Ahead(2, 10**9, lambda _: 1)
     for number in range(9):
-        ahead.add(lambda number=number: [number], 0)
+        ahead.add(lambda _, number=number: [number], 0)
     await ahead.join()
     assert await ahead.take(4) == [0, 1, 2, 3]
     assert await ahead.take(100) == [4, 5, 6, 7, 8]
@@ -46,8 +47,8 @@ async def test_no_more_are_taken_than_asked_for() -> None:
 async def test_nothing_is_begun_while_too_much_waits(max_threads: int) -> None:
     begun: list[int] = []
 
-    def call(number: int) -> Callable[[], list[int]]:
-        def called() -> list[int]:
+    def call(number: int) -> Callable[[SideBySide], list[int]]:
+        def called(_: SideBySide) -> list[int]:
             begun.append(number)
             return [number]
 
@@ -69,7 +70,7 @@ async def test_nothing_is_begun_while_too_much_waits(max_threads: int) -> None:
 async def test_a_single_thread_is_the_only_one() -> None:
     ahead: Ahead[int] = Ahead(1, 10, lambda _: 1)
     for _ in range(50):
-        ahead.add(lambda: [1], 0)
+        ahead.add(lambda _: [1], 0)
     count = 0
     while count < 50:
         count += len(await ahead.take(50))
@@ -79,7 +80,7 @@ async def test_a_single_thread_is_the_only_one() -> None:
 async def test_the_results_of_a_call_are_not_parted() -> None:
     ahead: Ahead[int] = Ahead(2, 10**9, lambda _: 1)
     for results in ([1, 2], [3], [4, 5, 6], [7]):
-        ahead.add(lambda results=results: list(results), 1)
+        ahead.add(lambda _, results=results: list(results), 1)
     await ahead.join()
     assert await ahead.take(1) == [1, 2]
     assert await ahead.take(3) == [3]
@@ -87,11 +88,11 @@ async def test_the_results_of_a_call_are_not_parted() -> None:
 
 
 async def test_an_error_comes_when_it_is_its_turn() -> None:
-    def broken() -> list[int]:
+    def broken(_: SideBySide) -> list[int]:
         raise ValueError("broken on purpose")
 
     ahead: Ahead[int] = Ahead(2, 10**9, lambda _: 1)
-    for call in (lambda: [1], broken, lambda: [3]):
+    for call in (lambda _: [1], broken, lambda _: [3]):
         ahead.add(call, 1)
     await ahead.join()
     assert await ahead.take(3) == [1]
@@ -104,7 +105,7 @@ async def test_stopping_waits_for_what_runs_and_begins_nothing_else() -> None:
     begun, gate = asyncio.Event(), threading.Event()
     loop, ended = asyncio.get_running_loop(), []
 
-    def held() -> list[int]:
+    def held(_: SideBySide) -> list[int]:
         loop.call_soon_threadsafe(begun.set)
         assert gate.wait(60)
         ended.append(1)
@@ -134,9 +135,98 @@ async def test_where_no_thread_can_be_had_nobody_waits_for_one(monkeypatch: pyte
     unseen: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: unseen.append(context))
     ahead: Ahead[int] = Ahead(2, 10**9, lambda _: 1)
-    ahead.add(lambda: [1], 1)
+    ahead.add(lambda _: [1], 1)
     with pytest.raises(RuntimeError, match="cannot schedule"):
         await ahead.take(1)
     await ahead.stop()
     gc.collect()
     assert not unseen, "the error was told, and is nobody's else"
+
+
+# -- calls that share what they have to do ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("max_threads", [1, 2, 4])
+async def test_what_is_shared_comes_back_in_its_order(max_threads: int) -> None:
+    def shared(side_by_side: SideBySide, number: int) -> list[int]:
+        return side_by_side([lambda at=at: 10 * number + at for at in range(number)])
+
+    ahead: Ahead[int] = Ahead(max_threads, 10**9, lambda _: 1)
+    for number in range(1, 9):
+        ahead.add(lambda side_by_side, number=number: shared(side_by_side, number), 1)
+    assert await _all(ahead, 36) == [10 * number + at for number in range(1, 9) for at in range(number)]
+    await ahead.join()
+    assert ahead._running == 0 and not ahead._shared
+
+
+@pytest.mark.parametrize("max_threads", [2, 3])
+async def test_threads_without_a_call_of_their_own_help(max_threads: int) -> None:
+    """Each piece waits for the others: one thread alone would not go on."""
+    together = threading.Barrier(max_threads, timeout=60)
+    threads: set[int] = set()
+
+    def piece() -> int:
+        together.wait()
+        threads.add(threading.get_ident())
+        return 1
+
+    ahead: Ahead[int] = Ahead(max_threads, 10**9, lambda _: 1)
+    ahead.add(lambda side_by_side: side_by_side([piece] * (2 * max_threads)), 1)
+    assert await ahead.take(10) == [1] * (2 * max_threads)
+    assert len(threads) == max_threads
+
+
+async def test_a_thread_helps_only_when_it_has_no_call_of_its_own() -> None:
+    order: list[str] = []
+    begun, other = threading.Event(), threading.Event()
+
+    def first(side_by_side: SideBySide) -> list[int]:
+        begun.set()
+        assert other.wait(60)
+        return side_by_side([lambda: order.append("piece") or 1] * 3)
+
+    def named(name: str) -> Callable[[SideBySide], list[int]]:
+        def call(_: SideBySide) -> list[int]:
+            assert begun.wait(60)
+            order.append(name)
+            if name == "c":
+                other.set()
+            return [0]
+
+        return call
+
+    ahead: Ahead[int] = Ahead(2, 10**9, lambda _: 1)
+    for call in (first, named("a"), named("b"), named("c")):
+        ahead.add(call, 1)
+    assert await _all(ahead, 6) == [1, 1, 1, 0, 0, 0]
+    assert order == ["a", "b", "c", "piece", "piece", "piece"]
+
+
+@pytest.mark.parametrize("max_threads", [1, 2])
+async def test_the_first_piece_that_fails_is_told_when_all_have_ended(max_threads: int) -> None:
+    running, begun = 0, []
+
+    def piece(at: int) -> int:
+        nonlocal running
+        running += 1
+        begun.append(at)
+        try:
+            if at in (3, 5):
+                raise ValueError(f"piece {at}")
+            return at
+        finally:
+            running -= 1
+
+    def shared(side_by_side: SideBySide) -> list[int]:
+        try:
+            return side_by_side([lambda at=at: piece(at) for at in range(1000)])
+        finally:
+            assert running == 0
+
+    ahead: Ahead[int] = Ahead(max_threads, 10**9, lambda _: 1)
+    ahead.add(shared, 1)
+    with pytest.raises(ValueError, match="piece 3"):
+        await ahead.take(1)
+    await ahead.stop()
+    assert len(begun) < 1000, "pieces were begun long after one had failed"
+    assert not ahead._shared

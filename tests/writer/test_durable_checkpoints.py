@@ -177,15 +177,17 @@ async def test_the_log_knows_the_rows_of_a_checkpoint_before_it_is_stored(tmp_pa
     writer = await rpq.create((store, "f"), row_group_rows=10, **options)
     await writer.write(rows(0, 30))
     await writer.checkpoint()
-    send, sent = store.put_part, asyncio.Event()
+    send, sent, written = store.put_part, asyncio.Event(), asyncio.Event()
 
     async def send_and_tell(*arguments: Any) -> Any:
+        await written.wait()
         part = await send(*arguments)
         sent.set()
         return part
 
     store.put_part = send_and_tell  # type: ignore[method-assign]
     await writer.write(rows(30, 60))
+    written.set()
     while writer.last_checkpoint.state is not rpq.StoredState.STORED:
         sent.clear()
         await sent.wait()

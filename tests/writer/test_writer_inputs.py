@@ -336,10 +336,10 @@ async def test_large_batches_are_taken_by_views_and_small_ones_are_not(
     shared: list[bool] = []
     encode = encoder.encode_chunk
 
-    def noted(leaf: Any, pieces: Any, options: Any) -> Any:
+    def noted(leaf: Any, pieces: Any, *how: Any) -> Any:
         if leaf.column_path == "n":
             shared.append(np.shares_memory(pieces[0].values, numbers))
-        return encode(leaf, pieces, options)
+        return encode(leaf, pieces, *how)
 
     monkeypatch.setattr(encoder, "encode_chunk", noted)
     table = pa.table({"n": numbers, "s": strings})
