@@ -15,7 +15,7 @@ cdef object hash_byte_arrays(const Offset* offsets, Py_ssize_t num_offsets, cons
     cdef uint64_t[::1] hashes
     cdef Py_ssize_t i
     check_offsets(offsets, num_offsets, size)
-    array = np.empty(num_offsets - 1, np.uint64)
+    array = empty((num_offsets - 1,), np.uint64)
     hashes = array
     with nogil:
         for i in range(num_offsets - 1):
@@ -27,7 +27,7 @@ def row_hashes(const uint8_t[:, ::1] rows not None):
     """See `reference.row_hashes`."""
     cdef uint64_t[::1] hashes
     cdef Py_ssize_t i, width = rows.shape[1]
-    array = np.empty(rows.shape[0], np.uint64)
+    array = empty((rows.shape[0],), np.uint64)
     hashes = array
     with nogil:
         if width == 8:  # a constant size: the compiler leaves out what no value of eight bytes needs
@@ -53,7 +53,7 @@ def bloom_contains(const uint32_t[:, ::1] blocks not None, const uint64_t[::1] h
     cdef uint64_t num_blocks = filter_blocks(blocks.shape[0], blocks.shape[1])
     cdef uint8_t[::1] found
     cdef Py_ssize_t i
-    array = np.empty(hashes.shape[0], np.bool_)
+    array = empty((hashes.shape[0],), np.bool_)
     found = array.view(np.uint8)
     with nogil:
         for i in range(hashes.shape[0]):

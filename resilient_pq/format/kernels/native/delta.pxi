@@ -111,7 +111,7 @@ def delta_binary_encode(values not None):
     cdef uint8_t[::1] out
     cdef Py_ssize_t written
     # A header of up to 2 + 1 + 10 + 10 bytes; per block a minimum of up to 10, 4 widths and 128 whole values.
-    array = np.empty(32 + (len(values) // BLOCK + 1) * (16 + BLOCK * values.itemsize) + GROUP_SLACK, np.uint8)
+    array = empty((32 + (len(values) // BLOCK + 1) * (16 + BLOCK * values.itemsize) + GROUP_SLACK,), np.uint8)
     out = array
     if values.itemsize == 4:
         narrow = values

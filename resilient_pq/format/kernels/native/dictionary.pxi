@@ -105,6 +105,7 @@ cdef class Numbers:
     least twice as many of them as numbers.
     """
 
+    cdef list memory  # what the following lie in
     cdef uint8_t* slots
     cdef int64_t* first  # position of each number
     cdef Entry* entries  # of each number; NULL where slots have the values themselves
@@ -120,49 +121,38 @@ cdef class Numbers:
     def __cinit__(self, Py_ssize_t slot_size, Py_ssize_t most):
         self.slot_size = slot_size
         self.most = most
+        self.memory = [None, None, None, None]
         self.allocate(FEWEST_SLOTS)
 
-    def __dealloc__(self):
-        free(self.slots)
-        free(self.first)
-        free(self.entries)
-        free(self.rests)
-
-    cdef int allocate(self, Py_ssize_t num_slots) except -1 nogil:
+    cdef int allocate(self, Py_ssize_t num_slots) except -1 with gil:
         """Takes empty slots; while they fit a cache, most stay empty, as what costs is a probe that fails."""
         cdef Py_ssize_t room = num_slots // 8 if self.fits_cache(num_slots) else num_slots // 2
         if num_slots // SPARSE >= self.most:
             room = max(self.most + 1, 1)  # never reached
-        cdef int64_t* first = <int64_t*> realloc(self.first, room * sizeof(int64_t))
-        cdef Entry* entries
-        cdef Rest* rests
-        cdef bint failed = first == NULL
-        if first != NULL:
-            self.first = first
+        self.first = <int64_t*> self.taken(0, self.first, sizeof(int64_t), room)
         if self.slot_size == sizeof(Tag):
-            entries = <Entry*> realloc(self.entries, room * sizeof(Entry))
-            if entries != NULL:
-                self.entries = entries
-            failed |= entries == NULL
+            self.entries = <Entry*> self.taken(1, self.entries, sizeof(Entry), room)
         if self.rests != NULL:
-            rests = <Rest*> realloc(self.rests, room * sizeof(Rest))
-            if rests != NULL:
-                self.rests = rests
-            failed |= rests == NULL
-        self.slots = <uint8_t*> calloc(num_slots, self.slot_size)
-        if failed or self.slots == NULL:
-            with gil:
-                raise MemoryError
+            self.rests = <Rest*> self.taken(2, self.rests, sizeof(Rest), room)
+        self.slots = self.taken(3, NULL, self.slot_size, num_slots)
+        memset(self.slots, 0, num_slots * self.slot_size)
         self.num_slots = num_slots
         self.room = room
         return 0
 
-    cdef int make_rests(self) except -1 nogil:
-        self.rests = <Rest*> malloc(self.room * sizeof(Rest))
-        if self.rests == NULL:
-            with gil:
-                raise MemoryError
+    cdef int make_rests(self) except -1 with gil:
+        self.rests = <Rest*> self.taken(2, NULL, sizeof(Rest), self.room)
         return 0
+
+    cdef uint8_t* taken(self, Py_ssize_t which, const void* known, Py_ssize_t size, Py_ssize_t count) except NULL:
+        """Memory for `count` items of a size, in place of those that are known, of which there are `self.count`."""
+        cdef uint8_t[::1] view
+        memory = empty((size * count,), np.uint8)
+        view = memory
+        if known != NULL:
+            memcpy(&view[0], known, size * self.count)
+        self.memory[which] = memory
+        return &view[0]
 
     cdef inline bint fits_cache(self, Py_ssize_t num_slots) noexcept nogil:
         return num_slots * self.slot_size <= (FITS_CACHE if self.slot_size == sizeof(Slot) else FITS_BESIDE_ENTRIES)
@@ -175,7 +165,7 @@ cdef class Numbers:
     cdef object positions(self):
         """The first position of each number."""
         cdef int64_t[::1] view
-        array = np.empty(self.count, np.int64)
+        array = empty((self.count,), np.int64)
         view = array
         if self.count:
             memcpy(&view[0], self.first, self.count * sizeof(int64_t))
@@ -186,23 +176,22 @@ cdef inline Py_ssize_t slot_of(uint64_t key, Py_ssize_t num_slots) noexcept nogi
     return <Py_ssize_t> (folded(key ^ SECRET, OTHER_SECRET) & <uint64_t> (num_slots - 1))
 
 
-cdef int grow(Numbers numbers) except -1 nogil:
+cdef int grow(Numbers numbers) except -1 with gil:
     """Moves the full slots to room for more."""
     cdef Py_ssize_t num_slots = numbers.num_slots, i, at
-    cdef Slot* slots = <Slot*> numbers.slots
+    cdef const Slot* slots = <const Slot*> numbers.slots
     cdef Slot* larger
-    numbers.slots = NULL
-    try:
-        numbers.allocate(4 * num_slots if numbers.fits_cache(4 * num_slots) else 2 * num_slots)
-        larger = <Slot*> numbers.slots
+    memory = numbers.memory[3]  # what they lie in until they are moved
+    numbers.allocate(4 * num_slots if numbers.fits_cache(4 * num_slots) else 2 * num_slots)
+    larger = <Slot*> numbers.slots
+    with nogil:
         for i in range(num_slots):
             if slots[i].number:
                 at = slot_of(slots[i].key, numbers.num_slots)
                 while larger[at].number:
                     at = (at + 1) & (numbers.num_slots - 1)
                 larger[at] = slots[i]
-    finally:
-        free(slots)
+    del memory
     return 0
 
 
@@ -211,8 +200,6 @@ cdef int grow_beside_entries(Numbers numbers) except -1 nogil:
     cdef Py_ssize_t num_slots = numbers.num_slots, i
     cdef uint64_t mask, at
     cdef Tag* slots
-    free(numbers.slots)
-    numbers.slots = NULL
     numbers.allocate(4 * num_slots if numbers.fits_cache(4 * num_slots) else 2 * num_slots)
     slots = <Tag*> numbers.slots
     mask = <uint64_t> numbers.num_slots - 1
@@ -255,7 +242,7 @@ cdef object row_words(const uint8_t[:, ::1] rows):
     """Rows of at most 8 bytes as numbers that differ as they do."""
     cdef Py_ssize_t n = rows.shape[0], width = rows.shape[1], i
     cdef uint64_t[::1] words
-    made = np.empty(n, np.uint64)
+    made = empty((n,), np.uint64)
     words = made
     with nogil:
         for i in range(n - 8):  # behind each of these there are 8 bytes at least
@@ -268,7 +255,7 @@ cdef object row_words(const uint8_t[:, ::1] rows):
 
 cdef object widened(indices, index_type, Py_ssize_t done, Py_ssize_t n):
     """Room for n indices of a wider type, which begins with those that are known."""
-    wider = np.empty(n, index_type)
+    wider = empty((n,), index_type)
     if done:
         wider[:done] = indices[:done]
     return wider

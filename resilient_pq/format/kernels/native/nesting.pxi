@@ -29,7 +29,7 @@ def slot_validity(
     with nogil:
         slots = count_slots(definitions, repetitions, n, depth, slot_level)
     # One more, for entries that are no slots are written where the next slot will be.
-    out = np.empty(slots + 1, np.uint8)
+    out = empty((slots + 1,), np.uint8)
     cdef uint8_t[::1] flags = out
     cdef uint8_t* valid = &flags[0]
     with nogil:
@@ -53,11 +53,11 @@ def list_offsets(
     with nogil:
         slots = count_slots(&definition[0], &repetition[0], n, depth, slot_level)
     if n < (<Py_ssize_t> 1) << 31:
-        out = np.empty(slots + 1, np.int32)
+        out = empty((slots + 1,), np.int32)
         small = out
         fill_offsets(&definition[0], &repetition[0], n, depth, slot_level, level, &small[0])
     else:
-        out = np.empty(slots + 1, np.int64)
+        out = empty((slots + 1,), np.int64)
         large = out
         fill_offsets(&definition[0], &repetition[0], n, depth, slot_level, level, &large[0])
     return out
@@ -85,7 +85,7 @@ def row_entries(const uint8_t[::1] repetition not None, const int64_t[::1] rows 
     cdef int64_t left
     cdef int64_t[::1] entries
     cdef bint fall = False
-    out = np.empty(rows.shape[0], np.int64)
+    out = empty((rows.shape[0],), np.int64)
     entries = out
     with nogil:
         for i in range(rows.shape[0]):

@@ -44,7 +44,7 @@ def join_prefixes(
         total = joined_lengths(
             &prefixes[0], &suffix_lengths[0], suffixes.shape[0], &lengths[0], n, previous.shape[0]
         )
-    array = np.empty(total, np.uint8)
+    array = empty((total,), np.uint8)
     out = array
     with nogil:
         join_suffixes(&prefixes[0], &suffix_lengths[0], &suffixes[0], suffixes.shape[0], n,

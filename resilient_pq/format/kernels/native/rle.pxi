@@ -106,7 +106,7 @@ def rle_encode(values not None, int bit_width, Py_ssize_t front=0):
         raise ValueError("at most 8 bytes are left free")
     # Each group of eight values costs at most a header of 5 bytes and its bits, or an RLE run of 5 + 4 bytes;
     # the last run of each kind may have fewer than eight.
-    array = np.empty(front + (len(values) // 8 + 2) * (bit_width + 9) + GROUP_SLACK, np.uint8)
+    array = empty((front + (len(values) // 8 + 2) * (bit_width + 9) + GROUP_SLACK,), np.uint8)
     array[:front] = 0
     out = array
     if values.itemsize == 1:

@@ -67,7 +67,7 @@ def shred_repeated(
         levels = &outer[0]
     with nogil:
         total = count_entries(&definition[0], n, slot, &lengths[0], lengths.shape[0], level)
-    out = np.empty(total, np.uint8), np.empty(total, np.uint8), np.empty(total, np.int64)
+    out = empty((total,), np.uint8), empty((total,), np.uint8), empty((total,), np.int64)
     cdef uint8_t[::1] new_definition = out[0]
     cdef uint8_t[::1] new_repetition = out[1]
     cdef int64_t[::1] new_slots = out[2]
@@ -272,7 +272,7 @@ def compact(values not None, present not None):
     cdef uint8_t[:, ::1] to
     if len(values) != flags.shape[0]:
         raise ValueError("there must be one flag per value")
-    out = np.empty((count_present(&flags[0], flags.shape[0]), *values.shape[1:]), values.dtype)
+    out = empty((count_present(&flags[0], flags.shape[0]), *values.shape[1:]), values.dtype)
     if values.ndim == 2:
         rows, to = values, out
         with nogil:

@@ -71,9 +71,9 @@ def views_join(const int32_t[:, ::1] views not None, buffers not None):
         raise ValueError("a view has four words")
     with nogil:
         total = check_views(words, n, sources)
-    data = np.empty(total, np.uint8)
+    data = empty((total,), np.uint8)
     out = data
-    offsets = np.empty(n + 1, np.int32 if total <= LARGEST_LENGTH else np.int64)
+    offsets = empty((n + 1,), np.int32 if total <= LARGEST_LENGTH else np.int64)
     if total <= LARGEST_LENGTH:
         narrow_out = offsets
         with nogil:
