@@ -29,6 +29,10 @@ Buffer = NDArray[np.uint8]
 _ISAL_MAX_LEVEL = 3
 _GZIP_WINDOW = 31
 _IsalError: type[Exception] = cast(Any, isal_zlib.error)  # whose stubs say that it is an instance
+#: A literal of so many bytes has its length in one byte before it.
+_SNAPPY_SHORT_LITERAL = 60
+#: Room before compressed data for a length and such a literal; the data's own length is overwritten.
+_SNAPPY_FRONT = 5 + 1 + _SNAPPY_SHORT_LITERAL
 #: What zstd leaves of data that do not compress is larger by a 256th of them, and by a frame (ZSTD_compressBound).
 _ZSTD_GROWTH = 8
 _ZSTD_FRAME = 1024
@@ -169,6 +173,45 @@ def compress(codec: CompressionCodec, data: Any, level: int) -> Any:
     if known is None:
         raise UnsupportedError(f"the codec {codec.name} is only read")
     return known(data, level)
+
+
+def compress_parts(codec: CompressionCodec, parts: Sequence[Buffer], level: int) -> Any:
+    """The compressed bytes of parts that follow one another, as a buffer; of one codec other than UNCOMPRESSED.
+
+    Raises:
+        UnsupportedError: The codec is only read.
+    """
+    *short, last = parts
+    num_short = sum(map(len, short))
+    if codec is CompressionCodec.SNAPPY and 0 < num_short <= _SNAPPY_SHORT_LITERAL:
+        return _snappy_compress_behind(b"".join(part.tobytes() for part in short), last)
+    if not short:
+        return compress(codec, last, level)
+    whole: Buffer = room.empty((num_short + len(last),), np.uint8)
+    return compress(codec, np.concatenate(parts, out=whole), level)
+
+
+def _snappy_compress_behind(front: bytes, data: Any) -> Any:
+    """Snappy data of a few bytes and those that follow them, which are not copied together before.
+
+    They are the length of all as a varint, then elements (snappy, "format_description"): what stands before an element
+    is nothing to it but what it copies from, by the distance. So a literal in front of others changes none of them.
+    """
+    out: Any = room.empty((_SNAPPY_FRONT + cramjam.snappy.compress_raw_max_len(data),), np.uint8)
+    written = cramjam.snappy.compress_raw_into(data, out[_SNAPPY_FRONT:])
+    begin = _SNAPPY_FRONT + len(_varint(len(data)))  # where the elements do
+    head = _varint(len(front) + len(data)) + bytes((len(front) - 1 << 2,)) + front
+    out[begin - len(head) : begin] = np.frombuffer(head, np.uint8)
+    return room.front(out, _SNAPPY_FRONT + written)[begin - len(head) :]
+
+
+def _varint(number: int) -> bytes:
+    encoded = bytearray()
+    while number > 0x7F:
+        encoded.append(number & 0x7F | 0x80)
+        number >>= 7
+    encoded.append(number)
+    return bytes(encoded)
 
 
 def check_readable(codec: int) -> None:

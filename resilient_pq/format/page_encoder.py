@@ -9,7 +9,6 @@ from typing import Any, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from resilient_pq import room
 from resilient_pq.checksum import crc32, signed
 from resilient_pq.format import compression, thrift
 from resilient_pq.format.chunk_options import ChunkOptions
@@ -63,8 +62,7 @@ def _page(
     body: list[Any] = [*uncompressed, *content]
     header.uncompressed_page_size = sum(map(len, body))
     if codec is not CompressionCodec.UNCOMPRESSED:
-        whole = content[0] if len(content) == 1 else _in_one_piece(content)
-        body = [*uncompressed, compression.compress(codec, whole, options.level)]
+        body = [*uncompressed, compression.compress_parts(codec, content, options.level)]
     header.compressed_page_size = sum(map(len, body))
     body_crc = 0
     for piece in body:
@@ -79,11 +77,6 @@ def _page(
         body_crc,
         len(encoded) + header.uncompressed_page_size,
     )
-
-
-def _in_one_piece(pieces: Sequence[NDArray[np.uint8]]) -> NDArray[np.uint8]:
-    out: NDArray[np.uint8] = room.empty((sum(map(len, pieces)),), np.uint8)
-    return np.concatenate(pieces, out=out)
 
 
 def dictionary_page(leaf: Leaf, entries: Values, encoding: Encoding, options: ChunkOptions) -> EncodedPage:

@@ -231,3 +231,26 @@ def test_there_is_room_for_what_does_not_compress(codec: Codec, size: int) -> No
     data = np.random.default_rng(size).integers(0, 256, size).astype(np.uint8)
     compressed = compress(codec, data, check_level(codec, None))
     assert bytes(decompress(codec, memoryview(compressed), size)) == data.tobytes()
+
+
+@pytest.mark.parametrize("codec", WRITTEN, ids=lambda codec: codec.name)
+@pytest.mark.parametrize("front", [0, 1, 5, 59, 60, 61, 300])
+@pytest.mark.parametrize("name", CONTENTS)
+def test_parts_are_compressed_as_if_they_were_one(codec: Codec, front: int, name: str) -> None:
+    """What is short stands before the rest without being copied together with it: another library is the witness."""
+    levels = np.arange(front).astype(np.uint8)
+    parts = [levels[: front // 2], levels[front // 2 :], np.frombuffer(CONTENTS[name], np.uint8)]
+    for pieces in (parts, parts[1:], parts[2:]):
+        whole = b"".join(piece.tobytes() for piece in pieces)
+        packed = bytes(compression.compress_parts(codec, pieces, check_level(codec, None)))
+        assert bytes(decompress(codec, memoryview(packed), len(whole))) == whole
+        assert pa.Codec(PYARROW[codec]).decompress(packed, len(whole)).to_pybytes() == whole
+        assert len(packed) <= len(_compressed(codec, whole)) + 62
+
+
+@pytest.mark.parametrize("size", [127 - 5, 127, 128, 16_383 - 5, 16_384, 2_097_151 - 5, 2_097_152])
+def test_the_length_of_all_may_have_a_byte_more_than_that_of_the_rest(size: int) -> None:
+    parts = [np.array([3, 0, 0, 0, 1], np.uint8), np.zeros(size, np.uint8)]
+    packed = bytes(compression.compress_parts(Codec.SNAPPY, parts, 0))
+    whole = b"".join(part.tobytes() for part in parts)
+    assert pa.Codec("snappy").decompress(packed, len(whole)).to_pybytes() == whole
