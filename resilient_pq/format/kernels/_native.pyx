@@ -30,6 +30,7 @@ if sys.byteorder != "little":
 cdef extern from "native/words.h":
     uint64_t load64(const uint8_t* source) noexcept nogil
     uint32_t load32(const uint8_t* source) noexcept nogil
+    uint64_t swapped64(uint64_t word) noexcept nogil
     void store32(uint8_t* to, uint32_t word) noexcept nogil
     void WANTED_SOON(const void* at) noexcept nogil
 
@@ -190,6 +191,7 @@ include "native/rle.pxi"
 include "native/byte_arrays.pxi"
 include "native/prefixes.pxi"
 include "native/dictionary.pxi"
+include "native/close_numbers.pxi"
 include "native/nulls.pxi"
 include "native/nesting.pxi"
 include "native/thrift.pxi"

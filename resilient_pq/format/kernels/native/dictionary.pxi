@@ -140,6 +140,12 @@ cdef class Numbers:
         self.room = room
         return 0
 
+    cdef int make_room(self) except -1 with gil:
+        """Makes room for more numbers of values that are not found by slots."""
+        self.room *= 4
+        self.first = <int64_t*> self.taken(0, self.first, sizeof(int64_t), self.room)
+        return 0
+
     cdef int make_rests(self) except -1 with gil:
         self.rests = <Rest*> self.taken(2, NULL, sizeof(Rest), self.room)
         return 0
@@ -215,9 +221,11 @@ def dictionary_build(values not None, Py_ssize_t limit):
     """See `reference.dictionary_build`."""
     if values.ndim == 1 and values.itemsize not in (4, 8):
         raise ValueError("values must have 4 or 8 bytes")
+    cdef bint integers = values.dtype.kind in "iu"
     if values.ndim == 2 and 0 < values.shape[1] <= 8:
         values = row_words(values)
     cdef bint rows = values.ndim == 2
+    cdef Places places = places_for(values) if integers and not rows else None
     cdef Py_ssize_t done = 0, n = len(values)
     cdef Numbers numbers = Numbers(sizeof(Tag) if rows else sizeof(Slot), min(n, limit))
     if not rows:
@@ -228,6 +236,10 @@ def dictionary_build(values not None, Py_ssize_t limit):
         most = min(limit, count)
         if rows:
             done = number_rows(numbers, values, indices, done, most)
+        elif places is not None and values.itemsize == 4:
+            done = number_close[uint32_t](numbers, places, values, indices, done, most)
+        elif places is not None:
+            done = number_close[uint64_t](numbers, places, values, indices, done, most)
         elif values.itemsize == 4:
             done = number_numbers[uint32_t](numbers, values, indices, done, most)
         else:
@@ -239,17 +251,20 @@ def dictionary_build(values not None, Py_ssize_t limit):
 
 
 cdef object row_words(const uint8_t[:, ::1] rows):
-    """Rows of at most 8 bytes as numbers that differ as they do."""
+    """Rows of at most 8 bytes as the signed numbers that they are, the highest byte first, as in decimals."""
     cdef Py_ssize_t n = rows.shape[0], width = rows.shape[1], i
-    cdef uint64_t[::1] words
-    made = empty((n,), np.uint64)
+    cdef int beyond = <int> (64 - 8 * width)
+    cdef uint8_t last[8]
+    cdef int64_t[::1] words
+    made = empty((n,), np.int64)
     words = made
+    memset(last, 0, sizeof(last))
     with nogil:
         for i in range(n - 8):  # behind each of these there are 8 bytes at least
-            words[i] = masked_word(&rows[i, 0], width, 0)
+            words[i] = <int64_t> swapped64(load64(&rows[i, 0])) >> beyond
         for i in range(max(n - 8, 0), n):
-            words[i] = 0
-            memcpy(&words[i], &rows[i, 0], width)
+            memcpy(last, &rows[i, 0], width)
+            words[i] = <int64_t> swapped64(load64(last)) >> beyond
     return made
 
 

@@ -1,0 +1,95 @@
+# Dictionaries of numbers that lie close together. Included by `_native.pyx` behind `dictionary.pxi`.
+
+cdef enum:
+    MOST_PLACES = 1 << 20  # that a table may have, each of 4 bytes
+    PLACES_A_VALUE = 2  # at most, as all are cleared before
+    FIRST_LOOK = 1024  # values that most columns show by that they are too far apart
+
+
+cdef class Places:
+    """What number each value has, by its distance from the lowest: quicker than a hash table, and often smaller."""
+
+    cdef object memory
+    cdef int32_t* numbers  # from 1; 0 where there is no such value so far
+    cdef uint64_t lowest, count
+
+    def __cinit__(self, uint64_t lowest, uint64_t count):
+        cdef int32_t[::1] view = empty((<Py_ssize_t> count,), np.int32)
+        view[:] = 0
+        self.memory = view.base
+        self.numbers = &view[0]
+        self.lowest = lowest
+        self.count = count
+
+
+cdef object places_for(values):
+    """Places for integers of 4 or 8 bytes; None where they are too far apart."""
+    cdef const int32_t[::1] narrow
+    cdef const int64_t[::1] wide
+    if len(values) == 0:
+        return None
+    if values.itemsize == 4:
+        narrow = values.view(np.int32)
+        return places_between(&narrow[0], narrow.shape[0])
+    wide = values.view(np.int64)
+    return places_between(&wide[0], wide.shape[0])
+
+
+cdef object places_between(const Offset* values, Py_ssize_t n):
+    cdef Offset low = values[0], high = values[0]
+    cdef uint64_t most = min(MOST_PLACES, PLACES_A_VALUE * n)
+    with nogil:
+        widen_to(values, min(n, <Py_ssize_t> FIRST_LOOK), &low, &high)
+        if <uint64_t> high - <uint64_t> low < most:
+            widen_to(values, n, &low, &high)
+    if <uint64_t> high - <uint64_t> low >= most:
+        return None
+    return Places(<uint64_t> low, <uint64_t> high - <uint64_t> low + 1)
+
+
+cdef Py_ssize_t number_close(
+    Numbers numbers, Places places, const Bits[::1] values, indices, Py_ssize_t done, Py_ssize_t most
+) except -1:
+    """Numbers values like `number_numbers`."""
+    cdef Py_ssize_t n = values.shape[0]
+    cdef uint8_t[::1] narrow
+    cdef uint16_t[::1] middle
+    cdef int32_t[::1] wide
+    if indices.itemsize == 1:
+        narrow = indices
+        with nogil:
+            done = number_by_place(numbers, places, &values[0], done, n, most, &narrow[0])
+    elif indices.itemsize == 2:
+        middle = indices
+        with nogil:
+            done = number_by_place(numbers, places, &values[0], done, n, most, &middle[0])
+    else:
+        wide = indices
+        with nogil:
+            done = number_by_place(numbers, places, &values[0], done, n, most, &wide[0])
+    return done
+
+
+cdef Py_ssize_t number_by_place(
+    Numbers numbers, Places places, const Bits* values, Py_ssize_t done, Py_ssize_t n, Py_ssize_t most,
+    Packed* indices
+) except -1 nogil:
+    cdef int32_t* known = places.numbers
+    cdef Bits lowest = <Bits> places.lowest, at
+    cdef uint64_t count = places.count
+    cdef int32_t number
+    cdef Py_ssize_t i
+    for i in range(done, n):
+        at = <Bits> (values[i] - lowest)
+        if at >= count:  # whoever owns the values has changed them since they were looked at
+            return malformed(b"a value has changed while a dictionary was built of it")
+        number = known[at]
+        if number == 0:
+            if numbers.count >= most:
+                return i
+            numbers.add(i)
+            if numbers.count == numbers.room:
+                numbers.make_room()
+            number = known[at] = <int32_t> numbers.count
+        indices[i] = <Packed> (number - 1)
+    return n
