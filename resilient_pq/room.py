@@ -148,7 +148,8 @@ class _Pool:
             OSError: There is none, and none can be mapped.
         """
         with self._lock:
-            self._sort_in()
+            if self._returned:
+                self._sort_in()
             for slab in self._slabs:
                 start = slab.warm.take(size)
                 if start is not None:
@@ -179,7 +180,8 @@ class _Pool:
             slab, start, size = self._returned.popleft()
             slab.warm.add(start, size)
             self._warm += size
-        self._shrink(_MOST_KEPT)
+        if self._warm > _MOST_KEPT:
+            self._shrink(_MOST_KEPT)
 
     def _shrink(self, most: int) -> None:
         """Keep at most so much: what lies in front stays, for there room is looked for first."""
