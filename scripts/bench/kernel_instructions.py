@@ -1,7 +1,8 @@
 """How many instructions the compiled kernels take for a value: ``python scripts/bench/kernel_instructions.py``.
 
 Valgrind counts them, so what else the machine does makes no difference, and neither does its clock. Time is not
-instructions: a gather that misses the cache takes few of them and long.
+instructions: a gather that misses the cache takes few of them and long. The kernels for every processor, and those for
+processors with AVX2 where this one has it.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 COUNT = 1 << 16
+NATIVE = "resilient_pq.format.kernels._native"
 
 
 class Case(NamedTuple):
@@ -62,6 +65,8 @@ def integers(rng: np.random.Generator, native: Any, reference: Any) -> list[Case
         cases.append(
             Case(f"dictionary_build, {distinct} int64", COUNT, lambda n=numbers: native.dictionary_build(n, COUNT))
         )
+    days = rng.integers(8_000, 10_500, COUNT).astype(np.int32)
+    cases.append(Case("dictionary_build, 2500 days", COUNT, lambda: native.dictionary_build(days, COUNT)))
     indices = rng.integers(0, 256, COUNT).astype(np.int32)
     dictionary = rng.integers(0, 1 << 60, 256)
     cases.append(Case("gather, int64", COUNT, lambda: native.gather(dictionary, indices, out)))
@@ -115,31 +120,30 @@ def byte_arrays(rng: np.random.Generator, native: Any, reference: Any) -> list[C
     ]
 
 
-def all_cases() -> list[Case]:
+def all_cases(module: str) -> list[Case]:
     """Every case; what they need is made by the reference, so that no call of a compiled kernel is not one of them."""
-    from resilient_pq.format.kernels import _native as native  # noqa: PLC0415 (not in the parent)
-    from resilient_pq.format.kernels import reference  # noqa: PLC0415
+    from resilient_pq.format.kernels import reference  # noqa: PLC0415 (not in the parent)
 
-    rng = np.random.default_rng(0)
+    rng, native = np.random.default_rng(0), import_module(module)
     return [*integers(rng, native, reference), *byte_arrays(rng, native, reference)]
 
 
-def entries(names: set[str]) -> list[str]:
-    """The functions by which Python enters kernels, as Cython has named them in the compiled module."""
-    from resilient_pq.format.kernels import _native  # noqa: PLC0415 (see `all_cases`)
+def entries(module: str, names: set[str]) -> list[str]:
+    """The functions by which Python enters kernels, as Cython has named them in a compiled module."""
+    file = str(import_module(module).__file__)
+    listed = subprocess.run(["nm", file], capture_output=True, text=True, check=True).stdout
+    own = module.rpartition(".")[2]
+    found = re.findall(rf"\b(__pyx_pw_\w+{own}_\d+(\w+))$", listed, re.MULTILINE)
+    return [symbol for symbol, name in found if name in names]
 
-    listed = subprocess.run(["nm", str(_native.__file__)], capture_output=True, text=True, check=True).stdout
-    found = re.findall(r"\b__pyx_pw_\w+_native_\d+(\w+)$", listed, re.MULTILINE)
-    symbols = re.findall(r"\b__pyx_pw_\w+_native_\d+\w+$", listed, re.MULTILINE)
-    return [symbol for name, symbol in zip(found, symbols, strict=True) if name in names]
 
-
-def counts(folder: Path, names: set[str]) -> list[int]:
+def counts(module: str, folder: Path, names: set[str]) -> list[int]:
     """Instructions of each call of a kernel, in order: Valgrind leaves a file whenever the next one begins."""
+    folder.mkdir()
     command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={folder / 'out'}"]
-    command += [f"--dump-before={entry}" for entry in entries(names)]
+    command += [f"--dump-before={entry}" for entry in entries(module, names)]
     ran = subprocess.run(
-        [*command, sys.executable, __file__, "--run"], capture_output=True, text=True, check=False
+        [*command, sys.executable, __file__, "--run", module], capture_output=True, text=True, check=False
     )
     if ran.returncode:
         raise SystemExit(ran.stderr)
@@ -154,19 +158,24 @@ def counts(folder: Path, names: set[str]) -> list[int]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
-    parser.add_argument("--run", action="store_true", help="only make the calls; what Valgrind is given to run")
+    parser.add_argument("--run", metavar="MODULE", help="only make the calls; what Valgrind is given to run")
     arguments = parser.parse_args()
-    cases = all_cases()
     if arguments.run:
+        cases = all_cases(arguments.run)
         for case in [*cases, cases[0]]:  # the last one only ends the one before it
             case.call()
         return 0
+    modules = [NATIVE]
+    if import_module(NATIVE)._runs_avx2():
+        modules.append(f"{NATIVE}_avx2")
+    cases = all_cases(NATIVE)
     with tempfile.TemporaryDirectory() as folder:
-        found = counts(Path(folder), {case.name.partition(",")[0] for case in cases})
-    print("| kernel | instructions for a value |")
-    print("|---|---:|")
-    for case, instructions in zip(cases, found, strict=True):
-        print(f"| {case.name} | {instructions / case.values:.1f} |")
+        names = {case.name.partition(",")[0] for case in cases}
+        found = [counts(module, Path(folder) / module, names) for module in modules]
+    print("| kernel | instructions for a value |" + " the same with AVX2 |" * (len(modules) - 1))
+    print("|---|" + "---:|" * len(modules))
+    for case, *instructions in zip(cases, *found, strict=True):
+        print(f"| {case.name} |" + "".join(f" {number / case.values:.1f} |" for number in instructions))
     return 0
 
 
