@@ -180,7 +180,9 @@ class Ahead(Generic[T]):
         """Have as many threads at work as there may be, and are calls for."""
         with self._lock:
             calls = len(self._to_call) if self._may_begin() else 0
-            more = min(self.max_threads - self._running, calls + sum([shared.left for shared in self._shared]))
+            wanted = calls + sum([shared.left for shared in self._shared])
+            # None where `max_threads` has become less: those at work go on, and count until they end.
+            more = max(min(self.max_threads - self._running, wanted), 0)
             self._running += more
         for _ in range(more):
             worker = asyncio.create_task(self._have_work_done())

@@ -143,6 +143,45 @@ async def test_where_no_thread_can_be_had_nobody_waits_for_one(monkeypatch: pyte
     assert not unseen, "the error was told, and is nobody's else"
 
 
+@pytest.mark.parametrize("then", [1, 2])
+async def test_fewer_threads_while_more_are_at_work(then: int) -> None:
+    """Those at work are counted until they end: else nobody is seen to be the only one."""
+    gate, at_work, most, lock = threading.Event(), 0, 0, threading.Lock()
+    all_begun = threading.Barrier(5)
+
+    def held(_: SideBySide) -> list[int]:
+        all_begun.wait(60)
+        assert gate.wait(60)
+        return [1]
+
+    def counted(_: SideBySide) -> list[int]:
+        nonlocal at_work, most
+        with lock:
+            at_work += 1
+            most = max(most, at_work)
+        with lock:
+            at_work -= 1
+        return [2]
+
+    ahead: Ahead[int] = Ahead(4, 10**9, lambda _: 1)
+    for _ in range(4):
+        ahead.add(held, 1)
+    await asyncio.to_thread(all_begun.wait, 60)
+    ahead.max_threads = then
+    ahead.add(counted, 1)
+    gate.set()
+    async with asyncio.timeout(60):
+        assert await _all(ahead, 5) == [1, 1, 1, 1, 2]
+        await ahead.join()
+    for _ in range(100):
+        ahead.add(counted, 1)
+        assert ahead._running <= then
+    async with asyncio.timeout(60):
+        assert await _all(ahead, 100) == [2] * 100
+    await ahead.join()
+    assert ahead._running == 0 and most <= then
+
+
 # -- calls that share what they have to do ---------------------------------------------------------
 
 

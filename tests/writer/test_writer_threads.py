@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -65,6 +67,24 @@ async def test_as_many_chunks_as_asked_for_are_encoded_at_one_time(
     async with rpq.create((store, "file"), options=options) as writer:
         await writer.write(columns)
     assert most == max_threads
+
+
+@pytest.mark.parametrize("max_threads", [2, 4])
+async def test_small_row_groups_behind_large_ones(
+    store: MemoryStore, thread_counts_as_measured: Callable[[], AbstractContextManager[None]], max_threads: int
+) -> None:
+    """One thread is enough for them, and the others are still at work when they are closed."""
+    rng = np.random.default_rng(3)
+    large = pa.array([rng.bytes(1000) for _ in range(500)])
+    small = pa.array([b""] * 500)
+    table = pa.table({name: pa.chunked_array([large, small] * 3) for name in "abcd"})
+    options = WriteOptions(max_threads=max_threads)
+    with thread_counts_as_measured():
+        async with rpq.create((store, "f"), row_group_rows=500, options=options) as writer:
+            async with asyncio.timeout(60):
+                await writer.write(table)
+    async with rpq.open((store, "f")) as file:
+        assert pa.table(await file.read()).equals(table)
 
 
 async def test_when_one_chunk_fails_the_others_have_ended_before_the_error_arrives(
