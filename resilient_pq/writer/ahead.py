@@ -173,7 +173,7 @@ class Ahead(Generic[T]):
 
     async def join(self) -> None:
         """Wait until no thread is at work: to the end of all calls, unless too much waits to be taken."""
-        if self._workers:
+        while self._workers:  # those that end may have had others begin, to help them
             await finish_first(_all_of(self._workers))
 
     def _start(self) -> None:
@@ -203,7 +203,7 @@ class Ahead(Generic[T]):
 
     def _work(self, loop: asyncio.AbstractEventLoop) -> None:
         """Make calls, one after the other, while there are any and may be made; then help those of others."""
-        side_by_side: SideBySide = one_by_one if self.max_threads == 1 else partial(self._share, loop)
+        side_by_side: SideBySide = partial(self._share, loop)
         while (unit := self._next()) is not None:
             if isinstance(unit, _Shared):
                 unit.help()
@@ -233,7 +233,7 @@ class Ahead(Generic[T]):
 
     def _share(self, loop: asyncio.AbstractEventLoop, calls: Sequence[Callable[[], R]], /) -> list[R]:
         """Make calls together with threads that have none of their own, now or before these are all begun."""
-        if len(calls) == 1:
+        if len(calls) == 1 or self.max_threads == 1:
             return one_by_one(calls)
         shared = _Shared(calls)
         with self._lock:

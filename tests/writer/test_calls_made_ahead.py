@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -196,6 +196,58 @@ async def test_what_is_shared_comes_back_in_its_order(max_threads: int) -> None:
     assert await _all(ahead, 36) == [10 * number + at for number in range(1, 9) for at in range(number)]
     await ahead.join()
     assert ahead._running == 0 and not ahead._shared
+
+
+@pytest.mark.parametrize("ended", [Ahead.join, Ahead.stop])
+async def test_helpers_are_waited_for_as_well(
+    monkeypatch: pytest.MonkeyPatch, ended: Callable[[Ahead[int]], Awaitable[None]]
+) -> None:
+    """One that is slow to begin finds nothing left to do, and may not be met by whoever comes next."""
+    loop, in_thread, threads = asyncio.get_running_loop(), asyncio.to_thread, 0
+    begun = asyncio.Event()
+
+    async def slow_to_begin(call: Callable[..., None], *arguments: object) -> None:
+        nonlocal threads
+        threads += 1
+        for _ in range(0 if threads == 1 else 50):
+            await asyncio.sleep(0.001)
+        await in_thread(call, *arguments)
+
+    monkeypatch.setattr(asyncio, "to_thread", slow_to_begin)
+
+    def look() -> int:
+        asyncio.run_coroutine_threadsafe(asyncio.sleep(0.001), loop).result(60)
+        return 1
+
+    def shared(side_by_side: SideBySide) -> list[int]:
+        loop.call_soon_threadsafe(begun.set)
+        look()  # by now it is waited for
+        return side_by_side([look, look])
+
+    ahead: Ahead[int] = Ahead(2, 10**9, lambda _: 1)
+    ahead.add(shared, 1)
+    await begun.wait()
+    await ended(ahead)
+    assert threads == 2 and ahead._running == 0
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_threads_that_are_allowed_later_help_as_well() -> None:
+    """A thread that was the only one when it began is not for ever."""
+    begun, gate, together = threading.Event(), threading.Event(), threading.Barrier(2, timeout=60)
+
+    def first(_: SideBySide) -> list[int]:
+        begun.set()
+        assert gate.wait(60)
+        return [0]
+
+    ahead: Ahead[int] = Ahead(1, 10**9, lambda _: 1)
+    ahead.add(first, 1)
+    assert await asyncio.to_thread(begun.wait, 60)
+    ahead.add(lambda side_by_side: side_by_side([together.wait] * 2), 1)
+    ahead.max_threads = 2
+    gate.set()
+    assert sorted(await _all(ahead, 3)) == [0, 0, 1]
 
 
 @pytest.mark.parametrize("max_threads", [2, 3])
