@@ -260,10 +260,12 @@ class Writer(Lifetime):
                     break
                 case _:
                     assert_never(stop)
-        await pipeline.push_row_groups()
-        self._log_stored()
-        if rows.error is not None:
-            raise rows.error
+        try:
+            if rows.error is not None:
+                raise rows.error
+        finally:  # an error of the store is the graver one, and has that of the source as its context
+            await pipeline.push_row_groups()
+            self._log_stored()
 
     async def _complete_full(self, num_rows_left: int) -> NoReturn:
         """Complete the file, and say that not all rows of the batch are in it."""

@@ -544,3 +544,24 @@ async def test_what_came_before_a_source_failed_is_stored(tmp_path: Path, max_th
     with pytest.raises(WriterFailedError):
         await writer.close()
     assert (tmp_path / "file.parquet.partial").exists()
+
+
+async def test_a_failing_store_does_not_hide_the_error_of_the_source(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A row group was still on its way when the source failed."""
+
+    async def refuse(*_: object) -> None:
+        raise StoreError("the disk is full")
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield pa.record_batch({"a": [1]})
+        raise BrokenError
+
+    writer = await rpq.create((store, "file"), row_group_rows=1, options=WriteOptions(max_threads=2))
+    await writer.write({"a": [0]})
+    monkeypatch.setattr(writer._sink, "write", refuse)
+    with pytest.raises(StoreError, match="full") as caught:
+        await writer.write(pa.RecordBatchReader.from_batches(pa.schema({"a": pa.int64()}), batches()))
+    assert "BrokenError" in str(caught.value.__context__)
+    await writer.abort()
