@@ -226,7 +226,8 @@ class ColumnFields:
         self._schema = schema
         self._key_value = key_value
         self._int96_unit = int96_unit
-        stored = key_value.get(ARROW_SCHEMA_KEY) or ""
+        # What is shared is found by this, which may not become another while it is: mappings may change.
+        self._stored = stored = key_value.get(ARROW_SCHEMA_KEY) or ""
         if len(stored) > _MOST_SHARED_STORED or len(schema.columns) > _MOST_SHARED_COLUMNS:
             self._found: dict[int, Field] = {}
         else:
@@ -250,7 +251,7 @@ class ColumnFields:
         return Field("", "+s", False, tuple(map(self._found.__getitem__, positions)), metadata=self._metadata)
 
     def _find(self, positions: Sequence[int]) -> None:
-        stored = stored_fields(self._key_value.get(ARROW_SCHEMA_KEY), self._schema.names, positions)
+        stored = stored_fields(self._stored, self._schema.names, positions)
         for position, hint in zip(positions, stored, strict=True):
             derived = arrow_field_of(self._schema.root.children[position], int96_unit=self._int96_unit)
             self._found[position] = derived if hint is None else refined(derived, hint) or derived
