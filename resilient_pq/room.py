@@ -136,7 +136,8 @@ class _Pool:
     here: ClassVar[_Pool]
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self._changing = False  # by a thread that has the lock: what it interrupts itself with may have it again
         self._slabs: list[_Slab] = []
         self._warm = 0
         self._returned: deque[tuple[_Slab, int, int]] = deque()
@@ -145,35 +146,55 @@ class _Pool:
         """An extent of `size` bytes: its mapping, and where in it it starts.
 
         Raises:
-            OSError: There is none, and none can be mapped.
+            OSError: There is none, and none can be mapped; or a finalizer or a signal handler asks amid this.
         """
         with self._lock:
-            if self._returned:
-                self._sort_in()
-            for slab in self._slabs:
-                start = slab.warm.take(size)
-                if start is not None:
-                    self._warm -= size
-                    return slab, start
-            self._shrink(self._warm - size)  # what is filled anew is made up for by what is kept
-            for slab in self._slabs:
-                start = slab.cold.take(size)
-                if start is not None:
-                    return slab, start
-            slab = _Slab(size if size > _SLAB // 2 else _SLAB)
-            self._slabs.append(slab)
+            if self._changing:
+                raise BlockingIOError("this thread is taking or giving room")
+            self._changing = True
+            try:
+                return self._found(size)
+            finally:
+                self._changing = False
+
+    def _found(self, size: int) -> tuple[_Slab, int]:
+        self._sort_in()
+        for slab in self._slabs:
+            start = slab.warm.take(size)
+            if start is not None:
+                self._warm -= size
+                return slab, start
+        self._shrink(self._warm - size)  # what is filled anew is made up for by what is kept
+        for slab in self._slabs:
             start = slab.cold.take(size)
-            assert start is not None
-            return slab, start
+            if start is not None:
+                return slab, start
+        slab = _Slab(size if size > _SLAB // 2 else _SLAB)
+        self._slabs.append(slab)
+        start = slab.cold.take(size)
+        assert start is not None
+        return slab, start
 
     def give(self, slab: _Slab, start: int, size: int) -> None:
         """Take an extent back. May be called anywhere, also by a finalizer where this very thread holds the lock."""
         self._returned.append((slab, start, size))
         if self._lock.acquire(blocking=False):  # else it is sorted in when room is next taken or given
             try:
-                self._sort_in()
+                self._tidy(_MOST_KEPT)
             finally:
                 self._lock.release()
+
+    def _tidy(self, most: int) -> None:
+        """Keep at most so much of what is free; with the lock, and not where this interrupts a change."""
+        if self._changing:
+            return
+        self._changing = True
+        try:
+            self._sort_in()
+            if most < _MOST_KEPT:
+                self._shrink(most)
+        finally:
+            self._changing = False
 
     def _sort_in(self) -> None:
         while self._returned:
@@ -205,14 +226,13 @@ class _Pool:
 
     def shrink(self, most: int) -> None:
         with self._lock:
-            self._sort_in()
-            self._shrink(most)
+            self._tidy(most)
 
     @property
     def kept(self) -> int:
         """Bytes that are free and not given back."""
         with self._lock:
-            self._sort_in()
+            self._tidy(_MOST_KEPT)
             return self._warm
 
 

@@ -146,6 +146,32 @@ def test_room_let_go_of_while_room_is_given_out_is_not_lost() -> None:
     assert room._Pool.here.kept == MiB
 
 
+@pytest.mark.parametrize("change", [lambda: room.empty((MiB,), np.uint8), room.give_back, lambda: room._Pool.here.kept])
+def test_room_is_asked_for_in_the_midst_of_a_change(
+    monkeypatch: pytest.MonkeyPatch, change: Callable[[], object]
+) -> None:
+    """By a finalizer or a signal handler, which run anywhere: it waits for nobody, as its own thread would never go on."""
+    interrupted: list[np.ndarray] = []
+    sort_in = room._Pool._sort_in
+
+    def interrupt(pool: room._Pool) -> None:
+        if len(interrupted) < 3:
+            interrupted.append(room.empty((MiB,), np.uint8))
+            room.give_back()
+            assert room._Pool.here.kept >= 0
+        sort_in(pool)
+
+    monkeypatch.setattr(room._Pool, "_sort_in", interrupt)
+    worker = threading.Thread(target=change, daemon=True)
+    worker.start()
+    worker.join(30)
+    assert not worker.is_alive()
+    assert interrupted[0].shape == (MiB,)
+    interrupted.clear()
+    monkeypatch.undo()
+    assert room._Pool.here.kept <= 2 * MiB and not room._Pool.here._changing
+
+
 def test_threads_never_share_room() -> None:
     faults: list[str] = []
 
