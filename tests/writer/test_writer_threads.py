@@ -29,14 +29,17 @@ def _table(num_rows: int) -> pa.Table:
     return pa.table(columns)
 
 
+@pytest.mark.parametrize("page_bytes", [200, 1 << 20])
 @pytest.mark.parametrize("max_threads", [2, 3, 16])
 async def test_the_bytes_are_those_of_one_thread(
-    store: MemoryStore, bytes_of: Look, monkeypatch: pytest.MonkeyPatch, max_threads: int
+    store: MemoryStore, bytes_of: Look, monkeypatch: pytest.MonkeyPatch, max_threads: int, page_bytes: int
 ) -> None:
+    """Also where chunks have many pages, which threads without a chunk help with."""
     monkeypatch.setattr(stream.os, "urandom", bytes)  # the id of the file
     for key, threads in (("one", 1), ("several", max_threads)):
         options = WriteOptions(max_threads=threads)
-        async with rpq.create((store, key), row_group_rows=700, checkpoint_every=2, options=options) as writer:
+        how: dict[str, Any] = {"row_group_rows": 700, "checkpoint_every": 2, "page_bytes": page_bytes}
+        async with rpq.create((store, key), options=options, **how) as writer:
             for _ in range(3):
                 await writer.write(_table(1000))
     assert await bytes_of(store, "one") == await bytes_of(store, "several")
