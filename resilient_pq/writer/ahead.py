@@ -214,9 +214,10 @@ class Ahead(Generic[T]):
             except BaseException as raised:
                 results, error = [], raised
             with self._lock:
-                unit.call, unit.results, unit.error = None, results, error
                 self._waiting_bytes += sum(map(self._size_of, results))
                 self._left_bytes -= unit.num_bytes
+                # Last, as whoever takes results looks at them without the lock: what has ended is counted as that.
+                unit.call, unit.results, unit.error = None, results, error
             del unit, results, error  # they are the taker's
             loop.call_soon_threadsafe(self._changed.set)
         loop.call_soon_threadsafe(self._changed.set)

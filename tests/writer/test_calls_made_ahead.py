@@ -101,6 +101,20 @@ async def test_an_error_comes_when_it_is_its_turn() -> None:
     await ahead.stop()
 
 
+async def test_what_can_be_taken_is_no_longer_left() -> None:
+    """Else there seems to be more to take when all has been taken."""
+    too_early: list[bool] = []
+
+    def size_of(_: int) -> int:  # called in the midst of counting a result
+        too_early.append(ahead._to_take[0].ended and ahead.left_bytes > 0)
+        return 1
+
+    ahead: Ahead[int] = Ahead(2, 10**9, size_of)
+    ahead.add(lambda _: [1], 7)
+    await ahead.join()
+    assert too_early == [False] and ahead.left_bytes == 0
+
+
 async def test_stopping_waits_for_what_runs_and_begins_nothing_else() -> None:
     begun, gate = asyncio.Event(), threading.Event()
     loop, ended = asyncio.get_running_loop(), []
