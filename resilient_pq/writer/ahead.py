@@ -34,12 +34,16 @@ class _Unit(Generic[T]):
         return bool(self.results) or self.error is not None
 
 
-class _Shared:
-    """What a call has to do in pieces, and what came of them; any thread may take the next piece."""
+class _Pieces:
+    """What a call has to do in pieces, and what came of them; any thread may take the next piece.
+
+    They are begun in their order, so the one that failed first is the first of those that failed.
+    """
 
     def __init__(self, calls: Sequence[Callable[[], Any]]) -> None:
         self._calls = calls
         self._lock = threading.Lock()
+        self._to_begin = len(calls)  # as many as there are, or as were begun when one failed
         self._begun = self._ended = 0
         self._results: list[Any] = [None] * len(calls)
         self._errors: dict[int, BaseException] = {}
@@ -47,11 +51,11 @@ class _Shared:
 
     @property
     def left(self) -> int:
-        """Pieces that nobody has begun."""
-        return len(self._calls) - self._begun
+        """Pieces that are to be begun."""
+        return self._to_begin - self._begun
 
-    def help(self) -> None:
-        """Do piece after piece until all are begun, or one has failed."""
+    def work_off(self) -> None:
+        """Do piece after piece until none is left to begin."""
         while (at := self._next()) is not None:
             try:
                 self._results[at] = self._calls[at]()
@@ -59,9 +63,9 @@ class _Shared:
                 self._errors[at] = error
             with self._lock:
                 if at in self._errors:
-                    self._calls = self._calls[: self._begun]  # no more are begun
+                    self._to_begin = self._begun
                 self._ended += 1
-                if self._ended == len(self._calls):
+                if self._ended == self._to_begin:
                     self._all_ended.set()
 
     def _next(self) -> int | None:
@@ -106,10 +110,10 @@ class Ahead(Generic[T]):
         self._lock = threading.Lock()
         self._to_call: deque[_Unit[T]] = deque()
         self._to_take: deque[_Unit[T]] = deque()
-        self._shared: list[_Shared] = []
+        self._in_pieces: list[_Pieces] = []  # what threads at work have shared, and not ended
         self._waiting_bytes = self._taken_bytes = self._left_bytes = 0
         self._workers: set[asyncio.Task[None]] = set()
-        self._running = 0
+        self._running = 0  # threads at work, which are more than `max_threads` for a while after that was made less
         self._no_thread: BaseException | None = None
         self._changed = asyncio.Event()
 
@@ -180,7 +184,7 @@ class Ahead(Generic[T]):
         """Have as many threads at work as there may be, and are calls for."""
         with self._lock:
             calls = len(self._to_call) if self._may_begin() else 0
-            wanted = calls + sum([shared.left for shared in self._shared])
+            wanted = calls + sum([pieces.left for pieces in self._in_pieces])
             # None where `max_threads` has become less: those at work go on, and count until they end.
             more = max(min(self.max_threads - self._running, wanted), 0)
             self._running += more
@@ -205,8 +209,8 @@ class Ahead(Generic[T]):
         """Make calls, one after the other, while there are any and may be made; then help those of others."""
         side_by_side: SideBySide = partial(self._share, loop)
         while (unit := self._next()) is not None:
-            if isinstance(unit, _Shared):
-                unit.help()
+            if isinstance(unit, _Pieces):
+                unit.work_off()
                 continue
             assert unit.call is not None
             try:
@@ -222,13 +226,13 @@ class Ahead(Generic[T]):
             loop.call_soon_threadsafe(self._changed.set)
         loop.call_soon_threadsafe(self._changed.set)
 
-    def _next(self) -> _Unit[T] | _Shared | None:
+    def _next(self) -> _Unit[T] | _Pieces | None:
         with self._lock:
             if self._may_begin():
                 return self._to_call.popleft()
-            for shared in self._shared:
-                if shared.left:
-                    return shared
+            for pieces in self._in_pieces:
+                if pieces.left:
+                    return pieces
             self._running -= 1
             return None
 
@@ -236,16 +240,16 @@ class Ahead(Generic[T]):
         """Make calls together with threads that have none of their own, now or before these are all begun."""
         if len(calls) == 1 or self.max_threads == 1:
             return one_by_one(calls)
-        shared = _Shared(calls)
+        pieces = _Pieces(calls)
         with self._lock:
-            self._shared.append(shared)
+            self._in_pieces.append(pieces)
             idle = self._running < self.max_threads
         if idle:
             loop.call_soon_threadsafe(self._start)
-        shared.help()
+        pieces.work_off()
         with self._lock:
-            self._shared.remove(shared)
-        return shared.results()
+            self._in_pieces.remove(pieces)
+        return pieces.results()
 
 
 async def _all_of(tasks: Iterable[asyncio.Task[None]]) -> None:

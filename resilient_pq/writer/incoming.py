@@ -23,8 +23,10 @@ class Stop(Enum):
     ROW_GROUP_DUE = auto()
     #: The file is to be completed; there are rows left.
     FILE_FULL = auto()
-    #: It may be time for a checkpoint, or somebody else's turn.
-    PAUSE = auto()
+    #: A checkpoint is to be written.
+    CHECKPOINT_DUE = auto()
+    #: Others want to do something, too.
+    TURN_OVER = auto()
     #: The source failed, or gave rows that do not fit: `Incoming.error`.
     REFUSED = auto()
 
@@ -51,7 +53,7 @@ class Incoming:
         self._encoder = encoder
 
     def take(self, seconds_since_checkpoint: float, *, between_row_groups: bool) -> Stop:
-        """Take rows until something else is to be done.
+        """Take rows until something else is to be done; then it may be called again, unless they ended or were refused.
 
         Args:
             seconds_since_checkpoint: Seconds since the last checkpoint, at this moment.
@@ -80,6 +82,7 @@ class Incoming:
             taken = time.monotonic() - begun
             if encoder.row_group_due(seconds_since_checkpoint + taken):
                 return Stop.ROW_GROUP_DUE
-            due = between_row_groups and encoder.checkpoint_due(seconds_since_checkpoint + taken)
-            if due or taken > _TURN:
-                return Stop.PAUSE
+            if between_row_groups and encoder.checkpoint_due(seconds_since_checkpoint + taken):
+                return Stop.CHECKPOINT_DUE
+            if taken > _TURN:
+                return Stop.TURN_OVER

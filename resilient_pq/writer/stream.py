@@ -251,7 +251,7 @@ class Writer(Lifetime):
             match stop := await in_thread(take, self._seconds_since_checkpoint):
                 case Stop.ROW_GROUP_DUE:
                     await pipeline.close_row_group()
-                case Stop.PAUSE:
+                case Stop.CHECKPOINT_DUE | Stop.TURN_OVER:
                     if not pipeline.busy:
                         await self._write_checkpoint_if_due()
                 case Stop.FILE_FULL:

@@ -209,7 +209,7 @@ async def test_what_is_shared_comes_back_in_its_order(max_threads: int) -> None:
         ahead.add(lambda side_by_side, number=number: shared(side_by_side, number), 1)
     assert await _all(ahead, 36) == [10 * number + at for number in range(1, 9) for at in range(number)]
     await ahead.join()
-    assert ahead._running == 0 and not ahead._shared
+    assert ahead._running == 0 and not ahead._in_pieces
 
 
 @pytest.mark.parametrize("ended", [Ahead.join, Ahead.stop])
@@ -334,4 +334,4 @@ async def test_the_first_piece_that_fails_is_told_when_all_have_ended(max_thread
         await ahead.take(1)
     await ahead.stop()
     assert len(begun) < 1000, "pieces were begun long after one had failed"
-    assert not ahead._shared
+    assert not ahead._in_pieces
