@@ -226,14 +226,15 @@ def _compressed(pieces: Sequence[NDArray[np.uint8]], options: ChunkOptions) -> i
 def _other_candidate(leaf: Leaf, data: LeafData, options: ChunkOptions) -> Encoding | None:
     """What may be smaller than PLAIN besides a dictionary, of what the readers that files are for decode."""
     physical = leaf.node.physical_type
-    if physical in (Type.INT32, Type.INT64):
-        may_be = len(data.values) >= 2 if options.new_readers else _all_decode_delta(leaf, data, options)
-        return Encoding.DELTA_BINARY_PACKED if may_be else None
-    if physical in (Type.FLOAT, Type.DOUBLE) and options.new_readers and len(data.values):
-        # Polars fails on pages without values of required leaves in groups that are null (2.1.0).
-        polars_fails = leaf.max_definition_level and leaf.node.repetition is Repetition.REQUIRED
-        if options.codec is not CompressionCodec.UNCOMPRESSED and not polars_fails:
-            return Encoding.BYTE_STREAM_SPLIT
+    if not options.new_readers:
+        integers = physical in (Type.INT32, Type.INT64)
+        return Encoding.DELTA_BINARY_PACKED if integers and _all_decode_delta(leaf, data, options) else None
+    if leaf.max_definition_level and leaf.node.repetition is Repetition.REQUIRED:
+        return None  # Polars fails on pages without values of required leaves in groups that are null (2.1.0)
+    if physical in (Type.INT32, Type.INT64) and len(data.values) >= 2:
+        return Encoding.DELTA_BINARY_PACKED
+    if physical in (Type.FLOAT, Type.DOUBLE) and len(data.values):
+        return None if options.codec is CompressionCodec.UNCOMPRESSED else Encoding.BYTE_STREAM_SPLIT
     return None
 
 

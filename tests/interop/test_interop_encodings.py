@@ -188,15 +188,23 @@ def test_others_read_what_is_chosen_for_newer_readers(write_file: WriteFile, tmp
 def test_what_is_chosen_for_newer_readers_is_read_by_polars_where_groups_are_null(
     write_file: WriteFile, tmp_path: Path
 ) -> None:
-    """It fails on BYTE_STREAM_SPLIT pages without values of a required leaf in groups that are all null."""
-    waves = np.sin(np.arange(3000) / 500)
-    rows = [None if 700 <= i < 2000 else {"must": wave, "may": wave} for i, wave in enumerate(waves.tolist())]
-    fields = [pa.field("must", pa.float64(), nullable=False), pa.field("may", pa.float64())]
+    """It fails on pages in new encodings without values of a required leaf in groups that are all null."""
+    rows = [
+        None if 700 <= i < 2000 else {"must": np.sin(i / 500), "may": np.sin(i / 500), "count": 9 * i, "some": 9 * i}
+        for i in range(3000)
+    ]
+    fields = [
+        pa.field("must", pa.float64(), nullable=False),
+        pa.field("may", pa.float64()),
+        pa.field("count", pa.int64(), nullable=False),
+        pa.field("some", pa.int64()),
+    ]
     table = pa.table({"group": pa.array(rows, pa.struct(fields))})
     path = tmp_path / "compact.parquet"
     path.write_bytes(write_file(table, encodings="compact", options=WriteOptions(page_rows=100)).data)
     chunks = pq.ParquetFile(path).metadata.row_group(0)
     assert ["BYTE_STREAM_SPLIT" in chunks.column(i).encodings for i in range(2)] == [False, True]
+    assert ["DELTA_BINARY_PACKED" in chunks.column(i).encodings for i in range(2, 4)] == [False, True]
     for read in READERS.values():
         assert read(path, ["group"]).to_pydict() == table.to_pydict()
 

@@ -69,7 +69,7 @@ def _polars_cannot_decode(leaf: Leaf, encoding: str) -> bool:
     if leaf.node.physical_type is Type.FIXED_LEN_BYTE_ARRAY:
         return encoding in ("BYTE_STREAM_SPLIT", "DELTA_BYTE_ARRAY")
     required = leaf.node.repetition is Repetition.REQUIRED and leaf.max_definition_level > 0
-    return required and encoding in ("BYTE_STREAM_SPLIT", "DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY")
+    return required and (encoding == "BYTE_STREAM_SPLIT" or encoding.startswith("DELTA_"))
 
 
 def _polars_cannot_nest(kind: pa.DataType) -> bool:
