@@ -304,7 +304,7 @@ def empty(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
 
 
 def front(array: NDArray[Any], count: int) -> NDArray[Any]:
-    """The first `count` items of an array that `empty` gave; the memory behind them is free at once.
+    """The first `count` items of an array that `empty` gave, without holding on to much memory behind them.
 
     For what had to be given more room than it took. Nothing else may look at the array.
     """
@@ -312,7 +312,8 @@ def front(array: NDArray[Any], count: int) -> NDArray[Any]:
     part = array[:count]
     if isinstance(lease, _Lease):
         lease.keep(max(_in_grains(part.nbytes), _GRAIN))
-    return part
+        return part
+    return part if 2 * count >= len(array) else part.copy()
 
 
 def give_back(keep: int = 0) -> None:

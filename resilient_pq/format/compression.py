@@ -22,6 +22,7 @@ from resilient_pq.format.hadoop_codecs import (
     lz4_decompress_into,
     lzo_decompress_into,
 )
+from resilient_pq.format.kernels.reference.integers import varint_bytes
 from resilient_pq.format.metadata import CompressionCodec
 
 Buffer = NDArray[np.uint8]
@@ -199,19 +200,10 @@ def _snappy_compress_behind(front: bytes, data: Any) -> Any:
     """
     out: Any = room.empty((_SNAPPY_FRONT + cramjam.snappy.compress_raw_max_len(data),), np.uint8)
     written = cramjam.snappy.compress_raw_into(data, out[_SNAPPY_FRONT:])
-    begin = _SNAPPY_FRONT + len(_varint(len(data)))  # where the elements do
-    head = _varint(len(front) + len(data)) + bytes((len(front) - 1 << 2,)) + front
+    begin = _SNAPPY_FRONT + len(varint_bytes(len(data)))  # where the elements do
+    head = varint_bytes(len(front) + len(data)) + bytes((len(front) - 1 << 2,)) + front
     out[begin - len(head) : begin] = np.frombuffer(head, np.uint8)
     return room.front(out, _SNAPPY_FRONT + written)[begin - len(head) :]
-
-
-def _varint(number: int) -> bytes:
-    encoded = bytearray()
-    while number > 0x7F:
-        encoded.append(number & 0x7F | 0x80)
-        number >>= 7
-    encoded.append(number)
-    return bytes(encoded)
 
 
 def check_readable(codec: int) -> None:

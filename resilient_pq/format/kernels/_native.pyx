@@ -22,7 +22,8 @@ import numpy as np
 from resilient_pq.errors import EncodingError, ThriftError
 from resilient_pq.format.kernels.reference.kept import InnerLists, KeptStructs
 from resilient_pq.format.kernels.reference.numbers import number_min_max as reference_min_max
-from resilient_pq.room import empty, front
+from resilient_pq.room import empty
+from resilient_pq.room import front as trimmed
 
 if sys.byteorder != "little":
     raise ImportError("the compiled kernels are for little-endian machines")
@@ -125,7 +126,6 @@ ctypedef fused Bits:
 
 cdef enum:
     VIEW_BYTES = 16
-    FEW_BYTES = 1 << 16  # of what has fewer, all stays
 
 cdef int64_t LARGEST_LENGTH = 0x7FFFFFFF
 #: A value of at most so many bytes stands in its view.
@@ -179,12 +179,6 @@ cdef object bits_of(array):
     if array.ndim != 1 or array.itemsize not in (1, 2, 4, 8):
         raise ValueError("values must be one-dimensional with 1, 2, 4 or 8 bytes each, or rows of uint8")
     return array.view(f"u{array.itemsize}")
-
-
-cdef object trimmed(array, Py_ssize_t size):
-    """The front of an array that `empty` gave, without holding on to much memory behind it."""
-    part = front(array, size)
-    return part if len(array) >= FEW_BYTES or 2 * size >= len(array) else part.copy()
 
 
 include "native/rle.pxi"

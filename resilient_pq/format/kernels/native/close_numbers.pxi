@@ -47,33 +47,11 @@ cdef object places_between(const Offset* values, Py_ssize_t n):
     return Places(<uint64_t> low, <uint64_t> high - <uint64_t> low + 1)
 
 
-cdef Py_ssize_t number_close(
-    Numbers numbers, Places places, const Bits[::1] values, indices, Py_ssize_t done, Py_ssize_t most
-) except -1:
-    """Numbers values like `number_numbers`."""
-    cdef Py_ssize_t n = values.shape[0]
-    cdef uint8_t[::1] narrow
-    cdef uint16_t[::1] middle
-    cdef int32_t[::1] wide
-    if indices.itemsize == 1:
-        narrow = indices
-        with nogil:
-            done = number_by_place(numbers, places, &values[0], done, n, most, &narrow[0])
-    elif indices.itemsize == 2:
-        middle = indices
-        with nogil:
-            done = number_by_place(numbers, places, &values[0], done, n, most, &middle[0])
-    else:
-        wide = indices
-        with nogil:
-            done = number_by_place(numbers, places, &values[0], done, n, most, &wide[0])
-    return done
-
-
 cdef Py_ssize_t number_by_place(
     Numbers numbers, Places places, const Bits* values, Py_ssize_t done, Py_ssize_t n, Py_ssize_t most,
     Packed* indices
 ) except -1 nogil:
+    """Numbers values like `number_values`."""
     cdef int32_t* known = places.numbers
     cdef Bits lowest = <Bits> places.lowest, at
     cdef uint64_t count = places.count

@@ -236,14 +236,10 @@ def dictionary_build(values not None, Py_ssize_t limit):
         most = min(limit, count)
         if rows:
             done = number_rows(numbers, values, indices, done, most)
-        elif places is not None and values.itemsize == 4:
-            done = number_close[uint32_t](numbers, places, values, indices, done, most)
-        elif places is not None:
-            done = number_close[uint64_t](numbers, places, values, indices, done, most)
         elif values.itemsize == 4:
-            done = number_numbers[uint32_t](numbers, values, indices, done, most)
+            done = number_numbers[uint32_t](numbers, places, values, indices, done, most)
         else:
-            done = number_numbers[uint64_t](numbers, values, indices, done, most)
+            done = number_numbers[uint64_t](numbers, places, values, indices, done, most)
         if done == n:
             return indices, numbers.positions()
         if numbers.count >= limit:
@@ -277,7 +273,7 @@ cdef object widened(indices, index_type, Py_ssize_t done, Py_ssize_t n):
 
 
 cdef Py_ssize_t number_numbers(
-    Numbers numbers, const Bits[::1] values, indices, Py_ssize_t done, Py_ssize_t most
+    Numbers numbers, Places places, const Bits[::1] values, indices, Py_ssize_t done, Py_ssize_t most
 ) except -1:
     """Numbers values from `done` on by their bits, up to the first that would be more than `most`."""
     cdef Py_ssize_t n = values.shape[0]
@@ -287,22 +283,25 @@ cdef Py_ssize_t number_numbers(
     if indices.itemsize == 1:
         narrow = indices
         with nogil:
-            done = number_values(numbers, &values[0], done, n, most, &narrow[0])
+            done = number_values(numbers, places, &values[0], done, n, most, &narrow[0])
     elif indices.itemsize == 2:
         middle = indices
         with nogil:
-            done = number_values(numbers, &values[0], done, n, most, &middle[0])
+            done = number_values(numbers, places, &values[0], done, n, most, &middle[0])
     else:
         wide = indices
         with nogil:
-            done = number_values(numbers, &values[0], done, n, most, &wide[0])
+            done = number_values(numbers, places, &values[0], done, n, most, &wide[0])
     return done
 
 
 cdef Py_ssize_t number_values(
-    Numbers numbers, const Bits* values, Py_ssize_t done, Py_ssize_t n, Py_ssize_t most, Packed* indices
+    Numbers numbers, Places places, const Bits* values, Py_ssize_t done, Py_ssize_t n, Py_ssize_t most,
+    Packed* indices
 ) except -1 nogil:
     cdef Py_ssize_t end, i
+    if places is not None:
+        return number_by_place(numbers, places, values, done, n, most, indices)
     while done < n:
         end = min(done + 1024, n)
         if numbers.num_slots * <Py_ssize_t> sizeof(Slot) >= FITS_CACHE and end + LOOK_AHEAD <= n:
