@@ -23,10 +23,9 @@ from resilient_pq.errors import (
     located,
 )
 from resilient_pq.io import StoredState, WriteStore
-from resilient_pq.io.cancellation import all_or_none
+from resilient_pq.io.cancellation import all_or_none, finish_in_thread
 from resilient_pq.writer.lifetime import Lifetime
 from resilient_pq.writer.owned import owned
-from resilient_pq.writer.pipeline import in_thread
 from resilient_pq.writer.stream import Writer
 
 log = logging.getLogger("resilient_pq.dataset")
@@ -245,9 +244,9 @@ class DatasetWriter(Lifetime):
         async with self._lock:
             self._check_open()
             with located(Where(key=self.url)):
-                batches = await in_thread(self._prepare, data)
+                batches = await finish_in_thread(self._prepare, data)
             async with self._failing(but=SchemaError):  # which is of a batch of which no row was taken
-                while (pieces := await in_thread(_next, batches)) is not None:
+                while (pieces := await finish_in_thread(_next, batches)) is not None:
                     async with self._failing():
                         # Those of open files first: they would be the next to be published early.
                         for name, rows in sorted(pieces, key=lambda piece: piece[0] not in self._open):

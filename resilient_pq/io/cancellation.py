@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+import contextvars
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from functools import partial
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
@@ -20,8 +22,14 @@ async def all_or_none(work: Iterable[Coroutine[Any, Any, Result]]) -> list[Resul
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
+async def finish_in_thread(call: Callable[..., Result], *args: Any) -> Result:
+    """The result of a blocking call, made in a thread, and waited for to its end even when cancelled."""
+    in_context = partial(contextvars.copy_context().run, call, *args)
+    return await finish_first(asyncio.get_running_loop().run_in_executor(None, in_context))
+
+
 async def finish_first(
-    work: Coroutine[Any, Any, Result], *, undo: Callable[[Result], Coroutine[Any, Any, Any]] | None = None
+    work: Awaitable[Result], *, undo: Callable[[Result], Coroutine[Any, Any, Any]] | None = None
 ) -> Result:
     """The result of `work`, which runs to its end; a cancellation that comes meanwhile is raised after it.
 

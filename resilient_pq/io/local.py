@@ -27,7 +27,7 @@ from resilient_pq.errors import (
     Where,
     WriterClosedError,
 )
-from resilient_pq.io.cancellation import finish_first
+from resilient_pq.io.cancellation import finish_first, finish_in_thread
 from resilient_pq.io.os_errors import explained, from_os_error
 from resilient_pq.io.partial_file import (
     SUFFIX,
@@ -134,7 +134,7 @@ class LocalStore(WriteStore, GrowingStore):
     ) -> ObjectInfo:
         """Write a whole file under a name of its own, and rename it."""
         path = self.url_of(key)
-        status = await finish_first(in_thread(_put, path, pieces_of(data), if_none_match))
+        status = await finish_in_thread(_put, path, pieces_of(data), if_none_match)
         return _info(key, status)
 
     async def make_folder(self, folder: str) -> None:
@@ -247,13 +247,13 @@ class LocalSink(ObjectSink):
         if not self._ended:
             self._ended = True
             self._written = 0
-            await finish_first(in_thread(self._file.discard))
+            await finish_in_thread(self._file.discard)
 
     async def keep(self) -> None:
         """Close the partial file and leave it, stored."""
         if not self._ended:
             self._ended = True
-            await finish_first(in_thread(_sync_and_release, self._file, self._failure))
+            await finish_in_thread(_sync_and_release, self._file, self._failure)
 
     def describe(self) -> str:
         """The path of ``NAME.partial``."""
@@ -266,7 +266,7 @@ class LocalSink(ObjectSink):
     async def _do(self, call: Callable[..., Result], *args: Any) -> Result:
         """One step in a thread, to its end: a file must not be closed under a thread that writes it."""
         try:
-            return await finish_first(in_thread(call, *args))
+            return await finish_in_thread(call, *args)
         except StoreError as error:
             if not isinstance(error, AlreadyExistsError):
                 self._failure = error

@@ -122,8 +122,7 @@ async def _publish(
                 await push(sink, layout.chunk(chunk))
             await push(sink, layout.end_row_group(row_group.num_rows))
             first_row += len(numbers)
-        for buffers in layout.finish(state=FileState.SALVAGED, extra={LINEAGE_KEY: output.lineage}):
-            await push(sink, buffers)
+        await push(sink, layout.finish(state=FileState.SALVAGED, extra={LINEAGE_KEY: output.lineage}))
 
 
 def _numbers(row_group: KeptRowGroup, first_row: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

@@ -294,8 +294,7 @@ async def _lay(
             await push(sink, layout.chunk(chunk))
         sorting = row_group.sorting_columns
         await push(sink, layout.end_row_group(row_group.num_rows, sorting_columns=list(sorting) or None))
-    for buffers in layout.finish(state=FileState.SALVAGED, extra={LINEAGE_KEY: output.lineage}):
-        await push(sink, buffers)
+    await push(sink, layout.finish(state=FileState.SALVAGED, extra={LINEAGE_KEY: output.lineage}))
     return copied
 
 

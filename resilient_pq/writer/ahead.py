@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from resilient_pq.format.side_by_side import SideBySide, one_by_one
-from resilient_pq.io.cancellation import finish_first
+from resilient_pq.io.cancellation import finish_first, finish_in_thread
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -95,7 +95,9 @@ class Ahead(Generic[T]):
             set at any time.
     """
 
-    def __init__(self, max_threads: int, max_waiting_bytes: int, size_of: Callable[[T], int]) -> None:
+    def __init__(
+        self, max_threads: int, max_waiting_bytes: int, size_of: Callable[[T], int], *, worth_taking: int = 0
+    ) -> None:
         """Begin without calls.
 
         Args:
@@ -103,10 +105,13 @@ class Ahead(Generic[T]):
             max_waiting_bytes: No call is begun while finished ones that wait to be taken, or whose results are being
                 dealt with, have more bytes than this.
             size_of: Bytes of a result.
+            worth_taking: Bytes of results for which whoever waits is woken while threads are at work: each time costs
+                them the interpreter's lock.
         """
         self.max_threads = max_threads
         self._max_waiting_bytes = max_waiting_bytes
         self._size_of = size_of
+        self._worth_taking = worth_taking
         self._lock = threading.Lock()
         self._to_call: deque[_Unit[T]] = deque()
         self._to_take: deque[_Unit[T]] = deque()
@@ -114,6 +119,7 @@ class Ahead(Generic[T]):
         self._waiting_bytes = self._taken_bytes = self._left_bytes = 0
         self._workers: set[asyncio.Task[None]] = set()
         self._running = 0  # threads at work, which are more than `max_threads` for a while after that was made less
+        self._taker_waits = self._failed = False
         self._no_thread: BaseException | None = None
         self._changed = asyncio.Event()
 
@@ -151,7 +157,7 @@ class Ahead(Generic[T]):
             self._waiting_bytes -= self._taken_bytes
             self._taken_bytes = 0
         self._start()
-        while not self._to_take[0].ended or (self.max_threads == 1 and self._running):
+        while self._must_wait():
             if self._no_thread is not None:
                 raise self._no_thread
             await self._changed.wait()
@@ -195,7 +201,7 @@ class Ahead(Generic[T]):
 
     async def _have_work_done(self) -> None:
         try:
-            await finish_first(asyncio.to_thread(self._work, asyncio.get_running_loop()))
+            await finish_in_thread(self._work, asyncio.get_running_loop())
         except BaseException as error:  # the calls' own are kept with them: no thread could be had
             self._no_thread = error
             self._changed.set()
@@ -222,8 +228,27 @@ class Ahead(Generic[T]):
                 self._left_bytes -= unit.num_bytes
                 # Last, as whoever takes results looks at them without the lock: what has ended is counted as that.
                 unit.call, unit.results, unit.error = None, results, error
+                self._failed = self._failed or error is not None
             del unit, results, error  # they are the taker's
-            loop.call_soon_threadsafe(self._changed.set)
+            self._tell_taker(loop)
+        self._tell_taker(loop)
+
+    def _must_wait(self) -> bool:
+        """Whether there is nothing to be taken yet; if so, the event tells when there is."""
+        with self._lock:
+            self._taker_waits = not self._may_take
+            return self._taker_waits
+
+    @property
+    def _may_take(self) -> bool:
+        has_enough = self._failed or self._waiting_bytes - self._taken_bytes >= self._worth_taking
+        return self._to_take[0].ended and (not self._running or (self.max_threads > 1 and has_enough))
+
+    def _tell_taker(self, loop: asyncio.AbstractEventLoop) -> None:
+        with self._lock:
+            if not (self._taker_waits and self._may_take):
+                return
+            self._taker_waits = False
         loop.call_soon_threadsafe(self._changed.set)
 
     def _next(self) -> _Unit[T] | _Pieces | None:

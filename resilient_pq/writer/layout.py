@@ -6,7 +6,7 @@ Sans-io. The encoder makes the chunks it lays out of rows; a recovery takes them
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -276,7 +276,7 @@ class Layout:
         named = sum(len(place) + 1 for place in self._checkpoints)
         return self._anchor_bytes + self.serialized_bytes + named + len(footer.CHECKPOINTS_KEY)
 
-    def finish(self, *, state: str = "complete", extra: Mapping[str, str] | None = None) -> Iterator[Buffers]:
+    def finish(self, *, state: str = "complete", extra: Mapping[str, str] | None = None) -> Buffers:
         """The last bytes of the file: the page indexes, then the final footer.
 
         Args:
@@ -286,15 +286,13 @@ class Layout:
         column_index_at = self.offset
         column_indexes = [index for laid in self.row_groups for index in laid.column_indexes if index is not None]
         self.offset += sum(map(len, column_indexes))
-        yield column_indexes
         offset_index_at = self.offset
         offset_indexes = [index for laid in self.row_groups for index in laid.offset_indexes if index is not None]
         self.offset += sum(map(len, offset_indexes))
-        yield offset_indexes
         serialized = self._with_indexes(column_index_at, offset_index_at)
         payload = self._footer(serialized, state, extra or {})
         gap = self._gap_before(payload)
-        yield [*gap, self._record(Kind.FINAL, payload)]
+        return [*column_indexes, *offset_indexes, *gap, self._record(Kind.FINAL, payload)]
 
     def _with_indexes(self, column_index_at: int, offset_index_at: int) -> list[bytes]:
         """The row groups with their page indexes, of which each kind lies together (parquet-format, PageIndex.md).

@@ -29,14 +29,15 @@ from resilient_pq.errors import (
 from resilient_pq.format.records import RecordChain
 from resilient_pq.format.schema import Schema
 from resilient_pq.io import ObjectInfo, ObjectSink, StoredState, WriteStore
+from resilient_pq.io.cancellation import finish_in_thread
 from resilient_pq.writer.checkpoint_log import CheckpointLog
 from resilient_pq.writer.encoder import ClosedRowGroup, Encoder
 from resilient_pq.writer.incoming import Incoming, Stop
-from resilient_pq.writer.layout import Buffers, Layout
+from resilient_pq.writer.layout import Layout
 from resilient_pq.writer.lifetime import Lifetime
 from resilient_pq.writer.options import MAX_DEFAULT_THREADS, EncoderOptions
 from resilient_pq.writer.owned import owned
-from resilient_pq.writer.pipeline import Pipeline, in_thread
+from resilient_pq.writer.pipeline import Pipeline
 
 log = logging.getLogger("resilient_pq.writer")
 
@@ -201,7 +202,7 @@ class Writer(Lifetime):
         async with self._lock:
             self._check_open()
             with located(Where(key=self.url)):
-                batches = await in_thread(self._prepare, data)
+                batches = await finish_in_thread(self._prepare, data)
             async with self._failing(but=_REFUSALS):
                 if self._encoder is None:
                     await self._start()
@@ -248,7 +249,7 @@ class Writer(Lifetime):
         pipeline = self._known_pipeline
         while True:
             take = partial(rows.take, between_row_groups=not pipeline.busy)
-            match stop := await in_thread(take, self._seconds_since_checkpoint):
+            match stop := await finish_in_thread(take, self._seconds_since_checkpoint):
                 case Stop.ROW_GROUP_DUE:
                     await pipeline.close_row_group()
                 case Stop.CHECKPOINT_DUE | Stop.TURN_OVER:
@@ -433,9 +434,7 @@ class Writer(Lifetime):
         if encoder.has_open_rows:
             await pipeline.close_row_group(ending=True)
         await pipeline.push_row_groups(ending=True)
-        last: list[Buffers] = await in_thread(list, encoder.layout.finish())
-        for buffers in last:
-            await pipeline.push(buffers)
+        await pipeline.push(await finish_in_thread(encoder.layout.finish))
         self._info = await self._sink.complete()
         await self._let_go()
 

@@ -309,4 +309,7 @@ def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
         await asyncio.sleep(0)
         return function(*arguments)
 
-    monkeypatch.setattr("asyncio.to_thread", run)
+    def run_in_executor(loop: asyncio.BaseEventLoop, _: object, *call: Any) -> asyncio.Task[Any]:
+        return loop.create_task(run(*call))
+
+    monkeypatch.setattr(asyncio.BaseEventLoop, "run_in_executor", run_in_executor)

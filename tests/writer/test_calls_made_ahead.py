@@ -87,6 +87,35 @@ async def test_the_results_of_a_call_are_not_parted() -> None:
     assert await ahead.take(4) == [4, 5, 6, 7]
 
 
+async def test_whoever_waits_gets_what_is_worth_it() -> None:
+    """As long as threads go on: what is left at the end is taken, too."""
+    ahead: Ahead[int] = Ahead(2, 10**9, lambda _: 1, worth_taking=10)
+    go_on = threading.Event()
+    for number in range(35):
+        ahead.add(lambda _, number=number: [number] if number != 20 or go_on.wait(60) else [], 1)
+    taken = await ahead.take(100)
+    assert 10 <= len(taken) <= 20
+    go_on.set()
+    rest = await _all(ahead, 35 - len(taken))
+    assert taken + rest == list(range(35))
+
+
+async def test_an_error_is_told_while_others_go_on() -> None:
+    """It is not worth any bytes, and there is no use in waiting for more."""
+    go_on = threading.Event()
+
+    def broken(_: SideBySide) -> list[int]:
+        raise ValueError("broken on purpose")
+
+    ahead: Ahead[int] = Ahead(2, 10**9, lambda _: 1, worth_taking=10)
+    ahead.add(broken, 1)
+    ahead.add(lambda _: [2] if go_on.wait(60) else [], 1)
+    with pytest.raises(ValueError, match="on purpose"):
+        await asyncio.wait_for(ahead.take(2), 30)
+    go_on.set()
+    await ahead.stop()
+
+
 async def test_an_error_comes_when_it_is_its_turn() -> None:
     def broken(_: SideBySide) -> list[int]:
         raise ValueError("broken on purpose")
@@ -142,12 +171,12 @@ async def test_stopping_waits_for_what_runs_and_begins_nothing_else() -> None:
 
 
 async def test_where_no_thread_can_be_had_nobody_waits_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def refused(*_: object) -> None:
+    def refused(*_: object) -> None:
         raise RuntimeError("cannot schedule new futures after shutdown")
 
-    monkeypatch.setattr(asyncio, "to_thread", refused)
-    unseen: list[object] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: unseen.append(context))
+    loop, unseen = asyncio.get_running_loop(), []
+    monkeypatch.setattr(loop, "run_in_executor", refused)
+    loop.set_exception_handler(lambda _, context: unseen.append(context))
     ahead: Ahead[int] = Ahead(2, 10**9, lambda _: 1)
     ahead.add(lambda _: [1], 1)
     with pytest.raises(RuntimeError, match="cannot schedule"):
@@ -217,17 +246,18 @@ async def test_helpers_are_waited_for_as_well(
     monkeypatch: pytest.MonkeyPatch, ended: Callable[[Ahead[int]], Awaitable[None]]
 ) -> None:
     """One that is slow to begin finds nothing left to do, and may not be met by whoever comes next."""
-    loop, in_thread, threads = asyncio.get_running_loop(), asyncio.to_thread, 0
+    loop, threads = asyncio.get_running_loop(), 0
+    run_in_executor = loop.run_in_executor
     begun = asyncio.Event()
 
-    async def slow_to_begin(call: Callable[..., None], *arguments: object) -> None:
+    async def slow_to_begin(call: Callable[..., None]) -> None:
         nonlocal threads
         threads += 1
         for _ in range(0 if threads == 1 else 50):
             await asyncio.sleep(0.001)
-        await in_thread(call, *arguments)
+        await run_in_executor(None, call)
 
-    monkeypatch.setattr(asyncio, "to_thread", slow_to_begin)
+    monkeypatch.setattr(loop, "run_in_executor", lambda _, call: loop.create_task(slow_to_begin(call)))
 
     def look() -> int:
         asyncio.run_coroutine_threadsafe(asyncio.sleep(0.001), loop).result(60)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 import pytest
 
 import resilient_pq as rpq
 from resilient_pq.io import MemoryStore
-from resilient_pq.writer import pipeline, stream
+from resilient_pq.io.cancellation import finish_in_thread
+from resilient_pq.writer import stream
 
 SCHEMA = pa.schema([("n", pa.int64())])
 
@@ -36,11 +37,11 @@ def source(
 async def test_batches_that_are_there_are_taken_in_few_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     turns: list[object] = []
 
-    async def counted(function: object, *arguments: object) -> object:
+    async def counted(function: Callable[..., object], *arguments: object) -> object:
         turns.append(function)
-        return await pipeline.in_thread(function, *arguments)  # type: ignore[arg-type]
+        return await finish_in_thread(function, *arguments)
 
-    monkeypatch.setattr(stream, "in_thread", counted)
+    monkeypatch.setattr(stream, "finish_in_thread", counted)
     store, given = MemoryStore(), []
     async with rpq.create((store, "f")) as writer:
         await writer.write(source(100, 0, given))

@@ -24,7 +24,7 @@ from resilient_pq.io.memory import MemoryStore
 from resilient_pq.io.partial_file import PartialFile
 from resilient_pq.io.protocols import DEFAULT_SINK_OPTIONS
 from resilient_pq.io.testing import Fault, FaultyStore
-from resilient_pq.writer import encoder
+from resilient_pq.writer import encoder, pipeline
 
 Look = Callable[..., Awaitable[Any]]
 
@@ -460,7 +460,8 @@ async def test_cancelled_twice_it_waits_for_its_thread(monkeypatch: pytest.Monke
         async with rpq.create((MemoryStore(), "a")) as writer:
             await writer.write({"x": [1, 2, 3]})
 
-    monkeypatch.setattr("asyncio.to_thread", held)
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr(loop, "run_in_executor", lambda _, *call: loop.create_task(held(*call)))
     before = asyncio.all_tasks()
     task = asyncio.create_task(write())
     await begun.wait()
@@ -504,6 +505,7 @@ async def test_cancelled_again_while_it_stops_it_leaves_nothing_behind(
             await writer.checkpoint()
 
     monkeypatch.setattr(encoder, "encode_chunk", held)
+    monkeypatch.setattr(pipeline, "_WORTH_PUSHING", 0)
     loop, unseen = asyncio.get_running_loop(), []
     loop.set_exception_handler(lambda _, context: unseen.append(context))
     task = asyncio.create_task(work())
