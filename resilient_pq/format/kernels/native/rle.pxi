@@ -65,7 +65,7 @@ cdef inline bint unpack_run(
 ) noexcept nogil:
     """Unpacks n values that lie wholly within `room` bytes; False where one is above `largest`."""
     cdef uint32_t chunk[32]
-    cdef uint8_t padded[4 * 32 + 8]
+    cdef uint8_t padded[4 * 32 + 16]  # and GROUP_SLACK
     cdef Py_ssize_t done = 0, groups, i, taken
     cdef uint32_t highest = 0
     if Level is int32_t or width <= 8:
