@@ -36,6 +36,7 @@ cdef extern from "native/words.h":
     void WANTED_SOON(const void* at) noexcept nogil
 
 cdef extern from "native/machine.h":
+    const bint BUILT_FOR_AVX2
     bint runs_avx2() noexcept nogil
 
 cdef extern from "native/bits.h":

@@ -3,6 +3,13 @@
 #ifndef RPQ_MACHINE_H
 #define RPQ_MACHINE_H
 
+/* Whether this is compiled for processors with AVX2. */
+#ifdef __AVX2__
+#define BUILT_FOR_AVX2 1
+#else
+#define BUILT_FOR_AVX2 0
+#endif
+
 /* Whether it, and the system with it, runs AVX2, BMI and BMI2: what `_native_avx2` is compiled for. */
 static int runs_avx2(void) {
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
