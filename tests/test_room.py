@@ -234,3 +234,18 @@ def test_a_forked_process_lets_go_of_what_it_inherited() -> None:
 
     assert _in_fork(let_go) == 0
     assert (held[0] == 5).all()
+
+
+@pytest.mark.parametrize(
+    ("pages", "most"), [(1 << 18, 512 * MiB), (1 << 21, 1024 * MiB), (1 << 30, 2048 * MiB), (-1, 512 * MiB), (None, 512 * MiB)]
+)
+def test_a_part_of_the_memory_stays_mapped(pages: int | None, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages of 4 KiB; a system may not say how many it has."""
+
+    def sysconf(name: str) -> int:
+        if pages is None:
+            raise ValueError("unrecognized configuration name")
+        return {"SC_PHYS_PAGES": pages, "SC_PAGE_SIZE": 4096}[name]
+
+    monkeypatch.setattr(os, "sysconf", sysconf, raising=False)
+    assert room._most_mapped() == most

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from resilient_pq import room
 from resilient_pq.errors import CodecUnavailableError, EncodingError, SchemaError, UnsupportedError
+from resilient_pq.format import zstd_frames
 from resilient_pq.format.hadoop_codecs import (
     lz4_block_decompress_into,
     lz4_decompress_into,
@@ -30,16 +31,14 @@ Buffer = NDArray[np.uint8]
 _ISAL_MAX_LEVEL = 3
 _GZIP_WINDOW = 31
 _IsalError: type[Exception] = cast(Any, isal_zlib.error)  # whose stubs say that it is an instance
-#: A literal of so many bytes has its length in one byte before it.
-_SNAPPY_SHORT_LITERAL = 60
+#: Bytes before the values, which levels of pages without nulls are, that are better not compressed: a Snappy literal
+#: of so many has its length in one byte.
+_SHORT = 60
 #: Room before compressed data for a length and such a literal; the data's own length is overwritten.
-_SNAPPY_FRONT = 5 + 1 + _SNAPPY_SHORT_LITERAL
+_SNAPPY_FRONT = 5 + 1 + _SHORT
 #: What zstd leaves of data that do not compress is larger by a 256th of them, and by a frame (ZSTD_compressBound).
 _ZSTD_GROWTH = 8
 _ZSTD_FRAME = 1024
-_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
-#: Bytes of a frame's header, that of its first block counted; a smaller frame is not worth a look.
-_ZSTD_LARGEST_HEADER = 18 + 3
 #: How much of a page a gzip member is shown at first; twice as much when it goes on.
 _GZIP_BITE = 32 * 1024
 
@@ -96,8 +95,12 @@ def _snappy_compress(data: Any, _: int) -> Any:
 
 
 def _zstd_compress(data: Any, level: int) -> Any:
-    out: Any = room.empty((len(data) + (len(data) >> _ZSTD_GROWTH) + _ZSTD_FRAME,), np.uint8)
+    out: Any = room.empty((_zstd_bound(data),), np.uint8)
     return room.front(out, cramjam.zstd.compress_into(data, out, level=level))
+
+
+def _zstd_bound(data: Any) -> int:
+    return len(data) + (len(data) >> _ZSTD_GROWTH) + _ZSTD_FRAME
 
 
 def _lz4_compress(data: Any, _: int) -> Any:
@@ -184,10 +187,14 @@ def compress_parts(codec: CompressionCodec, parts: Sequence[Buffer], level: int)
     """
     *short, last = parts
     num_short = sum(map(len, short))
-    if codec is CompressionCodec.SNAPPY and 0 < num_short <= _SNAPPY_SHORT_LITERAL:
-        return _snappy_compress_behind(b"".join(part.tobytes() for part in short), last)
     if not short:
         return compress(codec, last, level)
+    if 0 < num_short <= _SHORT:
+        front = b"".join(part.tobytes() for part in short)
+        if codec is CompressionCodec.SNAPPY:
+            return _snappy_compress_behind(front, last)
+        if codec is CompressionCodec.ZSTD and (packed := _zstd_compress_behind(front, last, level)) is not None:
+            return packed
     whole: Buffer = room.empty((num_short + len(last),), np.uint8)
     return compress(codec, np.concatenate(parts, out=whole), level)
 
@@ -204,6 +211,19 @@ def _snappy_compress_behind(front: bytes, data: Any) -> Any:
     head = varint_bytes(len(front) + len(data)) + bytes((len(front) - 1 << 2,)) + front
     out[begin - len(head) : begin] = np.frombuffer(head, np.uint8)
     return room.front(out, _SNAPPY_FRONT + written)[begin - len(head) :]
+
+
+def _zstd_compress_behind(before: bytes, data: Any, level: int) -> Any | None:
+    """A zstd frame of a few bytes and those that follow them, not copied together before; None if that cannot be."""
+    room_before = zstd_frames.FRONT_BYTES + len(before)
+    out: Any = room.empty((room_before + _zstd_bound(data),), np.uint8)
+    written = cramjam.zstd.compress_into(data, out[room_before:], level=level)
+    if (made := zstd_frames.front(out[room_before:].data, before, len(before) + len(data))) is None:
+        return None
+    front, header = made
+    begin = room_before + header  # where the blocks do
+    out[begin - len(front) : begin] = np.frombuffer(front, np.uint8)
+    return room.front(out, room_before + written)[begin - len(front) :]
 
 
 def check_readable(codec: int) -> None:
@@ -293,7 +313,7 @@ def decompress_parts(codec: int, parts: Sequence[memoryview], sizes: Sequence[in
         EncodingError: One does not decompress, or not to exactly its size.
     """
     joins = codec == CompressionCodec.ZSTD and len(parts) > 1
-    if joins and all(_zstd_content_size(part) == size for part, size in zip(parts, sizes, strict=True)):
+    if joins and all(zstd_frames.content_size(part) == size for part, size in zip(parts, sizes, strict=True)):
         # Every call makes a context of its own, in the time that 10 KiB take. zstd goes on with the next frame, and
         # refuses one that has another size than it says.
         decompress_into(codec, memoryview(b"".join(parts)), out)
@@ -303,18 +323,6 @@ def decompress_parts(codec: int, parts: Sequence[memoryview], sizes: Sequence[in
         if len(part) or size:  # some writers leave out even the empty frame
             decompress_into(codec, part, out[at : at + size])
         at += size
-
-
-def _zstd_content_size(frame: memoryview) -> int | None:
-    """How many bytes a zstd frame says that it holds (RFC 8878, section 3.1.1.1); None where it does not say it."""
-    if frame[: len(_ZSTD_MAGIC)] != _ZSTD_MAGIC or len(frame) < _ZSTD_LARGEST_HEADER:
-        return None
-    descriptor = frame[4]
-    single_segment = descriptor >> 5 & 1
-    size_of_size = (1 if single_segment else 0, 2, 4, 8)[descriptor >> 6]
-    start = 5 + (1 - single_segment) + (0, 1, 2, 4)[descriptor & 3]
-    size = int.from_bytes(frame[start : start + size_of_size], "little")
-    return (size + 256 if size_of_size == 2 else size) if size_of_size else None
 
 
 def _codec(codec: int) -> CompressionCodec:

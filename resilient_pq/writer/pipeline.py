@@ -58,7 +58,7 @@ class Pipeline:
             max_threads,
             self._most_left_bytes // 2,  # as much again may be on its way into the store
             lambda chunk: chunk.size,
-            worth_taking=_WORTH_PUSHING,
+            worth_taking=min(_WORTH_PUSHING, self._most_left_bytes // 4),  # while there is room to go on
         )
         self._closing: deque[ClosedRowGroup] = deque()  # those of which not all is in the file
         self._num_laid = 0  # chunks of the first of them that are

@@ -12,7 +12,7 @@ import pytest
 
 from resilient_pq import room
 from resilient_pq.errors import EncodingError, FormatError, SchemaError, UnsupportedError
-from resilient_pq.format import compression
+from resilient_pq.format import compression, zstd_frames
 from resilient_pq.format.compression import check_level, codec_named, compress, decompress
 from resilient_pq.format.metadata import CompressionCodec as Codec
 
@@ -176,7 +176,7 @@ def test_zstd_frames_that_do_not_say_their_size() -> None:
     silent = cramjam.zstd.Compressor()
     silent.compress(CONTENTS["text"])
     frame = memoryview(bytes(silent.finish()))
-    assert compression._zstd_content_size(frame) is None
+    assert zstd_frames.content_size(frame) is None
     out = np.empty(2 * len(CONTENTS["text"]), np.uint8)
     compression.decompress_parts(Codec.ZSTD, [frame, frame], [len(CONTENTS["text"])] * 2, out)
     assert out.tobytes() == CONTENTS["text"] * 2
@@ -185,8 +185,36 @@ def test_zstd_frames_that_do_not_say_their_size() -> None:
 @pytest.mark.parametrize("size", [0, 1, 255, 256, 300, 65_791, 65_792, 200_000])
 def test_zstd_frames_that_say_their_size(size: int) -> None:
     packed = bytes(pa.Codec("zstd").compress(random.Random(1).randbytes(size)))
-    if len(packed) >= compression._ZSTD_LARGEST_HEADER:
-        assert compression._zstd_content_size(memoryview(packed)) == size
+    if len(packed) >= zstd_frames.LARGEST_HEADER:
+        assert zstd_frames.content_size(memoryview(packed)) == size
+
+
+@pytest.mark.parametrize("level", [1, 3, 19])
+@pytest.mark.parametrize("before", [1, 6, 60])
+def test_zstd_frames_of_content_that_is_put_together(level: int, before: int) -> None:
+    """Whatever its size, and with a window of its own or not; another library is the witness."""
+    rng = random.Random(before)
+    for size in (0, 1, 195, 196, 249, 250, 255, 256, 65_731, 65_732, 65_791, 65_792, 200_000, 1_500_000):
+        front, rest = rng.randbytes(before), bytes(rng.choices(b"abcd", k=size))
+        parts = [np.frombuffer(front, np.uint8), np.frombuffer(rest, np.uint8)]
+        packed = bytes(compression.compress_parts(Codec.ZSTD, parts, level))
+        assert pa.Codec("zstd").decompress(packed, before + size).to_pybytes() == front + rest
+        assert bytes(cramjam.zstd.decompress(packed * 2)) == (front + rest) * 2, "its end is where it says"
+        if len(packed) >= zstd_frames.LARGEST_HEADER:
+            assert zstd_frames.content_size(memoryview(packed)) == before + size
+
+
+@pytest.mark.parametrize("flag", [0x04, 0x01, 0x08, 0x10])
+def test_a_zstd_frame_with_more_in_its_header_is_left_as_it_is(flag: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A checksum would not be that of all; then all are compressed together."""
+    data = np.frombuffer(CONTENTS["text"], np.uint8)
+    frame = bytearray(_compressed(Codec.ZSTD, CONTENTS["text"]))
+    frame[4] |= flag
+    assert zstd_frames.front(memoryview(frame), b"1", len(data) + 1) is None
+    assert zstd_frames.front(memoryview(b"\x27" + frame[1:]), b"1", len(data) + 1) is None
+    monkeypatch.setattr(zstd_frames, "front", lambda *_: None)
+    packed = bytes(compression.compress_parts(Codec.ZSTD, [data[:7], data], 3))
+    assert pa.Codec("zstd").decompress(packed, len(data) + 7).to_pybytes() == CONTENTS["text"][:7] + CONTENTS["text"]
 
 
 def test_names() -> None:
