@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-_MAGIC: Final = b"\x28\xb5\x2f\xfd"
+_MAGIC = b"\x28\xb5\x2f\xfd"
 #: Bytes of a frame's header, that of its first block counted; a smaller frame is not worth a look.
 LARGEST_HEADER: Final = 18 + 3
 #: Of the descriptor: whether the window is as large as the content, and has no byte of its own; and whatever is of no
