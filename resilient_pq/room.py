@@ -182,7 +182,13 @@ class _Pool:
             start = slab.cold.take(size)
             if start is not None:
                 return slab, start
-        slab = _Slab(size if size > _SLAB // 2 else _SLAB)
+        wanted = size if size > _SLAB // 2 else _SLAB
+        try:
+            slab = _Slab(wanted)
+        except OSError:  # a process may have only so much mapped: what nothing lives in gives way
+            self._shrink(0)
+            self._slabs = [slab for slab in self._slabs if not slab.unused]
+            slab = _Slab(wanted)
         self._slabs.append(slab)
         start = slab.cold.take(size)
         assert start is not None

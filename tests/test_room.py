@@ -110,6 +110,23 @@ def test_mappings_without_arrays_are_not_kept_without_bounds(monkeypatch: pytest
     assert slabs and sum(slab.size for slab in slabs if slab.unused) <= 40 * MiB
 
 
+def test_mappings_without_arrays_give_way_where_no_more_can_be_mapped(monkeypatch: pytest.MonkeyPatch) -> None:
+    room.empty((40 * MiB,), np.uint8)
+    pool, refused, slab = room._Pool.here, [], room._Slab
+    assert pool._slabs
+
+    def limited(size: int) -> room._Slab:
+        if any(known.size == 40 * MiB for known in pool._slabs):
+            refused.append(size)
+            raise OSError("Cannot allocate memory")
+        return slab(size)
+
+    monkeypatch.setattr(room, "_Slab", limited)
+    array = room.empty((100 * MiB,), np.uint8)
+    assert refused and isinstance(array.base, room._Lease), "it lies in a mapping"
+    assert all(known.size != 40 * MiB for known in pool._slabs)
+
+
 def test_what_kept_memory_cannot_serve_is_made_up_for_by_it() -> None:
     small = [room.empty((MiB,), np.uint8) for _ in range(8)]
     del small[::2]

@@ -105,8 +105,8 @@ class Ahead(Generic[T]):
             max_waiting_bytes: No call is begun while finished ones that wait to be taken, or whose results are being
                 dealt with, have more bytes than this.
             size_of: Bytes of a result.
-            worth_taking: Bytes of results for which whoever waits is woken while threads are at work: each time costs
-                them the interpreter's lock.
+            worth_taking: Bytes of results for which whoever waits is woken while threads are at work, which costs them
+                the interpreter's lock; or twice as many that are free then. Less than `max_waiting_bytes`.
         """
         self.max_threads = max_threads
         self._max_waiting_bytes = max_waiting_bytes
@@ -117,6 +117,7 @@ class Ahead(Generic[T]):
         self._to_take: deque[_Unit[T]] = deque()
         self._in_pieces: list[_Pieces] = []  # what threads at work have shared, and not ended
         self._waiting_bytes = self._taken_bytes = self._left_bytes = 0
+        self._freed_bytes = 0  # of calls whose results wait
         self._workers: set[asyncio.Task[None]] = set()
         self._running = 0  # threads at work, which are more than `max_threads` for a while after that was made less
         self._taker_waits = self._failed = False
@@ -170,7 +171,10 @@ class Ahead(Generic[T]):
                 if results:
                     break
                 raise error
-            results += self._to_take.popleft().results
+            unit = self._to_take.popleft()
+            results += unit.results
+            with self._lock:
+                self._freed_bytes -= unit.num_bytes
         self._taken_bytes = sum(map(self._size_of, results))
         return results
 
@@ -226,9 +230,10 @@ class Ahead(Generic[T]):
             with self._lock:
                 self._waiting_bytes += sum(map(self._size_of, results))
                 self._left_bytes -= unit.num_bytes
+                self._freed_bytes += unit.num_bytes
+                self._failed = self._failed or error is not None  # which stays in front, once it is there
                 # Last, as whoever takes results looks at them without the lock: what has ended is counted as that.
                 unit.call, unit.results, unit.error = None, results, error
-                self._failed = self._failed or error is not None
             del unit, results, error  # they are the taker's
             self._tell_taker(loop)
         self._tell_taker(loop)
@@ -241,8 +246,11 @@ class Ahead(Generic[T]):
 
     @property
     def _may_take(self) -> bool:
-        has_enough = self._failed or self._waiting_bytes - self._taken_bytes >= self._worth_taking
-        return self._to_take[0].ended and (not self._running or (self.max_threads > 1 and has_enough))
+        results = self._waiting_bytes - self._taken_bytes
+        enough = results >= self._worth_taking or self._freed_bytes >= 2 * self._worth_taking
+        return self._to_take[0].ended and (
+            not self._running or (self.max_threads > 1 and (enough or self._failed))
+        )
 
     def _tell_taker(self, loop: asyncio.AbstractEventLoop) -> None:
         with self._lock:

@@ -100,6 +100,20 @@ async def test_whoever_waits_gets_what_is_worth_it() -> None:
     assert taken + rest == list(range(35))
 
 
+async def test_whoever_waits_hears_of_what_is_free() -> None:
+    """Where little comes of much: as soon as enough is free, more may be taken in."""
+    ahead: Ahead[int] = Ahead(2, 10**9, lambda _: 1, worth_taking=10)
+    go_on = threading.Event()
+    for number in range(12):
+        ahead.add(lambda _, number=number: [number] if number != 8 or go_on.wait(60) else [], 5)
+    taken = await asyncio.wait_for(ahead.take(100), 30)
+    assert 4 <= len(taken) <= 8
+    assert ahead.left_bytes >= 5
+    go_on.set()
+    assert taken + await _all(ahead, 12 - len(taken)) == list(range(12))
+    assert ahead._freed_bytes == 0
+
+
 async def test_an_error_is_told_while_others_go_on() -> None:
     """It is not worth any bytes, and there is no use in waiting for more."""
     go_on = threading.Event()
