@@ -187,7 +187,7 @@ class _Pool:
             slab = _Slab(wanted)
         except OSError:  # a process may have only so much mapped: what nothing lives in gives way
             self._shrink(0)
-            self._slabs = [slab for slab in self._slabs if not slab.unused]
+            self._unmap(0)
             slab = _Slab(wanted)
         self._slabs.append(slab)
         start = slab.cold.take(size)
@@ -233,14 +233,14 @@ class _Pool:
                 start, size = slab.warm.take_last(_in_grains(self._warm - most))
                 self._warm -= size
                 slab.cool(start, size)
-        self._unmap()
+        self._unmap(_MOST_MAPPED)
 
-    def _unmap(self) -> None:
+    def _unmap(self, most: int) -> None:
         """Of the mappings that nothing lives in keep some: those in front, for there room is looked for first."""
         mapped = 0
         for slab in [slab for slab in self._slabs if slab.unused]:
             mapped += slab.size
-            if _GIVE_BACK is None or mapped > _MOST_MAPPED:
+            if _GIVE_BACK is None or mapped > most:
                 self._slabs.remove(slab)
 
     def shrink(self, most: int) -> None:

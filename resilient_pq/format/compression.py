@@ -209,8 +209,7 @@ def _snappy_compress_behind(front: bytes, data: Any) -> Any:
     written = cramjam.snappy.compress_raw_into(data, out[_SNAPPY_FRONT:])
     begin = _SNAPPY_FRONT + len(varint_bytes(len(data)))  # where the elements do
     head = varint_bytes(len(front) + len(data)) + bytes((len(front) - 1 << 2,)) + front
-    out[begin - len(head) : begin] = np.frombuffer(head, np.uint8)
-    return room.front(out, _SNAPPY_FRONT + written)[begin - len(head) :]
+    return _headed(head, out, begin, _SNAPPY_FRONT + written)
 
 
 def _zstd_compress_behind(before: bytes, data: Any, level: int) -> Any | None:
@@ -221,9 +220,13 @@ def _zstd_compress_behind(before: bytes, data: Any, level: int) -> Any | None:
     if (made := zstd_frames.front(out[room_before:].data, before, len(before) + len(data))) is None:
         return None
     front, header = made
-    begin = room_before + header  # where the blocks do
-    out[begin - len(front) : begin] = np.frombuffer(front, np.uint8)
-    return room.front(out, room_before + written)[begin - len(front) :]
+    return _headed(front, out, room_before + header, room_before + written)  # from where the blocks begin
+
+
+def _headed(head: bytes, out: Any, begin: int, end: int) -> Any:
+    """What stands in `out` from `begin` up to `end`, with `head` put before it."""
+    out[begin - len(head) : begin] = np.frombuffer(head, np.uint8)
+    return room.front(out, end)[begin - len(head) :]
 
 
 def check_readable(codec: int) -> None:

@@ -10,8 +10,6 @@ LARGEST_HEADER: Final = 18 + 3
 #: Of the descriptor: whether the window is as large as the content, and has no byte of its own; and whatever is of no
 #: use here, which are a checksum, a dictionary, and bits without a meaning.
 _SINGLE_SEGMENT, _OTHER = 0x20, 0x1F
-#: Bytes of the content's size, by the two highest bits of the descriptor; not one but none where there is a window.
-_SIZE_BYTES: Final = (1, 2, 4, 8)
 #: Two bytes begin to count where one ends.
 _TWO_BYTES_FROM: Final = 256
 #: What `front` gives besides the bytes that it puts before the blocks is at most so much longer than what it replaces.
@@ -23,11 +21,15 @@ def content_size(frame: memoryview) -> int | None:
     if frame[: len(_MAGIC)] != _MAGIC or len(frame) < LARGEST_HEADER:
         return None
     descriptor = frame[4]
-    single_segment = descriptor >> 5 & 1
-    size_of_size = (1 if single_segment else 0, 2, 4, 8)[descriptor >> 6]
-    start = 5 + (1 - single_segment) + (0, 1, 2, 4)[descriptor & 3]
+    size_of_size = _size_of_size(descriptor)
+    start = 5 + (not descriptor & _SINGLE_SEGMENT) + (0, 1, 2, 4)[descriptor & 3]
     size = int.from_bytes(frame[start : start + size_of_size], "little")
-    return (size + 256 if size_of_size == 2 else size) if size_of_size else None
+    return (size + _TWO_BYTES_FROM if size_of_size == 2 else size) if size_of_size else None
+
+
+def _size_of_size(descriptor: int) -> int:
+    """Bytes of the content's size, which may be left out where there is a window."""
+    return (1 if descriptor & _SINGLE_SEGMENT else 0, 2, 4, 8)[descriptor >> 6]
 
 
 def front(frame: memoryview, before: bytes, size: int) -> tuple[bytes, int] | None:
@@ -48,7 +50,6 @@ def front(frame: memoryview, before: bytes, size: int) -> tuple[bytes, int] | No
     if frame[: len(_MAGIC)] != _MAGIC or frame[4] & _OTHER:
         return None
     window = b"" if frame[4] & _SINGLE_SEGMENT else bytes(frame[5:6])
-    size_bytes = _SIZE_BYTES[frame[4] >> 6] if frame[4] >> 6 or not window else 0
     if size < _TWO_BYTES_FROM and not window:
         descriptor, content = 0, bytes((size,))
     elif _TWO_BYTES_FROM <= size < _TWO_BYTES_FROM + (1 << 16):
@@ -57,4 +58,5 @@ def front(frame: memoryview, before: bytes, size: int) -> tuple[bytes, int] | No
         descriptor, content = 2, size.to_bytes(4, "little")
     flags = descriptor << 6 | (0 if window else _SINGLE_SEGMENT)
     block = (len(before) << 3).to_bytes(3, "little")  # not the last one, and raw: bits that are 0
-    return b"".join((_MAGIC, bytes((flags,)), window, content, block, before)), 5 + len(window) + size_bytes
+    header = 5 + len(window) + _size_of_size(frame[4])
+    return b"".join((_MAGIC, bytes((flags,)), window, content, block, before)), header
