@@ -29,7 +29,7 @@ from resilient_pq.reader.on_damage import OnDamage
 
 NAME = "recover"
 EPILOG = epilog(
-    "every row that the file is known to have held was kept",
+    "the end of the file is proven, and every row before it was kept",
     "some rows were kept, others are lost",
     "rpq recover day.parquet.partial day.parquet",
     "rpq recover damaged.parquet replica.parquet saved.parquet",

@@ -173,6 +173,11 @@ class Footer:
     record: RecordHeader | None
     trailing: int = 0
 
+    @property
+    def end(self) -> int:
+        """Absolute offset just after the magic."""
+        return self.start + self.length + TAIL_SIZE
+
 
 @dataclass(frozen=True, slots=True)
 class NeedBytes:

@@ -20,7 +20,6 @@ from resilient_pq.errors import (
     located,
 )
 from resilient_pq.io import place_of
-from resilient_pq.reader.contents import FileState
 from resilient_pq.reader.data_file import writing_again
 from resilient_pq.reader.on_damage import OnDamage
 from resilient_pq.reader.surviving import next_page
@@ -81,7 +80,7 @@ async def recover(
         progress: Called now and then with the bytes examined and the bytes there are.
 
     Returns:
-        The report: its outcome is "sound", "recovered" (nothing known is lost) or "partial".
+        The report: its outcome is "sound", "recovered" (all rows are kept, and nothing can have followed) or "partial".
 
     Raises:
         NothingToRecoverError: Not one row can be kept; nothing was written. Its report names the schema when the
@@ -248,12 +247,11 @@ async def _recover(known: Understanding, request: _Request, progress: Progress |
     policy = OnDamage.DROP if request.on_damage is OnDamage.RAISE else request.on_damage
     rows = keep(contents.schema, known.row_groups, examined.found, policy)
     lost = tuple(sorted((*rows.lost, *examined.lost), key=lambda region: region.start))
-    ended = known.error is None and contents.state is not FileState.IN_PROGRESS
-    sound = ended and not lost and not examined.found and not examined.copies_damaged_at
+    sound = known.error is None and not lost and not examined.found and not examined.copies_damaged_at
     if request.only_sound and not sound:
         return None
     ledger = ledger_of(known, examined, rows, request.on_damage)
-    if not rows.row_groups and not (ended and not lost):
+    if not rows.row_groups and (lost or known.error is not None):
         raise _nothing(known, findings, ledger)
     if lost and request.on_damage is OnDamage.RAISE:
         raise RowsLostError(

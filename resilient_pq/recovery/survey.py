@@ -12,7 +12,15 @@ from dataclasses import dataclass, field
 
 from resilient_pq.errors import FormatError, ResilientPQError
 from resilient_pq.format import thrift
-from resilient_pq.format.footer import FILE_ID_KEY, MAGIC, RECORD_KEY, TAIL_SIZE, ChunkSums, key_values
+from resilient_pq.format.footer import (
+    FILE_ID_KEY,
+    MAGIC,
+    RECORD_KEY,
+    STATE_KEY,
+    TAIL_SIZE,
+    ChunkSums,
+    key_values,
+)
 from resilient_pq.format.metadata import FileMetaData, KeyValue, RowGroup
 from resilient_pq.format.records import (
     CHUNK_RECORD_SIZE,
@@ -25,7 +33,7 @@ from resilient_pq.format.records import (
 )
 from resilient_pq.format.schema import Schema
 from resilient_pq.io.ranges import ByteRange
-from resilient_pq.reader.contents import chunk_range
+from resilient_pq.reader.contents import FileState, chunk_range
 from resilient_pq.recovery.scan import all_headers, headers_in, in_place, majority
 
 KiB = 1024
@@ -85,8 +93,8 @@ class Survey:
             not. All there are when the whole object was read; otherwise those of the chain, as far as it was followed,
             and those in the end of the object as far back as `newest`.
         footers: The headers of all whole anchors, checkpoints and final records, when it was.
-        ended: Whether the object ends in a footer that names these row groups and no others, though the record
-            that should vouch for it is damaged.
+        ended: Whether the object ends in the footer of a finished file that names these row groups and no others,
+            though the record that should vouch for it is damaged.
     """
 
     size: int
@@ -380,9 +388,11 @@ def _ends_in_footer(result: Survey) -> Generator[ByteRange, memoryview, bool]:
         return False
     later = [found.row_group for _, found in sorted(result.row_groups.items())]
     known = [*footer.metadata.row_groups, *later]
+    keys = key_values(metadata.key_value_metadata)
     assert result.file_id is not None
     return (
-        key_values(metadata.key_value_metadata).get(FILE_ID_KEY) == result.file_id.hex()
+        keys.get(FILE_ID_KEY) == result.file_id.hex()
+        and keys.get(STATE_KEY) in (FileState.COMPLETE, FileState.SALVAGED)
         and [data_start(row_group) for row_group in metadata.row_groups]
         == [data_start(row_group) for row_group in known]
         and metadata.num_rows == sum(row_group.num_rows for row_group in known)

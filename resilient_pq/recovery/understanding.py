@@ -19,9 +19,12 @@ from resilient_pq.reader.contents import Contents
 from resilient_pq.recovery import carve, chunk_records
 from resilient_pq.recovery.choose import (
     Candidates,
+    FileEnd,
     candidates_of_contents,
     candidates_of_survey,
+    end_of_survey,
     known_row_groups,
+    losses_behind,
     losses_between,
 )
 from resilient_pq.recovery.footer_evidence import has_values, pages_begin
@@ -61,7 +64,7 @@ class Understanding:
         contents: Its schema, and the row groups that footers and records name; None when not even the schema is known.
         candidates: The same, with what lies around them; None where neither footer nor record names any.
         row_groups: All row groups, in order, whatever rung told of them.
-        lost: What is lost whatever is kept of these.
+        end: What is known of the end of the file; None while no row group is known.
         findings: What was found on the way.
         survey: What its records told; None where nobody asked.
         found: A footer that is not at the end; None where nobody looked for it, or there is none.
@@ -79,7 +82,7 @@ class Understanding:
     contents: Contents | None = None
     candidates: Candidates | None = None
     row_groups: tuple[KnownRowGroup, ...] = ()
-    lost: tuple[LostRegion, ...] = ()
+    end: FileEnd | None = None
     findings: list[Finding] = field(default_factory=list)
     survey: Survey | None = None
     found: FoundFooter | None = None
@@ -125,7 +128,7 @@ class Understanding:
             records_found=survey is not None and survey.file_id is not None,
             displaced=survey is not None and survey.displaced,
             schema_known=self.contents is not None,
-            row_groups_missing=bool(self.lost) or bool(losses_between(self.row_groups)),
+            row_groups_missing=bool(self.losses(self.row_groups)),
             metadata_found=found is not None and found.complete,
             not_parquet=self.identity is not None and self.identity.name not in _MAY_BE_PARQUET,
         )
@@ -134,7 +137,18 @@ class Understanding:
         """Take what a footer, or records, name."""
         self.candidates, self.contents = candidates, candidates.contents
         self.row_groups = tuple(known_row_groups(candidates))
-        self.lost = candidates.lost
+        self.end = candidates.end
+
+    def losses(self, row_groups: Sequence[KnownRowGroup]) -> list[LostRegion]:
+        """What is lost between and behind row groups, whatever is kept of them.
+
+        Args:
+            row_groups: Those that are known, with the rows that were found of those that nobody counted.
+        """
+        last = self.row_groups[-1] if self.row_groups else None
+        in_flight = last.ordinal if last is not None and last.num_rows is None else None
+        behind = [] if self.end is None else losses_behind(self.end, row_groups, in_flight)
+        return [*losses_between(row_groups), *behind]
 
     def add(self, found: Iterable[KnownRowGroup]) -> None:
         """Take row groups in besides those that are known."""
@@ -231,6 +245,7 @@ async def _records(known: Understanding) -> None:
         if schema is not None:
             known.schema_from = schema.origin
             known.take(candidates_of_contents(_contents(schema.metadata, row_groups, known.source.info.size)))
+            known.end = end_of_survey(known.survey)
 
 
 def _candidates(survey: Survey) -> Candidates | None:
@@ -312,22 +327,7 @@ async def _true_end(known: Understanding) -> None:
         known.take(candidates_of_contents(found.contents))
     else:
         known.contents, known.row_groups = found.contents, found.rebuilt.row_groups
-        known.lost = (_behind_all(known),)
-
-
-def _behind_all(known: Understanding) -> LostRegion:
-    """What may have stood behind the last row group of a file whose footer is gone, or torn."""
-    row_groups, size = known.row_groups, known.source.info.size
-    start = max((row_group.end for row_group in row_groups), default=0)
-    last = row_groups[-1] if row_groups else None
-    counted = None if last is None else (last.rows_before or 0) + (last.num_rows or 0)
-    stated = None if known.found is None else known.found.num_rows
-    where = Where(row_group=0 if last is None else last.ordinal + 1)
-    if stated is not None and counted is not None:
-        rows = max(stated - counted, 0)
-        return LostRegion(start, size, rows, Damage.TORN, "nothing of them was found", where)
-    reason = "the footer is gone, and nothing else tells how many rows the file had"
-    return LostRegion(start, max(start, size), None, Damage.TORN, reason, where)
+        known.end = FileEnd(0, known.source.info.size, found.stated_rows)
 
 
 def _is_credible(elements: Sequence[SchemaElement]) -> bool:
@@ -365,7 +365,7 @@ async def _carving(known: Understanding) -> None:
     if known.contents is None:
         known.contents = _contents(rebuilt.metadata, [], size)
     known.add_in_place(found)
-    known.lost = (_behind_all(known),)
+    known.end = known.end or FileEnd(0, size)
 
 
 async def _rebuilt(known: Understanding, file: carve.FoundFile) -> RebuiltFile:
