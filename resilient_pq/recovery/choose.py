@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from resilient_pq.errors import FormatError, Where
@@ -175,20 +175,45 @@ def losses_between(row_groups: Sequence[KnownRowGroup]) -> list[LostRegion]:
     ordinal, end = 0, 0
     counted: int | None = 0
     for known in row_groups:
-        if known.ordinal > ordinal:
-            missing = known.ordinal - ordinal
+        before = known.rows_before
+        rows = None if before is None or counted is None or before < counted else before - counted
+        missing = known.ordinal - ordinal
+        if missing > 0:
             what = f"{missing} row group{'s' if missing > 1 else ''}"
             reason = f"what names {what} is damaged"
-            rows = None if known.rows_before is None or counted is None else known.rows_before - counted
-            if rows is not None and rows < 0:
-                rows = None  # they contradict each other
-            where = Where(row_group=ordinal)
-            gaps.append(LostRegion(end, max(known.start, end), rows, Damage.CORRUPT, reason, where))
+            gaps.append(LostRegion(end, max(known.start, end), rows, Damage.CORRUPT, reason, Where(row_group=ordinal)))
             counted = None
+        elif rows:
+            reason = "the row group had more rows than were found of it"
+            where = Where(row_group=ordinal - 1)
+            gaps.append(LostRegion(end, max(known.start, end), rows, Damage.CORRUPT, reason, where))
         ordinal, end = known.ordinal + 1, known.end
-        before = counted if known.rows_before is None else known.rows_before
+        before = counted if before is None else before
         counted = None if before is None or known.num_rows is None else before + known.num_rows
     return gaps
+
+
+def losses(end: FileEnd | None, row_groups: Sequence[KnownRowGroup], in_flight: int | None = None) -> list[LostRegion]:
+    """What is lost between and behind row groups, whatever is kept of them.
+
+    Where the whole file's rows are counted, and nothing else is missing, they tell how many are in a gap.
+
+    Args:
+        end: The end of the file; None where nobody looked for it.
+        row_groups: In order.
+        in_flight: Ordinal of the last of them where it is not known to be complete.
+    """
+    found = [*losses_between(row_groups), *([] if end is None else losses_behind(end, row_groups, in_flight))]
+    uncounted = [region for region in found if region.num_rows is None]
+    if end is None or end.num_rows is None or not uncounted:
+        return found
+    rest = end.num_rows - sum(known.num_rows or 0 for known in row_groups)
+    rest -= sum(region.num_rows or 0 for region in found)
+    if rest == 0:
+        return [region for region in found if region.num_rows is not None]
+    if rest > 0 and len(uncounted) == 1:
+        return [replace(region, num_rows=rest) if region is uncounted[0] else region for region in found]
+    return found
 
 
 def losses_behind(
@@ -213,7 +238,7 @@ def losses_behind(
         reason = "row groups that nothing names stand before the last footer"
         losses.append(LostRegion(start, end.size, stated - known, Damage.CORRUPT, reason, where))
     elif end.num_rows is not None and (known is None or stated < known):
-        reason = "the footer counts other rows than its row groups have"
+        reason = "the footer counts other rows than the row groups that were found have"
         losses.append(LostRegion(start, end.size, None, Damage.CORRUPT, reason, where))
     if end.num_rows is None:
         reason, where = "the end of the file is missing: how many rows followed is not known", Where()

@@ -33,7 +33,7 @@ from resilient_pq.recovery.findings import Progress
 from resilient_pq.recovery.kept import keep
 from resilient_pq.recovery.ledger import Ledger
 from resilient_pq.recovery.output import Output, Target, check_free, check_other, may_be_unread, publish
-from resilient_pq.recovery.report import Damage, Finding, Kept, LostRegion, Outcome, Report, rows_lost
+from resilient_pq.recovery.report import Damage, Finding, Kept, LostRegion, Outcome, Report
 from resilient_pq.recovery.schema_source import Siblings, known_schema
 from resilient_pq.recovery.source import Location, Source, open_source
 from resilient_pq.recovery.understanding import Understanding, understand
@@ -247,19 +247,20 @@ async def _recover(known: Understanding, request: _Request, progress: Progress |
     policy = OnDamage.DROP if request.on_damage is OnDamage.RAISE else request.on_damage
     rows = keep(contents.schema, known.row_groups, examined.found, policy)
     lost = tuple(sorted((*rows.lost, *examined.lost), key=lambda region: region.start))
-    sound = known.error is None and not lost and not examined.found and not examined.copies_damaged_at
+    ledger = ledger_of(known, examined, rows, request.on_damage)
+    whole = known.error is None and ledger.is_complete
+    sound = whole and not examined.found and not examined.copies_damaged_at
     if request.only_sound and not sound:
         return None
-    ledger = ledger_of(known, examined, rows, request.on_damage)
-    if not rows.row_groups and (lost or known.error is not None):
+    if not rows.row_groups and not whole:
         raise _nothing(known, findings, ledger)
-    if lost and request.on_damage is OnDamage.RAISE:
+    if not ledger.is_complete and request.on_damage is OnDamage.RAISE:
         raise RowsLostError(
-            f"{_in_words(lost)}, and on_damage is 'raise'; nothing was written",
+            f"{_in_words(ledger)}, and on_damage is 'raise'; nothing was written",
             where=Where(key=source.url),
             hint="keep all other rows: on_damage='drop' (--on-damage drop)",
         )
-    output = Output(known, examined, rows, lost, sound)
+    output = Output(known, examined, rows, lost, ledger.rows_lost, sound)
     report = _report(known, output, findings, request.target, ledger)
     assert report.kept is not None
     if request.only_damaged:
@@ -281,27 +282,29 @@ async def _recover(known: Understanding, request: _Request, progress: Progress |
 def _report(
     known: Understanding, output: Output, findings: tuple[Finding, ...], target: Target, ledger: Ledger
 ) -> Report:
-    rows, lost = output.rows, output.lost
+    """The report of what is written: its numbers and its outcome are those of the ledger."""
     assert known.contents is not None
+    outcome = Outcome.SOUND if output.sound else Outcome.RECOVERED
     return Report(
         verb="recover",
         url=known.source.url,
-        outcome=Outcome.PARTIAL if lost else Outcome.SOUND if output.sound else Outcome.RECOVERED,
-        num_rows=rows.num_rows,
-        num_row_groups=len(rows.row_groups),
+        outcome=outcome if ledger.is_complete else Outcome.PARTIAL,
+        num_rows=ledger.rows_kept,
+        num_row_groups=len(output.rows.row_groups),
         size=known.source.info.size,
         findings=findings,
         next=(("rpq", "check", target.url),),
         schema=str(known.contents.schema),
         schema_from=known.schema_from,
-        kept=Kept(target.url, rows.num_rows, 0, rows_lost(lost), lost, ledger=ledger),
+        kept=Kept(target.url, ledger.rows_kept, 0, ledger.rows_lost, output.lost, ledger=ledger),
     )
 
 
-def _in_words(lost: Sequence[LostRegion]) -> str:
+def _in_words(ledger: Ledger) -> str:
     """What would be lost."""
-    count = rows_lost(lost)
-    return "rows would be lost" if count is None else f"{count:,} rows would be lost"
+    if ledger.rows_lost == 0:
+        return "values would be lost"
+    return "rows would be lost" if ledger.rows_lost is None else f"{ledger.rows_lost:,} rows would be lost"
 
 
 def _nothing(

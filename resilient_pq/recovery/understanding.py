@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from resilient_pq.errors import FormatError, NotParquetError, TornFileError, Where
-from resilient_pq.format.footer import Footer
+from resilient_pq.format.footer import MAGIC, Footer
 from resilient_pq.format.metadata import FileMetaData, RowGroup, SchemaElement
 from resilient_pq.format.quirks import Quirks
 from resilient_pq.format.records import RecordHeader
@@ -24,7 +24,7 @@ from resilient_pq.recovery.choose import (
     candidates_of_survey,
     end_of_survey,
     known_row_groups,
-    losses_behind,
+    losses,
     losses_between,
 )
 from resilient_pq.recovery.footer_evidence import has_values, pages_begin
@@ -49,6 +49,8 @@ _MAY_BE_PARQUET = (
 _TEXT_MODE = "text-mode"
 #: What says no more of the bytes than that there is no footer at their end.
 _NO_NEWS = ("parquet", "unknown")
+#: Bytes between two row groups in which there can have been no other.
+_MOST_ALIGNMENT = 8
 #: A file that a transfer as text changed is read into memory to undo it, up to so many bytes.
 _MOST_UNDONE = 1 << 30
 
@@ -147,8 +149,7 @@ class Understanding:
         """
         last = self.row_groups[-1] if self.row_groups else None
         in_flight = last.ordinal if last is not None and last.num_rows is None else None
-        behind = [] if self.end is None else losses_behind(self.end, row_groups, in_flight)
-        return [*losses_between(row_groups), *behind]
+        return losses(self.end, row_groups, in_flight)
 
     def add(self, found: Iterable[KnownRowGroup]) -> None:
         """Take row groups in besides those that are known."""
@@ -156,15 +157,26 @@ class Understanding:
         self.row_groups = tuple(sorted(row_groups, key=lambda row_group: row_group.ordinal))
 
     def add_in_place(self, found: Iterable[KnownRowGroup]) -> None:
-        """Take row groups in where they lie between and behind those that are known, whatever numbers they have."""
+        """Take row groups in where they lie between and behind those that are known, whatever numbers they have.
+
+        The rows before one that carving found are counted only where it follows on the one before without a gap.
+        """
         everything = sorted((*self.row_groups, *found), key=lambda row_group: row_group.start)
-        ordinal, rows, known = 0, 0, []
+        known: list[KnownRowGroup] = []
+        ordinal, carved, end = 0, None, len(MAGIC)
+        counted: int | None = 0
         for row_group in everything:
-            if row_group.method is not Method.CARVED:
-                ordinal = max(ordinal, row_group.ordinal)
-                rows = rows if row_group.rows_before is None else row_group.rows_before
-            known.append(replace(row_group, ordinal=ordinal, rows_before=rows))
-            ordinal, rows = ordinal + 1, rows + (row_group.num_rows or 0)
+            if row_group.method is Method.CARVED:
+                following = ordinal if carved is None else ordinal + max(row_group.ordinal - carved - 1, 0)
+                carved = row_group.ordinal
+            else:
+                following = max(ordinal, row_group.ordinal)
+            before = None if row_group.method is Method.CARVED else row_group.rows_before
+            if before is None and following == ordinal and row_group.start - end <= _MOST_ALIGNMENT:
+                before = counted
+            known.append(replace(row_group, ordinal=following, rows_before=before))
+            counted = None if before is None or row_group.num_rows is None else before + row_group.num_rows
+            ordinal, end = following + 1, row_group.end
         self.row_groups = tuple(known)
 
     def look_through(self, view: View, message: str) -> None:
@@ -359,7 +371,11 @@ async def _carving(known: Understanding) -> None:
     rebuilt = await _rebuilt(known, file)
     known.findings += rebuilt.findings
     named = [ByteRange(row_group.start, row_group.end) for row_group in known.row_groups]
-    found = [row_group for row_group in rebuilt.row_groups if not any(row_group.overlaps(place) for place in named)]
+    found = [
+        row_group
+        for row_group in rebuilt.row_groups
+        if any(row_group.chunks) and not any(row_group.overlaps(place) for place in named)
+    ]
     if not found:
         return
     if known.contents is None:
