@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from resilient_pq.checksum import crc32, unsigned
 from resilient_pq.errors import FormatError
@@ -11,6 +11,7 @@ from resilient_pq.format.footer import RECORD_KEY, ChunkSums, key_values
 from resilient_pq.format.metadata import ColumnMetaData, OffsetIndex
 from resilient_pq.format.page import read_header
 from resilient_pq.format.records import HEADER_SIZE, ChunkCopies, Kind, RowGroupRecord, parse_header
+from resilient_pq.format.stored_pages import needs_hashes
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader.plan import ChunkRead
 
@@ -25,6 +26,7 @@ class KnownPage:
         header: Its header's bytes as written, from a copy that a checksum vouches for; None where there is no copy.
         body: Its body as stored, from such a copy; None where there is none.
         first_row: The row of the row group that it begins with; None for a dictionary page, or where it is not known.
+        digest: xxh3-64 of header and body, unsigned; None where there is none.
     """
 
     offset: int
@@ -32,6 +34,7 @@ class KnownPage:
     header: bytes | None = None
     body: bytes | None = None
     first_row: int | None = None
+    digest: int | None = None
 
     @property
     def end(self) -> int:
@@ -52,6 +55,10 @@ class KnownPages:
     pages: tuple[KnownPage, ...]
     complete: bool
     summed: bool = False
+
+    def tell_apart(self, codec: int) -> bool:
+        """Whether these are pages that no others, compressed with a codec, can be taken for."""
+        return self.summed and (not needs_hashes(codec) or all(page.digest is not None for page in self.pages))
 
     @classmethod
     def of_index(cls, index: OffsetIndex) -> KnownPages:
@@ -86,6 +93,11 @@ class KnownPages:
             at, offset, summed = end, offset + size, summed and header.crc is not None
         if rows and sum(page.first_row is not None for page in pages) != len(rows):
             raise FormatError("the record of a row group has other pages in its index than headers")
+        if copies.page_hashes is not None:
+            if len(copies.page_hashes) != len(pages):
+                raise FormatError("the record of a row group has hashes of other pages than headers")
+            digests = [unsigned(digest, 64) for digest in copies.page_hashes]
+            pages = [replace(page, digest=digest) for page, digest in zip(pages, digests, strict=True)]
         return cls(tuple(pages), complete=True, summed=summed)
 
 

@@ -199,7 +199,7 @@ class Layout:
                     for pair in chunk.metadata.key_value_metadata or ()
                     if not pair.key.startswith("rpq.")
                 ),
-                KeyValue(footer.CRC_KEY, str(ChunkSums(chunk.crc, None, None, bloom))),
+                *ChunkSums(chunk.crc, bloom=bloom, xxh3=chunk.hashes.chunk if chunk.hashes else None).pairs,
             ]
         columns = [ColumnChunk(meta_data=chunk.metadata) for chunk in chunks]
         row_group = RowGroup(
@@ -363,6 +363,7 @@ def _copies(chunk: EncodedChunk) -> ChunkCopies:
         dictionary_page=chunk.dictionary_page,
         dictionary_copy=bytes(body) if body is not None and len(body) <= MAX_DICTIONARY_COPY else None,
         header_crcs=chunk.header_crcs,
+        page_hashes=[signed(digest, 64) for digest in chunk.hashes.pages] if chunk.hashes else None,
     )
 
 
