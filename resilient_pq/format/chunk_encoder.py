@@ -28,11 +28,11 @@ from resilient_pq.format.open_chunk import concatenate
 from resilient_pq.format.page_cuts import PageCut, cut_pages
 from resilient_pq.format.page_encoder import EncodedPage, data_page, dictionary_page
 from resilient_pq.format.page_index import PageSummary, column_index
+from resilient_pq.format.page_sums import PageSums, sums_of
 from resilient_pq.format.schema import Leaf
 from resilient_pq.format.side_by_side import SideBySide, one_by_one
 from resilient_pq.format.size_statistics import page_sizes, size_statistics_of
 from resilient_pq.format.statistics import Bounds, DictionaryBounds, bounds_of, statistics_of
-from resilient_pq.format.stored_pages import ChunkHashes, hashes_of
 from resilient_pq.format.values import LeafData, Values, check_values
 
 
@@ -49,7 +49,8 @@ class EncodedChunk:
         headers: Copies of all page headers, back to back.
         header_crcs: CRC32 of each page header.
         crc: CRC32 of the whole chunk, headers included.
-        hashes: Of what a CRC32 may be that of other bytes too; None where it tells all apart.
+        digest: xxh3-64 of the whole chunk, where its CRC32 may be that of another too.
+        page_sums: Of its pages; None where they are not known.
         dictionary_page: Where the dictionary page lies; None without one.
         dictionary_body: Its bytes as stored.
         bloom_filter: Its bloom filter as stored; None without one.
@@ -66,7 +67,8 @@ class EncodedChunk:
     dictionary_page: PageLocation | None
     dictionary_body: memoryview | bytes | None
     bloom_filter: bytes | None = None
-    hashes: ChunkHashes | None = None
+    digest: int | None = None
+    page_sums: PageSums | None = None
 
     def place(self, offset: int) -> None:
         """Make all offsets absolute: the chunk's first byte lies at `offset`."""
@@ -88,6 +90,7 @@ class _Pages:
     size: int = 0
     uncompressed_size: int = 0
     crc: int = 0
+    crcs: list[int] = field(default_factory=list)
     headers: list[bytes] = field(default_factory=list)
     header_crcs: list[int] = field(default_factory=list)
 
@@ -99,8 +102,8 @@ class _Pages:
         self.header_crcs.append(signed(page.header_crc))
         self.parts.append((page.header, *page.body))
         # The chunk's sum comes of those of its pages: no byte is looked at twice.
-        self.crc = combine(self.crc, page.header_crc, len(page.header))
-        self.crc = combine(self.crc, page.body_crc, page.body_size)
+        self.crcs.append(combine(page.header_crc, page.body_crc, page.body_size))
+        self.crc = combine(self.crc, self.crcs[-1], size)
         self.size += size
         self.uncompressed_size += page.uncompressed_size
         return location
@@ -133,6 +136,7 @@ def encode_chunk(
     made = side_by_side([partial(encode, cut) for cut in cuts])
     locations = [pages.add(page, cut.first_row) for cut, (page, _) in zip(cuts, made, strict=True)]
     summaries = [summary for _, summary in made]
+    digest, sums = sums_of(options.codec, pages.parts, pages.crcs)
     return EncodedChunk(
         buffers=list(chain.from_iterable(pages.parts)),
         size=pages.size,
@@ -145,7 +149,8 @@ def encode_chunk(
         dictionary_page=dictionary_at,
         dictionary_body=dictionary_body,
         bloom_filter=_bloom_filter(leaf, data.values if built is None else built.values, options),
-        hashes=hashes_of(options.codec, pages.parts),
+        digest=digest,
+        page_sums=sums,
     )
 
 

@@ -14,8 +14,8 @@ from resilient_pq.format.chunk_decoder import decode_chunk
 from resilient_pq.format.footer import ChunkSums
 from resilient_pq.format.metadata import ColumnMetaData, DataPageHeaderV2, Encoding, PageType
 from resilient_pq.format.page import Page, check_crc, pages_of
+from resilient_pq.format.page_sums import PageSums
 from resilient_pq.format.page_table import DATA_PAGES, PageTable, check_crcs
-from resilient_pq.format.stored_pages import ends_stored
 from resilient_pq.format.values import LeafColumn
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader.plan import ChunkRead
@@ -87,14 +87,11 @@ def _compare(chunk: ChunkRead, data: memoryview) -> tuple[bool, PageTable | None
 
 def decode_parts(
     chunk: ChunkRead, parts: Sequence[memoryview], *, verify: bool, views: bool = False
-) -> LeafColumn | None:
+) -> LeafColumn:
     """The column that a chunk holds; where only some of its pages are read, over the rows that these hold.
 
     The index that told where pages lie is believed as far as they bear it out: each has to be found exactly where the
     index has it, with exactly its rows.
-
-    Returns:
-        The column; None where nothing but the hash of the whole chunk tells whether these are its pages.
 
     Args:
         chunk: Which chunk.
@@ -115,7 +112,7 @@ def decode_parts(
 
 def _decode_pages(
     chunk: ChunkRead, selected: SelectedPages, parts: Sequence[memoryview], *, verify: bool, views: bool
-) -> LeafColumn | None:
+) -> LeafColumn:
     found = [
         page
         for place, data in zip(selected.ranges, parts, strict=True)
@@ -132,16 +129,33 @@ def _decode_pages(
         pages.append(_data_page(chunk, page, place))
     if verify:
         for page in pages:
-            check_crc(page, zero_is_none=chunk.quirks.zero_crc_is_none)
-        sums = ChunkSums.of(chunk.metadata)
-        if sums is not None and sums.xxh3 is not None and any(ends_stored(page.body) for page in pages):
-            return None
+            _check_page(page, selected.sums, zero_is_none=chunk.quirks.zero_crc_is_none)
     num_rows = sum(len(place.rows) for place in expected)
     table = PageTable.of(pages)
     column = decode_chunk(chunk.leaf, chunk.metadata.codec, table, num_rows, chunk.quirks, views=views)
     if column.repetition_levels is not None:
         _check_rows(column, [page.num_values for page in pages if page.data_header is not None], expected)
     return column
+
+
+def _check_page(page: Page, sums: PageSums | None, *, zero_is_none: bool) -> None:
+    """Compare a page with the sum that the index has for its place; without one, its body with that in its header.
+
+    Raises:
+        ChecksumError: It does not hold.
+    """
+    if sums is None:
+        check_crc(page, zero_is_none=zero_is_none)
+        return
+    expected = sums[page.ordinal]
+    computed = expected.computed(page.header_bytes, page.body)
+    if computed != expected.value:
+        raise ChecksumError(
+            "page is not the one whose sum the index has",
+            stored=expected.value,
+            computed=computed,
+            where=Where(page=page.ordinal, offset=page.offset),
+        )
 
 
 def _dictionary_page(found: Sequence[Page], place: ByteRange) -> Page:

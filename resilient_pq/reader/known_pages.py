@@ -10,8 +10,8 @@ from resilient_pq.format import thrift
 from resilient_pq.format.footer import RECORD_KEY, ChunkSums, key_values
 from resilient_pq.format.metadata import ColumnMetaData, OffsetIndex
 from resilient_pq.format.page import read_header
+from resilient_pq.format.page_sums import PageSum, PageSums, needs_hashes
 from resilient_pq.format.records import HEADER_SIZE, ChunkCopies, Kind, RowGroupRecord, parse_header
-from resilient_pq.format.stored_pages import needs_hashes
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader.plan import ChunkRead
 
@@ -26,7 +26,7 @@ class KnownPage:
         header: Its header's bytes as written, from a copy that a checksum vouches for; None where there is no copy.
         body: Its body as stored, from such a copy; None where there is none.
         first_row: The row of the row group that it begins with; None for a dictionary page, or where it is not known.
-        digest: xxh3-64 of header and body, unsigned; None where there is none.
+        sum: Of header and body, where one is known besides what the header says.
     """
 
     offset: int
@@ -34,7 +34,7 @@ class KnownPage:
     header: bytes | None = None
     body: bytes | None = None
     first_row: int | None = None
-    digest: int | None = None
+    sum: PageSum | None = None
 
     @property
     def end(self) -> int:
@@ -58,16 +58,24 @@ class KnownPages:
 
     def tell_apart(self, codec: int) -> bool:
         """Whether these are pages that no others, compressed with a codec, can be taken for."""
-        return self.summed and (not needs_hashes(codec) or all(page.digest is not None for page in self.pages))
+        return self.summed and (not needs_hashes(codec) or all(page.sum is not None for page in self.pages))
 
     @classmethod
-    def of_index(cls, index: OffsetIndex) -> KnownPages:
+    def of_index(cls, index: OffsetIndex, sums: PageSums | None = None) -> KnownPages:
         """The data pages as an OffsetIndex has them; a dictionary page before them is not in it.
+
+        Args:
+            index: It.
+            sums: Of all pages, as they stand in it.
 
         Raises:
             FormatError: They overlap.
         """
-        return cls(_in_order(index), complete=False)
+        pages = _in_order(index)
+        dictionaries = -1 if sums is None else len(sums) - len(pages)
+        if sums is not None and dictionaries in (0, 1):
+            pages = tuple(replace(page, sum=sums[i + dictionaries]) for i, page in enumerate(pages))
+        return cls(pages, complete=False)
 
     @classmethod
     def of_copies(cls, copies: ChunkCopies, start: int) -> KnownPages:
@@ -96,8 +104,8 @@ class KnownPages:
         if copies.page_hashes is not None:
             if len(copies.page_hashes) != len(pages):
                 raise FormatError("the record of a row group has hashes of other pages than headers")
-            digests = [unsigned(digest, 64) for digest in copies.page_hashes]
-            pages = [replace(page, digest=digest) for page, digest in zip(pages, digests, strict=True)]
+            hashes = [PageSum(unsigned(value, 64), is_hash=True) for value in copies.page_hashes]
+            pages = [replace(page, sum=each) for page, each in zip(pages, hashes, strict=True)]
         return cls(tuple(pages), complete=True, summed=summed)
 
 
@@ -173,7 +181,7 @@ def pages_by_index(data: memoryview, chunk: ChunkRead) -> KnownPages | None:
     if sums is not None and sums.offset_index not in (None, crc32(data)):
         return None
     try:
-        known = KnownPages.of_index(thrift.decode(OffsetIndex, data)[0])
+        known = KnownPages.of_index(thrift.decode(OffsetIndex, data)[0], PageSums.of_index(data))
     except FormatError:
         return None
     inside = chunk.range

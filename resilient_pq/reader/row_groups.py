@@ -241,8 +241,6 @@ class _Work:
             if not isinstance(error, ChecksumError) and self._is_filtered(chunk):
                 self.doubtful[piece.group] = True
             return False
-        if column is None:
-            return False
         self._add(piece, column, None if chunk.pages is None else chunk.pages.covered)
         return True
 

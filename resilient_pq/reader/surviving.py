@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from resilient_pq.checksum import crc32, signed, unsigned, xxh3
+from resilient_pq.checksum import crc32, signed, unsigned
 from resilient_pq.errors import FormatError, UnsupportedError
 from resilient_pq.format import thrift
 from resilient_pq.format.chunk_decoder import decode_chunk
@@ -36,7 +36,7 @@ from resilient_pq.reader.plan import ChunkRead
 _DATA_PAGES = (PageType.DATA_PAGE, PageType.DATA_PAGE_V2)
 _DICTIONARY_ENCODINGS = (Encoding.PLAIN_DICTIONARY, Encoding.RLE_DICTIONARY)
 _HIDDEN: Final = "bytes of it are damaged that no checksum of a page covers"
-_EXCHANGED: Final = "another page is in its place: its hash does not match"
+_EXCHANGED: Final = "another page is in its place"
 _ALIKE: Final = "it stores its data in a gzip member, and no hash tells it from others of its size"
 
 
@@ -270,7 +270,7 @@ class _Finder:
             if not self._holds(header, body):
                 bodies.append((number, body))
                 continue
-            another = self._is_another(place, body, number)
+            another = self._is_another(place, place.header, body, number)
             if another is None:
                 mending = reading.mending
                 if mending is None and stored != memoryview(place.header):
@@ -285,14 +285,18 @@ class _Finder:
         if another is not None and not bodies:
             return lost.lost(another)
         mended = self._repaired(lost, ordinal, header, memoryview(place.header), bodies)
-        another = None if mended.page is None else self._is_another(place, mended.page.body, mended.reading)
+        if mended.page is None:
+            return mended
+        another = self._is_another(place, place.header, mended.page.body, mended.reading)
         return mended if another is None else lost.lost(another)
 
-    def _is_another(self, place: KnownPage, body: memoryview, reading: int) -> str | None:
-        """Why a body whose CRC32 holds is not believed to be that of a page; None where it is."""
-        if place.digest is None:
+    def _is_another(
+        self, place: KnownPage, header: bytes | memoryview, body: memoryview, reading: int
+    ) -> str | None:
+        """Why a page whose CRC32 holds is not believed to be the one of its place; None where it is."""
+        if place.sum is None:
             return _ALIKE if self._is_blind(body, reading) else None
-        return _EXCHANGED if self._verify and xxh3(place.header, body) != place.digest else None
+        return _EXCHANGED if self._verify and place.sum.computed(header, body) != place.sum.value else None
 
     def _is_blind(self, body: memoryview, reading: int) -> bool:
         """Whether the CRC32 of a page may be that of another, and nothing else vouches for it."""
@@ -315,7 +319,11 @@ class _Finder:
             if self._holds(header, body):
                 fate = replace(lost, reading=number)
                 stored = data[start:body_start]
-                whole = self._believed(self._whole(fate, ordinal, header, stored, body, reading.mending))
+                whole = self._whole(fate, ordinal, header, stored, body, reading.mending)
+                if place.sum is None:
+                    whole = self._believed(whole)
+                elif (another := self._is_another(place, stored, body, number)) is not None:
+                    whole = whole.lost(another)
                 if whole.page is not None:
                     return whole
                 doubted = doubted or whole

@@ -11,8 +11,9 @@ from resilient_pq.errors import NOWHERE, ChecksumError, FormatError, ResilientPQ
 from resilient_pq.format.footer import MAGIC, RECORD_KEY, ChunkSums, key_values
 from resilient_pq.format.metadata import ColumnChunk, RowGroup
 from resilient_pq.format.page import check_crc, pages_of
+from resilient_pq.format.page_sums import needs_hashes
 from resilient_pq.format.records import CHUNK_RECORD_SIZE, HEADER_SIZE, Kind, parse_header
-from resilient_pq.format.stored_pages import ends_stored, needs_hashes
+from resilient_pq.format.stored_pages import ends_stored
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.decoder import decode, verify_chunk

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import hypothesis
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -25,6 +26,7 @@ PAGE_ROWS = 100
 PAGES = 6
 ROWS = 2 * PAGES * PAGE_ROWS
 RNG = random.Random(3)
+NAMES = ("noise", "blob")
 TABLE = pa.table(
     {
         "id": pa.array(range(ROWS), pa.int32()),
@@ -42,11 +44,13 @@ class Sample:
         data: Its bytes.
         pages: Where the data pages of a column lie, over both row groups.
         records: Where the records of the row groups begin.
+        indexes: Where the offset indexes of a column begin.
     """
 
     data: bytes
     pages: Mapping[str, Sequence[range]]
     records: Sequence[int]
+    indexes: Mapping[str, Sequence[int]]
 
     def __repr__(self) -> str:
         return "Sample"
@@ -61,12 +65,12 @@ class Sample:
         return bytes(changed)
 
 
-async def sample(**options: Any) -> Sample:
+async def sample(compression: str = "gzip", **options: Any) -> Sample:
     store = MemoryStore()
     creation = rpq.create(
         (store, "file"),
         row_group_rows=ROWS // 2,
-        compression="gzip",
+        compression=compression,
         encodings="PLAIN",
         options=rpq.WriteOptions(page_rows=PAGE_ROWS, **options),
     )
@@ -74,12 +78,16 @@ async def sample(**options: Any) -> Sample:
         await writer.write(TABLE)
     data = bytes((await store.read_tail("file", 1 << 40)).data)
     found: dict[str, list[range]] = {}
+    indexes: dict[str, list[int]] = {}
     async with rpq.open((store, "file")) as file:
-        for name, group in itertools.product(("noise", "blob"), range(2)):
+        for name, group in itertools.product(NAMES, range(2)):
+            column = ("id", *NAMES).index(name)
+            chunk = file.metadata.row_groups[group].columns[column]
+            indexes.setdefault(name, []).append(chunk.offset_index_offset or 0)
             for place in (await file.offset_index(group, name)).page_locations:
                 page = range(place.offset, place.offset + place.compressed_page_size)
                 found.setdefault(name, []).append(page)
-    return Sample(data, found, record_places(data))
+    return Sample(data, found, record_places(data), indexes)
 
 
 def record_places(data: bytes) -> list[int]:
@@ -97,7 +105,7 @@ def with_hashes(request: pytest.FixtureRequest) -> Sample:
 def without_hashes() -> Sample:
     """As version 0.1 wrote it."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chunk_encoder, "hashes_of", lambda *_: None)
+        patch.setattr(chunk_encoder, "sums_of", lambda *_: (None, None))
         return asyncio.run(sample())
 
 
@@ -124,7 +132,7 @@ def test_the_crc32_of_such_pages_tells_nothing(with_hashes: Sample) -> None:
 
 
 PLACES = st.tuples(
-    st.sampled_from(["noise", "blob"]),
+    st.sampled_from(NAMES),
     st.lists(st.integers(0, 2 * PAGES - 1), min_size=2, max_size=2, unique=True),
 )
 
@@ -198,14 +206,57 @@ async def test_one_bad_byte_costs_one_page_all_the_same(with_hashes: Sample) -> 
         assert pa.table(await file.read()).equals(without(lost_rows(PAGES + 2)))
 
 
-async def test_without_the_record_no_page_is_believed_that_could_be_another(with_hashes: Sample) -> None:
-    """Its hash is gone, and that of the chunk says that something is wrong."""
+@pytest.mark.parametrize("index_too", [False, True])
+async def test_without_the_record_no_page_is_believed_that_could_be_another(
+    with_hashes: Sample, index_too: bool
+) -> None:
+    """The offset index has the sums of pages as well. Without both, the chunk's hash says that something is wrong."""
     damaged = bytearray(with_hashes.exchanged("noise", 1, 4))
     damaged[with_hashes.records[0] + 100] ^= 1
+    lost = lost_rows(1, 4)
+    if index_too:
+        damaged[with_hashes.indexes["noise"][0] + 1] ^= 1
+        lost = set(range(ROWS // 2))
     async with await opened(bytes(damaged), on_damage="null") as file:
         read = pa.table(await file.read())
     assert read["blob"].equals(TABLE["blob"])
-    assert read["noise"].to_pylist() == [None] * (ROWS // 2) + TABLE["noise"].to_pylist()[ROWS // 2 :]
+    expected = [None if row in lost else value for row, value in enumerate(TABLE["noise"].to_pylist())]
+    assert read["noise"].to_pylist() == expected
+
+
+# -- pages whose CRC32 is their own, but goes along with them --------------------------------------------
+
+
+CODECS = ("none", "snappy", "lz4_raw", "zstd")
+
+
+@pytest.fixture(scope="module", params=itertools.product(CODECS, [True, False]))
+def of_any_codec(request: pytest.FixtureRequest) -> Sample:
+    """With sums of pages in its indexes, or as version 0.1 wrote it."""
+    compression, summed = request.param
+    with pytest.MonkeyPatch.context() as patch:
+        if not summed:
+            patch.setattr(chunk_encoder, "sums_of", lambda *_: (None, None))
+        return asyncio.run(sample(compression))
+
+
+@given(PLACES)
+def test_a_page_of_any_codec_is_read_alone_only_in_its_place(
+    of_any_codec: Sample, places: tuple[str, list[int]]
+) -> None:
+    name, (one, other) = places
+    file = of_any_codec
+    first, second = file.pages[name][one], file.pages[name][other]
+    hypothesis.assume(len(first) == len(second))
+    damaged = file.exchanged(name, one, other)
+
+    async def read() -> None:
+        row = one * PAGE_ROWS + 7
+        async with await opened(damaged) as found:
+            with pytest.raises(rpq.ChecksumError):
+                await found.read(filters=[("id", "=", row)])
+
+    asyncio.run(read())
 
 
 async def test_a_check_of_an_older_file_says_what_it_cannot_tell(without_hashes: Sample) -> None:
