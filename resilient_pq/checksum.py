@@ -62,10 +62,12 @@ def combine(first: int, second: int, second_size: int) -> int:
     return _combine(first, second, second_size)
 
 
-def xxh3(*parts: Any) -> int:
+def xxh3(first: Any, *others: Any) -> int:
     """Unsigned xxh3-64 of bytes that follow one another."""
-    state = xxhash.xxh3_64()
-    for part in parts:
+    if not others:
+        return xxhash.xxh3_64_intdigest(first)
+    state = xxhash.xxh3_64(first)
+    for part in others:
         state.update(part)
     return state.intdigest()
 

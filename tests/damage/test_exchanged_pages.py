@@ -9,17 +9,21 @@ import random
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import hypothesis
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
 import resilient_pq as rpq
-from resilient_pq.format import chunk_encoder
+from resilient_pq.format import chunk_encoder, thrift
+from resilient_pq.format.metadata import OffsetIndex
+from resilient_pq.format.page_sums import PageSums
 from resilient_pq.io.memory import MemoryStore
 
 PAGE_ROWS = 100
@@ -267,3 +271,48 @@ async def test_a_check_of_an_older_file_says_what_it_cannot_tell(without_hashes:
         assert {finding.where.column for finding in report.findings} >= {"noise", "blob"}
         assert all(finding.damage is rpq.Damage.UNVERIFIED for finding in report.findings)
         assert any("12 pages" in finding.message or "6 pages" in finding.message for finding in report.findings)
+
+
+# -- who else has the sums ---------------------------------------------------------------------------------
+
+
+async def test_a_summary_has_the_hashes_of_the_files_it_names(with_hashes: Sample) -> None:
+    store = MemoryStore()
+    await store.put("data/one.parquet", with_hashes.data)
+    await rpq.write_metadata((store, "data"))
+    async with rpq.open((store, "data/_metadata")) as file:
+        assert pa.table(await file.read()).equals(TABLE)
+    await store.put("data/one.parquet", with_hashes.exchanged("noise", 1, 4))
+    async with rpq.open((store, "data/_metadata")) as file:
+        with pytest.raises(rpq.ChecksumError, match="xxh3"):
+            await file.read()
+
+
+@pytest.mark.parametrize("compression", ["gzip", "zstd"])
+async def test_a_file_that_is_gone_on_with_has_the_sums_of_what_is_in_place(tmp_path: Path, compression: str) -> None:
+    """The records tell them: nothing is read again."""
+    path = tmp_path / "file.parquet"
+    creation = rpq.create(
+        path,
+        row_group_rows=ROWS // 2,
+        compression=compression,
+        encodings="PLAIN",
+        checkpoint_every=1,
+        options=rpq.WriteOptions(page_rows=PAGE_ROWS),
+    )
+    with pytest.raises(KeyError):
+        async with creation as writer:
+            await writer.write(TABLE)
+            raise KeyError
+    async with rpq.resume(path) as writer:
+        assert writer.num_rows_stored == ROWS
+    data = path.read_bytes()
+    async with rpq.open(path) as file:
+        for chunk in [chunk for group in file.metadata.row_groups for chunk in group.columns]:
+            at, size = chunk.offset_index_offset or 0, chunk.offset_index_length or 0
+            index, _ = thrift.decode(OffsetIndex, data, at)
+            pages = [data[place.offset :][: place.compressed_page_size] for place in index.page_locations]
+            computed = xxhash.xxh3_64_intdigest if compression == "gzip" else zlib.crc32
+            sums = PageSums.of_index(memoryview(data[at : at + size]))
+            assert sums == PageSums(tuple(map(computed, pages)), compression == "gzip")
+            assert len(pages) == PAGES
