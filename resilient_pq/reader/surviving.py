@@ -28,6 +28,7 @@ from resilient_pq.format.metadata import Encoding, PageHeader, PageType
 from resilient_pq.format.page import Page, open_data_page, read_header
 from resilient_pq.format.page_search import pages_in
 from resilient_pq.format.row_selection import from_first_row, leaf_data
+from resilient_pq.format.stored_pages import ends_stored
 from resilient_pq.format.values import LeafData
 from resilient_pq.reader.known_pages import KnownPage, KnownPages
 from resilient_pq.reader.plan import ChunkRead
@@ -35,6 +36,8 @@ from resilient_pq.reader.plan import ChunkRead
 _DATA_PAGES = (PageType.DATA_PAGE, PageType.DATA_PAGE_V2)
 _DICTIONARY_ENCODINGS = (Encoding.PLAIN_DICTIONARY, Encoding.RLE_DICTIONARY)
 _HIDDEN: Final = "bytes of it are damaged that no checksum of a page covers"
+_EXCHANGED: Final = "another page is in its place"
+_ALIKE: Final = "it stores its data in a gzip member, and no hash tells it from others of its size"
 
 
 class Mending(StrEnum):
@@ -225,6 +228,9 @@ class _Finder:
         # Where the chunk's own sum does not hold, a page without one may be what is damaged.
         self._needs_crc = verify and sums is not None and sums.chunk is not None
         self._verify = verify
+        # Where the chunk has a hash, the CRC32 of a page may be that of another: which one lies there is not sure then.
+        hashed = sums if verify and sums is not None and sums.xxh3 is not None else None
+        self._as_written = [hashed is None or hashed.computed(each.data) == hashed.xxh3 for each in readings]
 
     # -- pages whose places are known ------------------------------------------------------------
 
@@ -256,10 +262,16 @@ class _Finder:
             return lost.lost("the copy of its header is not that of this page")
         lost = replace(lost, is_dictionary=header.type == PageType.DICTIONARY_PAGE)
         start = place.offset - self._chunk.range.start
+        bodies: list[tuple[int, memoryview]] = []
+        another = None
         for number, reading in enumerate(self._readings):
             stored = reading.data[start : start + end]
             body = reading.data[start + end : start + place.size]
-            if self._holds(header, body):
+            if not self._holds(header, body):
+                bodies.append((number, body))
+                continue
+            another = self._is_another(place, place.header, body, number)
+            if another is None:
                 mending = reading.mending
                 if mending is None and stored != memoryview(place.header):
                     mending = Mending.HEADER_COPY
@@ -270,11 +282,25 @@ class _Finder:
             return self._whole(
                 lost, ordinal, header, memoryview(place.header), body, Mending.DICTIONARY_COPY
             )
-        bodies = [
-            (number, reading.data[start + end : start + place.size])
-            for number, reading in enumerate(self._readings)
-        ]
-        return self._repaired(lost, ordinal, header, memoryview(place.header), bodies)
+        if another is not None and not bodies:
+            return lost.lost(another)
+        mended = self._repaired(lost, ordinal, header, memoryview(place.header), bodies)
+        if mended.page is None:
+            return mended
+        another = self._is_another(place, place.header, mended.page.body, mended.reading)
+        return mended if another is None else lost.lost(another)
+
+    def _is_another(
+        self, place: KnownPage, header: bytes | memoryview, body: memoryview, reading: int
+    ) -> str | None:
+        """Why a page whose CRC32 holds is not believed to be the one of its place; None where it is."""
+        if place.sum is None:
+            return _ALIKE if self._is_blind(body, reading) else None
+        return _EXCHANGED if self._verify and place.sum.computed(header, body) != place.sum.value else None
+
+    def _is_blind(self, body: memoryview, reading: int) -> bool:
+        """Whether the CRC32 of a page may be that of another, and nothing else vouches for it."""
+        return not self._as_written[reading] and ends_stored(body)
 
     def _page_at(self, place: KnownPage, ordinal: int, lost: PageFate) -> PageFate:
         """A page of which only the place is known."""
@@ -293,7 +319,11 @@ class _Finder:
             if self._holds(header, body):
                 fate = replace(lost, reading=number)
                 stored = data[start:body_start]
-                whole = self._believed(self._whole(fate, ordinal, header, stored, body, reading.mending))
+                whole = self._whole(fate, ordinal, header, stored, body, reading.mending)
+                if place.sum is None:
+                    whole = self._believed(whole)
+                elif (another := self._is_another(place, stored, body, number)) is not None:
+                    whole = whole.lost(another)
                 if whole.page is not None:
                     return whole
                 doubted = doubted or whole
@@ -331,6 +361,8 @@ class _Finder:
         """A page, its header as it lies; lost where something in the chunk is damaged, and it may be that header."""
         if whole.page is None or not self._needs_crc:
             return whole
+        if self._is_blind(whole.page.body, whole.reading):
+            return whole.lost(_ALIKE)
         metadata, leaf = self._chunk.metadata, self._chunk.leaf
         try:
             check_exact(whole.page, leaf, metadata.codec, metadata.encodings, self._chunk.quirks)

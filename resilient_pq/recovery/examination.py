@@ -13,10 +13,9 @@ from functools import partial
 
 import numpy as np
 
-from resilient_pq.checksum import crc32
 from resilient_pq.format.bounds import chunk_statistics, within
 from resilient_pq.format.footer import ChunkSums
-from resilient_pq.format.metadata import CompressionCodec, FileMetaData
+from resilient_pq.format.metadata import FileMetaData
 from resilient_pq.format.records import RowGroupRecord
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader.known_pages import (
@@ -182,7 +181,8 @@ class Examiner:
         self, known: KnownRowGroup, chunk: KnownChunk, copies: KnownPages | None
     ) -> SurvivingChunk:
         readings = [Reading(await _padded(self._source, chunk.read.range))]
-        vouched = copies is not None and copies.summed and chunk.pages is None and _tells_apart(chunk)
+        codec = chunk.read.metadata.codec
+        vouched = copies is not None and copies.tell_apart(codec) and chunk.pages is None
         numbers = [i for i, other in enumerate(self._means.others) if vouched or other.has(known.ordinal)]
         others = [self._means.others[i] for i in numbers]
         left = await self._survivors(known, chunk, readings, copies, last=not others)
@@ -258,15 +258,6 @@ class Examiner:
         return None
 
 
-def _tells_apart(chunk: KnownChunk) -> bool:
-    """Whether the CRC32 of a page is that of no other page of its size, unless by chance.
-
-    A gzip member that only stores its data ends with their own CRC32 (RFC 1952), and bytes that stand before their
-    CRC32 add nothing to one over both: all such members of one size have the same.
-    """
-    return chunk.read.metadata.codec != CompressionCodec.GZIP
-
-
 async def _padded(source: Source, wanted: ByteRange) -> memoryview:
     """The bytes of a range, zeros for those that the source does not have."""
     end = max(min(wanted.end, source.info.size), wanted.start)
@@ -301,4 +292,4 @@ def _num_rows(known: KnownRowGroup, chunks: Iterable[SurvivingChunk | None]) -> 
 def _is_as_written(left: SurvivingChunk) -> bool:
     """Whether the chunk's own checksum holds, where it has one: it covers page headers too."""
     sums = ChunkSums.of(left.chunk.metadata)
-    return sums is None or sums.chunk is None or crc32(left.bytes()) == sums.chunk
+    return sums is None or sums.of_chunk is None or sums.computed(left.bytes()) == sums.of_chunk
