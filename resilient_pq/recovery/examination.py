@@ -126,11 +126,13 @@ class Means:
         others: Where the same file can be read again.
         repair: Turns single bits back; None leaves them.
         search: Finds the next page behind a damaged header; None gives up there.
+        keep_unplaced: Whether pages are kept whose place nothing proves.
     """
 
     others: tuple[Elsewhere, ...] = ()
     repair: Repair | None = None
     search: Search | None = None
+    keep_unplaced: bool = False
 
 
 class Examiner:
@@ -228,6 +230,7 @@ class Examiner:
             search=self._means.search,
             repair=self._means.repair if last else None,
             agrees=self._agrees(chunk.read),
+            keep_unplaced=self._means.keep_unplaced,
         )
 
     # -- what is known of pages ------------------------------------------------------------------

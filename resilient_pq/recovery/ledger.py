@@ -54,6 +54,8 @@ class Confidence(StrEnum):
     """There is no checksum; it decodes, and fits what is said of it."""
     REPAIRED = "repaired"
     """One bit was turned back so that the checksum holds."""
+    UNPLACED = "unplaced"
+    """The checksum of its bytes holds, but nothing proves their place; it was kept since that was asked for."""
     UNREAD = "unread"
     """It was copied within the store and not read; its checksums were copied with it."""
 
@@ -324,6 +326,7 @@ class Ledger:
             "columns": list(self.columns),
             "row_groups": list(self.row_groups),
             "checkpoints": [{"offset": offset, "rows": rows} for offset, rows in self.checkpoints],
+            "num_rows": self.num_rows,
             "rows_kept": self.rows_kept,
             "rows_nulled": self.rows_nulled,
             "rows_lost": self.rows_lost,

@@ -6,6 +6,7 @@ written, so there is no output where nothing can be kept. What a store copies by
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -38,6 +39,8 @@ from resilient_pq.recovery.schema_source import Siblings, known_schema
 from resilient_pq.recovery.source import Location, Source, open_source
 from resilient_pq.recovery.understanding import Understanding, understand
 
+_FILE_ID = re.compile("[0-9a-fA-F]{32}")
+
 
 async def recover(
     src: Location | Sequence[Location],
@@ -47,6 +50,8 @@ async def recover(
     schema: object | None = None,
     schema_from: Location | None = None,
     repair_bits: bool = False,
+    keep_unplaced: bool = False,
+    file_id: str | None = None,
     verify: bool = False,
     overwrite: bool = False,
     storage_options: Mapping[str, Any] | None = None,
@@ -72,6 +77,11 @@ async def recover(
         schema_from: Another file of the same columns, of which the footer is read.
         repair_bits: Turn single bits back where that makes the CRC32 of a page hold, and the page decodes, counts and
             statistics agree. Rarely, other damage looks like a single bit: for a page of a MiB once in 512 times.
+        keep_unplaced: Keep pages also where only their own CRC32 holds and nothing proves their place: neither the
+            checksum of the chunk, nor a copy of the header, nor an index. They may be of another column, of another row
+            group or of an older version of the file; the ledger marks them as "unplaced".
+        file_id: 32 hexadecimal digits: which file is meant where records of several were found, as one within a column
+            of another; a finding names them. None for the one that the anchor names, else for the outermost.
         verify: Whether also those bytes are read and compared that a store could copy by itself: the beginning of a
             file that is torn, when the output goes to the same store. All others always are.
         overwrite: Replace an object that is at `dst`.
@@ -89,11 +99,13 @@ async def recover(
             one file.
         RowsLostError: Rows or values are lost, and `on_damage` is "raise"; nothing was written.
         AlreadyExistsError: There is an object at `dst`, and `overwrite` is False.
-        SchemaError: There is no such `on_damage`.
+        SchemaError: There is no such `on_damage`, or `file_id` is none.
         StoreError: A store refused; nothing was published.
     """
     locations: list[Location] = list(src) if isinstance(src, list) else [src]  # type: ignore[list-item]
-    options = RecoverOptions(on_damage, schema, schema_from, repair_bits, verify, overwrite)
+    options = RecoverOptions(
+        on_damage, schema, schema_from, repair_bits, keep_unplaced, file_id, verify, overwrite
+    )
     return await salvage(
         locations,
         dst,
@@ -113,6 +125,8 @@ class RecoverOptions:
         schema: The columns of files that do not tell them.
         schema_from: Another file of the same columns, of which the footer is read.
         repair_bits: Turn single bits back where a checksum says which.
+        keep_unplaced: Keep pages whose place nothing proves.
+        file_id: Which file is meant, in hexadecimal digits.
         verify: Read and compare also what a store could copy by itself.
         overwrite: Replace what is there.
         only_damaged: Write nothing where nothing is wrong: the report is "sound" then, and names no output.
@@ -123,10 +137,25 @@ class RecoverOptions:
     schema: object | None = None
     schema_from: Location | None = None
     repair_bits: bool = False
+    keep_unplaced: bool = False
+    file_id: str | None = None
     verify: bool = False
     overwrite: bool = False
     only_damaged: bool = False
     make_folder: bool = False
+
+    @property
+    def id_of_file(self) -> bytes | None:
+        """`file_id` as bytes.
+
+        Raises:
+            SchemaError: It is none.
+        """
+        if self.file_id is None:
+            return None
+        if _FILE_ID.fullmatch(self.file_id) is None:
+            raise SchemaError(f"{self.file_id!r} is no file id", hint="a file id has 32 hexadecimal digits")
+        return bytes.fromhex(self.file_id)
 
 
 async def salvage(
@@ -155,7 +184,8 @@ async def salvage(
     if not locations:
         raise SchemaError("src is an empty list; name at least one copy")
     reached = storage_options if dst_storage_options is None else dst_storage_options
-    async with _opened(locations, storage_options) as sources, place_of(dst, reached) as (store, key):
+    opened = _opened(locations, storage_options, options.id_of_file)
+    async with opened as sources, place_of(dst, reached) as (store, key):
         target = Target(store, key, options.overwrite, options.make_folder)
         for source in sources:
             await check_other(source.url, target)
@@ -168,7 +198,7 @@ async def salvage(
             others = Siblings(siblings, storage_options)
             known, copies = await merged([await understand(source, given, others) for source in sources])
             repair = with_bit_turned_back if options.repair_bits else None
-            means = Means(copies, repair, next_page)
+            means = Means(copies, repair, next_page, options.keep_unplaced)
             request = _Request(target, policy, options.verify, means, options.only_damaged)
             report = await _recover(known, request, progress)
             assert report is not None
@@ -208,11 +238,11 @@ async def salvage_if_sound(location: Location, dst: Location, options: RecoverOp
 
 @asynccontextmanager
 async def _opened(
-    locations: Sequence[Location], storage_options: Mapping[str, Any] | None
+    locations: Sequence[Location], storage_options: Mapping[str, Any] | None, file_id: bytes | None
 ) -> AsyncIterator[list[Source]]:
     async with AsyncExitStack() as stack:
         yield [
-            await stack.enter_async_context(await open_source(location, storage_options))
+            await stack.enter_async_context(await open_source(location, storage_options, file_id))
             for location in locations
         ]
 

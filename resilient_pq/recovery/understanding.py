@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from resilient_pq.errors import FormatError, NotParquetError, TornFileError, Where
+from resilient_pq.errors import FormatError, NotParquetError, RecoveryError, TornFileError, Where
 from resilient_pq.format.footer import MAGIC, Footer
 from resilient_pq.format.metadata import FileMetaData, RowGroup, SchemaElement
 from resilient_pq.format.quirks import Quirks
@@ -248,6 +248,16 @@ async def _leads_to_pages(source: Source, contents: Contents) -> bool:
 
 async def _records(known: Understanding) -> None:
     known.survey = await known.source.survey()
+    wanted = known.source.file_id
+    if wanted is not None and all(header.file_id != wanted for header in known.survey.found.values()):
+        raise RecoveryError(
+            f"no record of the file {wanted.hex()} was found", hint="leave the file id out to see which files there are"
+        )
+    known.findings += [
+        _another(other.file_id, other.start, other.end, "no anchor tells which file is meant")
+        for other in known.survey.others
+        if not known.moved
+    ]
     candidates = _candidates(known.survey)
     if candidates is not None:
         known.take(candidates)
@@ -276,14 +286,10 @@ async def _placement(known: Understanding) -> None:
         found = dict(await source.drive(all_headers(source.info.size))).items()
     files = files_in(found)
     view = await source.drive(place(source.info.size, found, known.survey.file_id))
+    told = {other.file_id for other in known.survey.others}
     for other in files:
-        if other.file_id != known.survey.file_id and other.complete:
-            message = f"another file lies at {other.start:,} to {other.end:,}; it is not looked at"
-            known.findings.append(
-                Finding(
-                    Damage.FOREIGN, message, Where(offset=other.start), other.start, other.end, costs_rows=False
-                )
-            )
+        if other.file_id != known.survey.file_id and other.complete and other.file_id not in told:
+            known.findings.append(_another(other.file_id, other.start, other.end, "it is not looked at"))
     if view.is_in_place and view.size == source.info.size:
         return
     # Copies of this very file may lie in a column of it: a view is believed that tells of more of the same, or of its
@@ -296,6 +302,11 @@ async def _placement(known: Understanding) -> None:
         return
     if known.contents is None or known.contents.schema == candidates.contents.schema:
         known.look_through(view, "parts of it lie elsewhere than they were written: they are put back")
+
+
+def _another(file_id: bytes, start: int, end: int, why: str) -> Finding:
+    message = f"another file lies at {start:,} to {end:,}; {why}: --file-id {file_id.hex()} takes that one"
+    return Finding(Damage.FOREIGN, message, Where(offset=start), start, end, costs_rows=False)
 
 
 async def _identity(known: Understanding) -> None:
