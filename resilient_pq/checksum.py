@@ -62,12 +62,12 @@ def combine(first: int, second: int, second_size: int) -> int:
     return _combine(first, second, second_size)
 
 
-def xxh3(first: Any, *others: Any) -> int:
+def xxh3(*parts: Any) -> int:
     """Unsigned xxh3-64 of bytes that follow one another."""
-    if not others:
-        return xxhash.xxh3_64_intdigest(first)
-    state = xxhash.xxh3_64(first)
-    for part in others:
+    if len(parts) == 1:
+        return xxhash.xxh3_64_intdigest(parts[0])
+    state = xxhash.xxh3_64()
+    for part in parts:
         state.update(part)
     return state.intdigest()
 

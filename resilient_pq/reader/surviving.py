@@ -281,15 +281,15 @@ class _Finder:
         lost = replace(lost, is_dictionary=header.type == PageType.DICTIONARY_PAGE)
         start = place.offset - self._chunk.range.start
         bodies: list[tuple[int, memoryview]] = []
-        another = None
+        exchanged = False
         for number, reading in enumerate(self._readings):
             stored = reading.data[start : start + end]
             body = reading.data[start + end : start + place.size]
             if not self._holds(header, body):
                 bodies.append((number, body))
                 continue
-            another = self._is_another(place, place.header, body, number)
-            if another is None:
+            exchanged = self._is_another(place, place.header, body)
+            if not exchanged:
                 mending = reading.mending
                 if mending is None and stored != memoryview(place.header):
                     mending = Mending.HEADER_COPY
@@ -298,21 +298,15 @@ class _Finder:
         if place.body is not None and self._holds(header, memoryview(place.body)):
             body, lost = memoryview(place.body), replace(lost, placed=True)
             return self._whole(lost, ordinal, header, memoryview(place.header), body, Mending.DICTIONARY_COPY)
-        if another is not None and not bodies:
-            return lost.lost(another)
+        if exchanged and not bodies:
+            return lost.lost(_EXCHANGED)
         mended = self._repaired(lost, ordinal, header, memoryview(place.header), bodies)
-        if mended.page is None:
-            return mended
-        another = self._is_another(place, place.header, mended.page.body, mended.reading)
-        return replace(mended, placed=True) if another is None else lost.lost(another)
+        exchanged = mended.page is not None and self._is_another(place, place.header, mended.page.body)
+        return lost.lost(_EXCHANGED) if exchanged else replace(mended, placed=mended.page is not None)
 
-    def _is_another(
-        self, place: KnownPage, header: bytes | memoryview, body: memoryview, reading: int
-    ) -> str | None:
-        """Why a page whose CRC32 holds is not believed to be the one of its place; None where it is."""
-        if place.sum is None:
-            return _ALIKE if self._is_blind(body, reading) else None
-        return _EXCHANGED if self._verify and place.sum.computed(header, body) != place.sum.value else None
+    def _is_another(self, place: KnownPage, header: bytes | memoryview, body: memoryview) -> bool:
+        """Whether a page, whose CRC32 holds, has another sum than the one of its place."""
+        return self._verify and place.sum is not None and place.sum.computed(header, body) != place.sum.value
 
     def _is_blind(self, body: memoryview, reading: int) -> bool:
         """Whether the CRC32 of a page may be that of another, and nothing else vouches for it."""
@@ -338,8 +332,8 @@ class _Finder:
                 whole = self._whole(fate, ordinal, header, stored, body, reading.mending)
                 if place.sum is None:
                     whole = self._believed(whole)
-                elif (another := self._is_another(place, stored, body, number)) is not None:
-                    whole = whole.lost(another)
+                elif self._is_another(place, stored, body):
+                    whole = whole.lost(_EXCHANGED)
                 else:
                     whole = replace(whole, placed=True)
                 if whole.page is not None:

@@ -14,9 +14,9 @@ from unittest import mock
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from page_layout import Layout
 
 import resilient_pq as rpq
-from page_layout import Layout
 from resilient_pq.io.memory import MemoryStore
 
 ROWS, GROUP_ROWS, PAGE_ROWS = 160, 80, 10
