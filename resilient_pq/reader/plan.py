@@ -70,9 +70,9 @@ class ChunkRead:
         return size if self.pages is None else size * self.num_bytes // max(self.range.size, 1)
 
     @property
-    def num_values_to_read(self) -> int | None:
-        """Entries after which its pages end; None where the bytes themselves say so."""
-        return self.metadata.num_values if self.slack else None
+    def num_values_to_read(self) -> int:
+        """Entries after which its pages end, whatever bytes lie behind them; each row has one at least."""
+        return max(self.metadata.num_values, self.num_rows)
 
     @property
     def where(self) -> Where:
