@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from resilient_pq.errors import FormatError, Where
-from resilient_pq.format.footer import MAGIC, RECORD_KEY, Footer, key_values
+from resilient_pq.format.footer import MAGIC, RECORD_KEY, TAIL_SIZE, Footer, key_values
 from resilient_pq.format.metadata import FileMetaData, RowGroup
 from resilient_pq.format.records import CHUNK_RECORD_SIZE, Kind, RecordHeader
 from resilient_pq.format.schema import Leaf
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader import indexes
 from resilient_pq.reader.contents import Contents, chunk_range
-from resilient_pq.reader.plan import chunk_read
+from resilient_pq.reader.plan import ChunkRead, chunk_read
 from resilient_pq.recovery.known import KnownChunk, KnownRowGroup, Method, without_malformed_sums
 from resilient_pq.recovery.report import Damage, LostRegion
 from resilient_pq.recovery.survey import Survey
@@ -230,11 +230,25 @@ def _offset_index(contents: Contents, position: int, leaf: Leaf) -> ByteRange | 
     return None if place is None else place.range
 
 
+def _chunk_read(contents: Contents, position: int, leaf: Leaf) -> ChunkRead:
+    """A chunk; one that is said to go on behind the end of the file is cut there.
+
+    Raises:
+        FormatError: It does not even begin in the file, or nothing is said of it.
+    """
+    try:
+        return chunk_read(contents, position, leaf)
+    except FormatError:
+        footer = contents.footer
+        behind = footer.length + footer.trailing + TAIL_SIZE if footer.length else 0
+        return chunk_read(contents, position, leaf, cut_at=footer.start + behind)
+
+
 def _known(contents: Contents, position: int, candidate: Candidate) -> KnownRowGroup:
     chunks: list[KnownChunk | None] = []
     for leaf in contents.schema.leaves:
         try:
-            chunk = chunk_read(contents, position, leaf)
+            chunk = _chunk_read(contents, position, leaf)
         except FormatError:
             chunks.append(None)
             continue

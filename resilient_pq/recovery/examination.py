@@ -39,6 +39,7 @@ from resilient_pq.reader.surviving import (
     survivors,
 )
 from resilient_pq.recovery.known import KnownChunk, KnownRowGroup
+from resilient_pq.recovery.row_counts import borne_out, is_doubted
 from resilient_pq.recovery.source import Source
 
 
@@ -53,6 +54,7 @@ class ChunkFound:
         present: For each row of the row group, whether its value is left; None where all are.
         intact: The pages of a chunk that is whole in its place, where its row group is not; none of others.
         checksummed: Whether checksums vouch for all pages of a chunk that is whole in its place.
+        is_cut: Whether its pages hold more than what is left of them (`SurvivingChunk.is_cut`).
     """
 
     known: KnownChunk
@@ -60,6 +62,7 @@ class ChunkFound:
     present: Mask | None = None
     intact: tuple[PageFate, ...] = ()
     checksummed: bool = False
+    is_cut: bool = False
 
     @property
     def in_place(self) -> bool:
@@ -69,7 +72,7 @@ class ChunkFound:
     @property
     def is_whole(self) -> bool:
         """Whether it can be put together byte by byte as it was written."""
-        return all(fate.reason is None for fate in self.pages) and self.present is None
+        return not self.is_cut and all(fate.reason is None for fate in self.pages) and self.present is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +80,7 @@ class RowGroupFound:
     """What is left of a row group.
 
     Attributes:
-        known: What was known of it.
+        known: What was known of it, with the number of rows that its pages bear out.
         num_rows: Its rows; of one that is not known to be complete, those of its longest column.
         chunks: One for each leaf; None where nothing of it was found.
     """
@@ -151,7 +154,7 @@ class Examiner:
 
     async def row_group(self, known: KnownRowGroup) -> RowGroupFound:
         """What is left of a row group; its bytes are let go again."""
-        chunks = await self.chunks(known)
+        known, chunks = await self._counted(known)
         num_rows = _num_rows(known, chunks)
         found: list[ChunkFound | None] = []
         for chunk, left in zip(known.chunks, chunks, strict=True):
@@ -165,18 +168,29 @@ class Examiner:
                 checksummed = bool(pages) and all(fate.checksummed for fate in pages)
                 found.append(ChunkFound(chunk, intact=pages, checksummed=checksummed))
             else:
-                found.append(ChunkFound(chunk, pages, mask))
+                found.append(ChunkFound(chunk, pages, mask, is_cut=left.is_cut))
         if all(left is not None and left.present is None for left in found):
             found = [left and replace(left, intact=()) for left in found]
         return RowGroupFound(known, num_rows, tuple(found))
 
     async def chunks(self, known: KnownRowGroup) -> list[SurvivingChunk | None]:
         """What is left of each chunk of a row group, with its bytes and values."""
+        return (await self._counted(known))[1]
+
+    async def _counted(self, known: KnownRowGroup) -> tuple[KnownRowGroup, list[SurvivingChunk | None]]:
+        """The same, and the row group with the rows that it has, as far as its pages bear them out."""
         copies = await self._copies(known)
-        return [
-            None if chunk is None else await self._chunk(known, chunk, pages)
-            for chunk, pages in zip(known.chunks, copies, strict=True)
-        ]
+
+        async def left_of(known: KnownRowGroup) -> list[SurvivingChunk | None]:
+            return [
+                None if chunk is None else await self._chunk(known, chunk, pages)
+                for chunk, pages in zip(known.chunks, copies, strict=True)
+            ]
+
+        left = await left_of(known)
+        if not is_doubted(known, left):
+            return known, left
+        return borne_out(known, left, await left_of(replace(known, num_rows=None)))
 
     async def _chunk(
         self, known: KnownRowGroup, chunk: KnownChunk, copies: KnownPages | None

@@ -16,6 +16,7 @@ from resilient_pq.recovery.examination import Elsewhere, Examiner, Means, RowGro
 from resilient_pq.recovery.findings import Progress, examine_metadata, examine_row_groups
 from resilient_pq.recovery.placement import place
 from resilient_pq.recovery.report import Finding, LostRegion
+from resilient_pq.recovery.row_counts import uncounted
 from resilient_pq.recovery.scan import all_headers
 from resilient_pq.recovery.source import Source
 from resilient_pq.recovery.understanding import Understanding
@@ -91,6 +92,7 @@ async def examine(
         ]
     )
     behind = [region for region in known.lost if region.num_rows != 0 and not _is_explained(region, found)]
+    behind += uncounted(known.row_groups, {ordinal: left.known for ordinal, left in found.items()})
     damaged_at = tuple(finding.start or 0 for finding in copies)
     magic = not _is_ours(known) and await _has_magic(known.source)
     records = frozenset([offset async for offset in _chunk_records_damaged(known)])
