@@ -77,8 +77,8 @@ def next_page(data: memoryview, start: int) -> int | None:
     return pages[0].offset if pages else None
 
 
-#: Whether values agree with what is said of them.
-Agrees = Callable[[LeafData], bool]
+#: Whether rows agree with what is said of them; the first is that row of the row group, None where it is not known.
+Agrees = Callable[[LeafData, int | None], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -704,8 +704,10 @@ class _Decoding:
         levels = column.repetition_levels
         self.begins_within |= levels is not None and len(levels) > 0 and bool(levels[0])
         data = from_first_row(chunk.leaf, leaf_data(column))
-        if self._agrees is not None and any(map(_is_unproven, (*dictionary, *fates))) and not self._agrees(data):
-            raise FormatError("its values lie beyond the bounds that the statistics of the chunk have")
+        if self._agrees is not None and any(map(_is_unproven, (*dictionary, *fates))):
+            begun = None if self.begins_within else self.fates[first].first_row
+            if not self._agrees(data, begun):
+                raise FormatError("its values are not those of which the statistics of the chunk, or its indexes, tell")
         if not self._row_aligned and end < len(self.fates) and data.num_rows:
             # The row that was begun last may go on in the page behind these.
             data = slice_rows(chunk.leaf, data, 0, data.num_rows - 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -18,6 +18,9 @@ from resilient_pq.reader.plan import ChunkRead, chunk_read
 from resilient_pq.recovery.known import KnownChunk, KnownRowGroup, Method, without_malformed_sums
 from resilient_pq.recovery.report import Damage, LostRegion
 from resilient_pq.recovery.survey import Survey
+
+#: Where an index of a chunk lies; None without one.
+Find = Callable[[indexes.Chunk], indexes.Place | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,9 +225,9 @@ def known_row_groups(candidates: Candidates) -> list[KnownRowGroup]:
     return [_known(candidates.contents, i, candidate) for i, candidate in enumerate(candidates.row_groups)]
 
 
-def _offset_index(contents: Contents, position: int, leaf: Leaf) -> ByteRange | None:
+def _index(contents: Contents, position: int, leaf: Leaf, find: Find) -> ByteRange | None:
     try:
-        place = indexes.offset_index_place(indexes.Chunk(contents, position, leaf))
+        place = find(indexes.Chunk(contents, position, leaf))
     except FormatError:
         return None  # where it is said to lie cannot be; recoveries do without
     return None if place is None else place.range
@@ -253,7 +256,9 @@ def _known(contents: Contents, position: int, candidate: Candidate) -> KnownRowG
             chunks.append(None)
             continue
         chunk = without_malformed_sums(chunk)
-        chunks.append(KnownChunk(chunk, offset_index=_offset_index(contents, position, leaf)))
+        offsets = _index(contents, position, leaf, indexes.offset_index_place)
+        columns = _index(contents, position, leaf, indexes.column_index_place)
+        chunks.append(KnownChunk(chunk, None, offsets, columns))
     return KnownRowGroup(
         ordinal=candidate.ordinal,
         num_rows=candidate.row_group.num_rows,

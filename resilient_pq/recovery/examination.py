@@ -9,12 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 
 from resilient_pq.checksum import crc32
-from resilient_pq.format.bounds import chunk_statistics, within
 from resilient_pq.format.footer import ChunkSums
 from resilient_pq.format.metadata import CompressionCodec, FileMetaData
 from resilient_pq.format.records import RowGroupRecord
@@ -27,7 +25,7 @@ from resilient_pq.reader.known_pages import (
     record_place,
 )
 from resilient_pq.reader.on_damage import Mask
-from resilient_pq.reader.plan import ChunkRead
+from resilient_pq.reader.stated import stated_of
 from resilient_pq.reader.surviving import (
     Agrees,
     Mending,
@@ -217,12 +215,13 @@ class Examiner:
         places = [0, *(i + 1 for i in numbers)]
         return replace(left, pages=tuple(replace(fate, reading=places[fate.reading]) for fate in left.pages))
 
-    def _agrees(self, chunk: ChunkRead) -> Agrees | None:
-        """Whether values lie within the bounds that the footer states, where it can be believed."""
+    async def _agrees(self, chunk: KnownChunk) -> Agrees | None:
+        """Whether rows agree with what the footer and indexes state of them, where these can be believed."""
         if self.metadata is None:
             return None
-        stated = chunk_statistics(self.metadata, chunk.leaf, chunk.metadata)
-        return partial(within, stated)
+        places = (chunk.column_index, chunk.offset_index)
+        columns, offsets = [None if place is None else await _padded(self._source, place) for place in places]
+        return stated_of(self.metadata, chunk.read, columns, offsets).agrees
 
     async def _survivors(
         self,
@@ -233,6 +232,7 @@ class Examiner:
         *,
         last: bool,
     ) -> SurvivingChunk:
+        agrees = await self._agrees(chunk)
         return await asyncio.to_thread(
             survivors,
             chunk.read,
@@ -241,7 +241,7 @@ class Examiner:
             num_rows=known.num_rows,
             search=self._means.search,
             repair=self._means.repair if last else None,
-            agrees=self._agrees(chunk.read),
+            agrees=agrees,
         )
 
     # -- what is known of pages ------------------------------------------------------------------

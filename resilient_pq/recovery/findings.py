@@ -13,9 +13,13 @@ from resilient_pq.errors import (
     ObjectChangedError,
     Where,
 )
+from resilient_pq.format.footer import ChunkSums
+from resilient_pq.io.ranges import ByteRange
+from resilient_pq.reader import indexes
 from resilient_pq.reader.chunk_objects import ChunkObjects
 from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.plan import ChunkRead, chunk_read
+from resilient_pq.reader.stated import Stated, stated_of
 from resilient_pq.recovery.read_ahead import Subject, examined
 from resilient_pq.recovery.report import Damage, Finding
 from resilient_pq.recovery.source import Source
@@ -64,12 +68,14 @@ async def _chunks(
     files: dict[str, Finding | None] = {}
     for ordinal in range(len(contents.metadata.row_groups)):
         told: set[str | None] = set()
+        stated = await _stated(objects, contents, ordinal)
         for leaf in contents.schema.leaves:
             try:
                 chunk = chunk_read(contents, ordinal, leaf)
                 unusable = await _unusable(objects, chunk.file, files)
                 if unusable is None:
-                    yield Subject(objects.place_of(chunk), partial(_examine_chunk, objects, chunk, vouched))
+                    said = stated.get(leaf.ordinal) or stated_of(contents.metadata, chunk)
+                    yield Subject(objects.place_of(chunk), partial(_examine_chunk, objects, chunk, said, vouched))
             except FormatError as error:
                 yield Finding(Damage.CORRUPT, error.message, error.where)
                 continue
@@ -79,10 +85,38 @@ async def _chunks(
                 told.add(chunk.file)
 
 
+async def _stated(objects: ChunkObjects, contents: Contents, ordinal: int) -> dict[int, Stated]:
+    """What page indexes say of the chunks of a row group that have no checksum of their own, by their leaves."""
+    chunks: list[ChunkRead] = []
+    places: list[ByteRange] = []
+    for leaf in contents.schema.leaves:
+        try:
+            chunk = chunk_read(contents, ordinal, leaf)
+            of = indexes.Chunk(contents, ordinal, leaf)
+            both = [indexes.column_index_place(of), indexes.offset_index_place(of)]
+            if chunk.file is not None or ChunkSums.of(chunk.metadata) is not None:
+                continue
+        except FormatError:
+            continue  # what is wrong is found where the chunk is examined; readers do without an index
+        ranges = [place.range for place in both if place is not None]
+        if len(ranges) == len(both):
+            chunks.append(chunk)
+            places += ranges
+    if not chunks:
+        return {}
+    data: list[memoryview] = [memoryview(b"")] * len(places)
+    wanted = [objects.place_in(None, place) for place in places]
+    async with aclosing(objects.fetch_places(wanted, in_order=True)) as arriving:
+        async for i, arrived in arriving:
+            data[i] = arrived
+    said = zip(chunks, data[::2], data[1::2], strict=True)
+    return {chunk.leaf.ordinal: stated_of(contents.metadata, chunk, one, two) for chunk, one, two in said}
+
+
 def _examine_chunk(
-    objects: ChunkObjects, chunk: ChunkRead, vouched: set[Place] | None, data: memoryview
+    objects: ChunkObjects, chunk: ChunkRead, stated: Stated, vouched: set[Place] | None, data: memoryview
 ) -> list[Finding]:
-    findings = [_in_file(finding, objects, chunk.file) for finding in examine_chunk(chunk, data)]
+    findings = [_in_file(finding, objects, chunk.file) for finding in examine_chunk(chunk, data, stated)]
     if vouched is not None and not findings and pages_have_sums(chunk, data):
         vouched.add((chunk.row_group, chunk.leaf.ordinal))
     return findings

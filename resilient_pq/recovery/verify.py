@@ -12,21 +12,33 @@ from resilient_pq.format.footer import MAGIC, RECORD_KEY, ChunkSums, key_values
 from resilient_pq.format.metadata import ColumnChunk, RowGroup
 from resilient_pq.format.page import check_crc, pages_of
 from resilient_pq.format.records import CHUNK_RECORD_SIZE, HEADER_SIZE, Kind, parse_header
+from resilient_pq.format.row_selection import leaf_data
+from resilient_pq.format.values import LeafData
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.decoder import decode, verify_chunk
 from resilient_pq.reader.known_pages import record_place
 from resilient_pq.reader.plan import ChunkRead, chunk_read
+from resilient_pq.reader.stated import Stated
 from resilient_pq.recovery.report import Damage, Finding
 
 
-def examine_chunk(chunk: ChunkRead, data: memoryview) -> list[Finding]:
-    """What is wrong with a column chunk; nothing when every byte is vouched for, or at least decodes."""
+def examine_chunk(chunk: ChunkRead, data: memoryview, stated: Stated | None = None) -> list[Finding]:
+    """What is wrong with a column chunk; nothing when every byte is vouched for, or at least decodes.
+
+    Args:
+        chunk: Which chunk.
+        data: Its bytes.
+        stated: What is said of its values: pages without a checksum are held against it; None for nothing.
+    """
     try:
         vouched_for = verify_chunk(chunk, data)
         if vouched_for and (chunk.leaf.max_repetition_level or chunk.metadata.num_values == chunk.num_rows):
             return []
-        decode(chunk, data, verify=False)  # also what is as it was written, and was written with too few rows
+        # Also what is as it was written, and was written with too few rows.
+        column = decode(chunk, data, verify=False)
+        if stated is not None and not vouched_for and not pages_have_sums(chunk, data):
+            return list(_contradictions(stated, leaf_data(column)))
     except UnsupportedError as error:
         return [_unverified(chunk, error)]
     except FormatError as error:
@@ -35,6 +47,18 @@ def examine_chunk(chunk: ChunkRead, data: memoryview) -> list[Finding]:
         pages = list(_page_findings(chunk, data))
         return pages or [_finding(error, chunk.where, chunk.range)]
     return []
+
+
+def _contradictions(stated: Stated, data: LeafData) -> Iterator[Finding]:
+    """Where values are not those that are told of: in which pages, or in the chunk where none is at fault."""
+    told = False
+    for page in stated.contradicting(data):
+        message = "the values of a page without a checksum are not those of which its index tells"
+        yield _finding(FormatError(message), stated.chunk.where, page.place)
+        told = True
+    if not told and not stated.agrees(data, None):
+        message = "values without a checksum are not those of which the statistics of their chunk tell"
+        yield _finding(FormatError(message), stated.chunk.where, stated.chunk.range)
 
 
 def pages_have_sums(chunk: ChunkRead, data: memoryview) -> bool:
