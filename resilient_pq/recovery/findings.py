@@ -25,20 +25,23 @@ from resilient_pq.recovery.report import Damage, Finding
 from resilient_pq.recovery.source import Source
 from resilient_pq.recovery.verify import (
     Expected,
+    PagesSeen,
     examine_chunk,
     examine_expected,
     expected_metadata,
-    pages_have_sums,
+    pages_seen,
 )
 
 #: Called with the bytes examined so far and the bytes there are.
 Progress = Callable[[int, int], None]
 #: A column chunk: the position of its row group in the footer, and the ordinal of its leaf.
 Place = tuple[int, int]
+#: The pages of each column chunk that is sound.
+Seen = dict[Place, PagesSeen]
 
 
 async def examine_row_groups(
-    source: Source, contents: Contents, progress: Progress | None, vouched: set[Place] | None = None
+    source: Source, contents: Contents, progress: Progress | None, seen: Seen | None = None
 ) -> AsyncIterator[Finding]:
     """What is wrong with the column chunks of a file, chunk by chunk, while the next ones are fetched already.
 
@@ -46,12 +49,12 @@ async def examine_row_groups(
         source: The file.
         contents: Its footer, understood.
         progress: Called now and then with the bytes examined and the bytes there are.
-        vouched: Gets the chunks without a sum of their own whose pages all have one, by row group and leaf.
+        seen: Gets the pages of each chunk that is sound.
     """
     objects = source.objects(contents)
     total = _bytes_to_examine(source, contents)
     done = 0
-    async with aclosing(examined(objects, _chunks(objects, contents, vouched))) as found:
+    async with aclosing(examined(objects, _chunks(objects, contents, {} if seen is None else seen))) as found:
         async for subject, findings in found:
             for finding in findings:
                 yield finding
@@ -62,7 +65,7 @@ async def examine_row_groups(
 
 
 async def _chunks(
-    objects: ChunkObjects, contents: Contents, vouched: set[Place] | None
+    objects: ChunkObjects, contents: Contents, seen: Seen
 ) -> AsyncIterator[Subject | Finding]:
     """The column chunks, and what stands against reading some of them."""
     files: dict[str, Finding | None] = {}
@@ -75,7 +78,7 @@ async def _chunks(
                 unusable = await _unusable(objects, chunk.file, files)
                 if unusable is None:
                     said = stated.get(leaf.ordinal) or stated_of(contents.metadata, chunk)
-                    yield Subject(objects.place_of(chunk), partial(_examine_chunk, objects, chunk, said, vouched))
+                    yield Subject(objects.place_of(chunk), partial(_examine_chunk, objects, chunk, said, seen))
             except FormatError as error:
                 yield Finding(Damage.CORRUPT, error.message, error.where)
                 continue
@@ -114,11 +117,11 @@ async def _stated(objects: ChunkObjects, contents: Contents, ordinal: int) -> di
 
 
 def _examine_chunk(
-    objects: ChunkObjects, chunk: ChunkRead, stated: Stated, vouched: set[Place] | None, data: memoryview
+    objects: ChunkObjects, chunk: ChunkRead, stated: Stated, seen: Seen, data: memoryview
 ) -> list[Finding]:
     findings = [_in_file(finding, objects, chunk.file) for finding in examine_chunk(chunk, data, stated)]
-    if vouched is not None and not findings and pages_have_sums(chunk, data):
-        vouched.add((chunk.row_group, chunk.leaf.ordinal))
+    if not findings:
+        seen[chunk.row_group, chunk.leaf.ordinal] = pages_seen(chunk, data)
     return findings
 
 

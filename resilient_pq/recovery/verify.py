@@ -6,11 +6,14 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
+
 from resilient_pq.checksum import crc32
 from resilient_pq.errors import NOWHERE, ChecksumError, FormatError, ResilientPQError, UnsupportedError, Where
 from resilient_pq.format.footer import MAGIC, RECORD_KEY, ChunkSums, key_values
 from resilient_pq.format.metadata import ColumnChunk, RowGroup
 from resilient_pq.format.page import check_crc, pages_of
+from resilient_pq.format.page_table import stored_crcs
 from resilient_pq.format.records import CHUNK_RECORD_SIZE, HEADER_SIZE, Kind, parse_header
 from resilient_pq.format.row_selection import leaf_data
 from resilient_pq.format.values import LeafData
@@ -37,7 +40,7 @@ def examine_chunk(chunk: ChunkRead, data: memoryview, stated: Stated | None = No
             return []
         # Also what is as it was written, and was written with too few rows.
         column = decode(chunk, data, verify=False)
-        if stated is not None and not vouched_for and not pages_have_sums(chunk, data):
+        if stated is not None and not vouched_for and pages_seen(chunk, data).decoded:
             return list(_contradictions(stated, leaf_data(column)))
     except UnsupportedError as error:
         return [_unverified(chunk, error)]
@@ -61,14 +64,27 @@ def _contradictions(stated: Stated, data: LeafData) -> Iterator[Finding]:
         yield _finding(FormatError(message), stated.chunk.where, stated.chunk.range)
 
 
-def pages_have_sums(chunk: ChunkRead, data: memoryview) -> bool:
-    """Whether checksums cover all page bodies of a chunk that has none over all of it; it is sound."""
+@dataclass(frozen=True, slots=True)
+class PagesSeen:
+    """The pages of column chunks that are sound.
+
+    Attributes:
+        verified: Those whose bytes a checksum vouches for.
+        decoded: Those that have none, and decode: a changed value would not be seen.
+    """
+
+    verified: int = 0
+    decoded: int = 0
+
+
+def pages_seen(chunk: ChunkRead, data: memoryview) -> PagesSeen:
+    """The pages of a chunk that is sound."""
+    stored = stored_crcs(data, chunk.range.start, chunk.num_values_to_read)
     sums = ChunkSums.of(chunk.metadata)
     if sums is not None and sums.chunk is not None:
-        return False
-    headers = [page.header for page in pages_of(data, chunk.range.start, chunk.num_values_to_read)]
-    none = (None, 0) if chunk.quirks.zero_crc_is_none else (None,)
-    return bool(headers) and all(header.crc not in none for header in headers)
+        return PagesSeen(len(stored))
+    verified = int(np.count_nonzero(stored >= (1 if chunk.quirks.zero_crc_is_none else 0)))
+    return PagesSeen(verified, len(stored) - verified)
 
 
 def _unverified(chunk: ChunkRead, error: ResilientPQError) -> Finding:
