@@ -105,14 +105,14 @@ async def _publish(
         orders = None
     made_like = replace(contents.metadata, column_orders=orders)
     layout = Layout(schema, RecordChain(os.urandom(16)), keys, made_like=made_like)
-    examiner = Examiner(source, output.examined.means, contents.metadata)
+    examiner = Examiner(source, output.examined.means, contents)
     relaying = Relaying(source, contents, examiner, output.known.positions)
     sink = await target.store.create(target.key, target.options)
     first_row = 0
     async with completing(sink):
         draft = Draft(sink, layout, created_by=contents.metadata.created_by)
         await draft.start()
-        for row_group in kept:
+        for row_group in [each for each in kept if each.num_rows]:  # without rows there is nothing to encode
             first_row = row_group.known.rows_before if row_group.known.rows_before is not None else first_row
             numbers = _numbers(row_group, first_row)
             data = LeafData(len(numbers), None, None, numbers)

@@ -14,9 +14,10 @@ import numpy as np
 
 from resilient_pq.checksum import crc32
 from resilient_pq.format.footer import ChunkSums
-from resilient_pq.format.metadata import CompressionCodec, FileMetaData
+from resilient_pq.format.metadata import CompressionCodec
 from resilient_pq.format.records import RowGroupRecord
 from resilient_pq.io.ranges import ByteRange
+from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.known_pages import (
     KnownPages,
     pages_by_index,
@@ -25,6 +26,7 @@ from resilient_pq.reader.known_pages import (
     record_place,
 )
 from resilient_pq.reader.on_damage import Mask
+from resilient_pq.reader.shapes import contradicting_rows
 from resilient_pq.reader.stated import stated_of
 from resilient_pq.reader.surviving import (
     Agrees,
@@ -138,15 +140,16 @@ class Means:
 class Examiner:
     """Examines row groups of one file."""
 
-    def __init__(self, source: Source, means: Means, metadata: FileMetaData | None = None) -> None:
+    def __init__(self, source: Source, means: Means, contents: Contents | None = None) -> None:
         """Prepare to examine.
 
         Args:
             source: The damaged file.
             means: Where whole bytes are looked for besides.
-            metadata: What tells how far its statistics can be trusted; None leaves them alone.
+            contents: What tells how far its statistics can be trusted, and its columns; None leaves them alone.
         """
-        self.metadata = metadata
+        self.metadata = None if contents is None else contents.metadata
+        self._columns = () if contents is None else contents.schema.columns
         self._source = source
         self._means = means
 
@@ -154,12 +157,15 @@ class Examiner:
         """What is left of a row group; its bytes are let go again."""
         known, chunks = await self._counted(known)
         num_rows = _num_rows(known, chunks)
+        contradicting = contradicting_rows(self._columns, chunks, num_rows)
         found: list[ChunkFound | None] = []
         for chunk, left in zip(known.chunks, chunks, strict=True):
             if chunk is None or left is None:
                 found.append(None)
                 continue
             present = left.rows_present(num_rows)
+            if chunk.read.leaf.ordinal in contradicting:
+                present &= ~contradicting[chunk.read.leaf.ordinal]
             mask = None if present.all() else present
             pages = tuple(replace(fate, page=None) for fate in left.pages)
             if left.in_place and mask is None and _is_as_written(left):

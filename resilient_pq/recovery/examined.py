@@ -71,7 +71,7 @@ async def examine(
         data = [finding async for finding in examine_row_groups(known.source, named, progress, seen)]
         copies = [finding async for finding in examine_metadata(known.source, named)]
     bad = _damaged(data)
-    examiner = Examiner(known.source, means, None if known.contents is None else known.contents.metadata)
+    examiner = Examiner(known.source, means, known.contents)
     found = {}
     for row_group in known.row_groups:
         position = positions.get(row_group.ordinal)
@@ -81,7 +81,7 @@ async def examine(
         elsewhere = await _displaced(known)
         if elsewhere:
             means = replace(means, others=(*means.others, *elsewhere))
-            examiner = Examiner(known.source, means, examiner.metadata)
+            examiner = Examiner(known.source, means, known.contents)
             for ordinal in [ordinal for ordinal, left in found.items() if _pages_lost(left)]:
                 found[ordinal] = await examiner.row_group(found[ordinal].known)
     between = losses_between(

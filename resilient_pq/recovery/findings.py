@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
@@ -14,11 +14,13 @@ from resilient_pq.errors import (
     Where,
 )
 from resilient_pq.format.footer import ChunkSums
+from resilient_pq.format.values import LeafData
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader import indexes
 from resilient_pq.reader.chunk_objects import ChunkObjects
 from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.plan import ChunkRead, chunk_read
+from resilient_pq.reader.shapes import digest, neighbours
 from resilient_pq.reader.stated import Stated, stated_of
 from resilient_pq.recovery.read_ahead import Subject, examined
 from resilient_pq.recovery.report import Damage, Finding
@@ -54,7 +56,8 @@ async def examine_row_groups(
     objects = source.objects(contents)
     total = _bytes_to_examine(source, contents)
     done = 0
-    async with aclosing(examined(objects, _chunks(objects, contents, {} if seen is None else seen))) as found:
+    seen, shapes = {} if seen is None else seen, _Shapes(contents)
+    async with aclosing(examined(objects, _chunks(objects, contents, seen, shapes))) as found:
         async for subject, findings in found:
             for finding in findings:
                 yield finding
@@ -62,10 +65,12 @@ async def examine_row_groups(
                 done += subject.place.range.size
                 if progress is not None:
                     progress(done, total)
+    for finding in shapes.findings():
+        yield finding
 
 
 async def _chunks(
-    objects: ChunkObjects, contents: Contents, seen: Seen
+    objects: ChunkObjects, contents: Contents, seen: Seen, shapes: _Shapes
 ) -> AsyncIterator[Subject | Finding]:
     """The column chunks, and what stands against reading some of them."""
     files: dict[str, Finding | None] = {}
@@ -78,7 +83,7 @@ async def _chunks(
                 unusable = await _unusable(objects, chunk.file, files)
                 if unusable is None:
                     said = stated.get(leaf.ordinal) or stated_of(contents.metadata, chunk)
-                    yield Subject(objects.place_of(chunk), partial(_examine_chunk, objects, chunk, said, seen))
+                    yield Subject(objects.place_of(chunk), partial(_examine_chunk, objects, chunk, said, seen, shapes))
             except FormatError as error:
                 yield Finding(Damage.CORRUPT, error.message, error.where)
                 continue
@@ -86,6 +91,33 @@ async def _chunks(
                 if chunk.file not in told:
                     yield replace(unusable, where=unusable.where.merged_with(Where(row_group=ordinal)))
                 told.add(chunk.file)
+
+
+class _Shapes:
+    """What the leaves of nested columns say of the rows above them, as far as they were decoded."""
+
+    def __init__(self, contents: Contents) -> None:
+        self._pairs = [pair for column in contents.schema.columns for pair in neighbours(column)]
+        self._digests: dict[tuple[int, int, int], int] = {}
+
+    def concern(self, chunk: ChunkRead) -> bool:
+        """Whether another leaf has to agree with that of a chunk."""
+        return any(chunk.leaf in leaves for *leaves, _ in self._pairs)
+
+    def look(self, chunk: ChunkRead, data: LeafData) -> None:
+        """Take in a chunk; called in threads."""
+        for number, (*leaves, depth) in enumerate(self._pairs):
+            if chunk.leaf in leaves:
+                self._digests[chunk.row_group, number, chunk.leaf.ordinal] = digest(data, depth)
+
+    def findings(self) -> Iterator[Finding]:
+        """The columns whose leaves do not agree."""
+        for row_group in sorted({place[0] for place in self._digests}):
+            for number, (one, other, _) in enumerate(self._pairs):
+                both = [self._digests.get((row_group, number, leaf.ordinal)) for leaf in (one, other)]
+                if None not in both and both[0] != both[1]:
+                    message = f"{one.column_path} and {other.column_path} contradict each other on what is above both"
+                    yield Finding(Damage.CORRUPT, message, Where(row_group=row_group, column=other.column_path))
 
 
 async def _stated(objects: ChunkObjects, contents: Contents, ordinal: int) -> dict[int, Stated]:
@@ -117,9 +149,10 @@ async def _stated(objects: ChunkObjects, contents: Contents, ordinal: int) -> di
 
 
 def _examine_chunk(
-    objects: ChunkObjects, chunk: ChunkRead, stated: Stated, seen: Seen, data: memoryview
+    objects: ChunkObjects, chunk: ChunkRead, stated: Stated, seen: Seen, shapes: _Shapes, data: memoryview
 ) -> list[Finding]:
-    findings = [_in_file(finding, objects, chunk.file) for finding in examine_chunk(chunk, data, stated)]
+    look = partial(shapes.look, chunk) if shapes.concern(chunk) else None
+    findings = [_in_file(finding, objects, chunk.file) for finding in examine_chunk(chunk, data, stated, look)]
     if not findings:
         seen[chunk.row_group, chunk.leaf.ordinal] = pages_seen(chunk, data)
     return findings

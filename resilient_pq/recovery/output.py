@@ -293,7 +293,7 @@ async def _lay(output: Output, draft: Draft, kept: Sequence[KeptRowGroup]) -> in
     """Lay out row groups and the final footer; returns how many bytes of the file went along as they were."""
     source, contents = output.known.source, output.known.contents
     assert contents is not None
-    examiner = Examiner(source, output.examined.means, contents.metadata)
+    examiner = Examiner(source, output.examined.means, contents)
     relaying = Relaying(source, contents, examiner, output.known.positions)
     copied = 0
     for row_group in kept:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,13 +26,19 @@ from resilient_pq.reader.stated import Stated
 from resilient_pq.recovery.report import Damage, Finding
 
 
-def examine_chunk(chunk: ChunkRead, data: memoryview, stated: Stated | None = None) -> list[Finding]:
+def examine_chunk(
+    chunk: ChunkRead,
+    data: memoryview,
+    stated: Stated | None = None,
+    look: Callable[[LeafData], None] | None = None,
+) -> list[Finding]:
     """What is wrong with a column chunk; nothing when every byte is vouched for, or at least decodes.
 
     Args:
         chunk: Which chunk.
         data: Its bytes.
         stated: What is said of its values: pages without a checksum are held against it; None for nothing.
+        look: Called with the values of a chunk that is decoded, and seems to be sound.
     """
     try:
         vouched_for = verify_chunk(chunk, data)
@@ -41,7 +47,11 @@ def examine_chunk(chunk: ChunkRead, data: memoryview, stated: Stated | None = No
         # Also what is as it was written, and was written with too few rows.
         column = decode(chunk, data, verify=False)
         if stated is not None and not vouched_for and pages_seen(chunk, data).decoded:
-            return list(_contradictions(stated, leaf_data(column)))
+            found = list(_contradictions(stated, leaf_data(column)))
+            if found:
+                return found
+        if look is not None:
+            look(leaf_data(column))
     except UnsupportedError as error:
         return [_unverified(chunk, error)]
     except FormatError as error:

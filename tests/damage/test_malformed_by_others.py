@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import random
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ from footers_of_others import chunks_of, ended_with, footer_of, with_bytes_behin
 
 import resilient_pq as rpq
 from resilient_pq.format.page import pages_of
+from resilient_pq.io.memory import MemoryStore
 
 TABLE = pa.table({"n": [None if i % 7 == 0 else i for i in range(40)], "s": [[f"v{i}"] * (i % 3) for i in range(40)]})
 LAYOUTS: list[dict[str, Any]] = [{}, {"write_page_checksum": True}, {"data_page_version": "2.0"}]
@@ -156,6 +158,58 @@ async def test_a_chunk_that_is_said_to_end_behind_the_file(more: int, outcome_of
     assert outcome.recovery.kept.ledger.check() == []
 
 
+# --- leaves that contradict each other ----------------------------------------------------------------
+
+
+NESTED = {
+    "struct": pa.array([{"a": i, "b": i * 2} if i % 3 else None for i in range(64)]),
+    "map": pa.array([[(f"k{j}", j) for j in range(i % 3)] for i in range(64)], pa.map_(pa.string(), pa.int64())),
+    "list": pa.array([[{"a": i, "b": [i] * (i % 2)}] * (i % 3) for i in range(64)]),
+}
+
+
+async def error_of_reading(store: MemoryStore) -> rpq.FormatError | None:
+    try:
+        async with rpq.open((store, "file")) as file:
+            await file.read()
+    except rpq.FormatError as error:
+        return error
+    return None
+
+
+@pytest.mark.parametrize("policy", ["drop", "null", "columns"])
+@pytest.mark.parametrize("name", NESTED)
+async def test_leaves_that_contradict_each_other(name: str, policy: Any) -> None:
+    whole = pa.table({"id": range(64), "v": NESTED[name]})
+    data = bytearray(written(whole, compression="none", use_dictionary=False, write_statistics=False, row_group_size=64))
+    before = bytes(data)
+    chunk = chunks_of(footer_of(before))[-1]
+    (page,) = pages_of(memoryview(before)[chunk.data_page_offset :][: chunk.total_compressed_size], chunk.data_page_offset)
+    start = page.end - len(page.body)
+    found = 0
+    bits = [(at, bit) for at in range(start + 4, min(start + 60, page.end)) for bit in range(8)]
+    for at, bit in random.Random(1).sample(bits, 60):
+        data[:] = before
+        data[at] ^= 1 << bit
+        store = MemoryStore()
+        await store.put("file", bytes(data))
+        report = await rpq.check((store, "file"))
+        error = await error_of_reading(store)
+        assert error is None or report.outcome != rpq.Outcome.SOUND, error
+        found += error is not None and "levels" in error.message and error.where.page is None
+        try:
+            kept = await rpq.recover((store, "file"), (store, "out.parquet"), on_damage=policy)
+        except rpq.NothingToRecoverError:
+            continue
+        for url in [kept.kept.output] if kept.kept.output else kept.kept.outputs.values():
+            async with rpq.open((store, url.split(":", 1)[1])) as file:
+                table = pa.table(await file.read())
+            assert table.num_rows == file.num_rows
+            rows = table["id" if "id" in table.column_names else "row"].to_pylist()
+            assert set(rows) <= set(range(64))
+    assert found
+
+
 # --- a chunk that begins within a row ---------------------------------------------------------------
 
 
@@ -173,3 +227,13 @@ async def test_a_chunk_that_begins_within_a_row(outcome_of: Any) -> None:
     assert outcome.check.outcome == rpq.Outcome.DAMAGED
     again = await outcome_of(outcome.output)
     assert again.read.equals(whole.slice(1))
+
+
+async def test_row_groups_without_rows_are_sound(outcome_of: Any) -> None:
+    sink = io.BytesIO()
+    whole = pa.table({"v": NESTED["map"]})
+    with pq.ParquetWriter(sink, whole.schema) as writer:
+        for rows in (whole, whole.slice(0, 0), whole):
+            writer.write_table(rows)
+    outcome = await outcome_of(sink.getvalue())
+    assert outcome.check.outcome == rpq.Outcome.SOUND
