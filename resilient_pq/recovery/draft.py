@@ -135,6 +135,15 @@ async def check_end(source: Source, end: int, num_rows: int) -> None:
     _opened(found, num_rows)
 
 
+async def ends_well(source: Source, end: int, num_rows: int) -> bool:
+    """Whether a file that ends at some offset of a source can be opened, and has so many rows."""
+    try:
+        await check_end(source, end, num_rows)
+    except RecoveryError:
+        return False
+    return True
+
+
 def _opened(found: Footer | NeedBytes, num_rows: int) -> Contents:
     assert isinstance(found, Footer)  # all of it is at hand
     try:

@@ -21,7 +21,7 @@ from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader.contents import FileState
 from resilient_pq.recovery.choose import Candidates
 from resilient_pq.recovery.continued import continued, own_keys
-from resilient_pq.recovery.draft import Draft, check_end
+from resilient_pq.recovery.draft import Draft, check_end, ends_well
 from resilient_pq.recovery.examination import Examiner
 from resilient_pq.recovery.examined import Examined
 from resilient_pq.recovery.findings import Progress
@@ -195,6 +195,8 @@ async def publish(output: Output, target: Target, progress: Progress | None = No
     candidates = output.known.candidates
     assert candidates is not None
     if candidates.cut_end is not None and output.num_whole == len(candidates.row_groups) == len(output.rows.row_groups):
+        if not await ends_well(source, candidates.cut_end, output.rows.num_rows):
+            return await _anew(output, target)  # the record of the footer is whole, and what it holds is no footer
         return await _as_it_is(output, target, candidates.cut_end, progress)
     return await _behind(output, target, whole, progress)
 
