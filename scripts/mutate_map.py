@@ -74,6 +74,8 @@ class Reached:
     def tests_of(self, mutant: Mutant) -> list[tuple[str, float]]:
         """The tests that reach a mutant, in the order in which they should run, and how long each takes."""
         bits = self.bits(mutant.path, [mutant.line] if mutant.lines else []) or self.bits(mutant.path, mutant.lines)
+        if not bits and not mutant.lines:
+            bits = (1 << len(self.tests)) - 1  # nothing of the file runs but when it is imported
         rank: Counter[str] = Counter()
         ranked = []
         for test in sorted((i for i in range(len(self.tests)) if bits >> i & 1), key=self.seconds.__getitem__):
