@@ -49,8 +49,11 @@ PACKAGES = ("recovery", "io", "writer", "format")
 LEFT_OUT = ("io/testing/",)
 TESTS = tuple(
     f"tests/{name}"
-    for name in ("recovery", "damage", "crash", "writer", "io", "io_log", "format", "reader", "uploads", "dataset")
-)
+    for name in (
+        "recovery", "damage", "crash", "writer", "io", "io_log", "format", "kernels", "reader", "uploads", "dataset",
+        "properties", "interop",
+    )
+)  # fmt: skip
 MAP = Path(".mutation") / "map.json"
 #: Seconds within which pytest begins, however busy the machine is.
 STARTS_IN = 90.0
