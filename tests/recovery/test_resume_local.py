@@ -510,7 +510,7 @@ async def test_it_counts_as_the_first_writer_did(path: Path) -> None:
     options = {**OPTIONS, "checkpoint_every": None}
     seen: list[tuple[dict[str, int], rpq.Checkpoint]] = []
     writer = await rpq.create(path, pa.schema([("n", pa.int64()), ("s", pa.string())]), **options)
-    for step, due in enumerate([True, True, False, True, False, False]):
+    for step, due in enumerate([False, True, True, False, True, False, False]):
         await writer.write({"n": range(10), "s": [f"{step} {i}" for i in range(10)]})
         if due:
             await writer.checkpoint()
