@@ -42,6 +42,7 @@ _DATA_PAGES = (PageType.DATA_PAGE, PageType.DATA_PAGE_V2)
 _DICTIONARY_ENCODINGS = (Encoding.PLAIN_DICTIONARY, Encoding.RLE_DICTIONARY)
 _HIDDEN: Final = "bytes of it are damaged that no checksum of a page covers"
 _UNPROVEN: Final = "nothing proves its place: the chunk's checksum does not hold over the page headers that lie there"
+_MISPLACED: Final = "nothing proves its place: pages of this chunk are as they were written, and of something else"
 _ADRIFT: Final = "nothing proves its place: bytes before it are damaged, and no page follows up to the chunk's end"
 _EXCHANGED: Final = "another page is in its place"
 _ALIKE: Final = "it stores its data in a gzip member, and no hash tells it from others of its size"
@@ -741,6 +742,7 @@ class _Decoding:
         self, chunk: ChunkRead, fates: Sequence[PageFate], agrees: Agrees | None, *, row_aligned: bool
     ) -> None:
         self.fates = list(fates)
+        self._given = fates
         self._chunk = chunk
         self._agrees = agrees
         self._row_aligned = row_aligned
@@ -759,8 +761,19 @@ class _Decoding:
                 found.append(self._run(first, end))
             except (FormatError, UnsupportedError) as error:
                 self._find_damaged(first, end, error.message)
+                if self._is_misplaced(first, end, error):
+                    self.fates = [fate if fate.page is None else fate.lost(_MISPLACED) for fate in self.fates]
+                    return []
                 todo.extendleft(reversed(list(_runs(self.fates, first, end))))
         return found
+
+    def _is_misplaced(self, first: int, end: int, error: Exception) -> bool:
+        """Whether pages turned out to be of something else, though they are as they were written.
+
+        Then those beside them lie elsewhere than they were written, too.
+        """
+        lost = [fate for fate in self._given[first:end] if fate.checksummed and fate not in self.fates]
+        return self._adrift and bool(lost) and isinstance(error, FormatError)
 
     def _find_damaged(self, first: int, end: int, reason: str) -> None:
         """Mark the pages that do not decode among some that do not decode together: at least one of them."""
