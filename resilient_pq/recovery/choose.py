@@ -146,10 +146,17 @@ def candidates_of_contents(contents: Contents) -> Candidates:
     return Candidates(
         contents,
         tuple(found),
-        FileEnd(contents.footer.end, contents.footer.end, contents.num_rows if contents.is_finished else None),
+        _end_of_footer(contents),
         record.end if record is not None and resumable else None,
         record,
     )
+
+
+def _end_of_footer(contents: Contents) -> FileEnd:
+    end = contents.footer.end
+    if contents.miscounted is not None:
+        return FileEnd(end, end, miscounted=True)
+    return FileEnd(end, end, contents.num_rows if contents.is_finished else None)
 
 
 def _named_by(footer: FileMetaData, method: Method) -> list[Candidate]:
@@ -273,6 +280,9 @@ def losses_behind(
     elif end.num_rows is not None and (known is None or stated < known):
         reason = "the footer counts other rows than the row groups that were found have"
         losses.append(LostRegion(start, end.size, None, Damage.CORRUPT, reason, where))
+    if end.miscounted:
+        reason = "what counts the rows of the file contradicts its row groups"
+        losses.append(LostRegion(start, end.size, None, Damage.CORRUPT, reason))
     if not end.proven:
         reason, where = "the end of the file is missing: how many rows followed is not known", Where()
         if in_flight is not None:

@@ -232,6 +232,11 @@ async def _footer(known: Understanding) -> None:
     elif contents.verified or await _leads_to_pages(known.source, contents):
         known.footer_whole = True
         known.take(candidates_of_contents(contents))
+        if contents.miscounted is not None:
+            message = f"the footer says {contents.miscounted:,} rows, its row groups {contents.num_rows:,}"
+            where = Where(offset=contents.footer.start)
+            place = contents.footer.start, contents.footer.end
+            known.findings.append(Finding(Damage.CORRUPT, message, where, *place, costs_rows=False))
     else:
         message = "the footer is whole, but there are no pages where it says"
         known.error = known.error or FormatError(message, where=Where(offset=contents.footer.start))
