@@ -5,8 +5,8 @@ of row groups and pages, are damaged in a dozen ways. Every tool reads the same 
 with a limit of time. What could be had at best is computed from the layout of the whole file, by
 tests/plugins/page_layout.py. The same seed gives the same table.
 
-``--structure N`` does something else: small files are damaged by their structure, and what resilient_pq makes of them is
-held against their rows (torture_structure.py).
+``--structure N`` does something else: small files are damaged by their structure, and what resilient_pq makes of them
+is held against their rows (torture_structure.py).
 """
 
 from __future__ import annotations

@@ -12,7 +12,9 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from structural_damage import CASES_OF_A_FAMILY, DAMAGES, case_of
+from structural_cases import case_of
+from structural_damage import DAMAGES
+from structural_files import CASES_OF_A_FAMILY
 from structural_oracle import UNVERIFIABLE, failures_of, tried
 
 #: Failures of a kind that are told one by one.
@@ -52,11 +54,11 @@ def done(seeds: range) -> list[Done]:
 def table(rows: list[list[str]]) -> str:
     """Cells under each other."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    lines = [
-        "  ".join(cell.ljust(width) if i == 0 else cell.rjust(width) for i, (cell, width) in enumerate(zip(row, widths, strict=True)))
-        for row in rows
-    ]
-    return "\n".join(line.rstrip() for line in lines)
+    lines = []
+    for first, *others in rows:
+        cells = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
+        lines.append("  ".join([first.ljust(widths[0]), *cells]))
+    return "\n".join(lines)
 
 
 def summary(answers: list[Done]) -> str:
@@ -65,12 +67,12 @@ def summary(answers: list[Done]) -> str:
     for damage in [*DAMAGES, None]:
         of_it = [answer for answer in answers if damage in (None, answer.damage)]
         if of_it:
-            kept, there = sum(answer.kept for answer in of_it), sum(answer.rows for answer in of_it)
+            kept = sum(answer.kept / max(1, answer.rows) for answer in of_it) / len(of_it)
             rows.append(
                 [
                     damage or "all", str(len(of_it)), str(sum(bool(answer.failures) for answer in of_it)),
                     str(sum(answer.unverifiable for answer in of_it)), str(sum(bool(a.refused) for a in of_it)),
-                    f"{100 * kept / max(1, there):.1f} %", f"{1000 * sum(a.seconds for a in of_it) / len(of_it):.0f}",
+                    f"{100 * kept:.1f} %", f"{1000 * sum(a.seconds for a in of_it) / len(of_it):.0f}",
                 ]
             )  # fmt: skip
     kinds = Counter(kind for answer in answers for kind in {kind for kind, _ in answer.failures})
@@ -105,7 +107,8 @@ def replay(seed: int, keep: Path | None) -> int:
     warnings.simplefilter("ignore")
     case = case_of(seed)
     trial = tried(case)
-    print(f"case {seed}: {case.family.kind}\n{case.damage}: {case.words}\n{len(case.data)} bytes; kept {trial.kept} of {trial.rows}")
+    print(f"case {seed}: {case.family.kind}\n{case.damage}: {case.words}")
+    print(f"{len(case.data)} bytes; kept {trial.kept} of {trial.rows} rows")
     for failure in trial.failures:
         print(f"  {failure}")
     for words in trial.refused:

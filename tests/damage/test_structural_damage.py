@@ -9,7 +9,8 @@ import os
 import zlib
 
 import pytest
-from structural_damage import CASES_OF_A_FAMILY, case_of
+from structural_cases import case_of
+from structural_files import CASES_OF_A_FAMILY
 from structural_oracle import failures_of, tried
 
 #: Cases of the thorough suite, and how many of them a test has.

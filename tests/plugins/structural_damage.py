@@ -1,63 +1,22 @@
 """Damages Parquet files by their structure: the second generator of `scripts/torture.py`, which knows no recovery.
 
-Everything is drawn from the seed of a case. First records may be destroyed in the files of a family, then the parts of
-these files are cut, spliced, exchanged, moved and so on, at the borders that structure_files.File knows.
+Files are cut, spliced, exchanged, moved and so on, at the borders that `structural_files.File` knows.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
 
 from page_layout import FINAL, thrift_struct, thrift_value, varint
-from structural_files import (
-    CASES_OF_A_FAMILY,
-    INNER,
-    LONGER,
-    OWN,
-    SIBLING,
-    Family,
-    File,
-    destroyable,
-    family_of,
-)
-
-SECTORS = (512, 4096)
-
-
-@dataclass(frozen=True)
-class Case:
-    """A damaged file.
-
-    Attributes:
-        seed: What it was drawn from.
-        family: What it was made of.
-        damage: The class of the damage.
-        words: What was done, for people.
-        data: The damaged bytes.
-        versions: Whose rows may be there: those of a splice may be either's.
-        exchanged: Whether whole pages may lie in each other's place, with nothing missing and nothing too much.
-        sibling: Whether the schema of a sibling is given.
-        policy: `on_damage` of the second recovery; the first is "drop".
-    """
-
-    seed: int
-    family: Family = field(repr=False)
-    damage: str
-    words: str
-    data: bytes = field(repr=False)
-    versions: tuple[str, ...]
-    exchanged: bool
-    sibling: bool
-    policy: str
+from structural_files import LONGER, OWN, SIBLING, Family, File
 
 
 @dataclass(frozen=True)
 class Hit:
-    """What a damage made of a file."""
+    """What a damage made of a file; the rest is told of `structural_cases.Case`."""
 
     data: bytes = field(repr=False)
     words: str
@@ -126,7 +85,7 @@ def spliced(family: Family, rng: random.Random, one: str, other: str) -> Hit:
         case 2 if rng.random() < 0.5:
             end = start = rng.choice(range(512, min(len(first.data), len(second.data)), 512))
     words = f"{first.version}[:{end}] + {second.version}[{start}:]"
-    return Hit(first.data[:end] + second.data[start:], words, (one, other), True)
+    return Hit(first.data[:end] + second.data[start:], words, (one, other), start == end)
 
 
 def splice_of_siblings(family: Family, rng: random.Random) -> Hit:
@@ -200,7 +159,7 @@ def pages_exchanged(family: Family, rng: random.Random) -> Hit:
     own, version = family.own, rng.choice((OWN, OWN, SIBLING, older_of(family), older_of(family)))
     other = family.files[version]
     whole = rng.random() < 0.7
-    mine, theirs = ([p for p in units_of(f, "pages" if whole else "bodies", rng)] for f in (own, other))
+    mine, theirs = (units_of(f, "pages" if whole else "bodies", rng) for f in (own, other))
     data, words = bytearray(own.data), []
     for _ in range(rng.choice((1, 1, 2, 4))):
         one = rng.choice(mine)
@@ -218,7 +177,8 @@ def pages_exchanged(family: Family, rng: random.Random) -> Hit:
         one, two = rng.choice(mine), rng.choice(theirs)
         data[one.start : one.stop] = other.data[two.start : two.stop]
         words.append(f"{one.start} by {two.start} of {version}, of other sizes")
-    return Hit(bytes(data), ("pages: " if whole else "bodies: ") + "; ".join(words), exchanged=True)
+    same_size = len(data) == len(own.data)
+    return Hit(bytes(data), ("pages: " if whole else "bodies: ") + "; ".join(words), exchanged=same_size)
 
 
 def blended(family: Family, rng: random.Random) -> Hit:
@@ -256,7 +216,7 @@ def repeated(family: Family, rng: random.Random) -> Hit:
     at = rng.choice((place.stop, rng.choice(places).start))
     data = family.own.data
     piece = data[place.start : place.stop]
-    return Hit(data[:at] + piece + data[at:], f"{unit}: {place.start} to {place.stop} again at {at}", exchanged=True)
+    return Hit(data[:at] + piece + data[at:], f"{unit}: {place.start} to {place.stop} again at {at}")
 
 
 def moved(family: Family, rng: random.Random) -> Hit:
@@ -268,10 +228,12 @@ def moved(family: Family, rng: random.Random) -> Hit:
     pieces += [data[second.start : second.stop], data[second.stop :]]
     if rng.random() < 0.5:
         order, words = (0, 3, 2, 1, 4), "exchanged with"
+        in_place = len(first) == len(second)
     else:
         order, words = (0, 2, 3, 1, 4), "moved behind"
+        in_place = any(first.start in chunk.place and second.start in chunk.place for chunk in family.own.chunks())
     what = f"{unit}: {first.start} to {first.stop} {words} {second.start} to {second.stop}"
-    return Hit(b"".join(pieces[i] for i in order), what, exchanged=True)
+    return Hit(b"".join(pieces[i] for i in order), what, exchanged=in_place)
 
 
 def zeroed(family: Family, rng: random.Random) -> Hit:
@@ -385,10 +347,10 @@ def appended(family: Family, rng: random.Random) -> Hit:
             return Hit(own.data + filler(rng.choice((1, 8, 500, 4096)), rng), "garbage behind the end")
         case 1:
             version = rng.choice((OWN, SIBLING, older_of(family)))
-            return Hit(own.data + family.files[version].data, f"{version} behind the end", (OWN, version), True)
+            return Hit(own.data + family.files[version].data, f"{version} behind the end", (OWN, version))
         case 2:
             end, words = some_place(own, rng)
-            return Hit(own.data[:end] + own.data, f"own[:{end}] + own, {words}", exchanged=True)
+            return Hit(own.data[:end] + own.data, f"own[:{end}] + own, {words}")
         case _:
             end, words = some_place(own, rng)
             return Hit(own.data[:end] + bytes(len(own.data) - end), f"zeroed from {end}, {words}")
@@ -440,59 +402,3 @@ DAMAGES: dict[str, tuple[Damage, int]] = {
     "inner file": (inner_first, 0),
     "records": (nothing_more, 3),
 }
-
-
-def with_records_destroyed(family: Family, rng: random.Random) -> tuple[Family, str]:
-    """The family with some records of some kinds destroyed, in each of its files."""
-    files, words = {}, []
-    kinds = [name for name, _ in destroyable(family.own)]
-    chosen = set(rng.sample(kinds, min(len(kinds), rng.choice((1, 1, 2, 3)))))
-    one = rng.random() < 0.5
-    for version, file in family.files.items():
-        data = file.data
-        if version == INNER:
-            files[version] = file
-            continue
-        for name, places in destroyable(file):
-            if name in chosen:
-                for place in [rng.choice(places)] if one else places:
-                    if rng.random() < 0.3:
-                        data = flipped(data, rng.choice(place), rng)
-                    else:
-                        data = written_over(data, place, rng)
-        files[version] = replace(file, data=data)
-    words = ("one " if one else "each ") + ", ".join(sorted(chosen))
-    return replace(family, files=files), words
-
-
-def case_of(seed: int) -> Case:
-    """The case of a seed: the same file, damaged in the same way, each time."""
-    family = family_of(seed // CASES_OF_A_FAMILY)
-    rng = random.Random(f"case {seed}")
-    names = list(DAMAGES)
-    if family.nested and rng.random() < 0.35:
-        damage = "inner file"
-    else:
-        damage = rng.choices(names, [weight for _, weight in DAMAGES.values()])[0]
-    words, source = [], family
-    if damage == "records" or rng.random() < 0.4:
-        source, destroyed = with_records_destroyed(family, rng)
-        words.append(f"destroyed: {destroyed}")
-    hit = DAMAGES[damage][0](source, rng)
-    words.append(hit.words)
-    data, exchanged = hit.data, hit.exchanged
-    if rng.random() < 0.12 and damage != "cut":
-        end = rng.randrange(len(data) // 2, len(data) + 1)
-        data = data[:end]
-        words.append(f"then cut at {end}")
-    policy = rng.choice(("null", "columns"))
-    sibling = not family.ours and rng.random() < 0.6
-    return Case(seed, family, damage, "; ".join(words), data, hit.versions, exchanged, sibling, policy)
-
-
-def of(seeds: Sequence[int]) -> list[Case]:
-    """Cases, one for each seed."""
-    return [case_of(seed) for seed in seeds]
-
-
-__all__: list[Any] = ["DAMAGES", "Case", "case_of", "of"]

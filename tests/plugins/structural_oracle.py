@@ -11,17 +11,15 @@ import io
 import time
 import warnings
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
-from functools import cached_property
-from itertools import accumulate
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from page_layout import ANCHOR, CHECKPOINT, CHUNK, FINAL, ROW_GROUP
-from structural_damage import Case
-from structural_files import OWN, SIBLING, File
+from structural_cases import Case
+from structural_files import INNER, OWN, SIBLING
+from structural_originals import Matched, Original, matched, renamed, same, values_of
 
 import resilient_pq as rpq
 from resilient_pq.io.memory import MemoryStore
@@ -44,148 +42,6 @@ class Failure:
         return f"{self.kind}: {self.words}"
 
 
-class Original:
-    """A file before it was damaged, and what is left of it in the damaged bytes."""
-
-    def __init__(self, file: File, data: bytes) -> None:
-        self.file = file
-        self.version = file.version
-        self.names = file.table.column_names
-        self.columns = {name: file.table.column(name).to_pylist() for name in self.names}
-        self.nullable = {name for name in self.names if file.table.schema.field(name).nullable}
-        self.count = file.table.num_rows
-        self.position = {value: i for i, value in enumerate(self.columns["id"])}
-        ends = list(accumulate(group.num_rows for group in file.layout.row_groups))
-        self.starts = [0, *ends]
-        self._data = data
-
-    def row_group_of(self, position: int) -> int:
-        return next(i for i, end in enumerate(self.starts[1:]) if position < end)
-
-    def _there(self, place: range) -> bool:
-        piece = self.file.data[place.start : place.stop]
-        return piece in self._data or piece.replace(b"\n", b"\r\n") in self._data
-
-    @cached_property
-    def named_by_footers(self) -> set[int]:
-        """Row groups that a whole footer or checkpoint of it names."""
-        named: set[int] = set()
-        if not self.file.ours:
-            return set(range(len(self.starts) - 1)) if self._there(self.file.layout.footer) else named
-        for record in self.file.records(CHECKPOINT, FINAL):
-            if self._there(record.place):
-                named |= set(range(record.num_row_groups))
-        return named
-
-    @cached_property
-    def named(self) -> set[int]:
-        """Row groups of which a whole record tells all pages."""
-        records = self.file.records(ROW_GROUP)
-        return self.named_by_footers | {i for i, record in enumerate(records) if self._there(record.place)}
-
-    @cached_property
-    def end_known(self) -> bool:
-        """Whether there is anything left that says where it ends: a final record's header, or most of its footer."""
-        footer = self.file.layout.footer
-        finals = self.file.records(FINAL)
-        if self._there(footer) or any(self._there(range(f.place.start, f.place.start + 96)) for f in finals):
-            return True
-        own = self.file.data[footer.start : footer.stop]
-        for there in (self._data[footer.start : footer.stop], self._data[-len(footer) :]):
-            if len(there) == len(own) and sum(a == b for a, b in zip(own, there, strict=True)) > len(own) * 0.7:
-                return True
-        return False
-
-
-@dataclass(frozen=True)
-class Matched:
-    """Rows of an output: of each the versions that have it, and its place in them; and rows that lack values."""
-
-    rows: list[dict[str, int]]
-    nulled: list[bool]
-    wrong: list[str]
-
-
-def values_of(table: pa.Table) -> dict[str, list[Any]]:
-    """Values by column; where Python has none for them, what is there in words."""
-    found: dict[str, list[Any]] = {}
-    for name, column in zip(table.column_names, table.columns, strict=True):
-        try:
-            found[name] = column.to_pylist()
-        except (OverflowError, ValueError) as error:
-            found[name] = [f"{column.type}: {error}"] * table.num_rows
-    return found
-
-
-def same(one: Any, other: Any) -> bool:
-    return one == other or (one != one and other != other)  # noqa: PLR0124 (NaN)
-
-
-def matched(table: dict[str, list[Any]], originals: Sequence[Original], *, nulls: bool) -> Matched:
-    """The versions that have each row of a table of their columns."""
-    names = list(table)
-    rows: list[dict[str, int]] = []
-    nulled, wrong = [], []
-    expected = {o.version: [o.columns[name] for name in names] for o in originals}
-    for number, values in enumerate(zip(*table.values(), strict=True)):
-        found: dict[str, int] = {}
-        lacking, reason = False, ""
-        for original in originals:
-            at = original.position.get(table["id"][number])
-            if at is None:
-                continue
-            differ = [
-                (name, value, column[at])
-                for name, value, column in zip(names, values, expected[original.version], strict=True)
-                if not same(value, column[at])
-            ]
-            if all(nulls and value is None and name in original.nullable for name, value, _ in differ):
-                found[original.version] = at
-                lacking = bool(differ)
-            else:
-                reason = reason or f"row {number}, {original.version} id {table['id'][number]}: " + ", ".join(
-                    f"{name} is {value!r:.40}, was {was!r:.40}" for name, value, was in differ
-                )
-        rows.append(found)
-        nulled.append(lacking)
-        wrong.append("" if found else reason or f"row {number}: no such id {table['id'][number]!r:.40}")
-    return Matched(rows, nulled, wrong)
-
-
-def alike(value: Any, was: Any, *, nulls: bool) -> bool:
-    """Whether a value is the one that was, where nothing told that it is text, or whether a list is null or empty."""
-    if isinstance(value, bytes) and isinstance(was, str):
-        return value == was.encode()
-    if isinstance(was, list) and value is None or isinstance(value, list) and was is None:
-        return not value and not was
-    return same(value, was) or (nulls and value is None)
-
-
-def renamed(table: dict[str, list[Any]], originals: Sequence[Original], *, nulls: bool) -> dict[str, list[Any]] | None:
-    """A table whose columns were made up, under the names that their values have; None if they have none.
-
-    Values are given as they were, when they are alike.
-    """
-    for original in originals:
-        for first, ids in table.items():
-            if not all(type(value) is int and value in original.position for value in ids):
-                continue
-            places = [original.position[value] for value in ids]
-            given = {"id": ids}
-            for name, values in table.items():
-                for candidate, column in original.columns.items():
-                    pairs = zip(values, places, strict=True)
-                    if name == first or candidate in given:
-                        continue
-                    if all(alike(value, column[at], nulls=nulls) for value, at in pairs):
-                        pairs = zip(values, places, strict=True)
-                        given[candidate] = [column[at] for value, at in pairs]
-                        break
-            if len(given) == len(table):
-                return given
-    return None
-
-
 @dataclass
 class Trial:
     """A case, what was done with it, and what is wrong with that."""
@@ -200,7 +56,8 @@ class Trial:
 
     def __post_init__(self) -> None:
         files = self.case.family.files
-        self.originals = [Original(files[version], self.case.data) for version in self.case.versions]
+        self.all = {version: Original(file, self.case.data) for version, file in files.items()}
+        self.originals = [self.all[version] for version in self.case.versions]
         self.rows = self.originals[0].count
         self.store = MemoryStore()
 
@@ -231,18 +88,25 @@ class Trial:
         by_name = {original.version: original for original in self.originals}
         return by_name[counts.most_common(1)[0][0]] if counts else None
 
-    def unverifiable(self, winner: Original | None) -> bool:
-        """Whether nothing that is left could tell a wrong value."""
+    def unverifiable(self, winner: Original | None, position: int | None = None) -> bool:
+        """Whether nothing that is left can tell a wrong value in a row."""
         family = self.case.family
         if not family.ours:
             return self.case.exchanged or not family.checksummed
-        row_groups = 0 if winner is None else len(winner.starts) - 1
-        return self.case.exchanged and (winner is None or len(winner.named) < row_groups)
+        if not self.case.exchanged or winner is None:
+            return self.case.exchanged
+        groups = range(len(winner.starts) - 1) if position is None else [winner.row_group_of(position)]
+        return not winner.named.issuperset(groups)
+
+    def end_known(self, winner: Original) -> bool:
+        """Whether anything says where the file ends, be it of another version that has as many rows."""
+        alike = (other for other in self.all.values() if other.same_file_as(winner) and other.count == winner.count)
+        return winner.end_known or any(other.end_known for other in alike)
 
     def mixed(self, row: dict[str, int], winner: Original) -> bool:
         """Whether a row of another version may stand beside the winner's: nothing whole contradicts it."""
         for original in self.originals:
-            if original.version in row and original.file.file_id == winner.file.file_id != b"":
+            if original.version in row and original.same_file_as(winner):
                 group = original.row_group_of(row[original.version])
                 footers = [o.version for o in self.originals if group in o.named_by_footers]
                 if not footers or original.version in footers:
@@ -252,37 +116,39 @@ class Trial:
     def judge_rows(self, what: str, found: Matched) -> tuple[Original | None, list[int] | None]:
         """Hold rows against the originals: the version that they are of, and their places in it if all are right."""
         winner = self.winner(found.rows)
-        soft = self.unverifiable(winner)
         places: list[int] = []
         bad: list[tuple[str, str]] = []
         for number, row in enumerate(found.rows):
             if not row:
-                bad.append((UNVERIFIABLE if soft else "wrong values", found.wrong[number]))
+                at = None if winner is None else winner.position.get(found.ids[number])
+                kind = UNVERIFIABLE if self.unverifiable(winner, at) else "wrong values"
+                bad.append((kind, found.wrong[number]))
                 continue
             assert winner is not None
             if winner.version in row:
                 place = row[winner.version]
-                group, others = winner.row_group_of(place), [o for o in self.originals if o is not winner]
-                same_id = [o for o in others if o.file.file_id == winner.file.file_id != b""]
-                if group not in winner.named_by_footers and any(group in o.named_by_footers for o in same_id):
+                group = winner.row_group_of(place)
+                others = [o for o in self.originals if o is not winner and o.same_file_as(winner)]
+                if group not in winner.named_by_footers and any(group in o.named_by_footers for o in others):
                     bad.append(("rows that the footer contradicts", f"row {number} of {winner.version}"))
             else:
                 version, place = next(iter(row.items()))
                 if not self.mixed(row, winner):
-                    kind = UNVERIFIABLE if soft and not self.case.family.ours else "rows of another file"
+                    soft = not self.case.family.ours and self.unverifiable(winner)
+                    kind = UNVERIFIABLE if soft else "rows of another file"
                     bad.append((kind, f"row {number} is of {version}, others of {winner.version}"))
             places.append(place)
+        soft = self.unverifiable(winner)
+        if not bad and len(set(places)) < len(places):
+            times = len(places) - len(set(places))
+            bad.append((UNVERIFIABLE if soft else "rows come twice", f"{times} of them"))
+        if not bad and places != sorted(places):
+            at = next(i for i in range(len(places) - 1) if places[i] > places[i + 1])
+            bad.append((UNVERIFIABLE if soft else "order of rows", f"behind row {at}"))
         for kind, count in Counter(kind for kind, _ in bad).items():
             first = next(words for k, words in bad if k == kind)
             self.fail(kind, f"{what}: {count} of {len(found.rows)} rows; {first}")
-        if bad:
-            return winner, None
-        if len(set(places)) < len(places):
-            self.fail(UNVERIFIABLE if soft else "rows come twice", f"{what}: {len(places) - len(set(places))} of them")
-            return winner, None
-        if places != sorted(places):
-            self.fail("order of rows", f"{what}: {next(i for i in range(len(places) - 1) if places[i] > places[i + 1])}")
-        return winner, places
+        return winner, None if bad else places
 
     def judge_table(self, what: str, table: pa.Table, *, nulls: bool) -> tuple[Original | None, list[int] | None, Any]:
         values = values_of(table)
@@ -290,6 +156,9 @@ class Trial:
         if set(values) != names and table.num_rows:
             if len(values) > len(names):
                 self.fail("rows became columns", f"{what}: {len(values)} columns for {len(names)}")
+                return None, None, None
+            if INNER in self.all and set(values) == set(self.all[INNER].names):
+                self.fail("the inner file was taken", what)
                 return None, None, None
             given = None if set(values) & names else renamed(values, self.originals, nulls=nulls)
             if given is None:
@@ -345,12 +214,12 @@ class Trial:
         table = await self.table_of(what, key)
         if table is None:
             return
-        if not len({table.num_rows, report.num_rows, report.kept.num_rows, report.kept.ledger.rows_kept}) == 1:
+        if len({table.num_rows, report.num_rows, report.kept.num_rows, report.kept.ledger.rows_kept}) > 1:
             self.fail("counts", f"{what}: {table.num_rows} in the output, {report.num_rows} in the report, "
                       f"{report.kept.ledger.rows_kept} in the ledger")  # fmt: skip
         winner, places, found = self.judge_table(what, table, nulls=nulls)
-        if what == "recover drop" and places is not None:
-            self.kept = len(places)
+        if what == "recover drop" and winner is not None:
+            self.kept, self.rows = sum(winner.version in row for row in found.rows), winner.count
         if places is not None and winner is not None:
             lacking = sum(found.nulled)
             if lacking > report.kept.ledger.rows_nulled:
@@ -373,7 +242,7 @@ class Trial:
             self.fail("verdict", f"{what}: {report.outcome}; {incomplete} rows lack values")
         elif lost is not None and lost != missing:
             self.fail("rows lost", f"{what}: {lost} lost; {missing} of {winner.count} rows are missing")
-        elif (claims or lost is not None) and not winner.end_known:
+        elif (claims or lost is not None) and not self.end_known(winner):
             self.fail("end not proven", f"{what}: {report.outcome}, {lost} lost; {missing} of {winner.count} are missing")
 
     def judge_ledger(
@@ -396,7 +265,7 @@ class Trial:
                 words = "kept" if fate.kept else "lost"
                 self.fail("ledger first_row", f"{what}: {here.start} to {here.stop} are {words}, of {fate.row_group}")
                 return
-            if here and fate.row_group is not None:
+            if here and fate.row_group is not None and not self.case.exchanged:
                 starts = winner.starts
                 if fate.row_group >= len(starts) - 1 or not starts[fate.row_group] <= first < starts[fate.row_group + 1]:
                     self.fail("ledger row group", f"{what}: row {first} in {fate.row_group}, which begin at {starts}")
@@ -418,7 +287,7 @@ class Trial:
         wrong = {}
         for original in self.originals:
             wrong[original.version] = [
-                f"{name}, row {number}: {value!r:.40}"
+                (f"{name}, row {number}: {value!r:.40}", number if number < original.count else None)
                 for name, (numbers, values) in tables.items()
                 for number, value in zip(numbers, values, strict=True)
                 if number >= original.count or not same(original.columns[name][number], value)
@@ -428,9 +297,10 @@ class Trial:
             if len(set(numbers)) != len(numbers):
                 self.fail("row numbers", f"{what}: numbers come twice in {name}")
         if bad := wrong[winner.version]:
+            hard = [words for words, at in bad if not self.unverifiable(winner, at)]
             cells = sum(len(numbers) for numbers, _ in tables.values())
-            soft = self.unverifiable(winner)
-            self.fail(UNVERIFIABLE if soft else "wrong values", f"{what}: {len(bad)} of {cells}; {bad[0]}")
+            words = f"{what}: {len(bad)} of {cells}; {(hard or bad[0])[0]}"
+            self.fail("wrong values" if hard else UNVERIFIABLE, words)
             return
         lacking = sum(len(tables[name][0]) < winner.count if name in tables else 1 for name in winner.names)
         self.judge_verdict(what, report, winner, winner.count - len(union), incomplete=lacking)
@@ -450,7 +320,8 @@ class Trial:
         except Exception as error:
             self.fail("we refuse the output", f"{what}: {error!r}")
             return theirs
-        if (one := values_of(ours)) != values_of(theirs) and "nan" not in str(one):
+        made_up = "id" not in theirs.column_names and "row" not in theirs.column_names
+        if not made_up and (one := values_of(ours)) != values_of(theirs) and "nan" not in str(one):
             self.fail("readers differ", f"{what}: {key}")
         report = await self.timed(f"check of {key}", lambda: rpq.check((self.store, key)))
         if isinstance(report, rpq.Report):
@@ -493,7 +364,7 @@ class Trial:
             return
         rows = 0 if kept is None else kept.num_rows
         sound = report.outcome is rpq.Outcome.SOUND
-        if report.num_rows != rows and not (self.case.sibling and not report.num_rows):
+        if report.num_rows != rows and not self.case.sibling:
             self.fail("check counts otherwise", f"check {report.num_rows}, recover drop {rows}")
         if sound and (kept is None or kept.outcome is not rpq.Outcome.SOUND or self.kept not in (rows, 0)):
             self.fail("check says sound", f"recover drop: {kept and kept.outcome}")
@@ -528,4 +399,3 @@ def failures_of(trial: Trial, *, timed: bool) -> list[Failure]:
     return [failure for failure in trial.failures if failure.kind not in passed]
 
 
-__all__ = ["ANCHOR", "CHUNK", "UNVERIFIABLE", "Failure", "Trial", "failures_of", "tried"]
