@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 from page_layout import CHECKPOINT, CHUNK, FINAL, Layout, Record
 
 import resilient_pq as rpq
+from resilient_pq import sync
 from resilient_pq.io.memory import MemoryStore
 
 #: Ids are numbers below this times 16, so that the versions have the same bounds.
@@ -95,9 +96,11 @@ def other_id_of(version: str, i: int) -> int:
     return (IDS + ((i * 37 + 11) ^ salt) % IDS) * 16 + SAME_IDS[version]
 
 
-def table_of(columns: list[Column], version: str, count: int) -> pa.Table:
+def table_of(columns: list[Column], version: str, count: int, *, own_rows: int = 0) -> pa.Table:
+    """Rows of a version; the first ones are those of the file itself, if so asked."""
     schema = pa.schema([pa.field(column.name, column.type, nullable=column.nullable) for column in columns])
-    values = [pa.array([c.value(version, i) for i in range(count)], c.type) for c in columns]
+    versions = [OWN if i < own_rows else version for i in range(count)]
+    values = [pa.array([c.value(v, i) for i, v in enumerate(versions)], c.type) for c in columns]
     return pa.Table.from_arrays(values, schema=schema)
 
 
@@ -194,6 +197,18 @@ def write_ours(table: pa.Table, file_id: bytes, options: dict[str, Any]) -> byte
         return asyncio.run(write())
 
 
+def write_resumed(table: pa.Table, begun: File, options: dict[str, Any]) -> bytes:
+    """What a writer makes that goes on behind the first checkpoint of another, with the same file id."""
+    checkpoint = begun.records(CHECKPOINT)[0]
+    rows = begun.layout.row_groups[checkpoint.num_row_groups - 1]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "file.parquet"
+        path.with_name("file.parquet.partial").write_bytes(begun.data[: checkpoint.place.stop])
+        with sync.resume(path, checkpoint_overhead=1e9, **options) as writer:
+            writer.write(table.slice(rows.first_row + rows.num_rows))
+        return path.read_bytes()
+
+
 def write_theirs(table: pa.Table, writer: str, options: dict[str, Any]) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "file.parquet"
@@ -253,7 +268,7 @@ def our_family(rng: random.Random) -> Family:
         small = options | {"compression": "none", "row_group_rows": 3, "checkpoint_every": 4}
         nested = write_ours(table_of(columns, INNER, 40), longer_id, small)
         files[INNER] = made(INNER, nested, longer_id)
-    columns = columns_of(rng, nested)
+    columns, resumed = columns_of(rng, nested), ""
     row_groups = rng.choice((2, 3, 4, 5))
     if rng.random() < 0.06:  # larger, so that searches that take too long show
         row_groups, options["row_group_rows"] = 12, 150
@@ -266,8 +281,17 @@ def our_family(rng: random.Random) -> Family:
         (LONGER, count + options["row_group_rows"] * 2, rng.choice((own_id, longer_id))),
     ):
         files[version] = made(version, write_ours(table_of(columns, version, rows), file_id, options), file_id)
+    if options["checkpoint_every"] is not None and rng.random() < 0.2:  # the older one had been cut, and gone on with
+        begun = options["checkpoint_every"] * options["row_group_rows"]
+        table = table_of(columns, OLDER, count, own_rows=begun)
+        files.pop(older)
+        files[OLDER] = made(OLDER, write_ours(table, own_id, options), own_id)
+        if files[OLDER].records(CHECKPOINT):
+            data = write_resumed(files[OWN].table, files[OLDER], options)
+            files[OWN] = made(OWN, data, own_id)
+            resumed = ", resumed"
     words = f"resilient_pq {codec} {options['encodings']}, {write['page_rows']} rows a page"
-    return Family(words + (", nested" if nested else ""), files, True)
+    return Family(words + (", nested" if nested else "") + resumed, files, True)
 
 
 def their_family(rng: random.Random) -> Family:
