@@ -15,7 +15,8 @@ from pathlib import Path
 from structural_cases import case_of
 from structural_damage import DAMAGES
 from structural_files import CASES_OF_A_FAMILY
-from structural_oracle import UNVERIFIABLE, failures_of, tried
+from structural_oracle import failures_of, tried
+from structural_rows import UNVERIFIABLE
 
 #: Failures of a kind that are told one by one.
 TOLD = 6
