@@ -170,6 +170,8 @@ def alike(value: Any, was: Any, *, nulls: bool) -> bool:
     """Whether a value is the one that was, where nothing told that it is text or a float, or a list null or empty."""
     if isinstance(value, bytes) and isinstance(was, str):
         return value == was.encode()
+    if value == b"" and was == 0:
+        return True  # four bytes of zero are both
     if isinstance(value, int) and isinstance(was, float):
         return value.to_bytes(8, "little", signed=True) == struct.pack("<d", was)
     if (isinstance(was, list) and value is None) or (isinstance(value, list) and was is None):
@@ -182,21 +184,32 @@ def renamed(table: dict[str, list[Any]], originals: Sequence[Original], *, nulls
 
     Values are given as they were, when they are alike.
     """
-    for original in originals:
-        for first, ids in table.items():
-            if not all(type(value) is int and value in original.position for value in ids):
-                continue
-            places = [original.position[value] for value in ids]
-            given = {"id": ids}
-            for name, values in table.items():
-                for candidate, column in original.columns.items():
-                    pairs = zip(values, places, strict=True)
-                    if name == first or candidate in given:
-                        continue
-                    if all(alike(value, column[at], nulls=nulls) for value, at in pairs):
-                        pairs = zip(values, places, strict=True)
-                        given[candidate] = [column[at] for value, at in pairs]
-                        break
-            if len(given) == len(table):
+    for some in ([one] for one in originals), [list(originals)]:
+        for chosen in some:
+            given = _given(table, chosen, nulls=nulls)
+            if given is not None:
                 return given
+    return None
+
+
+def _given(
+    table: dict[str, list[Any]], originals: list[Original], *, nulls: bool
+) -> dict[str, list[Any]] | None:
+    for first, ids in table.items():
+        owners = [next((o for o in originals if type(v) is int and v in o.position), None) for v in ids]
+        if None in owners:
+            continue
+        places = [(o, o.position[v]) for o, v in zip(owners, ids, strict=True) if o is not None]
+        given = {"id": ids}
+        for name, values in table.items():
+            for candidate in originals[0].names:
+                if name == first or candidate in given:
+                    continue
+                was = [original.columns[candidate][at] for original, at in places]
+                if all(alike(value, one, nulls=nulls) for value, one in zip(values, was, strict=True)):
+                    nulled = zip(values, was, strict=True)
+                    given[candidate] = [None if nulls and v is None else one for v, one in nulled]
+                    break
+        if len(given) == len(table):
+            return given
     return None

@@ -44,6 +44,7 @@ class RowsTrial:
     rows: int = 0
     refused: list[str] = field(default_factory=list)
     outputs: dict[str, bytes] = field(default_factory=dict)
+    blurred: bool = False
 
     def __post_init__(self) -> None:
         files = self.case.family.files
@@ -83,7 +84,7 @@ class RowsTrial:
         """Whether nothing that is left can tell a wrong value in a row."""
         family = self.case.family
         if not family.ours:
-            return self.case.exchanged or not family.checksummed
+            return self.case.exchanged or not family.checksummed or not self.counted(winner)
         if not self.case.exchanged or winner is None:
             return self.case.exchanged
         groups = range(len(winner.starts) - 1) if position is None else [winner.row_group_of(position)]
@@ -93,6 +94,11 @@ class RowsTrial:
         """Whether anything says where the file ends, be it of another version that has as many rows."""
         alike = (other for other in self.all.values() if other.same_file_as(winner) and other.count == winner.count)
         return winner.end_known or any(other.end_known for other in alike)
+
+    def counted(self, winner: Original | None) -> bool:
+        """Whether anything that is left can tell which rows of the file they are."""
+        in_place = self.case.damage in ("cut", "written over", "footer bit", "footer entries", "no footer", "records")
+        return winner is not None and (self.case.family.ours or bool(winner.named) or in_place)
 
     def mixed(self, row: dict[str, int], winner: Original) -> bool:
         """Whether a row of another version may stand beside the winner's: nothing whole contradicts it."""
@@ -125,7 +131,9 @@ class RowsTrial:
                     bad.append(("rows that the footer contradicts", f"row {number} of {winner.version}"))
             else:
                 version, place = next(iter(row.items()))
-                if not self.mixed(row, winner):
+                if self.mixed(row, winner):
+                    self.blurred |= self.all[version].count != winner.count
+                else:
                     soft = not self.case.family.ours and self.unverifiable(winner)
                     kind = UNVERIFIABLE if soft else "rows of another file"
                     bad.append((kind, f"row {number} is of {version}, others of {winner.version}"))
@@ -136,11 +144,12 @@ class RowsTrial:
             bad.append((UNVERIFIABLE if soft else "rows come twice", f"{times} of them"))
         if not bad and places != sorted(places):
             at = next(i for i in range(len(places) - 1) if places[i] > places[i + 1])
+            soft = soft or not self.counted(winner)
             bad.append((UNVERIFIABLE if soft else "order of rows", f"behind row {at}"))
         for kind, count in Counter(kind for kind, _ in bad).items():
             first = next(words for k, words in bad if k == kind)
             self.fail(kind, f"{what}: {count} of {len(found.rows)} rows; {first}")
-        return winner, None if bad else places
+        return winner, None if bad or self.blurred else places
 
     def judge_table(self, what: str, table: pa.Table, *, nulls: bool) -> tuple[Original | None, list[int] | None, Any]:
         values = values_of(table)
