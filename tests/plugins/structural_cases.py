@@ -69,6 +69,8 @@ def case_of(seed: int) -> Case:
     names = list(DAMAGES)
     if family.nested and rng.random() < 0.35:
         damage = "inner file"
+    elif len(family.own.data) > 100_000 and rng.random() < 0.5:  # searches may take too long
+        damage = rng.choice(("text", "no footer", "deleted"))
     else:
         damage = rng.choices(names, [weight for _, weight in DAMAGES.values()])[0]
     words, source = [], family
@@ -83,5 +85,5 @@ def case_of(seed: int) -> Case:
         data = data[:end]
         words.append(f"then cut at {end}")
     policy = rng.choice(("null", "columns"))
-    sibling = not family.ours and rng.random() < 0.6
+    sibling = (not family.ours or damage == "no footer") and rng.random() < 0.6
     return Case(seed, family, damage, "; ".join(words), data, hit.versions, exchanged, sibling, policy)
