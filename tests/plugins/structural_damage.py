@@ -88,14 +88,6 @@ def spliced(family: Family, rng: random.Random, one: str, other: str) -> Hit:
     return Hit(first.data[:end] + second.data[start:], words, (one, other), start == end)
 
 
-def splice_of_siblings(family: Family, rng: random.Random) -> Hit:
-    return spliced(family, rng, OWN, SIBLING)
-
-
-def splice_of_versions(family: Family, rng: random.Random) -> Hit:
-    return spliced(family, rng, OWN, older_of(family))
-
-
 def older_of(family: Family) -> str:
     return next(version for version in family.files if version.startswith("older"))
 
@@ -143,8 +135,8 @@ def units_of(file: File, unit: str, rng: random.Random) -> list[range]:
             return [range(at, min(at + size, len(file.data))) for at in range(0, len(file.data), size)]
 
 
-def a_unit(file: File, rng: random.Random, *more: str) -> tuple[str, list[range]]:
-    units = ["pages", "pages", "bodies", "chunks", "row groups", "512", "4096", "random parts", *more]
+def a_unit(file: File, rng: random.Random) -> tuple[str, list[range]]:
+    units = ["pages", "pages", "bodies", "chunks", "row groups", "512", "4096", "random parts"]
     if file.ours:
         units += ["records", "records"]
     while True:
@@ -383,8 +375,8 @@ def nothing_more(family: Family, rng: random.Random) -> Hit:
 #: Every class of damage, with its weight.
 DAMAGES: dict[str, tuple[Damage, int]] = {
     "cut": (cut, 5),
-    "splice of siblings": (splice_of_siblings, 4),
-    "splice of versions": (splice_of_versions, 4),
+    "splice of siblings": (lambda family, rng: spliced(family, rng, OWN, SIBLING), 4),
+    "splice of versions": (lambda family, rng: spliced(family, rng, OWN, older_of(family)), 4),
     "stale tail": (stale_tail, 3),
     "stale blocks": (stale_blocks, 4),
     "pages exchanged": (pages_exchanged, 6),
