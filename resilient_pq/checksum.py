@@ -1,10 +1,12 @@
-"""CRC32 as Parquet, gzip and S3 compute it (polynomial 0x04C11DB7, reflected), by the fastest code at hand."""
+"""CRC32 as Parquet, gzip and S3 compute it (polynomial 0x04C11DB7, reflected), by the fastest code at hand; xxh3."""
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
 from typing import Any
+
+import xxhash
 
 # Of polynomials over GF(2), bit 31 is the coefficient of x^0: so this is the polynomial above, read backwards.
 _POLYNOMIAL = 0xEDB88320
@@ -60,11 +62,21 @@ def combine(first: int, second: int, second_size: int) -> int:
     return _combine(first, second, second_size)
 
 
-def signed(crc: int) -> int:
-    """The CRC32 as Thrift stores it: a signed 32-bit integer."""
-    return crc - (1 << 32) if crc >= 1 << 31 else crc
+def xxh3(*parts: Any) -> int:
+    """Unsigned xxh3-64 of bytes that follow one another."""
+    if len(parts) == 1:
+        return xxhash.xxh3_64_intdigest(parts[0])
+    state = xxhash.xxh3_64()
+    for part in parts:
+        state.update(part)
+    return state.intdigest()
 
 
-def unsigned(crc: int) -> int:
-    """The CRC32 as it is compared, from the signed integer that Thrift stores."""
-    return crc & 0xFFFFFFFF
+def signed(value: int, bits: int = 32) -> int:
+    """A CRC32, or a hash of more bits, as Thrift stores it: a signed integer."""
+    return value - (1 << bits) if value >> (bits - 1) else value
+
+
+def unsigned(value: int, bits: int = 32) -> int:
+    """A CRC32, or a hash of more bits, as it is compared, from the signed integer that Thrift stores."""
+    return value & ((1 << bits) - 1)

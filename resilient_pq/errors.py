@@ -167,8 +167,8 @@ class ChecksumError(FormatError):
     """A checksum does not hold: the bytes changed after they were written.
 
     Attributes:
-        stored: The CRC32 that the file names, unsigned.
-        computed: The CRC32 of the bytes read, unsigned.
+        stored: The CRC32, or the xxh3-64, that the file names, unsigned.
+        computed: The one of the bytes read, unsigned.
     """
 
     def __init__(

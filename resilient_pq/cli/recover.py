@@ -29,7 +29,7 @@ from resilient_pq.reader.on_damage import OnDamage
 
 NAME = "recover"
 EPILOG = epilog(
-    "every row that the file is known to have held was kept",
+    "the end of the file is proven, and every row before it was kept",
     "some rows were kept, others are lost",
     "rpq recover day.parquet.partial day.parquet",
     "rpq recover damaged.parquet replica.parquet saved.parquet",
@@ -50,6 +50,8 @@ class _Asked:
     schema: str | None
     schema_from: str | None
     repair_bits: bool
+    keep_unplaced: bool
+    file_id: str | None
     verify: bool
     overwrite: bool
     html: str | None
@@ -84,6 +86,22 @@ def recover(
             " known of them. Rarely other damage looks so: once in 512 times in a page of 1 MiB.",
         ),
     ] = False,
+    keep_unplaced: Annotated[
+        bool,
+        typer.Option(
+            "--keep-unplaced",
+            help="Keep pages also where their own checksum holds but nothing proves that this is their place. They may"
+            " be of another column, of another row group or of an older version of the file.",
+        ),
+    ] = False,
+    file_id: Annotated[
+        str | None,
+        typer.Option(
+            "--file-id",
+            metavar="HEX",
+            help="Which file is meant where records of several were found, as one within a column of another.",
+        ),
+    ] = None,
     verify: Annotated[
         bool,
         typer.Option(
@@ -123,7 +141,8 @@ def recover(
     *copies, dst = paths
     several = ManyOptions(resume, max_files, scheduler)
     asked = _Asked(
-        copies, dst, on_damage, schema, schema_from, repair_bits, verify, overwrite, html, only_damaged, several
+        copies, dst, on_damage, schema, schema_from, repair_bits, keep_unplaced, file_id, verify, overwrite, html,
+        only_damaged, several,
     )
 
     async def work(output: Output) -> int:
@@ -143,6 +162,8 @@ def recover(
 async def _recover_many(output: Output, asked: _Asked, reached: Storage) -> int:
     if asked.html is not None:
         raise rpq.RecoveryError("--html draws one file", hint="recover that file by itself, or use --json")
+    if asked.file_id is not None:
+        raise rpq.RecoveryError("--file-id is that of one file", hint="recover that file by itself")
     src = asked.copies[0]
     async with many.doing(asked.many, reached, dst=asked.dst) as doing:
         with output.progress("recovering") as meter:
@@ -154,6 +175,7 @@ async def _recover_many(output: Output, asked: _Asked, reached: Storage) -> int:
                 schema=asked.schema,
                 schema_from=None if asked.schema_from is None else doing.named(asked.schema_from),
                 repair_bits=asked.repair_bits,
+                keep_unplaced=asked.keep_unplaced,
                 verify=asked.verify,
                 overwrite=asked.overwrite,
                 max_files=doing.max_files,
@@ -184,6 +206,8 @@ async def _recover(output: Output, asked: _Asked, reached: Storage) -> int:
                 schema=asked.schema,
                 schema_from=asked.schema_from,
                 repair_bits=asked.repair_bits,
+                keep_unplaced=asked.keep_unplaced,
+                file_id=asked.file_id,
                 verify=asked.verify,
                 overwrite=asked.overwrite,
                 storage_options=reached.options,

@@ -335,7 +335,7 @@ def converted(output: Output, report: Report) -> None:
 
 
 def _rows_kept(kept: Kept) -> str:
-    if kept.ledger is None or kept.ledger.uncounted or not kept.ledger.rows_lost:
+    if kept.ledger is None or not kept.ledger.rows_lost:
         return counted(kept.num_rows, "row")
     return f"{kept.num_rows:,} of {counted(kept.num_rows + kept.ledger.rows_lost, 'row')}"
 

@@ -79,6 +79,7 @@ def recover(
     schema: object | None = None,
     schema_from: Location | None = None,
     repair_bits: bool = False,
+    keep_unplaced: bool = False,
     verify: bool = False,
     overwrite: bool = False,
     max_files: int | None = None,
@@ -103,6 +104,7 @@ def recover(
             near, where the pages fit.
         schema_from: The same, as of a file.
         repair_bits: As of `resilient_pq.recover`.
+        keep_unplaced: As of `resilient_pq.recover`.
         verify: As of `resilient_pq.recover`.
         overwrite: Replace outputs that are there.
         max_files: As of `check`.
@@ -141,6 +143,7 @@ def recover(
             schema=schema,
             schema_from=None if schema_from is None else everywhere_one(schema_from),
             repair_bits=repair_bits,
+            keep_unplaced=keep_unplaced,
             verify=verify,
             overwrite=overwrite,
             max_files=files,

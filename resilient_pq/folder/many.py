@@ -203,6 +203,7 @@ def recover_many(
     schema: object | None = None,
     schema_from: Location | None = None,
     repair_bits: bool = False,
+    keep_unplaced: bool = False,
     verify: bool = False,
     overwrite: bool = False,
     max_files: int = DEFAULT_MAX_FILES,
@@ -227,6 +228,7 @@ def recover_many(
         schema: As of `recover`, for all files that do not tell theirs; others near them are not asked then.
         schema_from: The same.
         repair_bits: As of `recover`.
+        keep_unplaced: As of `recover`.
         verify: As of `recover`.
         overwrite: Replace outputs that are there.
         max_files: Files under way at one time; fewer of large ones, so that memory stays bounded.
@@ -249,7 +251,7 @@ def recover_many(
     """
     OnDamage.named(on_damage, list(OnDamage))
     options = RecoverOptions(
-        on_damage, schema, schema_from, repair_bits, verify, overwrite, only_damaged, make_folder=True
+        on_damage, schema, schema_from, repair_bits, keep_unplaced, None, verify, overwrite, only_damaged, True
     )
     stores = Stores(storage_options)
     dst_stores = stores if dst_storage_options is None else Stores(dst_storage_options)
@@ -390,7 +392,7 @@ class _Tasks:
             options = self._outputs.options
             described["output"] = self._outputs.folder.url
             described |= {"on_damage": str(options.on_damage), "only_damaged": options.only_damaged}
-            described |= {"repair_bits": options.repair_bits}
+            described |= {"repair_bits": options.repair_bits, "keep_unplaced": options.keep_unplaced}
             described |= {name: _text(getattr(options, name)) for name in ("schema", "schema_from")}
         return described
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from resilient_pq.format.open_chunk import concatenate
 from resilient_pq.format.page_cuts import PageCut, cut_pages
 from resilient_pq.format.page_encoder import EncodedPage, data_page, dictionary_page
 from resilient_pq.format.page_index import PageSummary, column_index
+from resilient_pq.format.page_sums import PageSums, sums_of
 from resilient_pq.format.schema import Leaf
 from resilient_pq.format.side_by_side import SideBySide, one_by_one
 from resilient_pq.format.size_statistics import page_sizes, size_statistics_of
@@ -47,6 +49,8 @@ class EncodedChunk:
         headers: Copies of all page headers, back to back.
         header_crcs: CRC32 of each page header.
         crc: CRC32 of the whole chunk, headers included.
+        digest: xxh3-64 of the whole chunk, where its CRC32 may be that of another too.
+        page_sums: Of its pages; None where they are not known.
         dictionary_page: Where the dictionary page lies; None without one.
         dictionary_body: Its bytes as stored.
         bloom_filter: Its bloom filter as stored; None without one.
@@ -63,6 +67,8 @@ class EncodedChunk:
     dictionary_page: PageLocation | None
     dictionary_body: memoryview | bytes | None
     bloom_filter: bytes | None = None
+    digest: int | None = None
+    page_sums: PageSums | None = None
 
     def place(self, offset: int) -> None:
         """Make all offsets absolute: the chunk's first byte lies at `offset`."""
@@ -80,10 +86,11 @@ class EncodedChunk:
 class _Pages:
     """The pages of a chunk, one behind the other."""
 
-    buffers: list[Any] = field(default_factory=list)
+    parts: list[tuple[Any, ...]] = field(default_factory=list)
     size: int = 0
     uncompressed_size: int = 0
     crc: int = 0
+    crcs: list[int] = field(default_factory=list)
     headers: list[bytes] = field(default_factory=list)
     header_crcs: list[int] = field(default_factory=list)
 
@@ -93,10 +100,10 @@ class _Pages:
         location = PageLocation(offset=self.size, compressed_page_size=size, first_row_index=first_row)
         self.headers.append(page.header)
         self.header_crcs.append(signed(page.header_crc))
-        self.buffers += (page.header, *page.body)
+        self.parts.append((page.header, *page.body))
         # The chunk's sum comes of those of its pages: no byte is looked at twice.
-        self.crc = combine(self.crc, page.header_crc, len(page.header))
-        self.crc = combine(self.crc, page.body_crc, page.body_size)
+        self.crcs.append(combine(page.header_crc, page.body_crc, page.body_size))
+        self.crc = combine(self.crc, self.crcs[-1], size)
         self.size += size
         self.uncompressed_size += page.uncompressed_size
         return location
@@ -121,7 +128,7 @@ def encode_chunk(
     dictionary_at = dictionary_body = None
     if built is not None:
         dictionary_at = pages.add(dictionary_page(leaf, built.values, chosen.dictionary_encoding, options))
-        dictionary_body = memoryview(pages.buffers[-1])
+        dictionary_body = memoryview(pages.parts[-1][-1])
         if not (isinstance(built.values, np.ndarray) and built.values.ndim == 1):
             by_dictionary = DictionaryBounds(leaf.node, built)
     cuts = cut_pages(leaf, data, built, options)
@@ -129,8 +136,9 @@ def encode_chunk(
     made = side_by_side([partial(encode, cut) for cut in cuts])
     locations = [pages.add(page, cut.first_row) for cut, (page, _) in zip(cuts, made, strict=True)]
     summaries = [summary for _, summary in made]
+    digest, sums = sums_of(options.codec, pages.parts, pages.crcs)
     return EncodedChunk(
-        buffers=pages.buffers,
+        buffers=list(chain.from_iterable(pages.parts)),
         size=pages.size,
         metadata=_metadata(leaf, pages, chosen, options, locations, summaries),
         offset_index=_offset_index(locations, summaries),
@@ -141,6 +149,8 @@ def encode_chunk(
         dictionary_page=dictionary_at,
         dictionary_body=dictionary_body,
         bloom_filter=_bloom_filter(leaf, data.values if built is None else built.values, options),
+        digest=digest,
+        page_sums=sums,
     )
 
 

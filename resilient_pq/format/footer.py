@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from resilient_pq.checksum import crc32
+from resilient_pq.checksum import crc32, xxh3
 from resilient_pq.errors import (
     ChecksumError,
     FormatError,
@@ -57,11 +57,13 @@ DATASET_KEY = "rpq.dataset"
 #: What a file was recovered from, and how many rows were lost, as JSON.
 LINEAGE_KEY = "rpq.recovered_from"
 CRC_KEY = "rpq.crc32"
+HASH_KEY = "rpq.xxh3"
 RECORD_KEY = "rpq.record"
 
 _SUM = "([0-9a-f]{8}|-)"
 #: The four sums of `ChunkSums`. What `int` would take besides, signs and underscores, was not written by us.
 _SUMS = re.compile(":".join([_SUM] * 4))
+_HASH = re.compile("[0-9a-f]{16}")
 _STRUCT = 12
 _LIST = 9
 _SHORT_LIST = 15
@@ -173,6 +175,11 @@ class Footer:
     record: RecordHeader | None
     trailing: int = 0
 
+    @property
+    def end(self) -> int:
+        """Absolute offset just after the magic."""
+        return self.start + self.length + TAIL_SIZE
+
 
 @dataclass(frozen=True, slots=True)
 class NeedBytes:
@@ -257,34 +264,60 @@ def key_values(pairs: Sequence[KeyValue] | None) -> dict[str, str | None]:
 
 @dataclass(frozen=True, slots=True)
 class ChunkSums:
-    """What ``rpq.crc32`` of a column chunk says: CRC32, unsigned, of its parts; None where it says nothing."""
+    """What ``rpq.crc32`` and ``rpq.xxh3`` of a column chunk say: sums, unsigned; None where they say nothing.
+
+    Attributes:
+        chunk: CRC32 of all its bytes.
+        column_index: CRC32 of its ColumnIndex.
+        offset_index: CRC32 of its OffsetIndex.
+        bloom: CRC32 of its bloom filter.
+        xxh3: xxh3-64 of all its bytes, where their CRC32 may be that of other bytes too.
+    """
 
     chunk: int | None = None
     column_index: int | None = None
     offset_index: int | None = None
     bloom: int | None = None
+    xxh3: int | None = None
 
     def __str__(self) -> str:
-        """The value of the key: four sums of eight hex digits, or ``-``, between colons."""
+        """The value of ``rpq.crc32``: four sums of eight hex digits, or ``-``, between colons."""
         sums = (self.chunk, self.column_index, self.offset_index, self.bloom)
         return ":".join(["-" if value is None else f"{value:08x}" for value in sums])
+
+    @property
+    def pairs(self) -> list[KeyValue]:
+        """The keys that say so."""
+        pairs = [KeyValue(CRC_KEY, str(self))]
+        return pairs if self.xxh3 is None else [*pairs, KeyValue(HASH_KEY, f"{self.xxh3:016x}")]
+
+    @property
+    def of_chunk(self) -> int | None:
+        """The sum that tells whether the chunk's bytes are those that were written; None where there is none."""
+        return self.chunk if self.xxh3 is None else self.xxh3
+
+    def computed(self, data: Any) -> int:
+        """The sum of a chunk's bytes that `of_chunk` is compared with."""
+        return crc32(data) if self.xxh3 is None else xxh3(data)
 
     @classmethod
     def of(cls, metadata: ColumnMetaData) -> ChunkSums | None:
         """The sums in a chunk's key-value metadata; None where there are none.
 
         Raises:
-            FormatError: The key is there, but not in its form.
+            FormatError: A key is there, but not in its form.
         """
-        text = None
-        for pair in metadata.key_value_metadata or ():
-            if pair.key == CRC_KEY:
-                text = pair.value
-        return None if text is None else cls.parse(text)
+        pairs = key_values(metadata.key_value_metadata)
+        text, digest = pairs.get(CRC_KEY), pairs.get(HASH_KEY)
+        if digest is not None and _HASH.fullmatch(digest) is None:
+            raise FormatError(f"{HASH_KEY} of a column chunk is malformed: {digest!r}")
+        if text is None:
+            return None if digest is None else cls(xxh3=int(digest, 16))
+        return cls.parse(text, None if digest is None else int(digest, 16))
 
     @classmethod
-    def parse(cls, text: str) -> ChunkSums:
-        """The sums of the key's value.
+    def parse(cls, text: str, digest: int | None = None) -> ChunkSums:
+        """The sums of the value of ``rpq.crc32``, and the one of ``rpq.xxh3`` beside them.
 
         Raises:
             FormatError: It is not in its form.
@@ -292,4 +325,5 @@ class ChunkSums:
         found = _SUMS.fullmatch(text)
         if found is None:
             raise FormatError(f"{CRC_KEY} of a column chunk is malformed: {text!r}")
-        return cls(*[None if part == "-" else int(part, 16) for part in found.groups()])
+        chunk, columns, offsets, bloom = [None if part == "-" else int(part, 16) for part in found.groups()]
+        return cls(chunk, columns, offsets, bloom, digest)

@@ -38,7 +38,7 @@ from resilient_pq.checksum import crc32
 from resilient_pq.errors import FormatError
 from resilient_pq.format import thrift
 from resilient_pq.format.metadata import OffsetIndex, PageLocation, RowGroup
-from resilient_pq.format.thrift import BINARY, I32, field, list_of
+from resilient_pq.format.thrift import BINARY, I32, I64, field, list_of
 
 #: Not ASCII at its start, CR LF and Ctrl-Z within: a transfer in text mode breaks it, as with PNG's.
 RECORD_MAGIC = bytes.fromhex("d75250510d0a1a0a")
@@ -153,6 +153,7 @@ class ChunkCopies:
         dictionary_page: Location of the dictionary page, absent when there is none.
         dictionary_copy: The dictionary page's body as stored, when it is no more than 64 KiB.
         header_crcs: CRC32 of each page header, signed.
+        page_hashes: xxh3-64 of each page, header and body, signed, where a CRC32 may be that of another page too.
     """
 
     offset_index: OffsetIndex | None = field(1, OffsetIndex, default=None)
@@ -161,6 +162,7 @@ class ChunkCopies:
     dictionary_page: PageLocation | None = field(4, PageLocation, default=None)
     dictionary_copy: bytes | None = field(5, BINARY, default=None)
     header_crcs: list[int] | None = field(6, list_of(I32), default=None)
+    page_hashes: list[int] | None = field(7, list_of(I64), default=None)
 
 
 @thrift.struct

@@ -97,6 +97,13 @@ class Contents:
             for chunk in row_group.columns
         )
 
+    @property
+    def is_finished(self) -> bool:
+        """Whether the footer proves that no row followed: a checkpoint of ours is a footer, too, and does not."""
+        if self.footer.record is not None:
+            return self.footer.record.kind in (Kind.FINAL, Kind.SEAL)
+        return not (self.unvouched and self.key_value.get(footer.STATE_KEY) == FileState.IN_PROGRESS)
+
     @cached_property
     def data_files(self) -> tuple[str, ...]:
         """What the chunks' `file_path`s say, each once, in order, as they stand there; nothing but in a summary."""

@@ -9,12 +9,12 @@ from typing import Final
 
 import numpy as np
 
-from resilient_pq.checksum import crc32
 from resilient_pq.errors import ChecksumError, FormatError, Where, located
 from resilient_pq.format.chunk_decoder import decode_chunk
 from resilient_pq.format.footer import ChunkSums
 from resilient_pq.format.metadata import ColumnMetaData, DataPageHeaderV2, Encoding, PageType
 from resilient_pq.format.page import Page, check_crc, pages_of
+from resilient_pq.format.page_sums import PageSums
 from resilient_pq.format.page_table import DATA_PAGES, PageTable, check_crcs
 from resilient_pq.format.values import LeafColumn
 from resilient_pq.io.ranges import ByteRange
@@ -65,15 +65,17 @@ def verify_chunk(chunk: ChunkRead, data: memoryview) -> bool:
 def _compare(chunk: ChunkRead, data: memoryview) -> tuple[bool, PageTable | None]:
     """What `verify_chunk` does and returns, and the pages where they had to be told apart for it."""
     sums = ChunkSums.of(chunk.metadata)
-    stored = sums.chunk if sums is not None else None
-    computed = crc32(data) if stored is not None else None
+    stored = None if sums is None else sums.of_chunk
+    computed = None if sums is None or stored is None else sums.computed(data)
     if stored is not None and stored == computed:
         return True, None
     zero_is_none = chunk.quirks.zero_crc_is_none
     table = check_crcs(data, chunk.range.start, chunk.num_values_to_read, zero_is_none=zero_is_none)
-    if stored is not None and computed is not None:
+    if sums is not None and stored is not None and computed is not None:
+        name = "CRC32" if sums.xxh3 is None else "xxh3"
         raise ChecksumError(
-            "column chunk CRC32 does not match, though those of its pages do: a page header was changed",
+            f"column chunk {name} does not match, though the CRC32s of its pages do: a header was changed, or pages"
+            " were exchanged",
             stored=stored,
             computed=computed,
         )
@@ -83,7 +85,9 @@ def _compare(chunk: ChunkRead, data: memoryview) -> tuple[bool, PageTable | None
 # --- some of the pages --------------------------------------------------------------------------------------------
 
 
-def decode_parts(chunk: ChunkRead, parts: Sequence[memoryview], *, verify: bool, views: bool = False) -> LeafColumn:
+def decode_parts(
+    chunk: ChunkRead, parts: Sequence[memoryview], *, verify: bool, views: bool = False
+) -> LeafColumn:
     """The column that a chunk holds; where only some of its pages are read, over the rows that these hold.
 
     The index that told where pages lie is believed as far as they bear it out: each has to be found exactly where the
@@ -125,13 +129,33 @@ def _decode_pages(
         pages.append(_data_page(chunk, page, place))
     if verify:
         for page in pages:
-            check_crc(page, zero_is_none=chunk.quirks.zero_crc_is_none)
+            _check_page(page, selected.sums, zero_is_none=chunk.quirks.zero_crc_is_none)
     num_rows = sum(len(place.rows) for place in expected)
     table = PageTable.of(pages)
     column = decode_chunk(chunk.leaf, chunk.metadata.codec, table, num_rows, chunk.quirks, views=views)
     if column.repetition_levels is not None:
         _check_rows(column, [page.num_values for page in pages if page.data_header is not None], expected)
     return column
+
+
+def _check_page(page: Page, sums: PageSums | None, *, zero_is_none: bool) -> None:
+    """Compare a page with the sum that the index has for its place; without one, its body with that in its header.
+
+    Raises:
+        ChecksumError: It does not hold.
+    """
+    if sums is None:
+        check_crc(page, zero_is_none=zero_is_none)
+        return
+    expected = sums[page.ordinal]
+    computed = expected.computed(page.header_bytes, page.body)
+    if computed != expected.value:
+        raise ChecksumError(
+            "page is not the one whose sum the index has",
+            stored=expected.value,
+            computed=computed,
+            where=Where(page=page.ordinal, offset=page.offset),
+        )
 
 
 def _dictionary_page(found: Sequence[Page], place: ByteRange) -> Page:

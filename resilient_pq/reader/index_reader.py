@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
+from functools import partial
 from typing import Any, TypeVar
 
 from resilient_pq.errors import ChecksumError, FormatError, located
@@ -119,7 +120,9 @@ class IndexReader:
                         known[key_of(place)] = data[: whole.range.size]
                     else:
                         wanted.append(whole)
-        narrow: ReadPlan = await self._in_thread(narrowed, contents, plan, known, limit)
+        narrow: ReadPlan = await self._in_thread(
+            partial(narrowed, contents, plan, known, limit, verify=self._verify)
+        )
         return narrow
 
     async def _wave(self, places: Sequence[Place]) -> list[tuple[Place, memoryview]]:

@@ -19,6 +19,7 @@ from resilient_pq.format.bounds import (
 )
 from resilient_pq.format.footer import MAGIC, ChunkSums
 from resilient_pq.format.metadata import ColumnChunk, ColumnIndex, ColumnMetaData, OffsetIndex, RowGroup
+from resilient_pq.format.page_sums import PageSums
 from resilient_pq.format.schema import Leaf, Schema
 from resilient_pq.format.sorting import SortingColumn, sorting_columns_of
 from resilient_pq.io.ranges import ByteRange
@@ -246,6 +247,11 @@ def decode_offsets(place: Place, data: memoryview) -> OffsetIndex:
         if sizes and (len(sizes) != len(rows) or min(sizes) < 0):
             raise FormatError("the sizes of its pages are not those of its pages")
     return index
+
+
+def decode_page_sums(place: Place, data: memoryview) -> PageSums | None:
+    """The sums of pages that stand in an OffsetIndex; None where there are none."""
+    return PageSums.of_index(data)
 
 
 def decode_filter(place: Place, data: memoryview) -> BloomFilter:

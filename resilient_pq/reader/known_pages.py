@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from resilient_pq.checksum import crc32, unsigned
 from resilient_pq.errors import FormatError
@@ -10,6 +10,7 @@ from resilient_pq.format import thrift
 from resilient_pq.format.footer import RECORD_KEY, ChunkSums, key_values
 from resilient_pq.format.metadata import ColumnMetaData, OffsetIndex
 from resilient_pq.format.page import read_header
+from resilient_pq.format.page_sums import PageSum, PageSums, needs_hashes
 from resilient_pq.format.records import HEADER_SIZE, ChunkCopies, Kind, RowGroupRecord, parse_header
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader.plan import ChunkRead
@@ -25,6 +26,7 @@ class KnownPage:
         header: Its header's bytes as written, from a copy that a checksum vouches for; None where there is no copy.
         body: Its body as stored, from such a copy; None where there is none.
         first_row: The row of the row group that it begins with; None for a dictionary page, or where it is not known.
+        sum: Of header and body, where one is known besides what the header says.
     """
 
     offset: int
@@ -32,6 +34,7 @@ class KnownPage:
     header: bytes | None = None
     body: bytes | None = None
     first_row: int | None = None
+    sum: PageSum | None = None
 
     @property
     def end(self) -> int:
@@ -53,14 +56,26 @@ class KnownPages:
     complete: bool
     summed: bool = False
 
+    def tell_apart(self, codec: int) -> bool:
+        """Whether these are pages that no others, compressed with a codec, can be taken for."""
+        return self.summed and (not needs_hashes(codec) or all(page.sum is not None for page in self.pages))
+
     @classmethod
-    def of_index(cls, index: OffsetIndex) -> KnownPages:
+    def of_index(cls, index: OffsetIndex, sums: PageSums | None = None) -> KnownPages:
         """The data pages as an OffsetIndex has them; a dictionary page before them is not in it.
+
+        Args:
+            index: It.
+            sums: Of all pages, as they stand in it.
 
         Raises:
             FormatError: They overlap.
         """
-        return cls(_in_order(index), complete=False)
+        pages = _in_order(index)
+        dictionaries = -1 if sums is None else len(sums) - len(pages)
+        if sums is not None and dictionaries in (0, 1):
+            pages = tuple(replace(page, sum=sums[i + dictionaries]) for i, page in enumerate(pages))
+        return cls(pages, complete=False)
 
     @classmethod
     def of_copies(cls, copies: ChunkCopies, start: int) -> KnownPages:
@@ -86,6 +101,11 @@ class KnownPages:
             at, offset, summed = end, offset + size, summed and header.crc is not None
         if rows and sum(page.first_row is not None for page in pages) != len(rows):
             raise FormatError("the record of a row group has other pages in its index than headers")
+        if copies.page_hashes is not None:
+            if len(copies.page_hashes) != len(pages):
+                raise FormatError("the record of a row group has hashes of other pages than headers")
+            hashes = [PageSum(unsigned(value, 64), is_hash=True) for value in copies.page_hashes]
+            pages = [replace(page, sum=each) for page, each in zip(pages, hashes, strict=True)]
         return cls(tuple(pages), complete=True, summed=summed)
 
 
@@ -161,7 +181,7 @@ def pages_by_index(data: memoryview, chunk: ChunkRead) -> KnownPages | None:
     if sums is not None and sums.offset_index not in (None, crc32(data)):
         return None
     try:
-        known = KnownPages.of_index(thrift.decode(OffsetIndex, data)[0])
+        known = KnownPages.of_index(thrift.decode(OffsetIndex, data)[0], PageSums.of_index(data))
     except FormatError:
         return None
     inside = chunk.range

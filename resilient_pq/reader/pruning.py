@@ -16,7 +16,9 @@ from typing import Any, Final, TypeVar
 from resilient_pq.errors import FormatError, UnsupportedError
 from resilient_pq.format.bloom import BloomFilter
 from resilient_pq.format.bounds import ColumnStatistics, DecodedColumnIndex
+from resilient_pq.format.footer import ChunkSums
 from resilient_pq.format.metadata import OffsetIndex
+from resilient_pq.format.page_sums import PageSums
 from resilient_pq.format.row_ranges import Rows, count, first, intersection, rows_of
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader import indexes
@@ -108,7 +110,9 @@ def worth_a_wave(plan: ReadPlan, missing: Sequence[Place], wave_bytes: int) -> l
     return worth
 
 
-def narrowed(contents: Contents, plan: ReadPlan, known: Known, limit: int | None = None) -> ReadPlan:
+def narrowed(
+    contents: Contents, plan: ReadPlan, known: Known, limit: int | None = None, *, verify: bool = True
+) -> ReadPlan:
     """The plan without the row groups, rows and pages that indexes, or a limit, tell are not wanted.
 
     Args:
@@ -116,12 +120,13 @@ def narrowed(contents: Contents, plan: ReadPlan, known: Known, limit: int | None
         plan: What is to be read.
         known: Indexes that are at hand, of those that `indexes_wanted` names.
         limit: As of `indexes_wanted`.
+        verify: Whether checksums are compared, so that pages without a sum of their own are not read alone.
     """
     groups: list[RowGroupRead] = []
     left_out = list(plan.left_out)
     left = limit
     for group in plan.row_groups:
-        facts = _Facts(contents, group, known)
+        facts = _Facts(contents, group, known, verify=verify)
         by, rows = "limit", _all_rows(group)
         if plan.filter is not None:
             by, rows = facts.wanted(plan.filter)
@@ -150,10 +155,11 @@ class _Pages:
 class _Facts:
     """What is known of a row group."""
 
-    def __init__(self, contents: Contents, group: RowGroupRead, known: Known) -> None:
+    def __init__(self, contents: Contents, group: RowGroupRead, known: Known, *, verify: bool) -> None:
         self._contents = contents
         self._group = group
         self._known = known
+        self._verify = verify
         self._filters: dict[int, BloomFilter | None] = {}
         self._pages: dict[int, _Pages | None] = {}
 
@@ -219,7 +225,12 @@ class _Facts:
             return chunk
         place = ByteRange(chunk.range.start, chunk.range.end - chunk.slack)
         may_split_rows = chunk.leaf.max_repetition_level > 0 and not chunk.quirks.row_aligned
-        pages = select_pages(place, chunk.num_rows, offsets, rows, with_following=may_split_rows)
+        sums = self._page_sums(Chunk(self._contents, self._group.ordinal, chunk.leaf))
+        if self._verify and sums is None and _has_sum(chunk):
+            return chunk  # only all of it shows whether its pages lie where they were written
+        pages = select_pages(
+            place, chunk.num_rows, offsets, rows, with_following=may_split_rows, sums=sums
+        )
         if pages is None:
             return chunk
         # Page by page it turns out whether the index that told which rows can be wanted has the rows right.
@@ -232,6 +243,9 @@ class _Facts:
 
     def _offsets(self, chunk: Chunk) -> OffsetIndex | None:
         return self._decoded(indexes.offset_index_place, indexes.decode_offsets, chunk)
+
+    def _page_sums(self, chunk: Chunk) -> PageSums | None:
+        return self._decoded(indexes.offset_index_place, indexes.decode_page_sums, chunk)
 
     def _decoded(
         self, find: Callable[[Chunk], Place | None], decode: Callable[[Place, memoryview], T], chunk: Chunk
@@ -246,6 +260,12 @@ class _Facts:
             return decode(place, data)
         except (FormatError, UnsupportedError):
             return None  # without it there is more to read, and nothing is wrong with that
+
+
+def _has_sum(chunk: ChunkRead) -> bool:
+    """Whether there is a checksum over a whole chunk."""
+    sums = ChunkSums.of(chunk.metadata)
+    return sums is not None and sums.of_chunk is not None
 
 
 def _credible(chunk: Chunk, index: DecodedColumnIndex, rows: Sequence[range]) -> bool:

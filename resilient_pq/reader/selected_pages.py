@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from resilient_pq.format.metadata import OffsetIndex
+from resilient_pq.format.page_sums import PageSums
 from resilient_pq.format.row_ranges import Rows, rows_of
 from resilient_pq.io.ranges import ByteRange
 
@@ -35,11 +36,13 @@ class SelectedPages:
         dictionary: The bytes of the dictionary page; None without one.
         pages: The data pages, in order, one at least.
         num_pages: How many data pages the chunk has.
+        sums: Of all its pages; None where the index has none.
     """
 
     dictionary: ByteRange | None
     pages: tuple[PageRead, ...]
     num_pages: int
+    sums: PageSums | None = None
 
     @property
     def ranges(self) -> tuple[ByteRange, ...]:
@@ -70,7 +73,13 @@ def page_rows(index: OffsetIndex, num_rows: int) -> list[range]:
 
 
 def select_pages(
-    chunk: ByteRange, num_rows: int, index: OffsetIndex, rows: Rows, *, with_following: bool = False
+    chunk: ByteRange,
+    num_rows: int,
+    index: OffsetIndex,
+    rows: Rows,
+    *,
+    with_following: bool = False,
+    sums: PageSums | None = None,
 ) -> SelectedPages | None:
     """The pages that hold some rows.
 
@@ -81,9 +90,10 @@ def select_pages(
         rows: The rows wanted, one at least.
         with_following: Whether the page behind each of them is taken as well. Only that tells whether a page ends with
             its last row: some writers have an index, and split rows of lists between pages all the same.
+        sums: Of all pages, as they stand in the index.
 
     Returns:
-        The pages; None where the index leaves out bytes of the chunk, which may be pages.
+        The pages; None where the index leaves out bytes of the chunk, which may be pages, or has sums of others.
     """
     places = index.page_locations
     if not places:
@@ -94,6 +104,8 @@ def select_pages(
     start = places[0].offset
     dictionary = None if start == chunk.start else ByteRange(chunk.start, start)
     before = 0 if dictionary is None else 1
+    if sums is not None and len(sums) != before + len(places):
+        return None
     stops = [each.stop for each in rows]
     of_pages = page_rows(index, num_rows)
     has_any = [bool(held) and _has_any(held, rows, stops) for held in of_pages]
@@ -104,7 +116,7 @@ def select_pages(
         for at in range(len(places))
         if has_any[at]
     )
-    return SelectedPages(dictionary, chosen, len(places)) if chosen else None
+    return SelectedPages(dictionary, chosen, len(places), sums) if chosen else None
 
 
 def _has_any(held: range, rows: Rows, stops: Sequence[int]) -> bool:

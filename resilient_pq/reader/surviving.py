@@ -1,9 +1,14 @@
 """Which pages of a damaged column chunk are whole, what rows they hold, and their values. Sans-io.
 
-A page is whole when its CRC32 holds, or, where its writer left none, when it decodes. Its header is not covered by that
-sum; a copy of it is (`KnownPages`), and so is the whole chunk. Where that sum does not hold and there is no copy, a
-header is believed that says exactly what its body is. Bytes may be at hand more than once: as they lie in the file, as
-they lie elsewhere in it when parts of it were moved, and in other copies of the file.
+A page is whole when its CRC32 holds, or, where its writer left none, when it decodes. That proves its bytes, not its
+place: a page of another column, row group or version of the file has a CRC32 that holds, too. The place of a page is
+proven by a copy of its header, by a sum of it in an index (`KnownPages`), or by the checksum of the chunk: where that
+holds over all headers as they lie, with the CRC32s that they name for their bodies, every header is the one that was
+written there, whatever became of the bodies. Without a proof a page is lost, unless the caller keeps it. Where no
+checksum of the chunk is known, pages follow on each other from the start of the chunk, or up to its end.
+
+Bytes may be at hand more than once: as they lie in the file, as they lie elsewhere in it when parts of it were moved,
+and in other copies of the file.
 """
 
 from __future__ import annotations
@@ -17,7 +22,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from resilient_pq.checksum import crc32, signed, unsigned
+from resilient_pq.checksum import combine, crc32, signed, unsigned
 from resilient_pq.errors import FormatError, UnsupportedError
 from resilient_pq.format import thrift
 from resilient_pq.format.chunk_decoder import decode_chunk
@@ -28,6 +33,7 @@ from resilient_pq.format.metadata import Encoding, PageHeader, PageType
 from resilient_pq.format.page import Page, open_data_page, read_header
 from resilient_pq.format.page_search import pages_in
 from resilient_pq.format.row_selection import from_first_row, leaf_data
+from resilient_pq.format.stored_pages import ends_stored
 from resilient_pq.format.values import LeafData
 from resilient_pq.reader.known_pages import KnownPage, KnownPages
 from resilient_pq.reader.plan import ChunkRead
@@ -35,6 +41,10 @@ from resilient_pq.reader.plan import ChunkRead
 _DATA_PAGES = (PageType.DATA_PAGE, PageType.DATA_PAGE_V2)
 _DICTIONARY_ENCODINGS = (Encoding.PLAIN_DICTIONARY, Encoding.RLE_DICTIONARY)
 _HIDDEN: Final = "bytes of it are damaged that no checksum of a page covers"
+_UNPROVEN: Final = "nothing proves its place: the chunk's checksum does not hold over the page headers that lie there"
+_ADRIFT: Final = "nothing proves its place: bytes before it are damaged, and no page follows up to the chunk's end"
+_EXCHANGED: Final = "another page is in its place"
+_ALIKE: Final = "it stores its data in a gzip member, and no hash tells it from others of its size"
 
 
 class Mending(StrEnum):
@@ -96,6 +106,10 @@ class PageFate:
         checksummed: Whether a checksum vouches for it.
         reason: Why it is lost; None where it is whole.
         reading: Position of the reading that it is whole in; 0, where it should lie, of one that is lost.
+        stated: CRC32 of header and body together, by what the header as it lies says of its body; None where no header
+            is known, or it has no CRC32.
+        placed: Whether a copy of its header, or a sum in an index, proves that this is its place.
+        unplaced: Whether it was kept though nothing proves that.
     """
 
     offset: int
@@ -108,10 +122,13 @@ class PageFate:
     checksummed: bool = False
     reason: str | None = None
     reading: int = 0
+    stated: int | None = None
+    placed: bool = False
+    unplaced: bool = False
 
     def lost(self, reason: str) -> PageFate:
         """The same place, its page lost."""
-        return replace(self, page=None, mending=None, checksummed=False, reason=reason, reading=0)
+        return replace(self, page=None, mending=None, checksummed=False, reason=reason, reading=0, placed=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +197,7 @@ def survivors(
     repair: Repair | None = None,
     agrees: Agrees | None = None,
     verify: bool = True,
+    keep_unplaced: bool = False,
 ) -> SurvivingChunk:
     """What is left of a chunk.
 
@@ -193,9 +211,12 @@ def survivors(
         agrees: Says whether values agree with what statistics say of the chunk; asked of those for which no checksum
             vouches. None believes them.
         verify: Whether checksums are compared; otherwise a page is lost where it does not decode.
+        keep_unplaced: Whether pages are kept whose place nothing proves, as far as header and body fit each other.
     """
     finder = _Finder(chunk, readings, search, repair, verify=verify)
     fates = finder.known_pages(known) if known is not None else finder.chained()
+    if verify:
+        fates = _placed(chunk, fates, keep_unplaced=keep_unplaced)
     fates = _counted(chunk, fates)
     fates = _without_dictionary(fates)
     cut_short = known is not None and not known.complete
@@ -225,6 +246,9 @@ class _Finder:
         # Where the chunk's own sum does not hold, a page without one may be what is damaged.
         self._needs_crc = verify and sums is not None and sums.chunk is not None
         self._verify = verify
+        # Where the chunk has a hash, the CRC32 of a page may be that of another: which one lies there is not sure then.
+        hashed = sums if verify and sums is not None and sums.xxh3 is not None else None
+        self._as_written = [hashed is None or hashed.computed(each.data) == hashed.xxh3 for each in readings]
 
     # -- pages whose places are known ------------------------------------------------------------
 
@@ -256,25 +280,37 @@ class _Finder:
             return lost.lost("the copy of its header is not that of this page")
         lost = replace(lost, is_dictionary=header.type == PageType.DICTIONARY_PAGE)
         start = place.offset - self._chunk.range.start
+        bodies: list[tuple[int, memoryview]] = []
+        exchanged = False
         for number, reading in enumerate(self._readings):
             stored = reading.data[start : start + end]
             body = reading.data[start + end : start + place.size]
-            if self._holds(header, body):
+            if not self._holds(header, body):
+                bodies.append((number, body))
+                continue
+            exchanged = self._is_another(place, place.header, body)
+            if not exchanged:
                 mending = reading.mending
                 if mending is None and stored != memoryview(place.header):
                     mending = Mending.HEADER_COPY
-                lost = replace(lost, reading=number)
+                lost = replace(lost, reading=number, placed=True)
                 return self._whole(lost, ordinal, header, memoryview(place.header), body, mending)
         if place.body is not None and self._holds(header, memoryview(place.body)):
-            body = memoryview(place.body)
-            return self._whole(
-                lost, ordinal, header, memoryview(place.header), body, Mending.DICTIONARY_COPY
-            )
-        bodies = [
-            (number, reading.data[start + end : start + place.size])
-            for number, reading in enumerate(self._readings)
-        ]
-        return self._repaired(lost, ordinal, header, memoryview(place.header), bodies)
+            body, lost = memoryview(place.body), replace(lost, placed=True)
+            return self._whole(lost, ordinal, header, memoryview(place.header), body, Mending.DICTIONARY_COPY)
+        if exchanged and not bodies:
+            return lost.lost(_EXCHANGED)
+        mended = self._repaired(lost, ordinal, header, memoryview(place.header), bodies)
+        exchanged = mended.page is not None and self._is_another(place, place.header, mended.page.body)
+        return lost.lost(_EXCHANGED) if exchanged else replace(mended, placed=mended.page is not None)
+
+    def _is_another(self, place: KnownPage, header: bytes | memoryview, body: memoryview) -> bool:
+        """Whether a page, whose CRC32 holds, has another sum than the one of its place."""
+        return self._verify and place.sum is not None and place.sum.computed(header, body) != place.sum.value
+
+    def _is_blind(self, body: memoryview, reading: int) -> bool:
+        """Whether the CRC32 of a page may be that of another, and nothing else vouches for it."""
+        return not self._as_written[reading] and ends_stored(body)
 
     def _page_at(self, place: KnownPage, ordinal: int, lost: PageFate) -> PageFate:
         """A page of which only the place is known."""
@@ -293,7 +329,13 @@ class _Finder:
             if self._holds(header, body):
                 fate = replace(lost, reading=number)
                 stored = data[start:body_start]
-                whole = self._believed(self._whole(fate, ordinal, header, stored, body, reading.mending))
+                whole = self._whole(fate, ordinal, header, stored, body, reading.mending)
+                if place.sum is None:
+                    whole = self._believed(whole)
+                elif self._is_another(place, stored, body):
+                    whole = whole.lost(_EXCHANGED)
+                else:
+                    whole = replace(whole, placed=True)
                 if whole.page is not None:
                     return whole
                 doubted = doubted or whole
@@ -325,19 +367,13 @@ class _Finder:
     ) -> PageFate:
         page = Page(ordinal, fate.offset, header, header_bytes, body)
         checksummed = self._has_crc(header)
-        return replace(fate, page=page, mending=mending, checksummed=checksummed, reason=None)
+        stated = _stated(header, header_bytes)
+        return replace(fate, page=page, mending=mending, checksummed=checksummed, reason=None, stated=stated)
 
     def _believed(self, whole: PageFate) -> PageFate:
-        """A page, its header as it lies; lost where something in the chunk is damaged, and it may be that header."""
-        if whole.page is None or not self._needs_crc:
-            return whole
-        metadata, leaf = self._chunk.metadata, self._chunk.leaf
-        try:
-            check_exact(whole.page, leaf, metadata.codec, metadata.encodings, self._chunk.quirks)
-        except FormatError as error:
-            return whole.lost(f"its header is damaged, or its body: {error.message}")
-        except UnsupportedError:
-            pass  # whoever decodes it says so
+        """A page, its header as it lies; lost where its CRC32 may be that of another, too."""
+        if whole.page is not None and self._needs_crc and self._is_blind(whole.page.body, whole.reading):
+            return whole.lost(_ALIKE)
         return whole
 
     def _repaired(
@@ -358,6 +394,7 @@ class _Finder:
             bodies: What there is of its body, each with the position of the reading that it stands in.
         """
         lost = lost.lost("its CRC32 does not match" if self._has_crc(header) else _HIDDEN)
+        lost = replace(lost, stated=_stated(header, header_bytes))
         counted = _entries(header)
         if not self._chunk.leaf.max_repetition_level and counted is not None and not lost.is_dictionary:
             lost = replace(lost, num_rows=counted)
@@ -381,18 +418,21 @@ class _Finder:
         at = (base if start is None else start) - base
         stop = (self._chunk.range.end if end is None else end) - base
         fates: list[PageFate] = []
+        adrift = None  # from which on pages were only searched for
         left = self._chunk.num_values_to_read if start is None else None
         while at < stop and (left is None or left > 0):
             fate = self._next(at, stop, ordinal + len(fates))
             if fate is None:
                 following = self._found_from(at + 1, stop)
                 fates.append(PageFate(base + at, base + following, None, reason="its header is damaged"))
-                at = following
+                at, adrift = following, len(fates)
                 continue
             fates.append(fate)
             at = fate.end - base
             if left is not None:
                 left -= fate.page.num_values if fate.page is not None else fate.num_rows or 0
+        if adrift is not None and at not in (stop, stop - self._chunk.slack) and not self._needs_crc:
+            fates[adrift:] = [fate.lost(_ADRIFT) if fate.page is not None else fate for fate in fates[adrift:]]
         return fates
 
     def _next(self, at: int, stop: int, ordinal: int) -> PageFate | None:
@@ -447,6 +487,55 @@ def _is_plausible(header: PageHeader) -> bool:
 def _entries(header: PageHeader) -> int | None:
     detail = header.data_page_header or header.data_page_header_v2
     return None if detail is None else detail.num_values
+
+
+# -- which place ---------------------------------------------------------------------------------
+
+
+def _stated(header: PageHeader, header_bytes: memoryview) -> int | None:
+    """CRC32 of a page, by its header and by what that says of the body."""
+    if header.crc is None:
+        return None
+    return combine(crc32(header_bytes), unsigned(header.crc), header.compressed_page_size)
+
+
+def _placed(chunk: ChunkRead, fates: Sequence[PageFate], *, keep_unplaced: bool) -> list[PageFate]:
+    """The fates, pages lost whose place is not proven where the checksum of the chunk is known.
+
+    Args:
+        chunk: Which one.
+        fates: Of its pages, in order.
+        keep_unplaced: Whether such a page is kept where its header says exactly what its body is.
+    """
+    sums = ChunkSums.of(chunk.metadata)
+    if sums is None or sums.chunk is None or _headers_hold(chunk, fates, sums.chunk):
+        return list(fates)
+    return [
+        fate if fate.page is None or fate.placed else _unplaced(chunk, fate, fate.page, keep=keep_unplaced)
+        for fate in fates
+    ]
+
+
+def _headers_hold(chunk: ChunkRead, fates: Sequence[PageFate], stored: int) -> bool:
+    """Whether the checksum of a chunk holds over all page headers and the CRC32s that these say their bodies have."""
+    at, computed = chunk.range.start, 0
+    for fate in fates:
+        if fate.offset != at or fate.stated is None:
+            return False
+        computed, at = combine(computed, fate.stated, fate.end - fate.offset), fate.end
+    return at == chunk.range.end and computed == stored
+
+
+def _unplaced(chunk: ChunkRead, fate: PageFate, page: Page, *, keep: bool) -> PageFate:
+    if not keep:
+        return fate.lost(_UNPROVEN)
+    try:
+        check_exact(page, chunk.leaf, chunk.metadata.codec, chunk.metadata.encodings, chunk.quirks)
+    except FormatError as error:
+        return fate.lost(f"its header is damaged, or its body: {error.message}")
+    except UnsupportedError:
+        pass  # whoever decodes it says so
+    return replace(fate, unplaced=True)
 
 
 # -- which rows ------------------------------------------------------------------------------------

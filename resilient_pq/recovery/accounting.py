@@ -61,6 +61,7 @@ def ledger_of(known: Understanding, examined: Examined, rows: KeptRows, on_damag
         checkpoints=_checkpoints(known),
         missing=_missing(regions, pages),
         on_damage=str(on_damage),
+        num_rows=None if known.end is None else known.end.num_rows,
     )
 
 
@@ -137,36 +138,29 @@ def _rows(
     assert known.contents is not None
     gaps = {region.where.row_group: region for region in lost if region.where.row_group is not None}
     behind = [region for region in lost if region.where.row_group is None]
-    known_numbers = {row_group.number for row_group in row_groups}
     counts: list[int | None] = []
     fates: list[RowsFate] = []
-    first_row: int | None = 0
+    counted: int | None = 0
     for row_group in row_groups:
-        gap = None
-        if row_group.number > len(counts):
-            gap = gaps.pop(row_group.known.ordinal - (row_group.number - len(counts)), None)
-            rows = None if gap is None or (gap.num_rows or 0) < 0 else gap.num_rows
-            single = len(counts) if row_group.number == len(counts) + 1 else None
+        missing = row_group.number - len(counts)
+        if missing > 0:
+            gap = gaps.pop(row_group.known.ordinal - missing, None)
+            rows = None if gap is None else gap.num_rows
+            single = len(counts) if missing == 1 else None
             reason = "nothing names it" if gap is None else gap.reason
-            fates.append(RowsFate(first_row, rows, single, False, reason=reason))
-            counts += [rows if single is not None else None] * (row_group.number - len(counts))
-            first_row = None if rows is None or first_row is None else first_row + rows
-        if first_row is None:
-            first_row = row_group.known.rows_before
-        counts.append(_count(row_group, gaps))
+            fates.append(RowsFate(counted, rows, single, False, reason=reason))
+            counts += [rows if single is not None else None] * missing
+        first_row = row_group.known.rows_before
+        rest = gaps.pop(row_group.known.ordinal, None)
+        counts.append(None if rest is not None else row_group.num_rows)
         fates += fates_of_rows(known.contents.schema, row_group, first_row)
-        first_row = None if first_row is None or counts[-1] is None else first_row + row_group.num_rows
-    for region in (*behind, *gaps.values()):
-        number = region.where.row_group if region.where.row_group in known_numbers else None
-        fates.append(RowsFate(None, region.num_rows, number, False, reason=region.reason))
+        counted = None if first_row is None else first_row + row_group.num_rows
+        if rest is not None:
+            fates.append(RowsFate(counted, rest.num_rows, row_group.number, False, reason=rest.reason))
+            counted = None
+    for region in (*gaps.values(), *behind):
+        fates.append(RowsFate(None, region.num_rows, None, False, reason=region.reason))
     return tuple(counts), tuple(fates)
-
-
-def _count(row_group: Fared, gaps: dict[int, LostRegion]) -> int | None:
-    """The rows of a row group; None of one that is not known to be all there."""
-    if row_group.known.ordinal in gaps:
-        return None
-    return row_group.num_rows
 
 
 def _checkpoints(known: Understanding) -> tuple[tuple[int, int], ...]:

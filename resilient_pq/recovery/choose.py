@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from resilient_pq.errors import FormatError, Where
@@ -42,13 +42,31 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
+class FileEnd:
+    """What is known of the end of a file.
+
+    Attributes:
+        start: Offset behind the last thing that was found whole.
+        size: Bytes of the object.
+        num_rows: Rows of the whole file, as its final record or a whole footer counts them; None where nothing proves
+            where the file ends, so that nobody knows how many rows followed.
+        least: Rows that the file has at least, as a damaged checkpoint counts them.
+    """
+
+    start: int
+    size: int
+    num_rows: int | None = None
+    least: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Candidates:
     """What could be kept of a damaged object.
 
     Attributes:
         contents: Schema and metadata, as if the candidates were all of the file.
         row_groups: The candidates in order.
-        lost: What is lost behind the last of them.
+        end: What is known of the end of the file.
         prefix_end: Offset up to which the bytes are records and row groups of the candidates, without a gap; None
             where they are not.
         last: The header of the last record before `prefix_end`.
@@ -58,7 +76,7 @@ class Candidates:
 
     contents: Contents
     row_groups: tuple[Candidate, ...]
-    lost: tuple[LostRegion, ...]
+    end: FileEnd
     prefix_end: int | None
     last: RecordHeader | None
     cut_end: int | None = None
@@ -75,12 +93,11 @@ def candidates_of_survey(survey: Survey) -> Candidates | None:
     metadata = _metadata(survey.footer.metadata, [candidate.row_group for candidate in found])
     contents = Contents.of(Footer(metadata, survey.size, 0, survey.footer.header))
     contiguous = [candidate.ordinal for candidate in found] == list(range(len(found)))
-    tail = _tail(survey, found)
     whole = survey.footer.header.kind == Kind.FINAL and not survey.row_groups
     return Candidates(
         contents,
         tuple(found),
-        tuple(tail),
+        end_of_survey(survey),
         survey.last.end if contiguous and not survey.scanned else None,
         survey.last,
         survey.footer.header.end if whole else None,
@@ -96,7 +113,7 @@ def candidates_of_contents(contents: Contents) -> Candidates:
     return Candidates(
         contents,
         tuple(found),
-        (),
+        FileEnd(contents.footer.end, contents.footer.end, contents.num_rows if contents.is_finished else None),
         record.end if record is not None and resumable else None,
         record,
     )
@@ -152,21 +169,83 @@ def losses_between(row_groups: Sequence[KnownRowGroup]) -> list[LostRegion]:
     """What lies between row groups that are known: others, of which nothing is left that names them.
 
     Args:
-        row_groups: In order; the rows before each that has any before it are counted.
+        row_groups: In order.
     """
     gaps: list[LostRegion] = []
-    ordinal, end, num_rows = 0, 0, 0
+    ordinal, end = 0, 0
+    counted: int | None = 0
     for known in row_groups:
-        if known.ordinal > ordinal:
-            missing = known.ordinal - ordinal
+        before = known.rows_before
+        rows = None if before is None or counted is None or before < counted else before - counted
+        missing = known.ordinal - ordinal
+        if missing > 0:
             what = f"{missing} row group{'s' if missing > 1 else ''}"
             reason = f"what names {what} is damaged"
-            where = Where(row_group=ordinal)
-            rows = None if known.rows_before is None else known.rows_before - num_rows
+            gaps.append(LostRegion(end, max(known.start, end), rows, Damage.CORRUPT, reason, Where(row_group=ordinal)))
+            counted = None
+        elif rows:
+            reason = "the row group had more rows than were found of it"
+            where = Where(row_group=ordinal - 1)
             gaps.append(LostRegion(end, max(known.start, end), rows, Damage.CORRUPT, reason, where))
         ordinal, end = known.ordinal + 1, known.end
-        num_rows = (known.rows_before or 0) + (known.num_rows or 0)
+        before = counted if before is None else before
+        counted = None if before is None or known.num_rows is None else before + known.num_rows
     return gaps
+
+
+def losses(end: FileEnd | None, row_groups: Sequence[KnownRowGroup], in_flight: int | None = None) -> list[LostRegion]:
+    """What is lost between and behind row groups, whatever is kept of them.
+
+    Where the whole file's rows are counted, and nothing else is missing, they tell how many are in a gap.
+
+    Args:
+        end: The end of the file; None where nobody looked for it.
+        row_groups: In order.
+        in_flight: Ordinal of the last of them where it is not known to be complete.
+    """
+    found = [*losses_between(row_groups), *([] if end is None else losses_behind(end, row_groups, in_flight))]
+    uncounted = [region for region in found if region.num_rows is None]
+    if end is None or end.num_rows is None or not uncounted:
+        return found
+    rest = end.num_rows - sum(known.num_rows or 0 for known in row_groups)
+    rest -= sum(region.num_rows or 0 for region in found)
+    if rest == 0:
+        return [region for region in found if region.num_rows is not None]
+    if rest > 0 and len(uncounted) == 1:
+        return [replace(region, num_rows=rest) if region is uncounted[0] else region for region in found]
+    return found
+
+
+def losses_behind(
+    end: FileEnd, row_groups: Sequence[KnownRowGroup], in_flight: int | None = None
+) -> list[LostRegion]:
+    """What may stand behind the last row group that is known: nothing only where the end of the file is proven.
+
+    Args:
+        end: The end of the file.
+        row_groups: In order.
+        in_flight: Ordinal of the last of them where it is not known to be complete.
+    """
+    last = row_groups[-1] if row_groups else None
+    before = 0 if last is None else last.rows_before
+    counted = 0 if last is None else last.num_rows
+    known = None if before is None or counted is None else before + counted
+    start = min(max(end.start, 0 if last is None else last.end), end.size)
+    where = Where(row_group=0 if last is None else last.ordinal + 1)
+    stated = end.least if end.num_rows is None else end.num_rows
+    losses: list[LostRegion] = []
+    if known is not None and stated > known:
+        reason = "row groups that nothing names stand before the last footer"
+        losses.append(LostRegion(start, end.size, stated - known, Damage.CORRUPT, reason, where))
+    elif end.num_rows is not None and (known is None or stated < known):
+        reason = "the footer counts other rows than the row groups that were found have"
+        losses.append(LostRegion(start, end.size, None, Damage.CORRUPT, reason, where))
+    if end.num_rows is None:
+        reason, where = "the end of the file is missing: how many rows followed is not known", Where()
+        if in_flight is not None:
+            reason, where = "a row group was not complete when the file ends", Where(row_group=in_flight)
+        losses.append(LostRegion(end.size if losses else start, end.size, None, Damage.TORN, reason, where))
+    return losses
 
 
 def _unaccounted(survey: Survey, found: list[Candidate]) -> Iterator[ByteRange]:
@@ -185,32 +264,20 @@ def _unaccounted(survey: Survey, found: list[Candidate]) -> Iterator[ByteRange]:
         at = max(at, end)
 
 
-def _tail(survey: Survey, found: list[Candidate]) -> list[LostRegion]:
-    """What stands behind the last record that is whole."""
-    assert survey.last is not None and survey.footer is not None
-    start = survey.last.end
-    if start >= survey.size or survey.has_end:
-        return []
-    newest = survey.newest
-    where = Where(row_group=found[-1].ordinal + 1 if found else 0)
-    if newest is not None and newest.offset >= start and newest.kind in (Kind.FINAL, Kind.CHECKPOINT):
-        # A footer stands there that is damaged; its header still counts the rows before it.
-        known = found[-1].rows_before + found[-1].row_group.num_rows if found else 0
-        missing = newest.num_rows - known
-        if missing <= 0:
-            return [] if newest.kind == Kind.FINAL else _unknown(start, survey.size, newest)
-        reason = "row groups whose records are damaged stand before the last footer"
-        return [LostRegion(start, survey.size, missing, Damage.CORRUPT, reason, where)]
-    reason = "a row group was not complete when the file ends"
-    return [LostRegion(start, survey.size, None, Damage.TORN, reason, where)]
-
-
-def _unknown(start: int, end: int, newest: RecordHeader) -> list[LostRegion]:
-    if newest.end >= end:
-        return []  # nothing but the damaged checkpoint stands there
-    return [
-        LostRegion(start, end, None, Damage.CORRUPT, "what stands behind a damaged checkpoint is not known")
-    ]
+def end_of_survey(survey: Survey) -> FileEnd:
+    """The end of a file by its records: proven by the header of its final record, or by a footer that ends it."""
+    footer, newest = survey.footer, survey.newest
+    start = 0 if survey.last is None else survey.last.end
+    if footer is not None and footer.header.kind == Kind.FINAL:
+        return FileEnd(start, survey.size, footer.metadata.num_rows)
+    if footer is not None and survey.ended:
+        later = sum(found.row_group.num_rows for found in survey.row_groups.values())
+        return FileEnd(start, survey.size, footer.metadata.num_rows + later)
+    if newest is None or newest.offset < start:
+        return FileEnd(start, survey.size)
+    # The record is damaged; its header still counts the rows before it.
+    proven = newest.num_rows if newest.kind == Kind.FINAL else None
+    return FileEnd(start, survey.size, proven, newest.num_rows)
 
 
 def known_row_groups(candidates: Candidates) -> list[KnownRowGroup]:

@@ -13,6 +13,7 @@ from resilient_pq.errors import FormatError
 from resilient_pq.format import thrift
 from resilient_pq.format.footer import CRC_KEY, DATASET_KEY, ChunkSums
 from resilient_pq.format.metadata import ColumnChunk, KeyValue, RowGroup
+from resilient_pq.format.page_sums import PageSums, with_sums
 from resilient_pq.format.records import HEADER_SIZE, Kind, RecordChain, RowGroupRecord, parse_header
 from resilient_pq.io.fetch import fetch
 from resilient_pq.io.ranges import ByteRange
@@ -68,12 +69,12 @@ def _offset_indexes(row_group: RowGroup, data: memoryview, file_id: bytes) -> tu
         return none
     try:
         record, _ = thrift.decode(RowGroupRecord, payload)
+        sums = [PageSums.of_copies(chunk) for chunk in record.chunks]
     except FormatError:
         return none
     if len(record.chunks) != len(row_group.columns):
         return none
-    indexes = [chunk.offset_index for chunk in record.chunks]
-    return tuple(None if index is None else thrift.encode(index) for index in indexes)
+    return tuple(with_sums(chunk.offset_index, of) for chunk, of in zip(record.chunks, sums, strict=True))
 
 
 def _without_indexes(row_group: RowGroup) -> RowGroup:

@@ -9,6 +9,7 @@ from resilient_pq.checksum import crc32, signed
 from resilient_pq.format.chunk_encoder import EncodedChunk
 from resilient_pq.format.metadata import ColumnIndex, ColumnMetaData, OffsetIndex, PageLocation, PageType
 from resilient_pq.format.page import Page, pages_of
+from resilient_pq.format.page_sums import sums_of
 from resilient_pq.reader.plan import ChunkRead
 
 _DATA_PAGES = (PageType.DATA_PAGE, PageType.DATA_PAGE_V2)
@@ -50,6 +51,8 @@ def copied_chunk(chunk: ChunkRead, data: memoryview, derived: Derived) -> Encode
     if dictionary is not None:
         metadata.dictionary_page_offset = dictionary.offset
     offset_index = _moved(chunk, derived.offset_index) or _offset_index(chunk, pages)
+    crcs = [crc32(data[page.offset : page.end]) for page in pages]
+    digest, sums = sums_of(metadata.codec, [(page.header_bytes, page.body) for page in pages], crcs)
     return EncodedChunk(
         buffers=[data],
         size=len(data),
@@ -62,6 +65,8 @@ def copied_chunk(chunk: ChunkRead, data: memoryview, derived: Derived) -> Encode
         dictionary_page=None if dictionary is None else _location(dictionary, 0),
         dictionary_body=None if dictionary is None else bytes(dictionary.body),
         bloom_filter=derived.bloom_filter,
+        digest=digest,
+        page_sums=sums,
     )
 
 

@@ -152,7 +152,7 @@ def _told(chunk: KnownChunk | None) -> tuple[Any, ...] | None:
         metadata.total_uncompressed_size,
         metadata.statistics,
         chunk.read.range,
-        None if sums is None else sums.chunk,
+        None if sums is None else (sums.chunk, sums.xxh3),
     )
 
 

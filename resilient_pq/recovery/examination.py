@@ -13,10 +13,9 @@ from functools import partial
 
 import numpy as np
 
-from resilient_pq.checksum import crc32
 from resilient_pq.format.bounds import chunk_statistics, within
 from resilient_pq.format.footer import ChunkSums
-from resilient_pq.format.metadata import CompressionCodec, FileMetaData
+from resilient_pq.format.metadata import FileMetaData
 from resilient_pq.format.records import RowGroupRecord
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader.known_pages import (
@@ -127,11 +126,13 @@ class Means:
         others: Where the same file can be read again.
         repair: Turns single bits back; None leaves them.
         search: Finds the next page behind a damaged header; None gives up there.
+        keep_unplaced: Whether pages are kept whose place nothing proves.
     """
 
     others: tuple[Elsewhere, ...] = ()
     repair: Repair | None = None
     search: Search | None = None
+    keep_unplaced: bool = False
 
 
 class Examiner:
@@ -182,7 +183,8 @@ class Examiner:
         self, known: KnownRowGroup, chunk: KnownChunk, copies: KnownPages | None
     ) -> SurvivingChunk:
         readings = [Reading(await _padded(self._source, chunk.read.range))]
-        vouched = copies is not None and copies.summed and chunk.pages is None and _tells_apart(chunk)
+        codec = chunk.read.metadata.codec
+        vouched = copies is not None and copies.tell_apart(codec) and chunk.pages is None
         numbers = [i for i, other in enumerate(self._means.others) if vouched or other.has(known.ordinal)]
         others = [self._means.others[i] for i in numbers]
         left = await self._survivors(known, chunk, readings, copies, last=not others)
@@ -228,6 +230,7 @@ class Examiner:
             search=self._means.search,
             repair=self._means.repair if last else None,
             agrees=self._agrees(chunk.read),
+            keep_unplaced=self._means.keep_unplaced,
         )
 
     # -- what is known of pages ------------------------------------------------------------------
@@ -256,15 +259,6 @@ class Examiner:
             if known is not None:
                 return known
         return None
-
-
-def _tells_apart(chunk: KnownChunk) -> bool:
-    """Whether the CRC32 of a page is that of no other page of its size, unless by chance.
-
-    A gzip member that only stores its data ends with their own CRC32 (RFC 1952), and bytes that stand before their
-    CRC32 add nothing to one over both: all such members of one size have the same.
-    """
-    return chunk.read.metadata.codec != CompressionCodec.GZIP
 
 
 async def _padded(source: Source, wanted: ByteRange) -> memoryview:
@@ -301,4 +295,4 @@ def _num_rows(known: KnownRowGroup, chunks: Iterable[SurvivingChunk | None]) -> 
 def _is_as_written(left: SurvivingChunk) -> bool:
     """Whether the chunk's own checksum holds, where it has one: it covers page headers too."""
     sums = ChunkSums.of(left.chunk.metadata)
-    return sums is None or sums.chunk is None or crc32(left.bytes()) == sums.chunk
+    return sums is None or sums.of_chunk is None or sums.computed(left.bytes()) == sums.of_chunk

@@ -11,7 +11,6 @@ from resilient_pq.format.records import CHUNK_RECORD_SIZE, Kind
 from resilient_pq.io.fetch import fetch
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader.surviving import Mending
-from resilient_pq.recovery.choose import losses_between
 from resilient_pq.recovery.examination import Elsewhere, Examiner, Means, RowGroupFound
 from resilient_pq.recovery.findings import Progress, examine_metadata, examine_row_groups
 from resilient_pq.recovery.placement import place
@@ -82,20 +81,16 @@ async def examine(
             examiner = Examiner(known.source, means, examiner.metadata)
             for ordinal in [ordinal for ordinal, left in found.items() if _pages_lost(left)]:
                 found[ordinal] = await examiner.row_group(found[ordinal].known)
-    between = losses_between(
-        [
-            replace(row_group, num_rows=found[row_group.ordinal].num_rows)
-            if row_group.ordinal in found
-            else row_group
-            for row_group in known.row_groups
-        ]
-    )
-    behind = [region for region in known.lost if region.num_rows != 0 and not _is_explained(region, found)]
+    counted = [
+        replace(row_group, num_rows=found[row_group.ordinal].num_rows) if row_group.ordinal in found else row_group
+        for row_group in known.row_groups
+    ]
     damaged_at = tuple(finding.start or 0 for finding in copies)
     magic = not _is_ours(known) and await _has_magic(known.source)
     records = frozenset([offset async for offset in _chunk_records_damaged(known)])
+    lost = tuple(known.losses(counted))
     return Examined(
-        (*data, *copies), found, (*between, *behind), damaged_at, means, unread, magic, records, frozenset(vouched)
+        (*data, *copies), found, lost, damaged_at, means, unread, magic, records, frozenset(vouched)
     )
 
 
@@ -150,17 +145,6 @@ async def _displaced(known: Understanding) -> list[Elsewhere]:
 def _pages_lost(left: RowGroupFound) -> int:
     chunks = [chunk for chunk in left.chunks if chunk is not None]
     return sum(fate.reason is not None for chunk in chunks for fate in chunk.pages)
-
-
-def _is_explained(region: LostRegion, found: Mapping[int, RowGroupFound]) -> bool:
-    """Whether what seemed lost behind the last record is a row group of which only the record is missing."""
-    first = region.where.row_group
-    behind = [] if first is None else [group for ordinal, group in found.items() if ordinal >= first]
-    if not behind or any(group.known.num_rows is None for group in behind):
-        return False
-    if region.num_rows is not None:
-        return region.num_rows == sum(group.num_rows for group in behind)
-    return all(group.is_whole for group in behind) and region.end <= max(group.known.end for group in behind)
 
 
 def _damaged(findings: Iterable[Finding]) -> set[int]:

@@ -23,7 +23,9 @@ from resilient_pq.recovery.ledger import Confidence, RowsFate
 from resilient_pq.recovery.understanding import Understanding
 
 #: From the most to the least.
-_CONFIDENCE: Final = (Confidence.CHECKSUM, Confidence.DECODED, Confidence.REPAIRED, Confidence.UNREAD)
+_CONFIDENCE: Final = (
+    Confidence.CHECKSUM, Confidence.DECODED, Confidence.REPAIRED, Confidence.UNPLACED, Confidence.UNREAD,
+)  # fmt: skip
 _RANK: Final = {confidence: rank for rank, confidence in enumerate(_CONFIDENCE)}
 NOTHING_FOUND: Final = "nothing of the column was found"
 NOT_FOUND: Final = "they lie, or end, in pages that were not found"
@@ -134,6 +136,8 @@ def _numbered(row_groups: Sequence[KnownRowGroup]) -> Iterator[tuple[int, KnownR
 
 def confidence_of_page(fate: PageFate) -> Confidence:
     """Why a page that is whole is believed."""
+    if fate.unplaced:
+        return Confidence.UNPLACED
     if fate.mending is Mending.BIT_REPAIR:
         return Confidence.REPAIRED
     return Confidence.CHECKSUM if fate.checksummed else Confidence.DECODED

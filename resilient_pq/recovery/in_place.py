@@ -126,7 +126,7 @@ async def up_to(
         places.append(record.start)
     last = await _header_at(source, max(places), file_id)
     contents = replace(_named(known.contents, row_groups), checkpoints=checkpoints)
-    return Candidates(contents, tuple(row_groups), (), last.end, last)
+    return Candidates(contents, tuple(row_groups), known.end, last.end, last)
 
 
 async def _header_at(source: Source, offset: int, file_id: bytes) -> RecordHeader:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from resilient_pq.errors import FormatError
-from resilient_pq.format.footer import CRC_KEY, ChunkSums
+from resilient_pq.format.footer import CRC_KEY, HASH_KEY, ChunkSums
 from resilient_pq.format.metadata import FileMetaData, SortingColumn
 from resilient_pq.format.schema import Schema
 from resilient_pq.io.ranges import ByteRange
@@ -41,7 +41,7 @@ def without_malformed_sums(chunk: ChunkRead) -> ChunkRead:
     try:
         ChunkSums.of(chunk.metadata)
     except FormatError:
-        pairs = [pair for pair in chunk.metadata.key_value_metadata or () if pair.key != CRC_KEY]
+        pairs = [pair for pair in chunk.metadata.key_value_metadata or () if pair.key not in (CRC_KEY, HASH_KEY)]
         return replace(chunk, metadata=replace(chunk.metadata, key_value_metadata=pairs))
     return chunk
 

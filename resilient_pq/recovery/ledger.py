@@ -54,6 +54,8 @@ class Confidence(StrEnum):
     """There is no checksum; it decodes, and fits what is said of it."""
     REPAIRED = "repaired"
     """One bit was turned back so that the checksum holds."""
+    UNPLACED = "unplaced"
+    """The checksum of its bytes holds, but nothing proves their place; it was kept since that was asked for."""
     UNREAD = "unread"
     """It was copied within the store and not read; its checksums were copied with it."""
 
@@ -240,6 +242,7 @@ class Ledger:
         missing: Pages of which no byte is in any input, each as an empty region of the first input where it should
             begin.
         on_damage: What was asked for: "drop", "null", "columns" or "raise".
+        num_rows: Rows of the whole file; None where nothing proves where it ends.
     """
 
     sources: tuple[LedgerSource, ...]
@@ -250,6 +253,7 @@ class Ledger:
     checkpoints: tuple[tuple[int, int], ...] = ()
     missing: tuple[Region, ...] = ()
     on_damage: str = "drop"
+    num_rows: int | None = None
 
     def num_bytes(self, use: ByteUse, source: int = 0) -> int:
         """Bytes of an input that are used so."""
@@ -266,9 +270,22 @@ class Ledger:
         return sum(fate.num_rows or 0 for fate in self.rows if fate.kept and fate.nulled)
 
     @property
-    def rows_lost(self) -> int:
-        """Rows known of that are not in the output; `uncounted` says whether there may be more."""
-        return sum(fate.num_rows or 0 for fate in self.rows if not fate.kept)
+    def rows_lost(self) -> int | None:
+        """Rows that are not in the output; None where there may be more than those that were counted."""
+        if self.num_rows is not None and self.num_rows >= self.rows_kept:
+            return self.num_rows - self.rows_kept
+        return None if self.uncounted else sum(fate.num_rows or 0 for fate in self.rows if not fate.kept)
+
+    @property
+    def rows_lost_at_least(self) -> int:
+        """Rows known of that are not in the output; where `rows_lost` is None there may be more."""
+        counted = sum(fate.num_rows or 0 for fate in self.rows if not fate.kept)
+        return counted if self.rows_lost is None else self.rows_lost
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every row of the file is in the output with all its values."""
+        return all(fate.kept and not fate.nulled for fate in self.rows) and self.rows_lost == 0
 
     @property
     def uncounted(self) -> bool:
@@ -309,9 +326,10 @@ class Ledger:
             "columns": list(self.columns),
             "row_groups": list(self.row_groups),
             "checkpoints": [{"offset": offset, "rows": rows} for offset, rows in self.checkpoints],
+            "num_rows": self.num_rows,
             "rows_kept": self.rows_kept,
             "rows_nulled": self.rows_nulled,
-            "rows_lost": None if self.uncounted else self.rows_lost,
+            "rows_lost": self.rows_lost,
             "rows": [fate.to_json() for fate in self.rows],
             "regions": [region.to_json() for region in self.regions],
             "missing": [region.to_json() for region in self.missing],
@@ -443,6 +461,9 @@ def _wrong_rows(ledger: Ledger) -> Iterator[str]:
             yield f"{_named_rows(fate)}: kept, but how many and how?"
         if not set(fate.nulled) <= columns:
             yield f"{_named_rows(fate)}: there is no such column"
+    known = sum(fate.num_rows or 0 for fate in ledger.rows)
+    if ledger.num_rows is not None and not ledger.uncounted and known != ledger.num_rows:
+        yield f"{known} rows are told of, the file has {ledger.num_rows}"
     counted = [fate for fate in ledger.rows if fate.first_row is not None]
     for before, after in pairwise(counted):
         if (before.first_row or 0) + (before.num_rows or 0) > (after.first_row or 0):

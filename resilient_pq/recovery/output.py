@@ -27,7 +27,7 @@ from resilient_pq.recovery.findings import Progress
 from resilient_pq.recovery.in_place import up_to
 from resilient_pq.recovery.kept import KeptRowGroup, KeptRows
 from resilient_pq.recovery.relaid import Relaying
-from resilient_pq.recovery.report import LostRegion, rows_lost
+from resilient_pq.recovery.report import LostRegion
 from resilient_pq.recovery.server_copy import bytes_copied_unread, prefixed_sink
 from resilient_pq.recovery.source import Source
 from resilient_pq.recovery.understanding import Understanding
@@ -111,6 +111,7 @@ class Output:
         examined: What was found in its data.
         rows: What of them is kept.
         lost: What is not.
+        rows_lost: Rows that are not; None where nobody can count them.
         sound: Whether the file is sound, and copied as it is.
     """
 
@@ -118,6 +119,7 @@ class Output:
     examined: Examined
     rows: KeptRows
     lost: tuple[LostRegion, ...]
+    rows_lost: int | None
     sound: bool = False
 
     @property
@@ -129,7 +131,7 @@ class Output:
                 "source": os.path.basename(source.url),
                 "size": source.info.size,
                 "etag": source.info.etag,
-                "rows_lost": rows_lost(self.lost),
+                "rows_lost": self.rows_lost,
                 "lost": [[region.start, region.end, region.num_rows] for region in self.lost],
             }
         )

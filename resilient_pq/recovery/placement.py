@@ -29,7 +29,7 @@ from resilient_pq.format.records import (
     parse_header,
 )
 from resilient_pq.io.ranges import ByteRange
-from resilient_pq.recovery.scan import majority
+from resilient_pq.recovery.scan import outermost
 from resilient_pq.recovery.seam import BORDERS, seam
 from resilient_pq.recovery.view import Segment, View
 
@@ -149,7 +149,7 @@ def place(
     Args:
         size: Bytes at hand.
         found: All record headers in them and where they lie, those of other files too (`scan.all_headers`).
-        file_id: Of the file; None for the one of most records.
+        file_id: Of the file; None for the outermost.
         search_pages: Look for page headers even if no record was moved: pieces may have been that have no record.
 
     Returns:
@@ -157,7 +157,7 @@ def place(
         those between pieces that follow one another but for a hole, may be in it as part of one piece.
     """
     everything = sorted(found, key=lambda place: place[0])
-    wanted = file_id or majority(header for _, header in everything)
+    wanted = file_id or outermost(everything)
     mine = [(at, header) for at, header in everything if header.file_id == wanted]
     if not mine:
         return View(0, ())

@@ -36,7 +36,7 @@ class Outcome(StrEnum):
     DAMAGED = "damaged"
     """Bytes are missing or changed."""
     RECOVERED = "recovered"
-    """Every row that the object is known to have held was kept."""
+    """The end of the file is proven, and every row before it was kept."""
     PARTIAL = "partial"
     """Some rows were kept, others were lost."""
     NOTHING = "nothing"

@@ -6,6 +6,7 @@ written, so there is no output where nothing can be kept. What a store copies by
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -20,7 +21,6 @@ from resilient_pq.errors import (
     located,
 )
 from resilient_pq.io import place_of
-from resilient_pq.reader.contents import FileState
 from resilient_pq.reader.data_file import writing_again
 from resilient_pq.reader.on_damage import OnDamage
 from resilient_pq.reader.surviving import next_page
@@ -34,10 +34,12 @@ from resilient_pq.recovery.findings import Progress
 from resilient_pq.recovery.kept import keep
 from resilient_pq.recovery.ledger import Ledger
 from resilient_pq.recovery.output import Output, Target, check_free, check_other, may_be_unread, publish
-from resilient_pq.recovery.report import Damage, Finding, Kept, LostRegion, Outcome, Report, rows_lost
+from resilient_pq.recovery.report import Damage, Finding, Kept, LostRegion, Outcome, Report
 from resilient_pq.recovery.schema_source import Siblings, known_schema
 from resilient_pq.recovery.source import Location, Source, open_source
 from resilient_pq.recovery.understanding import Understanding, understand
+
+_FILE_ID = re.compile("[0-9a-fA-F]{32}")
 
 
 async def recover(
@@ -48,6 +50,8 @@ async def recover(
     schema: object | None = None,
     schema_from: Location | None = None,
     repair_bits: bool = False,
+    keep_unplaced: bool = False,
+    file_id: str | None = None,
     verify: bool = False,
     overwrite: bool = False,
     storage_options: Mapping[str, Any] | None = None,
@@ -73,6 +77,11 @@ async def recover(
         schema_from: Another file of the same columns, of which the footer is read.
         repair_bits: Turn single bits back where that makes the CRC32 of a page hold, and the page decodes, counts and
             statistics agree. Rarely, other damage looks like a single bit: for a page of a MiB once in 512 times.
+        keep_unplaced: Keep pages also where only their own CRC32 holds and nothing proves their place: neither the
+            checksum of the chunk, nor a copy of the header, nor an index. They may be of another column, of another row
+            group or of an older version of the file; the ledger marks them as "unplaced".
+        file_id: 32 hexadecimal digits: which file is meant where records of several were found, as one within a column
+            of another; a finding names them. None for the one that the anchor names, else for the outermost.
         verify: Whether also those bytes are read and compared that a store could copy by itself: the beginning of a
             file that is torn, when the output goes to the same store. All others always are.
         overwrite: Replace an object that is at `dst`.
@@ -81,7 +90,7 @@ async def recover(
         progress: Called now and then with the bytes examined and the bytes there are.
 
     Returns:
-        The report: its outcome is "sound", "recovered" (nothing known is lost) or "partial".
+        The report: its outcome is "sound", "recovered" (all rows are kept, and nothing can have followed) or "partial".
 
     Raises:
         NothingToRecoverError: Not one row can be kept; nothing was written. Its report names the schema when the
@@ -90,11 +99,13 @@ async def recover(
             one file.
         RowsLostError: Rows or values are lost, and `on_damage` is "raise"; nothing was written.
         AlreadyExistsError: There is an object at `dst`, and `overwrite` is False.
-        SchemaError: There is no such `on_damage`.
+        SchemaError: There is no such `on_damage`, or `file_id` is none.
         StoreError: A store refused; nothing was published.
     """
     locations: list[Location] = list(src) if isinstance(src, list) else [src]  # type: ignore[list-item]
-    options = RecoverOptions(on_damage, schema, schema_from, repair_bits, verify, overwrite)
+    options = RecoverOptions(
+        on_damage, schema, schema_from, repair_bits, keep_unplaced, file_id, verify, overwrite
+    )
     return await salvage(
         locations,
         dst,
@@ -114,6 +125,8 @@ class RecoverOptions:
         schema: The columns of files that do not tell them.
         schema_from: Another file of the same columns, of which the footer is read.
         repair_bits: Turn single bits back where a checksum says which.
+        keep_unplaced: Keep pages whose place nothing proves.
+        file_id: Which file is meant, in hexadecimal digits.
         verify: Read and compare also what a store could copy by itself.
         overwrite: Replace what is there.
         only_damaged: Write nothing where nothing is wrong: the report is "sound" then, and names no output.
@@ -124,10 +137,25 @@ class RecoverOptions:
     schema: object | None = None
     schema_from: Location | None = None
     repair_bits: bool = False
+    keep_unplaced: bool = False
+    file_id: str | None = None
     verify: bool = False
     overwrite: bool = False
     only_damaged: bool = False
     make_folder: bool = False
+
+    @property
+    def id_of_file(self) -> bytes | None:
+        """`file_id` as bytes.
+
+        Raises:
+            SchemaError: It is none.
+        """
+        if self.file_id is None:
+            return None
+        if _FILE_ID.fullmatch(self.file_id) is None:
+            raise SchemaError(f"{self.file_id!r} is no file id", hint="a file id has 32 hexadecimal digits")
+        return bytes.fromhex(self.file_id)
 
 
 async def salvage(
@@ -156,7 +184,8 @@ async def salvage(
     if not locations:
         raise SchemaError("src is an empty list; name at least one copy")
     reached = storage_options if dst_storage_options is None else dst_storage_options
-    async with _opened(locations, storage_options) as sources, place_of(dst, reached) as (store, key):
+    opened = _opened(locations, storage_options, options.id_of_file)
+    async with opened as sources, place_of(dst, reached) as (store, key):
         target = Target(store, key, options.overwrite, options.make_folder)
         for source in sources:
             await check_other(source.url, target)
@@ -169,7 +198,7 @@ async def salvage(
             others = Siblings(siblings, storage_options)
             known, copies = await merged([await understand(source, given, others) for source in sources])
             repair = with_bit_turned_back if options.repair_bits else None
-            means = Means(copies, repair, next_page)
+            means = Means(copies, repair, next_page, options.keep_unplaced)
             request = _Request(target, policy, options.verify, means, options.only_damaged)
             report = await _recover(known, request, progress)
             assert report is not None
@@ -209,11 +238,11 @@ async def salvage_if_sound(location: Location, dst: Location, options: RecoverOp
 
 @asynccontextmanager
 async def _opened(
-    locations: Sequence[Location], storage_options: Mapping[str, Any] | None
+    locations: Sequence[Location], storage_options: Mapping[str, Any] | None, file_id: bytes | None
 ) -> AsyncIterator[list[Source]]:
     async with AsyncExitStack() as stack:
         yield [
-            await stack.enter_async_context(await open_source(location, storage_options))
+            await stack.enter_async_context(await open_source(location, storage_options, file_id))
             for location in locations
         ]
 
@@ -248,20 +277,20 @@ async def _recover(known: Understanding, request: _Request, progress: Progress |
     policy = OnDamage.DROP if request.on_damage is OnDamage.RAISE else request.on_damage
     rows = keep(contents.schema, known.row_groups, examined.found, policy)
     lost = tuple(sorted((*rows.lost, *examined.lost), key=lambda region: region.start))
-    ended = known.error is None and contents.state is not FileState.IN_PROGRESS
-    sound = ended and not lost and not examined.found and not examined.copies_damaged_at
+    ledger = ledger_of(known, examined, rows, request.on_damage)
+    whole = known.error is None and ledger.is_complete
+    sound = whole and not examined.found and not examined.copies_damaged_at
     if request.only_sound and not sound:
         return None
-    ledger = ledger_of(known, examined, rows, request.on_damage)
-    if not rows.row_groups and not (ended and not lost):
+    if not rows.row_groups and not whole:
         raise _nothing(known, findings, ledger)
-    if lost and request.on_damage is OnDamage.RAISE:
+    if not ledger.is_complete and request.on_damage is OnDamage.RAISE:
         raise RowsLostError(
-            f"{_in_words(lost)}, and on_damage is 'raise'; nothing was written",
+            f"{_in_words(ledger)}, and on_damage is 'raise'; nothing was written",
             where=Where(key=source.url),
             hint="keep all other rows: on_damage='drop' (--on-damage drop)",
         )
-    output = Output(known, examined, rows, lost, sound)
+    output = Output(known, examined, rows, lost, ledger.rows_lost, sound)
     report = _report(known, output, findings, request.target, ledger)
     assert report.kept is not None
     if request.only_damaged:
@@ -283,27 +312,29 @@ async def _recover(known: Understanding, request: _Request, progress: Progress |
 def _report(
     known: Understanding, output: Output, findings: tuple[Finding, ...], target: Target, ledger: Ledger
 ) -> Report:
-    rows, lost = output.rows, output.lost
+    """The report of what is written: its numbers and its outcome are those of the ledger."""
     assert known.contents is not None
+    outcome = Outcome.SOUND if output.sound else Outcome.RECOVERED
     return Report(
         verb="recover",
         url=known.source.url,
-        outcome=Outcome.PARTIAL if lost else Outcome.SOUND if output.sound else Outcome.RECOVERED,
-        num_rows=rows.num_rows,
-        num_row_groups=len(rows.row_groups),
+        outcome=outcome if ledger.is_complete else Outcome.PARTIAL,
+        num_rows=ledger.rows_kept,
+        num_row_groups=len(output.rows.row_groups),
         size=known.source.info.size,
         findings=findings,
         next=(("rpq", "check", target.url),),
         schema=str(known.contents.schema),
         schema_from=known.schema_from,
-        kept=Kept(target.url, rows.num_rows, 0, rows_lost(lost), lost, ledger=ledger),
+        kept=Kept(target.url, ledger.rows_kept, 0, ledger.rows_lost, output.lost, ledger=ledger),
     )
 
 
-def _in_words(lost: Sequence[LostRegion]) -> str:
+def _in_words(ledger: Ledger) -> str:
     """What would be lost."""
-    count = rows_lost(lost)
-    return "rows would be lost" if count is None else f"{count:,} rows would be lost"
+    if ledger.rows_lost == 0:
+        return "values would be lost"
+    return "rows would be lost" if ledger.rows_lost is None else f"{ledger.rows_lost:,} rows would be lost"
 
 
 def _nothing(

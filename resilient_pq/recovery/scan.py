@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Generator, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any, Final
 
 from resilient_pq.format import kernels
@@ -52,7 +52,53 @@ def in_place(found: Iterable[tuple[int, RecordHeader]]) -> list[RecordHeader]:
     return [header for offset, header in found if header.offset == offset]
 
 
-def majority(headers: Iterable[RecordHeader]) -> bytes | None:
-    """The file id of most of the headers; None where there are none."""
-    counts = Counter(header.file_id for header in headers)
-    return counts.most_common(1)[0][0] if counts else None
+@dataclass(frozen=True, slots=True)
+class FileSpan:
+    """The records of one file among bytes.
+
+    Attributes:
+        file_id: Its id.
+        start: Where the first of them lies.
+        end: Offset just after the last of them.
+        in_place: Whether one of them lies where it says.
+    """
+
+    file_id: bytes
+    start: int
+    end: int
+    in_place: bool
+
+    def encloses(self, other: FileSpan) -> bool:
+        """Whether another file lies between records of this one, as within a column of it."""
+        return self.start < other.start and other.end < self.end
+
+
+def file_spans(found: Iterable[tuple[int, RecordHeader]]) -> list[FileSpan]:
+    """The files that records were found of, the outermost first.
+
+    A column may hold whole files of ours, of more records than the file around them has. Of two files the one is taken
+    that encloses the other, then one whose records lie where they say, then the longer one.
+
+    Args:
+        found: Where each header lies, and the header.
+    """
+    by_file: dict[bytes, list[tuple[int, RecordHeader]]] = {}
+    for at, header in found:
+        by_file.setdefault(header.file_id, []).append((at, header))
+    spans = [
+        FileSpan(
+            file_id,
+            min(at for at, _ in mine),
+            max(at + header.end - header.offset for at, header in mine),
+            any(at == header.offset for at, header in mine),
+        )
+        for file_id, mine in by_file.items()
+    ]
+    enclosed = {span.file_id: any(other.encloses(span) for other in spans) for span in spans}
+    return sorted(spans, key=lambda span: (enclosed[span.file_id], not span.in_place, span.start - span.end))
+
+
+def outermost(found: Iterable[tuple[int, RecordHeader]]) -> bytes | None:
+    """The id of the outermost file that records were found of; None where there are none."""
+    spans = file_spans(found)
+    return spans[0].file_id if spans else None

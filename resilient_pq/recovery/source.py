@@ -41,6 +41,7 @@ class Source:
         url: Its name for people.
         info: Its size and version; every read is pinned to them.
         counters: Requests made and bytes moved.
+        file_id: That of the file which is meant, where the caller names one of several; None leaves that to the bytes.
     """
 
     store: ReadStore
@@ -49,6 +50,7 @@ class Source:
     info: ObjectInfo
     counters: FetchCounters
     owns_store: bool
+    file_id: bytes | None = None
     _objects: ChunkObjects | None = None
     _beneath: Source | None = None
     _view: View | None = None
@@ -106,6 +108,9 @@ class Source:
                 _, contents = await read_contents(
                     self.store, self.key, tail_bytes=TAIL_BYTES, counters=self.counters
                 )
+                record = contents.footer.record
+                if self.file_id is not None and (record is None or record.file_id != self.file_id):
+                    return FormatError("the footer at the end is of another file", where=Where(offset=self.info.size))
                 return contents
         except TornFileError as error:
             head = bytes(await self.read(ByteRange(0, min(len(MAGIC), self.info.size))))
@@ -125,7 +130,7 @@ class Source:
 
     async def survey(self) -> Survey:
         """What the records of the object tell."""
-        return await self.drive(surveying.survey(self.info.size))
+        return await self.drive(surveying.survey(self.info.size, self.file_id))
 
     async def drive(self, asking: Generator[ByteRange, memoryview, T]) -> T:
         """Give a sans-io search the bytes that it asks for, and its answer to the caller."""
@@ -141,15 +146,13 @@ class Source:
         """The same object with other bytes, in memory; the caller goes on closing this one."""
         store = BytesStore(self.store, self.info, data)
         info = await store.head(self.key)
-        return Source(store, self.key, self.url, info, self.counters, owns_store=False, _beneath=self)
+        return Source(store, self.key, self.url, info, self.counters, False, self.file_id, _beneath=self)
 
     def through(self, view: View) -> Source:
         """The same object, its bytes where they were written; the caller goes on closing this one."""
         store = ViewStore(self.store, self.info, view)
         info = replace(self.info, size=view.size)
-        return Source(
-            store, self.key, self.url, info, self.counters, owns_store=False, _beneath=self, _view=view
-        )
+        return Source(store, self.key, self.url, info, self.counters, False, self.file_id, _beneath=self, _view=view)
 
     async def __aenter__(self) -> Self:
         """The source itself."""
@@ -163,8 +166,15 @@ class Source:
             await self.store.close()
 
 
-async def open_source(location: Location, storage_options: Mapping[str, Any] | None) -> Source:
+async def open_source(
+    location: Location, storage_options: Mapping[str, Any] | None, file_id: bytes | None = None
+) -> Source:
     """Find the object and pin its version.
+
+    Args:
+        location: The object.
+        storage_options: Credentials, endpoint and so on.
+        file_id: That of the file which is meant, where several lie in the object.
 
     Raises:
         StoreError: There is no such object, or the store refuses.
@@ -179,4 +189,4 @@ async def open_source(location: Location, storage_options: Mapping[str, Any] | N
         if owns_store:
             await store.close()
         raise
-    return Source(store, key, url, info, FetchCounters(), owns_store)
+    return Source(store, key, url, info, FetchCounters(), owns_store, file_id)

@@ -12,7 +12,15 @@ from dataclasses import dataclass, field
 
 from resilient_pq.errors import FormatError, ResilientPQError
 from resilient_pq.format import thrift
-from resilient_pq.format.footer import FILE_ID_KEY, MAGIC, RECORD_KEY, TAIL_SIZE, ChunkSums, key_values
+from resilient_pq.format.footer import (
+    FILE_ID_KEY,
+    MAGIC,
+    RECORD_KEY,
+    STATE_KEY,
+    TAIL_SIZE,
+    ChunkSums,
+    key_values,
+)
 from resilient_pq.format.metadata import FileMetaData, KeyValue, RowGroup
 from resilient_pq.format.records import (
     CHUNK_RECORD_SIZE,
@@ -25,8 +33,8 @@ from resilient_pq.format.records import (
 )
 from resilient_pq.format.schema import Schema
 from resilient_pq.io.ranges import ByteRange
-from resilient_pq.reader.contents import chunk_range
-from resilient_pq.recovery.scan import all_headers, headers_in, in_place, majority
+from resilient_pq.reader.contents import FileState, chunk_range
+from resilient_pq.recovery.scan import FileSpan, all_headers, file_spans, headers_in, in_place, outermost
 
 KiB = 1024
 MiB = 1024 * KiB
@@ -85,8 +93,9 @@ class Survey:
             not. All there are when the whole object was read; otherwise those of the chain, as far as it was followed,
             and those in the end of the object as far back as `newest`.
         footers: The headers of all whole anchors, checkpoints and final records, when it was.
-        ended: Whether the object ends in a footer that names these row groups and no others, though the record
-            that should vouch for it is damaged.
+        ended: Whether the object ends in the footer of a finished file that names these row groups and no others,
+            though the record that should vouch for it is damaged.
+        doubted: Whether no anchor, and nobody else, told which file is meant.
     """
 
     size: int
@@ -99,6 +108,12 @@ class Survey:
     found: dict[int, RecordHeader] = field(default_factory=dict)
     footers: list[RecordHeader] = field(default_factory=list)
     ended: bool = False
+    doubted: bool = False
+
+    @property
+    def others(self) -> list[FileSpan]:
+        """Other files that records were found of, where nothing but their places told which one is meant."""
+        return [span for span in file_spans(self.found.items()) if span.file_id != self.file_id] if self.doubted else []
 
     @property
     def headers(self) -> list[RecordHeader]:
@@ -119,21 +134,30 @@ class Survey:
         )
 
 
-def survey(size: int) -> Asking:
-    """Find what the records of an object of `size` bytes tell; see the module."""
-    result = Survey(size)
+def survey(size: int, file_id: bytes | None = None) -> Asking:
+    """Find what the records of an object of `size` bytes tell; see the module.
+
+    Args:
+        size: Bytes of the object.
+        file_id: Of the file that is looked for; None for that of the anchor, else for the outermost.
+    """
+    result = Survey(size, file_id)
     anchor = yield from _header_at(len(MAGIC), result)
-    result.file_id = anchor.file_id if anchor is not None and anchor.kind == Kind.ANCHOR else None
+    if file_id is None and anchor is not None and anchor.kind == Kind.ANCHOR:
+        result.file_id = anchor.file_id
+    sure = result.file_id is not None
     newest = yield from _newest(result)
     if newest is None:
         result.scanned = True
-        result.file_id = result.file_id or majority(result.found.values())
+        result.file_id = result.file_id or outermost(result.found.items())
+        result.doubted = not sure
         return result
     result.newest = newest
     result.file_id = result.file_id or newest.file_id
     whole = yield from _follow_chain(result, newest)
     if not whole:
         yield from _scan_forward(result)
+        result.doubted = not sure
     result.ended = yield from _ends_in_footer(result)
     return result
 
@@ -163,7 +187,7 @@ def _newest(result: Survey) -> Generator[ByteRange, memoryview, RecordHeader | N
         everything = dict(headers_in(data, start))
         result.found.update(everything)
         found = in_place(everything.items())
-        wanted = result.file_id or majority(found)
+        wanted = result.file_id or outermost((header.offset, header) for header in found)
         mine = [header for header in found if header.file_id == wanted and header.offset < end]
         if mine:
             return mine[-1]
@@ -341,7 +365,6 @@ def _scan_forward(result: Survey) -> Generator[ByteRange, memoryview, None]:
     result.scanned = True
     result.row_groups = {}
     result.found = dict((yield from all_headers(result.size)))
-    result.file_id = result.file_id or majority(in_place(result.found.items()))
     row_groups: dict[int, tuple[FoundRowGroup, RecordHeader]] = {}
     for header in result.headers:
         if header.kind in FOOTER_KINDS:
@@ -380,9 +403,11 @@ def _ends_in_footer(result: Survey) -> Generator[ByteRange, memoryview, bool]:
         return False
     later = [found.row_group for _, found in sorted(result.row_groups.items())]
     known = [*footer.metadata.row_groups, *later]
+    keys = key_values(metadata.key_value_metadata)
     assert result.file_id is not None
     return (
-        key_values(metadata.key_value_metadata).get(FILE_ID_KEY) == result.file_id.hex()
+        keys.get(FILE_ID_KEY) == result.file_id.hex()
+        and keys.get(STATE_KEY) in (FileState.COMPLETE, FileState.SALVAGED)
         and [data_start(row_group) for row_group in metadata.row_groups]
         == [data_start(row_group) for row_group in known]
         and metadata.num_rows == sum(row_group.num_rows for row_group in known)

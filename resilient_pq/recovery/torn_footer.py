@@ -87,6 +87,14 @@ class FoundFooter:
     findings: tuple[Finding, ...] = ()
 
     @property
+    def stated_rows(self) -> int | None:
+        """Rows of the file as it was written; None where nothing states them, or what does contradicts itself."""
+        named = self.contents.num_rows
+        if self.num_row_groups == len(self.ordinals):
+            return named if self.num_rows in (0, named) else None  # early parquet-rs wrote 0 rows
+        return None if self.num_rows is None or self.num_rows < named else self.num_rows
+
+    @property
     def view(self) -> View:
         """The file as it was written, up to its end: where bytes are missing or were added, all others are moved."""
         size = self.end - self.shift

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from resilient_pq.errors import FormatError, NotParquetError, TornFileError, Where
-from resilient_pq.format.footer import Footer
+from resilient_pq.errors import FormatError, NotParquetError, RecoveryError, TornFileError, Where
+from resilient_pq.format.footer import MAGIC, Footer
 from resilient_pq.format.metadata import FileMetaData, RowGroup, SchemaElement
 from resilient_pq.format.quirks import Quirks
 from resilient_pq.format.records import RecordHeader
@@ -19,9 +19,12 @@ from resilient_pq.reader.contents import Contents
 from resilient_pq.recovery import carve, chunk_records
 from resilient_pq.recovery.choose import (
     Candidates,
+    FileEnd,
     candidates_of_contents,
     candidates_of_survey,
+    end_of_survey,
     known_row_groups,
+    losses,
     losses_between,
 )
 from resilient_pq.recovery.footer_evidence import has_values, pages_begin
@@ -46,6 +49,8 @@ _MAY_BE_PARQUET = (
 _TEXT_MODE = "text-mode"
 #: What says no more of the bytes than that there is no footer at their end.
 _NO_NEWS = ("parquet", "unknown")
+#: Bytes between two row groups in which there can have been no other.
+_MOST_ALIGNMENT = 8
 #: A file that a transfer as text changed is read into memory to undo it, up to so many bytes.
 _MOST_UNDONE = 1 << 30
 
@@ -61,7 +66,7 @@ class Understanding:
         contents: Its schema, and the row groups that footers and records name; None when not even the schema is known.
         candidates: The same, with what lies around them; None where neither footer nor record names any.
         row_groups: All row groups, in order, whatever rung told of them.
-        lost: What is lost whatever is kept of these.
+        end: What is known of the end of the file; None while no row group is known.
         findings: What was found on the way.
         survey: What its records told; None where nobody asked.
         found: A footer that is not at the end; None where nobody looked for it, or there is none.
@@ -79,7 +84,7 @@ class Understanding:
     contents: Contents | None = None
     candidates: Candidates | None = None
     row_groups: tuple[KnownRowGroup, ...] = ()
-    lost: tuple[LostRegion, ...] = ()
+    end: FileEnd | None = None
     findings: list[Finding] = field(default_factory=list)
     survey: Survey | None = None
     found: FoundFooter | None = None
@@ -125,7 +130,7 @@ class Understanding:
             records_found=survey is not None and survey.file_id is not None,
             displaced=survey is not None and survey.displaced,
             schema_known=self.contents is not None,
-            row_groups_missing=bool(self.lost) or bool(losses_between(self.row_groups)),
+            row_groups_missing=bool(self.losses(self.row_groups)),
             metadata_found=found is not None and found.complete,
             not_parquet=self.identity is not None and self.identity.name not in _MAY_BE_PARQUET,
         )
@@ -134,7 +139,17 @@ class Understanding:
         """Take what a footer, or records, name."""
         self.candidates, self.contents = candidates, candidates.contents
         self.row_groups = tuple(known_row_groups(candidates))
-        self.lost = candidates.lost
+        self.end = candidates.end
+
+    def losses(self, row_groups: Sequence[KnownRowGroup]) -> list[LostRegion]:
+        """What is lost between and behind row groups, whatever is kept of them.
+
+        Args:
+            row_groups: Those that are known, with the rows that were found of those that nobody counted.
+        """
+        last = self.row_groups[-1] if self.row_groups else None
+        in_flight = last.ordinal if last is not None and last.num_rows is None else None
+        return losses(self.end, row_groups, in_flight)
 
     def add(self, found: Iterable[KnownRowGroup]) -> None:
         """Take row groups in besides those that are known."""
@@ -142,15 +157,26 @@ class Understanding:
         self.row_groups = tuple(sorted(row_groups, key=lambda row_group: row_group.ordinal))
 
     def add_in_place(self, found: Iterable[KnownRowGroup]) -> None:
-        """Take row groups in where they lie between and behind those that are known, whatever numbers they have."""
+        """Take row groups in where they lie between and behind those that are known, whatever numbers they have.
+
+        The rows before one that carving found are counted only where it follows on the one before without a gap.
+        """
         everything = sorted((*self.row_groups, *found), key=lambda row_group: row_group.start)
-        ordinal, rows, known = 0, 0, []
+        known: list[KnownRowGroup] = []
+        ordinal, carved, end = 0, None, len(MAGIC)
+        counted: int | None = 0
         for row_group in everything:
-            if row_group.method is not Method.CARVED:
-                ordinal = max(ordinal, row_group.ordinal)
-                rows = rows if row_group.rows_before is None else row_group.rows_before
-            known.append(replace(row_group, ordinal=ordinal, rows_before=rows))
-            ordinal, rows = ordinal + 1, rows + (row_group.num_rows or 0)
+            if row_group.method is Method.CARVED:
+                following = ordinal if carved is None else ordinal + max(row_group.ordinal - carved - 1, 0)
+                carved = row_group.ordinal
+            else:
+                following = max(ordinal, row_group.ordinal)
+            before = None if row_group.method is Method.CARVED else row_group.rows_before
+            if before is None and following == ordinal and row_group.start - end <= _MOST_ALIGNMENT:
+                before = counted
+            known.append(replace(row_group, ordinal=following, rows_before=before))
+            counted = None if before is None or row_group.num_rows is None else before + row_group.num_rows
+            ordinal, end = following + 1, row_group.end
         self.row_groups = tuple(known)
 
     def look_through(self, view: View, message: str) -> None:
@@ -222,6 +248,16 @@ async def _leads_to_pages(source: Source, contents: Contents) -> bool:
 
 async def _records(known: Understanding) -> None:
     known.survey = await known.source.survey()
+    wanted = known.source.file_id
+    if wanted is not None and all(header.file_id != wanted for header in known.survey.found.values()):
+        raise RecoveryError(
+            f"no record of the file {wanted.hex()} was found", hint="leave the file id out to see which files there are"
+        )
+    known.findings += [
+        _another(other.file_id, other.start, other.end, "no anchor tells which file is meant")
+        for other in known.survey.others
+        if not known.moved
+    ]
     candidates = _candidates(known.survey)
     if candidates is not None:
         known.take(candidates)
@@ -231,6 +267,7 @@ async def _records(known: Understanding) -> None:
         if schema is not None:
             known.schema_from = schema.origin
             known.take(candidates_of_contents(_contents(schema.metadata, row_groups, known.source.info.size)))
+            known.end = end_of_survey(known.survey)
 
 
 def _candidates(survey: Survey) -> Candidates | None:
@@ -249,14 +286,10 @@ async def _placement(known: Understanding) -> None:
         found = dict(await source.drive(all_headers(source.info.size))).items()
     files = files_in(found)
     view = await source.drive(place(source.info.size, found, known.survey.file_id))
+    told = {other.file_id for other in known.survey.others}
     for other in files:
-        if other.file_id != known.survey.file_id and other.complete:
-            message = f"another file lies at {other.start:,} to {other.end:,}; it is not looked at"
-            known.findings.append(
-                Finding(
-                    Damage.FOREIGN, message, Where(offset=other.start), other.start, other.end, costs_rows=False
-                )
-            )
+        if other.file_id != known.survey.file_id and other.complete and other.file_id not in told:
+            known.findings.append(_another(other.file_id, other.start, other.end, "it is not looked at"))
     if view.is_in_place and view.size == source.info.size:
         return
     # Copies of this very file may lie in a column of it: a view is believed that tells of more of the same, or of its
@@ -269,6 +302,11 @@ async def _placement(known: Understanding) -> None:
         return
     if known.contents is None or known.contents.schema == candidates.contents.schema:
         known.look_through(view, "parts of it lie elsewhere than they were written: they are put back")
+
+
+def _another(file_id: bytes, start: int, end: int, why: str) -> Finding:
+    message = f"another file lies at {start:,} to {end:,}; {why}: --file-id {file_id.hex()} takes that one"
+    return Finding(Damage.FOREIGN, message, Where(offset=start), start, end, costs_rows=False)
 
 
 async def _identity(known: Understanding) -> None:
@@ -312,22 +350,7 @@ async def _true_end(known: Understanding) -> None:
         known.take(candidates_of_contents(found.contents))
     else:
         known.contents, known.row_groups = found.contents, found.rebuilt.row_groups
-        known.lost = (_behind_all(known),)
-
-
-def _behind_all(known: Understanding) -> LostRegion:
-    """What may have stood behind the last row group of a file whose footer is gone, or torn."""
-    row_groups, size = known.row_groups, known.source.info.size
-    start = max((row_group.end for row_group in row_groups), default=0)
-    last = row_groups[-1] if row_groups else None
-    counted = None if last is None else (last.rows_before or 0) + (last.num_rows or 0)
-    stated = None if known.found is None else known.found.num_rows
-    where = Where(row_group=0 if last is None else last.ordinal + 1)
-    if stated is not None and counted is not None:
-        rows = max(stated - counted, 0)
-        return LostRegion(start, size, rows, Damage.TORN, "nothing of them was found", where)
-    reason = "the footer is gone, and nothing else tells how many rows the file had"
-    return LostRegion(start, max(start, size), None, Damage.TORN, reason, where)
+        known.end = FileEnd(0, known.source.info.size, found.stated_rows)
 
 
 def _is_credible(elements: Sequence[SchemaElement]) -> bool:
@@ -359,13 +382,17 @@ async def _carving(known: Understanding) -> None:
     rebuilt = await _rebuilt(known, file)
     known.findings += rebuilt.findings
     named = [ByteRange(row_group.start, row_group.end) for row_group in known.row_groups]
-    found = [row_group for row_group in rebuilt.row_groups if not any(row_group.overlaps(place) for place in named)]
+    found = [
+        row_group
+        for row_group in rebuilt.row_groups
+        if any(row_group.chunks) and not any(row_group.overlaps(place) for place in named)
+    ]
     if not found:
         return
     if known.contents is None:
         known.contents = _contents(rebuilt.metadata, [], size)
     known.add_in_place(found)
-    known.lost = (_behind_all(known),)
+    known.end = known.end or FileEnd(0, size)
 
 
 async def _rebuilt(known: Understanding, file: carve.FoundFile) -> RebuiltFile:

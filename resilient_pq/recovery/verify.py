@@ -11,7 +11,9 @@ from resilient_pq.errors import NOWHERE, ChecksumError, FormatError, ResilientPQ
 from resilient_pq.format.footer import MAGIC, RECORD_KEY, ChunkSums, key_values
 from resilient_pq.format.metadata import ColumnChunk, RowGroup
 from resilient_pq.format.page import check_crc, pages_of
+from resilient_pq.format.page_sums import needs_hashes
 from resilient_pq.format.records import CHUNK_RECORD_SIZE, HEADER_SIZE, Kind, parse_header
+from resilient_pq.format.stored_pages import ends_stored
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.decoder import decode, verify_chunk
@@ -25,7 +27,7 @@ def examine_chunk(chunk: ChunkRead, data: memoryview) -> list[Finding]:
     try:
         vouched_for = verify_chunk(chunk, data)
         if vouched_for and (chunk.leaf.max_repetition_level or chunk.metadata.num_values == chunk.num_rows):
-            return []
+            return list(_alike(chunk, data))
         decode(chunk, data, verify=False)  # also what is as it was written, and was written with too few rows
     except UnsupportedError as error:
         return [_unverified(chunk, error)]
@@ -34,7 +36,22 @@ def examine_chunk(chunk: ChunkRead, data: memoryview) -> list[Finding]:
             return [_unverified(chunk, error)]  # that says nothing about the file
         pages = list(_page_findings(chunk, data))
         return pages or [_finding(error, chunk.where, chunk.range)]
-    return []
+    return list(_alike(chunk, data))
+
+
+def _alike(chunk: ChunkRead, data: memoryview) -> Iterator[Finding]:
+    """What the checksums of a chunk that is whole by them do not tell: which of its pages lies where."""
+    sums = ChunkSums.of(chunk.metadata)
+    if sums is None or sums.chunk is None or sums.xxh3 is not None or not needs_hashes(chunk.metadata.codec):
+        return
+    pages = pages_of(data, chunk.range.start, chunk.num_values_to_read)
+    alike = [page for page in pages if ends_stored(page.body)]
+    if alike:
+        count = f"{len(alike):,} pages store their" if len(alike) > 1 else "a page stores its"
+        message = f"{count} data in gzip members, and no checksum of this file tells them from others of their size"
+        yield Finding(
+            Damage.UNVERIFIED, message, chunk.where, alike[0].offset, alike[-1].end, costs_rows=False
+        )
 
 
 def pages_have_sums(chunk: ChunkRead, data: memoryview) -> bool:

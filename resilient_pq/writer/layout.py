@@ -23,6 +23,7 @@ from resilient_pq.format.metadata import (
     RowGroup,
     SortingColumn,
 )
+from resilient_pq.format.page_sums import with_sums
 from resilient_pq.format.records import (
     CHUNK_RECORD_SIZE,
     HEADER_SIZE,
@@ -199,7 +200,7 @@ class Layout:
                     for pair in chunk.metadata.key_value_metadata or ()
                     if not pair.key.startswith("rpq.")
                 ),
-                KeyValue(footer.CRC_KEY, str(ChunkSums(chunk.crc, None, None, bloom))),
+                *ChunkSums(chunk.crc, bloom=bloom, xxh3=chunk.digest).pairs,
             ]
         columns = [ColumnChunk(meta_data=chunk.metadata) for chunk in chunks]
         row_group = RowGroup(
@@ -225,7 +226,7 @@ class Layout:
             row_group,
             self.offset,
             [None if chunk.column_index is None else thrift.encode(chunk.column_index) for chunk in chunks],
-            [None if chunk.offset_index is None else thrift.encode(chunk.offset_index) for chunk in chunks],
+            [with_sums(chunk.offset_index, chunk.page_sums) for chunk in chunks],
         )
         return [*filters, record]
 
@@ -355,7 +356,8 @@ def _first_page(chunks: Sequence[ColumnChunk]) -> int | None:
 
 
 def _copies(chunk: EncodedChunk) -> ChunkCopies:
-    body = chunk.dictionary_body
+    body, sums = chunk.dictionary_body, chunk.page_sums
+    hashes = sums.values if sums is not None and sums.are_hashes else None
     return ChunkCopies(
         offset_index=chunk.offset_index,
         page_headers=chunk.headers,
@@ -363,6 +365,7 @@ def _copies(chunk: EncodedChunk) -> ChunkCopies:
         dictionary_page=chunk.dictionary_page,
         dictionary_copy=bytes(body) if body is not None and len(body) <= MAX_DICTIONARY_COPY else None,
         header_crcs=chunk.header_crcs,
+        page_hashes=None if hashes is None else [signed(value, 64) for value in hashes],
     )
 
 

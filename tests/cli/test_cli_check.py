@@ -148,7 +148,7 @@ def test_documents(rpq_run: Run, torn: Path, sound: Path, tmp_path: Path) -> Non
     assert document.keys() >= COMMON_KEYS | RECOVER_KEYS
     assert (document["outcome"], document["rows"], document["rows_kept"]) == ("partial", 500, 500)
     lost = document["lost"]
-    assert document["bytes_kept"] == min(region["start"] for region in lost)
+    assert document["bytes_kept"] <= min(region["start"] for region in lost)
     assert max(region["end"] for region in lost) == torn.stat().st_size
     assert document["output"] == str(tmp_path / "saved.parquet")
 

@@ -254,15 +254,15 @@ def test_the_last_of_two_equal_keys_counts() -> None:
     assert footer.key_values(None) == {}
 
 
-_SUMS = st.builds(ChunkSums, *[st.none() | st.integers(0, 2**32 - 1)] * 4)
+_SUMS = st.builds(
+    ChunkSums, *[st.none() | st.integers(0, 2**32 - 1)] * 4, xxh3=st.none() | st.integers(0, 2**64 - 1)
+)
 
 
 @given(_SUMS)
 @settings(deadline=None)
 def test_sums_survive_their_text(sums: ChunkSums) -> None:
-    metadata = ColumnMetaData(
-        1, [0], key_value_metadata=[KeyValue("other", "x"), KeyValue("rpq.crc32", str(sums))]
-    )
+    metadata = ColumnMetaData(1, [0], key_value_metadata=[KeyValue("other", "x"), *sums.pairs])
     assert ChunkSums.of(metadata) == sums
 
 
@@ -281,6 +281,13 @@ MALFORMED = [
 @pytest.mark.parametrize("text", MALFORMED)
 def test_malformed_sums_are_refused(text: str) -> None:
     metadata: Any = ColumnMetaData(1, [0], key_value_metadata=[KeyValue("rpq.crc32", text)])
+    with pytest.raises(FormatError, match="malformed"):
+        ChunkSums.of(metadata)
+
+
+@pytest.mark.parametrize("text", ["", "-", "0" * 15, "0" * 17, "0" * 15 + "g", "-" + "0" * 15, "0x" + "0" * 14])
+def test_a_malformed_hash_is_refused(text: str) -> None:
+    metadata: Any = ColumnMetaData(1, [0], key_value_metadata=[KeyValue("rpq.xxh3", text)])
     with pytest.raises(FormatError, match="malformed"):
         ChunkSums.of(metadata)
 

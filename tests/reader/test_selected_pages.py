@@ -26,6 +26,7 @@ from resilient_pq.format.metadata import (
     PageLocation,
     PageType,
 )
+from resilient_pq.format.page_sums import PageSums
 from resilient_pq.format.row_ranges import rows_of
 from resilient_pq.io.memory import MemoryStore
 from resilient_pq.io.ranges import ByteRange
@@ -420,4 +421,9 @@ def test_the_pages_of_rows(pages: list[tuple[int, int]], dictionary: int, wanted
     assert chosen.dictionary == (ByteRange(4, 4 + dictionary) if dictionary else None)
     fetched_bytes = [at for each in chosen.ranges for at in range(each.start, each.end)]
     assert len(set(fetched_bytes)) == len(fetched_bytes) == dictionary + sum(place.size for place in expected)
+    for count in range(len(places) + 3):
+        sums = PageSums(tuple(range(count)), are_hashes=False)
+        fitting = select_pages(ByteRange(4, offset), row, OffsetIndex(places), rows, sums=sums)
+        assert (fitting is not None) == (count == len(places) + bool(dictionary))
+        assert fitting is None or fitting.sums == sums
     assert select_pages(ByteRange(4, offset + 1), row, OffsetIndex(places), rows) is None

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from resilient_pq.format.metadata import ColumnChunk, ColumnMetaData, RowGroup
 from resilient_pq.format.records import Kind
-from resilient_pq.recovery.choose import candidates_of_survey, known_row_groups, losses_between
+from resilient_pq.recovery.choose import (
+    FileEnd,
+    candidates_of_survey,
+    known_row_groups,
+    losses_behind,
+    losses_between,
+)
 from resilient_pq.recovery.report import Damage
 from resilient_pq.recovery.survey import Survey
 
@@ -23,7 +30,7 @@ def test_nothing_is_known_without_a_footer() -> None:
 
 def test_a_whole_footer_only_has_to_be_cut_off_behind(small: Any, drive: Any) -> None:
     found = candidates(drive, small.data + b"garbage")
-    assert (found.cut_end, found.lost) == (len(small.data), ())
+    assert (found.cut_end, found.end.num_rows) == (len(small.data), 50)
     assert [candidate.ordinal for candidate in found.row_groups] == [0, 1, 2, 3, 4]
     assert [candidate.rows_before for candidate in found.row_groups] == [0, 10, 20, 30, 40]
 
@@ -33,9 +40,9 @@ def test_a_torn_row_group_is_lost_with_a_number_of_rows_nobody_knows(small: Any,
     found = candidates(drive, small.data[: last.offset])
     checkpoint = small.records(Kind.CHECKPOINT)[-1]
     assert (found.cut_end, found.prefix_end, found.last) == (None, checkpoint.end, checkpoint)
-    (lost,) = found.lost
+    (lost,) = losses_behind(found.end, known_row_groups(found))
     assert (lost.start, lost.end, lost.num_rows) == (checkpoint.end, last.offset, None)
-    assert (lost.damage, lost.where.row_group) == (Damage.TORN, 4)
+    assert (lost.damage, lost.where.row_group) == (Damage.TORN, None)
 
 
 def test_a_gap_is_lost_with_the_rows_that_later_records_count(small: Any, drive: Any) -> None:
@@ -57,8 +64,44 @@ def test_a_footer_that_is_damaged_still_counts_what_is_missing(small: Any, drive
     (final,) = small.records(Kind.FINAL)
     last = small.records(Kind.ROW_GROUP)[-1]
     data = small.zeroed((last.offset, last.end), (final.payload_offset, final.payload_offset + 10))
-    (lost,) = candidates(drive, data).lost
+    found = candidates(drive, data)
+    (lost,) = losses_behind(found.end, known_row_groups(found))
     assert (lost.num_rows, lost.damage) == (10, Damage.CORRUPT)
+
+
+def test_only_the_final_record_proves_the_end(small: Any, drive: Any) -> None:
+    """Its header is enough; a checkpoint counts rows, too, and says nothing of those that followed."""
+    (final,) = small.records(Kind.FINAL)
+    checkpoint = small.records(Kind.CHECKPOINT)[-1]
+    for cut, rows in ((final.payload_offset, 50), (final.payload_offset - 1, None), (final.offset, None)):
+        assert candidates(drive, small.data[:cut]).end.num_rows == rows
+    for header in small.records(Kind.CHECKPOINT):
+        for cut in (header.payload_offset, header.end - 1, header.end):
+            found = candidates(drive, small.data[:cut])
+            assert (found.end.num_rows, found.end.least) in ((None, 0), (None, header.num_rows))
+            assert losses_behind(found.end, known_row_groups(found))[-1].num_rows is None
+    # From the payload of a checkpoint up to the last bytes of the footer everything is gone.
+    data = small.data[: checkpoint.payload_offset + 9] + small.data[-8:]
+    assert candidates(drive, data).end.num_rows is None
+
+
+def test_rows_that_nobody_counted_are_never_no_rows(small: Any, drive: Any) -> None:
+    known = known_row_groups(candidates(drive, small.data))
+    uncounted = [replace(row_group, rows_before=None) for row_group in known]
+    (gap,) = losses_between([known[0], *uncounted[2:]])
+    assert (gap.num_rows, gap.where.row_group) == (None, 1)
+    (gap,) = losses_between(uncounted[2:])
+    assert gap.num_rows is None
+    # What is counted again behind the gap counts on from there.
+    first, second = losses_between([known[0], uncounted[2], known[4]])
+    assert (first.num_rows, second.num_rows) == (None, None)
+    first, second = losses_between([known[0], known[2], known[4]])
+    assert (first.num_rows, second.num_rows) == (10, 10)
+    end = FileEnd(0, len(small.data), num_rows=50)
+    assert losses_behind(end, known) == []
+    assert [lost.num_rows for lost in losses_behind(end, known[:3])] == [20]
+    assert [lost.num_rows for lost in losses_behind(end, uncounted)] == [None]
+    assert [lost.num_rows for lost in losses_behind(replace(end, num_rows=40), known)] == [None]
 
 
 def test_a_row_group_that_is_nowhere_has_no_place(small: Any, drive: Any) -> None:

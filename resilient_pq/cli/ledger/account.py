@@ -72,7 +72,7 @@ class HarmedPlace:
 def headline(ledger: Ledger) -> str:
     """How many rows were kept, in a sentence."""
     kept, lost = ledger.rows_kept, ledger.rows_lost
-    if ledger.uncounted:
+    if lost is None:
         told = f"{counted(kept, 'row')} kept, and {rows_lost_words(ledger)} lost"
     elif lost:
         told = f"{kept:,} of {counted(kept + lost, 'row')} kept, {lost:,} lost"
@@ -83,9 +83,9 @@ def headline(ledger: Ledger) -> str:
 
 def rows_lost_words(ledger: Ledger) -> str:
     """How many rows are lost."""
-    if ledger.uncounted:
-        known = counted(ledger.rows_lost, "row")
-        return f"{known} and others that cannot be counted" if ledger.rows_lost else "rows that cannot be counted"
+    if ledger.rows_lost is None:
+        known = ledger.rows_lost_at_least
+        return f"{counted(known, 'row')} and others that cannot be counted" if known else "rows that cannot be counted"
     return counted(ledger.rows_lost, "row") if ledger.rows_lost else "nothing"
 
 

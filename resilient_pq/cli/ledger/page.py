@@ -75,10 +75,11 @@ def _head(title: str, ledger: Ledger, report: Report) -> Iterator[str]:
     yield f"<header>\n<h1><bdi>{text(title)}</bdi> {outcome}</h1>"
     yield f'<p class="kicker"><bdi>{text(report.url)}</bdi></p>'
     yield f'<p class="headline">{text(headline(ledger))}.</p>\n<dl class="facts">'
-    kept, lost = ledger.rows_kept, ledger.rows_lost
-    known = "of those known of" if ledger.uncounted else f"of {kept + lost:,}"
+    kept, lost = ledger.rows_kept, ledger.rows_lost_at_least
+    uncounted = ledger.rows_lost is None
+    known = "of those known of" if uncounted else f"of {kept + lost:,}"
     yield _fact("Rows kept", f"{kept:,}", f"{share(kept, kept + lost)} {known}")
-    more = "and others that cannot be counted" if ledger.uncounted else share(lost, kept + lost)
+    more = "and others that cannot be counted" if uncounted else share(lost, kept + lost)
     yield _fact("Rows lost", f"{lost:,}", more)
     if ledger.rows_nulled:
         told = "not in every column's output" if ledger.on_damage == "columns" else "with nulls for lost values"

@@ -1,0 +1,73 @@
+"""A resilient file in a column of another one: which of them a recovery takes when parts of the outer one are gone."""
+
+from __future__ import annotations
+
+import io
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import resilient_pq as rpq
+from resilient_pq.io.memory import MemoryStore
+from resilient_pq.recovery.scan import file_spans, headers_in, outermost
+
+
+async def written(table: pa.Table, **options: object) -> bytes:
+    store = MemoryStore()
+    async with rpq.create((store, "file"), table.schema, **options) as writer:  # type: ignore[arg-type]
+        await writer.write(table)
+    return bytes((await store.read_tail("file", 1 << 30)).data)
+
+
+async def outer_and_inner() -> tuple[bytes, bytes, pa.Table]:
+    inner = await written(pa.table({"n": range(400)}), row_group_rows=10, checkpoint_every=1)
+    table = pa.table({"id": range(20), "blob": [None] * 7 + [inner] + [None] * 12, "last": [i / 3 for i in range(20)]})
+    outer = await written(
+        table, compression="none", row_group_rows=10, options=rpq.WriteOptions(dictionary_bytes=0)
+    )
+    assert outer.count(inner) == 1
+    return outer, inner, table
+
+
+async def recovered(data: bytes, **options: object) -> tuple[rpq.Report, pa.Table]:
+    store = MemoryStore()
+    await store.put("in", data)
+    report = await rpq.recover((store, "in"), (store, "out"), **options)  # type: ignore[arg-type]
+    return report, pq.read_table(io.BytesIO(bytes((await store.read_tail("out", 1 << 30)).data)))
+
+
+@pytest.mark.parametrize("how", ["a byte of the head is missing", "head zeroed", "head and footer", "head missing, cut"])
+async def test_the_enclosing_file_is_taken(how: str) -> None:
+    outer, inner, table = await outer_and_inner()
+    ids = [file_id for file_id, *_ in map(astuple_of, file_spans(headers_in(outer, 0)))]
+    data = {
+        "a byte of the head is missing": outer[1:],
+        "head zeroed": bytes(200) + outer[200:],
+        "head and footer": bytes(200) + outer[200:-200] + bytes(200),
+        "head missing, cut": outer[1:-150],
+    }[how]
+    assert len(list(headers_in(inner, 0))) > len(list(headers_in(outer, 0))) - len(list(headers_in(inner, 0)))
+    assert outermost(headers_in(data, 0)) == ids[0]
+    report, found = await recovered(data)
+    assert found.column_names == table.column_names
+    assert found.equals(table.slice(0, found.num_rows)) or set(found["id"].to_pylist()) <= set(range(20))
+    assert found.equals(table.take(found["id"])) and found.num_rows >= 10
+    if how != "head zeroed":
+        named = [finding for finding in report.findings if ids[1].hex() in finding.message]
+        assert named, "nothing tells of the file within"
+        assert not any(finding.costs_rows for finding in named)
+        _, within = await recovered(data, file_id=ids[1].hex())
+        assert within.equals(pa.table({"n": range(400)}))
+
+
+def astuple_of(span: object) -> tuple[bytes, int]:
+    return span.file_id, span.start  # type: ignore[attr-defined]
+
+
+async def test_a_file_id_has_to_be_one_and_to_be_there() -> None:
+    outer, _, _ = await outer_and_inner()
+    with pytest.raises(rpq.SchemaError, match="no file id"):
+        await recovered(outer, file_id="outer")
+    with pytest.raises(rpq.RecoveryError, match="no record of the file"):
+        await recovered(outer, file_id="00" * 16)

@@ -1,0 +1,62 @@
+"""Row groups of other writers of which the footer's entry and the data are gone: the rows lost are counted."""
+
+from __future__ import annotations
+
+import io
+from itertools import combinations
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import resilient_pq as rpq
+from resilient_pq.format import thrift
+from resilient_pq.format.metadata import FileMetaData
+from resilient_pq.io.memory import MemoryStore
+
+ROWS, GROUPS = 10, 5
+
+
+def without(*lost: int) -> bytes:
+    """A file of pyarrow's, the footer entries of some row groups damaged and their data zeroed."""
+    count = ROWS * GROUPS
+    table = pa.table({"id": range(count), "name": [f"name {i}" for i in range(count)], "v": [i / 2 for i in range(count)]})
+    sink = io.BytesIO()
+    pq.write_table(table, sink, row_group_size=ROWS)
+    data = bytearray(sink.getvalue())
+    start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    footer, _ = thrift.decode(FileMetaData, memoryview(bytes(data))[start:-8])
+    at = start
+    for ordinal, row_group in enumerate(footer.row_groups):
+        entry = thrift.encode(row_group)
+        at = data.index(entry, at)
+        if ordinal in lost:
+            data[at + 5 : at + 25] = bytes(20)
+            chunks = [chunk.meta_data for chunk in row_group.columns if chunk.meta_data is not None]
+            first = min(chunk.dictionary_page_offset or chunk.data_page_offset for chunk in chunks)
+            size = sum(chunk.total_compressed_size for chunk in chunks)
+            data[first : first + size] = bytes(size)
+        at += len(entry)
+    return bytes(data)
+
+
+@pytest.mark.parametrize("lost", [*combinations(range(GROUPS), 1), *combinations(range(GROUPS), 2)], ids=str)
+async def test_lost_rows_are_counted_by_the_footer(lost: tuple[int, ...]) -> None:
+    store = MemoryStore()
+    await store.put("damaged", without(*lost))
+    report = await rpq.recover((store, "damaged"), (store, "out"))
+    assert report.kept is not None and report.kept.ledger is not None
+    ledger = report.kept.ledger
+    expected = [i for i in range(ROWS * GROUPS) if i // ROWS not in lost]
+    tail = await store.read_tail("out", 1 << 20)
+    found = pq.read_table(io.BytesIO(bytes(tail.data))).column("id").to_pylist()
+    assert found == expected
+    assert (report.outcome, report.num_rows, report.kept.rows_lost) == ("partial", len(expected), ROWS * len(lost))
+    assert ledger.check() == []
+    assert (ledger.rows_kept, ledger.rows_lost) == (len(expected), ROWS * len(lost))
+    # Where the ledger names the first of some rows, it is the row that lies there in the output.
+    position = 0
+    for fate in ledger.rows:
+        if fate.kept:
+            assert fate.num_rows is not None and fate.first_row in (None, found[position])
+            position += fate.num_rows
