@@ -70,7 +70,7 @@ def nothing_kept(source: Source, reason: str) -> Ledger:
     origin = source.origin
     size = origin.info.size
     regions = (Region(0, 0, size, ByteUse.LOST, "unknown", reason=reason),) if size else ()
-    rows = (RowsFate(None, None, None, False, reason=reason),) if size else ()
+    rows = (RowsFate(None, None, None, False, reason=reason),)
     return Ledger((LedgerSource(origin.url, size, origin.info.etag),), (), (), regions, rows)
 
 

@@ -7,6 +7,7 @@ pages follow one another. What is read is those, and not the pages, as long as o
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Generator, Sequence
 from dataclasses import dataclass, field, replace
@@ -56,6 +57,7 @@ def in_flight(
     headers: Sequence[RecordHeader],
     known: Collection[int],
     *,
+    strangers: Sequence[int] = (),
     quirks: Quirks = NO_QUIRKS,
 ) -> Generator[ByteRange, memoryview, tuple[KnownRowGroup, ...]]:
     """The row groups that only the records of their chunks tell of.
@@ -69,6 +71,8 @@ def in_flight(
         headers: Of the records found in their places, in order, of this file alone; of other row groups at will. Those
             whose payload is damaged count as well.
         known: Ordinals of the row groups that are known otherwise.
+        strangers: Offsets of record headers of other files, or that lie elsewhere than they say, in order. Pages near
+            one may not be of this file: they are believed only where they fill a chunk up to the next record.
         quirks: What is known of the writer of the pages.
 
     Returns:
@@ -87,7 +91,10 @@ def in_flight(
     for i, header in enumerate(believed):
         following = believed[i + 1] if i + 1 < len(believed) else None
         if header.num_row_groups not in known:
-            found += yield from _Region(header, following, size, places, window).chunks(len(schema.leaves))
+            end = size if following is None else following.offset
+            strange = bisect_left(strangers, header.offset) < bisect_left(strangers, end)
+            region = _Region(header, following, size, places, window, strange)
+            found += yield from region.chunks(len(schema.leaves))
     groups: dict[int, list[_Chunk]] = {}
     for chunk in found:
         groups.setdefault(chunk.record.num_row_groups, []).append(chunk)
@@ -187,6 +194,7 @@ class _Region:
         size: Bytes of the file.
         places: What whole chunk records say, by their number.
         window: What is read through.
+        strange: Whether a record of another file lies in between, or one that says that it lies elsewhere.
     """
 
     header: RecordHeader
@@ -194,6 +202,7 @@ class _Region:
     size: int
     places: dict[int, ChunkPlace]
     window: _Window
+    strange: bool = False
 
     @property
     def limit(self) -> int:
@@ -213,7 +222,10 @@ class _Region:
             return found
         while True:
             if column >= 0:
-                found.append((yield from self._chunk(record, column, codec, at)))
+                chunk = yield from self._chunk(record, column, codec, at)
+                if self.strange and not chunk.complete:
+                    return found
+                found.append(chunk)
                 if not found[-1].pages:
                     return found
                 at = found[-1].pages[-1].end

@@ -344,7 +344,7 @@ def _nothing(
     size = source.info.size
     reason = findings[0].message if findings else "no row group is whole"
     damage = findings[0].damage if findings else Damage.UNFINISHED
-    lost = (LostRegion(0, size, None, damage, reason),) if size else ()
+    lost = (LostRegion(0, size, None, damage, reason),)
     ledger = nothing_kept(source, reason) if ledger is None else ledger
     report = Report(
         verb="recover",

@@ -122,6 +122,12 @@ class Survey:
         return sorted(mine, key=lambda header: header.offset)
 
     @property
+    def strangers(self) -> list[int]:
+        """Where record headers lie that are not among those, in order."""
+        mine = {header.offset for header in self.headers}
+        return sorted(at for at in self.found if at not in mine)
+
+    @property
     def has_end(self) -> bool:
         """Whether a footer that is whole ends the file: no row stands behind what it names."""
         return self.footer is not None and (self.footer.header.kind == Kind.FINAL or self.ended)

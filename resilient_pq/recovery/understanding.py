@@ -328,6 +328,7 @@ async def _chunk_records(known: Understanding) -> None:
         known.contents.schema,
         known.survey.headers,
         named,
+        strangers=known.survey.strangers,
         quirks=Quirks.of(known.contents.metadata.created_by),
     )
     known.add(await known.source.drive(search))

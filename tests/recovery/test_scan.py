@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from resilient_pq.format.records import HEADER_SIZE, RECORD_MAGIC, Kind, RecordChain
-from resilient_pq.recovery.scan import headers_in, in_place, majority
+from resilient_pq.recovery.scan import headers_in, in_place, outermost
 
 ONE, OTHER = b"1" * 16, b"2" * 16
 
@@ -44,9 +44,14 @@ def test_a_header_with_a_damaged_payload_is_one() -> None:
     assert not header.holds(whole[HEADER_SIZE:])
 
 
-def test_majority() -> None:
-    def headers(*file_ids: bytes) -> Any:
-        return [header for file_id in file_ids for _, header in headers_in(record(file_id, 0), 0)]
+def test_the_outermost_file_is_that_which_encloses_the_others() -> None:
+    def found(*places: tuple[bytes, int, int]) -> Any:
+        return [(at, header) for file_id, offset, at in places for _, header in headers_in(record(file_id, offset), 0)]
 
-    assert majority(headers(ONE, OTHER, OTHER)) == OTHER
-    assert majority([]) is None
+    inside = [(OTHER, offset, 1000 + offset) for offset in range(0, 2000, 200)]
+    assert outermost(found((ONE, 500, 499), *inside, (ONE, 9000, 8999))) == ONE
+    assert outermost(found(*inside)) == OTHER
+    # Beside each other: the one whose records lie where they say, then the longer one.
+    assert outermost(found((ONE, 100, 100), *inside)) == ONE
+    assert outermost(found((ONE, 100, 90), *inside)) == OTHER
+    assert outermost([]) is None
