@@ -11,6 +11,9 @@ from dataclasses import dataclass, field, replace
 from structural_damage import DAMAGES, flipped, written_over
 from structural_files import CASES_OF_A_FAMILY, INNER, Family, destroyable, family_of
 
+#: What is lost of a disk at once.
+SECTOR = 512
+
 
 @dataclass(frozen=True)
 class Case:
@@ -62,6 +65,19 @@ def with_records_destroyed(family: Family, rng: random.Random) -> tuple[Family, 
     return replace(family, files=files), words
 
 
+def damaged_again(data: bytes, rng: random.Random) -> tuple[bytes, str]:
+    """A second damage, which knows nothing of the structure."""
+    place = range(at := rng.randrange(len(data) // SECTOR) * SECTOR, at + SECTOR)
+    match rng.randrange(3):
+        case 0:
+            return written_over(data, place, rng), f"then written over from {at} to {place.stop}"
+        case 1:
+            return data[: place.start] + data[place.stop :], f"then {at} to {place.stop} deleted"
+        case _:
+            at = rng.randrange(len(data))
+            return flipped(data, at, rng), f"then a bit at {at}"
+
+
 def case_of(seed: int) -> Case:
     """The case of a seed: the same file, damaged in the same way, each time."""
     family = family_of(seed // CASES_OF_A_FAMILY)
@@ -85,5 +101,9 @@ def case_of(seed: int) -> Case:
         data = data[:end]
         words.append(f"then cut at {end}")
     policy = rng.choice(("null", "columns"))
+    more = random.Random(f"more of case {seed}")
+    if more.random() < 0.12 and len(data) > 2 * SECTOR:
+        data, what = damaged_again(data, more)
+        words.append(what)
     sibling = (not family.ours or damage == "no footer") and rng.random() < 0.6
     return Case(seed, family, damage, "; ".join(words), data, hit.versions, exchanged, sibling, policy)
