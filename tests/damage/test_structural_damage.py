@@ -5,8 +5,7 @@ A case that fails is run again, and its files are kept, by ``python scripts/tort
 
 from __future__ import annotations
 
-import os
-import zlib
+import random
 
 import pytest
 from structural_cases import case_of
@@ -32,14 +31,15 @@ def held(seeds: list[int]) -> None:
 
 
 @pytest.mark.parametrize("family", range(SAMPLE))
-def test_a_sample_of_structural_damage(family: int) -> None:
-    """Other families for each RPQ_SEED."""
-    chosen = zlib.crc32(f"{os.environ.get('RPQ_SEED', '0')} {family}".encode()) % (CASES // CASES_OF_A_FAMILY)
-    first = chosen * CASES_OF_A_FAMILY
+def test_a_sample_of_structural_damage(family: int, pytestconfig: pytest.Config) -> None:
+    """Other families for each --slice-seed."""
+    seed = pytestconfig.getoption("--slice-seed")
+    first = random.Random(f"{seed} {family}").randrange(CASES // CASES_OF_A_FAMILY) * CASES_OF_A_FAMILY
     held(list(range(first, first + CASES_OF_EACH)))
 
 
 @pytest.mark.thorough
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("first", range(0, CASES, BATCH))
 def test_structural_damage(first: int) -> None:
     """All cases, in batches that share their families."""
