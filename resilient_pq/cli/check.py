@@ -14,7 +14,7 @@ from resilient_pq.folder.scope import names_pattern
 
 NAME = "check"
 EPILOG = epilog(
-    "sound: no byte is damaged",
+    "sound: no byte is damaged, as far as checksums and decoding tell",
     "damaged, or its writer never finished it",
     "rpq check day.parquet",
     "rpq check s3://bucket/day.parquet --endpoint-url http://localhost:8333",
@@ -34,7 +34,8 @@ def check(
 ) -> int:
     """Find damage, and print what to run next.
 
-    Every byte is read, every checksum compared, nothing written. Pages without a checksum are decoded instead.
+    Every byte is read, every checksum compared, nothing written. Pages without a checksum are decoded instead, and held
+    against statistics and page indexes; how many these are is told, as a changed value in them may not be seen.
 
     Of a folder these are its *.parquet files at any depth, and the *.parquet.partial of dead writers; names that begin
     with . or _ are passed over. The summary has the worst first, the exit status is the highest of any file, and

@@ -237,14 +237,29 @@ def checked(output: Output, report: Report) -> None:
     _list(output, [(str(finding.damage), _words(finding, report.url)) for finding in report.findings])
     what = f"{counted(report.num_rows, 'row')} in {counted(report.num_row_groups, 'row group')}"
     match report.outcome:
+        case Outcome.SOUND if report.pages_decoded:
+            output.line("sound", f"as far as it decodes: {what}")
         case Outcome.SOUND:
-            output.line("sound", f"{what}; nothing wrong in {in_bytes(report.size)}")
+            output.line("sound", f"{what}; nothing wrong in {in_bytes(report.size)}{_verified(report)}")
         case Outcome.NOTHING:
             _nothing(output, report)
         case _:
             output.line("sound", f"{what} can be read")
+    _unverified(output, report.pages_verified or 0, report.pages_decoded or 0)
     output.next(*report.next)
     output.document(report.to_json())
+
+
+def _verified(report: Report) -> str:
+    return f"; {counted(report.pages_verified, 'page')} verified" if report.pages_verified else ""
+
+
+def _unverified(output: Output, verified: int, decoded: int, files: int = 0) -> None:
+    """Of how many pages there are no checksums that could be compared."""
+    if decoded:
+        where = f", in {counted(files, 'file')}" if files else ""
+        those = f"{decoded:,} of {counted(verified + decoded, 'page')} have no checksum{where}"
+        output.line("unverified", f"{those}: they were decoded, a changed value would not be seen")
 
 
 def recovered(output: Output, report: Report) -> None:
@@ -305,6 +320,7 @@ def summarised(output: Output, summary: RunSummary) -> None:
         output.line("lost", lost if summary.rows_lost or summary.num_uncounted else "nothing")
     else:
         output.line("rows", f"{summary.num_rows:,} can be read")
+        _unverified(output, summary.pages_verified, summary.pages_decoded, summary.num_not_verified)
 
 
 #: How outcomes are called that are no adjectives.

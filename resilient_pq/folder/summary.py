@@ -10,6 +10,7 @@ from typing import Any
 
 from resilient_pq.folder.result import FileResult
 from resilient_pq.recovery.report import SCHEMA_VERSION
+from resilient_pq.recovery.verify import PagesSeen
 
 #: Files that a summary names, at most: the worst.
 MAX_WORST = 100
@@ -31,6 +32,8 @@ class FileEntry:
         size: Bytes of the file; 0 where nothing tells.
         message: The first thing that is wrong; None where nothing is.
         output: What was written of it; None where nothing was.
+        pages_verified: As of `Report`.
+        pages_decoded: As of `Report`.
     """
 
     url: str
@@ -42,6 +45,8 @@ class FileEntry:
     size: int
     message: str | None
     output: str | None = None
+    pages_verified: int | None = None
+    pages_decoded: int | None = None
 
     @classmethod
     def of(cls, result: FileResult) -> FileEntry:
@@ -69,6 +74,8 @@ class FileEntry:
             report.size,
             None if message is None else message[:_MAX_MESSAGE],
             None if kept is None else kept.output or next(iter(outputs), None),
+            report.pages_verified,
+            report.pages_decoded,
         )
 
     @classmethod
@@ -79,12 +86,13 @@ class FileEntry:
             KeyError: It is none of an entry.
             TypeError: The same.
         """
-        entry = cls(**{name: document[name] for name in cls.__slots__})
+        optional = ("pages_verified", "pages_decoded")  # older journals have none
+        entry = cls(**{name: document[name] for name in cls.__slots__ if name in document or name not in optional})
         numbers = (entry.exit_code, entry.num_findings, entry.size)
-        optional = (entry.num_rows, entry.rows_lost)
+        numbers_or_none = (entry.num_rows, entry.rows_lost, entry.pages_verified, entry.pages_decoded)
         if not all(isinstance(number, int) for number in numbers) or not isinstance(entry.outcome, str):
             raise TypeError("not an entry")
-        if not all(number is None or isinstance(number, int) for number in optional):
+        if not all(number is None or isinstance(number, int) for number in numbers_or_none):
             raise TypeError("not an entry")
         return entry
 
@@ -115,6 +123,9 @@ class RunSummary:
         size: Bytes of all files.
         exit_code: The highest of any file: 0 where nothing is wrong.
         worst: The worst files, at most 100, the very worst first; none that is sound.
+        pages_verified: Pages of all files that checksums vouch for (`Report.pages_verified`).
+        pages_decoded: Pages of all files that have none.
+        num_not_verified: Files that have such pages.
     """
 
     verb: str
@@ -129,6 +140,9 @@ class RunSummary:
     size: int = 0
     exit_code: int = 0
     worst: tuple[FileEntry, ...] = ()
+    pages_verified: int = 0
+    pages_decoded: int = 0
+    num_not_verified: int = 0
 
     @property
     def num_not_sound(self) -> int:
@@ -151,6 +165,15 @@ class RunSummary:
             "files_uncounted": self.num_uncounted,
             "size": self.size,
             "worst": [entry.to_json() for entry in self.worst],
+            **(self._pages if self.verb == "check" else {}),
+        }
+
+    @property
+    def _pages(self) -> dict[str, int]:
+        return {
+            "pages_verified": self.pages_verified,
+            "pages_decoded": self.pages_decoded,
+            "files_not_verified": self.num_not_verified,
         }
 
 
@@ -165,6 +188,8 @@ class Tally:
         self._outcomes: Counter[str] = Counter()
         self._resumed = self._rows = self._lost = self._uncounted = self._size = self._exit_code = 0
         self._worst: list[FileEntry] = []
+        self._pages = PagesSeen()
+        self._not_verified = 0
 
     def add(self, entry: FileEntry, *, resumed: bool = False) -> None:
         """Count a file."""
@@ -175,6 +200,9 @@ class Tally:
         self._uncounted += entry.outcome in ("partial", "nothing") and entry.rows_lost is None
         self._size += entry.size
         self._exit_code = max(self._exit_code, entry.exit_code)
+        decoded = entry.pages_decoded or 0
+        self._pages = PagesSeen(self._pages.verified + (entry.pages_verified or 0), self._pages.decoded + decoded)
+        self._not_verified += decoded > 0
         if entry.outcome not in ("sound", "read"):
             insort(self._worst, entry, key=lambda each: each.badness)
             del self._worst[MAX_WORST:]
@@ -195,4 +223,7 @@ class Tally:
             self._size,
             self._exit_code,
             tuple(self._worst),
+            self._pages.verified,
+            self._pages.decoded,
+            self._not_verified,
         )

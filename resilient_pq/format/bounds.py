@@ -161,10 +161,16 @@ def chunk_statistics(file: FileMetaData, leaf: Leaf, chunk: ColumnMetaData) -> C
     )
 
 
-def within(stated: ColumnStatistics, data: LeafData) -> bool:
-    """Whether values lie between the bounds that are stated for them; True where nothing can be said."""
+def within(stated: ColumnStatistics, leaf: Leaf, data: LeafData) -> bool:
+    """Whether values can be those, or some of those, of which something is stated; True where nothing can be said."""
     found = bounds_of(stated.node, data.values)
-    return not (_less(found.low, stated.low) or _less(stated.high, found.high))
+    if _less(found.low, stated.low) or _less(stated.high, found.high):
+        return False
+    entries = data.num_rows if data.definition_levels is None else len(data.definition_levels)
+    nulls = entries - len(data.values)
+    if stated.null_count is None or leaf.max_repetition_level:
+        return True  # writers differ in what they count of lists
+    return nulls <= stated.null_count if entries != stated.num_values else nulls == stated.null_count
 
 
 def _less(one: Any, other: Any) -> bool:

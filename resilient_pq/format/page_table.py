@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from resilient_pq.checksum import crc32, unsigned
 from resilient_pq.errors import EncodingError, ThriftError, Where
 from resilient_pq.format import kernels
@@ -95,6 +98,18 @@ def _row(page: Page) -> list[int]:
         row[PageField.NUM_VALUES] = header.dictionary_page_header.num_values
         return [*row, header.dictionary_page_header.encoding, -1, -1, -1, -1, 1]
     return [*row, -1, -1, -1, -1, -1, 1]
+
+
+def stored_crcs(chunk: memoryview, base: int, num_values: int | None) -> NDArray[np.int64]:
+    """The CRC32 that each page of a chunk has in its header, -1 where it has none; arguments are those of `pages_of`.
+
+    Raises:
+        FormatError: The pages cannot be told apart.
+    """
+    try:
+        return kernels.page_headers(chunk, -1 if num_values is None else num_values)[:, PageField.CRC]
+    except (ThriftError, EncodingError):
+        return np.array([_row(page)[PageField.CRC] for page in pages_of(chunk, base, num_values)], np.int64)
 
 
 def check_crcs(chunk: memoryview, base: int, num_values: int | None, *, zero_is_none: bool = False) -> PageTable:

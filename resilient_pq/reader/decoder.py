@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from resilient_pq.errors import ChecksumError, FormatError, Where, located
+from resilient_pq.errors import ChecksumError, EncodingError, FormatError, Where, located
 from resilient_pq.format.chunk_decoder import decode_chunk
 from resilient_pq.format.footer import ChunkSums
 from resilient_pq.format.metadata import ColumnMetaData, DataPageHeaderV2, Encoding, PageType
@@ -43,7 +43,11 @@ def decode(chunk: ChunkRead, data: memoryview, *, verify: bool, views: bool = Fa
         if table is None:
             table = PageTable.read(data, chunk.range.start, chunk.num_values_to_read)
         codec = chunk.metadata.codec
-        return decode_chunk(chunk.leaf, codec, table, chunk.num_rows, chunk.quirks, views=views)
+        column = decode_chunk(chunk.leaf, codec, table, chunk.num_rows, chunk.quirks, views=views)
+        levels = column.repetition_levels
+        if levels is not None and len(levels) and levels[0]:
+            raise EncodingError(f"the first repetition level is {levels[0]}, not 0")
+        return column
 
 
 def verify_chunk(chunk: ChunkRead, data: memoryview) -> bool:

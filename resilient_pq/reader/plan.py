@@ -15,7 +15,7 @@ from resilient_pq.format.quirks import NO_QUIRKS, Quirks
 from resilient_pq.format.row_ranges import Rows, count
 from resilient_pq.format.schema import Leaf, Schema, Selection
 from resilient_pq.io.ranges import ByteRange
-from resilient_pq.reader.contents import Contents, chunk_range
+from resilient_pq.reader.contents import MAX_FILE_SIZE, Contents, chunk_range
 from resilient_pq.reader.data_file import data_file
 from resilient_pq.reader.filters import Filter, Term, filter_of
 from resilient_pq.reader.selected_pages import SelectedPages
@@ -70,9 +70,9 @@ class ChunkRead:
         return size if self.pages is None else size * self.num_bytes // max(self.range.size, 1)
 
     @property
-    def num_values_to_read(self) -> int | None:
-        """Entries after which its pages end; None where the bytes themselves say so."""
-        return self.metadata.num_values if self.slack else None
+    def num_values_to_read(self) -> int:
+        """Entries after which its pages end, whatever bytes lie behind them; each row has one at least."""
+        return max(self.metadata.num_values, self.num_rows)
 
     @property
     def where(self) -> Where:
@@ -239,8 +239,14 @@ def _row_group(contents: Contents, ordinal: int, selected: Sequence[Selection]) 
     return RowGroupRead(ordinal, row_group.num_rows, columns)
 
 
-def chunk_read(contents: Contents, ordinal: int, leaf: Leaf) -> ChunkRead:
+def chunk_read(contents: Contents, ordinal: int, leaf: Leaf, *, cut_at: int | None = None) -> ChunkRead:
     """One chunk of a row group.
+
+    Args:
+        contents: The file.
+        ordinal: Of the row group.
+        leaf: The column.
+        cut_at: Where a chunk that is said to go on behind it ends; None refuses what goes beyond the data.
 
     Raises:
         FormatError: The footer does not say where it is, or it is not where it can be.
@@ -262,11 +268,17 @@ def chunk_read(contents: Contents, ordinal: int, leaf: Leaf) -> ChunkRead:
                 f"the chunk has physical type {metadata.type}, the schema {leaf.node.physical_type.name}"
             )
         data_end = contents.data_end_in(file)
-        start, end = chunk_range(metadata, data_end)
+        if cut_at is None:
+            start, end = chunk_range(metadata, data_end)
+        else:
+            start, end = chunk_range(metadata, MAX_FILE_SIZE)
+            if start >= cut_at:
+                raise FormatError(f"a column chunk is said to begin at {start:,}, behind the end of the file")
+            end = min(end, cut_at)
     quirks = Quirks.of(contents.metadata.created_by)
     # What we laid out is counted right, whoever encoded it: a recovery leaves the maker's name as it was.
     laid_by_us = CRC_KEY in key_values(metadata.key_value_metadata)
-    slack = 0 if laid_by_us else min(quirks.uncounted_bytes, data_end - end)
+    slack = 0 if laid_by_us else max(min(quirks.uncounted_bytes, data_end - end), 0)
     return ChunkRead(
         ordinal, leaf, metadata, ByteRange(start, end + slack), row_group.num_rows, slack, quirks, file
     )

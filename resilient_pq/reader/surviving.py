@@ -87,8 +87,8 @@ def next_page(data: memoryview, start: int) -> int | None:
     return pages[0].offset if pages else None
 
 
-#: Whether values agree with what is said of them.
-Agrees = Callable[[LeafData], bool]
+#: Whether rows agree with what is said of them; the first is that row of the row group, None where it is not known.
+Agrees = Callable[[LeafData, int | None], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,21 +152,24 @@ class SurvivingChunk:
         chunk: Which one.
         pages: The fate of each page, in order; of bytes without a page that could be told, one for all of them.
         runs: The rows that are left, in order.
+        is_cut: Whether its pages hold more than what is left: rows behind the last of the row group, or the end of a
+            row before its first.
     """
 
     chunk: ChunkRead
     pages: tuple[PageFate, ...]
     runs: tuple[Run, ...]
+    is_cut: bool = False
 
     @property
     def is_whole(self) -> bool:
         """Whether no page is lost, so that the chunk can be put together byte by byte as it was written."""
-        return all(fate.page is not None for fate in self.pages)
+        return not self.is_cut and all(fate.page is not None for fate in self.pages)
 
     @property
     def in_place(self) -> bool:
         """Whether every page is whole where it should lie."""
-        return all(fate.page is not None and fate.mending is None for fate in self.pages)
+        return self.is_whole and all(fate.mending is None for fate in self.pages)
 
     @property
     def num_rows(self) -> int:
@@ -713,7 +716,7 @@ def _decoded(
         if run.data.num_rows
         and (run.first_row is None or num_rows is None or run.first_row + run.data.num_rows <= num_rows)
     ]
-    return SurvivingChunk(chunk, tuple(decoding.fates), tuple(fitting))
+    return SurvivingChunk(chunk, tuple(decoding.fates), tuple(fitting), is_cut=decoding.begins_within)
 
 
 def _runs(fates: Sequence[PageFate], start: int, stop: int) -> Iterator[tuple[int, int]]:
@@ -741,6 +744,7 @@ class _Decoding:
         self._chunk = chunk
         self._agrees = agrees
         self._row_aligned = row_aligned
+        self.begins_within = False  # whether pages that were decoded together begin with the end of a row
         self._dictionary = next((fate for fate in fates if fate.is_dictionary and fate.page is not None), None)
 
     def runs(self) -> list[Run]:
@@ -786,9 +790,13 @@ class _Decoding:
         pages = [fate.page for fate in (*dictionary, *fates) if fate.page is not None]
         num_rows = sum(fate.num_rows or 0 for fate in fates)
         column = decode_chunk(chunk.leaf, chunk.metadata.codec, pages, num_rows, chunk.quirks)
+        levels = column.repetition_levels
+        self.begins_within |= levels is not None and len(levels) > 0 and bool(levels[0])
         data = from_first_row(chunk.leaf, leaf_data(column))
-        if self._agrees is not None and any(map(_is_unproven, (*dictionary, *fates))) and not self._agrees(data):
-            raise FormatError("its values lie beyond the bounds that the statistics of the chunk have")
+        if self._agrees is not None and any(map(_is_unproven, (*dictionary, *fates))):
+            begun = None if self.begins_within else self.fates[first].first_row
+            if not self._agrees(data, begun):
+                raise FormatError("its values are not those of which the statistics of the chunk, or its indexes, tell")
         if not self._row_aligned and end < len(self.fates) and data.num_rows:
             # The row that was begun last may go on in the page behind these.
             data = slice_rows(chunk.leaf, data, 0, data.num_rows - 1)

@@ -19,9 +19,9 @@ from resilient_pq.format.metadata import ColumnOrder, Empty, Repetition, Type
 from resilient_pq.format.records import RecordChain
 from resilient_pq.format.schema import Group, Primitive, Schema, Selection
 from resilient_pq.format.values import LeafData
-from resilient_pq.reader.contents import FileState
 from resilient_pq.reader.on_damage import OnDamage
 from resilient_pq.recovery.continued import own_keys
+from resilient_pq.recovery.draft import Draft
 from resilient_pq.recovery.examination import Examiner
 from resilient_pq.recovery.kept import KeptRowGroup, keep
 from resilient_pq.recovery.output import (
@@ -31,7 +31,6 @@ from resilient_pq.recovery.output import (
     check_other,
     completing,
     make_folder,
-    push,
 )
 from resilient_pq.recovery.relaid import Relaying
 from resilient_pq.writer.layout import Layout
@@ -106,23 +105,25 @@ async def _publish(
         orders = None
     made_like = replace(contents.metadata, column_orders=orders)
     layout = Layout(schema, RecordChain(os.urandom(16)), keys, made_like=made_like)
-    examiner = Examiner(source, output.examined.means, contents.metadata)
+    examiner = Examiner(source, output.examined.means, contents)
     relaying = Relaying(source, contents, examiner, output.known.positions)
     sink = await target.store.create(target.key, target.options)
     first_row = 0
     async with completing(sink):
-        await push(sink, layout.start())
-        for row_group in kept:
+        draft = Draft(sink, layout, created_by=contents.metadata.created_by)
+        await draft.start()
+        for row_group in [each for each in kept if each.num_rows]:  # without rows there is nothing to encode
             first_row = row_group.known.rows_before if row_group.known.rows_before is not None else first_row
             numbers = _numbers(row_group, first_row)
             data = LeafData(len(numbers), None, None, numbers)
             encoded = await asyncio.to_thread(encode_chunk, schema.leaves[0], [data], ChunkOptions())
-            await push(sink, layout.chunk(encoded))
-            async for chunk, _ in relaying.chunks(row_group, column.leaves):
-                await push(sink, layout.chunk(chunk))
-            await push(sink, layout.end_row_group(row_group.num_rows))
+            leaves = iter(schema.leaves)
+            await draft.chunk(next(leaves), encoded, row_group.num_rows, is_copy=False)
+            async for chunk, size in relaying.chunks(row_group, column.leaves):
+                await draft.chunk(next(leaves), chunk, row_group.num_rows, is_copy=size > 0)
+            await draft.end_row_group(row_group.num_rows)
             first_row += len(numbers)
-        await push(sink, layout.finish(state=FileState.SALVAGED, extra={LINEAGE_KEY: output.lineage}))
+        await draft.finish({LINEAGE_KEY: output.lineage}, sum(row_group.num_rows for row_group in kept))
 
 
 def _numbers(row_group: KeptRowGroup, first_row: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

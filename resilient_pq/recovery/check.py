@@ -13,11 +13,12 @@ from resilient_pq.reader.surviving import next_page
 from resilient_pq.recovery.choose import candidates_of_contents, known_row_groups
 from resilient_pq.recovery.examination import Means
 from resilient_pq.recovery.examined import examine
-from resilient_pq.recovery.findings import Progress, examine_metadata, examine_row_groups
+from resilient_pq.recovery.findings import Progress, Seen, examine_metadata, examine_row_groups
 from resilient_pq.recovery.kept import KeptRowGroup, KeptRows, keep
 from resilient_pq.recovery.report import Damage, Finding, Outcome, Report, recovered_name
 from resilient_pq.recovery.source import Location, Source, open_source
 from resilient_pq.recovery.understanding import Understanding, understand
+from resilient_pq.recovery.verify import PagesSeen
 
 #: Findings in the files of a summary after which there is something to do.
 _DAMAGES = (Damage.CORRUPT, Damage.MISSING, Damage.TORN)
@@ -37,7 +38,8 @@ async def check(
         progress: Called now and then with the bytes examined and the bytes there are.
 
     Returns:
-        The report: its outcome is "sound", "incomplete", "damaged", or "nothing" when no row can be had.
+        The report: its outcome is "sound", "incomplete", "damaged", or "nothing" when no row can be had. Pages without
+        a checksum are only decoded: how many these are stands beside it, and a changed value in them is not seen.
 
     Raises:
         UnsupportedError: The file is whole, but this version cannot read it.
@@ -76,7 +78,7 @@ async def check_if_sound(url: Location) -> Report | None:
 async def _check(known: Understanding, progress: Progress | None) -> Report:
     contents = known.contents
     if contents is None:
-        return _report(known.source, None, Outcome.NOTHING, KeptRows((), ()), list(known.findings))
+        return _report(known.source, None, Outcome.NOTHING, KeptRows((), ()), list(known.findings), {})
     examined = await examine(known, Means(search=next_page), progress)
     findings = [*known.findings, *examined.findings]
     rows = keep(contents.schema, known.row_groups, examined.found, OnDamage.DROP)
@@ -86,7 +88,7 @@ async def _check(known: Understanding, progress: Progress | None) -> Report:
     expected = contents.num_rows or known.error is not None or contents.state is FileState.IN_PROGRESS
     if not rows.num_rows and expected:
         outcome = Outcome.NOTHING
-    return _report(known.source, contents, outcome, rows, findings)
+    return _report(known.source, contents, outcome, rows, findings, examined.seen)
 
 
 def _outcome(known: Understanding, contents: Contents, findings: Sequence[Finding]) -> Outcome:
@@ -102,7 +104,8 @@ def _unfinished(source: Source, contents: Contents) -> Finding:
 
 async def _check_summary(source: Source, contents: Contents, progress: Progress | None) -> Report:
     """Of a summary the row groups of all files that it names; pages of theirs are for their own check."""
-    findings = [finding async for finding in examine_row_groups(source, contents, progress)]
+    seen: Seen = {}
+    findings = [finding async for finding in examine_row_groups(source, contents, progress, seen)]
     findings += [finding async for finding in examine_metadata(source, contents)]
     bad = {finding.where.row_group for finding in findings if finding.costs_rows}
     row_groups = known_row_groups(candidates_of_contents(contents))
@@ -115,7 +118,7 @@ async def _check_summary(source: Source, contents: Contents, progress: Progress 
         findings.append(_unfinished(source, contents))
     if not rows.num_rows and contents.num_rows:
         outcome = Outcome.NOTHING
-    return _report(source, contents, outcome, rows, findings)
+    return _report(source, contents, outcome, rows, findings, seen)
 
 
 def _report(
@@ -124,6 +127,7 @@ def _report(
     outcome: Outcome,
     rows: KeptRows,
     findings: list[Finding],
+    seen: Mapping[tuple[int, int], PagesSeen],
 ) -> Report:
     return Report(
         verb="check",
@@ -135,6 +139,8 @@ def _report(
         findings=tuple(findings),
         next=_next_commands(source.url, contents, outcome, findings),
         schema=None if contents is None else str(contents.schema),
+        pages_verified=sum(pages.verified for pages in seen.values()),
+        pages_decoded=sum(pages.decoded for pages in seen.values()),
     )
 
 

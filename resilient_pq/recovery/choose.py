@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from resilient_pq.errors import FormatError, Where
-from resilient_pq.format.footer import MAGIC, RECORD_KEY, Footer, key_values
+from resilient_pq.format.footer import MAGIC, RECORD_KEY, TAIL_SIZE, Footer, key_values
 from resilient_pq.format.metadata import FileMetaData, RowGroup
 from resilient_pq.format.records import CHUNK_RECORD_SIZE, Kind, RecordHeader
 from resilient_pq.format.schema import Leaf
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader import indexes
 from resilient_pq.reader.contents import Contents, chunk_range
-from resilient_pq.reader.plan import chunk_read
+from resilient_pq.reader.plan import ChunkRead, chunk_read
 from resilient_pq.recovery.known import KnownChunk, KnownRowGroup, Method, without_malformed_sums
 from resilient_pq.recovery.report import Damage, LostRegion
 from resilient_pq.recovery.survey import Survey
+
+#: Where an index of a chunk lies; None without one.
+Find = Callable[[indexes.Chunk], indexes.Place | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +51,45 @@ class FileEnd:
     Attributes:
         start: Offset behind the last thing that was found whole.
         size: Bytes of the object.
-        num_rows: Rows of the whole file, as its final record or a whole footer counts them; None where nothing proves
-            where the file ends, so that nobody knows how many rows followed.
+        num_rows: Rows of the whole file, as its final record or a whole footer counts them; None where nothing does.
         least: Rows that the file has at least, as a damaged checkpoint counts them.
+        miscounted: Whether something counts them that the bytes contradict, so that only the end is known.
     """
 
     start: int
     size: int
     num_rows: int | None = None
     least: int = 0
+    miscounted: bool = False
+
+    @property
+    def proven(self) -> bool:
+        """Whether something proves where the file ends; otherwise nobody knows how many rows followed."""
+        return self.num_rows is not None or self.miscounted
+
+
+def recounted(
+    end: FileEnd | None, stated: Sequence[KnownRowGroup], found: Mapping[int, KnownRowGroup]
+) -> tuple[FileEnd | None, tuple[KnownRowGroup, ...]]:
+    """The end of a file and its row groups, with the rows that pages bear out where these contradict what is stated.
+
+    Args:
+        end: The end of the file, as it is stated.
+        stated: The row groups, as they are stated.
+        found: By their ordinals, those whose pages were looked at.
+    """
+    more: int | None = 0
+    row_groups = []
+    for known in stated:
+        count = found.get(known.ordinal, known).num_rows
+        before = None if known.rows_before is None or more is None else known.rows_before + more
+        row_groups.append(replace(known, num_rows=count, rows_before=before))
+        if known.num_rows is not None:
+            more = None if count is None or more is None else more + count - known.num_rows
+    if end is not None and end.num_rows is not None:
+        miscounted = more is None
+        end = replace(end, num_rows=None if more is None else end.num_rows + more, miscounted=miscounted)
+    return end, tuple(row_groups)
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +273,7 @@ def losses_behind(
     elif end.num_rows is not None and (known is None or stated < known):
         reason = "the footer counts other rows than the row groups that were found have"
         losses.append(LostRegion(start, end.size, None, Damage.CORRUPT, reason, where))
-    if end.num_rows is None:
+    if not end.proven:
         reason, where = "the end of the file is missing: how many rows followed is not known", Where()
         if in_flight is not None:
             reason, where = "a row group was not complete when the file ends", Where(row_group=in_flight)
@@ -289,24 +322,40 @@ def known_row_groups(candidates: Candidates) -> list[KnownRowGroup]:
     return [_known(candidates.contents, i, candidate) for i, candidate in enumerate(candidates.row_groups)]
 
 
-def _offset_index(contents: Contents, position: int, leaf: Leaf) -> ByteRange | None:
+def _index(contents: Contents, position: int, leaf: Leaf, find: Find) -> ByteRange | None:
     try:
-        place = indexes.offset_index_place(indexes.Chunk(contents, position, leaf))
+        place = find(indexes.Chunk(contents, position, leaf))
     except FormatError:
         return None  # where it is said to lie cannot be; recoveries do without
     return None if place is None else place.range
+
+
+def _chunk_read(contents: Contents, position: int, leaf: Leaf) -> ChunkRead:
+    """A chunk; one that is said to go on behind the end of the file is cut there.
+
+    Raises:
+        FormatError: It does not even begin in the file, or nothing is said of it.
+    """
+    try:
+        return chunk_read(contents, position, leaf)
+    except FormatError:
+        footer = contents.footer
+        behind = footer.length + footer.trailing + TAIL_SIZE if footer.length else 0
+        return chunk_read(contents, position, leaf, cut_at=footer.start + behind)
 
 
 def _known(contents: Contents, position: int, candidate: Candidate) -> KnownRowGroup:
     chunks: list[KnownChunk | None] = []
     for leaf in contents.schema.leaves:
         try:
-            chunk = chunk_read(contents, position, leaf)
+            chunk = _chunk_read(contents, position, leaf)
         except FormatError:
             chunks.append(None)
             continue
         chunk = without_malformed_sums(chunk)
-        chunks.append(KnownChunk(chunk, offset_index=_offset_index(contents, position, leaf)))
+        offsets = _index(contents, position, leaf, indexes.offset_index_place)
+        columns = _index(contents, position, leaf, indexes.column_index_place)
+        chunks.append(KnownChunk(chunk, None, offsets, columns))
     return KnownRowGroup(
         ordinal=candidate.ordinal,
         num_rows=candidate.row_group.num_rows,

@@ -43,6 +43,7 @@ def copied_chunk(chunk: ChunkRead, data: memoryview, derived: Derived) -> Encode
     pages = list(pages_of(data, 0, chunk.num_values_to_read))
     data = data[: pages[-1].end] if pages else data[:0]
     metadata = _of_pages(chunk.metadata, pages)
+    metadata.total_compressed_size = len(data)  # its writer may have counted other bytes, too few or too many
     first = next((page for page in pages if page.header.type in _DATA_PAGES), None)
     metadata.data_page_offset = 0 if first is None else first.offset
     metadata.dictionary_page_offset = None

@@ -9,15 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 
-from resilient_pq.format.bounds import chunk_statistics, within
 from resilient_pq.format.footer import ChunkSums
-from resilient_pq.format.metadata import FileMetaData
 from resilient_pq.format.records import RowGroupRecord
 from resilient_pq.io.ranges import ByteRange
+from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.known_pages import (
     KnownPages,
     pages_by_index,
@@ -26,7 +24,8 @@ from resilient_pq.reader.known_pages import (
     record_place,
 )
 from resilient_pq.reader.on_damage import Mask
-from resilient_pq.reader.plan import ChunkRead
+from resilient_pq.reader.shapes import contradicting_rows
+from resilient_pq.reader.stated import stated_of
 from resilient_pq.reader.surviving import (
     Agrees,
     Mending,
@@ -38,6 +37,7 @@ from resilient_pq.reader.surviving import (
     survivors,
 )
 from resilient_pq.recovery.known import KnownChunk, KnownRowGroup
+from resilient_pq.recovery.row_counts import borne_out, is_doubted
 from resilient_pq.recovery.source import Source
 
 
@@ -52,6 +52,7 @@ class ChunkFound:
         present: For each row of the row group, whether its value is left; None where all are.
         intact: The pages of a chunk that is whole in its place, where its row group is not; none of others.
         checksummed: Whether checksums vouch for all pages of a chunk that is whole in its place.
+        is_cut: Whether its pages hold more than what is left of them (`SurvivingChunk.is_cut`).
     """
 
     known: KnownChunk
@@ -59,6 +60,7 @@ class ChunkFound:
     present: Mask | None = None
     intact: tuple[PageFate, ...] = ()
     checksummed: bool = False
+    is_cut: bool = False
 
     @property
     def in_place(self) -> bool:
@@ -68,7 +70,7 @@ class ChunkFound:
     @property
     def is_whole(self) -> bool:
         """Whether it can be put together byte by byte as it was written."""
-        return all(fate.reason is None for fate in self.pages) and self.present is None
+        return not self.is_cut and all(fate.reason is None for fate in self.pages) and self.present is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,7 @@ class RowGroupFound:
     """What is left of a row group.
 
     Attributes:
-        known: What was known of it.
+        known: What was known of it, with the number of rows that its pages bear out.
         num_rows: Its rows; of one that is not known to be complete, those of its longest column.
         chunks: One for each leaf; None where nothing of it was found.
     """
@@ -138,46 +140,61 @@ class Means:
 class Examiner:
     """Examines row groups of one file."""
 
-    def __init__(self, source: Source, means: Means, metadata: FileMetaData | None = None) -> None:
+    def __init__(self, source: Source, means: Means, contents: Contents | None = None) -> None:
         """Prepare to examine.
 
         Args:
             source: The damaged file.
             means: Where whole bytes are looked for besides.
-            metadata: What tells how far its statistics can be trusted; None leaves them alone.
+            contents: What tells how far its statistics can be trusted, and its columns; None leaves them alone.
         """
-        self.metadata = metadata
+        self.metadata = None if contents is None else contents.metadata
+        self._columns = () if contents is None else contents.schema.columns
         self._source = source
         self._means = means
 
     async def row_group(self, known: KnownRowGroup) -> RowGroupFound:
         """What is left of a row group; its bytes are let go again."""
-        chunks = await self.chunks(known)
+        known, chunks = await self._counted(known)
         num_rows = _num_rows(known, chunks)
+        contradicting = contradicting_rows(self._columns, chunks, num_rows)
         found: list[ChunkFound | None] = []
         for chunk, left in zip(known.chunks, chunks, strict=True):
             if chunk is None or left is None:
                 found.append(None)
                 continue
             present = left.rows_present(num_rows)
+            if chunk.read.leaf.ordinal in contradicting:
+                present &= ~contradicting[chunk.read.leaf.ordinal]
             mask = None if present.all() else present
             pages = tuple(replace(fate, page=None) for fate in left.pages)
             if left.in_place and mask is None and _is_as_written(left):
                 checksummed = bool(pages) and all(fate.checksummed for fate in pages)
                 found.append(ChunkFound(chunk, intact=pages, checksummed=checksummed))
             else:
-                found.append(ChunkFound(chunk, pages, mask))
+                found.append(ChunkFound(chunk, pages, mask, is_cut=left.is_cut))
         if all(left is not None and left.present is None for left in found):
             found = [left and replace(left, intact=()) for left in found]
         return RowGroupFound(known, num_rows, tuple(found))
 
     async def chunks(self, known: KnownRowGroup) -> list[SurvivingChunk | None]:
         """What is left of each chunk of a row group, with its bytes and values."""
+        return (await self._counted(known))[1]
+
+    async def _counted(self, known: KnownRowGroup) -> tuple[KnownRowGroup, list[SurvivingChunk | None]]:
+        """The same, and the row group with the rows that it has, as far as its pages bear them out."""
         copies = await self._copies(known)
-        return [
-            None if chunk is None else await self._chunk(known, chunk, pages)
-            for chunk, pages in zip(known.chunks, copies, strict=True)
-        ]
+
+        async def left_of(known: KnownRowGroup) -> list[SurvivingChunk | None]:
+            return [
+                None if chunk is None else await self._chunk(known, chunk, pages)
+                for chunk, pages in zip(known.chunks, copies, strict=True)
+            ]
+
+        left = await left_of(known)
+        if not is_doubted(known, left):
+            return known, left
+        return borne_out(known, left, await left_of(replace(known, num_rows=None)))
 
     async def _chunk(
         self, known: KnownRowGroup, chunk: KnownChunk, copies: KnownPages | None
@@ -205,12 +222,13 @@ class Examiner:
         places = [0, *(i + 1 for i in numbers)]
         return replace(left, pages=tuple(replace(fate, reading=places[fate.reading]) for fate in left.pages))
 
-    def _agrees(self, chunk: ChunkRead) -> Agrees | None:
-        """Whether values lie within the bounds that the footer states, where it can be believed."""
+    async def _agrees(self, chunk: KnownChunk) -> Agrees | None:
+        """Whether rows agree with what the footer and indexes state of them, where these can be believed."""
         if self.metadata is None:
             return None
-        stated = chunk_statistics(self.metadata, chunk.leaf, chunk.metadata)
-        return partial(within, stated)
+        places = (chunk.column_index, chunk.offset_index)
+        columns, offsets = [None if place is None else await _padded(self._source, place) for place in places]
+        return stated_of(self.metadata, chunk.read, columns, offsets).agrees
 
     async def _survivors(
         self,
@@ -221,6 +239,7 @@ class Examiner:
         *,
         last: bool,
     ) -> SurvivingChunk:
+        agrees = await self._agrees(chunk)
         return await asyncio.to_thread(
             survivors,
             chunk.read,
@@ -229,7 +248,7 @@ class Examiner:
             num_rows=known.num_rows,
             search=self._means.search,
             repair=self._means.repair if last else None,
-            agrees=self._agrees(chunk.read),
+            agrees=agrees,
             keep_unplaced=self._means.keep_unplaced,
         )
 

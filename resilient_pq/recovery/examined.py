@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from resilient_pq.format.footer import MAGIC
 from resilient_pq.format.records import CHUNK_RECORD_SIZE, Kind
 from resilient_pq.io.fetch import fetch
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader.surviving import Mending
+from resilient_pq.recovery.choose import recounted
 from resilient_pq.recovery.examination import Elsewhere, Examiner, Means, RowGroupFound
-from resilient_pq.recovery.findings import Progress, examine_metadata, examine_row_groups
+from resilient_pq.recovery.findings import Progress, Seen, examine_metadata, examine_row_groups
 from resilient_pq.recovery.placement import place
 from resilient_pq.recovery.report import Finding, LostRegion
+from resilient_pq.recovery.row_counts import uncounted
 from resilient_pq.recovery.scan import all_headers
 from resilient_pq.recovery.source import Source
 from resilient_pq.recovery.understanding import Understanding
+from resilient_pq.recovery.verify import PagesSeen
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +36,8 @@ class Examined:
         unread: Whether the row groups that footers and records name were not read.
         has_magic: Whether it begins with the magic; False too where `copies_damaged_at` would tell.
         chunk_records_damaged_at: Where, before chunks that no footer names, records lie whose payload is damaged.
-        vouched: The chunks of others that are whole and whose pages all have checksums, by the position of their row
-            group in the footer, and the ordinal of their leaf.
+        seen: The pages of each chunk that is whole, by the position of its row group in the footer, and the ordinal of
+            its leaf.
     """
 
     findings: tuple[Finding, ...]
@@ -45,7 +48,7 @@ class Examined:
     unread: bool = False
     has_magic: bool = False
     chunk_records_damaged_at: frozenset[int] = frozenset()
-    vouched: frozenset[tuple[int, int]] = frozenset()
+    seen: Mapping[tuple[int, int], PagesSeen] = field(default_factory=dict)
 
 
 async def examine(
@@ -61,14 +64,14 @@ async def examine(
     """
     data: list[Finding] = []
     copies: list[Finding] = []
-    vouched: set[tuple[int, int]] = set()
+    seen: Seen = {}
     positions = known.positions
     if known.candidates is not None and not unread:
         named = known.candidates.contents
-        data = [finding async for finding in examine_row_groups(known.source, named, progress, vouched)]
+        data = [finding async for finding in examine_row_groups(known.source, named, progress, seen)]
         copies = [finding async for finding in examine_metadata(known.source, named)]
     bad = _damaged(data)
-    examiner = Examiner(known.source, means, None if known.contents is None else known.contents.metadata)
+    examiner = Examiner(known.source, means, known.contents)
     found = {}
     for row_group in known.row_groups:
         position = positions.get(row_group.ordinal)
@@ -78,19 +81,22 @@ async def examine(
         elsewhere = await _displaced(known)
         if elsewhere:
             means = replace(means, others=(*means.others, *elsewhere))
-            examiner = Examiner(known.source, means, examiner.metadata)
+            examiner = Examiner(known.source, means, known.contents)
             for ordinal in [ordinal for ordinal, left in found.items() if _pages_lost(left)]:
                 found[ordinal] = await examiner.row_group(found[ordinal].known)
+    stated, borne_out = known.row_groups, {ordinal: left.known for ordinal, left in found.items()}
+    known.end, known.row_groups = recounted(known.end, stated, borne_out)
     counted = [
         replace(row_group, num_rows=found[row_group.ordinal].num_rows) if row_group.ordinal in found else row_group
         for row_group in known.row_groups
     ]
+    lost = known.losses(counted)
+    lost += uncounted(stated, borne_out)
     damaged_at = tuple(finding.start or 0 for finding in copies)
     magic = not _is_ours(known) and await _has_magic(known.source)
     records = frozenset([offset async for offset in _chunk_records_damaged(known)])
-    lost = tuple(known.losses(counted))
     return Examined(
-        (*data, *copies), found, lost, damaged_at, means, unread, magic, records, frozenset(vouched)
+        (*data, *copies), found, tuple(lost), damaged_at, means, unread, magic, records, seen
     )
 
 

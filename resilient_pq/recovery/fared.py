@@ -102,8 +102,9 @@ def fared(known: Understanding, examined: Examined, rows: KeptRows, on_damage: O
     kept = {row_group.known.ordinal: row_group for row_group in rows.row_groups}
     positions = known.positions
     vouched: dict[int, set[int]] = {}
-    for position, leaf in examined.vouched:
-        vouched.setdefault(position, set()).add(leaf)
+    for (position, leaf), pages in examined.seen.items():
+        if pages.verified and not pages.decoded:
+            vouched.setdefault(position, set()).add(leaf)
     told = []
     for number, row_group in _numbered(known.row_groups):
         found = examined.found.get(row_group.ordinal)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
@@ -13,28 +13,37 @@ from resilient_pq.errors import (
     ObjectChangedError,
     Where,
 )
+from resilient_pq.format.footer import ChunkSums
+from resilient_pq.format.values import LeafData
+from resilient_pq.io.ranges import ByteRange
+from resilient_pq.reader import indexes
 from resilient_pq.reader.chunk_objects import ChunkObjects
 from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.plan import ChunkRead, chunk_read
+from resilient_pq.reader.shapes import digest, neighbours
+from resilient_pq.reader.stated import Stated, stated_of
 from resilient_pq.recovery.read_ahead import Subject, examined
 from resilient_pq.recovery.report import Damage, Finding
 from resilient_pq.recovery.source import Source
 from resilient_pq.recovery.verify import (
     Expected,
+    PagesSeen,
     examine_chunk,
     examine_expected,
     expected_metadata,
-    pages_have_sums,
+    pages_seen,
 )
 
 #: Called with the bytes examined so far and the bytes there are.
 Progress = Callable[[int, int], None]
 #: A column chunk: the position of its row group in the footer, and the ordinal of its leaf.
 Place = tuple[int, int]
+#: The pages of each column chunk that is sound.
+Seen = dict[Place, PagesSeen]
 
 
 async def examine_row_groups(
-    source: Source, contents: Contents, progress: Progress | None, vouched: set[Place] | None = None
+    source: Source, contents: Contents, progress: Progress | None, seen: Seen | None = None
 ) -> AsyncIterator[Finding]:
     """What is wrong with the column chunks of a file, chunk by chunk, while the next ones are fetched already.
 
@@ -42,12 +51,13 @@ async def examine_row_groups(
         source: The file.
         contents: Its footer, understood.
         progress: Called now and then with the bytes examined and the bytes there are.
-        vouched: Gets the chunks without a sum of their own whose pages all have one, by row group and leaf.
+        seen: Gets the pages of each chunk that is sound.
     """
     objects = source.objects(contents)
     total = _bytes_to_examine(source, contents)
     done = 0
-    async with aclosing(examined(objects, _chunks(objects, contents, vouched))) as found:
+    seen, shapes = {} if seen is None else seen, _Shapes(contents)
+    async with aclosing(examined(objects, _chunks(objects, contents, seen, shapes))) as found:
         async for subject, findings in found:
             for finding in findings:
                 yield finding
@@ -55,21 +65,25 @@ async def examine_row_groups(
                 done += subject.place.range.size
                 if progress is not None:
                     progress(done, total)
+    for finding in shapes.findings():
+        yield finding
 
 
 async def _chunks(
-    objects: ChunkObjects, contents: Contents, vouched: set[Place] | None
+    objects: ChunkObjects, contents: Contents, seen: Seen, shapes: _Shapes
 ) -> AsyncIterator[Subject | Finding]:
     """The column chunks, and what stands against reading some of them."""
     files: dict[str, Finding | None] = {}
     for ordinal in range(len(contents.metadata.row_groups)):
         told: set[str | None] = set()
+        stated = await _stated(objects, contents, ordinal)
         for leaf in contents.schema.leaves:
             try:
                 chunk = chunk_read(contents, ordinal, leaf)
                 unusable = await _unusable(objects, chunk.file, files)
                 if unusable is None:
-                    yield Subject(objects.place_of(chunk), partial(_examine_chunk, objects, chunk, vouched))
+                    said = stated.get(leaf.ordinal) or stated_of(contents.metadata, chunk)
+                    yield Subject(objects.place_of(chunk), partial(_examine_chunk, objects, chunk, said, seen, shapes))
             except FormatError as error:
                 yield Finding(Damage.CORRUPT, error.message, error.where)
                 continue
@@ -79,12 +93,68 @@ async def _chunks(
                 told.add(chunk.file)
 
 
+class _Shapes:
+    """What the leaves of nested columns say of the rows above them, as far as they were decoded."""
+
+    def __init__(self, contents: Contents) -> None:
+        self._pairs = [pair for column in contents.schema.columns for pair in neighbours(column)]
+        self._digests: dict[tuple[int, int, int], int] = {}
+
+    def concern(self, chunk: ChunkRead) -> bool:
+        """Whether another leaf has to agree with that of a chunk."""
+        return any(chunk.leaf in leaves for *leaves, _ in self._pairs)
+
+    def look(self, chunk: ChunkRead, data: LeafData) -> None:
+        """Take in a chunk; called in threads."""
+        for number, (*leaves, depth) in enumerate(self._pairs):
+            if chunk.leaf in leaves:
+                self._digests[chunk.row_group, number, chunk.leaf.ordinal] = digest(data, depth)
+
+    def findings(self) -> Iterator[Finding]:
+        """The columns whose leaves do not agree."""
+        for row_group in sorted({place[0] for place in self._digests}):
+            for number, (one, other, _) in enumerate(self._pairs):
+                both = [self._digests.get((row_group, number, leaf.ordinal)) for leaf in (one, other)]
+                if None not in both and both[0] != both[1]:
+                    message = f"{one.column_path} and {other.column_path} contradict each other on what is above both"
+                    yield Finding(Damage.CORRUPT, message, Where(row_group=row_group, column=other.column_path))
+
+
+async def _stated(objects: ChunkObjects, contents: Contents, ordinal: int) -> dict[int, Stated]:
+    """What page indexes say of the chunks of a row group that have no checksum of their own, by their leaves."""
+    chunks: list[ChunkRead] = []
+    places: list[ByteRange] = []
+    for leaf in contents.schema.leaves:
+        try:
+            chunk = chunk_read(contents, ordinal, leaf)
+            of = indexes.Chunk(contents, ordinal, leaf)
+            both = [indexes.column_index_place(of), indexes.offset_index_place(of)]
+            if chunk.file is not None or ChunkSums.of(chunk.metadata) is not None:
+                continue
+        except FormatError:
+            continue  # what is wrong is found where the chunk is examined; readers do without an index
+        ranges = [place.range for place in both if place is not None]
+        if len(ranges) == len(both):
+            chunks.append(chunk)
+            places += ranges
+    if not chunks:
+        return {}
+    data: list[memoryview] = [memoryview(b"")] * len(places)
+    wanted = [objects.place_in(None, place) for place in places]
+    async with aclosing(objects.fetch_places(wanted, in_order=True)) as arriving:
+        async for i, arrived in arriving:
+            data[i] = arrived
+    said = zip(chunks, data[::2], data[1::2], strict=True)
+    return {chunk.leaf.ordinal: stated_of(contents.metadata, chunk, one, two) for chunk, one, two in said}
+
+
 def _examine_chunk(
-    objects: ChunkObjects, chunk: ChunkRead, vouched: set[Place] | None, data: memoryview
+    objects: ChunkObjects, chunk: ChunkRead, stated: Stated, seen: Seen, shapes: _Shapes, data: memoryview
 ) -> list[Finding]:
-    findings = [_in_file(finding, objects, chunk.file) for finding in examine_chunk(chunk, data)]
-    if vouched is not None and not findings and pages_have_sums(chunk, data):
-        vouched.add((chunk.row_group, chunk.leaf.ordinal))
+    look = partial(shapes.look, chunk) if shapes.concern(chunk) else None
+    findings = [_in_file(finding, objects, chunk.file) for finding in examine_chunk(chunk, data, stated, look)]
+    if not findings:
+        seen[chunk.row_group, chunk.leaf.ordinal] = pages_seen(chunk, data)
     return findings
 
 

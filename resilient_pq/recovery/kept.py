@@ -93,16 +93,17 @@ def keep(
         if left is None:
             kept.append(KeptRowGroup(known))
             continue
+        counted = left.known
         leaves = [leaf for column in wanted for leaf in column.leaves]
         ordinals = {leaf.ordinal for leaf in leaves}
         present = {ordinal: mask for ordinal, mask in left.present.items() if ordinal in ordinals}
-        if not present and left.is_whole and known.num_rows is not None:
-            kept.append(KeptRowGroup(known, left))
+        if not present and left.is_whole and counted.num_rows is not None:
+            kept.append(KeptRowGroup(counted, left))
             continue
         choice = choose_rows(wanted, present, left.num_rows, on_damage)
         pages = {ordinal: chunk.pages for ordinal, chunk in enumerate(left.chunks) if chunk is not None}
         place = ByteRange(known.start, known.end)
         lost += lost_regions(leaves, RowGroupLeft(known.ordinal, place, pages, present), choice)
         if choice.num_rows:
-            kept.append(KeptRowGroup(known, left, choice))
+            kept.append(KeptRowGroup(counted, left, choice))
     return KeptRows(tuple(kept), tuple(sorted(lost, key=lambda region: region.start)))

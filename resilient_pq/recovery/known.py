@@ -54,11 +54,13 @@ class KnownChunk:
         read: Its column, where it lies, and what is said of it. What nobody said is made up of its pages.
         pages: What is known of its pages besides what stands in the chunk; None for nothing.
         offset_index: Where the file has its OffsetIndex; None where it has none.
+        column_index: Where the file has its ColumnIndex.
     """
 
     read: ChunkRead
     pages: KnownPages | None = None
     offset_index: ByteRange | None = None
+    column_index: ByteRange | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -21,6 +21,7 @@ from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader.contents import FileState
 from resilient_pq.recovery.choose import Candidates
 from resilient_pq.recovery.continued import continued, own_keys
+from resilient_pq.recovery.draft import Draft, check_end, ends_well
 from resilient_pq.recovery.examination import Examiner
 from resilient_pq.recovery.examined import Examined
 from resilient_pq.recovery.findings import Progress
@@ -31,7 +32,7 @@ from resilient_pq.recovery.report import LostRegion
 from resilient_pq.recovery.server_copy import bytes_copied_unread, prefixed_sink
 from resilient_pq.recovery.source import Source
 from resilient_pq.recovery.understanding import Understanding
-from resilient_pq.writer.layout import Buffers, Layout
+from resilient_pq.writer.layout import Layout
 
 #: Bytes copied at a time.
 _COPY_BYTES = 8 * 1024 * 1024
@@ -181,19 +182,22 @@ async def publish(output: Output, target: Target, progress: Progress | None = No
         written.
 
     Raises:
+        RecoveryError: What was written cannot be read again, or not with as many rows.
         StoreError: A store refused.
     """
     source = output.known.source
     await make_folder(target)
     if output.sound:
-        return await _as_it_is(source, target, source.info.size, progress)
+        return await _as_it_is(output, target, source.info.size, progress)
     whole = await _prefix(output, target)
     if whole is None:
         return await _anew(output, target)
     candidates = output.known.candidates
     assert candidates is not None
     if candidates.cut_end is not None and output.num_whole == len(candidates.row_groups) == len(output.rows.row_groups):
-        return await _as_it_is(source, target, candidates.cut_end, progress)
+        if not await ends_well(source, candidates.cut_end, output.rows.num_rows):
+            return await _anew(output, target)  # the record of the footer is whole, and what it holds is no footer
+        return await _as_it_is(output, target, candidates.cut_end, progress)
     return await _behind(output, target, whole, progress)
 
 
@@ -237,13 +241,15 @@ async def _prefix(output: Output, target: Target) -> Candidates | None:
         return None  # the record behind them is damaged
 
 
-async def _as_it_is(source: Source, target: Target, end: int, progress: Progress | None) -> Copied:
+async def _as_it_is(output: Output, target: Target, end: int, progress: Progress | None) -> Copied:
     """The bytes up to `end`, and nothing more."""
+    source, num_rows = output.known.source, output.rows.num_rows
     begun = await prefixed_sink(source, target.store, target.key, end, target.options, progress=progress)
     sink = await target.store.create(target.key, target.options) if begun is None else begun.sink
     async with completing(sink):
         if begun is None:
             await _copy(source, sink, end)
+        await check_end(source, end, num_rows)
     return Copied(end)
 
 
@@ -263,7 +269,7 @@ async def _behind(
         layout = await continued(source, whole)
         placed = {candidate.ordinal for candidate in whole.row_groups}
         rest = [kept for kept in output.rows.row_groups if kept.known.ordinal not in placed]
-        copied = await _lay(output, sink, layout, rest)
+        copied = await _lay(output, _draft(output, sink, layout), rest)
     unread = begun.num_bytes_unread if begun is not None and output.examined.unread else 0
     return Copied(end + copied, unread)
 
@@ -276,27 +282,31 @@ async def _anew(output: Output, target: Target) -> Copied:
     layout = Layout(contents.schema, RecordChain(os.urandom(16)), keys, made_like=contents.metadata)
     sink = await target.store.create(target.key, target.options)
     async with completing(sink):
-        await push(sink, layout.start())
-        copied = await _lay(output, sink, layout, output.rows.row_groups)
+        draft = _draft(output, sink, layout)
+        await draft.start()
+        copied = await _lay(output, draft, output.rows.row_groups)
     return Copied(copied)
 
 
-async def _lay(
-    output: Output, sink: ObjectSink, layout: Layout, kept: tuple[KeptRowGroup, ...] | list[KeptRowGroup]
-) -> int:
+def _draft(output: Output, sink: ObjectSink, layout: Layout) -> Draft:
+    assert output.known.contents is not None
+    return Draft(sink, layout, created_by=output.known.contents.metadata.created_by)
+
+
+async def _lay(output: Output, draft: Draft, kept: Sequence[KeptRowGroup]) -> int:
     """Lay out row groups and the final footer; returns how many bytes of the file went along as they were."""
     source, contents = output.known.source, output.known.contents
     assert contents is not None
-    examiner = Examiner(source, output.examined.means, contents.metadata)
+    examiner = Examiner(source, output.examined.means, contents)
     relaying = Relaying(source, contents, examiner, output.known.positions)
     copied = 0
     for row_group in kept:
+        leaves = iter(contents.schema.leaves)
         async for chunk, size in relaying.chunks(row_group, contents.schema.leaves):
             copied += size
-            await push(sink, layout.chunk(chunk))
-        sorting = row_group.sorting_columns
-        await push(sink, layout.end_row_group(row_group.num_rows, sorting_columns=list(sorting) or None))
-    await push(sink, layout.finish(state=FileState.SALVAGED, extra={LINEAGE_KEY: output.lineage}))
+            await draft.chunk(next(leaves), chunk, row_group.num_rows, is_copy=size > 0)
+        await draft.end_row_group(row_group.num_rows, row_group.sorting_columns)
+    await draft.finish({LINEAGE_KEY: output.lineage}, output.rows.num_rows)
     return copied
 
 
@@ -314,8 +324,3 @@ async def completing(sink: ObjectSink) -> AsyncIterator[None]:
     except BaseException:
         await sink.abort()
         raise
-
-
-async def push(sink: ObjectSink, buffers: Buffers) -> None:
-    """Write buffers of any kind."""
-    await sink.write(*(memoryview(buffer).cast("B") for buffer in buffers))

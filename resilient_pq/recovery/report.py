@@ -119,6 +119,9 @@ class Report:
         kept: What a recovery wrote; None for a check.
         schema_from: Where the schema comes from, when the object does not tell it: the URL of another one, or words for
             what the caller gave; None when it does, or when columns were made up.
+        pages_verified: Of the column chunks without damage, the pages whose bytes a checksum vouches for; None but of a
+            check.
+        pages_decoded: Of these, the pages that have none: they were decoded, and a changed value would not be seen.
     """
 
     verb: str
@@ -132,6 +135,8 @@ class Report:
     schema: str | None = None
     kept: Kept | None = None
     schema_from: str | None = None
+    pages_verified: int | None = None
+    pages_decoded: int | None = None
 
     @property
     def exit_code(self) -> int:
@@ -158,6 +163,8 @@ class Report:
             "next": [list(command) for command in self.next],
             "schema": self.schema,
         }
+        if self.pages_verified is not None:
+            document |= {"pages_verified": self.pages_verified, "pages_decoded": self.pages_decoded}
         if self.kept is not None:
             document |= {
                 "rows_kept": self.kept.num_rows,

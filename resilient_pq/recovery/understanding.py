@@ -243,7 +243,7 @@ async def _leads_to_pages(source: Source, contents: Contents) -> bool:
     chunks = [chunk for row_group in contents.metadata.row_groups for chunk in row_group.columns]
     if not any(has_values(chunk) for chunk in chunks):
         return True
-    return await source.drive(pages_begin(chunks, 0, contents.footer.start))
+    return await source.drive(pages_begin(chunks, 0, source.info.size))
 
 
 async def _records(known: Understanding) -> None:

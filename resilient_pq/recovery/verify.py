@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+
+import numpy as np
 
 from resilient_pq.checksum import crc32
 from resilient_pq.errors import NOWHERE, ChecksumError, FormatError, ResilientPQError, UnsupportedError, Where
@@ -12,23 +14,46 @@ from resilient_pq.format.footer import MAGIC, RECORD_KEY, ChunkSums, key_values
 from resilient_pq.format.metadata import ColumnChunk, RowGroup
 from resilient_pq.format.page import check_crc, pages_of
 from resilient_pq.format.page_sums import needs_hashes
+from resilient_pq.format.page_table import stored_crcs
 from resilient_pq.format.records import CHUNK_RECORD_SIZE, HEADER_SIZE, Kind, parse_header
+from resilient_pq.format.row_selection import leaf_data
 from resilient_pq.format.stored_pages import ends_stored
+from resilient_pq.format.values import LeafData
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.decoder import decode, verify_chunk
 from resilient_pq.reader.known_pages import record_place
 from resilient_pq.reader.plan import ChunkRead, chunk_read
+from resilient_pq.reader.stated import Stated
 from resilient_pq.recovery.report import Damage, Finding
 
 
-def examine_chunk(chunk: ChunkRead, data: memoryview) -> list[Finding]:
-    """What is wrong with a column chunk; nothing when every byte is vouched for, or at least decodes."""
+def examine_chunk(
+    chunk: ChunkRead,
+    data: memoryview,
+    stated: Stated | None = None,
+    look: Callable[[LeafData], None] | None = None,
+) -> list[Finding]:
+    """What is wrong with a column chunk; nothing when every byte is vouched for, or at least decodes.
+
+    Args:
+        chunk: Which chunk.
+        data: Its bytes.
+        stated: What is said of its values: pages without a checksum are held against it; None for nothing.
+        look: Called with the values of a chunk that is decoded, and seems to be sound.
+    """
     try:
         vouched_for = verify_chunk(chunk, data)
         if vouched_for and (chunk.leaf.max_repetition_level or chunk.metadata.num_values == chunk.num_rows):
             return list(_alike(chunk, data))
-        decode(chunk, data, verify=False)  # also what is as it was written, and was written with too few rows
+        # Also what is as it was written, and was written with too few rows.
+        column = decode(chunk, data, verify=False)
+        if stated is not None and not vouched_for and pages_seen(chunk, data).decoded:
+            found = list(_contradictions(stated, leaf_data(column)))
+            if found:
+                return found
+        if look is not None:
+            look(leaf_data(column))
     except UnsupportedError as error:
         return [_unverified(chunk, error)]
     except FormatError as error:
@@ -54,14 +79,39 @@ def _alike(chunk: ChunkRead, data: memoryview) -> Iterator[Finding]:
         )
 
 
-def pages_have_sums(chunk: ChunkRead, data: memoryview) -> bool:
-    """Whether checksums cover all page bodies of a chunk that has none over all of it; it is sound."""
+def _contradictions(stated: Stated, data: LeafData) -> Iterator[Finding]:
+    """Where values are not those that are told of: in which pages, or in the chunk where none is at fault."""
+    told = False
+    for page in stated.contradicting(data):
+        message = "the values of a page without a checksum are not those of which its index tells"
+        yield _finding(FormatError(message), stated.chunk.where, page.place)
+        told = True
+    if not told and not stated.agrees(data, None):
+        message = "values without a checksum are not those of which the statistics of their chunk tell"
+        yield _finding(FormatError(message), stated.chunk.where, stated.chunk.range)
+
+
+@dataclass(frozen=True, slots=True)
+class PagesSeen:
+    """The pages of column chunks that are sound.
+
+    Attributes:
+        verified: Those whose bytes a checksum vouches for.
+        decoded: Those that have none, and decode: a changed value would not be seen.
+    """
+
+    verified: int = 0
+    decoded: int = 0
+
+
+def pages_seen(chunk: ChunkRead, data: memoryview) -> PagesSeen:
+    """The pages of a chunk that is sound."""
+    stored = stored_crcs(data, chunk.range.start, chunk.num_values_to_read)
     sums = ChunkSums.of(chunk.metadata)
     if sums is not None and sums.chunk is not None:
-        return False
-    headers = [page.header for page in pages_of(data, chunk.range.start, chunk.num_values_to_read)]
-    none = (None, 0) if chunk.quirks.zero_crc_is_none else (None,)
-    return bool(headers) and all(header.crc not in none for header in headers)
+        return PagesSeen(len(stored))
+    verified = int(np.count_nonzero(stored >= (1 if chunk.quirks.zero_crc_is_none else 0)))
+    return PagesSeen(verified, len(stored) - verified)
 
 
 def _unverified(chunk: ChunkRead, error: ResilientPQError) -> Finding:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import random
 import struct
 from pathlib import Path
 from typing import Any
 
 import pytest
+from corpus_of_others import CORPUS, absent
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -17,8 +17,6 @@ from resilient_pq.format import thrift
 from resilient_pq.format.footer import frame
 from resilient_pq.format.metadata import FileMetaData
 
-ROOT = Path(__file__).parents[2]
-CORPUS = Path(os.environ.get("RPQ_CORPUS", ROOT.parent / "shared" / "corpus"))
 ERRORS_OF_FORMAT = {
     "ChecksumError",
     "CodecUnavailableError",
@@ -172,7 +170,7 @@ class TestMutations:
 def corpus_files(folder: str) -> list[Path]:
     files = sorted(path for path in (CORPUS / folder).rglob("*") if path.is_file())
     if not files:
-        pytest.skip(f"there is no corpus of {folder} at {CORPUS}: set RPQ_CORPUS to where it is")
+        absent(CORPUS / folder)
     return files
 
 

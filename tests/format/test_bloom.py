@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import struct
 from pathlib import Path
@@ -12,6 +11,7 @@ import duckdb
 import numpy as np
 import pytest
 import xxhash
+from corpus_of_others import of_corpus
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -32,9 +32,6 @@ from resilient_pq.format.metadata import Empty, Repetition, Type
 from resilient_pq.format.schema import Primitive
 from resilient_pq.format.values import ByteArrays, Values
 
-ROOT = Path(__file__).resolve().parents[2]
-CORPUS = Path(os.environ.get("RPQ_CORPUS", ROOT.parent / "shared" / "corpus"))
-
 
 def node(physical: Type, length: int | None = None) -> Primitive:
     return Primitive("c", Repetition.REQUIRED, physical, length)
@@ -49,10 +46,7 @@ def byte_arrays(*values: bytes) -> ByteArrays:
 
 
 def corpus(name: str) -> Path:
-    path = CORPUS / "parquet-testing" / "data" / name
-    if not path.exists():
-        pytest.skip(f"there is no {name} in {CORPUS}: set RPQ_CORPUS to the folder of the corpora")
-    return path
+    return of_corpus(f"parquet-testing/data/{name}")
 
 
 # --- as the specification writes it, a bit at a time ----------------------------------------------------

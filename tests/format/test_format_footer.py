@@ -216,6 +216,27 @@ def test_the_length_of_a_tail() -> None:
             footer.metadata_length(tail, Where())
 
 
+_LEAST = thrift.encode(FileMetaData(version=1, schema=[SchemaElement(name="schema", num_children=0)], num_rows=0, row_groups=[]))
+
+
+def _kind_of(found: Footer | NeedBytes, offset: int) -> str:
+    if isinstance(found, NeedBytes):
+        assert 0 <= found.start < offset
+        return "need"
+    assert found.record is None
+    return "footer"
+
+
+@pytest.mark.parametrize(
+    ("garbage", "length", "at_start", "kind"),
+    [(b"", 80, False, "need"), (_LEAST, len(_LEAST), True, "footer"), (_LEAST, len(_LEAST), False, "need")],
+)
+def test_there_are_tails_of_each_kind(garbage: bytes, length: int, at_start: bool, kind: str) -> None:
+    head, offset = (b"PAR1", 0) if at_start else (b"", 1000)
+    tail = head + garbage + length.to_bytes(4, "little") + b"PAR1"
+    assert _kind_of(read_footer(memoryview(tail), offset), offset) == kind
+
+
 @given(st.binary(max_size=60), st.integers(0, 80), st.booleans())
 @settings(max_examples=300, deadline=None)
 def test_any_tail_is_a_footer_a_need_or_one_of_our_errors(
@@ -230,10 +251,7 @@ def test_any_tail_is_a_footer_a_need_or_one_of_our_errors(
         found = read_footer(memoryview(tail), offset)
     except ResilientPQError:
         return
-    if isinstance(found, NeedBytes):
-        assert 0 <= found.start < offset
-    else:
-        assert found.record is None
+    _kind_of(found, offset)
 
 
 def test_every_cut_of_a_real_file_is_one_of_our_errors() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import struct
 import tracemalloc
@@ -14,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from corpus_of_others import of_corpus
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,8 +22,6 @@ from resilient_pq.errors import EncodingError, SchemaError, UnsupportedError
 from resilient_pq.format import compression
 from resilient_pq.format.metadata import CompressionCodec
 
-ROOT = Path(__file__).resolve().parents[2]
-CORPUS = Path(os.environ.get("RPQ_CORPUS", ROOT.parent / "shared" / "corpus"))
 LZ4, LZO, GZIP = CompressionCodec.LZ4, CompressionCodec.LZO, CompressionCodec.GZIP
 
 TEXT = b"".join(b"row %d of the table, " % (number // 3) for number in range(2000))
@@ -31,13 +29,6 @@ TEXT = b"".join(b"row %d of the table, " % (number // 3) for number in range(200
 
 def decompressed(codec: CompressionCodec, data: bytes, size: int) -> bytes:
     return bytes(compression.decompress(codec, memoryview(data), size))
-
-
-def corpus(name: str) -> Path:
-    path = CORPUS / name
-    if not path.exists():
-        pytest.skip(f"there is no {name} in {CORPUS}: set RPQ_CORPUS to the folder of the corpora")
-    return path
 
 
 def read(path: Path, codec: CompressionCodec) -> pa.Table:
@@ -149,7 +140,7 @@ def test_damaged_lz4_is_refused(data: bytes) -> None:
     "name", ["hadoop_lz4_compressed", "hadoop_lz4_compressed_larger", "non_hadoop_lz4_compressed"]
 )
 def test_lz4_files_of_others(name: str) -> None:
-    path = corpus(f"parquet-testing/data/{name}.parquet")
+    path = of_corpus(f"parquet-testing/data/{name}.parquet")
     assert read(path, LZ4).to_pydict() == pq.read_table(path).to_pydict()
 
 
@@ -311,13 +302,13 @@ def test_lzo_of_lengths_without_end_takes_no_memory() -> None:
 
 def test_an_lzo_file_of_others() -> None:
     folder = "drill/exec/java-exec/src/test/resources"
-    path = corpus(f"{folder}/supplier_lzo.parquet")
+    path = of_corpus(f"{folder}/supplier_lzo.parquet")
     found = read(path, LZO)
     assert found.num_rows == 100
     assert found["s_name"][99].as_py() == "Supplier#000000100"
     assert found["s_acctbal"][0].as_py() == 5755.94
     # pyarrow knows no LZO, but the same table as LZ4.
-    assert found.to_pydict() == pq.read_table(corpus(f"{folder}/supplier_lz4.parquet")).to_pydict()
+    assert found.to_pydict() == pq.read_table(of_corpus(f"{folder}/supplier_lz4.parquet")).to_pydict()
 
 
 # --- both -----------------------------------------------------------------------------------------------
@@ -405,7 +396,7 @@ def test_damaged_gzip_is_refused() -> None:
 
 
 def test_a_file_of_several_gzip_members() -> None:
-    path = corpus("parquet-testing/data/concatenated_gzip_members.parquet")
+    path = of_corpus("parquet-testing/data/concatenated_gzip_members.parquet")
     found = read(path, GZIP)
     assert found.num_rows == 513
     assert found.to_pydict() == pq.read_table(path).to_pydict()

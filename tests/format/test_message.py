@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import io
-import os
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from corpus_of_others import of_corpus
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -32,8 +31,6 @@ from resilient_pq.format.metadata import TimeUnit as ThriftTimeUnit
 from resilient_pq.format.schema import Group, Node, Primitive, Schema
 
 REQUIRED, OPTIONAL, REPEATED = Repetition.REQUIRED, Repetition.OPTIONAL, Repetition.REPEATED
-ROOT = Path(__file__).resolve().parents[2]
-CORPUS = Path(os.environ.get("RPQ_CORPUS", ROOT.parent / "shared" / "corpus"))
 
 ADDRESS_BOOK = """\
 message AddressBook {
@@ -454,10 +451,7 @@ def test_what_a_file_says_beyond_the_annotations_is_kept() -> None:
     ],
 )
 def test_schemas_of_other_files(name: str) -> None:
-    path = CORPUS / name
-    if not path.exists():
-        pytest.skip(f"there is no {name} in {CORPUS}: set RPQ_CORPUS to the folder of the corpora")
-    with sync.open(str(path)) as file:
+    with sync.open(str(of_corpus(name))) as file:
         assert Schema.parse(str(file.schema)) == file.schema
         assert Schema.from_elements(Schema(file.schema.root).to_elements()) == file.schema
 

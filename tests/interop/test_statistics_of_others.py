@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from corpus_of_others import of_corpus
 
 from resilient_pq import sync as rpq
 from resilient_pq.format.metadata import BoundaryOrder
 
-CORPUS = Path(os.environ.get("RPQ_CORPUS", Path(__file__).resolve().parents[3] / "shared" / "corpus"))
-
 
 def opened(name: str) -> Any:
-    path = CORPUS / "parquet-testing" / "data" / f"{name}.parquet"
-    if not path.exists():
-        pytest.skip(f"there is no {path}: set RPQ_CORPUS to the folder of the corpora")
-    return rpq.open(path)
+    return rpq.open(of_corpus(f"parquet-testing/data/{name}.parquet"))
 
 
 def values_of(file: Any, row_group: int, column: str) -> list[Any]:

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import os
 from collections.abc import Callable, Iterator
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from corpus_of_others import CORPUS, of_corpus
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -34,7 +33,6 @@ from resilient_pq.reader.plan import chunk_read
 
 Draw = st.DataObject
 quick = settings(deadline=None, suppress_health_check=list(HealthCheck))
-CORPUS = Path(os.environ.get("RPQ_CORPUS", Path(__file__).resolve().parents[3] / "shared" / "corpus"))
 
 
 @dataclasses.dataclass
@@ -225,10 +223,7 @@ SAMPLE = (
 
 
 def _corpus(name: str) -> bytes:
-    path = CORPUS / "parquet-testing" / "data" / f"{name}.parquet"
-    if not path.exists():
-        pytest.skip(f"there is no {path}: set RPQ_CORPUS to the folder of the corpora")
-    return path.read_bytes()
+    return of_corpus(f"parquet-testing/data/{name}.parquet").read_bytes()
 
 
 @pytest.mark.parametrize("name", SAMPLE)

@@ -137,6 +137,8 @@ async def test_json(small: Any) -> None:
         "findings",
         "next",
         "schema",
+        "pages_verified",
+        "pages_decoded",
     ]
     assert document["schema_version"] == 1
     assert list(document["findings"][0]) == [

@@ -182,3 +182,23 @@ async def test_statistics_are_trusted_no_further_than_in_the_damaged_file() -> N
         size = int.from_bytes(out[-8:-4], "little")
         found, _ = thrift.decode(FileMetaData, out, len(out) - 8 - size)
         assert (found.created_by, found.column_orders) == ("parquet-mr version 1.6.0", None)
+
+
+async def test_row_groups_without_rows_are_left_out() -> None:
+    sink = io.BytesIO()
+    table = pa.table({"a": pa.array([1, 2], pa.int64()), "b": ["x", None]})
+    with pq.ParquetWriter(sink, table.schema, use_dictionary=False, compression="none") as writer:
+        writer.write_table(table)
+        writer.write_table(table.slice(0, 0))
+        writer.write_table(table)
+    data = bytearray(sink.getvalue())
+    data[:4] = bytes(4)  # enough for a recovery to write anew
+    start = pq.read_metadata(io.BytesIO(sink.getvalue())).row_group(2).column(0).data_page_offset
+    data[start : start + 8] = bytes(8)
+    store = MemoryStore()
+    await store.put("file", bytes(data))
+    report = await rpq.recover((store, "file"), (store, "out.parquet"), on_damage="columns")
+    assert set(report.kept.outputs) == {"a", "b"}
+    for name, rows in (("a", [0, 1]), ("b", [0, 1, 2, 3])):
+        async with rpq.open((store, f"out.{name}.parquet")) as file:
+            assert (await file.read())["row"].tolist() == rows

@@ -163,10 +163,10 @@ def test_zeros_in_the_schema_are_no_columns() -> None:
     """They could be read as columns without a name, or as the rest of what is said of one."""
     data = by_pyarrow()
     whole = contents_of(data)
-    for size in range(whole.footer.start, whole.footer.start + 200):
-        found = Driven(data[:size] + bytes(4096)).found
-        if found is not None:
-            assert found.contents.schema == whole.schema
+    sizes = range(whole.footer.start, whole.footer.start + 200)
+    found = [found for size in sizes if (found := Driven(data[:size] + bytes(4096)).found) is not None]
+    assert found
+    assert all(each.contents.schema == whole.schema for each in found)
 
 
 @pytest.mark.parametrize("padding", [bytes(4096), b"\xff" * 4096], ids=["zeros", "ones"])
@@ -374,11 +374,12 @@ def test_a_file_within_a_column_is_not_the_file(damage: Callable[[bytes, int], b
 def test_a_cut_anywhere_in_a_file_with_files_in_it() -> None:
     outer = with_files_in_a_column(by_pyarrow(20))
     whole = contents_of(outer)
-    for size in random.Random(5).sample(range(len(outer)), 300):
-        found = Driven(outer[:size]).found
-        if found is not None:
-            assert size > whole.footer.start
-            assert found.contents.schema == whole.schema
+    some = random.Random(5).sample(range(len(outer)), 300)
+    found = {size: found for size in some if (found := Driven(outer[:size]).found) is not None}
+    assert found
+    for size, each in found.items():
+        assert size > whole.footer.start
+        assert each.contents.schema == whole.schema
 
 
 def test_the_outer_footer_is_taken_before_the_inner_ones() -> None:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import random
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from corpus_of_others import CORPUS, absent
 
 import resilient_pq as rpq
 from resilient_pq.errors import ResilientPQError
 from resilient_pq.io.memory import MemoryStore
-
-ROOT = Path(__file__).resolve().parents[2]
-CORPUS = Path(os.environ.get("RPQ_CORPUS", ROOT.parent / "shared" / "corpus"))
 
 #: Not to be copied, and why.
 UNLIKE = {
@@ -28,7 +25,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::resilient_pq.IncompleteFileWarn
 def _files() -> list[Path]:
     found = sorted(CORPUS.rglob("*.par*"))
     if not found:
-        pytest.skip(f"there is no corpus at {CORPUS}: set RPQ_CORPUS")
+        absent()
     return [
         path for path in found if path.is_file() and path.name not in UNLIKE and path.stat().st_size < 2**20
     ]
