@@ -14,7 +14,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from resilient_pq.errors import SchemaError
+from resilient_pq.errors import FormatError, SchemaError
 from resilient_pq.format.levels import slice_rows
 from resilient_pq.format.metadata import Repetition
 from resilient_pq.format.row_selection import null_rows
@@ -139,6 +139,9 @@ def rows_kept(leaf: Leaf, runs: Sequence[Run], choice: RowChoice) -> list[LeafDa
         leaf: The column.
         runs: What is left of it; all rows that are kept and not nulled are in them.
         choice: Which rows.
+
+    Raises:
+        FormatError: What was found when they were chosen is not there: the file is read twice, and may have changed.
     """
     nulled = choice.nulled.get(leaf.ordinal)
     what = choice.keep.astype(np.int8)
@@ -152,6 +155,9 @@ def rows_kept(leaf: Leaf, runs: Sequence[Run], choice: RowChoice) -> list[LeafDa
         if what[start] == 2:
             pieces.append(null_rows(leaf, end - start))
         elif what[start] == 1:
-            first, data = next((first, data) for first, last, data in placed if first <= start and end <= last)
+            around = [(first, data) for first, last, data in placed if first <= start and end <= last]
+            if not around:
+                raise FormatError(f"rows {start:,} to {end - 1:,} were there when it was examined, and now are not")
+            first, data = around[0]
             pieces.append(slice_rows(leaf, data, start - first, end - first))
     return pieces

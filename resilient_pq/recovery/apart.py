@@ -1,6 +1,7 @@
 """Each column of a damaged file in an output of its own, with the rows that it has left. An async shell.
 
-The rows of the outputs differ. A first column says which they are: their numbers in the damaged file, from 0.
+The rows of the outputs differ. A first column says which they are: their numbers in the damaged file, from 0; behind
+rows that nobody counted, numbers that only tell which values are of one row.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from resilient_pq.reader.on_damage import OnDamage
 from resilient_pq.recovery.continued import own_keys
 from resilient_pq.recovery.draft import Draft
 from resilient_pq.recovery.examination import Examiner
-from resilient_pq.recovery.kept import KeptRowGroup, keep
+from resilient_pq.recovery.kept import KeptRowGroup, keep, row_numbers
 from resilient_pq.recovery.output import (
     Output,
     Target,
@@ -108,13 +109,12 @@ async def _publish(
     examiner = Examiner(source, output.examined.means, contents)
     relaying = Relaying(source, contents, examiner, output.known.positions)
     sink = await target.store.create(target.key, target.options)
-    first_row = 0
+    numbers_of = row_numbers(output.known.row_groups, output.examined.found)
     async with completing(sink):
         draft = Draft(sink, layout, created_by=contents.metadata.created_by)
         await draft.start()
         for row_group in [each for each in kept if each.num_rows]:  # without rows there is nothing to encode
-            first_row = row_group.known.rows_before if row_group.known.rows_before is not None else first_row
-            numbers = _numbers(row_group, first_row)
+            numbers = _numbers(row_group, numbers_of.first[row_group.known.ordinal])
             data = LeafData(len(numbers), None, None, numbers)
             encoded = await asyncio.to_thread(encode_chunk, schema.leaves[0], [data], ChunkOptions())
             leaves = iter(schema.leaves)
@@ -122,7 +122,6 @@ async def _publish(
             async for chunk, size in relaying.chunks(row_group, column.leaves):
                 await draft.chunk(next(leaves), chunk, row_group.num_rows, is_copy=size > 0)
             await draft.end_row_group(row_group.num_rows)
-            first_row += len(numbers)
         await draft.finish({LINEAGE_KEY: output.lineage}, sum(row_group.num_rows for row_group in kept))
 
 

@@ -12,6 +12,7 @@ from resilient_pq.io.fetch import fetch
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader.surviving import Mending
 from resilient_pq.recovery.choose import recounted
+from resilient_pq.recovery.contradicted import as_pages_tell, of_unknown_codecs
 from resilient_pq.recovery.examination import Elsewhere, Examiner, Means, RowGroupFound
 from resilient_pq.recovery.findings import Progress, Seen, examine_metadata, examine_row_groups
 from resilient_pq.recovery.placement import place
@@ -70,7 +71,7 @@ async def examine(
         named = known.candidates.contents
         data = [finding async for finding in examine_row_groups(known.source, named, progress, seen)]
         copies = [finding async for finding in examine_metadata(known.source, named)]
-    bad = _damaged(data)
+    bad = _damaged(data) | of_unknown_codecs(known)
     examiner = Examiner(known.source, means, known.contents)
     found = {}
     for row_group in known.row_groups:
@@ -84,6 +85,11 @@ async def examine(
             examiner = Examiner(known.source, means, known.contents)
             for ordinal in [ordinal for ordinal, left in found.items() if _pages_lost(left)]:
                 found[ordinal] = await examiner.row_group(found[ordinal].known)
+    mended = await as_pages_tell(known, found, examiner)
+    found |= mended.found
+    told = {positions[ordinal] for ordinal in mended.found if ordinal in positions}
+    data = [replace(one, costs_rows=False) if one.where.row_group in told else one for one in data]
+    data += mended.findings
     stated, borne_out = known.row_groups, {ordinal: left.known for ordinal, left in found.items()}
     known.end, known.row_groups = recounted(known.end, stated, borne_out)
     counted = [

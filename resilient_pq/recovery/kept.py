@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
+from resilient_pq.errors import Where
 from resilient_pq.format.metadata import SortingColumn
 from resilient_pq.format.schema import Schema, Selection
 from resilient_pq.io.ranges import ByteRange
@@ -13,6 +14,7 @@ from resilient_pq.reader.lost import LostRegion, RowGroupLeft, lost_regions
 from resilient_pq.reader.on_damage import OnDamage, RowChoice, choose_rows
 from resilient_pq.recovery.examination import RowGroupFound
 from resilient_pq.recovery.known import KnownRowGroup
+from resilient_pq.recovery.report import Damage, Finding
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,3 +109,48 @@ def keep(
         if choice.num_rows:
             kept.append(KeptRowGroup(counted, left, choice))
     return KeptRows(tuple(kept), tuple(sorted(lost, key=lambda region: region.start)))
+
+
+@dataclass(frozen=True, slots=True)
+class RowNumbers:
+    """The numbers that rows have in the damaged file.
+
+    Attributes:
+        first: The number of the first row of each row group, by its ordinal; they ascend, and each is of one row.
+        guessed: The first row group before which rows may be missing that nobody counted; None where all are counted.
+    """
+
+    first: Mapping[int, int]
+    guessed: int | None
+
+
+def row_numbers(row_groups: Sequence[KnownRowGroup], found: Mapping[int, RowGroupFound]) -> RowNumbers:
+    """Number the rows of all row groups, those that are kept and those that are not.
+
+    Where nobody counted the rows before a row group, its numbers go on as if none were missing there.
+    """
+    first: dict[int, int] = {}
+    guessed: int | None = None
+    following = 0
+    for row_group in row_groups:
+        before = row_group.rows_before
+        if before is None or before < following:
+            guessed = row_group.ordinal if guessed is None else guessed
+        else:
+            following = before
+        first[row_group.ordinal] = following
+        left = found.get(row_group.ordinal)
+        following += max(row_group.num_rows or 0, 0 if left is None else left.num_rows)
+    return RowNumbers(first, guessed)
+
+
+def numbering(row_groups: Sequence[KnownRowGroup], found: Mapping[int, RowGroupFound]) -> list[Finding]:
+    """What a user has to know of the numbers of rows in outputs of single columns."""
+    guessed = row_numbers(row_groups, found).guessed
+    if guessed is None:
+        return []
+    message = (
+        "rows may be missing before it that nobody counted: from here on the numbers in `row` go on as if none were, "
+        "so they tell which values are of one row, and no more"
+    )
+    return [Finding(Damage.UNVERIFIED, message, Where(row_group=guessed), costs_rows=False)]

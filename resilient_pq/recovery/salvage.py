@@ -31,7 +31,8 @@ from resilient_pq.recovery.copies import merged
 from resilient_pq.recovery.examination import Means
 from resilient_pq.recovery.examined import examine
 from resilient_pq.recovery.findings import Progress
-from resilient_pq.recovery.kept import keep
+from resilient_pq.recovery.kept import keep, numbering
+from resilient_pq.recovery.ladder import Rung
 from resilient_pq.recovery.ledger import Ledger
 from resilient_pq.recovery.output import Output, Target, check_free, check_other, may_be_unread, publish
 from resilient_pq.recovery.report import Damage, Finding, Kept, LostRegion, Outcome, Report
@@ -274,6 +275,8 @@ async def _recover(known: Understanding, request: _Request, progress: Progress |
     unread = not request.verify and may_be_unread(known, request.target)
     examined = await examine(known, request.means, progress, unread=unread)
     findings = (*known.findings, *examined.findings)
+    if request.on_damage is OnDamage.COLUMNS:
+        findings += tuple(numbering(known.row_groups, examined.found))
     policy = OnDamage.DROP if request.on_damage is OnDamage.RAISE else request.on_damage
     rows = keep(contents.schema, known.row_groups, examined.found, policy)
     lost = tuple(sorted((*rows.lost, *examined.lost), key=lambda region: region.start))
@@ -359,6 +362,9 @@ def _nothing(
     hint = None if contents is None else "the schema is known: see the report"
     if contents is None and known.identity is not None:
         hint = known.identity.hint
+    made_up = known.given is None and known.found is None and known.schema_from is None
+    if Rung.CARVING in known.climbed and made_up and (hint is None or contents is not None):
+        hint = "the schema of a file of the same make may tell which columns its pages are of: --schema-from FILE"
     return NothingToRecoverError(
         f"nothing to recover: {reason}", report=report, where=Where(key=source.url), hint=hint
     )

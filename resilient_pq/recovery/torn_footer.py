@@ -29,6 +29,7 @@ from resilient_pq.format.schema import Schema
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.plan import chunk_read
+from resilient_pq.recovery.budget import SearchBudget
 from resilient_pq.recovery.footer_evidence import believed, has_values, is_within, pages_begin, shift_of
 from resilient_pq.recovery.footer_pieces import Pieces, footer_pieces
 from resilient_pq.recovery.known import KnownChunk, KnownRowGroup, Method, RebuiltFile, without_malformed_sums
@@ -42,8 +43,8 @@ _FIRST_WINDOW = 256 * KiB
 _LARGEST_WINDOW = 8 * MiB
 #: How far back from the end, padding left out, a footer is looked for; larger ones are refused by readers.
 REACH = 128 * MiB
-#: Bytes read in all for what only looks like metadata.
-_BUDGET = 512 * MiB
+#: Bytes read for what only looks like metadata: these, so many for each byte of the object besides, and no more in all.
+_FREE, _PER_BYTE, _MOST = 16 * MiB, 16, 512 * MiB
 #: What each attempt counts besides, so that their number is bounded, too.
 _ATTEMPT = 16 * KiB
 #: Bytes in which the first element of a schema ends, whatever its name.
@@ -152,12 +153,18 @@ _MAGIC = re.compile(re.escape(MAGIC))
 Search = Generator[ByteRange, memoryview, FoundFooter | None]
 
 
-def find_footer(size: int, *, reach: int = REACH) -> Search:
+def budget_of(size: int) -> SearchBudget:
+    """What a search for a footer may cost in an object of so many bytes."""
+    return SearchBudget.of(size, free=_FREE, per_byte=_PER_BYTE, most=_MOST)
+
+
+def find_footer(size: int, *, reach: int = REACH, budget: SearchBudget | None = None) -> Search:
     """Find the metadata of a file of `size` bytes whose end, or beginning, is damaged.
 
     Args:
         size: Bytes of the object.
         reach: How far back from the end to look, padding left out.
+        budget: What it may cost.
 
     Returns:
         The metadata that are believed, the last ones in the object; None where there are none.
@@ -165,7 +172,7 @@ def find_footer(size: int, *, reach: int = REACH) -> Search:
     if not size:
         return None
     head = bytes((yield ByteRange(0, min(len(MAGIC), size))))
-    object_ = _Object(size, (yield from _end_of_data(size)), head == MAGIC)
+    object_ = _Object(size, (yield from _end_of_data(size)), head == MAGIC, budget or budget_of(size))
     end, window = object_.data_end, _FIRST_WINDOW
     # What begins before `end` may reach beyond it: a shape takes four bytes, and a magic as many.
     while end > 0 and object_.data_end - end < reach:
@@ -176,8 +183,7 @@ def find_footer(size: int, *, reach: int = REACH) -> Search:
             found = yield from (_by_tail if is_tail else _by_shape)(object_, start + at)
             if found is not None:
                 return found
-            object_.spent += _ATTEMPT
-            if object_.spent > _BUDGET:
+            if not object_.budget.allows(_ATTEMPT):
                 return None
         end, window = start, min(window * 2, _LARGEST_WINDOW)
     return None
@@ -191,7 +197,7 @@ class _Object:
         size: Its bytes.
         data_end: Offset of the padding at its end.
         has_magic: Whether it begins with the magic.
-        spent: Bytes read for what only looked like metadata, and something for each attempt.
+        budget: Bytes that may be read for what only looks like metadata, and something for each attempt.
         window: The bytes that are looked through, so that a few of them need not be asked for again.
         window_start: Offset of the first of them.
     """
@@ -199,7 +205,7 @@ class _Object:
     size: int
     data_end: int
     has_magic: bool
-    spent: int = 0
+    budget: SearchBudget
     window: bytes = b""
     window_start: int = 0
 
@@ -231,8 +237,8 @@ def _end_of_data(size: int) -> Generator[ByteRange, memoryview, int]:
 def _candidates(data: bytes) -> list[tuple[int, bool]]:
     """Where a magic stands or metadata may begin, from the end; and whether it is the magic."""
     # More than there will be attempts would only take memory.
-    shapes = deque(((match.start(), False) for match in SHAPE.finditer(data)), maxlen=_BUDGET // _ATTEMPT)
-    magics = deque(((match.start(), True) for match in _MAGIC.finditer(data)), maxlen=_BUDGET // _ATTEMPT)
+    shapes = deque(((match.start(), False) for match in SHAPE.finditer(data)), maxlen=_MOST // _ATTEMPT)
+    magics = deque(((match.start(), True) for match in _MAGIC.finditer(data)), maxlen=_MOST // _ATTEMPT)
     return sorted([*shapes, *magics], reverse=True)
 
 
@@ -249,8 +255,7 @@ def _by_tail(object_: _Object, at: int) -> Search:
         return None
     # As if a byte were missing before: the magic at the beginning may be damaged, and is looked at elsewhere.
     begin = max(start - HEADER_SIZE, 1)
-    object_.spent += end - begin
-    if object_.spent > _BUDGET:
+    if not object_.budget.allows(end - begin):
         return None
     try:
         footer = read_footer((yield ByteRange(begin, end)), begin)
@@ -270,8 +275,7 @@ def _by_shape(object_: _Object, start: int) -> Search:
         return None
     # A page of zeros may have been laid over what follows the metadata, and the last of them are zeros too.
     limit = min(object_.data_end + _MOST_STOPS, object_.size)
-    object_.spent += limit - start
-    if object_.spent > _BUDGET:
+    if not object_.budget.allows(limit - start):
         return None
     data = yield ByteRange(start, limit)
     known = _known_of(data, object_.data_end - start, start)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from resilient_pq.errors import FormatError, NotParquetError, RecoveryError, TornFileError, Where
 from resilient_pq.format.footer import MAGIC, Footer
-from resilient_pq.format.metadata import FileMetaData, RowGroup, SchemaElement
+from resilient_pq.format.metadata import FileMetaData, RowGroup, SchemaElement, Type
 from resilient_pq.format.quirks import Quirks
 from resilient_pq.format.records import RecordHeader
 from resilient_pq.format.schema import Schema
@@ -39,7 +39,7 @@ from resilient_pq.recovery.schema_source import KnownSchema, Siblings
 from resilient_pq.recovery.source import Source
 from resilient_pq.recovery.survey import Survey
 from resilient_pq.recovery.text_mode import undone
-from resilient_pq.recovery.torn_footer import FoundFooter, find_footer
+from resilient_pq.recovery.torn_footer import FoundFooter, budget_of, find_footer
 from resilient_pq.recovery.view import Segment, View
 
 #: What may hold pages for all that its first and last bytes look like.
@@ -335,7 +335,11 @@ async def _chunk_records(known: Understanding) -> None:
 
 
 async def _true_end(known: Understanding) -> None:
-    found = await known.source.drive(find_footer(known.source.info.size))
+    size = known.source.info.size
+    budget = budget_of(size)
+    found = await known.source.drive(find_footer(size, budget=budget))
+    if found is None and budget.ended:
+        known.findings.append(budget.finding("there may be a footer that is not at the end", 0, size))
     known.found = found
     if found is None or found.contents.data_files:
         known.found = None  # a summary has no rows: it is made again of the files that it names
@@ -424,10 +428,22 @@ async def _like(
 async def _carved(
     known: Understanding, file: carve.FoundFile, schema: Schema | None, rows: Collection[int]
 ) -> RebuiltFile:
-    rebuilt = await known.source.drive(carve.carve(file, schema, expected_rows=rows))
+    named = () if known.survey is None else _named(known.survey)
+    rebuilt = await known.source.drive(carve.carve(file, schema, expected_rows=rows, named=named))
     if rows and not rebuilt.row_groups:
         rebuilt = await known.source.drive(carve.carve(file, schema))  # it may have others after all
     return rebuilt
+
+
+def _named(survey: Survey) -> list[carve.NamedColumn]:
+    """The columns as the first record of a row group names them; none where there is no record, or no such type."""
+    columns = next((found.row_group.columns for _, found in sorted(survey.row_groups.items())), [])
+    chunks = [chunk.meta_data for chunk in columns]
+    return [
+        carve.NamedColumn(tuple(chunk.path_in_schema), Type(chunk.type))
+        for chunk in chunks
+        if chunk is not None and chunk.path_in_schema and chunk.type in list(Type)
+    ]
 
 
 _RUNGS: dict[Rung, Callable[[Understanding], Awaitable[None]]] = {

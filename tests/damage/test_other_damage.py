@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import resilient_pq as rpq
@@ -185,12 +188,36 @@ class TestRecords:
             outcome = await examined(small, data, changed=changed)
             assert outcome.read.equals(small.table)
 
-    async def test_all_footers(self, small: Any, examined: Any) -> None:
-        """The row groups are there, but nothing tells their schema."""
-        footers = [record for kind in (ANCHOR, CHECKPOINT, FINAL) for record in small.records(kind)]
+    @pytest.mark.parametrize("kinds", [(ANCHOR, CHECKPOINT, FINAL), (ANCHOR, ROW_GROUP, CHECKPOINT, FINAL)])
+    async def test_all_footers(self, small: Any, kinds: Sequence[int]) -> None:
+        """The row groups are there: records tell names and physical types, or pages types alone."""
+        footers = [record for kind in kinds for record in small.records(kind)]
         data, _ = small.replaced(*((record.start, bytes(len(record))) for record in footers))
-        outcome = await examined(small, data, may_lose=range(5))
-        assert isinstance(outcome.recovery, rpq.NothingToRecoverError)
+        store = MemoryStore()
+        await store.put("damaged", data)
+        report = await rpq.recover((store, "damaged"), (store, "out"))
+        output = pq.read_table(io.BytesIO(bytes((await store.read_tail("out", 1 << 30)).data)))
+        names = small.table.column_names if ROW_GROUP not in kinds else [f"c{i}" for i in range(4)]
+        assert output.column_names == names
+        for column, original in zip(output.columns, small.table.columns, strict=True):
+            values = [value.encode() if isinstance(value, str) else value for value in original.to_pylist()]
+            assert column.to_pylist() == values
+        assert report.exit_code == 1
+        assert any("--schema-from" in finding.message for finding in report.findings)
+        given = await rpq.recover((store, "damaged"), (store, "given"), schema=small.table.schema)
+        assert given.num_rows == small.table.num_rows
+        whole = pq.read_table(io.BytesIO(bytes((await store.read_tail("given", 1 << 30)).data)))
+        assert whole.equals(small.table)
+
+    async def test_all_records(self, small: Any) -> None:
+        """Nothing tells which chunk is which: what would is named."""
+        records = [record for kind in (ANCHOR, ROW_GROUP, CHECKPOINT, FINAL, CHUNK) for record in small.records(kind)]
+        data, _ = small.replaced(*((record.start, bytes(len(record))) for record in records))
+        store = MemoryStore()
+        await store.put("damaged", data)
+        with pytest.raises(rpq.NothingToRecoverError) as caught:
+            await rpq.recover((store, "damaged"), (store, "out"))
+        assert "--schema-from" in (caught.value.hint or "")
 
     async def test_two_damages_at_once(self, small: Any, examined: Any) -> None:
         rng = random.Random(7)

@@ -23,7 +23,7 @@ import resilient_pq as rpq
 from resilient_pq import sync
 from resilient_pq.dataset import clock
 from resilient_pq.io import MemoryStore
-from resilient_pq.io.local import LocalSink
+from resilient_pq.io.local import LocalSink, LocalStore
 from resilient_pq.io.testing import Fault, FaultyStore
 from resilient_pq.writer import policy
 
@@ -624,6 +624,37 @@ async def test_when_one_file_is_not_published_the_others_are() -> None:
     assert sorted(names(writer)) == await store.list_names("set")
     assert len(writer.files) == 2
     assert writer.closed
+
+
+@pytest.mark.parametrize("end", ["close", "abort", "error"])
+async def test_nothing_is_held_when_it_has_ended(
+    end: str, time: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither its timer nor the store that it opened; and it takes no more rows."""
+    closed = 0
+    close = LocalStore.close
+
+    async def counted(store: LocalStore) -> None:
+        nonlocal closed
+        closed += 1
+        await close(store)
+
+    monkeypatch.setattr(LocalStore, "close", counted)
+    before = asyncio.all_tasks()
+    writer = await rpq.create_dataset(tmp_path, roll_seconds=60)
+    await writer.write({"n": [1]})
+    await time.asleep.wait()
+    assert asyncio.all_tasks() - before and not closed
+    if end == "error":
+        await writer.__aexit__(ConnectionError, ConnectionError(), None)
+    else:
+        await getattr(writer, end)()
+    assert asyncio.all_tasks() == before
+    assert writer.closed and closed == 1
+    with pytest.raises(rpq.WriterClosedError):
+        await writer.write({"n": [2]})
+    await writer.close()
+    assert len(writer.files) == (end == "close") and closed == 1
 
 
 async def test_nothing_was_written() -> None:

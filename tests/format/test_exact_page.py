@@ -163,6 +163,27 @@ async def test_levels_that_a_column_does_not_have() -> None:
     assert seen
 
 
+@pytest.mark.parametrize("name", ["repetition_level_encoding", "definition_level_encoding"])
+async def test_levels_that_a_column_without_nulls_does_not_have(name: str) -> None:
+    """Nothing is encoded by what its header names: so no writer names anything but what encodes levels."""
+    schema = pa.schema([pa.field("n", pa.int64(), nullable=False)])
+    store = MemoryStore()
+    options = rpq.WriteOptions(data_page_version="1.0")
+    async with rpq.create((store, "file"), schema, options=options) as writer:
+        await writer.write({"n": range(COUNT)})
+    seen = 0
+    for chunk, page in await pages(bytes((await store.read_tail("file", 1 << 30)).data)):
+        if page.data_header is None:
+            continue
+        for encoding in (Encoding.RLE, Encoding.BIT_PACKED):  # parquet-mr's is the latter
+            check(chunk, with_detail(page, **{name: int(encoding)}))
+        for encoding in (Encoding.PLAIN, Encoding.PLAIN_DICTIONARY, Encoding.RLE_DICTIONARY):
+            with pytest.raises(FormatError, match="encodings that no levels have"):
+                check(chunk, with_detail(page, **{name: int(encoding)}))
+        seen += 1
+    assert seen
+
+
 async def test_pages_that_no_writer_makes() -> None:
     chunk, page = next(await pages(await ours()))
     header = replace(page.header, type=int(PageType.INDEX_PAGE))

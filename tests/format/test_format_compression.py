@@ -129,6 +129,20 @@ def test_a_bomb_is_not_unpacked_beyond_what_was_announced(codec: Codec) -> None:
         decompress(codec, memoryview(bomb), 1000)
 
 
+@pytest.mark.parametrize("codec", WRITTEN, ids=lambda codec: codec.name)
+def test_no_room_for_what_was_announced(codec: Codec, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a page says is to be had, but not by this process: the page is told, and the others may be read."""
+    packed = memoryview(_compressed(codec, CONTENTS["text"]))
+
+    def no_room(*_: object) -> None:
+        raise MemoryError("not so much")
+
+    monkeypatch.setattr(room, "empty", no_room)
+    with pytest.raises(EncodingError, match=f"^{codec.name} data do not decompress: not so much") as caught:
+        decompress(codec, packed, len(CONTENTS["text"]))
+    assert isinstance(caught.value.__cause__, MemoryError)
+
+
 def test_gzip_members_follow_one_another() -> None:
     packed = gzip.compress(b"first, ") + gzip.compress(b"") + gzip.compress(b"second")
     assert bytes(decompress(Codec.GZIP, memoryview(packed), 13)) == b"first, second"

@@ -151,6 +151,27 @@ async def test_a_full_budget_never_stands_in_the_way_of_order() -> None:
     assert [index for index, _ in found] == list(range(len(wanted)))
 
 
+BACKWARDS = [ByteRange(at, at + 256) for at in range(3840, -1, -256)]
+
+
+@pytest.mark.parametrize("wanted", [BACKWARDS, [BACKWARDS[0], *BACKWARDS[:1:-1], BACKWARDS[1]]], ids=["", "merged"])
+async def test_in_order_the_budget_holds_wherever_the_ranges_lie(wanted: list[ByteRange]) -> None:
+    """What is next has its place in the budget, together with the last one too: what lies before it is not first."""
+    counters = FetchCounters()
+    info = await (store := MemoryStore()).put("a", DATA)
+    merging = replace(APART, block_bytes=512) if wanted[-1].start else APART
+    options = FetchOptions(merging, max_requests=1, memory_budget=1024)
+    wave = fetch(store, info, wanted, options=options, counters=counters, in_order=True)
+    taken = 0
+    async with aclosing(wave):
+        async for index, data in wave:
+            assert (index, data) == (taken // 256, DATA[wanted[index].start : wanted[index].end])
+            await settle()
+            assert counters.bytes - taken <= 1024
+            taken += len(data)
+    assert taken == len(DATA)
+
+
 async def test_leaving_early_cancels_what_is_under_way() -> None:
     store = GatedStore()
     info = await store.put("a", DATA)
@@ -285,6 +306,24 @@ async def test_the_bounds_hold_for_all_objects_together() -> None:
     store.open.set()
     assert await task == 50
     assert store.most_running == 7
+
+
+async def test_waves_that_share_a_bound_keep_it_together() -> None:
+    store = GatedStore()
+    info = await store.put("a", DATA)
+    places = [Place(info, ByteRange(at, at + 100)) for at in range(0, 4000, 200)]
+    shared = asyncio.Semaphore(3)
+    options = FetchOptions(APART, max_requests=8)
+
+    async def drain() -> int:
+        return len([one async for one in fetch_places(store, places, options=options, requests=shared)])
+
+    tasks = [asyncio.create_task(drain()) for _ in range(4)]
+    await settle()
+    assert store.running == 3
+    store.open.set()
+    assert await asyncio.gather(*tasks) == [len(places)] * 4
+    assert store.most_running == 3
 
 
 async def test_one_object_of_several_is_replaced() -> None:

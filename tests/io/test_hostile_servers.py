@@ -125,6 +125,34 @@ async def test_parts_of_status_200(site: Any, store: HttpStore) -> None:
     assert bytes(await store.read_range(site.url, 5, 9, pin=tail.info)) == DATA[5:9]
 
 
+@pytest.mark.parametrize("lacking", [1, 400, 1000])
+async def test_a_body_that_ends_too_early_goes_on_where_it_ended(
+    site: Any, store: HttpStore, lacking: int
+) -> None:
+    """It ends as a whole one does: only the bytes that are missing tell."""
+    info, size = await store.head(site.url), len(DATA)
+    site.short_by = [lacking]
+    with counting(FetchCounters()) as counters:
+        assert bytes(await store.read_range(site.url, 5000, 6000, pin=info)) == DATA[5000:6000]
+    assert asked(site)[1:] == ["GET bytes=5000-5999", f"GET bytes={6000 - lacking}-5999"]
+    assert (counters.retries, counters.resumed) == (1, int(lacking < 1000))
+    site.short_by = [lacking]
+    assert bytes((await store.read_tail(site.url, 1000)).data) == DATA[-1000:]
+    last = f"GET bytes={size - lacking}-{size - 1}"
+    assert asked(site) == ["GET bytes=-1000", last]
+    site.short_by = [1000] * 9
+    with pytest.raises(StoreError, match="cut short"):
+        await store.read_range(site.url, 5000, 6000, pin=info)
+
+
+async def test_a_body_that_ends_before_what_was_asked_for(site: Any, store: HttpStore) -> None:
+    """The server begins earlier than it was told to, and does not even come to the first byte that is wanted."""
+    info = await store.head(site.url)
+    site.earlier, site.length, site.short_by = 300, False, [1100]
+    assert bytes(await store.read_range(site.url, 5000, 6000, pin=info)) == DATA[5000:6000]
+    assert asked(site)[1:] == ["GET bytes=5000-5999"] * 2
+
+
 @pytest.mark.parametrize("said", ["bytes 7-10/{size}", "bytes 0-3/{size}", "bytes 50000-50003/{size}"])
 async def test_other_bytes_than_were_asked_for(site: Any, store: HttpStore, said: str) -> None:
     info = await store.head(site.url)

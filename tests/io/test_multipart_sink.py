@@ -336,6 +336,24 @@ async def test_the_first_failing_part_fails_the_sink() -> None:
     assert await store.list_uploads("") == []
 
 
+@pytest.mark.parametrize("end", ["write", "commit", "complete"])
+async def test_a_part_that_fails_by_no_error_of_ours(end: str) -> None:
+    """A library below may raise anything: nothing is published without the part, and whoever waits is told."""
+    store = MemoryStore()
+    broken = FaultyStore(store, [Fault("put_part", ZeroDivisionError("in a library"), skip=1)])
+    sink = MultipartSink(broken, "a", SMALL)
+    async with asyncio.timeout(10):
+        with pytest.raises(StoreError, match="a part was not sent: ZeroDivisionError") as caught:
+            await sink.write(payload(2 * MiB + 7))
+            await {"write": lambda: sink.write(payload(9 * MiB)), "commit": sink.commit, "complete": sink.complete}[end]()
+    assert isinstance(caught.value.__cause__, ZeroDivisionError) and caught.value.where.key == store.url_of("a")
+    with pytest.raises(StoreError, match="a part was not sent"):
+        await sink.write(b"more")
+    with pytest.raises(NotFoundError):
+        await store.head("a")
+    await sink.abort()
+
+
 async def test_an_upload_that_cannot_begin() -> None:
     store = FaultyStore(MemoryStore(), [Fault("create_upload", AccessDeniedError("denied"))])
     sink = MultipartSink(store, "a", SMALL)

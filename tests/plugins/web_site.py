@@ -28,6 +28,8 @@ class Site:
         whole_bodies: An answer that is a part, and says so, has the whole file in it.
         statuses: Of the next answers, 200 for one as usual.
         cut_to: Bytes of the next answers, before the connection breaks.
+        short_by: Bytes that the next answers lack, which end as if they were whole.
+        earlier: Bytes before those asked for that an answer begins with, and says so.
         asked: Method and headers of every request.
     """
 
@@ -46,6 +48,8 @@ class Site:
     encoding: str | None = None
     statuses: list[int] = field(default_factory=list)
     cut_to: list[int] = field(default_factory=list)
+    short_by: list[int] = field(default_factory=list)
+    earlier: int = 0
     asked: list[tuple[str, dict[str, str]]] = field(default_factory=list)
     url: str = ""
 
@@ -63,6 +67,7 @@ class Site:
         begin, end, status = self.range_of(request.headers.get("Range"))
         if status == 416:
             return web.Response(status=416, headers={"Content-Range": f"bytes */{len(self.data)}"})
+        begin = max(0, begin - self.earlier)
         is_part, status = status == 206, self.part_status if status == 206 else status
         etag = self.etag if self.etag_of_parts or not is_part else None
         names = {"ETag": etag, "Last-Modified": self.last_modified, "Content-Encoding": self.encoding}
@@ -73,7 +78,9 @@ class Site:
             told = self.content_range.format(begin=begin, last=end - 1, size=len(self.data))
             response.headers["Content-Range"] = told
         body = self.data if self.whole_bodies else self.data[begin:end]
-        if self.length:
+        short_by = self.short_by.pop(0) if self.short_by and request.method == "GET" else 0
+        body = body[: len(body) - short_by]
+        if self.length and not short_by:
             response.content_length = len(body)
         else:
             response.enable_chunked_encoding()

@@ -497,6 +497,35 @@ async def test_what_it_knows_of_checkpoints(path: Path, assert_is: Any) -> None:
     await assert_is(path, table)
 
 
+async def test_it_counts_as_the_first_writer_did(path: Path) -> None:
+    """At every checkpoint, and behind row groups that none names: what decides when the next one is due."""
+
+    def counts(writer: rpq.Writer) -> dict[str, int]:
+        assert writer._encoder is not None
+        layout = writer._encoder.layout
+        names = ("offset", "num_rows", "num_checkpoints", "checkpoint_bytes", "checkpoint_end", "serialized_bytes")
+        more = ("next_checkpoint_bytes", "num_row_groups_since_checkpoint")
+        return {name: getattr(layout, name) for name in (*names, *more)}
+
+    options = {**OPTIONS, "checkpoint_every": None}
+    seen: list[tuple[dict[str, int], rpq.Checkpoint]] = []
+    writer = await rpq.create(path, pa.schema([("n", pa.int64()), ("s", pa.string())]), **options)
+    for step, due in enumerate([False, True, True, False, True, False, False]):
+        await writer.write({"n": range(10), "s": [f"{step} {i}" for i in range(10)]})
+        if due:
+            await writer.checkpoint()
+        while counts(writer)["num_rows"] < writer.num_rows:  # noqa: ASYNC110 - it is encoded by a thread
+            await asyncio.sleep(0.01)
+        seen.append((counts(writer), writer.last_checkpoint))
+    await writer._sink.keep()
+    data = partial(path).read_bytes()
+    for expected, checkpoint in seen:
+        leave(path, data[: expected["offset"]])
+        resumed = await rpq.resume(path, **options)
+        assert (counts(resumed), resumed.last_checkpoint) == (expected, checkpoint)
+        await resumed._sink.keep()
+
+
 async def test_an_error_keeps_what_was_in_place_and_what_came(path: Path, assert_is: Any) -> None:
     table = pa.table({"n": range(60)})
     await left_by_writer(path, table.slice(0, 20))

@@ -606,6 +606,33 @@ async def test_a_writer_that_sends_while_its_upload_is_completed(
         assert pa.table(await file.read()).equals(rows)
 
 
+class NeverDone(FaultyStore):
+    """Its upload's writer sends its open slot again and again, and the store is never done with completing it."""
+
+    def __init__(self, store: UploadStore, slots: Sequence[bytes]) -> None:
+        super().__init__(store, [Fault("complete_upload", rpq.StoreError("not now"), times=1000)])
+        self.store, self.slots, self.listings = store, slots, 0
+
+    async def list_parts(self, key: str, upload_id: str) -> list[Part]:
+        parts = await self.store.list_parts(key, upload_id)
+        # Nothing waits in memory: whoever lists for ever could not even be cancelled.
+        assert self.listings < 100
+        await self.store.put_part(key, upload_id, parts[-1].number, self.slots[self.listings % len(self.slots)])
+        self.listings += 1
+        return parts
+
+
+async def test_a_writer_that_never_stops_sending(store: UploadStore, write_file: Any) -> None:
+    """Its upload is listed a few times and no more: then the error of the store is told."""
+    small = await write_file(pa.table({"n": range(100)}), row_group_rows=10)
+    upload_id = await leave_upload(store, "f", until(small, 1))
+    wearing = NeverDone(store, [until(small, 2), until(small, 1)])
+    with pytest.raises(rpq.StoreError, match="not now"):
+        await rpq.resume((wearing, "f"), options=SMALL)
+    assert 2 <= wearing.listings <= 10
+    assert await uploads_of(store, "f") == [upload_id], "it stays as it was"
+
+
 class Unconditional(FaultyStore):
     """Refuses what may only be published where nothing is."""
 

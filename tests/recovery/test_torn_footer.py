@@ -213,8 +213,12 @@ def test_the_tail_of_a_file_without_row_groups(lost: int) -> None:
     for damaged in (empty[:-lost], empty[:-lost] + b"\xee" * lost):
         found = find(damaged)
         assert found.complete and "the footer is whole" in messages(found)
-    found = find(empty + b"\xee" * 200)
-    assert not found.complete and "tell the schema" in messages(found)
+    for head, said in ((empty, ()), (b"\xee" * 4 + empty[4:], ("the magic at the beginning is damaged",))):
+        found = find(head + b"\xee" * 200)
+        assert not found.complete
+        metadata, *others = sorted(found.findings, key=lambda finding: "tell the schema" not in finding.message)
+        assert metadata.costs_rows and "tell the schema" in metadata.message
+        assert [finding.message.split(";")[0] for finding in others] == [*said], "the metadata are where they were"
 
 
 @pytest.mark.parametrize("changed", range(1, 9))

@@ -6,6 +6,7 @@ columns and row groups, which is to rebuild its footer. Both are sans-io: genera
 
 from resilient_pq.recovery.carve.carving import carve
 from resilient_pq.recovery.carve.files import FoundFile, files_in
+from resilient_pq.recovery.carve.invent import NamedColumn
 from resilient_pq.recovery.carve.limits import CarveLimits
 
-__all__ = ["CarveLimits", "FoundFile", "carve", "files_in"]
+__all__ = ["CarveLimits", "FoundFile", "NamedColumn", "carve", "files_in"]

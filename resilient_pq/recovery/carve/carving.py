@@ -11,11 +11,13 @@ from resilient_pq.format.footer import MAGIC
 from resilient_pq.format.metadata import CompressionCodec, FileMetaData, Repetition
 from resilient_pq.format.page import Page
 from resilient_pq.format.page_search import FoundPage, Proof, metadata_end
+from resilient_pq.format.records import CHUNK_RECORD_SIZE, HEADER_SIZE, ChunkPlace, Kind, parse_header
 from resilient_pq.format.schema import Group, Schema
 from resilient_pq.recovery.carve.files import FoundFile
-from resilient_pq.recovery.carve.invent import candidates, finding, invent
-from resilient_pq.recovery.carve.layout import Layout
-from resilient_pq.recovery.carve.limits import CarveLimits, Steps
+from resilient_pq.recovery.carve.invent import NamedColumn, candidates, invent
+from resilient_pq.recovery.carve.invent import findings as findings_of
+from resilient_pq.recovery.carve.layout import Layout, Places
+from resilient_pq.recovery.carve.limits import CarveLimits
 from resilient_pq.recovery.carve.placing import Placing
 from resilient_pq.recovery.carve.probe import (
     Kinds,
@@ -33,7 +35,7 @@ from resilient_pq.recovery.report import Damage, Finding
 
 KiB = 1024
 #: What stands between two chunks is looked at where it is not larger.
-_MOST_BETWEEN = 64 * KiB
+MOST_BETWEEN = 64 * KiB
 
 
 def carve(
@@ -42,6 +44,7 @@ def carve(
     *,
     expected_rows: Collection[int] = (),
     limits: CarveLimits | None = None,
+    named: Sequence[NamedColumn] = (),
 ) -> Asking[RebuiltFile]:
     """Rebuild the footer of a file from its pages.
 
@@ -50,31 +53,39 @@ def carve(
         schema: Its columns; None to invent some of which nothing but the physical types is known.
         expected_rows: Rows that row groups of files of the same make have.
         limits: What it may cost.
+        named: What columns are called and of what type, where records say so and there is no schema.
 
     Returns:
         The row groups. Pages that fit nowhere, or that could belong to more than one column, are left out, and named
         in a finding.
 
     Raises:
-        FormatError: It cost more than the limits allow.
+        FormatError: The search for pages cost more than the limits allow.
     """
     limits = limits or CarveLimits()
-    steps = Steps(limits.max_steps)
+    size = sum(page.end - page.offset for page in file.pages)
     findings: list[Finding] = []
+    places = yield from _places(file.pages)
     if schema is None:
         kinds = candidates(file.pages)
         probed = yield from _probe(file.pages, kinds, limits)
-        pages = [page for page in probed if page.rows]
-        schema = invent(pages, list(kinds), steps, limits.max_columns)
-        if schema is None:
+        found = yield from _stretches(probed)
+        pages = _next_to_each_other(found) if not places else found.pages
+        steps = limits.budget(size)
+        invented = invent(pages, list(kinds), steps, limits.max_columns, places, named)
+        if steps.ended:
+            findings.append(steps.finding("there may be more columns, or fewer", file.start, file.end))
+        if invented is None or (len(invented.schema.leaves) == 1 and len(pages) < len(found.pages)):
             nothing = Schema(Group("schema", Repetition.REQUIRED, ()))
             return RebuiltFile(nothing, FileMetaData(1, nothing.to_elements(), 0, []), ())
-        findings.append(finding(schema))
+        schema, expected_rows = invented.schema, invented.row_counts
+        if not places and pages[0].page.offset != len(MAGIC) and not _begins_file(file, pages):
+            invented = replace(invented, from_start=False)
+        findings += findings_of(invented)
     probed = yield from _probe(file.pages, kinds_of(schema.leaves), limits)
     stretches = yield from _stretches(probed)
-    layout = Layout(
-        stretches.pages, [kind_of(leaf) for leaf in schema.leaves], stretches.borders, expected_rows, steps
-    )
+    columns = [kind_of(leaf) for leaf in schema.leaves]
+    layout = Layout(stretches.pages, columns, stretches.borders, expected_rows, limits.budget(size), places)
     placing = Placing(layout, stretches.ranges, _begins_file(file, stretches.pages))
     placing.run()
     rebuilding = Rebuilding(schema, stretches.pages, _codecs(placing))
@@ -140,9 +151,9 @@ def _stretches(probed: Sequence[Probed]) -> Asking[_Stretches]:
         end = pages[-1].page.end if pages else None
         if end != page.page.offset:
             between = None
-            if end is not None and page.page.offset - end <= _MOST_BETWEEN:
+            if end is not None and page.page.offset - end <= MOST_BETWEEN:
                 between = yield from window.read(end, page.page.offset)
-            if between is not None and _is_between_chunks(between):
+            if between is not None and is_between_chunks(between):
                 borders.add(len(pages))
             else:
                 starts.append(len(pages))
@@ -150,12 +161,45 @@ def _stretches(probed: Sequence[Probed]) -> Asking[_Stretches]:
     return _Stretches(pages, list(pairwise([*starts, len(pages)])), borders)
 
 
-def _is_between_chunks(data: memoryview) -> bool:
-    """Whether bytes are only metadata, as some writers put between chunks; zeros may be a hole as well."""
+def is_between_chunks(data: memoryview) -> bool:
+    """Whether bytes are only metadata or records, as writers put between chunks; zeros may be a hole as well."""
     at = 0
-    while at < len(data) and (end := metadata_end(data[at:])) is not None:
-        at += end
+    while at < len(data) and (size := _record_size(data[at:]) or metadata_end(data[at:])) is not None:
+        at += size
     return at == len(data)
+
+
+def _record_size(data: memoryview) -> int | None:
+    """Bytes of the record that some bytes begin with; its payload may be damaged. None where there is none."""
+    header = parse_header(data)
+    return None if header is None or header.end - header.offset > len(data) else header.end - header.offset
+
+
+def _places(pages: Sequence[FoundPage]) -> Asking[Places]:
+    """Which chunk begins with a page, as whole records of ours tell that stand before it, where they were written."""
+    window = Window(max((page.end for page in pages), default=0))
+    found: dict[bytes, dict[int, ChunkPlace]] = {}
+    for before, page in pairwise([None, *pages]):
+        assert page is not None
+        start = page.offset - CHUNK_RECORD_SIZE
+        if start < (0 if before is None else before.end):
+            continue
+        data = yield from window.read(start, page.offset)
+        header = parse_header(data)
+        if header is None or (header.kind, header.offset, header.end) != (Kind.CHUNK, start, page.offset):
+            continue
+        if header.holds(data[HEADER_SIZE:]):
+            found.setdefault(header.file_id, {})[page.offset] = ChunkPlace.unpack(data[HEADER_SIZE:])
+    return max(found.values(), key=len, default={})
+
+
+def _next_to_each_other(found: _Stretches) -> list[Probed]:
+    """The longest row of pages between which nothing is missing, where it has most of them; none otherwise.
+
+    Of single pages nobody can tell which are of one column: made up columns would mix those of several.
+    """
+    start, end = max(found.ranges, key=lambda stretch: stretch[1] - stretch[0], default=(0, 0))
+    return found.pages[start:end] if 2 * (end - start) > len(found.pages) else []
 
 
 def _begins_file(file: FoundFile, pages: Sequence[Probed]) -> bool:
@@ -199,13 +243,19 @@ def _what_is_odd(placing: Placing) -> list[Finding]:
         )
         for start, end in placing.left_out
     ]
-    if not placing.sure:
+    if placing.ended is not None:
+        start, end = placing.ended
+        message = f"{end - start} pages were put in no column"
+        odd.append(placing.layout.steps.finding(message, pages[start].page.offset, pages[end - 1].page.end))
+    if any(start <= page < end for page in placing.layout.unclear for start, end in placing.left_out):
         odd.append(
             Finding(
                 Damage.UNVERIFIED,
                 "where a row group ends is not clear: pages without dictionaries and of equally many rows can be laid "
-                "out in more than one way",
-                costs_rows=False,
+                "out in more than one way, in which they are of other columns; the footer of a file of the same make, "
+                "whose row groups have as many rows, would tell (--schema-from)",
+                start=placing.layout.pages[0].page.offset,
+                end=placing.layout.pages[-1].page.end,
             )
         )
     return odd

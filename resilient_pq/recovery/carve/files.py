@@ -7,12 +7,13 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from resilient_pq.errors import FormatError, ThriftError
+from resilient_pq.errors import FormatError, ResilientPQError, ThriftError
 from resilient_pq.format import thrift
 from resilient_pq.format.footer import MAGIC
 from resilient_pq.format.metadata import FileMetaData
 from resilient_pq.format.page_search import FoundPage
 from resilient_pq.format.records import RECORD_MAGIC
+from resilient_pq.format.schema import Schema
 from resilient_pq.recovery.carve.limits import CarveLimits
 from resilient_pq.recovery.carve.reading import Asking, Window, search
 
@@ -130,9 +131,18 @@ def _footers(magics: Sequence[int], start: int, end: int, limits: CarveLimits) -
             metadata, length = thrift.decode(FileMetaData, data)
         except ThriftError:
             continue
-        if metadata.schema and size - length < KiB:
+        if metadata.schema and size - length < KiB and _tells_columns(metadata):
             found.append(_Footer(footer_start, at + len(MAGIC), metadata))
     return found
+
+
+def _tells_columns(metadata: FileMetaData) -> bool:
+    """Whether the schema of a footer is one, and its row groups have its columns."""
+    try:
+        leaves = Schema.from_elements(metadata.schema).leaves
+    except ResilientPQError:
+        return False
+    return all(len(row_group.columns) == len(leaves) for row_group in metadata.row_groups)
 
 
 def _whole_file(footer: _Footer, heads: Sequence[int], pages: Sequence[FoundPage]) -> FoundFile | None:

@@ -7,16 +7,17 @@ only lists. Which row groups the chunks of one type are of is guessed by what re
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from resilient_pq.format.encodings import DICTIONARY_ENCODINGS
-from resilient_pq.format.metadata import Encoding, Type
+from resilient_pq.errors import FormatError
+from resilient_pq.format.metadata import Encoding, Repetition, Type
 from resilient_pq.format.page_search import FoundPage
-from resilient_pq.format.schema import Schema
-from resilient_pq.recovery.carve.layout import Layout, Span
-from resilient_pq.recovery.carve.limits import Steps
-from resilient_pq.recovery.carve.probe import Kind, Kinds, Probed, encoding_of, kinds_of
+from resilient_pq.format.schema import Group, Node, Schema
+from resilient_pq.recovery.budget import SearchBudget
+from resilient_pq.recovery.carve.columns import Chunk, Chunks, by_places, count_columns, rank, usual_kinds
+from resilient_pq.recovery.carve.layout import Places
+from resilient_pq.recovery.carve.probe import Kind, Kinds, Probed, kinds_of
 from resilient_pq.recovery.report import Damage, Finding
 
 _TYPES = ("binary", "int64", "int32", "double", "float", "int96", "boolean")
@@ -32,18 +33,31 @@ _LEVELS = ((0, 0), (1, 0), (1, 1), (2, 1), (3, 1))
 #: Widths that are those of other types.
 _TAKEN_WIDTHS = (4, 8, 12)
 _MOST_WIDTHS = 8
-#: Chunks of one column are of much the same size in all row groups.
-_ALIKE = 0.3
 _FLOATING = {Type.INT32: Type.FLOAT, Type.INT64: Type.DOUBLE}
 
 
-def schema_of(shapes: Sequence[Kind]) -> Schema:
-    """A schema with a column of each kind, named c0, c1 and so on."""
-    fields = []
+@dataclass(frozen=True, slots=True)
+class NamedColumn:
+    """What the record of a row group says of a column.
+
+    Attributes:
+        path: Its path.
+        physical_type: Its physical type.
+    """
+
+    path: tuple[str, ...]
+    physical_type: Type
+
+
+def schema_of(shapes: Sequence[Kind], named: Sequence[NamedColumn] = ()) -> Schema:
+    """A schema with a column of each kind, named c0, c1 and so on where nothing says how."""
+    fields: list[Node] = []
     for ordinal, kind in enumerate(shapes):
         shape = _SHAPES[_LEVELS.index((kind.max_definition_level, kind.max_repetition_level))]
-        fields.append(shape.format(type=_type_name(kind), name=f"c{ordinal}"))
-    return Schema.parse("message schema {\n" + "\n".join(fields) + "\n}")
+        parsed = Schema.parse(f"message schema {{ {shape.format(type=_type_name(kind), name=f'c{ordinal}')} }}")
+        (field,) = parsed.root.children
+        fields.append(replace(field, name=named[ordinal].path[0]) if named else field)
+    return Schema(Group("schema", Repetition.REQUIRED, tuple(fields)))
 
 
 def _type_name(kind: Kind) -> str:
@@ -80,130 +94,123 @@ def _widths(pages: Sequence[FoundPage]) -> list[int]:
     return sorted(seen, key=lambda width: -seen[width])[:_MOST_WIDTHS]
 
 
-def invent(pages: Sequence[Probed], kinds: Sequence[Kind], steps: Steps, max_columns: int) -> Schema | None:
+@dataclass(frozen=True, slots=True)
+class Invented:
+    """Columns that are made up.
+
+    Attributes:
+        schema: The columns.
+        row_counts: Rows that its row groups have.
+        sure: Whether something tells how many there are: types that repeat, or a row group of other rows. Otherwise
+            columns of one type may be row groups of fewer columns.
+        from_start: Whether they were taken from the first page on, so that the first column is the first there is.
+        named: Whether names and physical types are those of a record.
+    """
+
+    schema: Schema
+    row_counts: frozenset[int]
+    sure: bool
+    from_start: bool
+    named: bool = False
+
+
+def invent(
+    pages: Sequence[Probed],
+    kinds: Sequence[Kind],
+    steps: SearchBudget,
+    max_columns: int,
+    places: Places | None = None,
+    named: Sequence[NamedColumn] = (),
+) -> Invented | None:
     """Columns that the pages can be laid out in; None where there are none.
 
     Args:
         pages: The pages, of which the first begins a row group.
         kinds: The kinds of columns tried, the simplest first.
-        steps: What it may cost.
+        steps: What it may cost; the best way that was found until it ended is taken.
         max_columns: Columns at most.
-
-    Raises:
-        FormatError: It cost more.
+        places: Which chunks begin with pages, where that is known.
     """
-    if not pages:
+    chunks = Chunks(pages, kinds, steps)
+    start = next((at for at in range(len(pages)) if chunks.may_begin(at)), None)
+    if start is None:
         return None
-    chunks = _Chunks(pages, kinds, steps)
-    best: list[_Chunk] = []
-    for rows in chunks.row_counts(0):
-        found = chunks.sequence(0, rows)
-        if found and (not best or found[-1].end > best[-1].end):
-            best = found
+    best: list[list[Chunk]] = []
+    try:
+        for rows in chunks.row_counts(start):
+            found = chunks.runs(start, rows)
+            if found and (not best or rank(found) > rank(best)):
+                best = found
+    except FormatError:  # the best way so far is as good as any
+        if not steps.ended:
+            raise
     if not best:
         return None
-    rest = chunks.sequence(best[-1].end, None)
-    count = _columns(best, len(rest))
-    return schema_of([chunk.kind for chunk in best[: min(count, max_columns)]])
+    told = [None if places is None else places.get(page.page.offset) for page in pages]
+    columns = by_places([chunk for run in best for chunk in run], told)
+    sure = begins = bool(columns)
+    if not columns:
+        count, sure = count_columns(best)
+        columns = [[chunk for run in best for chunk in run[ordinal::count]] for ordinal in range(count)]
+        begins = start == 0
+    if not _fit(columns, named):
+        named = ()
+    types = [column.physical_type for column in named]
+    shapes = [_kind(chunks, types[i] if types else None) for i, chunks in enumerate(columns[:max_columns])]
+    counts = frozenset(run[0].rows for run in best)
+    return Invented(schema_of(shapes, named), counts, sure, begins, bool(named))
 
 
-def finding(schema: Schema) -> Finding:
+def findings(invented: Invented) -> list[Finding]:
     """What a user has to know of invented columns."""
-    columns = ", ".join(f"{leaf.path[0]} {leaf.node.physical_type.name}" for leaf in schema.leaves[:20])
-    more = len(schema.leaves) - 20
-    return Finding(
-        Damage.UNVERIFIED,
-        "no schema is known: the names of the columns are made up, their types guessed by what pages look like, and "
-        f"where a row group ends by what repeats: {columns}" + (f" and {more} more" if more > 0 else ""),
-        costs_rows=False,
-    )
+    leaves = invented.schema.leaves
+    columns = ", ".join(f"{leaf.path[0]} {leaf.node.physical_type.name}" for leaf in leaves[:20])
+    more = len(leaves) - 20
+    how = "the names of the columns are made up, their types guessed by what pages look like, and "
+    if invented.named:
+        how = "names and physical types of the columns are those of a record, what values mean is not told, and "
+    messages = [
+        f"no schema is known: {how}where a row group ends by what repeats: {columns}"
+        + (f" and {more} more" if more > 0 else "")
+        + "; the schema of a file of the same make tells more: --schema-from FILE"
+    ]
+    if not invented.sure:
+        messages.append(
+            "how many columns there are is not clear: all chunks are of one type and equally many rows, so what is "
+            "taken for a column may be a row group; the schema of a file of the same make would tell (--schema-from)"
+        )
+    if not invented.from_start:
+        messages.append(
+            "pages at the beginning cannot be read, so with which column a row group begins is not known: values in "
+            "one row may be of different rows; the schema of a file of the same make would tell (--schema-from)"
+        )
+    return [Finding(Damage.UNVERIFIED, message, costs_rows=False) for message in messages]
 
 
-@dataclass(frozen=True, slots=True)
-class _Chunk:
-    """A chunk, and what tells it from those of other columns."""
-
-    kind: Kind
-    start: int
-    end: int
-    has_dictionary: bool
-    size: int
-
-    def is_like(self, other: _Chunk, *, closely: bool) -> bool:
-        if (self.kind, self.has_dictionary) != (other.kind, other.has_dictionary):
-            return False
-        return not closely or abs(self.size - other.size) <= _ALIKE * max(self.size, other.size)
-
-
-class _Chunks:
-    """Pages cut into chunks of equally many rows, whatever their columns."""
-
-    def __init__(self, pages: Sequence[Probed], kinds: Sequence[Kind], steps: Steps) -> None:
-        self._pages = pages
-        self._layout = Layout(pages, kinds, (), (), steps)
-
-    def row_counts(self, start: int) -> list[int]:
-        """Rows that the chunk that begins with a page may have."""
-        counts: dict[int, None] = {}
-        for leaf in range(len(self._layout.columns)):
-            counts.update(dict.fromkeys(self._layout.row_counts(start, len(self._pages), leaf)))
-        return list(counts)
-
-    def sequence(self, start: int, num_rows: int | None) -> list[_Chunk]:
-        """Chunks of as many rows, one after the other; as many as the first has where that is None."""
-        if num_rows is None:
-            found = [self.sequence(start, rows) for rows in self.row_counts(start)] if start < len(self._pages) else []
-            return max(found, key=len, default=[])
-        chunks: list[_Chunk] = []
-        at = start
-        while at < len(self._pages) and (span := self._span(at, num_rows)) is not None:
-            chunks.append(self._chunk(span))
-            at = span.end
-        return chunks
-
-    def _span(self, at: int, num_rows: int) -> Span | None:
-        end = len(self._pages)
-        for leaf in range(len(self._layout.columns)):
-            span = self._layout.chunk(at, end, leaf, num_rows)
-            if span is not None and span.whole:
-                return span
-        return None
-
-    def _chunk(self, span: Span) -> _Chunk:
-        pages = self._pages[span.start : span.end]
-        kind = self._layout.columns[span.leaf]
-        floating = _FLOATING.get(kind.physical_type)
-        votes = [page.looks_floating for page in pages if page.looks_floating is not None]
-        if floating is not None and _holds_both(pages) and 2 * sum(votes) > len(votes):
-            kind = kind._replace(physical_type=floating)
-        encodings = {encoding for page in pages if (encoding := encoding_of(page.page.header)) is not None}
-        has_dictionary = any(encoding in DICTIONARY_ENCODINGS for encoding in encodings)
-        size = pages[-1].page.end - pages[0].page.offset
-        return _Chunk(kind, span.start, span.end, has_dictionary, size)
-
-
-def _holds_both(pages: Collection[Probed]) -> bool:
-    """Whether the encodings of a chunk allow integers and floating-point numbers alike."""
+def _fit(columns: Sequence[Sequence[Chunk]], named: Sequence[NamedColumn]) -> bool:
+    """Whether columns can be those that are named, of which the names of all nodes but the first are made up."""
+    if len(columns) != len(named) or len({column.path[0] for column in named}) < len(named):
+        return False
     return all(
-        any(kind.physical_type in _FLOATING for kind in page.rows)
-        and any(kind.physical_type in _FLOATING.values() for kind in page.rows)
-        for page in pages
+        any(
+            kind.physical_type is column.physical_type and bool(kind.max_repetition_level) == (len(column.path) > 1)
+            for kind in usual_kinds(chunks)
+        )
+        for chunks, column in zip(columns, named, strict=True)
     )
 
 
-def _columns(chunks: Sequence[_Chunk], in_last: int) -> int:
-    """How many columns there are: the shortest run of chunks that repeats itself, the last row group included.
-
-    Args:
-        chunks: The chunks of row groups that have equally many rows.
-        in_last: Chunks of the last row group, which may have fewer; 0 where it has as many.
-    """
-    count = len(chunks)
-    possible = [n for n in range(1, count + 1) if count % n == 0 and (not in_last or n == in_last)]
-    for closely in (True, False):
-        for period in possible:
-            if period < count and not closely and len({chunk.kind for chunk in chunks[:period]}) == 1:
-                continue  # columns of one type, or one column: sizes alone could have told
-            if all(one.is_like(other, closely=closely) for one, other in zip(chunks, chunks[period:], strict=False)):
-                return period
-    return count
+def _kind(chunks: Sequence[Chunk], wanted: Type | None) -> Kind:
+    """The kind of a column, by all of its chunks that are of one, and its type if something tells it."""
+    possible = usual_kinds(chunks)
+    if wanted is not None:
+        return next(kind for kind in possible if kind.physical_type is wanted)
+    kind = possible[0]
+    zeros = kind._replace(physical_type=Type.INT32)
+    if kind.physical_type is Type.BYTE_ARRAY and zeros in possible and any(chunk.has_values for chunk in chunks):
+        kind = zeros  # empty strings take as many bytes, all of them zero
+    floating = _FLOATING.get(kind.physical_type)
+    if floating is None or not any(other.physical_type is floating for other in possible):
+        return kind
+    looks, looked_at = (sum(values) for values in zip(*(chunk.floating for chunk in chunks), strict=True))
+    return kind._replace(physical_type=floating) if 2 * looks > looked_at else kind

@@ -11,11 +11,15 @@ from __future__ import annotations
 import math
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
-from resilient_pq.recovery.carve.limits import Steps
+from resilient_pq.format.records import ChunkPlace
+from resilient_pq.recovery.budget import SearchBudget
 from resilient_pq.recovery.carve.probe import Kind, Probed
+
+#: By the offset of a page, which chunk begins with it.
+Places = Mapping[int, ChunkPlace]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +50,12 @@ class LaidGroup:
         spans: From one column on to another; only the last may not be whole.
         end: Index of the page after them.
         whole: Whether they reach to the last column.
-        sure: Whether no other way was as good; where it is not, `num_rows` is a guess.
     """
 
     num_rows: int
     spans: tuple[Span, ...]
     end: int
     whole: bool
-    sure: bool = True
 
     @property
     def counted(self) -> bool:
@@ -61,9 +63,6 @@ class LaidGroup:
         return any(span.whole for span in self.spans)
 
 
-#: Writers begin a new page at a MiB or at 20,000 rows; of chunks of several pages the pages are hardly smaller.
-_SMALL_PAGE = 8 << 10
-_USUAL_PAGE_ROWS = 20_000
 #: Of two ways one is taken for how even a column's pages are, where those of the other are so many times less even.
 _CLEARLY = 2.0
 #: Ways compared for that.
@@ -127,7 +126,8 @@ class Layout:
         columns: Sequence[Kind],
         borders: Collection[int],
         expected_rows: Collection[int],
-        steps: Steps,
+        steps: SearchBudget,
+        places: Places | None = None,
     ) -> None:
         """Take what all ways have in common.
 
@@ -137,13 +137,16 @@ class Layout:
             borders: Indexes of pages that begin a chunk for certain.
             expected_rows: Rows that row groups are expected to have, from files of the same make.
             steps: What it may cost.
+            places: Which chunks begin with pages, where that is known.
         """
+        self._places = places or {}
+        self.unclear: list[int] = []  # pages with which row groups begin that can be laid out in several ways
         self.pages = pages
         self.columns = columns
         self.borders = frozenset(borders)
         self.expected_rows = set(expected_rows)
         self._groups: dict[tuple[int, int], list[LaidGroup]] = {}
-        self._steps = steps
+        self.steps = steps
         self._columns = {kind: _Column(pages, kind, self.borders) for kind in set(columns)}
 
     def forget(self) -> None:
@@ -176,7 +179,7 @@ class Layout:
         """The chunks of a row group from one column on, of which a page begins the first; None where there is no way.
 
         Of several ways, one that lays out a whole row group and allows another behind it is taken, with as many rows
-        as others have; else the one that makes the pages of each column most alike.
+        as others have; else the one that makes the pages of each column most alike, where one clearly does.
         """
         expected = self.expected_rows if expected is None else expected
         counts = self.row_counts(start, end, leaf, expected)
@@ -225,7 +228,7 @@ class Layout:
         limit = column.limit(start, end, has_dictionary=self.pages[start].is_dictionary)
         if limit == start:
             return []
-        self._steps.take(limit - start)
+        self.steps.take(limit - start)
         counts = column.counts(start, limit)
         if counts[0] == 0 and (len(counts) > 1 or self.pages[limit - 1].is_dictionary):
             del counts[0]  # of a dictionary page alone, or of a page without values
@@ -235,16 +238,17 @@ class Layout:
             counts += [rows for rows in sorted(expected) if rows > counts[-1]]
         return counts
 
-    def _most_even(self, ways: Sequence[LaidGroup], start: int, end: int) -> LaidGroup:
-        """The way with the pages of each column most alike; where that is not clear, by how large pages are."""
+    def _most_even(self, ways: Sequence[LaidGroup], start: int, end: int) -> LaidGroup | None:
+        """The way with the pages of each column most alike; None where that is not clear.
+
+        Of two ways that are as good, one has pages in other columns than they are of.
+        """
         common = min(self._reach(way, start, end) for way in ways)
         rated = sorted(((self._unevenness(way, start, common), way) for way in ways), key=lambda rating: rating[0])
         if rated[0][0] * _CLEARLY < rated[1][0]:
             return rated[0][1]
-        header = self.pages[ways[0].spans[0].end - 1].page.header
-        rows = self._columns[self.columns[0]].rows(ways[0].spans[0].end - 1, ways[0].spans[0].end)
-        small = header.uncompressed_page_size < _SMALL_PAGE and rows != _USUAL_PAGE_ROWS
-        return replace(ways[0] if small else ways[-1], sure=False)
+        self.unclear.append(start)
+        return None
 
     def _repeated(self, way: LaidGroup, start: int, end: int) -> list[LaidGroup]:
         """Row groups of equally many rows, one after the other."""
@@ -271,7 +275,7 @@ class Layout:
         for values in logarithms.values():
             mean = sum(values) / len(values)
             total += sum((value - mean) ** 2 for value in values)
-        self._steps.take(end - start)
+        self.steps.take(end - start)
         return total + 1e-9
 
     def _lay(self, start: int, end: int, leaf: int, num_rows: int) -> LaidGroup | None:
@@ -290,6 +294,16 @@ class Layout:
                 return LaidGroup(num_rows, tuple(spans), at, whole=False)
         return LaidGroup(num_rows, tuple(spans), at, whole=True)
 
+    def place(self, page: int) -> ChunkPlace | None:
+        """Which chunk begins with a page, where that is known, and there is such a column."""
+        place = self._places.get(self.pages[page].page.offset)
+        return None if place is None or place.column >= len(self.columns) else place
+
+    def may_begin(self, page: int, leaf: int) -> bool:
+        """Whether a page can be the first of a chunk of a column."""
+        place = self.place(page)
+        return self.columns[leaf] in self.pages[page].rows and (place is None or place.column == leaf)
+
     def chunk(self, start: int, end: int, leaf: int, num_rows: int) -> Span | None:
         """The chunk of a column that begins with a page and has so many rows; None where there is none.
 
@@ -297,8 +311,8 @@ class Layout:
         """
         column = self._columns[self.columns[leaf]]
         limit = column.limit(start, end, has_dictionary=self.pages[start].is_dictionary)
-        self._steps.take()
-        if limit == start:
+        self.steps.take()
+        if limit == start or not self.may_begin(start, leaf):
             return None
         place = column.place(start, limit, num_rows)
         if place is not None:

@@ -7,9 +7,11 @@ not say it clearly, it is left out: rows whose columns were mixed up are worse t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from resilient_pq.errors import FormatError
+from resilient_pq.format.records import ChunkPlace
 from resilient_pq.recovery.carve.layout import LaidGroup, Layout, Span
 from resilient_pq.recovery.carve.probe import Kind
 
@@ -50,10 +52,12 @@ class PlacedGroup:
     Attributes:
         num_rows: Its rows; None where no whole chunk tells.
         spans: For each column the pages of its chunk, in order.
+        first_row: Rows before it in the file, where something tells.
     """
 
     num_rows: int | None
     spans: list[list[PlacedSpan]]
+    first_row: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +79,7 @@ class Placing:
         from_start: Whether the first stretch begins where the file's data do.
         groups: What was found so far.
         left_out: Stretches, or ends of them, that were put nowhere.
-        sure: Whether no row group could have been laid out in another way as well.
+        ended: The pages that were not looked at, since that would have cost too much; None where all were.
     """
 
     layout: Layout
@@ -83,27 +87,51 @@ class Placing:
     from_start: bool
     groups: list[PlacedGroup] = field(default_factory=list)
     left_out: list[tuple[int, int]] = field(default_factory=list)
-    sure: bool = True
+    ended: tuple[int, int] | None = None
+    _at: int = 0  # index of the page that is being placed
     _chunk: int = 0  # number, in the file, of the chunk that is under way
     _last: int = -1  # index of the last page that was placed
     _sizes: dict[int, list[tuple[int, int]]] = field(default_factory=dict)  # of whole chunks, by column: rows, bytes
 
     def run(self) -> None:
-        """Place all stretches; a second time with what was learned, where some were left out."""
-        self._learn()
-        self._place_all()
-        if self.left_out and self.groups:
+        """Place all stretches; a second time with what was learned, where some were left out.
+
+        Where that costs too much, what was placed until then stays, and `ended` says where the rest is.
+        """
+        self._within(self._learn, self.layout.steps.limit // 4)
+        self._within(self._place_all, self.layout.steps.limit)
+        if self.left_out and self.groups and self.ended is None:
             for group in self.groups:
                 self._note([placed.span for spans in group.spans for placed in spans])
             self.layout.forget()
-            self.groups, self.left_out, self.sure = [], [], True
+            first = self.groups, self.left_out
+            self.groups, self.left_out = [], []
             self._chunk, self._last = 0, -1
-            self._place_all()
+            self._within(self._place_all, self.layout.steps.limit)
+            if self.ended is not None:
+                (self.groups, self.left_out), self.ended = first, None
+
+    def _within(self, search: Callable[[], None], limit: int) -> None:
+        """Search as long as no more steps were taken than so many."""
+        steps = self.layout.steps
+        steps.limit, whole = limit, steps.limit
+        try:
+            search()
+        except FormatError:
+            if not steps.ended:
+                raise
+            if limit == whole:
+                self.ended = (self._at, len(self.layout.pages))
+            else:
+                steps.ended = False
+        finally:
+            steps.limit = whole
 
     def _place_all(self) -> None:
         for number, (start, end) in enumerate(self.stretches):
             at = start
             while at < end:
+                self._at = at
                 if number == 0 and at == start and self.from_start:
                     following = self._go_on(at, end)
                 else:
@@ -147,13 +175,15 @@ class Placing:
     def _take(self, group: LaidGroup, lead: Span | None) -> None:
         """Add chunks, one after the other, from the chunk number at hand on."""
         count = len(self.layout.columns)
-        self.sure = self.sure and group.sure
         if lead is not None:
             self._add(lead, begins=False, ends=True)
             self._chunk += 1
         for span in group.spans:
             self._chunk += (span.leaf - self._chunk) % count
             self._add(span, begins=True, ends=span.whole)
+            told = self.layout.place(span.start)
+            if told is not None and told.row_group == self._chunk // count:
+                self._group().first_row = told.first_row
             if span.whole:
                 self.layout.expected_rows.add(group.num_rows)
                 self._group().num_rows = group.num_rows
@@ -171,6 +201,12 @@ class Placing:
 
     def _place(self, start: int, end: int) -> int:
         """Put a stretch where it belongs; returns the page after what was placed."""
+        told = self.layout.place(start)
+        group = None if told is None else self.layout.group(start, end, told.column)
+        if told is not None and group is not None and not self._has(told):
+            self._chunk = told.row_group * len(self.layout.columns) + told.column
+            self._take(group, None)
+            return self._go_on(group.end, end) if group.whole else group.end
         places = self._places(start, end)
         chosen = self._choose(start, places)
         if chosen is None:
@@ -187,6 +223,12 @@ class Placing:
             return place.lead.end
         self._take(place.group, place.lead)
         return self._go_on(place.group.end, end) if place.group.whole else place.group.end
+
+    def _has(self, place: ChunkPlace) -> bool:
+        """Whether there are pages of a chunk already, or so many row groups would be missing that it cannot be."""
+        if place.row_group > len(self.groups) + len(self.layout.pages):
+            return True
+        return place.row_group < len(self.groups) and bool(self.groups[place.row_group].spans[place.column])
 
     def _places(self, start: int, end: int) -> list[_Place]:
         """All ways to go on with a stretch."""

@@ -28,6 +28,10 @@ _SAMPLE = 1000
 #: Floating-point numbers that people store lie between these, zeros apart.
 _SMALLEST_USUAL = 1e-20
 _LARGEST_USUAL = 1e20
+#: Numbers as integers, and as floating-point numbers of the same width.
+_NUMBERS = {
+    Type.INT32: ("<i4", "<f4"), Type.FLOAT: ("<i4", "<f4"), Type.INT64: ("<i8", "<f8"), Type.DOUBLE: ("<i8", "<f8"),
+}  # fmt: skip
 
 
 class Kind(NamedTuple):
@@ -66,6 +70,7 @@ class Probed:
         mid_row: Whether it goes on with a row of the page before it.
         looks_floating: Whether its values look like floating-point numbers rather than integers; None where they are
             neither, or their encoding says.
+        numbers: The least and the greatest of its first values, as integers where they may be these; None of others.
         decoded: Whether its body was decompressed and fits the kinds in `rows`; otherwise its header alone told.
     """
 
@@ -75,6 +80,7 @@ class Probed:
     has_values: bool = True
     mid_row: bool = False
     looks_floating: bool | None = None
+    numbers: tuple[float, float] | None = None
     decoded: bool = False
 
     @property
@@ -190,7 +196,7 @@ def _decoded(known: Probed, page: Page, kinds: Kinds) -> Probed:
     """Which kinds of columns the uncompressed page decodes as."""
     rows: dict[Kind, int] = {}
     has_values = mid_row = False
-    looks: bool | None = None
+    look: _Look | None = None
     for kind, leaf in kinds.items():
         if kind not in known.rows and not (kind.max_repetition_level and known.page.header.data_page_header):
             continue
@@ -202,8 +208,9 @@ def _decoded(known: Probed, page: Page, kinds: Kinds) -> Probed:
             rows[kind] = found.rows
             has_values = has_values or found.present > 0
             mid_row = mid_row or found.mid_row
-            looks = found.looks_floating if looks is None else looks
-    return replace(known, rows=rows, has_values=has_values, mid_row=mid_row, looks_floating=looks)
+            look = look or found.look
+    known = replace(known, rows=rows, has_values=has_values, mid_row=mid_row)
+    return known if look is None else replace(known, looks_floating=look.floating, numbers=look.numbers)
 
 
 class _Counted(NamedTuple):
@@ -212,7 +219,14 @@ class _Counted(NamedTuple):
     rows: int
     present: int
     mid_row: bool = False
-    looks_floating: bool | None = None
+    look: _Look | None = None
+
+
+class _Look(NamedTuple):
+    """What the first numbers of a page look like; see `Probed`."""
+
+    floating: bool
+    numbers: tuple[float, float]
 
 
 def _rows_of(page: Page, leaf: Leaf) -> _Counted | None:
@@ -225,8 +239,8 @@ def _rows_of(page: Page, leaf: Leaf) -> _Counted | None:
     dictionary = page.header.dictionary_page_header
     if dictionary is not None:
         fits = _are_plain(leaf.node, page.body, dictionary.num_values)
-        looks = _looks_floating(leaf.node, page.body, dictionary.num_values) if fits else None
-        return _Counted(0, dictionary.num_values, False, looks) if fits else None
+        look = _look(leaf.node, Encoding.PLAIN, page.body, dictionary.num_values) if fits else None
+        return _Counted(0, dictionary.num_values, False, look) if fits else None
     data = open_data_page(page, leaf, CompressionCodec.UNCOMPRESSED)
     rows = present = data.num_values
     mid_row = False
@@ -240,25 +254,30 @@ def _rows_of(page: Page, leaf: Leaf) -> _Counted | None:
         present = int(np.count_nonzero(levels == leaf.max_definition_level))
     if not _are_values(leaf.node, data, present):
         return None
-    looks = _looks_floating(leaf.node, data.values, present) if data.encoding == Encoding.PLAIN else None
-    return _Counted(rows, present, mid_row, looks)
+    return _Counted(rows, present, mid_row, _look(leaf.node, data.encoding, data.values, present))
 
 
-def _looks_floating(node: Primitive, data: memoryview, count: int) -> bool | None:
-    """Whether PLAIN values look like floating-point numbers; None where they are of another type.
+def _look(node: Primitive, encoding: int, data: memoryview, count: int) -> _Look | None:
+    """What values look like; None where they are no numbers, or indices into a dictionary.
 
     Integers that people store are small for their width, or times, and as floating-point numbers all of these are
     nearly 0; floating-point numbers that people store are, as integers, near to the largest.
     """
-    floats = {Type.FLOAT: "<f4", Type.DOUBLE: "<f8"}.get(node.physical_type)
-    if floats is None or not count:
+    types = _NUMBERS.get(node.physical_type)
+    if types is None or not count or encoding in DICTIONARY_ENCODINGS:
         return None
-    values = np.frombuffer(data, floats, min(count, _SAMPLE))
+    in_part = encoding in (Encoding.PLAIN, Encoding.BYTE_STREAM_SPLIT)
+    out: Any = empty_fixed(node, min(count, _SAMPLE) if in_part else count)
+    decode = encoding_for(encoding, node.physical_type).decode
+    assert decode is not None
+    decode(node, data, out)
+    integers, values = (out.view(np.uint8).view(name).reshape(-1) for name in types)
     with np.errstate(invalid="ignore"):
         sizes = np.abs(values.astype(np.float64))
     usual = np.isnan(sizes) | ((sizes > _SMALLEST_USUAL) & (sizes < _LARGEST_USUAL))
-    telling = values.view(np.uint8).reshape(len(values), -1).any(axis=1)  # zeros are both
-    return bool(2 * np.count_nonzero(usual & telling) > np.count_nonzero(telling))
+    telling = integers != 0  # zeros are both
+    floating = bool(2 * np.count_nonzero(usual & telling) > np.count_nonzero(telling))
+    return _Look(floating, (float(integers.min()), float(integers.max())))
 
 
 def _are_values(node: Primitive, data: DataPage, count: int) -> bool:
@@ -269,6 +288,8 @@ def _are_values(node: Primitive, data: DataPage, count: int) -> bool:
         return _are_indices(data.values, count)
     if data.encoding == Encoding.PLAIN:
         return _are_plain(node, data.values, count)
+    if data.encoding == Encoding.BYTE_STREAM_SPLIT and len(data.values) not in _sizes(node, count):
+        return False
     known = encoding_for(data.encoding, node.physical_type)
     if node.physical_type is Type.BYTE_ARRAY:
         lengths = np.empty(count, np.int32)
@@ -291,6 +312,12 @@ def _are_indices(data: memoryview, count: int) -> bool:
         return False
     taken = 1 + kernels.rle_decode(data[1:], data[0], np.empty(count, np.int32))
     return len(data) - taken <= _MOST_LEFT
+
+
+def _sizes(node: Primitive, count: int) -> tuple[int, int]:
+    """Bytes of so many values, without and with what some writers leave behind them."""
+    size = count * (fixed_width(node) or 0)
+    return size, size + len(_SLACK)
 
 
 def _are_plain(node: Primitive, data: memoryview, count: int) -> bool:

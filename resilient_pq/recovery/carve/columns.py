@@ -1,0 +1,218 @@
+"""Pages of which no schema is known, cut into chunks, and these counted off into columns by what repeats. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from resilient_pq.format.encodings import DICTIONARY_ENCODINGS
+from resilient_pq.format.records import ChunkPlace
+from resilient_pq.recovery.budget import SearchBudget
+from resilient_pq.recovery.carve.layout import Layout, Span
+from resilient_pq.recovery.carve.probe import Kind, Probed, encoding_of
+
+#: Rows of one column are of much the same size in all row groups.
+_ALIKE = 0.3
+#: Numbers of one column go as far, and begin no further from each other, up to so many times.
+_FAR = 4
+#: Of the chunks of columns that repeat themselves, so many are alike: values may change from row group to row group.
+_MOST = 0.75
+#: Where some are damaged, so many can be of the same column, in so many row groups at least.
+_NEARLY = 0.8
+_ENOUGH = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A chunk, and what tells it from those of other columns.
+
+    Attributes:
+        kinds: The kinds of columns that it may be of, the simplest first.
+        start: Index of its first page.
+        end: Index after its last.
+        rows: Its rows.
+        has_values: Whether it has any value that is not null.
+        has_dictionary: Whether values of it are in a dictionary.
+        size: Bytes of its pages before compression.
+        floating: Of its pages, how many look like floating-point numbers, and how many can be looked at so.
+        numbers: The least and the greatest of its values as integers, where they are numbers that can be seen.
+    """
+
+    kinds: tuple[Kind, ...]
+    start: int
+    end: int
+    rows: int
+    has_values: bool
+    has_dictionary: bool
+    size: int
+    floating: tuple[int, int]
+    numbers: tuple[float, float] | None
+
+    def is_like(self, other: Chunk) -> bool:
+        """Whether both are much the same in all that shows."""
+        if not (self.has_values and other.has_values):
+            return True
+        if self.has_dictionary != other.has_dictionary:
+            return False
+        sizes = self.size / max(self.rows, 1), other.size / max(other.rows, 1)
+        return abs(sizes[0] - sizes[1]) <= _ALIKE * max(sizes) and self._has_numbers_like(other)
+
+    def _has_numbers_like(self, other: Chunk) -> bool:
+        if self.numbers is None or other.numbers is None:
+            return True
+        spans = self.numbers[1] - self.numbers[0], other.numbers[1] - other.numbers[0]
+        apart = max(self.numbers[0], other.numbers[0]) - min(self.numbers[1], other.numbers[1])
+        # The last row group may have far fewer rows, and of numbers that ascend a smaller span.
+        ratio = max(self.rows, other.rows) / max(min(self.rows, other.rows), 1)
+        return max(spans) + 1 <= _FAR * ratio * (min(spans) + 1) and apart <= _FAR * (max(spans) + 1)
+
+    def follows(self, other: Chunk) -> bool:
+        """Whether its numbers go on where those of another end."""
+        return self.numbers is not None and other.numbers is not None and self.numbers[0] > other.numbers[1]
+
+
+class Chunks:
+    """Pages cut into chunks of equally many rows, whatever their columns."""
+
+    def __init__(self, pages: Sequence[Probed], kinds: Sequence[Kind], steps: SearchBudget) -> None:
+        """Take the pages, and the kinds of columns that they may be of."""
+        self._pages = pages
+        self._layout = Layout(pages, kinds, (), (), steps)
+        self._leaves = {kind: leaf for leaf, kind in enumerate(kinds)}
+
+    def may_begin(self, page: int) -> bool:
+        """Whether a chunk may begin with a page."""
+        return self._pages[page].is_dictionary or not self._pages[page].needs_dictionary
+
+    def row_counts(self, start: int) -> list[int]:
+        """Rows that the chunk that begins with a page may have."""
+        counts: dict[int, None] = {}
+        for leaf in range(len(self._layout.columns)):
+            counts.update(dict.fromkeys(self._layout.row_counts(start, len(self._pages), leaf)))
+        return list(counts)
+
+    def runs(self, start: int, num_rows: int) -> list[list[Chunk]]:
+        """Runs of chunks of equally many rows, the first of them of so many, as far as pages can be laid out."""
+        found: list[list[Chunk]] = []
+        run = self._run(start, num_rows)
+        while run:
+            found.append(run)
+            at = run[-1].end
+            following = [self._run(at, rows) for rows in self.row_counts(at)] if at < len(self._pages) else []
+            run = max(following, key=len, default=[])
+        return found
+
+    def _run(self, start: int, num_rows: int) -> list[Chunk]:
+        chunks: list[Chunk] = []
+        at = start
+        while at < len(self._pages) and (spans := self._spans(at, num_rows)):
+            chunks.append(self._chunk(spans))
+            at = spans[0].end
+        return chunks
+
+    def _spans(self, at: int, num_rows: int) -> list[Span]:
+        """The pages that a chunk of so many rows has, for each kind that it may be of as for the first."""
+        end = len(self._pages)
+        leaves = sorted(self._leaves[kind] for kind in self._pages[at].rows)
+        spans = [self._layout.chunk(at, end, leaf, num_rows) for leaf in leaves]
+        whole = [span for span in spans if span is not None and span.whole]
+        return [span for span in whole if span.end == whole[0].end]
+
+    def _chunk(self, spans: Sequence[Span]) -> Chunk:
+        pages = self._pages[spans[0].start : spans[0].end]
+        kinds = tuple(self._layout.columns[span.leaf] for span in spans)
+        encodings = {encoding for page in pages if (encoding := encoding_of(page.page.header)) is not None}
+        votes = [page.looks_floating for page in pages if page.looks_floating is not None]
+        size = sum(page.page.header.uncompressed_page_size for page in pages)
+        seen = [page.numbers for page in pages if page.numbers is not None]
+        has_values = any(page.has_values and not page.is_dictionary for page in pages)
+        numbers = (min(low for low, _ in seen), max(high for _, high in seen)) if seen else None
+        return Chunk(
+            kinds, spans[0].start, spans[0].end, spans[0].rows, has_values,
+            not encodings.isdisjoint(DICTIONARY_ENCODINGS), size, (sum(votes), len(votes)), numbers,
+        )  # fmt: skip
+
+
+def _common(chunks: Sequence[Chunk]) -> list[Kind]:
+    """The kinds that all of some chunks may be of, the simplest first."""
+    others = [set(chunk.kinds) for chunk in chunks[1:]]
+    return [kind for kind in chunks[0].kinds if all(kind in other for other in others)]
+
+
+def usual_kinds(chunks: Sequence[Chunk]) -> list[Kind]:
+    """The kinds that most of some chunks may be of, the simplest first."""
+    votes = Counter(kind for chunk in chunks for kind in chunk.kinds)
+    most = max(votes.values())
+    return [kind for kind in dict.fromkeys(kind for chunk in chunks for kind in chunk.kinds) if votes[kind] == most]
+
+
+def rank(runs: Sequence[Sequence[Chunk]]) -> tuple[int, int]:
+    """How good a way is to cut pages into chunks: as many pages, in row groups that are no larger than the first."""
+    return runs[-1][-1].end, -sum(run[0].rows > runs[0][0].rows for run in runs)
+
+
+def by_places(chunks: Sequence[Chunk], places: Sequence[ChunkPlace | None]) -> list[list[Chunk]]:
+    """The chunks of each column, where for each column something tells; none otherwise."""
+    columns: dict[int, list[Chunk]] = {}
+    for chunk in chunks:
+        place = places[chunk.start]
+        if place is not None:
+            columns.setdefault(place.column, []).append(chunk)
+    return [columns[column] for column in sorted(columns)] if len(columns) == max(columns, default=0) + 1 else []
+
+
+def count_columns(runs: Sequence[Sequence[Chunk]]) -> tuple[int, bool]:
+    """How many columns there are, and whether that is sure.
+
+    Row groups have equally many rows but for the last, or the last few, so the number of columns divides the chunks of
+    each run. Where there is one run only, types have to repeat themselves.
+    """
+    if len(runs) > 1:
+        most = math.gcd(*map(len, runs))
+        for count in range(most, 0, -1):
+            if most % count == 0 and all(_repeats(run, count) for run in (*runs, [c for run in runs for c in run])):
+                return count, True
+        return count_columns(runs[:-1])  # pages at the end, of a row group that was cut
+    return _of_equal_rows(runs[0])
+
+
+def _of_equal_rows(chunks: Sequence[Chunk]) -> tuple[int, bool]:
+    """The same for chunks that all have equally many rows."""
+    of_one_type = len(chunks) > 1 and _repeats(chunks, 1)
+    if of_one_type and (_ascend(chunks) or _ascend(chunks[::-1])):
+        return 1, True
+    for count in range(1, len(chunks)):
+        divides = not len(chunks) % count
+        # Of a file that was cut, the last row group may lack chunks.
+        if not divides and (of_one_type or len(chunks) <= 2 * count):
+            continue
+        if _are_alike(chunks, count) and (_repeats(chunks, count) or _mostly_repeats(chunks, count)):
+            if not of_one_type:
+                return count, True
+            if count > 1 and not _are_alike(chunks, 1):
+                return count, True
+    return len(chunks), not of_one_type
+
+
+def _are_alike(chunks: Sequence[Chunk], count: int) -> bool:
+    """Whether most chunks are much like those of the row group before, if there are so many columns."""
+    alike = [one.is_like(other) for one, other in zip(chunks, chunks[count:], strict=False)]
+    return sum(alike) >= _MOST * len(alike)
+
+
+def _ascend(chunks: Sequence[Chunk]) -> bool:
+    return all(following.follows(one) for one, following in pairwise(chunks))
+
+
+def _repeats(chunks: Sequence[Chunk], count: int) -> bool:
+    """Whether chunks can be of so many columns, by their kinds."""
+    return all(_common(chunks[ordinal::count]) for ordinal in range(min(count, len(chunks))))
+
+
+def _mostly_repeats(chunks: Sequence[Chunk], count: int) -> bool:
+    """The same where a few chunks are damaged, or of another file: enough are left that can be of nothing else."""
+    fit = [not set(one.kinds).isdisjoint(other.kinds) for one, other in zip(chunks, chunks[count:], strict=False)]
+    return len(chunks) >= _ENOUGH * count and sum(fit) >= _NEARLY * len(fit)

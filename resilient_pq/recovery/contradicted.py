@@ -1,0 +1,175 @@
+"""Row groups that a damaged footer describes otherwise than their pages: described anew by these. An async shell.
+
+A footer of another writer has no checksum. One bit of it may move a chunk, or change its codec, or the rows of a row
+group, while every page is whole. The pages between the row groups before and behind, one after the other, tell better.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from resilient_pq.errors import FormatError, Where
+from resilient_pq.format.footer import MAGIC
+from resilient_pq.format.metadata import CompressionCodec
+from resilient_pq.format.page_search import LIMITS
+from resilient_pq.format.partial_metadata import partial_metadata
+from resilient_pq.io.ranges import ByteRange
+from resilient_pq.recovery.carve import FoundFile, carve
+from resilient_pq.recovery.carve.carving import MOST_BETWEEN, is_between_chunks
+from resilient_pq.recovery.carve.reading import search
+from resilient_pq.recovery.examination import Examiner, RowGroupFound
+from resilient_pq.recovery.known import KnownRowGroup, RebuiltFile
+from resilient_pq.recovery.report import Damage, Finding
+from resilient_pq.recovery.understanding import Understanding
+
+_CODECS = frozenset(CompressionCodec)
+
+
+@dataclass(frozen=True, slots=True)
+class Mended:
+    """Row groups as their pages tell.
+
+    Attributes:
+        found: What is left of each, by its ordinal.
+        findings: What the footer says of them that cannot be.
+    """
+
+    found: Mapping[int, RowGroupFound]
+    findings: tuple[Finding, ...]
+
+
+async def as_pages_tell(
+    known: Understanding, found: Mapping[int, RowGroupFound], examiner: Examiner
+) -> Mended:
+    """Describe row groups that are not whole by the pages that lie where they should be; `known` is told.
+
+    Args:
+        known: What is known of the file; of one that has records, these vouch for what they say.
+        found: What is left of the row groups that are not whole.
+        examiner: Examines row groups.
+    """
+    if known.contents is None or known.file_id is not None:
+        return Mended({}, ())
+    better: dict[int, RowGroupFound] = {}
+    for run, place in _runs(known, found):
+        try:
+            rest = await _rest(known, run)
+            rebuilt = await _rebuilt(known, place, rest)
+        except FormatError:
+            continue  # it would cost too much
+        for one, other in _pairs(run, rebuilt, rest):
+            left = await examiner.row_group(replace(other, ordinal=one.ordinal, rows_before=one.rows_before))
+            if left.is_whole:
+                better[one.ordinal] = left
+    if better:
+        _count_again(known, better)
+    findings = tuple(_finding(found[ordinal].known) for ordinal in sorted(better))
+    return Mended(better, findings)
+
+
+def of_unknown_codecs(known: Understanding) -> set[int]:
+    """The positions of row groups with a chunk of a codec that there is none of, where most chunks have others."""
+    row_groups = [] if known.candidates is None else known.candidates.contents.metadata.row_groups
+    chunks = [
+        (position, chunk.meta_data.codec in _CODECS)
+        for position, row_group in enumerate(row_groups)
+        for chunk in row_group.columns
+        if chunk.meta_data is not None
+    ]
+    unknown = [position for position, is_known in chunks if not is_known]
+    return set(unknown) if 2 * len(unknown) < len(chunks) else set()  # else it may be a codec to come
+
+
+def _runs(
+    known: Understanding, found: Mapping[int, RowGroupFound]
+) -> Iterator[tuple[list[KnownRowGroup], ByteRange]]:
+    """Row groups one after the other that are not whole, and where their pages have to lie: between those that are."""
+    assert known.contents is not None
+    start, run = len(MAGIC), list[KnownRowGroup]()
+    for row_group in known.row_groups:
+        left = found.get(row_group.ordinal)
+        if left is not None and not left.is_whole:
+            run.append(row_group)
+            continue
+        if run and start < row_group.start:
+            yield run, ByteRange(start, row_group.start)
+        start, run = row_group.end, []
+    end = min(known.contents.footer.start, known.source.info.size)
+    if run and start < end:
+        yield run, ByteRange(start, end)
+
+
+async def _rebuilt(known: Understanding, place: ByteRange, rest: set[int]) -> RebuiltFile | None:
+    """What pages make that follow one another from the beginning of some bytes on; None where they do not."""
+    assert known.contents is not None
+    pages = await known.source.drive(search(place.start, place.end, LIMITS))
+    if not pages or pages[0].offset - place.start > MOST_BETWEEN:
+        return None
+    if not is_between_chunks(await known.source.read(ByteRange(place.start, pages[0].offset))):
+        return None
+    file = FoundFile(pages[0].offset - len(MAGIC), place.end, True, None, tuple(pages))
+    rows = {row_group.num_rows for row_group in known.row_groups if row_group.num_rows}
+    return await known.source.drive(carve(file, known.contents.schema, expected_rows=rows | rest))
+
+
+async def _rest(known: Understanding, run: Sequence[KnownRowGroup]) -> set[int]:
+    """The rows that one row group has to have, as the file says how many there are, and all others are known."""
+    assert known.contents is not None
+    footer = known.contents.footer
+    stated = partial_metadata(await known.source.read(ByteRange(footer.start, known.source.info.size))).num_rows
+    others = [row_group.num_rows for row_group in known.row_groups if row_group not in run]
+    counted = [rows for rows in others if rows is not None]
+    rest = (stated or 0) - sum(counted)
+    return {rest} if len(run) == 1 and rest > 0 and len(counted) == len(others) else set()
+
+
+def _pairs(
+    run: Sequence[KnownRowGroup], rebuilt: RebuiltFile | None, rest: set[int]
+) -> Iterator[tuple[KnownRowGroup, KnownRowGroup]]:
+    """Row groups as a footer has them, and as pages have them, where these cannot be those of any other."""
+    if rebuilt is None or rebuilt.findings or len(rebuilt.row_groups) != len(run):
+        return
+    for one, other in zip(run, rebuilt.row_groups, strict=True):
+        whole = all(chunk is not None and chunk.pages is not None and chunk.pages.complete for chunk in other.chunks)
+        if whole and other.num_rows is not None and (other.num_rows in rest or _is_same(one, other)):
+            yield one, other
+
+
+def _is_same(one: KnownRowGroup, other: KnownRowGroup) -> bool:
+    """Whether most of what a footer says of a row group is what pages say: a few bits are damaged, not all."""
+    agreed: Counter[bool] = Counter()
+    for stated, found in zip(one.chunks, other.chunks, strict=True):
+        if stated is None or found is None:
+            agreed[False] += 1
+            continue
+        agreed[stated.read.range.start == found.read.range.start] += 1
+        agreed[stated.read.range.end == found.read.range.end] += 1
+        agreed[stated.read.metadata.num_values == found.read.metadata.num_values] += 1
+    return agreed[True] > agreed[False]
+
+
+def _count_again(known: Understanding, better: Mapping[int, RowGroupFound]) -> None:
+    """Take row groups as they are known now, and count the rows before those behind them."""
+    counted: list[KnownRowGroup] = []
+    rows: int | None = 0
+    following = 0
+    for row_group in known.row_groups:
+        now = better[row_group.ordinal].known if row_group.ordinal in better else row_group
+        rows = rows if row_group.ordinal == following else None
+        before = row_group.rows_before if rows is None else rows
+        counted.append(replace(now, rows_before=before))
+        rows = None if before is None or now.num_rows is None else before + now.num_rows
+        following = row_group.ordinal + 1
+    if known.end is not None and known.end.num_rows is not None:
+        more = sum(left.known.num_rows or 0 for left in better.values())
+        less = sum(row_group.num_rows or 0 for row_group in known.row_groups if row_group.ordinal in better)
+        known.end = replace(known.end, num_rows=known.end.num_rows + more - less)
+    known.row_groups = tuple(counted)
+
+
+def _finding(row_group: KnownRowGroup) -> Finding:
+    message = "what the footer says of the row group is not what its pages are, which are whole: they are believed"
+    where = Where(row_group=row_group.ordinal)
+    return Finding(Damage.CORRUPT, message, where, row_group.start, row_group.end, costs_rows=False)

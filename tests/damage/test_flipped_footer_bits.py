@@ -1,0 +1,128 @@
+"""One bit of the footer of another writer is flipped, every page is whole: all rows come back, or a loss is stated.
+
+A footer of others has no checksum, so a bit may change what it says of a column, and no page contradicts: of the schema
+that is believed. What it says of row groups has to agree with their pages.
+"""
+
+from __future__ import annotations
+
+import io
+import random
+import tempfile
+import warnings
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import duckdb
+import fastparquet
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import resilient_pq as rpq
+from resilient_pq.format.partial_metadata import partial_metadata
+from resilient_pq.io.memory import MemoryStore
+
+
+def rows(count: int) -> pa.Table:
+    rng = random.Random(count)
+    return pa.table(
+        {
+            "id": pa.array(range(count), pa.int64()),
+            "small": pa.array([i % 100 for i in range(count)], pa.int32()),
+            "town": [None if i % 7 == 0 else f"town {i % 3}" for i in range(count)],
+            "score": [rng.random() for _ in range(count)],
+        }
+    )
+
+
+def by_pyarrow(path: Path) -> None:
+    pq.write_table(rows(337), path, row_group_size=100, compression="zstd")
+
+
+def by_duckdb(path: Path) -> None:
+    with duckdb.connect() as connection:
+        connection.register("given", rows(2048 * 3 + 37))
+        connection.execute("set threads = 1; set preserve_insertion_order = true")
+        connection.execute(f"copy given to '{path}' (format parquet, row_group_size 2048)")
+
+
+def by_polars(path: Path) -> None:
+    frame = pl.from_arrow(rows(337))
+    assert isinstance(frame, pl.DataFrame)
+    frame.write_parquet(path, row_group_size=100)
+
+
+def by_fastparquet(path: Path) -> None:
+    fastparquet.write(str(path), rows(337).to_pandas(), row_group_offsets=100, write_index=False)
+
+
+@pytest.fixture(scope="module", params=[by_pyarrow, by_duckdb, by_polars, by_fastparquet])
+def data(request: pytest.FixtureRequest) -> bytes:
+    write: Callable[[Path], None] = request.param
+    with tempfile.TemporaryDirectory() as folder:
+        write(Path(folder) / "file")
+        return (Path(folder) / "file").read_bytes()
+
+
+async def examine(data: bytes, bits: Iterable[int]) -> int:
+    """Flip each bit, recover, and hold the rows against those of the file; returns how often all came back."""
+    whole = pq.read_table(io.BytesIO(data))
+    complete = 0
+    for bit in bits:
+        damaged = bytearray(data)
+        damaged[bit // 8] ^= 1 << bit % 8
+        store = MemoryStore()
+        await store.put("damaged", bytes(damaged))
+        report = await rpq.recover((store, "damaged"), (store, "out"))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", rpq.IncompleteFileWarning)
+            async with rpq.open((store, "out")) as file:
+                table = pa.table(await file.read())
+        assert report.kept is not None
+        assert table.num_rows == whole.num_rows or report.kept.lost, f"bit {bit}: rows are missing, and none is lost"
+        assert table.num_rows == whole.num_rows, f"bit {bit}: {table.num_rows} rows, lost {report.kept.lost}"
+        if table.column_names != whole.column_names:  # nothing else than made up ones, and said to be
+            assert any("made up" in finding.message for finding in report.findings), f"bit {bit}: other names"
+        for found, original in zip(table.columns, whole.columns, strict=True):
+            assert found.equals(original.cast(found.type)), f"bit {bit}: other values"
+        complete += 1
+    return complete
+
+
+def bits_of_row_groups(data: bytes) -> range:
+    """The bits of the row groups in a footer."""
+    start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    metadata = partial_metadata(data[start:-8])
+    schema_end = next(at for at in range(start, len(data)) if partial_metadata(data[start:at]).num_rows is not None)
+    assert metadata.num_row_groups == 4
+    last = max(at for at in range(start, len(data)) if len(partial_metadata(data[start:at]).row_groups) < 4)
+    return range(8 * schema_end, 8 * last)
+
+
+#: Wire types within a chunk that a bit turns into the name of another file: then its rows are elsewhere.
+_ELSEWHERE = "it is a summary"
+
+
+async def test_any_of_some_bits_of_row_groups(data: bytes) -> None:
+    bits = bits_of_row_groups(data)
+    await examine_all_but_summaries(data, sorted(random.Random(len(data)).sample(bits, 60)))
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(3600)
+async def test_each_bit_of_row_groups(data: bytes) -> None:
+    await examine_all_but_summaries(data, bits_of_row_groups(data))
+
+
+async def examine_all_but_summaries(data: bytes, bits: Iterable[int]) -> None:
+    complete = tried = 0
+    for bit in bits:
+        tried += 1
+        try:
+            complete += await examine(data, [bit])
+        except rpq.RecoveryError as error:
+            if _ELSEWHERE not in str(error):
+                raise
+    assert complete >= 0.95 * tried > 0

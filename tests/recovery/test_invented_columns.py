@@ -1,0 +1,198 @@
+"""Files of several row groups without footer and schema: what repeats itself is one column, not many."""
+
+from __future__ import annotations
+
+import io
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import fastparquet
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import resilient_pq as rpq
+from resilient_pq.io.memory import MemoryStore
+from resilient_pq.recovery.carve import files_in
+
+
+def mixed(rows: int) -> pa.Table:
+    """Columns of several types, one of which repeats itself, nulls in some, and only nulls in one."""
+    rng = random.Random(rows)
+    return pa.table(
+        {
+            "id": pa.array(range(rows), pa.int64()),
+            "small": pa.array([i % 100 for i in range(rows)], pa.int32()),
+            "town": [None if i % 7 == 0 else f"town {i % 3}" for i in range(rows)],
+            "score": [rng.random() for _ in range(rows)],
+            "text": [f"{rng.random()}" for _ in range(rows)],
+            "late": pa.array([None if i < rows / 2 else i for i in range(rows)], pa.int64()),
+            "flag": [i % 3 == 0 for i in range(rows)],
+            "none": pa.array([None] * rows, pa.int32()),
+        }
+    )
+
+
+def pair(rows: int) -> pa.Table:
+    rng = random.Random(rows)
+    return pa.table({"id": list(range(rows)), "text": [f"{rng.random()}" for _ in range(rows)]})
+
+
+def alone(rows: int) -> pa.Table:
+    return pa.table({"id": list(range(rows))})
+
+
+def of_one_type(rows: int) -> pa.Table:
+    rng = random.Random(rows)
+    return pa.table({f"x{i}": [rng.getrandbits(40) for _ in range(rows)] for i in range(3)})
+
+
+def by_pyarrow(**options: Any) -> Callable[[pa.Table, int, Path], None]:
+    return lambda table, size, path: pq.write_table(table, path, row_group_size=size, **options)
+
+
+def by_duckdb(codec: str, version: str) -> Callable[[pa.Table, int, Path], None]:
+    def write(table: pa.Table, size: int, path: Path) -> None:
+        with duckdb.connect() as connection:
+            connection.register("given", table)
+            connection.execute("set threads = 1; set preserve_insertion_order = true")
+            options = f"format parquet, row_group_size {size}, compression {codec}, parquet_version {version}"
+            connection.execute(f"copy given to '{path}' ({options})")
+
+    return write
+
+
+def by_polars(codec: Any) -> Callable[[pa.Table, int, Path], None]:
+    def write(table: pa.Table, size: int, path: Path) -> None:
+        frame = pl.from_arrow(table)
+        assert isinstance(frame, pl.DataFrame)
+        frame.write_parquet(path, row_group_size=size, compression=codec)
+
+    return write
+
+
+def by_fastparquet(codec: str) -> Callable[[pa.Table, int, Path], None]:
+    def write(table: pa.Table, size: int, path: Path) -> None:
+        frame = table.to_pandas().drop(columns=["none", "late"], errors="ignore")
+        fastparquet.write(str(path), frame, row_group_offsets=size, write_index=False, compression=codec)
+
+    return write
+
+
+WRITERS = {
+    "pyarrow snappy": by_pyarrow(),
+    "pyarrow zstd, CRCs": by_pyarrow(compression="zstd", write_page_checksum=True),
+    "pyarrow none, pages 2.0": by_pyarrow(compression="none", data_page_version="2.0"),
+    "pyarrow, no dictionaries": by_pyarrow(use_dictionary=False),
+    "pyarrow gzip, small pages": by_pyarrow(compression="gzip", data_page_size=1000),
+    "pyarrow lz4, page index": by_pyarrow(compression="lz4", write_page_index=True),
+    "pyarrow brotli, small dictionaries": by_pyarrow(compression="brotli", dictionary_pagesize_limit=1000),
+    "DuckDB snappy": by_duckdb("snappy", "V1"),
+    "DuckDB zstd, new encodings": by_duckdb("zstd", "V2"),
+    "Polars zstd": by_polars("zstd"),
+    "Polars none": by_polars("uncompressed"),
+    "fastparquet snappy": by_fastparquet("SNAPPY"),
+    "fastparquet none": by_fastparquet("UNCOMPRESSED"),
+}
+#: Row groups, and whether the last has as many rows as the others, or how many.
+SIZES = ((1, None), (2, None), (3, 299), (5, None), (10, 17))
+
+
+def plain(column: Any) -> list[Any]:
+    """Values as they are without the types that pages do not tell."""
+    return [value.encode() if isinstance(value, str) else value for value in column.to_pylist()]
+
+
+async def recovered(data: bytes) -> tuple[pa.Table, rpq.Report]:
+    store = MemoryStore()
+    await store.put("damaged", data)
+    report = await rpq.recover((store, "damaged"), (store, "out"))
+    output = bytes((await store.read_tail("out", 1 << 30)).data)
+    return pq.read_table(io.BytesIO(output)), report
+
+
+@pytest.fixture(params=WRITERS)
+def write(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., tuple[bytes, pa.Table]]:
+    size = 2048 if request.param.startswith("DuckDB") else 300
+
+    def written(make: Callable[[int], pa.Table], groups: int, last: int | None) -> tuple[bytes, pa.Table]:
+        rows = size * (groups - 1) + (last or size)
+        WRITERS[request.param](make(rows), size, tmp_path / "file")
+        data = (tmp_path / "file").read_bytes()
+        table = pq.read_table(io.BytesIO(data))
+        assert pq.read_metadata(io.BytesIO(data)).num_row_groups == groups
+        return data, table
+
+    return written
+
+
+@pytest.mark.parametrize("make", [mixed, pair, alone])
+async def test_each_column_has_the_values_of_one(
+    write: Callable[..., tuple[bytes, pa.Table]], make: Callable[[int], pa.Table], carving: Any
+) -> None:
+    for groups, last in SIZES:
+        data, table = write(make, groups, last)
+        _, end = carving.footer_of(data)
+        found, _ = await recovered(data[:end])
+        assert (found.num_columns, found.num_rows) == (table.num_columns, table.num_rows), (groups, last)
+        for one, other in zip(found.columns, table.columns, strict=True):
+            assert plain(one) == plain(other)
+
+
+async def test_columns_of_one_type_are_counted_or_said_not_to_be(
+    write: Callable[..., tuple[bytes, pa.Table]], carving: Any
+) -> None:
+    """A last row group of fewer rows tells; row groups of equally many rows may be columns, and nothing can tell."""
+    for groups, last in SIZES:
+        data, table = write(of_one_type, groups, last)
+        _, end = carving.footer_of(data)
+        found, report = await recovered(data[:end])
+        unclear = [finding for finding in report.findings if "how many columns there are" in finding.message]
+        assert bool(unclear) == (last is None)
+        if last is None:  # no value is in a column with those of another
+            parts = [plain(column.slice(at, found.num_rows)) for at in range(0, table.num_rows, found.num_rows)
+                     for column in table.columns]  # fmt: skip
+            assert [plain(column) for column in found.columns] == parts
+        else:
+            assert [plain(column) for column in found.columns] == [plain(column) for column in table.columns]
+
+
+def test_a_row_group_that_is_cut_does_not_make_columns_of_the_others(carving: Any) -> None:
+    out = io.BytesIO()
+    table = mixed(1000)
+    pq.write_table(table, out, row_group_size=300)
+    metadata = pq.read_metadata(out)
+    for column in range(metadata.num_columns):
+        chunk = metadata.row_group(2).column(column)
+        cut = (chunk.dictionary_page_offset or chunk.data_page_offset) + chunk.total_compressed_size
+        rebuilt = carving.carve(out.getvalue()[:cut])
+        assert len(rebuilt.schema.leaves) == metadata.num_columns
+        whole = [group.num_rows for group in rebuilt.row_groups if carving.complete(group)]
+        assert whole[:2] == [300, 300]
+
+
+def test_where_the_first_pages_are_gone_that_is_said(carving: Any) -> None:
+    out = io.BytesIO()
+    pq.write_table(mixed(1000), out, row_group_size=300)
+    data = bytearray(out.getvalue())
+    _, end = carving.footer_of(bytes(data))
+    assert not [f for f in carving.carve(bytes(data[:end])).findings if "beginning" in f.message]
+    data[4:40] = bytes(36)
+    assert [f for f in carving.carve(bytes(data[:end])).findings if "beginning" in f.message]
+
+
+def test_of_pages_that_do_not_follow_one_another_no_columns_are_made_up(carving: Any) -> None:
+    """Columns of one type would be mixed: after a transfer as text hardly a page stands beside another."""
+    out = io.BytesIO()
+    pq.write_table(of_one_type(900), out, row_group_size=300, data_page_size=200, write_batch_size=20, use_dictionary=False)
+    data = bytearray(out.getvalue())
+    _, end = carving.footer_of(bytes(data))
+    pages = [(page.offset, page.end) for file in carving.drive(files_in(0, end), data[:end]) for page in file.pages]
+    for start, stop in pages[1::2]:
+        data[start:stop] = bytes(stop - start)
+    assert len(pages) > 20
+    assert carving.carve(bytes(data[:end])).row_groups == ()

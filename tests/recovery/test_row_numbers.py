@@ -1,0 +1,76 @@
+"""Outputs of single columns: the numbers in `row` are those of the damaged file, the same in each, and never twice."""
+
+from __future__ import annotations
+
+import io
+import random
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import resilient_pq as rpq
+from resilient_pq.io.memory import MemoryStore
+from resilient_pq.recovery.kept import row_numbers
+from resilient_pq.recovery.known import KnownRowGroup, Method
+
+
+def group(ordinal: int, num_rows: int | None, rows_before: int | None) -> KnownRowGroup:
+    return KnownRowGroup(ordinal, num_rows, rows_before, (), Method.CARVED, ordinal * 100, ordinal * 100 + 100)
+
+
+def test_numbers_go_on_where_nobody_counted_and_take_up_what_is_known() -> None:
+    known = [group(0, 10, 0), group(1, None, 10), group(2, 5, None), group(3, 5, None), group(5, 5, 70), group(6, 5, 20)]
+    numbers = row_numbers(known, {})
+    assert numbers.first == {0: 0, 1: 10, 2: 10, 3: 15, 5: 70, 6: 75}
+    assert numbers.guessed == 2
+
+
+def test_counted_rows_are_not_guessed() -> None:
+    numbers = row_numbers([group(0, 10, 0), group(3, 10, 40)], {})
+    assert (numbers.first, numbers.guessed) == ({0: 0, 3: 40}, None)
+
+
+async def outputs(data: bytes, **options: Any) -> tuple[dict[str, pa.Table], rpq.Report]:
+    store = MemoryStore()
+    await store.put("damaged", data)
+    report = await rpq.recover((store, "damaged"), (store, "out.parquet"), on_damage="columns", **options)
+    assert report.kept is not None
+    tables = {}
+    for name in report.kept.outputs:
+        output = await store.read_tail(f"out.{name}.parquet", 1 << 30)
+        tables[name] = pq.read_table(io.BytesIO(bytes(output.data)))
+    return tables, report
+
+
+async def test_values_of_one_row_have_one_number_in_all_columns(write_file: Any) -> None:
+    """Text transfers take bytes out of many pages; each value says of which row it is."""
+    rng = random.Random(4)
+    table = pa.table(
+        {
+            "a": pa.array([i * 7 for i in range(180)], pa.int64()),
+            "b": pa.array([i * 3 for i in range(180)], pa.int32()),
+            "c": pa.array([f"{i:05}" + "\r\n" * rng.randrange(2) for i in range(180)]),
+        }
+    )
+    row_of = {
+        "a": lambda value: value // 7,
+        "b": lambda value: value // 3,
+        "c": lambda value: int(value[:5]),
+    }
+    written = await write_file(table, row_group_rows=60)
+    places = [(header.offset, header.end) for header in written.headers if header.kind in (3, 4)]
+    seen = 0
+    for changed in (written.data, written.zeroed(*places)):
+        tables, report = await outputs(changed.replace(b"\r\n", b"\n"), schema=table.schema)
+        guessed = any("numbers in `row`" in finding.message for finding in report.findings)
+        of_row: dict[int, int] = {}
+        for name, output in tables.items():
+            numbers = output["row"].to_pylist()
+            assert numbers == sorted(set(numbers))
+            for number, value in zip(numbers, output[name].to_pylist(), strict=True):
+                row = row_of[name](value)
+                assert guessed or number == row
+                assert of_row.setdefault(number, row) == row
+                seen += 1
+    assert seen > 100

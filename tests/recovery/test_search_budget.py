@@ -1,0 +1,95 @@
+"""Searches cost what is in proportion to the bytes searched, whatever these are, and say where they ended."""
+
+from __future__ import annotations
+
+import io
+import random
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from resilient_pq.format.schema import Schema
+from resilient_pq.recovery.budget import SearchBudget
+from resilient_pq.recovery.carve import CarveLimits
+from resilient_pq.recovery.carve.placing import Placing
+from resilient_pq.recovery.report import Damage
+from resilient_pq.recovery.torn_footer import budget_of, find_footer
+
+
+def test_a_budget_is_in_proportion_and_bounded() -> None:
+    budgets = [SearchBudget.of(size, free=10, per_byte=0.5, most=100).limit for size in (0, 20, 100, 1 << 40)]
+    assert budgets == [10, 20, 60, 100]
+
+
+def test_what_is_spent_is_counted_and_never_exceeds_the_limit() -> None:
+    budget = SearchBudget(10)
+    assert budget.allows(7) and not budget.allows(4) and budget.allows(3)
+    assert (budget.spent, budget.ended) == (10, True)
+    finding = budget.finding("nothing else", 3, 5)
+    assert (finding.damage, finding.start, finding.end, finding.costs_rows) == (Damage.UNVERIFIED, 3, 5, True)
+    assert "not searched further" in finding.message
+
+
+def many_small_pages(columns: int, rows: int, **options: Any) -> bytes:
+    """Pages of one kind, as many as there can be, of which none says where a chunk begins."""
+    rng = random.Random(columns)
+    table = pa.table({f"c{i}": [rng.getrandbits(60) for _ in range(rows)] for i in range(columns)})
+    out = io.BytesIO()
+    pq.write_table(table, out, use_dictionary=False, data_page_size=8, write_batch_size=2, compression="none", **options)
+    return out.getvalue()
+
+
+@pytest.fixture
+def spent(monkeypatch: pytest.MonkeyPatch) -> list[SearchBudget]:
+    """The budgets of all searches for a place of pages."""
+    budgets = []
+    run = Placing.run
+
+    def counted(placing: Placing) -> None:
+        run(placing)
+        budgets.append(placing.layout.steps)
+
+    monkeypatch.setattr(Placing, "run", counted)
+    return budgets
+
+
+@pytest.mark.parametrize("holes", [0, 20])
+def test_tiny_pages_of_one_kind(holes: int, carving: Any, spent: list[SearchBudget]) -> None:
+    data = many_small_pages(6, 300, row_group_size=100)
+    metadata, end = carving.footer_of(data)
+    rng = random.Random(holes)
+    damaged = bytearray(data[:end])
+    for _ in range(holes):
+        at = rng.randrange(4, end - 50)
+        damaged[at : at + 50] = bytes(50)
+    limits = CarveLimits(free_steps=10_000, steps_per_byte=1)
+    for schema in (Schema.from_elements(metadata.schema), None):
+        rebuilt = carving.carve(bytes(damaged), schema, limits=limits)
+        if not spent:  # no columns could be made up
+            assert schema is None and not rebuilt.row_groups
+            continue
+        budget = spent.pop()
+        assert budget.spent <= budget.limit <= 10_000 + len(data)
+        assert not budget.ended or any("not searched further" in finding.message for finding in rebuilt.findings)
+
+
+def test_a_text_transfer_of_a_file_of_tiny_pages(carving: Any, spent: list[SearchBudget]) -> None:
+    data = many_small_pages(4, 4000, row_group_size=400)
+    assert len(data) > 400_000
+    metadata, end = carving.footer_of(data)
+    changed = data[:end].replace(b"\r\n", b"\n").replace(b"\x0d", b"\x0a")
+    assert len(changed) <= end
+    carving.carve(changed, Schema.from_elements(metadata.schema))
+    (budget,) = spent
+    assert budget.spent <= budget.limit <= 250_000 + 2 * len(data)
+
+
+def test_what_only_looks_like_a_footer(carving: Any) -> None:
+    """Each of many shapes of file metadata is an attempt; they end, and that is told."""
+    data = (b"PAR1" + b"\x15\x02\x19\x2c\x48\x06schema\x15\x02\x00" * 40_000)[:430_000]
+    budget = budget_of(len(data))
+    assert carving.drive(find_footer(len(data), budget=budget), data) is None
+    assert budget.spent <= budget.limit <= 64 << 20
+    assert budget.ended
