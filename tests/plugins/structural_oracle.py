@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from structural_cases import Case
 from structural_files import OWN, SIBLING
-from structural_originals import Original, same, values_of
+from structural_originals import Matched, Original, values_of
 from structural_rows import UNVERIFIABLE, Failure, RowsTrial
 
 import resilient_pq as rpq
@@ -160,27 +160,29 @@ class Trial(RowsTrial):
                       f"{report.kept.ledger.rows_kept} in the ledger")  # fmt: skip
         if not set(tables) <= set(self.originals[0].names):
             return
-        wrong = {}
-        for original in self.originals:
-            wrong[original.version] = [
-                (f"{name}, row {number}: {value!r:.40}", number if number < original.count else None)
-                for name, (numbers, values) in tables.items()
-                for number, value in zip(numbers, values, strict=True)
-                if number >= original.count or not same(original.columns[name][number], value)
-            ]
-        winner = min(self.originals, key=lambda original: len(wrong[original.version]))
         for name, (numbers, _) in tables.items():
             if len(set(numbers)) != len(numbers):
                 self.fail("row numbers", f"{what}: numbers come twice in {name}")
-        if bad := wrong[winner.version]:
-            hard = [words for words, at in bad if not self.unverifiable(winner, at)]
-            cells = sum(len(numbers) for numbers, _ in tables.values())
-            words = f"{what}: {len(bad)} of {cells}; {(hard or bad[0])[0]}"
-            self.fail("wrong values" if hard else UNVERIFIABLE, words)
+                return
+        rows: dict[int, dict[str, Any]] = {number: {} for number in sorted(union)}
+        for name, (numbers, values) in tables.items():
+            for number, value in zip(numbers, values, strict=True):
+                rows[number][name] = value
+        counted = not any("numbers in `row`" in finding.message for finding in report.findings)
+        found = [
+            {o.version: at for o in self.originals if (at := o.place_of(row, number if counted else None)) is not None}
+            for number, row in rows.items()
+        ]
+        wrong = [f"row {number}: {row}" if not at else "" for (number, row), at in zip(rows.items(), found, strict=True)]
+        known = dict(enumerate(self.originals[0].columns["id"])) if counted else {}
+        ids = [row.get("id", known.get(number)) for number, row in rows.items()]
+        winner, places = self.judge_rows(what, Matched(ids, found, [], wrong), counted=counted)
+        if winner is None or places is None:
             return
         lacking = sum(len(tables[name][0]) < winner.count if name in tables else 1 for name in winner.names)
         self.judge_verdict(what, report, winner, winner.count - len(union), incomplete=lacking)
-        self.judge_ledger(what, report, winner, union, None)
+        if counted:
+            self.judge_ledger(what, report, winner, union, None)
 
     async def table_of(self, what: str, key: str) -> pa.Table | None:
         """The rows of an output, as pyarrow and we read them alike."""

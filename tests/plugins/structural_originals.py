@@ -41,6 +41,17 @@ class Original:
         """The place of each id."""
         return {value: i for i, value in enumerate(self.columns["id"])}
 
+    def place_of(self, row: dict[str, Any], number: int | None) -> int | None:
+        """The place of a row of which some values are left: its number, if that is known, else any that has them."""
+        if number is not None:
+            places = [number] if number < self.count else []
+        elif "id" in row:
+            places = [self.position[row["id"]]] if row["id"] in self.position else []
+        else:
+            places = list(range(self.count))
+        columns = [(self.columns[name], value) for name, value in row.items()]
+        return next((at for at in places if all(same(value, column[at]) for column, value in columns)), None)
+
     def row_group_of(self, position: int) -> int:
         return next(i for i, end in enumerate(self.starts[1:]) if position < end)
 
@@ -132,6 +143,8 @@ def values_of(table: pa.Table) -> dict[str, list[Any]]:
 
 
 def same(one: Any, other: Any) -> bool:
+    if isinstance(one, bytes) and isinstance(other, str):  # nothing told that it is text
+        return one == other.encode()
     return one == other or (one != one and other != other)  # noqa: PLR0124 (NaN)
 
 
@@ -168,8 +181,6 @@ def matched(table: dict[str, list[Any]], originals: Sequence[Original], *, nulls
 
 def alike(value: Any, was: Any, *, nulls: bool) -> bool:
     """Whether a value is the one that was, where nothing told that it is text or a float, or a list null or empty."""
-    if isinstance(value, bytes) and isinstance(was, str):
-        return value == was.encode()
     if value == b"" and was == 0:
         return True  # four bytes of zero are both
     if isinstance(value, int) and isinstance(was, float):

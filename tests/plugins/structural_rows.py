@@ -110,7 +110,7 @@ class RowsTrial:
                     return True
         return False
 
-    def judge_rows(self, what: str, found: Matched) -> tuple[Original | None, list[int] | None]:
+    def judge_rows(self, what: str, found: Matched, *, counted: bool = True) -> tuple[Original | None, list[int] | None]:
         """Hold rows against the originals: the version that they are of, and their places in it if all are right."""
         winner = self.winner(found.rows)
         places: list[int] = []
@@ -139,10 +139,10 @@ class RowsTrial:
                     bad.append((kind, f"row {number} is of {version}, others of {winner.version}"))
             places.append(place)
         soft = self.unverifiable(winner)
-        if not bad and len(set(places)) < len(places):
+        if counted and not bad and len(set(places)) < len(places):
             times = len(places) - len(set(places))
             bad.append((UNVERIFIABLE if soft else "rows come twice", f"{times} of them"))
-        if not bad and places != sorted(places):
+        if counted and not bad and places != sorted(places):
             at = next(i for i in range(len(places) - 1) if places[i] > places[i + 1])
             soft = soft or not self.counted(winner)
             bad.append((UNVERIFIABLE if soft else "order of rows", f"behind row {at}"))
