@@ -744,6 +744,8 @@ class _Decoding:
         self._chunk = chunk
         self._agrees = agrees
         self._row_aligned = row_aligned
+        sums = ChunkSums.of(chunk.metadata)
+        self._adrift = sums is None or sums.chunk is None  # a page's own checksum does not prove its place
         self.begins_within = False  # whether pages that were decoded together begin with the end of a row
         self._dictionary = next((fate for fate in fates if fate.is_dictionary and fate.page is not None), None)
 
@@ -793,7 +795,7 @@ class _Decoding:
         levels = column.repetition_levels
         self.begins_within |= levels is not None and len(levels) > 0 and bool(levels[0])
         data = from_first_row(chunk.leaf, leaf_data(column))
-        if self._agrees is not None and any(map(_is_unproven, (*dictionary, *fates))):
+        if self._agrees is not None and (self._adrift or any(map(_is_unproven, (*dictionary, *fates)))):
             begun = None if self.begins_within else self.fates[first].first_row
             if not self._agrees(data, begun):
                 raise FormatError("its values are not those of which the statistics of the chunk, or its indexes, tell")

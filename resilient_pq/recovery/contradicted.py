@@ -20,7 +20,7 @@ from resilient_pq.recovery.carve import FoundFile, carve
 from resilient_pq.recovery.carve.carving import MOST_BETWEEN, is_between_chunks
 from resilient_pq.recovery.carve.reading import search
 from resilient_pq.recovery.examination import Examiner, RowGroupFound
-from resilient_pq.recovery.known import KnownRowGroup, RebuiltFile
+from resilient_pq.recovery.known import KnownChunk, KnownRowGroup, RebuiltFile
 from resilient_pq.recovery.report import Damage, Finding
 from resilient_pq.recovery.understanding import Understanding
 
@@ -60,7 +60,7 @@ async def as_pages_tell(
         except FormatError:
             continue  # it would cost too much
         for one, other in _pairs(run, rebuilt, rest):
-            left = await examiner.row_group(replace(other, ordinal=one.ordinal, rows_before=one.rows_before))
+            left = await examiner.row_group(_with_evidence(one, other))
             if left.is_whole:
                 better[one.ordinal] = left
     if better:
@@ -135,6 +135,19 @@ def _pairs(
         whole = all(chunk is not None and chunk.pages is not None and chunk.pages.complete for chunk in other.chunks)
         if whole and other.num_rows is not None and (other.num_rows in rest or _is_same(one, other)):
             yield one, other
+
+
+def _with_evidence(stated: KnownRowGroup, other: KnownRowGroup) -> KnownRowGroup:
+    """A row group as pages have it, with what footer and indexes say of its values: they have to agree."""
+    chunks: list[KnownChunk | None] = []
+    for one, found in zip(stated.chunks, other.chunks, strict=True):
+        if one is not None and found is not None:
+            metadata = replace(found.read.metadata, statistics=one.read.metadata.statistics)
+            read = replace(found.read, metadata=metadata)
+            chunks.append(replace(found, read=read, offset_index=one.offset_index, column_index=one.column_index))
+        else:
+            chunks.append(found)
+    return replace(other, ordinal=stated.ordinal, rows_before=stated.rows_before, chunks=tuple(chunks))
 
 
 def _is_same(one: KnownRowGroup, other: KnownRowGroup) -> bool:

@@ -1,5 +1,8 @@
 """One bit of the footer of another writer is flipped, every page is whole: all rows come back, or a loss is stated.
 
+A bit of a minimum or a maximum looks like values that were changed: then the rows of that row group are lost, and no
+others, for nothing tells which of both is right.
+
 A footer of others has no checksum, so a bit may change what it says of a column, and no page contradicts: of the schema
 that is believed. What it says of row groups has to agree with their pages.
 """
@@ -82,7 +85,14 @@ async def examine(data: bytes, bits: Iterable[int]) -> int:
                 table = pa.table(await file.read())
         assert report.kept is not None
         assert table.num_rows == whole.num_rows or report.kept.lost, f"bit {bit}: rows are missing, and none is lost"
-        assert table.num_rows == whole.num_rows, f"bit {bit}: {table.num_rows} rows, lost {report.kept.lost}"
+        if table.num_rows < whole.num_rows:
+            (lost,) = report.kept.lost
+            assert "statistics" in lost.reason, f"bit {bit}: lost {lost}"
+            assert whole.num_rows - table.num_rows == report.kept.rows_lost == lost.num_rows
+            kept = set(table["id"].to_pylist())
+            whole_rows = whole.filter(pa.array([number in kept for number in whole["id"].to_pylist()]))
+            assert table.equals(whole_rows), f"bit {bit}: other values"
+            continue
         if table.column_names != whole.column_names:  # nothing else than made up ones, and said to be
             assert any("made up" in finding.message for finding in report.findings), f"bit {bit}: other names"
         for found, original in zip(table.columns, whole.columns, strict=True):
@@ -125,4 +135,4 @@ async def examine_all_but_summaries(data: bytes, bits: Iterable[int]) -> None:
         except rpq.RecoveryError as error:
             if _ELSEWHERE not in str(error):
                 raise
-    assert complete >= 0.95 * tried > 0
+    assert complete >= 0.85 * tried > 0
