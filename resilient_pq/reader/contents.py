@@ -104,7 +104,7 @@ class Contents:
         """Whether the footer proves that no row followed: a checkpoint of ours is a footer, too, and does not."""
         if self.footer.record is not None:
             return self.footer.record.kind in (Kind.FINAL, Kind.SEAL)
-        return not (self.unvouched and self.key_value.get(footer.STATE_KEY) == FileState.IN_PROGRESS)
+        return not self.unvouched or self.key_value.get(footer.STATE_KEY) in (FileState.COMPLETE, FileState.SALVAGED)
 
     @cached_property
     def data_files(self) -> tuple[str, ...]:

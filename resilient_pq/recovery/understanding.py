@@ -360,7 +360,8 @@ async def _true_end(known: Understanding) -> None:
         known.take(candidates_of_contents(found.contents))
     else:
         known.contents, known.row_groups = found.contents, found.rebuilt.row_groups
-        known.end = FileEnd(0, known.source.info.size, found.stated_rows)
+        proves = found.contents.is_finished and (known.file_id is None or found.contents.unvouched)
+        known.end = FileEnd(0, known.source.info.size, found.stated_rows if proves else None)
 
 
 def _is_credible(elements: Sequence[SchemaElement]) -> bool:

@@ -49,7 +49,7 @@ class Trial(RowsTrial):
         ledger = report.kept.ledger
         if wrong := ledger.check():
             self.fail("ledger does not add up", f"{what}: {wrong[0]}")
-        lost = None if ledger.uncounted else ledger.rows_lost
+        lost = ledger.rows_lost
         if lost != report.kept.rows_lost:
             self.fail("counts", f"{what}: ledger {lost} lost, report {report.kept.rows_lost}")
         if report.kept.outputs:
