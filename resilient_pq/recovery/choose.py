@@ -116,25 +116,34 @@ class Candidates:
     unaccounted: tuple[ByteRange, ...] = ()
 
 
-def candidates_of_survey(survey: Survey) -> Candidates | None:
-    """What a survey leaves to keep; None when not even the schema is known."""
-    if survey.footer is None or survey.last is None:
+def candidates_of_survey(survey: Survey, schema: FileMetaData | None = None) -> Candidates | None:
+    """What a survey leaves to keep; None when not even the schema is known.
+
+    Args:
+        survey: What the records tell.
+        schema: Metadata from elsewhere that tell the schema, where no footer of the file does.
+    """
+    footer, last = survey.footer, survey.last
+    named = None if schema is None else replace(schema, row_groups=[])
+    named = named if footer is None else footer.metadata
+    if named is None or last is None:
         return None
-    found = _named_by(survey.footer.metadata, Method.CHECKPOINT)
+    found = _named_by(named, Method.CHECKPOINT)
     for ordinal, later in sorted(survey.row_groups.items()):
         found.append(_candidate(ordinal, later.row_group, later.rows_before, Method.ROW_GROUP_RECORD))
-    metadata = _metadata(survey.footer.metadata, [candidate.row_group for candidate in found])
-    contents = Contents.of(Footer(metadata, survey.size, 0, survey.footer.header))
+    metadata = _metadata(named, [candidate.row_group for candidate in found])
+    header = None if footer is None else footer.header
+    contents = Contents.of(Footer(metadata, survey.size, 0, header))
     contiguous = [candidate.ordinal for candidate in found] == list(range(len(found)))
-    whole = survey.footer.header.kind == Kind.FINAL and not survey.row_groups
+    whole = header is not None and header.kind == Kind.FINAL and not survey.row_groups
     return Candidates(
         contents,
         tuple(found),
         end_of_survey(survey),
-        survey.last.end if contiguous and not survey.scanned else None,
-        survey.last,
-        survey.footer.header.end if whole else None,
-        tuple(_unaccounted(survey, found)) if survey.scanned else (),
+        last.end if header is not None and contiguous and not survey.scanned else None,
+        last,
+        header.end if header is not None and whole else None,
+        tuple(_unaccounted(survey, found)) if header is not None and survey.scanned else (),
     )
 
 

@@ -22,7 +22,6 @@ from resilient_pq.recovery.choose import (
     FileEnd,
     candidates_of_contents,
     candidates_of_survey,
-    end_of_survey,
     known_row_groups,
     losses,
     losses_between,
@@ -270,14 +269,15 @@ async def _records(known: Understanding) -> None:
         row_groups = [found.row_group for _, found in sorted(known.survey.row_groups.items())]
         schema = known.given or await named_alike(known.siblings, row_groups)
         if schema is not None:
-            known.schema_from = schema.origin
-            known.take(candidates_of_contents(_contents(schema.metadata, row_groups, known.source.info.size)))
-            known.end = end_of_survey(known.survey)
+            candidates = _candidates(known.survey, schema.metadata)
+            if candidates is not None:
+                known.schema_from = schema.origin
+                known.take(candidates)
 
 
-def _candidates(survey: Survey) -> Candidates | None:
+def _candidates(survey: Survey, schema: FileMetaData | None = None) -> Candidates | None:
     try:
-        return candidates_of_survey(survey)
+        return candidates_of_survey(survey, schema)
     except FormatError:
         return None  # its records contradict each other
 
