@@ -33,7 +33,7 @@ from resilient_pq.recovery.ladder import Facts, Rung, next_rung
 from resilient_pq.recovery.like_a_sibling import like_a_sibling, named_alike
 from resilient_pq.recovery.placement import files_in, place
 from resilient_pq.recovery.report import Damage, Finding, LostRegion
-from resilient_pq.recovery.scan import all_headers
+from resilient_pq.recovery.scan import FileSpan, all_headers, file_spans
 from resilient_pq.recovery.schema_source import KnownSchema, Siblings
 from resilient_pq.recovery.source import Source
 from resilient_pq.recovery.survey import Survey
@@ -75,6 +75,7 @@ class Understanding:
         schema_from: Where its schema comes from, where that is not the file itself.
         footer_whole: Whether there is a footer at its end that can be used.
         identity: What its bytes look like; None where nobody asked.
+        lies_within: Whether the only records are of a file within the one that is meant.
     """
 
     source: Source
@@ -93,6 +94,7 @@ class Understanding:
     schema_from: str | None = None
     footer_whole: bool = False
     identity: Identity | None = None
+    lies_within: bool = False
 
     @property
     def positions(self) -> dict[int, int]:
@@ -297,6 +299,12 @@ async def _placement(known: Understanding) -> None:
             known.findings.append(_another(other.file_id, other.start, other.end, "it is not looked at"))
     if view.is_in_place and view.size == source.info.size:
         return
+    base = next((file.base for file in files if file.file_id == known.survey.file_id), 0)
+    if base > 0 and source.file_id is None and await source.begins_with_magic():
+        # The object begins as another file does, of which no record is left.
+        known.lies_within = True
+        known.findings += [_another(file.file_id, file.start, file.end, "it is within this one") for file in files]
+        return
     # Copies of this very file may lie in a column of it: a view is believed that tells of more of the same, or of its
     # end where nothing told of that.
     survey = await source.through(view).survey()
@@ -307,6 +315,13 @@ async def _placement(known: Understanding) -> None:
         return
     if known.contents is None or known.contents.schema == candidates.contents.schema:
         known.look_through(view, "parts of it lie elsewhere than they were written: they are put back")
+
+
+def _inner(known: Understanding) -> list[FileSpan]:
+    """Files of ours that lie within the one that is meant, as in a column of it: they begin somewhere in the object."""
+    spans = [] if known.survey is None or known.moved else file_spans(known.survey.found.items())
+    mine = None if known.survey is None or known.lies_within else known.survey.file_id
+    return [span for span in spans if span.file_id != mine and span.base > 0]
 
 
 def _another(file_id: bytes, start: int, end: int, why: str) -> Finding:
@@ -327,7 +342,8 @@ async def _identity(known: Understanding) -> None:
 
 async def _chunk_records(known: Understanding) -> None:
     assert known.survey is not None and known.contents is not None
-    named = {row_group.ordinal for row_group in known.row_groups}
+    carved = [row_group for row_group in known.row_groups if row_group.method is Method.CARVED]
+    named = {row_group.ordinal for row_group in known.row_groups if row_group not in carved}
     search = chunk_records.in_flight(
         known.source.info.size,
         known.contents.schema,
@@ -336,13 +352,19 @@ async def _chunk_records(known: Understanding) -> None:
         strangers=known.survey.strangers,
         quirks=Quirks.of(known.contents.metadata.created_by),
     )
-    known.add(await known.source.drive(search))
+    found = await known.source.drive(search)
+    if not carved:
+        known.add(found)
+        return
+    # Where carving found row groups, too, these have all pages that lie there.
+    known.add_in_place(one for one in found if not any(one.overlaps(other) for other in carved))
 
 
 async def _true_end(known: Understanding) -> None:
     size = known.source.info.size
     budget = budget_of(size)
-    found = await known.source.drive(find_footer(size, budget=budget))
+    others = [ByteRange(span.start, span.end) for span in _inner(known)]
+    found = await known.source.drive(find_footer(size, budget=budget, others=others))
     if found is None and budget.ended:
         known.findings.append(budget.finding("there may be a footer that is not at the end", 0, size))
     known.found = found
