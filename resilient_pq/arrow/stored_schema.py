@@ -41,12 +41,18 @@ def encode_arrow_schema(arrow: object) -> str:
     return base64.b64encode(message.getvalue()).decode("ascii")
 
 
-def is_stored_schema(text: str) -> bool:
+def is_stored_schema(text: str, num_columns: int) -> bool:
     """Whether the value of the key decodes. Some libraries refuse a file in which it does not.
 
-    They also refuse a message in which an offset leads elsewhere than a flatbuffer may: nanoarrow verifies that.
+    They also refuse a message in which an offset leads elsewhere than a flatbuffer may (nanoarrow verifies that), or
+    without any fields.
+
+    Args:
+        text: The value.
+        num_columns: Columns of the file.
     """
-    if _decode(text) is None:
+    message = _decode(text)
+    if message is None or (num_columns and not message.num_columns):
         return False
     try:
         with InputStream.from_readable(base64.b64decode(text)) as stream:

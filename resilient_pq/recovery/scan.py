@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -61,7 +60,7 @@ class FileSpan:
         file_id: Its id.
         start: Where the first of them lies.
         end: Offset just after the last of them.
-        base: Where the first byte of the file lies by most of them; 0 where they lie in their places.
+        base: How far one of them lies from where it says, the one that lies nearest; 0 where it lies in its place.
     """
 
     file_id: bytes
@@ -91,7 +90,7 @@ def file_spans(found: Iterable[tuple[int, RecordHeader]]) -> list[FileSpan]:
             file_id,
             min(at for at, _ in mine),
             max(at + header.end - header.offset for at, header in mine),
-            Counter(at - header.offset for at, header in mine).most_common(1)[0][0],
+            min((at - header.offset for at, header in mine), key=abs),
         )
         for file_id, mine in by_file.items()
     ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from resilient_pq.arrow.stored_schema import ARROW_SCHEMA_KEY, is_stored_schema
 from resilient_pq.errors import FormatError, NotParquetError, RecoveryError, TornFileError, Where
 from resilient_pq.format.footer import MAGIC, Footer
 from resilient_pq.format.metadata import FileMetaData, RowGroup, SchemaElement, Type
@@ -75,6 +76,7 @@ class Understanding:
         schema_from: Where its schema comes from, where that is not the file itself.
         footer_whole: Whether there is a footer at its end that can be used.
         identity: What its bytes look like; None where nobody asked.
+        keys_damaged: Whether a key of the footer is damaged that readers need.
         lies_within: Whether the only records are of a file within the one that is meant.
     """
 
@@ -94,6 +96,7 @@ class Understanding:
     schema_from: str | None = None
     footer_whole: bool = False
     identity: Identity | None = None
+    keys_damaged: bool = False
     lies_within: bool = False
 
     @property
@@ -233,6 +236,12 @@ async def _footer(known: Understanding) -> None:
     elif contents.verified or await _leads_to_pages(known.source, contents):
         known.footer_whole = True
         known.take(candidates_of_contents(contents))
+        stored = contents.key_value.get(ARROW_SCHEMA_KEY)
+        if not contents.verified and stored is not None and not is_stored_schema(stored, len(contents.schema.columns)):
+            message = "the Arrow schema in the footer is damaged: some readers refuse the file"
+            place = contents.footer.start, contents.footer.end
+            known.findings.append(Finding(Damage.CORRUPT, message, Where(offset=place[0]), *place, costs_rows=False))
+            known.keys_damaged = True
         if contents.miscounted is not None:
             message = f"the footer says {contents.miscounted:,} rows, its row groups {contents.num_rows:,}"
             where = Where(offset=contents.footer.start)
@@ -299,7 +308,7 @@ async def _placement(known: Understanding) -> None:
             known.findings.append(_another(other.file_id, other.start, other.end, "it is not looked at"))
     if view.is_in_place and view.size == source.info.size:
         return
-    base = next((file.base for file in files if file.file_id == known.survey.file_id), 0)
+    base = next((span.base for span in file_spans(found) if span.file_id == known.survey.file_id), 0)
     if base > 0 and source.file_id is None and await source.begins_with_magic():
         # The object begins as another file does, of which no record is left.
         known.lies_within = True
@@ -350,6 +359,7 @@ async def _chunk_records(known: Understanding) -> None:
         known.survey.headers,
         named,
         strangers=known.survey.strangers,
+        moved=known.moved,
         quirks=Quirks.of(known.contents.metadata.created_by),
     )
     found = await known.source.drive(search)
