@@ -159,19 +159,21 @@ class Understanding:
     def add_in_place(self, found: Iterable[KnownRowGroup]) -> None:
         """Take row groups in where they lie between and behind those that are known, whatever numbers they have.
 
-        The rows before one that carving found are counted only where it follows on the one before without a gap.
+        The rows before one that carving found are known where a record tells them, or it follows on the one before
+        without a gap.
         """
         everything = sorted((*self.row_groups, *found), key=lambda row_group: row_group.start)
         known: list[KnownRowGroup] = []
         ordinal, carved, end = 0, None, len(MAGIC)
         counted: int | None = 0
         for row_group in everything:
-            if row_group.method is Method.CARVED:
+            told = row_group.numbered or row_group.method is not Method.CARVED
+            if not told:
                 following = ordinal if carved is None else ordinal + max(row_group.ordinal - carved - 1, 0)
-                carved = row_group.ordinal
             else:
                 following = max(ordinal, row_group.ordinal)
-            before = None if row_group.method is Method.CARVED else row_group.rows_before
+            carved = row_group.ordinal if row_group.method is Method.CARVED else carved
+            before = row_group.rows_before if told else None
             if before is None and following == ordinal and row_group.start - end <= _MOST_ALIGNMENT:
                 before = counted
             known.append(replace(row_group, ordinal=following, rows_before=before))
@@ -398,6 +400,8 @@ async def _carving(known: Understanding) -> None:
         known.contents = _contents(rebuilt.metadata, [], size)
     known.add_in_place(found)
     known.end = known.end or FileEnd(0, size)
+    if known.found is not None and any(page.offset > known.found.start for page in file.pages):
+        known.end = replace(known.end, num_rows=None)  # a footer of an earlier checkpoint: it counts none behind it
 
 
 async def _rebuilt(known: Understanding, file: carve.FoundFile) -> RebuiltFile:
