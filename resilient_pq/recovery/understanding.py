@@ -351,6 +351,8 @@ async def _true_end(known: Understanding) -> None:
         known.found = None  # it is known better, or not to be believed
         return
     known.findings += found.findings
+    behind = await known.source.drive(carve.files_in(found.start, size))
+    is_last = not any(file.pages and not file.has_head for file in behind)
     if found.shift:
         known.source, known.moved = known.source.through(found.view), True
     if found.complete:
@@ -358,6 +360,8 @@ async def _true_end(known: Understanding) -> None:
     else:
         known.contents, known.row_groups = found.contents, found.rebuilt.row_groups
         known.end = FileEnd(0, known.source.info.size, found.stated_rows)
+    if known.end is not None and not is_last:  # it is that of a checkpoint, and counts no rows behind it
+        known.end = replace(known.end, num_rows=None, miscounted=False)
 
 
 def _is_credible(elements: Sequence[SchemaElement]) -> bool:
@@ -400,8 +404,6 @@ async def _carving(known: Understanding) -> None:
         known.contents = _contents(rebuilt.metadata, [], size)
     known.add_in_place(found)
     known.end = known.end or FileEnd(0, size)
-    if known.found is not None and any(page.offset > known.found.start for page in file.pages):
-        known.end = replace(known.end, num_rows=None)  # a footer of an earlier checkpoint: it counts none behind it
 
 
 async def _rebuilt(known: Understanding, file: carve.FoundFile) -> RebuiltFile:

@@ -16,8 +16,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import resilient_pq as rpq
+from resilient_pq.format.metadata import CompressionCodec, Type
+from resilient_pq.format.page import Page
 from resilient_pq.io.memory import MemoryStore
 from resilient_pq.recovery.carve import files_in
+from resilient_pq.recovery.carve.invent import candidates
+from resilient_pq.recovery.carve.probe import Probed, by_body, by_header
 
 
 def mixed(rows: int) -> pa.Table:
@@ -223,7 +227,7 @@ async def true_rows(data: bytes, table: pa.Table) -> int:
     assert found.num_columns <= table.num_columns
     written = {row[: found.num_columns] for row in rows_of(table)}
     assert all(row in written for row in rows_of(found))
-    return found.num_rows
+    return int(found.num_rows)
 
 
 async def test_a_second_row_group_that_is_cut_is_no_further_columns(write: Callable[..., tuple[bytes, pa.Table]]) -> None:
@@ -264,3 +268,39 @@ async def test_moved_chunks_make_no_columns(write: Callable[..., tuple[bytes, pa
     await true_rows(data[:start] + data[stop:to] + data[start:stop] + data[to : third[2][1] - 3], table)
     again = slice(*second[2])
     await true_rows(data[: again.stop] + data[again] + data[again.stop : end], table)
+
+
+def probed(table: pa.Table, carving: Any, **options: Any) -> list[tuple[Page, Probed]]:
+    """The pages of a file, and what carving finds out of each where nothing but the page is known."""
+    out = io.BytesIO()
+    pq.write_table(table, out, **options)
+    data = memoryview(out.getvalue())
+    _, end = carving.footer_of(bytes(data))
+    (file,) = carving.drive(files_in(0, end), data[:end])
+    kinds = candidates(file.pages)
+    pages = [
+        Page(0, at.offset, at.header, data[at.offset :][: at.header_size], data[at.offset + at.header_size : at.end])
+        for at in file.pages
+    ]
+    return [(page, by_body(by_header(at, kinds), page, kinds)) for page, at in zip(pages, file.pages, strict=True)]
+
+
+def test_pages_that_compression_leaves_as_large_are_those_of_their_codec(carving: Any) -> None:
+    """Read as if they were not compressed they may be as many values of another type."""
+    rng = random.Random(5)
+    same = []
+    for rows in range(3, 10):
+        text = [f"{rng.getrandbits(32):08x}" if rng.random() < 0.8 else None for _ in range(60 * rows)]
+        found = probed(pa.table({"text": text}), carving, compression="gzip", use_dictionary=False, row_group_size=rows)
+        same += [known for page, known in found if page.header.uncompressed_page_size == len(page.body)]
+    assert same
+    assert {known.codec for known in same} == {CompressionCodec.GZIP}
+    assert all(any(kind.physical_type is Type.BYTE_ARRAY for kind in known.rows) for known in same)
+
+
+def test_levels_are_not_taken_for_places_in_a_dictionary(carving: Any) -> None:
+    """Their length has zeros, which are runs of no values where they are read as places: others refuse those."""
+    rng = random.Random(6)
+    names = [f"name {rng.randrange(12)}" for _ in range(6000)]
+    found = probed(pa.table({"name": names}), carving, row_group_size=20, compression="none")
+    assert all(kind.max_definition_level for _, known in found if not known.is_dictionary for kind in known.rows)

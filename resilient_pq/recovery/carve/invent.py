@@ -15,7 +15,15 @@ from resilient_pq.format.metadata import Encoding, Repetition, Type
 from resilient_pq.format.page_search import FoundPage
 from resilient_pq.format.schema import Group, Node, Schema
 from resilient_pq.recovery.budget import SearchBudget
-from resilient_pq.recovery.carve.columns import Chunk, Chunks, Run, by_places, count_columns, rank, usual_kinds
+from resilient_pq.recovery.carve.columns import (
+    Chunk,
+    Chunks,
+    Run,
+    by_places,
+    count_columns,
+    rank,
+    usual_kinds,
+)
 from resilient_pq.recovery.carve.layout import Places
 from resilient_pq.recovery.carve.probe import Kind, Kinds, Probed, kinds_of
 from resilient_pq.recovery.report import Damage, Finding
