@@ -6,7 +6,7 @@ exactly that size are hardly compressed with another one: all codecs but LZ4_RAW
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from resilient_pq.errors import FormatError, UnsupportedError
 from resilient_pq.format import compression
@@ -30,23 +30,24 @@ _MARKS = {CompressionCodec.ZSTD: _ZSTD_MAGIC, CompressionCodec.GZIP: _GZIP_MAGIC
 _MOST_LZO = 1 << 20
 
 
-def codecs_of(page: Page, tried: Iterable[CompressionCodec] = TRIED) -> Iterator[CompressionCodec]:
+def codecs_of(page: Page, likely: CompressionCodec | None = None) -> Iterator[CompressionCodec]:
     """The codecs that turn a page's body into exactly as many bytes as its header says, most likely first.
 
-    UNCOMPRESSED is among them wherever both sizes are the same, and then it is the first.
+    UNCOMPRESSED is among them wherever both sizes are the same. Data that decompress to their own size have hardly a
+    codec's mark by chance, so it comes behind codecs that have one, and behind that of the pages before.
 
     Args:
         page: The page; the caller has seen to it that there may be room for `uncompressed_page_size` bytes.
-        tried: The codecs to try besides.
+        likely: The codec of other pages around.
     """
     body, size = compressed_part(page)
+    first = [codec for codec in TRIED if codec is likely or codec in _MARKS]
+    if len(body):
+        yield from (codec for codec in first if decompresses(codec, body, size))
     if len(body) == size:
         yield CompressionCodec.UNCOMPRESSED
-    if not len(body):
-        return
-    for codec in tried:
-        if decompresses(codec, body, size):
-            yield codec
+    if len(body):
+        yield from (codec for codec in TRIED if codec not in first and decompresses(codec, body, size))
 
 
 def decompresses(codec: CompressionCodec, body: memoryview, size: int) -> bool:

@@ -76,6 +76,7 @@ class KnownRowGroup:
         start: Offset of its first byte, or of what stands before it and belongs to it.
         end: Offset just after its last byte, its record included where there is one.
         sorting_columns: The order of its rows.
+        numbered: Whether a record of one of its chunks says `ordinal` and `rows_before`, where carving found it.
     """
 
     ordinal: int
@@ -86,6 +87,7 @@ class KnownRowGroup:
     start: int
     end: int
     sorting_columns: tuple[SortingColumn, ...] = ()
+    numbered: bool = False
 
     def overlaps(self, other: KnownRowGroup | ByteRange) -> bool:
         """Whether they share a byte."""

@@ -163,19 +163,21 @@ class Understanding:
     def add_in_place(self, found: Iterable[KnownRowGroup]) -> None:
         """Take row groups in where they lie between and behind those that are known, whatever numbers they have.
 
-        The rows before one that carving found are counted only where it follows on the one before without a gap.
+        The rows before one that carving found are known where a record tells them, or it follows on the one before
+        without a gap.
         """
         everything = sorted((*self.row_groups, *found), key=lambda row_group: row_group.start)
         known: list[KnownRowGroup] = []
         ordinal, carved, end = 0, None, len(MAGIC)
         counted: int | None = 0
         for row_group in everything:
-            if row_group.method is Method.CARVED:
+            told = row_group.numbered or row_group.method is not Method.CARVED
+            if not told:
                 following = ordinal if carved is None else ordinal + max(row_group.ordinal - carved - 1, 0)
-                carved = row_group.ordinal
             else:
                 following = max(ordinal, row_group.ordinal)
-            before = None if row_group.method is Method.CARVED else row_group.rows_before
+            carved = row_group.ordinal if row_group.method is Method.CARVED else carved
+            before = row_group.rows_before if told else None
             if before is None and following == ordinal and row_group.start - end <= _MOST_ALIGNMENT:
                 before = counted
             known.append(replace(row_group, ordinal=following, rows_before=before))
@@ -386,6 +388,8 @@ async def _true_end(known: Understanding) -> None:
         known.found = None  # it is known better, or not to be believed
         return
     known.findings += found.findings
+    behind = await known.source.drive(carve.files_in(found.start, size))
+    is_last = not any(file.pages and not file.has_head for file in behind)
     if found.shift:
         known.source, known.moved = known.source.through(found.view), True
     if found.complete:
@@ -394,6 +398,8 @@ async def _true_end(known: Understanding) -> None:
         known.contents, known.row_groups = found.contents, found.rebuilt.row_groups
         proves = found.contents.is_finished and (known.file_id is None or found.contents.unvouched)
         known.end = FileEnd(0, known.source.info.size, found.stated_rows if proves else None)
+    if known.end is not None and not is_last:  # it is that of a checkpoint, and counts no rows behind it
+        known.end = replace(known.end, num_rows=None, miscounted=False)
 
 
 def _is_credible(elements: Sequence[SchemaElement]) -> bool:

@@ -269,7 +269,7 @@ def examine_expected(expected: Expected, data: memoryview, file_id: bytes) -> Fi
 
 
 def _of_another(expected: Expected, data: memoryview, file_id: bytes) -> bytes | None:
-    """The id of the file whose record lies in the place of one of this file, as where a longer file was written over."""
+    """The id of another file whose record lies in the place of one, as where a longer file was written over."""
     header = parse_header(data)
     if header is None or header.offset != expected.range.start or header.file_id == file_id:
         return None

@@ -16,8 +16,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import resilient_pq as rpq
+from resilient_pq.format.metadata import CompressionCodec, Type
+from resilient_pq.format.page import Page
 from resilient_pq.io.memory import MemoryStore
 from resilient_pq.recovery.carve import files_in
+from resilient_pq.recovery.carve.invent import candidates
+from resilient_pq.recovery.carve.probe import Probed, by_body, by_header
 
 
 def mixed(rows: int) -> pa.Table:
@@ -196,3 +200,107 @@ def test_of_pages_that_do_not_follow_one_another_no_columns_are_made_up(carving:
         data[start:stop] = bytes(stop - start)
     assert len(pages) > 20
     assert carving.carve(bytes(data[:end])).row_groups == ()
+
+
+def chunks_of(data: bytes) -> list[list[tuple[int, int]]]:
+    """For each row group where its chunks begin and end."""
+    metadata = pq.read_metadata(io.BytesIO(data))
+    found = []
+    for group in range(metadata.num_row_groups):
+        chunks = [metadata.row_group(group).column(column) for column in range(metadata.num_columns)]
+        starts = [chunk.dictionary_page_offset or chunk.data_page_offset for chunk in chunks]
+        found.append([(at, at + chunk.total_compressed_size) for at, chunk in zip(starts, chunks, strict=True)])
+    return found
+
+
+def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
+    return list(zip(*(plain(column) for column in table.columns), strict=True))
+
+
+async def true_rows(data: bytes, table: pa.Table) -> int:
+    """How many rows are kept, each of which has to begin like one that was written."""
+    try:
+        found, report = await recovered(data)
+    except rpq.NothingToRecoverError:
+        return 0
+    assert report.exit_code == 1
+    assert found.num_columns <= table.num_columns
+    written = {row[: found.num_columns] for row in rows_of(table)}
+    assert all(row in written for row in rows_of(found))
+    return int(found.num_rows)
+
+
+async def test_a_second_row_group_that_is_cut_is_no_further_columns(write: Callable[..., tuple[bytes, pa.Table]]) -> None:
+    """What stands behind the last whole page may have been the rest of the first columns, in the next row group."""
+    data, table = write(mixed, 3, 17)
+    first, second, _ = chunks_of(data)
+    for start, end in second:
+        assert await true_rows(data[: start + (end - start) * 2 // 3], table) >= len(table) // 3
+    assert await true_rows(data[: first[-1][1] - 3], table) >= 0
+
+
+async def test_where_the_first_page_is_gone_row_groups_end_where_others_begin(
+    write: Callable[..., tuple[bytes, pa.Table]], carving: Any
+) -> None:
+    data, table = write(mixed, 3, 17)
+    _, end = carving.footer_of(data)
+    (start, stop), *_ = chunks_of(data)[0]
+    assert await true_rows(data[:start] + bytes(stop - start) + data[stop:end], table)
+    assert await true_rows(data[5:end], table)
+
+
+async def test_of_equal_row_groups_without_beginning_and_end_no_rows_are_made_up(
+    write: Callable[..., tuple[bytes, pa.Table]]
+) -> None:
+    """With which column one begins cannot be known: values of different rows would be taken for those of one."""
+    data, table = write(mixed, 2, None)
+    first, second = chunks_of(data)
+    for column in range(len(first)):
+        start, end = first[column][1], second[-1][1] - 3
+        await true_rows(bytes(start) + data[start:end], table)
+
+
+async def test_moved_chunks_make_no_columns(write: Callable[..., tuple[bytes, pa.Table]], carving: Any) -> None:
+    data, table = write(mixed, 3, 17)
+    _, end = carving.footer_of(data)
+    first, second, third = chunks_of(data)
+    (start, stop), to = first[1], second[-1][1]
+    await true_rows(data[:start] + data[stop:to] + data[start:stop] + data[to : third[2][1] - 3], table)
+    again = slice(*second[2])
+    await true_rows(data[: again.stop] + data[again] + data[again.stop : end], table)
+
+
+def probed(table: pa.Table, carving: Any, **options: Any) -> list[tuple[Page, Probed]]:
+    """The pages of a file, and what carving finds out of each where nothing but the page is known."""
+    out = io.BytesIO()
+    pq.write_table(table, out, **options)
+    data = memoryview(out.getvalue())
+    _, end = carving.footer_of(bytes(data))
+    (file,) = carving.drive(files_in(0, end), data[:end])
+    kinds = candidates(file.pages)
+    pages = [
+        Page(0, at.offset, at.header, data[at.offset :][: at.header_size], data[at.offset + at.header_size : at.end])
+        for at in file.pages
+    ]
+    return [(page, by_body(by_header(at, kinds), page, kinds)) for page, at in zip(pages, file.pages, strict=True)]
+
+
+def test_pages_that_compression_leaves_as_large_are_those_of_their_codec(carving: Any) -> None:
+    """Read as if they were not compressed they may be as many values of another type."""
+    rng = random.Random(5)
+    same = []
+    for rows in range(3, 10):
+        text = [f"{rng.getrandbits(32):08x}" if rng.random() < 0.8 else None for _ in range(60 * rows)]
+        found = probed(pa.table({"text": text}), carving, compression="gzip", use_dictionary=False, row_group_size=rows)
+        same += [known for page, known in found if page.header.uncompressed_page_size == len(page.body)]
+    assert same
+    assert {known.codec for known in same} == {CompressionCodec.GZIP}
+    assert all(any(kind.physical_type is Type.BYTE_ARRAY for kind in known.rows) for known in same)
+
+
+def test_levels_are_not_taken_for_places_in_a_dictionary(carving: Any) -> None:
+    """Their length has zeros, which are runs of no values where they are read as places: others refuse those."""
+    rng = random.Random(6)
+    names = [f"name {rng.randrange(12)}" for _ in range(6000)]
+    found = probed(pa.table({"name": names}), carving, row_group_size=20, compression="none")
+    assert all(kind.max_definition_level for _, known in found if not known.is_dictionary for kind in known.rows)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 import resilient_pq as rpq
 from resilient_pq.io.memory import MemoryStore
@@ -74,3 +75,27 @@ async def test_values_of_one_row_have_one_number_in_all_columns(write_file: Any)
                 assert of_row.setdefault(number, row) == row
                 seen += 1
     assert seen > 100
+
+
+async def test_the_record_of_a_chunk_tells_how_many_rows_were_before_it(small: Any) -> None:
+    """Whatever became of the row groups before: only a row group of the middle is left, and the records in it."""
+    before, own = small.records(3)[0], small.records(2)[2]
+    tables, report = await outputs(bytes(before.end) + small.data[before.end : own.offset])
+    assert report.kept is not None and report.kept.ledger is not None
+    (kept,) = [rows for rows in report.kept.ledger.rows if rows.kept]
+    assert (kept.row_group, kept.first_row, kept.num_rows) == (2, 20, 10)
+    assert {tuple(table["row"].to_pylist()) for table in tables.values()} == {tuple(range(20, 30))}
+
+
+@pytest.mark.parametrize("zeros", [0, 150, 300, 450, 600])
+async def test_a_torn_footer_with_pages_behind_it_counts_no_rows_of_the_file(write_file: Any, zeros: int) -> None:
+    """It is that of a checkpoint, whatever became of the key that says so."""
+    small = await write_file(pa.table({"id": list(range(50)), "name": [None if i % 3 else f"n{i}" for i in range(50)]}))
+    first, *_ = small.records(3)
+    gone = [(header.offset, header.end) for header in small.headers if header.kind in (1, 2, 3, 4) and header is not first]
+    data: bytes = small.zeroed(*gone, (first.offset, first.payload_offset), (first.end - zeros, first.end))
+    store = MemoryStore()
+    await store.put("damaged", data)
+    report = await rpq.recover((store, "damaged"), (store, "out.parquet"))
+    assert report.kept is not None
+    assert (report.exit_code, report.kept.rows_lost) == (1, None)

@@ -72,16 +72,20 @@ def carve(
         found = yield from _stretches(probed)
         pages = _next_to_each_other(found) if not places else found.pages
         steps = limits.budget(size)
-        invented = invent(pages, list(kinds), steps, limits.max_columns, places, named)
+        begins, ends = yield from _bounds(file, pages, places)
+        invented = invent(pages, list(kinds), steps, limits.max_columns, places, named, begins=begins, ends=ends)
         if steps.ended:
             findings.append(steps.finding("there may be more columns, or fewer", file.start, file.end))
         if invented is None or (len(invented.schema.leaves) == 1 and len(pages) < len(found.pages)):
             nothing = Schema(Group("schema", Repetition.REQUIRED, ()))
-            return RebuiltFile(nothing, FileMetaData(1, nothing.to_elements(), 0, []), ())
+            findings += [_of_unknown_columns(file.pages)] if file.pages else []
+            return RebuiltFile(nothing, FileMetaData(1, nothing.to_elements(), 0, []), (), tuple(findings))
         schema, expected_rows = invented.schema, invented.row_counts
-        if not places and pages[0].page.offset != len(MAGIC) and not _begins_file(file, pages):
-            invented = replace(invented, from_start=False)
         findings += findings_of(invented)
+        if invented.end is not None:
+            left = [page for page in file.pages if page.offset >= invented.end]
+            findings.append(_of_unknown_columns(left))
+            file = replace(file, pages=file.pages[: len(file.pages) - len(left)])
     probed = yield from _probe(file.pages, kinds_of(schema.leaves), limits)
     stretches = yield from _stretches(probed)
     columns = [kind_of(leaf) for leaf in schema.leaves]
@@ -206,6 +210,29 @@ def _begins_file(file: FoundFile, pages: Sequence[Probed]) -> bool:
     return bool(pages) and file.has_head and pages[0].page.offset == file.start + len(MAGIC)
 
 
+def _bounds(file: FoundFile, pages: Sequence[Probed], places: Places) -> Asking[tuple[bool, bool]]:
+    """Whether the first of some pages begins a row group for certain, and whether the last ends one."""
+    if not pages:
+        return False, False
+    start, end = pages[0].page.offset, pages[-1].page.end
+    place = places.get(start)
+    if place is not None:
+        begins = place.column == 0
+    else:
+        head = file.start + len(MAGIC) if file.has_head else len(MAGIC)
+        begins = yield from _is_nothing_between(head, start)
+    ends = yield from _is_nothing_between(end, file.end)
+    return begins, ends
+
+
+def _is_nothing_between(start: int, end: int) -> Asking[bool]:
+    """Whether no page can have stood between two offsets."""
+    if not 0 <= end - start <= MOST_BETWEEN:
+        return False
+    data = yield from Window(end).read(start, end)
+    return is_between_chunks(data)
+
+
 def _codecs(placing: Placing) -> dict[int, CompressionCodec]:
     """The codec of each column, where its pages tell."""
     pages = placing.layout.pages
@@ -216,6 +243,16 @@ def _codecs(placing: Placing) -> dict[int, CompressionCodec]:
         if codec is not None:
             found[leaf] = codec
     return found
+
+
+def _of_unknown_columns(pages: Sequence[FoundPage]) -> Finding:
+    return Finding(
+        Damage.UNVERIFIED,
+        f"of {len(pages)} pages nothing tells of which columns they are, or with which column a row group begins: they "
+        "are left out; the schema of a file of the same make would tell (--schema-from)",
+        start=pages[0].offset,
+        end=pages[-1].end,
+    )
 
 
 def _of_no_column(probed: Sequence[Probed]) -> list[Finding]:

@@ -55,10 +55,14 @@ class Chunk:
         """Whether both are much the same in all that shows."""
         if not (self.has_values and other.has_values):
             return True
+        return self.is_as_large(other) and self._has_numbers_like(other)
+
+    def is_as_large(self, other: Chunk) -> bool:
+        """Whether both have as large values, in the same way."""
         if self.has_dictionary != other.has_dictionary:
             return False
         sizes = self.size / max(self.rows, 1), other.size / max(other.rows, 1)
-        return abs(sizes[0] - sizes[1]) <= _ALIKE * max(sizes) and self._has_numbers_like(other)
+        return abs(sizes[0] - sizes[1]) <= _ALIKE * max(sizes)
 
     def _has_numbers_like(self, other: Chunk) -> bool:
         if self.numbers is None or other.numbers is None:
@@ -72,6 +76,10 @@ class Chunk:
     def follows(self, other: Chunk) -> bool:
         """Whether its numbers go on where those of another end."""
         return self.numbers is not None and other.numbers is not None and self.numbers[0] > other.numbers[1]
+
+
+#: Chunks of equally many rows, one after the other: for each kind of column that one may be of, its pages.
+Run = list[list[Span]]
 
 
 class Chunks:
@@ -94,24 +102,28 @@ class Chunks:
             counts.update(dict.fromkeys(self._layout.row_counts(start, len(self._pages), leaf)))
         return list(counts)
 
-    def runs(self, start: int, num_rows: int) -> list[list[Chunk]]:
+    def runs(self, start: int, num_rows: int) -> list[Run]:
         """Runs of chunks of equally many rows, the first of them of so many, as far as pages can be laid out."""
-        found: list[list[Chunk]] = []
+        found: list[Run] = []
         run = self._run(start, num_rows)
         while run:
             found.append(run)
-            at = run[-1].end
+            at = run[-1][0].end
             following = [self._run(at, rows) for rows in self.row_counts(at)] if at < len(self._pages) else []
             run = max(following, key=len, default=[])
         return found
 
-    def _run(self, start: int, num_rows: int) -> list[Chunk]:
-        chunks: list[Chunk] = []
+    def of(self, run: Run) -> list[Chunk]:
+        """The chunks of a run, each looked at as a whole."""
+        return [self._chunk(spans) for spans in run]
+
+    def _run(self, start: int, num_rows: int) -> Run:
+        run: Run = []
         at = start
         while at < len(self._pages) and (spans := self._spans(at, num_rows)):
-            chunks.append(self._chunk(spans))
+            run.append(spans)
             at = spans[0].end
-        return chunks
+        return run
 
     def _spans(self, at: int, num_rows: int) -> list[Span]:
         """The pages that a chunk of so many rows has, for each kind that it may be of as for the first."""
@@ -149,9 +161,9 @@ def usual_kinds(chunks: Sequence[Chunk]) -> list[Kind]:
     return [kind for kind in dict.fromkeys(kind for chunk in chunks for kind in chunk.kinds) if votes[kind] == most]
 
 
-def rank(runs: Sequence[Sequence[Chunk]]) -> tuple[int, int]:
+def rank(runs: Sequence[Run]) -> tuple[int, int]:
     """How good a way is to cut pages into chunks: as many pages, in row groups that are no larger than the first."""
-    return runs[-1][-1].end, -sum(run[0].rows > runs[0][0].rows for run in runs)
+    return runs[-1][-1][0].end, -sum(run[0][0].rows > runs[0][0][0].rows for run in runs)
 
 
 def by_places(chunks: Sequence[Chunk], places: Sequence[ChunkPlace | None]) -> list[list[Chunk]]:
@@ -164,19 +176,90 @@ def by_places(chunks: Sequence[Chunk], places: Sequence[ChunkPlace | None]) -> l
     return [columns[column] for column in sorted(columns)] if len(columns) == max(columns, default=0) + 1 else []
 
 
-def count_columns(runs: Sequence[Sequence[Chunk]]) -> tuple[int, bool]:
-    """How many columns there are, and whether that is sure.
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """How many columns there are.
 
-    Row groups have equally many rows but for the last, or the last few, so the number of columns divides the chunks of
-    each run. Where there is one run only, types have to repeat themselves.
+    Attributes:
+        count: The columns.
+        first: Ordinal of that of the first chunk.
+        told: Chunks, from the first on, whose columns are known; those behind them are of further row groups, or of
+            further columns.
+        sure: Whether something tells that there are as many.
     """
-    if len(runs) > 1:
-        most = math.gcd(*map(len, runs))
-        for count in range(most, 0, -1):
-            if most % count == 0 and all(_repeats(run, count) for run in (*runs, [c for run in runs for c in run])):
-                return count, True
-        return count_columns(runs[:-1])  # pages at the end, of a row group that was cut
-    return _of_equal_rows(runs[0])
+
+    count: int
+    first: int
+    told: int
+    sure: bool
+
+    def columns(self, chunks: Sequence[Chunk]) -> list[list[Chunk]]:
+        """The chunks of each column."""
+        known = chunks[: self.told]
+        return [list(known[(ordinal - self.first) % self.count :: self.count]) for ordinal in range(self.count)]
+
+
+def count_columns(runs: Sequence[Sequence[Chunk]], *, begins: bool, ends: bool) -> Counted | None:
+    """How many columns there are, and with which the first chunk begins; None where nothing tells that.
+
+    Row groups have equally many rows but for the last, or the last few, so a row group ends where a run does, and the
+    number of columns divides the chunks of each run. Where there is one run only, types have to repeat themselves.
+
+    Args:
+        runs: Runs of chunks of equally many rows.
+        begins: Whether the first chunk begins a row group. If not, it tells where one ends which column that is of.
+        ends: Whether the last chunk ends a row group.
+    """
+    for last in range(len(runs), 1, -1):  # behind them are pages of a row group that was cut
+        if (counted := _of_several_runs(runs[:last], begins=begins)) is not None:
+            return counted
+    counted = _of_one_run(runs[0], begins=begins, ends=ends or len(runs) > 1, alone=len(runs) == 1)
+    if counted is None:
+        return None
+    columns = counted.columns(runs[0])
+    rest = [chunk for run in runs[1:] for chunk in run]
+    fit = [_common([*columns[i % counted.count], chunk]) for i, chunk in enumerate(rest)]
+    return counted if all(fit) else None
+
+
+def _of_several_runs(runs: Sequence[Sequence[Chunk]], *, begins: bool) -> Counted | None:
+    """The same where each run ends with a row group."""
+    chunks = [chunk for run in runs for chunk in run]
+    most = math.gcd(*map(len, runs if begins else runs[1:]))
+    for count in range(most, 0, -1):
+        if most % count == 0 and _repeats(chunks, count) and (begins or _all_alike(runs, count)):
+            return Counted(count, -len(runs[0]) % count, len(chunks), sure=True)
+    return None
+
+
+def _of_one_run(chunks: Sequence[Chunk], *, begins: bool, ends: bool, alone: bool) -> Counted | None:
+    """The same for chunks that all have equally many rows."""
+    if not begins:
+        count, sure = _of_equal_rows(chunks[::-1])
+        known = count == 1 or ends
+        return Counted(count, -len(chunks) % count, len(chunks), sure) if known else None
+    count, sure = _of_equal_rows(chunks)
+    if count == len(chunks) and sure and not (ends and alone):
+        # More columns than there are would be made up; the first row group is what it is in any case.
+        again = (n for n in range(1, count) if _begins_again(chunks, n, ends=ends))
+        count = next(again, count)
+        return Counted(count, 0, count, sure)
+    return Counted(count, 0, len(chunks), sure)
+
+
+def _begins_again(chunks: Sequence[Chunk], count: int, *, ends: bool) -> bool:
+    """Whether the chunks behind the first so many can be of the same columns, in a row group that is damaged or cut."""
+    pairs = list(zip(chunks[:count], chunks[count:], strict=False))
+    if len(pairs) == count or ends:
+        first = pairs[: max(_ENOUGH, count // 3)]
+        return len(first) >= _ENOUGH and all(_common(pair) and pair[0].is_like(pair[1]) for pair in first)
+    alike = [one.is_as_large(other) for one, other in pairs if one.has_values and other.has_values]
+    return all(map(_common, pairs)) and bool(alike) and sum(alike) >= _MOST * len(alike)
+
+
+def _all_alike(runs: Sequence[Sequence[Chunk]], count: int) -> bool:
+    """Whether the chunks of each run are much like those of the row group before, if there are so many columns."""
+    return all(_are_alike(run, count) for run in runs)
 
 
 def _of_equal_rows(chunks: Sequence[Chunk]) -> tuple[int, bool]:

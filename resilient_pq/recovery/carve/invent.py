@@ -15,7 +15,15 @@ from resilient_pq.format.metadata import Encoding, Repetition, Type
 from resilient_pq.format.page_search import FoundPage
 from resilient_pq.format.schema import Group, Node, Schema
 from resilient_pq.recovery.budget import SearchBudget
-from resilient_pq.recovery.carve.columns import Chunk, Chunks, by_places, count_columns, rank, usual_kinds
+from resilient_pq.recovery.carve.columns import (
+    Chunk,
+    Chunks,
+    Run,
+    by_places,
+    count_columns,
+    rank,
+    usual_kinds,
+)
 from resilient_pq.recovery.carve.layout import Places
 from resilient_pq.recovery.carve.probe import Kind, Kinds, Probed, kinds_of
 from resilient_pq.recovery.report import Damage, Finding
@@ -104,6 +112,7 @@ class Invented:
         sure: Whether something tells how many there are: types that repeat, or a row group of other rows. Otherwise
             columns of one type may be row groups of fewer columns.
         from_start: Whether they were taken from the first page on, so that the first column is the first there is.
+        end: Offset behind the pages whose columns are known, where those that follow may be of further columns.
         named: Whether names and physical types are those of a record.
     """
 
@@ -111,6 +120,7 @@ class Invented:
     row_counts: frozenset[int]
     sure: bool
     from_start: bool
+    end: int | None = None
     named: bool = False
 
 
@@ -121,44 +131,57 @@ def invent(
     max_columns: int,
     places: Places | None = None,
     named: Sequence[NamedColumn] = (),
+    *,
+    begins: bool = True,
+    ends: bool = False,
 ) -> Invented | None:
-    """Columns that the pages can be laid out in; None where there are none.
+    """Columns that the pages can be laid out in; None where there are none, or nothing tells which.
 
     Args:
-        pages: The pages, of which the first begins a row group.
+        pages: The pages.
         kinds: The kinds of columns tried, the simplest first.
         steps: What it may cost; the best way that was found until it ended is taken.
         max_columns: Columns at most.
         places: Which chunks begin with pages, where that is known.
+        named: What columns are called and of what type, where records say so.
+        begins: Whether the first page begins a row group.
+        ends: Whether the last page ends one.
     """
     chunks = Chunks(pages, kinds, steps)
     start = next((at for at in range(len(pages)) if chunks.may_begin(at)), None)
     if start is None:
         return None
-    best: list[list[Chunk]] = []
+    widest: list[Run] = []
     try:
         for rows in chunks.row_counts(start):
             found = chunks.runs(start, rows)
-            if found and (not best or rank(found) > rank(best)):
-                best = found
+            if found and (not widest or rank(found) > rank(widest)):
+                widest = found
     except FormatError:  # the best way so far is as good as any
         if not steps.ended:
             raise
-    if not best:
+    if not widest:
         return None
+    best = [chunks.of(run) for run in widest]
     told = [None if places is None else places.get(page.page.offset) for page in pages]
     columns = by_places([chunk for run in best for chunk in run], told)
-    sure = begins = bool(columns)
+    sure, begins, end = True, bool(columns) or (begins and start == 0), None
     if not columns:
-        count, sure = count_columns(best)
-        columns = [[chunk for run in best for chunk in run[ordinal::count]] for ordinal in range(count)]
-        begins = start == 0
+        if not begins and len(best) > 1 and len(best[0]) == 1:
+            best = best[1:]  # it may be the end of a chunk
+        cut = [chunk for run in best for chunk in run]
+        counted = count_columns(best, begins=begins, ends=ends and cut[-1].end == len(pages))
+        if counted is None:
+            return None
+        columns, sure = counted.columns(cut), counted.sure
+        if counted.told < len(cut):
+            end = pages[cut[counted.told - 1].end - 1].page.end
     if not _fit(columns, named):
         named = ()
     types = [column.physical_type for column in named]
     shapes = [_kind(chunks, types[i] if types else None) for i, chunks in enumerate(columns[:max_columns])]
     counts = frozenset(run[0].rows for run in best)
-    return Invented(schema_of(shapes, named), counts, sure, begins, bool(named))
+    return Invented(schema_of(shapes, named), counts, sure, begins, end, bool(named))
 
 
 def findings(invented: Invented) -> list[Finding]:
@@ -181,8 +204,8 @@ def findings(invented: Invented) -> list[Finding]:
         )
     if not invented.from_start:
         messages.append(
-            "pages at the beginning cannot be read, so with which column a row group begins is not known: values in "
-            "one row may be of different rows; the schema of a file of the same make would tell (--schema-from)"
+            "pages at the beginning cannot be read, so where row groups end tells with which column one begins: there "
+            "may be more columns before them; the schema of a file of the same make would tell (--schema-from)"
         )
     return [Finding(Damage.UNVERIFIED, message, costs_rows=False) for message in messages]
 

@@ -10,9 +10,10 @@ import numpy as np
 
 from resilient_pq.errors import FormatError, UnsupportedError
 from resilient_pq.format import compression, kernels
-from resilient_pq.format.codec_trial import TRIED, codecs_of
+from resilient_pq.format.codec_trial import codecs_of
 from resilient_pq.format.encodings import DICTIONARY_ENCODINGS, encoding_for
 from resilient_pq.format.encodings.dictionary import MAX_BIT_WIDTH
+from resilient_pq.format.levels import check_levels
 from resilient_pq.format.metadata import CompressionCodec, Encoding, PageHeader, PageType, Type
 from resilient_pq.format.page import DataPage, Page, open_data_page
 from resilient_pq.format.page_search import FoundPage
@@ -165,13 +166,12 @@ def by_body(known: Probed, page: Page, kinds: Kinds, likely: CompressionCodec | 
         known: What the header told.
         page: The page, with its body.
         kinds: All kinds of columns.
-        likely: A codec to try first.
+        likely: The codec of pages before it.
 
     Returns:
         The same page, with fewer kinds or other rows; as it was where it does not decompress, or not to a page.
     """
-    tried = TRIED if likely not in TRIED else (likely, *(codec for codec in TRIED if codec is not likely))
-    for codec in codecs_of(page, tried):
+    for codec in codecs_of(page, likely):
         found = _decoded(known, _opened(page, codec), kinds)
         if found.rows:
             v2 = page.header.data_page_header_v2
@@ -244,13 +244,15 @@ def _rows_of(page: Page, leaf: Leaf) -> _Counted | None:
     data = open_data_page(page, leaf, CompressionCodec.UNCOMPRESSED)
     rows = present = data.num_values
     mid_row = False
-    levels = np.empty(data.num_values, np.uint8)
+    levels, repetition = np.empty((2, data.num_values), np.uint8)
     if data.repetition_levels is not None:
-        data.repetition_levels.decode(leaf.max_repetition_level, levels)
-        rows = int(np.count_nonzero(levels == 0))
-        mid_row = bool(len(levels)) and levels[0] != 0
+        data.repetition_levels.decode(leaf.max_repetition_level, repetition)
+        rows = int(np.count_nonzero(repetition == 0))
+        mid_row = bool(len(repetition)) and repetition[0] != 0
     if data.definition_levels is not None:
         data.definition_levels.decode(leaf.max_definition_level, levels)
+        if data.repetition_levels is not None:
+            check_levels(levels, repetition, leaf.list_levels)
         present = int(np.count_nonzero(levels == leaf.max_definition_level))
     if not _are_values(leaf.node, data, present):
         return None
@@ -308,8 +310,8 @@ def _are_indices(data: memoryview, count: int) -> bool:
     Raises:
         FormatError: They do not decode.
     """
-    if not len(data) or data[0] > MAX_BIT_WIDTH:
-        return False
+    if not len(data) or data[0] > MAX_BIT_WIDTH or (data[0] and len(data) > 1 and data[1] <= 1):
+        return False  # no writer begins with a run of no values, as levels read as indices do
     taken = 1 + kernels.rle_decode(data[1:], data[0], np.empty(count, np.int32))
     return len(data) - taken <= _MOST_LEFT
 

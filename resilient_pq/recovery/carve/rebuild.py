@@ -44,8 +44,9 @@ class Rebuilding:
             places = [chunk.read.range for chunk in chunks if chunk is not None]
             start = min((place.start for place in places), default=start)
             end = max((place.end for place in places), default=start)
-            before = before if group.first_row is None else group.first_row
-            known.append(KnownRowGroup(ordinal, num_rows, before, chunks, Method.CARVED, start, end))
+            told = group.first_row is not None
+            before = group.first_row if told else before
+            known.append(KnownRowGroup(ordinal, num_rows, before, chunks, Method.CARVED, start, end, numbered=told))
             before = None if before is None or num_rows is None else before + num_rows
             start = end
         return tuple(known)
