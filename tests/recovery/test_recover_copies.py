@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import resilient_pq as rpq
-from resilient_pq.format.records import Kind
+from resilient_pq.format.records import FOOTER_KINDS, Kind
 from resilient_pq.io.memory import MemoryStore
 from resilient_pq.recovery.scan import headers_in, in_place
 
@@ -134,6 +134,19 @@ async def test_row_groups_that_the_longest_copy_does_not_know(one_paged_file: An
     page = first.chunks[1].pages[-1]
     short = zeroed(file.data[: last.record.place.stop], (page.body.start, page.body.stop))
     for order in itertools.permutations([long, short]):
+        assert (await merge(*order))[1].equals(file.table)
+
+
+async def test_row_groups_that_each_copy_alone_knows(one_paged_file: Any) -> None:
+    """One has zeros in place of a row group and its record; of the other nothing follows on that."""
+    file = one_paged_file
+    before, middle = file.layout.row_groups[:2]
+    footers = [record.place for record in file.layout.records if record.kind in FOOTER_KINDS and record.num_row_groups]
+    holed = zeroed(
+        file.data, (before.record.place.stop, middle.record.place.stop), *((one.start, one.stop) for one in footers)
+    )
+    short = file.data[: middle.record.place.stop]
+    for order in itertools.permutations([holed, short]):
         assert (await merge(*order))[1].equals(file.table)
 
 
