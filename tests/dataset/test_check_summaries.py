@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from footers_of_others import with_footer
 
 import resilient_pq as rpq
-from footers_of_others import with_footer
 from resilient_pq.format.metadata import FileMetaData
 from resilient_pq.io import MemoryStore
 
