@@ -204,10 +204,10 @@ def test_the_head_is_gone(file: Any, cut: int) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 700, 70_001])
-def test_bytes_are_inserted_within_a_page_header(file: Any, size: int) -> None:
-    """The copy of the header tells where they begin: at the very byte, or at one that is alike."""
+def test_bytes_are_inserted_at_a_page_header(file: Any, size: int) -> None:
+    """Its copy tells where they begin: before it, within it, or behind it."""
     for start, body in headers(file)[7::60]:
-        for cut in (start + 1, (start + body) // 2, body - 1):
+        for cut in (start, start + 1, (start + body) // 2, body - 1, body):
             data = file.data[:cut] + random.Random(cut).randbytes(size) + file.data[cut:]
             assert together(data, placed(data)) == file.data, (start, cut)
 
