@@ -67,6 +67,15 @@ async def test_what_a_writer_takes(data: object) -> None:
     assert (await read_back(store)).to_pydict() == {"n": [0, 1, 2], "s": ["a", None, "c"]}
 
 
+async def test_a_writer_that_was_awaited_is_a_context_too() -> None:
+    store = MemoryStore()
+    writer = await rpq.create((store, "f"))
+    async with writer as same:
+        assert same is writer
+        await same.write(table())
+    assert (await read_back(store)).num_rows == ROWS
+
+
 async def test_a_closed_writer() -> None:
     store = MemoryStore()
     writer = await rpq.create((store, "f"))
