@@ -212,6 +212,18 @@ def test_bytes_are_inserted_at_a_page_header(file: Any, size: int) -> None:
             assert together(data, placed(data)) == file.data, (start, cut)
 
 
+def test_the_record_that_tells_of_a_page_lies_across_a_border_too(file: Any) -> None:
+    """It is whole only where its parts are put together; then it tells where the bytes before it begin."""
+    for record in file.records(Kind.ROW_GROUP)[1:4]:
+        start, _ = [place for place in headers(file) if place[0] < record.offset][-20]
+        cuts = start + 2, record.payload_offset + record.payload_size // 2
+        noise = [random.Random(cut).randbytes(size) for cut, size in zip(cuts, (700, 70_001), strict=True)]
+        data = b"".join(
+            [file.data[: cuts[0]], noise[0], file.data[cuts[0] : cuts[1]], noise[1], file.data[cuts[1] :]]
+        )
+        assert together(data, placed(data)) == file.data, cuts
+
+
 def test_within_something_else(file: Any) -> None:
     noise = random.Random(6)
     before, behind = noise.randbytes(70_001), noise.randbytes(50_000)
