@@ -16,8 +16,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import resilient_pq as rpq
+from resilient_pq.format.metadata import Type
 from resilient_pq.io.memory import MemoryStore
 from resilient_pq.recovery.carve import files_in
+from resilient_pq.recovery.carve.columns import Chunk, count_columns
+from resilient_pq.recovery.carve.probe import Kind
 
 
 def mixed(rows: int) -> pa.Table:
@@ -196,3 +199,13 @@ def test_of_pages_that_do_not_follow_one_another_no_columns_are_made_up(carving:
         data[start:stop] = bytes(stop - start)
     assert len(pages) > 20
     assert carving.carve(bytes(data[:end])).row_groups == ()
+
+
+def test_a_few_chunks_that_fit_nowhere_do_not_hide_how_many_columns_there_are() -> None:
+    """Two columns in eight row groups, of which one chunk is of another file."""
+    number, text, strange = (Kind(one, None, 0, 0) for one in (Type.INT64, Type.BYTE_ARRAY, Type.BOOLEAN))
+    kinds = [number, text] * 8
+    kinds[6] = strange
+    chunks = [Chunk((kind,), i, i + 1, 10, False, False, 80, (0, 0), None) for i, kind in enumerate(kinds)]
+    assert count_columns([chunks]) == (2, True)
+    assert count_columns([chunks[:10]]) == (10, True), "of few a tenth may be much"
