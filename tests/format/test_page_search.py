@@ -29,7 +29,7 @@ from resilient_pq.format.metadata import (
     PageType,
 )
 from resilient_pq.format.page import pages_of
-from resilient_pq.format.page_search import Proof, SearchLimits, metadata_end, pages_in
+from resilient_pq.format.page_search import LIMITS, Proof, SearchLimits, finding_pages, metadata_end, pages_in
 from resilient_pq.reader.contents import chunk_range
 
 ROWS = 3000
@@ -198,6 +198,18 @@ def test_more_pages_than_allowed_are_an_error() -> None:
     data = b"".join(page_header(8) + bytes(8) for _ in range(20))
     with pytest.raises(FormatError, match="more than 10 pages"):
         pages_in(data, limits=SearchLimits(max_pages=10))
+
+
+def test_bytes_are_asked_for_window_by_window() -> None:
+    """However many there are: what is searched need not fit into memory."""
+    data = memoryview(bytes(20 << 20))
+    asking = finding_pages(0, len(data), [], LIMITS)
+    asked = [next(asking)]
+    with pytest.raises(StopIteration):
+        while True:
+            asked.append(asking.send(data[asked[-1].start : asked[-1].stop]))
+    assert max(map(len, asked)) <= 8 << 20
+    assert asked[-1].stop == len(data)
 
 
 def test_metadata_that_name_no_column_are_none() -> None:

@@ -11,6 +11,7 @@ import pytest
 import resilient_pq as rpq
 from resilient_pq.format import thrift
 from resilient_pq.format.metadata import RowGroup
+from resilient_pq.format.page import pages_of
 from resilient_pq.format.records import Kind
 from resilient_pq.io.counters import FetchCounters
 from resilient_pq.io.memory import MemoryStore
@@ -117,6 +118,25 @@ async def test_a_chunk_that_its_metadata_do_not_fit(
 
     monkeypatch.setattr(Layout, "chunk", chunk)
     await is_refused(damage(small))
+
+
+async def test_a_chunk_that_was_made_anew_and_does_not_decode(
+    one_paged_file: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the chunks of a row group that lost a page are; headers and sizes are right."""
+    place = Layout.chunk
+
+    def chunk(layout: Layout, encoded: Any) -> Any:
+        record, *buffers = place(layout, encoded)
+        data = bytearray(b"".join(bytes(buffer) for buffer in buffers))
+        *_, page = pages_of(memoryview(bytes(data)), 0)
+        data[page.end - len(page.body) : page.end] = b"\xff" * len(page.body)
+        return [record, bytes(data)]
+
+    page = one_paged_file.layout.row_groups[0].chunks[0].pages[1]
+    data = one_paged_file.written_over((page.body.start, bytes(8))).data
+    monkeypatch.setattr(Layout, "chunk", chunk)
+    await is_refused(data)
 
 
 async def test_the_end_of_a_copy_is_opened(small: Any) -> None:
