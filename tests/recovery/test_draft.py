@@ -15,7 +15,7 @@ from resilient_pq.format.page import pages_of
 from resilient_pq.format.records import Kind
 from resilient_pq.io.counters import FetchCounters
 from resilient_pq.io.memory import MemoryStore
-from resilient_pq.recovery.draft import check_end, ends_well
+from resilient_pq.recovery.draft import Draft, check_end, ends_well
 from resilient_pq.recovery.source import Source
 from resilient_pq.writer.layout import Layout
 
@@ -137,6 +137,19 @@ async def test_a_chunk_that_was_made_anew_and_does_not_decode(
     data = one_paged_file.written_over((page.body.start, bytes(8))).data
     monkeypatch.setattr(Layout, "chunk", chunk)
     await is_refused(data)
+
+
+@pytest.mark.parametrize("fewer", [-1, 1])
+async def test_a_chunk_that_was_copied_and_has_other_rows(
+    small: Any, monkeypatch: pytest.MonkeyPatch, fewer: int
+) -> None:
+    push = Draft.chunk
+
+    async def chunk(draft: Draft, leaf: Any, encoded: Any, num_rows: int, *, is_copy: bool) -> None:
+        await push(draft, leaf, encoded, num_rows - fewer * is_copy, is_copy=is_copy)
+
+    monkeypatch.setattr(Draft, "chunk", chunk)
+    await is_refused(damaged(small))
 
 
 async def test_the_end_of_a_copy_is_opened(small: Any) -> None:
