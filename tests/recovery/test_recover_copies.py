@@ -284,6 +284,18 @@ async def test_what_both_continuations_have_in_common_is_merged(tmp_path: Path, 
     assert table.equals(first)
 
 
+async def test_what_the_other_continuation_left_does_not_hide_what_lies_behind_it(tmp_path: Path, rows: Any) -> None:
+    """An older end of the file lies before the newer one, of which a part was moved."""
+    first = rows(80, 1)
+    second = pa.concat_tables([first.slice(0, 20), rows(150, 2).slice(20)])
+    one, other = await both_ways(tmp_path, first, second)
+    records = [header for header in in_place(headers_in(other, 0)) if header.kind == Kind.ROW_GROUP]
+    cut = (records[-2].end + records[-1].offset) // 2
+    _, table = await merge(one + other[:cut] + b"n" * 701 + other[cut:])
+    assert table.slice(table.num_rows - 10).equals(second.slice(140))
+    assert table.equals(pa.concat_tables([second.slice(at, 20) for at in range(0, 150, 20) if at in table["id"].to_pylist()]))
+
+
 # --- files of others ----------------------------------------------------------------------------------------
 
 
