@@ -4,6 +4,9 @@ Two files of the same rows, one written by resilient_pq and one by pyarrow, both
 of row groups and pages, are damaged in a dozen ways. Every tool reads the same damaged bytes in a process of its own,
 with a limit of time. What could be had at best is computed from the layout of the whole file, by
 tests/plugins/page_layout.py. The same seed gives the same table.
+
+``--structure N`` does something else: small files are damaged by their structure, and what resilient_pq makes of them
+is held against their rows (torture_structure.py).
 """
 
 from __future__ import annotations
@@ -372,8 +375,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--trials", type=int, default=20, help="files for each damage whose place is drawn")
+    parser.add_argument("--structure", type=int, metavar="N", help="run N cases of damage by structure, from --seed on")
+    parser.add_argument("--jobs", type=int, default=1, help="processes for these cases")
+    parser.add_argument("--case", type=int, metavar="SEED", help="run one of these cases again")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep the files of that case")
     parser.add_argument("--killed", nargs=2, metavar=("LIBRARY", "PATH"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if arguments.structure is not None or arguments.case is not None:
+        import torture_structure  # noqa: PLC0415 (what it needs is slow to import)
+
+        sys.exit(torture_structure.main(arguments))
     if arguments.killed:
         write_and_die(arguments.killed[0], Path(arguments.killed[1]), arguments.seed)
     with tempfile.TemporaryDirectory() as folder:

@@ -54,6 +54,7 @@ class Contents:
         state: What the file says of itself; None for files of others.
         checkpoints: The checkpoints that a resilient file's footer names, oldest first.
         file_sizes: Bytes of each data file when a summary of ours was written.
+        miscounted: The rows that a footer of others states for the whole file, where its row groups have others.
     """
 
     footer: Footer
@@ -62,6 +63,7 @@ class Contents:
     state: FileState | None
     checkpoints: tuple[KnownCheckpoint, ...]
     file_sizes: Mapping[str, int] = field(default_factory=dict)
+    miscounted: int | None = None
 
     @property
     def metadata(self) -> FileMetaData:
@@ -102,7 +104,7 @@ class Contents:
         """Whether the footer proves that no row followed: a checkpoint of ours is a footer, too, and does not."""
         if self.footer.record is not None:
             return self.footer.record.kind in (Kind.FINAL, Kind.SEAL)
-        return not (self.unvouched and self.key_value.get(footer.STATE_KEY) == FileState.IN_PROGRESS)
+        return not self.unvouched or self.key_value.get(footer.STATE_KEY) in (FileState.COMPLETE, FileState.SALVAGED)
 
     @cached_property
     def data_files(self) -> tuple[str, ...]:
@@ -128,18 +130,19 @@ class Contents:
             FormatError: It contradicts itself.
         """
         schema = Schema.from_elements(found.metadata.schema).without_empty_groups()
-        total = 0
+        total, miscounted = 0, None
         for ordinal, row_group in enumerate(found.metadata.row_groups):
             _check_row_group(row_group, ordinal, schema)
             total += row_group.num_rows
         if total != found.metadata.num_rows:
             if found.record is not None:
                 raise FormatError(f"the footer says {found.metadata.num_rows:,} rows, its row groups {total:,}")
-            found.metadata.num_rows = total  # early parquet-rs wrote 0 there: the row groups know better
+            miscounted = found.metadata.num_rows or None  # early parquet-rs wrote 0 there
+            found.metadata.num_rows = total  # the row groups know better
         key_value = key_values(found.metadata.key_value_metadata)
         state = _state(found, key_value)
         if state is None:
-            return cls(found, schema, key_value, None, ())
+            return cls(found, schema, key_value, None, (), miscounted=miscounted)
         return cls(found, schema, key_value, state, _checkpoints(found, key_value), _file_sizes(key_value))
 
 

@@ -116,25 +116,34 @@ class Candidates:
     unaccounted: tuple[ByteRange, ...] = ()
 
 
-def candidates_of_survey(survey: Survey) -> Candidates | None:
-    """What a survey leaves to keep; None when not even the schema is known."""
-    if survey.footer is None or survey.last is None:
+def candidates_of_survey(survey: Survey, schema: FileMetaData | None = None) -> Candidates | None:
+    """What a survey leaves to keep; None when not even the schema is known.
+
+    Args:
+        survey: What the records tell.
+        schema: Metadata from elsewhere that tell the schema, where no footer of the file does.
+    """
+    footer, last = survey.footer, survey.last
+    named = None if schema is None else replace(schema, row_groups=[])
+    named = named if footer is None else footer.metadata
+    if named is None or last is None:
         return None
-    found = _named_by(survey.footer.metadata, Method.CHECKPOINT)
+    found = _named_by(named, Method.CHECKPOINT)
     for ordinal, later in sorted(survey.row_groups.items()):
         found.append(_candidate(ordinal, later.row_group, later.rows_before, Method.ROW_GROUP_RECORD))
-    metadata = _metadata(survey.footer.metadata, [candidate.row_group for candidate in found])
-    contents = Contents.of(Footer(metadata, survey.size, 0, survey.footer.header))
+    metadata = _metadata(named, [candidate.row_group for candidate in found])
+    header = None if footer is None else footer.header
+    contents = Contents.of(Footer(metadata, survey.size, 0, header))
     contiguous = [candidate.ordinal for candidate in found] == list(range(len(found)))
-    whole = survey.footer.header.kind == Kind.FINAL and not survey.row_groups
+    whole = header is not None and header.kind == Kind.FINAL and not survey.row_groups
     return Candidates(
         contents,
         tuple(found),
         end_of_survey(survey),
-        survey.last.end if contiguous and not survey.scanned else None,
-        survey.last,
-        survey.footer.header.end if whole else None,
-        tuple(_unaccounted(survey, found)) if survey.scanned else (),
+        last.end if header is not None and contiguous and not survey.scanned else None,
+        last,
+        header.end if header is not None and whole else None,
+        tuple(_unaccounted(survey, found)) if header is not None and survey.scanned else (),
     )
 
 
@@ -146,10 +155,17 @@ def candidates_of_contents(contents: Contents) -> Candidates:
     return Candidates(
         contents,
         tuple(found),
-        FileEnd(contents.footer.end, contents.footer.end, contents.num_rows if contents.is_finished else None),
+        _end_of_footer(contents),
         record.end if record is not None and resumable else None,
         record,
     )
+
+
+def _end_of_footer(contents: Contents) -> FileEnd:
+    end = contents.footer.end
+    if contents.miscounted is not None:
+        return FileEnd(end, end, miscounted=True)
+    return FileEnd(end, end, contents.num_rows if contents.is_finished else None)
 
 
 def _named_by(footer: FileMetaData, method: Method) -> list[Candidate]:
@@ -273,6 +289,9 @@ def losses_behind(
     elif end.num_rows is not None and (known is None or stated < known):
         reason = "the footer counts other rows than the row groups that were found have"
         losses.append(LostRegion(start, end.size, None, Damage.CORRUPT, reason, where))
+    if end.miscounted:
+        reason = "what counts the rows of the file contradicts its row groups"
+        losses.append(LostRegion(start, end.size, None, Damage.CORRUPT, reason))
     if not end.proven:
         reason, where = "the end of the file is missing: how many rows followed is not known", Where()
         if in_flight is not None:

@@ -58,6 +58,7 @@ def in_flight(
     known: Collection[int],
     *,
     strangers: Sequence[int] = (),
+    moved: bool = False,
     quirks: Quirks = NO_QUIRKS,
 ) -> Generator[ByteRange, memoryview, tuple[KnownRowGroup, ...]]:
     """The row groups that only the records of their chunks tell of.
@@ -73,6 +74,8 @@ def in_flight(
         known: Ordinals of the row groups that are known otherwise.
         strangers: Offsets of record headers of other files, or that lie elsewhere than they say, in order. Pages near
             one may not be of this file: they are believed only where they fill a chunk up to the next record.
+        moved: Whether parts of the file were moved, so that pages of other chunks may lie in one: then the same goes
+            for all chunks before the last record.
         quirks: What is known of the writer of the pages.
 
     Returns:
@@ -93,6 +96,7 @@ def in_flight(
         if header.num_row_groups not in known:
             end = size if following is None else following.offset
             strange = bisect_left(strangers, header.offset) < bisect_left(strangers, end)
+            strange = strange or (moved and following is not None)
             region = _Region(header, following, size, places, window, strange)
             found += yield from region.chunks(len(schema.leaves))
     groups: dict[int, list[_Chunk]] = {}
@@ -230,6 +234,8 @@ class _Region:
                     return found
                 at = found[-1].pages[-1].end
             destroyed = yield from self._destroyed(record, at, column + 1, codec or 0)
+            if destroyed is None and self.following is None and found and (yield from self._ends_oddly(at)):
+                return found[:-1]
             if destroyed is None or column + 1 >= num_columns:
                 return found
             if found:
@@ -267,6 +273,20 @@ class _Region:
         # that nobody can count. One byte, in which no page can be found, says that there is more.
         end = self.limit if closed else min(at + 1, self.limit)
         return _Chunk(record, column, codec, start, end, pages, complete=False)
+
+    def _ends_oddly(self, at: int) -> Generator[ByteRange, memoryview, bool]:
+        """Whether neither a page, nor what is left of one or of a record, stands where the pages of a chunk end.
+
+        A page of another size in the place of one leaves such a rest: then nothing proves the pages before it.
+        """
+        data = yield from self.window.read(at, self.limit, min(2 * HEADER_SIZE, self.limit - at))
+        if len(data) < 2 * HEADER_SIZE or not any(data[:_REMAINS]) or self.header.file_id in bytes(data):
+            return False
+        try:
+            read_header(data, 0)
+        except FormatError:
+            return not (yield from self._begins_filter(at))
+        return False
 
     def _begins_filter(self, at: int) -> Generator[ByteRange, memoryview, bool]:
         """Whether bloom filters stand at `at`: they do between the last chunk of a row group and its record."""

@@ -53,11 +53,12 @@ async def continued(source: Source, candidates: Candidates) -> Layout:
 
 def own_keys(contents: Contents) -> dict[str, str | None]:
     """The key-value metadata of a file that are not about this one version of it, without a damaged Arrow schema."""
+    num_columns = len(contents.schema.columns)
     return {
         key: value
         for key, value in contents.key_value.items()
         if (key == DATASET_KEY or not key.startswith("rpq."))
-        and not (key == ARROW_SCHEMA_KEY and value is not None and not is_stored_schema(value))
+        and not (key == ARROW_SCHEMA_KEY and value is not None and not is_stored_schema(value, num_columns))
     }
 
 

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
-from resilient_pq.format.footer import MAGIC
 from resilient_pq.format.records import CHUNK_RECORD_SIZE, Kind
 from resilient_pq.io.fetch import fetch
 from resilient_pq.io.ranges import ByteRange
@@ -19,7 +18,6 @@ from resilient_pq.recovery.placement import place
 from resilient_pq.recovery.report import Finding, LostRegion
 from resilient_pq.recovery.row_counts import uncounted
 from resilient_pq.recovery.scan import all_headers
-from resilient_pq.recovery.source import Source
 from resilient_pq.recovery.understanding import Understanding
 from resilient_pq.recovery.verify import PagesSeen
 
@@ -99,7 +97,7 @@ async def examine(
     lost = known.losses(counted)
     lost += uncounted(stated, borne_out)
     damaged_at = tuple(finding.start or 0 for finding in copies)
-    magic = not _is_ours(known) and await _has_magic(known.source)
+    magic = not _is_ours(known) and await known.source.begins_with_magic()
     records = frozenset([offset async for offset in _chunk_records_damaged(known)])
     return Examined(
         (*data, *copies), found, tuple(lost), damaged_at, means, unread, magic, records, seen
@@ -131,11 +129,6 @@ async def _chunk_records_damaged(known: Understanding) -> AsyncIterator[int]:
                 del sound[places[i].start]
     for header in sound.values():
         yield header.offset
-
-
-async def _has_magic(source: Source) -> bool:
-    head = await source.read(ByteRange(0, min(len(MAGIC), source.info.size)))
-    return bytes(head) == MAGIC
 
 
 async def _displaced(known: Understanding) -> list[Elsewhere]:

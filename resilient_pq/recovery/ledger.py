@@ -481,7 +481,7 @@ def _wrong_pages(ledger: Ledger) -> Iterator[str]:
         if region.first_row is not None and region.num_rows is not None:
             chunks.setdefault((region.row_group, region.column), []).append(region)
     for (ordinal, column), regions in chunks.items():
-        regions.sort(key=lambda region: region.first_row or 0)
+        regions.sort(key=lambda region: (region.first_row or 0, region.num_rows or 0))
         for before, after in pairwise(regions):
             if (before.first_row or 0) + (before.num_rows or 0) > (after.first_row or 0):
                 yield f"{_named(after)}: its rows are told of twice"

@@ -296,10 +296,14 @@ class _Pieces:
     def put_together(self) -> Generator[ByteRange, memoryview, View]:
         """The view that all marks make."""
         marks = yield from self._chosen([*self.marks, *(yield from self._page_marks())])
-        borders: list[int] = []
+        borders: list[tuple[int, int]] = []
         for mark, following in pairwise(marks):
             if mark.shift != following.shift:
-                borders.append((yield from self._border(mark, following)))
+                rivals = yield from self._rivals(mark, following)
+                if rivals is None:
+                    border = yield from self._border(mark, following)
+                    rivals = border, border
+                borders.append(rivals)
         return self.view(marks, borders)
 
     def _chosen(self, marks: list[_Mark]) -> Generator[ByteRange, memoryview, list[_Mark]]:
@@ -325,16 +329,21 @@ class _Pieces:
             end = chosen[-1].end
         return chosen
 
-    def view(self, marks: Sequence[_Mark], borders: Iterable[int]) -> View:
-        """The segments between borders; the last ends with the file's final record, or where the bytes do."""
+    def view(self, marks: Sequence[_Mark], borders: Iterable[tuple[int, int]]) -> View:
+        """The segments between borders; the last ends with the file's final record, or where the bytes do.
+
+        Args:
+            marks: One for each offset, in order.
+            borders: Of each two that were moved differently, where the one segment ends and where the next begins.
+        """
         segments: list[Segment] = []
         places = iter(borders)
         start = max(0, -marks[0].shift)
         for mark, following in pairwise(marks):
             if mark.shift != following.shift:
-                border = next(places)
-                segments.append(Segment(start, border, mark.shift))
-                start = border
+                end, following_start = next(places)
+                segments.append(Segment(start, end, mark.shift))
+                start = following_start
         last = marks[-1]
         segments.append(Segment(start, self._last_end(last), last.shift))
         return View(segments[-1].end, tuple(_within(segments, self.size)))
@@ -349,6 +358,44 @@ class _Pieces:
         return min(behind, default=self.size) - last.shift
 
     # -- borders -----------------------------------------------------------------------------------
+
+    def _rivals(self, before: _Mark, behind: _Mark) -> Generator[ByteRange, memoryview, tuple[int, int] | None]:
+        """Where one piece ends and the next begins, where whole pages that no record has a copy of stand in both.
+
+        Those are right that follow on each other up to the next record. Where all of them do, or none, nobody can tell:
+        the bytes in between are in no piece.
+        """
+        at = next((item.end for item in (self.items.get(before.offset),) if item is not None), before.end)
+        if at >= behind.offset or at in self.items:
+            return None
+        first = yield from self._item(at, before.shift)
+        second = yield from self._item(at, behind.shift)
+        if first is None or second is None:
+            return None
+        here = yield from self._read(first.offset, first.end, before.shift)
+        there = yield from self._read(second.offset, second.end, behind.shift)
+        alike = bytes(here) == bytes(there)
+        rivals = crc32(here[first.start - at :]) == first.crc and crc32(there[second.start - at :]) == second.crc
+        if alike or not rivals:
+            return None
+        reached = []
+        for shift in (before.shift, behind.shift):
+            reached.append((yield from self._chained(at, behind.offset, shift)) == behind.offset)
+        match reached:
+            case [False, True]:
+                return at, at
+            case [True, False]:
+                return behind.offset, behind.offset
+        return at, behind.offset
+
+    def _chained(self, at: int, limit: int, shift: int) -> Generator[ByteRange, memoryview, int]:
+        """Where pages end that follow on each other from an offset on, each with the CRC32 that its header has."""
+        while at < limit:
+            item = yield from self._item(at, shift)
+            if item is None or item.end > limit or not (yield from self._is_whole(item, shift)):
+                break
+            at = item.end
+        return at
 
     def _border(self, before: _Mark, behind: _Mark) -> Generator[ByteRange, memoryview, int]:
         """The offset from which on bytes lie where those of `behind` do, and no longer where those of `before` do."""

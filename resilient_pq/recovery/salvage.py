@@ -282,7 +282,7 @@ async def _recover(known: Understanding, request: _Request, progress: Progress |
     lost = tuple(sorted((*rows.lost, *examined.lost), key=lambda region: region.start))
     ledger = ledger_of(known, examined, rows, request.on_damage)
     whole = known.error is None and ledger.is_complete
-    sound = whole and not examined.found and not examined.copies_damaged_at
+    sound = whole and not examined.found and not examined.copies_damaged_at and not known.keys_damaged
     if request.only_sound and not sound:
         return None
     if not rows.row_groups and not whole:

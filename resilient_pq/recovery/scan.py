@@ -60,13 +60,13 @@ class FileSpan:
         file_id: Its id.
         start: Where the first of them lies.
         end: Offset just after the last of them.
-        in_place: Whether one of them lies where it says.
+        base: How far one of them lies from where it says, the one that lies nearest; 0 where it lies in its place.
     """
 
     file_id: bytes
     start: int
     end: int
-    in_place: bool
+    base: int
 
     def encloses(self, other: FileSpan) -> bool:
         """Whether another file lies between records of this one, as within a column of it."""
@@ -77,7 +77,7 @@ def file_spans(found: Iterable[tuple[int, RecordHeader]]) -> list[FileSpan]:
     """The files that records were found of, the outermost first.
 
     A column may hold whole files of ours, of more records than the file around them has. Of two files the one is taken
-    that encloses the other, then one whose records lie where they say, then the longer one.
+    that encloses the other, then the one whose records lie nearest to where they say, then the longer one.
 
     Args:
         found: Where each header lies, and the header.
@@ -90,12 +90,12 @@ def file_spans(found: Iterable[tuple[int, RecordHeader]]) -> list[FileSpan]:
             file_id,
             min(at for at, _ in mine),
             max(at + header.end - header.offset for at, header in mine),
-            any(at == header.offset for at, header in mine),
+            min((at - header.offset for at, header in mine), key=abs),
         )
         for file_id, mine in by_file.items()
     ]
     enclosed = {span.file_id: any(other.encloses(span) for other in spans) for span in spans}
-    return sorted(spans, key=lambda span: (enclosed[span.file_id], not span.in_place, span.start - span.end))
+    return sorted(spans, key=lambda span: (enclosed[span.file_id], abs(span.base), span.start - span.end))
 
 
 def outermost(found: Iterable[tuple[int, RecordHeader]]) -> bytes | None:

@@ -128,6 +128,10 @@ class Source:
             # A damaged footer can look like one that is too new: our records tell.
             return FormatError("the footer is damaged", where=Where(key=self.url, offset=self.info.size))
 
+    async def begins_with_magic(self) -> bool:
+        """Whether its first bytes are those of a Parquet file."""
+        return bytes(await self.read(ByteRange(0, min(len(MAGIC), self.info.size)))) == MAGIC
+
     async def survey(self) -> Survey:
         """What the records of the object tell."""
         return await self.drive(surveying.survey(self.info.size, self.file_id))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from resilient_pq.errors import ResilientPQError, Where
@@ -158,13 +158,16 @@ def budget_of(size: int) -> SearchBudget:
     return SearchBudget.of(size, free=_FREE, per_byte=_PER_BYTE, most=_MOST)
 
 
-def find_footer(size: int, *, reach: int = REACH, budget: SearchBudget | None = None) -> Search:
+def find_footer(
+    size: int, *, reach: int = REACH, budget: SearchBudget | None = None, others: Sequence[ByteRange] = ()
+) -> Search:
     """Find the metadata of a file of `size` bytes whose end, or beginning, is damaged.
 
     Args:
         size: Bytes of the object.
         reach: How far back from the end to look, padding left out.
         budget: What it may cost.
+        others: Where other files lie, whose metadata are none of this one.
 
     Returns:
         The metadata that are believed, the last ones in the object; None where there are none.
@@ -180,6 +183,8 @@ def find_footer(size: int, *, reach: int = REACH, budget: SearchBudget | None = 
         data = bytes((yield ByteRange(start, min(end + len(MAGIC) - 1, object_.data_end))))
         object_.window, object_.window_start = data, start
         for at, is_tail in _candidates(data):
+            if any(place.start <= start + at < place.end for place in others):
+                continue
             found = yield from (_by_tail if is_tail else _by_shape)(object_, start + at)
             if found is not None:
                 return found

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from resilient_pq.arrow.stored_schema import ARROW_SCHEMA_KEY, is_stored_schema
 from resilient_pq.errors import FormatError, NotParquetError, RecoveryError, TornFileError, Where
 from resilient_pq.format.footer import MAGIC, Footer
 from resilient_pq.format.metadata import FileMetaData, RowGroup, SchemaElement, Type
@@ -22,7 +23,6 @@ from resilient_pq.recovery.choose import (
     FileEnd,
     candidates_of_contents,
     candidates_of_survey,
-    end_of_survey,
     known_row_groups,
     losses,
     losses_between,
@@ -34,7 +34,7 @@ from resilient_pq.recovery.ladder import Facts, Rung, next_rung
 from resilient_pq.recovery.like_a_sibling import like_a_sibling, named_alike
 from resilient_pq.recovery.placement import files_in, place
 from resilient_pq.recovery.report import Damage, Finding, LostRegion
-from resilient_pq.recovery.scan import all_headers
+from resilient_pq.recovery.scan import FileSpan, all_headers, file_spans
 from resilient_pq.recovery.schema_source import KnownSchema, Siblings
 from resilient_pq.recovery.source import Source
 from resilient_pq.recovery.survey import Survey
@@ -76,6 +76,8 @@ class Understanding:
         schema_from: Where its schema comes from, where that is not the file itself.
         footer_whole: Whether there is a footer at its end that can be used.
         identity: What its bytes look like; None where nobody asked.
+        keys_damaged: Whether a key of the footer is damaged that readers need.
+        lies_within: Whether the only records are of a file within the one that is meant.
     """
 
     source: Source
@@ -94,6 +96,8 @@ class Understanding:
     schema_from: str | None = None
     footer_whole: bool = False
     identity: Identity | None = None
+    keys_damaged: bool = False
+    lies_within: bool = False
 
     @property
     def positions(self) -> dict[int, int]:
@@ -232,6 +236,17 @@ async def _footer(known: Understanding) -> None:
     elif contents.verified or await _leads_to_pages(known.source, contents):
         known.footer_whole = True
         known.take(candidates_of_contents(contents))
+        stored = contents.key_value.get(ARROW_SCHEMA_KEY)
+        if not contents.verified and stored is not None and not is_stored_schema(stored, len(contents.schema.columns)):
+            message = "the Arrow schema in the footer is damaged: some readers refuse the file"
+            place = contents.footer.start, contents.footer.end
+            known.findings.append(Finding(Damage.CORRUPT, message, Where(offset=place[0]), *place, costs_rows=False))
+            known.keys_damaged = True
+        if contents.miscounted is not None:
+            message = f"the footer says {contents.miscounted:,} rows, its row groups {contents.num_rows:,}"
+            where = Where(offset=contents.footer.start)
+            place = contents.footer.start, contents.footer.end
+            known.findings.append(Finding(Damage.CORRUPT, message, where, *place, costs_rows=False))
     else:
         message = "the footer is whole, but there are no pages where it says"
         known.error = known.error or FormatError(message, where=Where(offset=contents.footer.start))
@@ -265,14 +280,15 @@ async def _records(known: Understanding) -> None:
         row_groups = [found.row_group for _, found in sorted(known.survey.row_groups.items())]
         schema = known.given or await named_alike(known.siblings, row_groups)
         if schema is not None:
-            known.schema_from = schema.origin
-            known.take(candidates_of_contents(_contents(schema.metadata, row_groups, known.source.info.size)))
-            known.end = end_of_survey(known.survey)
+            candidates = _candidates(known.survey, schema.metadata)
+            if candidates is not None:
+                known.schema_from = schema.origin
+                known.take(candidates)
 
 
-def _candidates(survey: Survey) -> Candidates | None:
+def _candidates(survey: Survey, schema: FileMetaData | None = None) -> Candidates | None:
     try:
-        return candidates_of_survey(survey)
+        return candidates_of_survey(survey, schema)
     except FormatError:
         return None  # its records contradict each other
 
@@ -292,6 +308,12 @@ async def _placement(known: Understanding) -> None:
             known.findings.append(_another(other.file_id, other.start, other.end, "it is not looked at"))
     if view.is_in_place and view.size == source.info.size:
         return
+    base = next((span.base for span in file_spans(found) if span.file_id == known.survey.file_id), 0)
+    if base > 0 and source.file_id is None and await source.begins_with_magic():
+        # The object begins as another file does, of which no record is left.
+        known.lies_within = True
+        known.findings += [_another(file.file_id, file.start, file.end, "it is within this one") for file in files]
+        return
     # Copies of this very file may lie in a column of it: a view is believed that tells of more of the same, or of its
     # end where nothing told of that.
     survey = await source.through(view).survey()
@@ -302,6 +324,13 @@ async def _placement(known: Understanding) -> None:
         return
     if known.contents is None or known.contents.schema == candidates.contents.schema:
         known.look_through(view, "parts of it lie elsewhere than they were written: they are put back")
+
+
+def _inner(known: Understanding) -> list[FileSpan]:
+    """Files of ours that lie within the one that is meant, as in a column of it: they begin somewhere in the object."""
+    spans = [] if known.survey is None or known.moved else file_spans(known.survey.found.items())
+    mine = None if known.survey is None or known.lies_within else known.survey.file_id
+    return [span for span in spans if span.file_id != mine and span.base > 0]
 
 
 def _another(file_id: bytes, start: int, end: int, why: str) -> Finding:
@@ -322,22 +351,30 @@ async def _identity(known: Understanding) -> None:
 
 async def _chunk_records(known: Understanding) -> None:
     assert known.survey is not None and known.contents is not None
-    named = {row_group.ordinal for row_group in known.row_groups}
+    carved = [row_group for row_group in known.row_groups if row_group.method is Method.CARVED]
+    named = {row_group.ordinal for row_group in known.row_groups if row_group not in carved}
     search = chunk_records.in_flight(
         known.source.info.size,
         known.contents.schema,
         known.survey.headers,
         named,
         strangers=known.survey.strangers,
+        moved=known.moved,
         quirks=Quirks.of(known.contents.metadata.created_by),
     )
-    known.add(await known.source.drive(search))
+    found = await known.source.drive(search)
+    if not carved:
+        known.add(found)
+        return
+    # Where carving found row groups, too, these have all pages that lie there.
+    known.add_in_place(one for one in found if not any(one.overlaps(other) for other in carved))
 
 
 async def _true_end(known: Understanding) -> None:
     size = known.source.info.size
     budget = budget_of(size)
-    found = await known.source.drive(find_footer(size, budget=budget))
+    others = [ByteRange(span.start, span.end) for span in _inner(known)]
+    found = await known.source.drive(find_footer(size, budget=budget, others=others))
     if found is None and budget.ended:
         known.findings.append(budget.finding("there may be a footer that is not at the end", 0, size))
     known.found = found
@@ -355,7 +392,8 @@ async def _true_end(known: Understanding) -> None:
         known.take(candidates_of_contents(found.contents))
     else:
         known.contents, known.row_groups = found.contents, found.rebuilt.row_groups
-        known.end = FileEnd(0, known.source.info.size, found.stated_rows)
+        proves = found.contents.is_finished and (known.file_id is None or found.contents.unvouched)
+        known.end = FileEnd(0, known.source.info.size, found.stated_rows if proves else None)
 
 
 def _is_credible(elements: Sequence[SchemaElement]) -> bool:

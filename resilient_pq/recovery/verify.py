@@ -260,10 +260,20 @@ def examine_expected(expected: Expected, data: memoryview, file_id: bytes) -> Fi
         message = f"{expected.what} is not as it was written: its CRC32 does not match"
     elif _is_record(expected, data, file_id):
         return None
+    elif (other := _of_another(expected, data, file_id)) is not None:
+        message = f"{expected.what} is that of another file: --file-id {other.hex()} recovers what is left of that"
     else:
         message = f"{expected.what} is damaged; it is a second copy, nothing is lost yet"
     start, end = expected.range.start, expected.range.end
     return Finding(Damage.CORRUPT, message, expected.where, start, end, costs_rows=False)
+
+
+def _of_another(expected: Expected, data: memoryview, file_id: bytes) -> bytes | None:
+    """The id of the file whose record lies in the place of one of this file, as where a longer file was written over."""
+    header = parse_header(data)
+    if header is None or header.offset != expected.range.start or header.file_id == file_id:
+        return None
+    return header.file_id
 
 
 def _is_record(expected: Expected, data: memoryview, file_id: bytes) -> bool:

@@ -87,3 +87,18 @@ async def test_a_file_id_has_to_be_one_and_to_be_there() -> None:
         await recovered(outer, file_id="outer")
     with pytest.raises(rpq.RecoveryError, match="no record of the file"):
         await recovered(outer, file_id="00" * 16)
+
+
+async def test_a_shorter_file_over_a_longer_one() -> None:
+    """The footer at the end is that of the old file; a finding tells how to get the new one."""
+    old = await written(pa.table({"n": range(900)}), row_group_rows=100, compression="none")
+    new = await written(pa.table({"n": range(5000, 5200)}), row_group_rows=100, compression="none")
+    assert len(new) < len(old) // 2
+    data = new + old[len(new) :]
+    report, found = await recovered(data)
+    assert set(found["n"].to_pylist()) < set(range(900)) and report.outcome == "partial"
+    file_id = file_spans(headers_in(new, 0))[0].file_id.hex()
+    assert any(file_id in finding.message for finding in report.findings)
+    report, found = await recovered(data, file_id=file_id)
+    assert found["n"].to_pylist() == list(range(5000, 5200))
+    assert (report.outcome, report.kept and report.kept.rows_lost) == ("recovered", 0)

@@ -51,7 +51,9 @@ def test_the_outermost_file_is_that_which_encloses_the_others() -> None:
     inside = [(OTHER, offset, 1000 + offset) for offset in range(0, 2000, 200)]
     assert outermost(found((ONE, 500, 499), *inside, (ONE, 9000, 8999))) == ONE
     assert outermost(found(*inside)) == OTHER
-    # Beside each other: the one whose records lie where they say, then the longer one.
+    # Beside each other: the one whose records lie nearest to where they say, then the longer one.
     assert outermost(found((ONE, 100, 100), *inside)) == ONE
-    assert outermost(found((ONE, 100, 90), *inside)) == OTHER
+    assert outermost(found((ONE, 100, 90), *inside)) == ONE
+    assert outermost(found((ONE, 100, 3100), *inside)) == OTHER
+    assert outermost(found((ONE, 100, 1100), *inside)) == OTHER
     assert outermost([]) is None
