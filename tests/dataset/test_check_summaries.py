@@ -6,8 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from footers_of_others import with_footer
 
 import resilient_pq as rpq
+from resilient_pq.format.metadata import FileMetaData
 from resilient_pq.io import MemoryStore
 
 Folder = dict[str, bytes]
@@ -63,6 +65,27 @@ async def test_a_page_of_a_data_file(store: MemoryStore) -> None:
     assert finding.costs_rows and finding.damage is rpq.Damage.CORRUPT
     assert finding.to_json()["file"] == f"memory:{key}"
     assert report.next == (("rpq", "check", f"memory:{key}"),)
+
+
+async def test_a_chunk_that_cannot_be_where_the_summary_says(store: MemoryStore) -> None:
+    """The other columns of its row group are looked at all the same."""
+    async with rpq.open((store, SUMMARY)) as file:
+        chunk = file.metadata.row_groups[4].columns[1]
+    assert chunk.meta_data is not None and chunk.file_path is not None
+    data = await bytes_of(store, key := f"folder/{chunk.file_path}")
+    data[(chunk.meta_data.dictionary_page_offset or chunk.meta_data.data_page_offset) + 1] ^= 0x70
+    await store.put(key, bytes(data))
+
+    def misplace(footer: FileMetaData) -> None:
+        metadata = footer.row_groups[4].columns[0].meta_data
+        assert metadata is not None
+        metadata.total_compressed_size = -1
+
+    await store.put(SUMMARY, with_footer(bytes(await bytes_of(store, SUMMARY)), misplace))
+    report = await rpq.check((store, SUMMARY))
+    assert (report.outcome, report.num_rows, report.num_row_groups) == (rpq.Outcome.DAMAGED, 26, 8)
+    assert {finding.where.row_group for finding in report.findings} == {4}
+    assert len({finding.where.column for finding in report.findings}) == 2
 
 
 async def test_an_index_of_a_data_file(folders: dict[str, Folder]) -> None:

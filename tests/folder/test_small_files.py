@@ -13,6 +13,7 @@ import resilient_pq as rpq
 from resilient_pq.folder.one import RecoverOptions, check_one, recover_one
 from resilient_pq.io.memory import MemoryStore
 from resilient_pq.io.testing import Call, RecordingStore
+from resilient_pq.recovery.small import SmallObject
 
 #: The ways of the fixture `files`, and the sound files.
 WAYS = [
@@ -88,3 +89,19 @@ async def test_a_file_that_grew_is_read_as_what_it_is(files: Any, tmp_path: Path
     path.write_bytes(files.sound[0])
     os.truncate(path, 5 << 20)  # the listing may be older
     assert (await check_one(path, size=len(files.sound[0]))).report == await rpq.check(path)
+
+
+async def test_one_request_for_all_that_is_asked_of_it_and_each_for_others() -> None:
+    store = RecordingStore(MemoryStore())
+    info, other = await store.put("small", bytes(range(200))), await store.put("other", b"other")
+    store.calls.clear()
+    small = await SmallObject.read(store, "small")
+    assert small is not None
+    assert await small.head("small") == info
+    assert bytes((await small.read_tail("small", 7)).data) == bytes(range(193, 200))
+    assert bytes(await small.read_range("small", 3, 9, pin=info)) == bytes(range(3, 9))
+    assert [call.verb for call in store.calls] == ["read_tail"]
+    assert await small.head("other") == other
+    assert bytes((await small.read_tail("other", 2)).data) == b"er"
+    assert bytes(await small.read_range("other", 1, 3, pin=other)) == b"th"
+    assert [call.verb for call in store.calls] == ["read_tail", "head", "read_tail", "read_range"]

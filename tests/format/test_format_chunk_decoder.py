@@ -121,6 +121,21 @@ def test_damaged_pages_are_named(leaf_of: Make, name: str) -> None:
     assert (caught.value.where.page, caught.value.where.offset) == (1, 500 + len(sound))
 
 
+@pytest.mark.parametrize(("kind", "plain"), [(Type.FIXED_LEN_BYTE_ARRAY, b""), (Type.BYTE_ARRAY, b"\x02\0\0\0")])
+def test_a_prefix_goes_on_from_the_page_before_and_from_no_earlier_one(leaf_of: Make, kind: Type, plain: bytes) -> None:
+    """As with the prefixes of old parquet-mr, which go on from page to page."""
+    leaf = leaf_of(kind, length=2 if kind is Type.FIXED_LEN_BYTE_ARRAY else None)
+    levels, delta = b"\x02\0\0\0\x02\x01", b"\x80\x01\x04\x01"  # one value: its number follows, doubled
+    first = _v1(levels + delta + b"\0" + delta + b"\x04ab", 1, Encoding.DELTA_BYTE_ARRAY)
+    second = _v1(levels + delta + b"\x02" + delta + b"\x02x", 1, Encoding.DELTA_BYTE_ARRAY)
+    between = _v1(levels + plain + b"cd", 1)
+    found = decode_chunk(leaf, NONE, _pages(first + second), 2).values
+    assert (found.data if kind is Type.BYTE_ARRAY else found).tobytes() == b"abax"
+    with pytest.raises(EncodingError) as caught:
+        decode_chunk(leaf, NONE, _pages(first + between + second), 3)
+    assert caught.value.where.page == 2
+
+
 def test_levels_above_the_greatest(leaf_of: Make) -> None:
     leaf = leaf_of(Type.INT32, lists=2)
     assert leaf.max_definition_level == 5  # so that three bits hold more

@@ -471,6 +471,15 @@ def test_nesting_is_bounded_but_real_depth_is_not_refused() -> None:
         thrift.decode(pq.Statistics, deeper)
 
 
+@pytest.mark.parametrize("in_key", [False, True])
+def test_maps_within_maps_are_bounded(in_key: bool, decode: Any) -> None:
+    """A map of one entry, whose key or value is a map, and so on; bytes of other entries."""
+    count = 100_000
+    data = b"\xfb" + (b"\x01\xb3" if in_key else b"\x01\x3b\x00") * count + bytes(2 * count)
+    with pytest.raises(ThriftError, match="too deep"):
+        decode(pq.Statistics, data)
+
+
 def test_doubles_are_little_endian() -> None:
     box = pq.BoundingBox(1.5, 2.5, -3.5, 4.5)
     assert struct.pack("<d", 1.5) in thrift.encode(box)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,17 @@ import pytest
 
 from resilient_pq.errors import FormatError
 from resilient_pq.format import thrift
-from resilient_pq.format.metadata import DataPageHeader, Encoding, FileMetaData, PageHeader, PageType
+from resilient_pq.format.metadata import (
+    ColumnChunk,
+    ColumnMetaData,
+    DataPageHeader,
+    Encoding,
+    FileMetaData,
+    PageHeader,
+    PageType,
+)
 from resilient_pq.format.page import pages_of
-from resilient_pq.format.page_search import Proof, SearchLimits, pages_in
+from resilient_pq.format.page_search import LIMITS, Proof, SearchLimits, finding_pages, metadata_end, pages_in
 from resilient_pq.reader.contents import chunk_range
 
 ROWS = 3000
@@ -189,3 +198,26 @@ def test_more_pages_than_allowed_are_an_error() -> None:
     data = b"".join(page_header(8) + bytes(8) for _ in range(20))
     with pytest.raises(FormatError, match="more than 10 pages"):
         pages_in(data, limits=SearchLimits(max_pages=10))
+
+
+def test_bytes_are_asked_for_window_by_window() -> None:
+    """However many there are: what is searched need not fit into memory."""
+    data = memoryview(bytes(20 << 20))
+    asking = finding_pages(0, len(data), [], LIMITS)
+    asked = [next(asking)]
+    with pytest.raises(StopIteration):
+        while True:
+            asked.append(asking.send(data[asked[-1].start : asked[-1].stop]))
+    assert max(map(len, asked)) <= 8 << 20
+    assert asked[-1].stop == len(data)
+
+
+def test_metadata_that_name_no_column_are_none() -> None:
+    """Few bytes make a struct in which hardly anything is said: it may be the beginning of something else."""
+    said = ColumnMetaData(type=1, encodings=[0], path_in_schema=["a"], codec=0, num_values=5)
+    nothing = replace(said, path_in_schema=[])
+    for struct in (said, ColumnChunk(file_offset=4, meta_data=said)):
+        data = memoryview(thrift.encode(struct) + b"more")
+        assert metadata_end(data) == len(data) - 4
+    for struct in (nothing, ColumnChunk(file_offset=4, meta_data=nothing), ColumnChunk(file_offset=4)):
+        assert metadata_end(memoryview(thrift.encode(struct) + b"more")) is None

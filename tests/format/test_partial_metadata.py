@@ -25,8 +25,12 @@ def metadata() -> bytes:
         {"id": list(rows), "name": [f"n{i}" for i in rows], "list": [[i] for i in rows]},
         metadata={"one": "1", "two": "2"},
     )
+    return metadata_of(table, row_group_size=10)
+
+
+def metadata_of(table: pa.Table, row_group_size: int) -> bytes:
     sink = io.BytesIO()
-    pq.write_table(table, sink, row_group_size=10)
+    pq.write_table(table, sink, row_group_size=row_group_size)
     data = sink.getvalue()
     length = int.from_bytes(data[-8:-4], "little")
     return data[-8 - length : -8]
@@ -42,6 +46,22 @@ def test_whole_metadata_are_given_whole() -> None:
     assert (found.ending, found.end) == (Ending.WHOLE, 6 + len(metadata()))
     assert found.metadata() == whole()
     assert found.has_schema and found.names_all_row_groups and not found.encrypted
+
+
+@pytest.mark.parametrize("count", [14, 15, 16, 300])
+def test_lists_of_any_length_are_given_whole(count: int) -> None:
+    """Of columns, of row groups, and of the names in a path; from 15 elements on the count has bytes of its own."""
+    deep: Any = {"leaf": 1}
+    for i in range(min(count, 60)):
+        deep = {f"d{i}": deep}
+    table = pa.Table.from_pylist([{**{f"c{i}": i for i in range(min(count, 60))}, "deep": deep}] * count)
+    data = metadata_of(table, row_group_size=1)
+    found = partial_metadata(data)
+    assert found.ending is Ending.WHOLE
+    assert found.metadata() == thrift.decode(FileMetaData, data)[0]
+    cut = partial_metadata(data[: len(data) // 2])
+    assert cut.row_groups == found.row_groups[: len(cut.row_groups)]
+    assert 0 < len(cut.row_groups) < count
 
 
 def test_a_cut_at_every_byte() -> None:

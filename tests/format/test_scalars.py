@@ -223,3 +223,11 @@ def test_bounds_may_be_cut() -> None:
     assert to_python(TEXT, from_plain(TEXT, "grün".encode()[:3])) == b"gr\xc3"
     assert to_python(I96, (2_440_588 + 10**8, 1)) == np.datetime64(86_400 * 10**8, "s")
     assert to_python(I32, None) is None
+
+
+@pytest.mark.parametrize("year", [1, 1200, 1385, 1500, 1677, 1678, 2262, 2263])
+def test_nanoseconds_of_any_year(year: int) -> None:
+    """Without the nanoseconds where these are too many for 64 bits."""
+    day = dt.date(year, 1, 1)
+    found = to_python(I96, (2_440_588 + (day - dt.date(1970, 1, 1)).days, 1))
+    assert found == np.datetime64(day, "ns" if 1677 < year < 2263 else "s") + (1 if 1677 < year < 2263 else 0)

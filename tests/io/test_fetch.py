@@ -138,6 +138,19 @@ async def test_what_was_not_taken_counts_against_the_budget() -> None:
         assert store.count("read_range") == 4
 
 
+async def test_what_came_in_pieces_gives_its_budget_back() -> None:
+    """A range of several requests has bytes of its own; what was held for these is free for others."""
+    store = GatedStore()
+    store.open.set()
+    wanted = [ByteRange(0, 1536), *(ByteRange(at, at + 256) for at in range(1792, 4096, 512))]
+    options = FetchOptions(replace(APART, block_bytes=512), max_requests=2, memory_budget=1536)
+    info = await store.put("a", DATA)
+    async for index, _ in fetch(store, info, wanted, options=options, in_order=True):
+        if index == 0:
+            store.most_running = 0
+    assert store.most_running == 2
+
+
 async def test_one_request_goes_out_whatever_its_size() -> None:
     found = await gather(MemoryStore(), [ByteRange(0, 4096)], options=FetchOptions(memory_budget=1))
     assert found == [(0, DATA)]

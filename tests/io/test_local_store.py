@@ -28,6 +28,7 @@ from resilient_pq.errors import (
 )
 from resilient_pq.io import LocalStore, SinkOptions, StoredState
 from resilient_pq.io.partial_file import PartialFile
+from resilient_pq.io.protocols import ListedObject, names_of
 
 OVERWRITE = SinkOptions(overwrite_partial=True)
 
@@ -658,6 +659,13 @@ async def test_a_listing_comes_in_pages_and_says_what_files_are(store: LocalStor
     assert (found["nowhere"].size, found["nowhere"].etag) == (None, None)
     info = await store.head(str(tmp_path / "0013"))
     assert (found["0013"].size, found["0013"].etag) == (info.size, info.etag) == (6, info.etag)
+
+
+def test_names_are_not_given_where_one_cannot_be_looked_at() -> None:
+    found = [ListedObject("a", 1), ListedObject("b", error=StoreError("cannot list"))]
+    assert names_of(found[:1]) == ["a"]
+    with pytest.raises(StoreError, match="cannot list"):
+        names_of(found)
 
 
 async def test_a_listing_of_a_file(store: LocalStore, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from resilient_pq.errors import (
     AccessDeniedError,
     AlreadyExistsError,
     NotFoundError,
+    ObjectChangedError,
     StoreError,
     TransientError,
     WriterClosedError,
@@ -351,6 +352,16 @@ async def test_a_part_that_fails_by_no_error_of_ours(end: str) -> None:
         await sink.write(b"more")
     with pytest.raises(NotFoundError):
         await store.head("a")
+    await sink.abort()
+
+
+@pytest.mark.parametrize("error", [NotFoundError("no such bucket"), ObjectChangedError("a condition does not hold")])
+async def test_one_put_that_is_refused_is_no_upload_that_somebody_ended(error: StoreError) -> None:
+    sink = MultipartSink(FaultyStore(MemoryStore(), [Fault("put", error)]), "a", SMALL)
+    await sink.write(b"little")
+    with pytest.raises(type(error)) as caught:
+        await sink.complete()
+    assert caught.value is error
     await sink.abort()
 
 

@@ -66,6 +66,21 @@ async def test_nothing(data: bytes) -> None:
     assert report.findings
 
 
+@pytest.mark.parametrize("form", [b"PARE", b"PARX"])
+async def test_what_this_version_cannot_read_is_not_called_damaged(form: bytes) -> None:
+    """Of a whole file whose footer has another form nothing is known."""
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"a": [1, 2]}), sink)
+    data = sink.getvalue()[:-4] + form
+    with pytest.raises(rpq.UnsupportedError, match="the footer"):
+        await checked(data)
+    store = MemoryStore()
+    await store.put("file", data)
+    with pytest.raises(rpq.UnsupportedError, match="the footer"):
+        await rpq.recover((store, "file"), (store, "out"))
+    assert not await store.exists("out")
+
+
 async def test_all_row_groups_damaged(small: Any) -> None:
     places = [(header.end, header.end + 40) for header in small.records(Kind.CHUNK)]
     report = await checked(small.zeroed(*places))

@@ -220,6 +220,18 @@ def test_a_chunk_record_that_is_damaged_in_the_last_row_group(file: Any) -> None
     assert following.offset < end
 
 
+@pytest.mark.parametrize("destroyed", [8, 40, 60, 80])
+def test_what_is_left_of_the_last_record_tells_of_it(write_file: Callable[..., Any], destroyed: int) -> None:
+    """Nothing follows that says that one is missing: what it must have been is held against what is left."""
+    table = pa.table({name: pa.array(range(ROWS), pa.int64()) for name in "abc"})
+    options = rpq.WriteOptions(page_rows=30)
+    file = asyncio.run(write_file(table, row_group_rows=GROUP, compression="none", options=options))
+    _, record, following = chunk_records(file, 3)
+    found = Found(file.zeroed((record.offset, record.offset + destroyed))[: following.offset - 1], {0, 1, 2})
+    is_as_written(found.group(3), file, found.data, [0])
+    assert found.group(3).chunks[1] is not None
+
+
 def test_a_page_header_that_is_destroyed(file: Any) -> None:
     expected = place_of(written(file).row_groups[1].columns[0].meta_data)
     pages = list(pages_of(memoryview(file.data)[expected.start : expected.end], expected.start))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -59,6 +60,21 @@ async def test_the_enclosing_file_is_taken(how: str) -> None:
         assert not any(finding.costs_rows for finding in named)
         _, within = await recovered(data, file_id=ids[1].hex())
         assert within.equals(pa.table({"n": range(400)}))
+
+
+async def test_another_file_is_told_of_only_where_nothing_says_which_is_meant(drive: Any) -> None:
+    outer, inner, _ = await outer_and_inner()
+    within = outer.index(inner)
+    for data in (outer, outer[: within + len(inner) // 2], bytes(200) + outer[200:]):
+        surveyed = drive(data).result
+        assert len({header.file_id for header in surveyed.found.values()}) == 2
+        assert surveyed.others == []
+    for data in (outer[1:], outer[1:-150]):
+        (other,) = drive(data).result.others
+        assert other.start == within - 1 + len(b"PAR1")
+        report, _ = await recovered(data)
+        (told,) = [finding for finding in report.findings if other.file_id.hex() in finding.message]
+        assert "no anchor tells which file is meant" in told.message
 
 
 def astuple_of(span: object) -> tuple[bytes, int]:

@@ -255,6 +255,11 @@ def test_undone(change: TextChange) -> None:
         assert undone(CHANGES[change](data)) == (change, data)
 
 
+@pytest.mark.parametrize("data", [b"", b"a\r\nb", b"PAR1\r\nPAR1", "PAR1é".encode()])
+def test_what_is_smaller_than_any_file_is_not_undone(data: bytes) -> None:
+    assert undone(data) is None
+
+
 @pytest.mark.parametrize("change", [TextChange.LF_TO_CRLF, TextChange.LATIN1_AS_UTF8])
 def test_a_small_file_is_told_by_undoing_it(change: TextChange) -> None:
     """It has too few bytes to count."""

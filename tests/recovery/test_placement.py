@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import resilient_pq as rpq
 from resilient_pq.format import thrift
 from resilient_pq.format.metadata import FileMetaData
-from resilient_pq.format.page import pages_of
+from resilient_pq.format.page import Page, pages_of
 from resilient_pq.format.records import Kind
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.recovery.placement import files_in, place
@@ -72,15 +72,24 @@ def file(write_file: Callable[..., Any]) -> Any:
 
 def pages(file: Any) -> list[tuple[int, int]]:
     """Where each page lies in the file as it was written."""
+    return [(page.offset, page.end) for page in _pages(file)]
+
+
+def headers(file: Any) -> list[tuple[int, int]]:
+    """Where the header of each page lies."""
+    return [(page.offset, page.offset + len(page.header_bytes)) for page in _pages(file)]
+
+
+def _pages(file: Any) -> list[Page]:
     (final,) = file.records(Kind.FINAL)
     metadata = thrift.decode(FileMetaData, file.data, final.payload_offset)[0]
-    found = []
+    found: list[Page] = []
     for row_group in metadata.row_groups:
         for column in row_group.columns:
             said = column.meta_data
             start = said.dictionary_page_offset or said.data_page_offset
             chunk = memoryview(file.data)[start : start + said.total_compressed_size]
-            found += [(page.offset, page.end) for page in pages_of(chunk, start)]
+            found += pages_of(chunk, start)
     return found
 
 
@@ -192,6 +201,27 @@ def test_the_head_is_gone(file: Any, cut: int) -> None:
     assert together(data, view)[cut:] == data
     surveyed = drive(view.through(survey(view.size)), data)
     assert surveyed.footer.header.kind == Kind.FINAL
+
+
+@pytest.mark.parametrize("size", [1, 700, 70_001])
+def test_bytes_are_inserted_at_a_page_header(file: Any, size: int) -> None:
+    """Its copy tells where they begin: before it, within it, or behind it."""
+    for start, body in headers(file)[7::60]:
+        for cut in (start, start + 1, (start + body) // 2, body - 1, body):
+            data = file.data[:cut] + random.Random(cut).randbytes(size) + file.data[cut:]
+            assert together(data, placed(data)) == file.data, (start, cut)
+
+
+def test_the_record_that_tells_of_a_page_lies_across_a_border_too(file: Any) -> None:
+    """It is whole only where its parts are put together; then it tells where the bytes before it begin."""
+    for record in file.records(Kind.ROW_GROUP)[1:4]:
+        start, _ = [place for place in headers(file) if place[0] < record.offset][-20]
+        cuts = start + 2, record.payload_offset + record.payload_size // 2
+        noise = [random.Random(cut).randbytes(size) for cut, size in zip(cuts, (700, 70_001), strict=True)]
+        data = b"".join(
+            [file.data[: cuts[0]], noise[0], file.data[cuts[0] : cuts[1]], noise[1], file.data[cuts[1] :]]
+        )
+        assert together(data, placed(data)) == file.data, cuts
 
 
 def test_within_something_else(file: Any) -> None:

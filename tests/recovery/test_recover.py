@@ -353,3 +353,19 @@ async def test_a_stored_arrow_schema_that_is_damaged_is_left_out() -> None:
     report = await rpq.recover((store, "torn"), (store, "whole"))
     assert (report.outcome, report.num_rows) == ("recovered", 60)
     assert pq.read_table(io.BytesIO(await content(store, "whole"))).equals(table)
+
+
+@pytest.mark.parametrize("use_dictionary", [False, True])
+async def test_a_row_group_without_rows_or_pages_goes_along(use_dictionary: bool) -> None:
+    """Some writers make one of an empty table; a damaged one beside it makes all others move."""
+    sink, table = io.BytesIO(), pa.table({"a": list(range(100)), "s": [f"{i}" for i in range(100)]})
+    with pq.ParquetWriter(sink, table.schema, use_dictionary=use_dictionary) as writer:
+        for rows in (table, table.slice(0, 0), table):
+            writer.write_table(rows)
+    data = bytearray(sink.getvalue())
+    chunk = pq.read_metadata(io.BytesIO(data)).row_group(2).column(0)
+    data[chunk.data_page_offset : chunk.data_page_offset + 8] = bytes(8)
+    store = await holding(bytes(data))
+    report = await rpq.recover((store, "torn"), (store, "out"))
+    assert (report.outcome, report.num_rows) == (rpq.Outcome.PARTIAL, 100)
+    assert pq.read_table(io.BytesIO(await content(store, "out"))).equals(table)

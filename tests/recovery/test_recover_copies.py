@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import resilient_pq as rpq
-from resilient_pq.format.records import Kind
+from resilient_pq.format.records import FOOTER_KINDS, Kind
 from resilient_pq.io.memory import MemoryStore
 from resilient_pq.recovery.scan import headers_in, in_place
 
@@ -134,6 +134,19 @@ async def test_row_groups_that_the_longest_copy_does_not_know(one_paged_file: An
     page = first.chunks[1].pages[-1]
     short = zeroed(file.data[: last.record.place.stop], (page.body.start, page.body.stop))
     for order in itertools.permutations([long, short]):
+        assert (await merge(*order))[1].equals(file.table)
+
+
+async def test_row_groups_that_each_copy_alone_knows(one_paged_file: Any) -> None:
+    """One has zeros in place of a row group and its record; of the other nothing follows on that."""
+    file = one_paged_file
+    before, middle = file.layout.row_groups[:2]
+    footers = [record.place for record in file.layout.records if record.kind in FOOTER_KINDS and record.num_row_groups]
+    holed = zeroed(
+        file.data, (before.record.place.stop, middle.record.place.stop), *((one.start, one.stop) for one in footers)
+    )
+    short = file.data[: middle.record.place.stop]
+    for order in itertools.permutations([holed, short]):
         assert (await merge(*order))[1].equals(file.table)
 
 
@@ -269,6 +282,18 @@ async def test_what_both_continuations_have_in_common_is_merged(tmp_path: Path, 
     start, end = chunk_place(one, 0, 1)
     _, table = await merge(zeroed(one, (start, end)), other)
     assert table.equals(first)
+
+
+async def test_what_the_other_continuation_left_does_not_hide_what_lies_behind_it(tmp_path: Path, rows: Any) -> None:
+    """An older end of the file lies before the newer one, of which a part was moved."""
+    first = rows(80, 1)
+    second = pa.concat_tables([first.slice(0, 20), rows(150, 2).slice(20)])
+    one, other = await both_ways(tmp_path, first, second)
+    records = [header for header in in_place(headers_in(other, 0)) if header.kind == Kind.ROW_GROUP]
+    cut = (records[-2].end + records[-1].offset) // 2
+    _, table = await merge(one + other[:cut] + b"n" * 701 + other[cut:])
+    assert table.slice(table.num_rows - 10).equals(second.slice(140))
+    assert table.equals(pa.concat_tables([second.slice(at, 20) for at in range(0, 150, 20) if at in table["id"].to_pylist()]))
 
 
 # --- files of others ----------------------------------------------------------------------------------------

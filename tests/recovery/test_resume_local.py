@@ -23,6 +23,7 @@ import pytest
 
 import resilient_pq as rpq
 from resilient_pq import sync
+from resilient_pq.errors import FormatError
 from resilient_pq.recovery.scan import headers_in, in_place
 
 ANCHOR, ROW_GROUP, CHECKPOINT, FINAL = 1, 2, 3, 4
@@ -185,6 +186,23 @@ async def test_a_torn_row_group_takes_those_behind_it_along(small: Any, path: Pa
     assert await finish(path, small.table) == 0
     await assert_is(path, small.table)
     assert first.num_rows == 10
+
+
+async def test_a_row_group_whose_metadata_cannot_be_is_torn(
+    small: Any, path: Path, monkeypatch: pytest.MonkeyPatch, assert_is: Any
+) -> None:
+    """As of a record that somebody made up: the checksums of ours say that it is whole."""
+
+    def refused(contents: Any) -> Any:
+        raise FormatError("the footer says what cannot be")
+
+    leave(path, small.data[: small.records(ROW_GROUP)[2].end])
+    monkeypatch.setattr("resilient_pq.recovery.in_place.expected_of_row_groups", refused)
+    assert await finish(path, small.table) == 20
+    monkeypatch.undo()
+    await assert_is(path, small.table)
+    leave(path, small.data[: small.records(ROW_GROUP)[2].end])
+    assert await finish(path, small.table, overwrite=True) == 30
 
 
 async def test_a_newest_checkpoint_whose_row_groups_are_torn(small: Any, path: Path, assert_is: Any) -> None:

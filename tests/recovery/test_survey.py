@@ -6,7 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from footers_of_others import with_footer
 
+from resilient_pq.format.footer import FILE_ID_KEY, STATE_KEY
+from resilient_pq.format.metadata import FileMetaData
 from resilient_pq.format.records import Kind
 from resilient_pq.recovery.survey import survey
 
@@ -191,6 +194,32 @@ class TestEnded:
         surveyed = drive(small.zeroed(*places))
         assert found_rows(surveyed) == 40
         assert not surveyed.result.ended
+
+    @pytest.mark.parametrize("change", ["file id", "no state", "unfinished", "place", "rows", "fewer row groups"])
+    def test_not_when_it_says_something_else(self, small: Any, drive: Any, change: str) -> None:
+        def otherwise(footer: FileMetaData) -> None:
+            keys = {one.key: one for one in footer.key_value_metadata or []}
+            chunk = footer.row_groups[-1].columns[0].meta_data
+            assert chunk is not None
+            match change:
+                case "file id":
+                    keys[FILE_ID_KEY].value = "0" * 32
+                case "no state":
+                    keys[STATE_KEY].value = None
+                case "unfinished":
+                    keys[STATE_KEY].value = "in-progress"
+                case "place":
+                    chunk.data_page_offset += 1
+                    chunk.dictionary_page_offset = chunk.dictionary_page_offset and chunk.dictionary_page_offset + 1
+                case "rows":
+                    footer.num_rows -= 1
+                case "fewer row groups":
+                    del footer.row_groups[-1]
+
+        (final,) = small.records(Kind.FINAL)
+        data = small.zeroed((final.offset, final.offset + 96))
+        assert drive(with_footer(data, lambda footer: None)).result.ended
+        assert not drive(with_footer(data, otherwise)).result.ended
 
     def test_not_when_it_is_not_there(self, small: Any, drive: Callable[[bytes], Any]) -> None:
         others = [header for header in small.headers if header.kind != Kind.FINAL]

@@ -120,6 +120,22 @@ async def test_by_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     await writer.abort()
 
 
+async def test_by_seconds_between_row_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is complete does not wait for the row group behind it, of which there is too little yet."""
+    now = 0.0
+    monkeypatch.setattr("resilient_pq.writer.stream._now", lambda: now)
+    options = settings(checkpoint_seconds=5.0)
+    writer = await rpq.create((UploadStore(), "f"), row_group_bytes=16 * MiB, checkpoint_overhead=1.0, **options)
+    await writer.write(rows(0, 100))
+    await writer.flush()
+    await writer.write(rows(100, 101))
+    assert writer.last_checkpoint.ordinal == 0
+    now = 5.0
+    await writer.write(rows(101, 102))
+    assert writer.last_checkpoint.num_rows == 100
+    await writer.abort()
+
+
 async def test_with_default_options_a_complete_row_group_is_stored_within_a_minute(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -43,6 +43,7 @@ DEFAULT = FilterOptions()
         ({"a": True, "b": False}, {"a": DEFAULT}),
         ({"a": {}}, {"a": DEFAULT}),
         ({"a": {"ndv": 10}, "b": {"fpp": 0.01}}, {"a": FilterOptions(10), "b": FilterOptions(None, 0.01)}),
+        ({"a": {"ndv": 1}}, {"a": FilterOptions(1)}),
         ({"a": {"ndv": None, "fpp": 0.5}}, {"a": FilterOptions(None, 0.5)}),
         ({"s": True}, {"s.x": DEFAULT}),  # the boolean in it cannot have one
         ({"s": True, "s.x": {"ndv": 5}}, {"s.x": FilterOptions(5)}),

@@ -14,8 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import resilient_pq as rpq
+from resilient_pq.format import thrift
+from resilient_pq.format.records import Kind, RowGroupRecord
 from resilient_pq.io import MemoryStore, StoredState
 from resilient_pq.io.testing import Fault, FaultyStore
+from resilient_pq.recovery.scan import headers_in, in_place
 from resilient_pq.writer import policy
 
 ROWS = 1_000
@@ -65,6 +68,30 @@ async def test_what_a_writer_takes(data: object) -> None:
     async with rpq.create((store, "f")) as writer:
         await writer.write(data)
     assert (await read_back(store)).to_pydict() == {"n": [0, 1, 2], "s": ["a", None, "c"]}
+
+
+@pytest.mark.parametrize(("entries", "is_copied"), [(8192, True), (8193, False)])
+async def test_dictionaries_up_to_64_kib_have_a_copy(entries: int, is_copied: bool) -> None:
+    """In the record of their row group, as they are stored."""
+    store = MemoryStore()
+    async with rpq.create((store, "f"), compression=None) as writer:
+        values = [f"{i:04}" for i in range(entries)]  # of eight bytes each, with their lengths
+        await writer.write(pa.table({"s": random.Random(1).sample(values * 8, k=8 * entries)}))
+    data = (await store.read_tail("f", 1 << 30)).data
+    record = next(header for header in in_place(headers_in(data, 0)) if header.kind == Kind.ROW_GROUP)
+    (copies,) = thrift.decode(RowGroupRecord, data, record.payload_offset)[0].chunks
+    assert copies.dictionary_page is not None
+    assert (copies.dictionary_copy is not None) == is_copied
+    assert not is_copied or len(copies.dictionary_copy) == 8 * entries
+
+
+async def test_a_writer_that_was_awaited_is_a_context_too() -> None:
+    store = MemoryStore()
+    writer = await rpq.create((store, "f"))
+    async with writer as same:
+        assert same is writer
+        await same.write(table())
+    assert (await read_back(store)).num_rows == ROWS
 
 
 async def test_a_closed_writer() -> None:
