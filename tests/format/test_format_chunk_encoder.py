@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections import Counter
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -70,6 +71,7 @@ def _assert_consistent(leaf: Leaf, chunk: EncodedChunk, num_rows: int) -> None:
         assert chunk.metadata.dictionary_page_offset is None
     stats = chunk.metadata.encoding_stats
     assert stats is not None and sum(stat.count for stat in stats) == len(pages)
+    assert Counter({stat.page_type: stat.count for stat in stats}) == Counter(page.header.type for page in pages)
     used = {stat.encoding for stat in stats}
     assert used <= set(chunk.metadata.encodings)
     assert (int(Encoding.RLE) in chunk.metadata.encodings) or not leaf.max_definition_level

@@ -369,3 +369,19 @@ async def test_a_row_group_without_rows_or_pages_goes_along(use_dictionary: bool
     report = await rpq.recover((store, "torn"), (store, "out"))
     assert (report.outcome, report.num_rows) == (rpq.Outcome.PARTIAL, 100)
     assert pq.read_table(io.BytesIO(await content(store, "out"))).equals(table)
+
+
+@pytest.mark.parametrize("first", [10, 1000])
+async def test_of_several_files_that_are_cut_the_one_with_most_pages_is_taken(first: int) -> None:
+    tables = [pa.table({"n": list(range(rows)), "s": [f"{i}" for i in range(rows)]}) for rows in (first, 1010 - first)]
+    files = []
+    for table in tables:
+        pq.write_table(table, sink := io.BytesIO(), use_dictionary=False)
+        data = sink.getvalue()
+        files.append(data[: -8 - int.from_bytes(data[-8:-4], "little")])
+    larger = int(first == 10)
+    store = await holding(files[0] + files[1])
+    report = await rpq.recover((store, "torn"), (store, "out"))
+    (told,) = [finding for finding in report.findings if "several files" in finding.message]
+    assert told.where.offset == (len(files[0]) if larger else 0)
+    assert pq.read_table(io.BytesIO(await content(store, "out"))).num_rows == 1000

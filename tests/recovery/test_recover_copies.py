@@ -17,6 +17,7 @@ import pytest
 import resilient_pq as rpq
 from resilient_pq.format.records import FOOTER_KINDS, Kind
 from resilient_pq.io.memory import MemoryStore
+from resilient_pq.recovery.placement import place
 from resilient_pq.recovery.scan import headers_in, in_place
 
 POLICIES = ("drop", "null")
@@ -294,6 +295,28 @@ async def test_what_the_other_continuation_left_does_not_hide_what_lies_behind_i
     _, table = await merge(one + other[:cut] + b"n" * 701 + other[cut:])
     assert table.slice(table.num_rows - 10).equals(second.slice(140))
     assert table.equals(pa.concat_tables([second.slice(at, 20) for at in range(0, 150, 20) if at in table["id"].to_pylist()]))
+
+
+async def test_pages_of_either_continuation_between_two_pieces_are_of_neither(tmp_path: Path, rows: Any) -> None:
+    """Of the last row group no record is left: the pages of `v` lie whole in both pieces, those of `w` in one."""
+    first = rows(80, 1)
+    for seed in itertools.count(2):
+        second = pa.concat_tables([first.slice(0, 20), rows(80, seed).slice(20)])
+        one, other = await both_ways(tmp_path, first, second)
+        (start, end), (_, last) = chunk_place(one, 3, 1), chunk_place(one, 3, 2)
+        if [chunk_place(one, 3, i) for i in range(3)] == [chunk_place(other, 3, i) for i in range(3)]:
+            break
+    data = one[:end] + b"n" * 701 + other[start:last]
+    asking = place(len(data), headers_in(data, 0))
+    with pytest.raises(StopIteration) as placed:
+        wanted = next(asking)
+        while True:
+            wanted = asking.send(memoryview(data)[wanted.start : wanted.end])
+    assert not any(segment.start < end and start < segment.end for segment in placed.value.value.segments)
+    _, table = await merge(data)
+    known = {str(row) for row in (*first.to_pylist(), *second.to_pylist())}
+    assert {str(row) for row in table.to_pylist()} <= known, "values of two continuations in one row"
+    assert table.num_rows >= 20
 
 
 # --- files of others ----------------------------------------------------------------------------------------

@@ -268,6 +268,8 @@ def test_bytes_added_at_the_beginning(theirs: bytes) -> None:
     assert (found.shift, found.complete) == (len(added), True)
     hold_view(found, added + theirs, theirs)
     assert found.contents.metadata == contents_of(theirs).metadata
+    (before,) = [finding for finding in found.findings if "something else" in finding.message]
+    assert (before.start, before.end, before.where.offset) == (0, len(added), 0)
 
 
 @pytest.mark.parametrize("length", [16, 512])
