@@ -380,7 +380,7 @@ async def _true_end(known: Understanding) -> None:
     if found is None and budget.ended:
         known.findings.append(budget.finding("there may be a footer that is not at the end", 0, size))
     known.found = found
-    if found is None or found.contents.data_files:
+    if found is None or found.contents.data_files or not _fits_records(known.survey, found.contents.schema):
         known.found = None  # a summary has no rows: it is made again of the files that it names
         return
     only_schema = not found.complete and not found.contents.metadata.row_groups
@@ -400,6 +400,16 @@ async def _true_end(known: Understanding) -> None:
         known.end = FileEnd(0, known.source.info.size, found.stated_rows if proves else None)
     if known.end is not None and not is_last:  # it is that of a checkpoint, and counts no rows behind it
         known.end = replace(known.end, num_rows=None, miscounted=False)
+
+
+def _fits_records(survey: Survey | None, schema: Schema) -> bool:
+    """Whether a schema is that of the row groups that records name; it may be of a file within a column."""
+    columns = [(leaf.path, int(leaf.node.physical_type)) for leaf in schema.leaves]
+    for found in () if survey is None else survey.row_groups.values():
+        metadata = [chunk.meta_data for chunk in found.row_group.columns]
+        if [(tuple(each.path_in_schema or ()), each.type) for each in metadata if each is not None] != columns:
+            return False
+    return True
 
 
 def _is_credible(elements: Sequence[SchemaElement]) -> bool:

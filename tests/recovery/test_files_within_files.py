@@ -102,3 +102,18 @@ async def test_a_shorter_file_over_a_longer_one() -> None:
     report, found = await recovered(data, file_id=file_id)
     assert found["n"].to_pylist() == list(range(5000, 5200))
     assert (report.outcome, report.kept and report.kept.rows_lost) == ("recovered", 0)
+
+
+async def test_the_schema_of_a_file_in_a_column_is_not_that_of_the_outer_one() -> None:
+    """All footers of the outer file are gone; its row-group records name its columns, and the inner footer others."""
+    inner = await written(pa.table({"n": range(9), "text": ["inner"] * 9}))
+    table = pa.table({"id": range(20), "name": [f"name {i}" for i in range(20)], "blob": [None] * 7 + [inner] + [None] * 12})
+    data = await written(table, compression="snappy", row_group_rows=10)
+    gone = bytearray(data)
+    mine = next(iter(headers_in(data, 0)))[1].file_id
+    for at, header in headers_in(data, 0):
+        if header.file_id == mine and header.kind in (1, 3, 4):
+            gone[at : at + header.end - header.offset] = bytes(header.end - header.offset)
+    _, found = await recovered(bytes(gone))
+    assert found.column_names == table.column_names
+    assert found["id"].to_pylist() == list(range(20))
