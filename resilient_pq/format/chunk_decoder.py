@@ -19,7 +19,6 @@ from resilient_pq.format import compression, kernels
 from resilient_pq.format.decoded_strings import ByteArrayValues, ByteViewValues
 from resilient_pq.format.decoded_values import DecodedValues, FixedValues, PageRun, PageValues
 from resilient_pq.format.kernels.tables import PageField
-from resilient_pq.format.levels import check_levels
 from resilient_pq.format.metadata import PageType, Type
 from resilient_pq.format.page import DataPage, Page, open_data_page
 from resilient_pq.format.page_runs import RunBodies, runs_of
@@ -185,8 +184,6 @@ class _ChunkDecoder:
         """The column, when all pages have been added."""
         if self._repetition is not None:
             _check_rows(int(np.count_nonzero(self._repetition == 0)), num_rows)
-            if self._definition is not None:
-                check_levels(self._definition, self._repetition, self._leaf.list_levels)
         present = None
         if self._flagged:
             present = self._present[: self._slot]

@@ -249,22 +249,6 @@ class Steps:
         return alike or np.array_equal(self[number].values, other[number].values)
 
 
-def check_levels(definition_levels: Levels, repetition_levels: Levels, list_levels: Sequence[int]) -> None:
-    """Hold that lists go on only where there are lists: other readers fail at such levels, or make up values.
-
-    Args:
-        definition_levels: One per entry.
-        repetition_levels: The same, none of them beyond those of the leaf.
-        list_levels: Those of the leaf.
-
-    Raises:
-        EncodingError: An entry goes on with a list that it says is not there.
-    """
-    for level, least in enumerate(list_levels, start=1):
-        if ((repetition_levels == level) & (definition_levels < least)).any():
-            raise EncodingError("an entry goes on with a list, and by its definition level there is none")
-
-
 def _entries_up_to(repetition_levels: Levels | None, level: int, count: int) -> NDArray[Any]:
     """Positions of the entries whose repetition level is at most `level`."""
     if repetition_levels is None:

@@ -84,7 +84,6 @@ class Leaf:
         max_repetition_level: Number of repeated nodes on the path.
         slot_definition_level: Entries with at least this definition level take a place in the leaf's own
             array; the others stand for empty or null lists above it. 0 outside of lists.
-        list_levels: For each repetition level from 1 on, the least definition level of an entry that has it.
     """
 
     ordinal: int
@@ -93,7 +92,6 @@ class Leaf:
     max_definition_level: int
     max_repetition_level: int
     slot_definition_level: int
-    list_levels: tuple[int, ...] = ()
 
     @property
     def column_path(self) -> str:
@@ -307,21 +305,22 @@ def _count_leaves(node: Node) -> int:
 
 def _walk(root: Group) -> Iterator[Leaf]:
     ordinal = 0
-    stack: list[tuple[Node, tuple[str, ...], int, tuple[int, ...]]] = [
-        (child, (), 0, ()) for child in reversed(root.children)
+    stack: list[tuple[Node, tuple[str, ...], int, int, int]] = [
+        (child, (), 0, 0, 0) for child in reversed(root.children)
     ]
     while stack:
-        node, parents, definition, lists = stack.pop()
+        node, parents, definition, repetition, slot = stack.pop()
         path = (*parents, node.name)
         if node.repetition is not Repetition.REQUIRED:
             definition += 1
         if node.repetition is Repetition.REPEATED:
-            lists = (*lists, definition)
+            repetition += 1
+            slot = definition
         if isinstance(node, Primitive):
-            yield Leaf(ordinal, path, node, definition, len(lists), max(lists, default=0), lists)
+            yield Leaf(ordinal, path, node, definition, repetition, slot)
             ordinal += 1
         else:
-            stack.extend((child, path, definition, lists) for child in reversed(node.children))
+            stack.extend((child, path, definition, repetition, slot) for child in reversed(node.children))
 
 
 def _parse_node(elements: Sequence[SchemaElement], at: int, depth: int) -> tuple[Node, int]:

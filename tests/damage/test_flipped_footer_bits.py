@@ -138,27 +138,17 @@ async def examine_all_but_summaries(data: bytes, bits: Iterable[int]) -> None:
     assert complete >= 0.85 * tried > 0
 
 
-async def test_a_bit_of_the_arrow_schema_is_not_copied() -> None:
-    """pyarrow refuses a file whose ARROW:schema is no valid flatbuffer; the output of a recovery has none then."""
+async def test_an_arrow_schema_that_does_not_decode_is_not_copied() -> None:
+    """pyarrow refuses a file whose ARROW:schema is no base64; a check finds it, the output of a recovery has none."""
     with tempfile.TemporaryDirectory() as folder:
         by_pyarrow(Path(folder) / "file")
-        data = (Path(folder) / "file").read_bytes()
-    start = data.index(b"ARROW:schema") + len(b"ARROW:schema") + 3
-    size = len(dict(pq.read_metadata(io.BytesIO(data)).metadata)[b"ARROW:schema"])
-    refused = 0
-    for bit in random.Random(1).sample(range(8 * start, 8 * (start + size)), 60):
-        damaged = bytearray(data)
-        damaged[bit // 8] ^= 1 << bit % 8
-        store = MemoryStore()
-        await store.put("damaged", bytes(damaged))
-        await rpq.recover((store, "damaged"), (store, "out"))
-        output = bytes((await store.read_tail("out", 1 << 30)).data)
-        try:
-            assert pq.read_table(io.BytesIO(output)).num_rows == 337, f"bit {bit}"
-        except pa.ArrowNotImplementedError:
-            continue  # a valid message, of a type that there is none of
-        try:
-            pq.read_schema(io.BytesIO(bytes(damaged)))
-        except (OSError, pa.ArrowInvalid):
-            refused += 1
-    assert refused, "no bit made pyarrow refuse the file"
+        data = bytearray((Path(folder) / "file").read_bytes())
+    data[data.index(b"ARROW:schema") + len(b"ARROW:schema") + 40] = ord("#")
+    with pytest.raises(pa.ArrowInvalid):
+        pq.read_schema(io.BytesIO(bytes(data)))
+    store = MemoryStore()
+    await store.put("damaged", bytes(data))
+    assert (await rpq.check((store, "damaged"))).outcome == rpq.Outcome.DAMAGED
+    await rpq.recover((store, "damaged"), (store, "out"))
+    output = bytes((await store.read_tail("out", 1 << 30)).data)
+    assert pq.read_table(io.BytesIO(output)).num_rows == 337

@@ -234,16 +234,3 @@ def test_a_fixed_length_of_zero(leaf_of: Make, decoded: Make, encode: Make) -> N
     leaf = leaf_of(Type.FIXED_LEN_BYTE_ARRAY, length=0, optional=False)
     chunk = encode(leaf, LeafData(5, None, None, np.zeros((5, 0), np.uint8)))
     assert decoded(leaf, chunk, num_rows=5).values.shape == (5, 0)
-
-
-@pytest.mark.parametrize("level", range(4))
-def test_a_list_goes_on_only_where_there_is_one(leaf_of: Make, encode: Make, decoded: Make, level: int) -> None:
-    """Other readers refuse such levels: `[7, nothing]` has no second entry."""
-    leaf = leaf_of(Type.INT32, lists=1)
-    values = np.array([7, 8][: 1 + (level == 3)], np.int32)
-    encoded = encode(leaf, LeafData(1, np.array([3, level], np.uint8), np.array([0, 1], np.uint8), values))
-    if level >= 2:
-        assert decoded(leaf, encoded, num_rows=1).num_rows == 1
-    else:
-        with pytest.raises(EncodingError, match="goes on with a list"):
-            decoded(leaf, encoded, num_rows=1)

@@ -13,7 +13,6 @@ from resilient_pq.format import compression, kernels
 from resilient_pq.format.codec_trial import codecs_of
 from resilient_pq.format.encodings import DICTIONARY_ENCODINGS, encoding_for
 from resilient_pq.format.encodings.dictionary import MAX_BIT_WIDTH
-from resilient_pq.format.levels import check_levels
 from resilient_pq.format.metadata import CompressionCodec, Encoding, PageHeader, PageType, Type
 from resilient_pq.format.page import DataPage, Page, open_data_page
 from resilient_pq.format.page_search import FoundPage
@@ -251,8 +250,9 @@ def _rows_of(page: Page, leaf: Leaf) -> _Counted | None:
         mid_row = bool(len(repetition)) and repetition[0] != 0
     if data.definition_levels is not None:
         data.definition_levels.decode(leaf.max_definition_level, levels)
-        if data.repetition_levels is not None:
-            check_levels(levels, repetition, leaf.list_levels)
+        goes_on = repetition == leaf.max_repetition_level if data.repetition_levels is not None else None
+        if goes_on is not None and (goes_on & (levels < leaf.slot_definition_level)).any():
+            return None  # a list that goes on where there is none
         present = int(np.count_nonzero(levels == leaf.max_definition_level))
     if not _are_values(leaf.node, data, present):
         return None
