@@ -81,11 +81,11 @@ def recounted(
     more: int | None = 0
     row_groups = []
     for known in stated:
-        count = found.get(known.ordinal, known).num_rows
+        now = found.get(known.ordinal, known)
         before = None if known.rows_before is None or more is None else known.rows_before + more
-        row_groups.append(replace(known, num_rows=count, rows_before=before))
+        row_groups.append(replace(now, rows_before=before))
         if known.num_rows is not None:
-            more = None if count is None or more is None else more + count - known.num_rows
+            more = None if now.num_rows is None or more is None else more + now.num_rows - known.num_rows
     if end is not None and end.num_rows is not None:
         miscounted = more is None
         end = replace(end, num_rows=None if more is None else end.num_rows + more, miscounted=miscounted)

@@ -43,7 +43,7 @@ class Mended:
 async def as_pages_tell(
     known: Understanding, found: Mapping[int, RowGroupFound], examiner: Examiner
 ) -> Mended:
-    """Describe row groups that are not whole by the pages that lie where they should be; `known` is told.
+    """Describe row groups that are not whole by the pages that lie where they should be.
 
     Args:
         known: What is known of the file; of one that has records, these vouch for what they say.
@@ -63,8 +63,6 @@ async def as_pages_tell(
             left = await examiner.row_group(_with_evidence(one, other))
             if left.is_whole:
                 better[one.ordinal] = left
-    if better:
-        _count_again(known, better)
     findings = tuple(_finding(found[ordinal].known) for ordinal in sorted(better))
     return Mended(better, findings)
 
@@ -161,25 +159,6 @@ def _is_same(one: KnownRowGroup, other: KnownRowGroup) -> bool:
         agreed[stated.read.range.end == found.read.range.end] += 1
         agreed[stated.read.metadata.num_values == found.read.metadata.num_values] += 1
     return agreed[True] > agreed[False]
-
-
-def _count_again(known: Understanding, better: Mapping[int, RowGroupFound]) -> None:
-    """Take row groups as they are known now, and count the rows before those behind them."""
-    counted: list[KnownRowGroup] = []
-    rows: int | None = 0
-    following = 0
-    for row_group in known.row_groups:
-        now = better[row_group.ordinal].known if row_group.ordinal in better else row_group
-        rows = rows if row_group.ordinal == following else None
-        before = row_group.rows_before if rows is None else rows
-        counted.append(replace(now, rows_before=before))
-        rows = None if before is None or now.num_rows is None else before + now.num_rows
-        following = row_group.ordinal + 1
-    if known.end is not None and known.end.num_rows is not None:
-        more = sum(left.known.num_rows or 0 for left in better.values())
-        less = sum(row_group.num_rows or 0 for row_group in known.row_groups if row_group.ordinal in better)
-        known.end = replace(known.end, num_rows=known.end.num_rows + more - less)
-    known.row_groups = tuple(counted)
 
 
 def _finding(row_group: KnownRowGroup) -> Finding:

@@ -13,6 +13,7 @@ from resilient_pq.recovery.choose import (
     known_row_groups,
     losses_behind,
     losses_between,
+    recounted,
 )
 from resilient_pq.recovery.report import Damage
 from resilient_pq.recovery.survey import Survey
@@ -117,3 +118,26 @@ def test_a_row_group_that_is_nowhere_has_no_place(small: Any, drive: Any) -> Non
     found = candidates_of_survey(survey)
     assert found is not None
     assert [(candidate.start, candidate.end) for candidate in found.row_groups] == [(0, 0)]
+
+
+def test_rows_that_pages_bear_out_move_all_row_groups_behind_them(small: Any, drive: Any) -> None:
+    stated = known_row_groups(candidates(drive, small.data))
+    fewer, more = replace(stated[1], num_rows=7), replace(stated[3], num_rows=12)
+    end, counted = recounted(FileEnd(900, 900, 50), stated, {1: fewer, 3: more})
+    assert end == FileEnd(900, 900, 49)
+    assert [row_group.num_rows for row_group in counted] == [10, 7, 10, 12, 10]
+    assert [row_group.rows_before for row_group in counted] == [0, 10, 17, 27, 39]
+
+
+def test_nothing_is_counted_behind_rows_that_nobody_knows(small: Any, drive: Any) -> None:
+    stated = known_row_groups(candidates(drive, small.data))
+    end, counted = recounted(FileEnd(900, 900, 50), stated, {2: replace(stated[2], num_rows=None)})
+    assert end == FileEnd(900, 900, None, miscounted=True)
+    assert [row_group.rows_before for row_group in counted] == [0, 10, 20, None, None]
+
+
+def test_a_row_group_described_anew_takes_the_place_of_the_stated_one(small: Any, drive: Any) -> None:
+    stated = known_row_groups(candidates(drive, small.data))
+    moved = replace(stated[1], start=stated[1].start + 5)
+    _, counted = recounted(None, stated, {1: moved})
+    assert [row_group.start for row_group in counted][:3] == [stated[0].start, moved.start, stated[2].start]
