@@ -100,20 +100,21 @@ async def test_more_values_than_the_data_have(outcome_of: Any) -> None:
     assert outcome.recovery.kept.rows_lost == 0
 
 
-def pairs(first: int, second: int, *, counted: bool) -> bytes:
+def pairs(first: int, second: int, *, counted: bool, **options: Any) -> bytes:
     """A required struct with other counts of values in its fields than the 2 rows that the footer says.
 
     Args:
         first: Values of its first field.
         second: Of its second.
         counted: Whether the footer counts them, too; otherwise it has 2 values of each.
+        options: Of the writer.
     """
     kind = pa.struct([pa.field("a", pa.int64(), False), pa.field("b", pa.int64(), False)])
     schema = pa.schema([pa.field("p", kind, False)])
     made, footer = bytearray(b"PAR1"), None
     for position, count in enumerate((first, second)):
         rows = pa.array([{"a": i, "b": i * 10} for i in range(count)], kind)
-        data = written(pa.table({"p": rows}, schema=schema), use_dictionary=False)
+        data = written(pa.table({"p": rows}, schema=schema), use_dictionary=False, **options)
         source = footer_of(data)
         chunk = chunks_of(source)[position]
         start = chunk.data_page_offset
@@ -139,6 +140,16 @@ async def test_more_values_than_rows(first: int, second: int, counted: bool, out
     assert outcome.recovery.kept.ledger.check() == []
     again = await outcome_of(outcome.output)
     assert isinstance(again.read, pa.Table)
+
+
+async def test_pages_behind_the_last_row(outcome_of: Any) -> None:
+    """Of a chunk of two pages where its row group has the rows of one."""
+    outcome = await outcome_of(pairs(2, 4, counted=True, max_rows_per_page=2))
+    found = pq.read_table(io.BytesIO(outcome.output)).column("p").to_pylist()
+    assert found == [{"a": 0, "b": 0}, {"a": 1, "b": 10}]
+    ledger = outcome.recovery.kept.ledger
+    assert ledger.check() == []
+    assert any("behind the last" in (part.reason or "") for part in ledger.regions)
 
 
 # --- chunks that go beyond the end ----------------------------------------------------------------

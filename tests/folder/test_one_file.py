@@ -15,6 +15,7 @@ from resilient_pq.folder.one import RecoverOptions, check_one, recover_one
 from resilient_pq.folder.summary import FileEntry
 from resilient_pq.io import Stores
 from resilient_pq.recovery import check as checking
+from resilient_pq.recovery.report import Kept
 
 TABLE = pa.table({"id": list(range(400)), "name": [f"n{i}" for i in range(400)]})
 OPTIONS = RecoverOptions(make_folder=True)
@@ -95,7 +96,7 @@ async def test_only_damaged_files_are_written(flipped: Path, tmp_path: Path) -> 
     sound = foreign(tmp_path / "sound.parquet")
     result = await recover_one(sound, tmp_path / "out" / "sound.parquet", options)
     assert result.is_sound and result.report is not None and result.report.kept is not None
-    assert (result.report.kept.output, result.report.num_rows) == (None, 400)
+    assert (result.report.kept, result.report.num_rows) == (Kept(None, 0, 0, 0), 400)
     assert not (tmp_path / "out").exists()
     result = await recover_one(flipped, tmp_path / "out" / "flipped.parquet", options)
     assert result.outcome == "partial" and (tmp_path / "out" / "flipped.parquet").exists()

@@ -212,6 +212,16 @@ def test_bytes_are_asked_for_window_by_window() -> None:
     assert asked[-1].stop == len(data)
 
 
+def test_bytes_before_the_start_of_a_search_are_not_asked_for() -> None:
+    data = memoryview(bytes(100) + page_header(8) + bytes(800))
+    asking = finding_pages(100, len(data), [], LIMITS)
+    asked = [next(asking)]
+    with pytest.raises(StopIteration):
+        while True:
+            asked.append(asking.send(data[asked[-1].start : asked[-1].stop]))
+    assert min(part.start for part in asked) == 100
+
+
 def test_metadata_that_name_no_column_are_none() -> None:
     """Few bytes make a struct in which hardly anything is said: it may be the beginning of something else."""
     said = ColumnMetaData(type=1, encodings=[0], path_in_schema=["a"], codec=0, num_values=5)
