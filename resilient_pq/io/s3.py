@@ -30,7 +30,7 @@ from resilient_pq.io.protocols import (
     SinkOptions,
     bare_etag,
 )
-from resilient_pq.io.retry import DEFAULT_RETRY_POLICY, RetryPolicy
+from resilient_pq.io.retry import WRITING, RetryPolicy
 from resilient_pq.io.s3_checksums import (
     FULL_OBJECT,
     Fingerprint,
@@ -65,7 +65,7 @@ class S3Store(S3Parts, MultipartStore):
         self,
         storage_options: Mapping[str, Any] | None = None,
         *,
-        retry: RetryPolicy = DEFAULT_RETRY_POLICY,
+        retry: RetryPolicy = WRITING,
     ) -> None:
         """Nothing is opened before the first request."""
         super().__init__(storage_options, retry=retry)

@@ -19,7 +19,7 @@ from resilient_pq.errors import (
 )
 from resilient_pq.io.protocols import Buffer, ListedObject, ObjectInfo, folder_prefix, pieces_of
 from resilient_pq.io.ranged_get import Answer, RangedGetStore
-from resilient_pq.io.retry import DEFAULT_RETRY_POLICY, RetryPolicy
+from resilient_pq.io.retry import WRITING, RetryPolicy
 from resilient_pq.io.s3_checksums import Fingerprint, crc32_of, decoded, encoded, md5_of
 from resilient_pq.io.s3_client import S3Client, max_requests_from, retry_policy_from
 from resilient_pq.io.s3_errors import code_of, from_s3_error, refuses_parameter, status_of
@@ -40,7 +40,7 @@ class S3Objects(RangedGetStore):
         self,
         storage_options: Mapping[str, Any] | None = None,
         *,
-        retry: RetryPolicy = DEFAULT_RETRY_POLICY,
+        retry: RetryPolicy = WRITING,
     ) -> None:
         """Nothing is opened before the first request."""
         options = dict(storage_options or {})
