@@ -182,7 +182,7 @@ class MultipartSink(ObjectSink):
     async def complete(self) -> ObjectInfo:
         """Send what is left, and publish the object.
 
-        A cancellation that comes while the store publishes is raised when the outcome is known.
+        A cancellation that comes while the store publishes is raised when the outcome is known, or after 10 s.
 
         Raises:
             WriterFencedError: Somebody else completed, aborted or resumed the upload, or replaced the object that
@@ -374,7 +374,7 @@ class MultipartSink(ObjectSink):
             self._outcome, self._info = "completed", info
             return info
 
-        return await finish_first(publish())
+        return await finish_first(publish(), patience=_GRACE_SECONDS)
 
     async def _settle(self) -> None:
         """Wait for what is being sent, for a while; afterwards no task of the sink is left."""

@@ -18,9 +18,9 @@ from resilient_pq.errors import (
     ThrottledError,
     TransientError,
 )
-from resilient_pq.io.memory import MemoryStore
 from resilient_pq.io.attempts import Attempts
 from resilient_pq.io.concurrency import RequestLimiter
+from resilient_pq.io.memory import MemoryStore
 from resilient_pq.io.retry import READING, WRITING, RetryPolicy, retry_after, retrying
 from resilient_pq.io.testing import Fault, FaultyStore, RecordingStore
 
