@@ -63,7 +63,7 @@ from resilient_pq.format.sorting import SortingColumn
 from resilient_pq.formats.convert import convert
 from resilient_pq.formats.trevni_file import TrevniBlock, TrevniFile, open_trevni
 from resilient_pq.formats.trevni_write import write_trevni
-from resilient_pq.io import FetchCounters, ObjectInfo, StoredState
+from resilient_pq.io import FetchCounters, ObjectInfo, RetryPolicy, StoredState
 from resilient_pq.reader.bloom_filter import ColumnBloomFilter
 from resilient_pq.reader.contents import FileState, KnownCheckpoint
 from resilient_pq.reader.file import File
@@ -136,6 +136,7 @@ __all__ = [
     "Report",
     "ResilientPQError",
     "ResumeInfo",
+    "RetryPolicy",
     "RowsLostError",
     "RunSummary",
     "Schema",

@@ -8,12 +8,15 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from resilient_pq.errors import StoreError, Where
+from resilient_pq.errors import SchemaError, StoreError, Where
 from resilient_pq.io.local import LocalStore
 from resilient_pq.io.protocols import ReadStore, WriteStore
 from resilient_pq.io.retry import READING, RetryPolicy
 
 S = TypeVar("S", bound=ReadStore)
+
+# What a policy is called among storage options, where it travels with them to whoever makes a store.
+_RETRY = "retry"
 
 # One letter is a drive of Windows.
 _SCHEME = re.compile(r"([a-z][a-z0-9+.\-_]+)(::|://)", re.IGNORECASE | re.ASCII)
@@ -24,7 +27,7 @@ def resolve(
     storage_options: Mapping[str, Any] | None = None,
     *,
     bucket_alone: bool = False,
-    retry: RetryPolicy | None = None,
+    retry: RetryPolicy = READING,
 ) -> tuple[WriteStore, str]:
     """A new store for the URL, and the key of the object in it.
 
@@ -37,7 +40,7 @@ def resolve(
         url: A path, or a URL. Names on S3 are taken as they stand: ``%20`` is three characters.
         storage_options: What fsspec, s3fs and pandas call so. Local files need none and ignore them.
         bucket_alone: Whether ``s3://bucket`` will do, for what concerns all of it.
-        retry: When requests are sent again; None is as of what only reads (`READING`).
+        retry: When requests are sent again, unless `storage_options` say so (`with_retry`).
 
     Raises:
         StoreError: The URL names no object, or is one of a file system that connects at once, and cannot.
@@ -53,7 +56,7 @@ async def place_of(
     storage_options: Mapping[str, Any] | None = None,
     *,
     bucket_alone: bool = False,
-    retry: RetryPolicy | None = None,
+    retry: RetryPolicy = READING,
 ) -> AsyncIterator[tuple[S | WriteStore, str]]:
     """The store and the key that a caller means; a store that was made for a URL is closed at the end.
 
@@ -76,6 +79,17 @@ async def place_of(
         await store.close()
 
 
+def with_retry(
+    storage_options: Mapping[str, Any] | None, retry: RetryPolicy | None
+) -> Mapping[str, Any] | None:
+    """Storage options that bring a policy along to wherever a store is made of them, be it another process."""
+    if retry is None:
+        return storage_options
+    if not isinstance(retry, RetryPolicy):
+        raise SchemaError(f"retry is {retry!r}", hint="it takes a RetryPolicy, such as RetryPolicy(seconds=300)")
+    return {**(storage_options or {}), _RETRY: retry}
+
+
 class Stores:
     """The stores that URLs lead into: one for all files of this machine, one for all of S3, one for all of HTTP.
 
@@ -83,7 +97,7 @@ class Stores:
     """
 
     def __init__(
-        self, storage_options: Mapping[str, Any] | None = None, retry: RetryPolicy | None = None
+        self, storage_options: Mapping[str, Any] | None = None, retry: RetryPolicy = READING
     ) -> None:
         """Nothing is connected yet.
 
@@ -91,8 +105,8 @@ class Stores:
             storage_options: As of `resolve`, for all of them.
             retry: As of `resolve`, for all of them.
         """
-        self._storage_options = storage_options
-        self._retry = READING if retry is None else retry
+        self._storage_options = dict(storage_options or {})
+        self._retry: RetryPolicy = self._storage_options.pop(_RETRY, None) or retry
         self._shared: dict[str, WriteStore] = {}
         self._others: list[WriteStore] = []
 
