@@ -31,6 +31,7 @@ from resilient_pq.io.retry import RetryPolicy
 from resilient_pq.io.s3_credentials import Renewal
 from resilient_pq.io.s3_errors import from_s3_error
 from resilient_pq.io.s3_gets import S3Gets
+from resilient_pq.io.s3_options import s3fs_options
 
 CONNECT_SECONDS = 5
 PROGRESS_SECONDS = 15
@@ -47,8 +48,12 @@ class S3Client:
     """The connection to one S3 endpoint, opened by the first request, within the event loop of that request."""
 
     def __init__(self, storage_options: Mapping[str, Any]) -> None:
-        """Keep the options; nothing is looked up or opened yet."""
-        self._options = dict(storage_options)
+        """Keep the options; nothing is looked up or opened yet.
+
+        Raises:
+            UnsupportedError: There is no such option.
+        """
+        self._options = s3fs_options(storage_options)
         self._filesystem: Any = None
         self._client: Any = None
         self._gets: S3Gets | None = None

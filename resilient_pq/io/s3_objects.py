@@ -23,6 +23,7 @@ from resilient_pq.io.retry import WRITING, RetryPolicy
 from resilient_pq.io.s3_checksums import Fingerprint, crc32_of, decoded, encoded, md5_of
 from resilient_pq.io.s3_client import S3Client, max_requests_from, retry_policy_from
 from resilient_pq.io.s3_errors import code_of, from_s3_error, refuses_parameter, status_of
+from resilient_pq.io.s3_options import s3fs_options
 
 # The name of an access point holds a slash itself.
 _ACCESS_POINT = re.compile(r"(arn:[^/]+:accesspoint/[^/]+)/(.*)", re.DOTALL)
@@ -43,7 +44,7 @@ class S3Objects(RangedGetStore):
         retry: RetryPolicy = WRITING,
     ) -> None:
         """Nothing is opened before the first request."""
-        options = dict(storage_options or {})
+        options = s3fs_options(storage_options or {})
         super().__init__(retry_policy_from(options, retry), max_requests=max_requests_from(options))
         self._client = S3Client(options)
         # Operations that are sent without a CRC32, as the store was found not to keep it; "*" is all of them.

@@ -523,7 +523,7 @@ async def test_options_as_pandas_users_write_them(moto_server: Any) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"no_such_option": 1}, {"key": "a", "username": "b"}, {"config_kwargs": {"no_such_setting": 1}}],
+    [{"key": "a", "username": "b"}, {"config_kwargs": {"no_such_setting": 1}}],
 )
 async def test_options_that_s3fs_does_not_know(options: dict[str, Any]) -> None:
     async with S3Store(options) as store:
