@@ -9,6 +9,7 @@ from typing import Any
 
 from resilient_pq.errors import (
     AccessDeniedError,
+    BucketNotFoundError,
     NotFoundError,
     ObjectChangedError,
     PreconditionError,
@@ -108,11 +109,19 @@ class S3Store(S3Parts, MultipartStore):
 
         Raises:
             AlreadyExistsError: ``mode="x"``, and the object exists; the store decides again when it is
-            completed. SchemaError: `part_bytes` is smaller than the 5 MiB that S3 demands.
+            completed. BucketNotFoundError: ``mode="x"``, and there is no such bucket. SchemaError: `part_bytes` is
+            smaller than the 5 MiB that S3 demands.
         """
         options = self.upload_options(options)
-        if options.mode == "x" and await self.exists(key):
-            raise self._exists_already(key)
+        if options.mode == "x":
+            try:
+                await self.head(key)
+            except BucketNotFoundError:
+                raise
+            except NotFoundError:
+                pass
+            else:
+                raise self._exists_already(key)
         return MultipartSink(self, key, options)
 
     def upload_options(self, options: SinkOptions) -> SinkOptions:

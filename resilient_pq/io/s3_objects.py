@@ -10,6 +10,7 @@ from typing import Any
 from resilient_pq.errors import (
     AccessDeniedError,
     AlreadyExistsError,
+    BucketNotFoundError,
     NotFoundError,
     ObjectChangedError,
     PreconditionError,
@@ -52,6 +53,7 @@ class S3Objects(RangedGetStore):
         additional = options.get("s3_additional_kwargs") or {}
         another = additional.get("ChecksumAlgorithm", "CRC32") != "CRC32"
         self._without_crc32: set[str] = {"*"} if another else set()
+        self._buckets_there: set[str] = set()  # which are known to be, or cannot be asked for
 
     @property
     def name(self) -> str:
@@ -134,7 +136,28 @@ class S3Objects(RangedGetStore):
         )
 
     async def _head(self, key: str) -> ObjectInfo:
-        return info_of(key, await self._call("head_object", key))
+        try:
+            return info_of(key, await self._call("head_object", key))
+        except NotFoundError:
+            await self._refuse_missing_bucket(key)
+            raise
+
+    async def _refuse_missing_bucket(self, key: str) -> None:
+        """Raise BucketNotFoundError if not only the object is missing, which the answer to a HEAD cannot tell.
+
+        Asked once for each bucket; where that cannot be told, nothing is raised.
+        """
+        bucket, _ = split_key(key)
+        if bucket in self._buckets_there:
+            return
+        try:
+            await self._client.call("head_bucket", self.url_of(key), Bucket=bucket)
+        except BucketNotFoundError:
+            raise
+        except (StoreError, UnsupportedError) as error:
+            if isinstance(error, StoreError) and error.retryable:
+                return
+        self._buckets_there.add(bucket)
 
     async def _call(self, operation: str, key: str, **parameters: Any) -> dict[str, Any]:
         """One request about one object."""
@@ -143,7 +166,9 @@ class S3Objects(RangedGetStore):
             raise StoreError(
                 f"not an object on S3: {key!r}", where=self._where(key), hint="write s3://bucket/name"
             )
-        return await self._client.call(operation, self.url_of(key), Bucket=bucket, Key=name, **parameters)
+        answer = await self._client.call(operation, self.url_of(key), Bucket=bucket, Key=name, **parameters)
+        self._buckets_there.add(bucket)
+        return answer
 
     async def _if_none_match(self, operation: str) -> dict[str, str]:
         """The condition that no object exists yet."""

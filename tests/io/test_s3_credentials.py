@@ -71,7 +71,7 @@ async def test_what_has_expired_is_looked_up_again(moto_proxy: Any, wallet: Wall
         wallet.put(f"KEY{number}", str(number))
 
     async with S3Store(options, retry=RetryPolicy(attempts=1, hedge_after=None)) as store:
-        key = f"{s3.bucket}/a"
+        key = f"{s3.bucket}/expiring/a"
         info = await store.put(key, b"0123456789")
         assert "Credential=FIRST/" in proxy.requests[-1].headers["authorization"]
         expire("HEAD")
@@ -84,16 +84,17 @@ async def test_what_has_expired_is_looked_up_again(moto_proxy: Any, wallet: Wall
         assert bytes((await store.read_tail(key, 3)).data) == b"789"
         assert proxy.requests[-1].headers["x-amz-security-token"] == "4"
         expire("PUT")
-        sink = await store.create(f"{s3.bucket}/b", SinkOptions(part_bytes=5 * MiB))
+        sink = await store.create(f"{s3.bucket}/expiring/b", SinkOptions(part_bytes=5 * MiB))
         await sink.write(bytes(6 * MiB), b"1")
         await sink.commit()
         expire("POST")
         await sink.complete()
         expire("GET")
-        assert await store.list_names(s3.bucket) == ["a", "b"]
+        assert await store.list_names(f"{s3.bucket}/expiring") == ["a", "b"]
         expire("DELETE")
         await store.delete(key)
-    assert s3.read("b") == bytes(6 * MiB) + b"1"
+        assert not await store.exists(key)
+    assert s3.read("expiring/b") == bytes(6 * MiB) + b"1"
 
 
 async def test_newer_credentials_are_waited_for(moto_proxy: Any, wallet: Wallet) -> None:
