@@ -27,8 +27,10 @@ from resilient_pq.dataset.write import WrittenMetadata, write_metadata
 from resilient_pq.errors import (
     AccessDeniedError,
     AlreadyExistsError,
+    BucketNotFoundError,
     ChecksumError,
     CodecUnavailableError,
+    CredentialsExpiredError,
     EncodingError,
     FileFullError,
     FormatError,
@@ -63,7 +65,7 @@ from resilient_pq.format.sorting import SortingColumn
 from resilient_pq.formats.convert import convert
 from resilient_pq.formats.trevni_file import TrevniBlock, TrevniFile, open_trevni
 from resilient_pq.formats.trevni_write import write_trevni
-from resilient_pq.io import FetchCounters, ObjectInfo, StoredState
+from resilient_pq.io import FetchCounters, ObjectInfo, RetryPolicy, StoredState
 from resilient_pq.reader.bloom_filter import ColumnBloomFilter
 from resilient_pq.reader.contents import FileState, KnownCheckpoint
 from resilient_pq.reader.file import File
@@ -88,6 +90,7 @@ __all__ = [
     "AccessDeniedError",
     "AlreadyExistsError",
     "Batches",
+    "BucketNotFoundError",
     "Checkpoint",
     "ChecksumError",
     "CodecUnavailableError",
@@ -95,6 +98,7 @@ __all__ = [
     "ColumnStatistics",
     "CompletedBy",
     "CompletedUpload",
+    "CredentialsExpiredError",
     "CutTimestampWarning",
     "Damage",
     "Dataset",
@@ -136,6 +140,7 @@ __all__ = [
     "Report",
     "ResilientPQError",
     "ResumeInfo",
+    "RetryPolicy",
     "RowsLostError",
     "RunSummary",
     "Schema",

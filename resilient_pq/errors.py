@@ -19,8 +19,10 @@ Any room may import this module; it imports nothing of ours::
     │  └─ FileFullError                   the file was completed at a limit; go on in the next one
     ├─ StoreError (OSError)               .retryable, .undecided, .keep_upload
     │  ├─ NotFoundError (FileNotFoundError)
+    │  │  └─ BucketNotFoundError          not the object is missing, but what it would be in
     │  ├─ AlreadyExistsError (FileExistsError)
     │  ├─ AccessDeniedError (PermissionError)
+    │  │  └─ CredentialsExpiredError      they were right before; newer ones may come
     │  ├─ PreconditionError
     │  │  └─ ObjectChangedError           the object was replaced while it was read
     │  ├─ RangeError                      a range beyond the end of the object
@@ -254,12 +256,22 @@ class NotFoundError(StoreError, FileNotFoundError):
     """No such object, bucket, folder or upload."""
 
 
+class BucketNotFoundError(NotFoundError):
+    """There is no such bucket, so nothing can be in it, and nothing was."""
+
+
 class AlreadyExistsError(StoreError, FileExistsError):
     """The object exists and the caller asked not to replace it."""
 
 
 class AccessDeniedError(StoreError, PermissionError):
     """The credentials, or the permissions of the file system, do not allow it."""
+
+
+class CredentialsExpiredError(AccessDeniedError):
+    """The credentials were right before, and have expired; asking again may find newer ones."""
+
+    retryable = True
 
 
 class PreconditionError(StoreError):

@@ -11,7 +11,7 @@ import typer
 import resilient_pq as rpq
 from resilient_pq.cli import render, text_rows
 from resilient_pq.cli.exit_codes import ExitCode, epilog
-from resilient_pq.cli.options import AsJson, EndpointUrl, StorageOptions, Url, split_names, storage
+from resilient_pq.cli.options import AsJson, EndpointUrl, RetryFor, StorageOptions, Url, split_names, storage
 from resilient_pq.cli.render import Output
 from resilient_pq.cli.running import run_verb
 from resilient_pq.errors import Where, located
@@ -46,6 +46,7 @@ def cat(
     ] = "raise",
     endpoint_url: EndpointUrl = None,
     storage_option: StorageOptions = None,
+    retry_for: RetryFor = None,
     as_json: AsJson = False,
 ) -> int:
     """Print rows as JSON lines or CSV.
@@ -61,7 +62,7 @@ def cat(
     With --on-damage, what is lost is told on stderr, and under "lost" with --json; `rpq recover` keeps what is left.
     """
     names = split_names(columns)
-    options = storage(endpoint_url, storage_option).options
+    options = storage(endpoint_url, storage_option, retry_for).options
 
     async def work(output: Output) -> int:
         lost: list[rpq.LostRegion] = []

@@ -6,7 +6,7 @@ import resilient_pq as rpq
 from resilient_pq.cli import many, render, words
 from resilient_pq.cli.exit_codes import epilog
 from resilient_pq.cli.many import ManyOptions, MaxFilesAnywhere, Resume, Scheduler, Urls
-from resilient_pq.cli.options import AsJson, EndpointUrl, Storage, StorageOptions, storage
+from resilient_pq.cli.options import AsJson, EndpointUrl, RetryFor, Storage, StorageOptions, storage
 from resilient_pq.cli.render import Output
 from resilient_pq.cli.running import run_verb
 from resilient_pq.folder.pattern import split_pattern
@@ -30,6 +30,7 @@ def check(
     scheduler: Scheduler = None,
     endpoint_url: EndpointUrl = None,
     storage_option: StorageOptions = None,
+    retry_for: RetryFor = None,
     as_json: AsJson = False,
 ) -> int:
     """Find damage, and print what to run next.
@@ -41,7 +42,7 @@ def check(
     with . or _ are passed over. The summary has the worst first, the exit status is the highest of any file, and
     --json prints a document for each file as a line, and one of all as the last.
     """
-    reached = storage(endpoint_url, storage_option)
+    reached = storage(endpoint_url, storage_option, retry_for)
     options = ManyOptions(resume, max_files, scheduler)
 
     async def work(output: Output) -> int:

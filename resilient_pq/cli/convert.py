@@ -12,6 +12,7 @@ from resilient_pq.cli.exit_codes import ExitCode, epilog
 from resilient_pq.cli.options import (
     AsJson,
     EndpointUrl,
+    RetryFor,
     Storage,
     StorageOptions,
     parse_schema,
@@ -65,6 +66,7 @@ def convert(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that is at DST.")] = False,
     endpoint_url: EndpointUrl = None,
     storage_option: StorageOptions = None,
+    retry_for: RetryFor = None,
     as_json: AsJson = False,
 ) -> int:
     """Make a resilient Parquet file of a Trevni file.
@@ -74,7 +76,7 @@ def convert(
     it. Checksums are compared; rows of blocks whose checksum does not hold, and of those that are cut off, are lost,
     and listed.
     """
-    reached = storage(endpoint_url, storage_option)
+    reached = storage(endpoint_url, storage_option, retry_for)
     asked: dict[str, Any] = {
         "columns": split_names(columns),
         "on_damage": on_damage,

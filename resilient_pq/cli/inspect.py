@@ -14,7 +14,7 @@ from resilient_pq.cli.facts import ChunkFacts, ColumnFacts, PageFacts, RowGroupF
 from resilient_pq.cli.inspect_many import inspect_many
 from resilient_pq.cli.inspected import Sections, document_of, pages_of_column
 from resilient_pq.cli.many import MaxFiles, Urls
-from resilient_pq.cli.options import AsJson, EndpointUrl, Storage, StorageOptions, storage
+from resilient_pq.cli.options import AsJson, EndpointUrl, RetryFor, Storage, StorageOptions, storage
 from resilient_pq.cli.render import Output
 from resilient_pq.cli.running import run_verb
 from resilient_pq.errors import FormatError, Where, located
@@ -46,6 +46,7 @@ def inspect(
     max_files: MaxFiles = DEFAULT_MAX_FILES,
     endpoint_url: EndpointUrl = None,
     storage_option: StorageOptions = None,
+    retry_for: RetryFor = None,
     as_json: AsJson = False,
 ) -> int:
     """Show what a file is made of.
@@ -57,7 +58,7 @@ def inspect(
     line, and one of all as the last.
     """
     sections = Sections(schema, row_groups, chunks, pages, checkpoints)
-    reached = storage(endpoint_url, storage_option)
+    reached = storage(endpoint_url, storage_option, retry_for)
 
     async def work(output: Output) -> int:
         return await many.one_or_many(

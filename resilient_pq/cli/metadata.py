@@ -9,7 +9,7 @@ import typer
 import resilient_pq as rpq
 from resilient_pq.cli import render, words
 from resilient_pq.cli.exit_codes import ExitCode, epilog
-from resilient_pq.cli.options import AsJson, EndpointUrl, Storage, StorageOptions, storage
+from resilient_pq.cli.options import AsJson, EndpointUrl, RetryFor, Storage, StorageOptions, storage
 from resilient_pq.cli.render import Output
 from resilient_pq.cli.running import run_verb
 
@@ -27,6 +27,7 @@ def metadata(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace summaries that are there.")] = False,
     endpoint_url: EndpointUrl = None,
     storage_option: StorageOptions = None,
+    retry_for: RetryFor = None,
     as_json: AsJson = False,
 ) -> int:
     """Write the summary of a folder of Parquet files.
@@ -35,7 +36,7 @@ def metadata(
     one file; _common_metadata has the schema. Only footers are read; their schemas must be equal. Names that begin
     with _ or . are passed over. Run it again when files were added, replaced or removed.
     """
-    reached = storage(endpoint_url, storage_option)
+    reached = storage(endpoint_url, storage_option, retry_for)
     return run_verb(NAME, lambda output: _metadata(output, folder, overwrite, reached), as_json=as_json)
 
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from resilient_pq.io import RetryPolicy, with_retry
 from resilient_pq.recovery.report import Report
 
 Url = Annotated[str, typer.Argument(metavar="URL", help="A path or a URL, such as s3://bucket/key.")]
@@ -26,6 +27,16 @@ StorageOptions = Annotated[
         metavar="KEY=VALUE",
         help="What fsspec and s3fs call a storage option; may be repeated. A VALUE that is JSON (true, 30,"
         ' {"region_name": "eu-west-1"}) is taken as such. Credentials are better left in the environment.',
+    ),
+]
+RetryFor = Annotated[
+    float | None,
+    typer.Option(
+        "--retry-for",
+        metavar="SECONDS",
+        min=0,
+        help="How long requests are tried again while a store does not answer: 120 s by default where something is"
+        " written, 30 s elsewhere.",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
@@ -71,8 +82,8 @@ class Storage:
         return replace(report, next=tuple(self.command(command) for command in report.next))
 
 
-def storage(endpoint_url: str | None, pairs: Sequence[str] | None) -> Storage:
-    """Put ``--endpoint-url`` and every ``--storage-option`` together.
+def storage(endpoint_url: str | None, pairs: Sequence[str] | None, retry_for: float | None = None) -> Storage:
+    """Put ``--endpoint-url``, every ``--storage-option`` and ``--retry-for`` together.
 
     Raises:
         typer.BadParameter: An option is not KEY=VALUE.
@@ -90,7 +101,8 @@ def storage(endpoint_url: str | None, pairs: Sequence[str] | None) -> Storage:
     if endpoint_url is not None:
         options["endpoint_url"] = endpoint_url
         arguments += ["--endpoint-url", endpoint_url]
-    return Storage(options, tuple(arguments))
+    retry = None if retry_for is None else RetryPolicy(seconds=retry_for)
+    return Storage(dict(with_retry(options, retry) or {}), tuple(arguments))
 
 
 def _json_or_text(value: str) -> Any:

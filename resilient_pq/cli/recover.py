@@ -17,6 +17,7 @@ from resilient_pq.cli.many import ManyOptions, MaxFilesAnywhere, Resume, Schedul
 from resilient_pq.cli.options import (
     AsJson,
     EndpointUrl,
+    RetryFor,
     SchemaFrom,
     SchemaText,
     Storage,
@@ -120,6 +121,7 @@ def recover(
     scheduler: Scheduler = None,
     endpoint_url: EndpointUrl = None,
     storage_option: StorageOptions = None,
+    retry_for: RetryFor = None,
     as_json: AsJson = False,
 ) -> int:
     """Keep what is whole of a damaged file, in a new one.
@@ -136,7 +138,7 @@ def recover(
     """
     if len(paths) < 2:
         raise typer.BadParameter("name the damaged file and the new one", param_hint="SRC DST")
-    reached = storage(endpoint_url, storage_option)
+    reached = storage(endpoint_url, storage_option, retry_for)
     check_html(html, paths)
     *copies, dst = paths
     several = ManyOptions(resume, max_files, scheduler)

@@ -16,6 +16,7 @@ from resilient_pq.cli.ingest import Rows, open_rows
 from resilient_pq.cli.options import (
     AsJson,
     EndpointUrl,
+    RetryFor,
     Storage,
     StorageOptions,
     size_option,
@@ -101,6 +102,7 @@ def write(
     ] = False,
     endpoint_url: EndpointUrl = None,
     storage_option: StorageOptions = None,
+    retry_for: RetryFor = None,
     as_json: AsJson = False,
 ) -> int:
     """Write rows to resilient Parquet files.
@@ -113,7 +115,7 @@ def write(
     With one of the options of a data set DST is a folder, and each file in it appears when it is full. A run that was
     interrupted leaves files that are unfinished: the same with --resume completes them, and goes on in new ones.
     """
-    reached = storage(endpoint_url, storage_option)
+    reached = storage(endpoint_url, storage_option, retry_for)
     settings: dict[str, Any] = {
         "compression": compression,
         "compression_level": compression_level,

@@ -14,6 +14,7 @@ from resilient_pq.dask.shipped import Location
 from resilient_pq.errors import SchemaError
 from resilient_pq.folder.many import DEFAULT_MAX_FILES, FileResults, RunProgress, check_many, recover_many
 from resilient_pq.folder.task import RunFile, run_here
+from resilient_pq.io import RetryPolicy, with_retry
 from resilient_pq.portal import portal
 from resilient_pq.sync import BlockingResults
 
@@ -27,6 +28,7 @@ def check(
     max_files: int | None = None,
     resume: str | os.PathLike[str] | None = None,
     storage_options: Mapping[str, Any] | None = None,
+    retry: RetryPolicy | None = None,
     progress: RunProgress | None = None,
 ) -> BlockingResults:
     """Check the files of a folder on a cluster, as `resilient_pq.check` does each; nothing is written.
@@ -43,6 +45,7 @@ def check(
         resume: A journal, a file of this machine. What it says is done and unchanged is not done again; it is made
             where it is missing.
         storage_options: Credentials, endpoint and so on, as fsspec and pandas take them; workers get them too.
+        retry: How long requests are tried again while a store that a URL leads to does not answer; None is 30 s.
         progress: Called after each file with what was counted so far, in a thread of ours.
 
     Returns:
@@ -55,6 +58,7 @@ def check(
         StoreError: A store could not list.
     """
 
+    storage_options = with_retry(storage_options, retry)
     async def begun() -> FileResults:
         run, files = _by_cluster(client, max_files, storage_options=storage_options)
         return check_many(
@@ -86,6 +90,7 @@ def recover(
     resume: str | os.PathLike[str] | None = None,
     storage_options: Mapping[str, Any] | None = None,
     dst_storage_options: Mapping[str, Any] | None = None,
+    retry: RetryPolicy | None = None,
     progress: RunProgress | None = None,
 ) -> BlockingResults:
     """Recover the files of a folder into another one on a cluster, as `resilient_pq.recover` does each.
@@ -111,6 +116,7 @@ def recover(
         resume: As of `check`.
         storage_options: Credentials, endpoint and so on for `src`; workers get them too.
         dst_storage_options: The same for `dst`; None means those of `src`.
+        retry: How long requests are tried again while a store that a URL leads to does not answer; None is 120 s.
         progress: As of `check`.
 
     Returns:
@@ -123,6 +129,9 @@ def recover(
         NotFoundError: When the first result is asked for: there is no such file in the folder.
         StoreError: A store could not list.
     """
+    storage_options = with_retry(storage_options, retry)
+    if dst_storage_options is not None:
+        dst_storage_options = with_retry(dst_storage_options, retry)
     if on_damage not in ("drop", "null", "raise"):
         raise SchemaError(f"on_damage is {on_damage!r}", hint='on a cluster it is "drop", "null" or "raise"')
 

@@ -19,7 +19,7 @@ from resilient_pq.dask.shipped import Location, location_of
 from resilient_pq.errors import NotFoundError, ResilientPQError
 from resilient_pq.folder.one import check_one, recover_one
 from resilient_pq.folder.result import FileError, FileResult
-from resilient_pq.io import LocalStore, MultipartStore, Stores, WriteStore
+from resilient_pq.io import READING, WRITING, LocalStore, MultipartStore, Stores, WriteStore
 from resilient_pq.io.partial_file import SUFFIX as PARTIAL
 from resilient_pq.io.partial_file import is_held
 from resilient_pq.portal import portal
@@ -83,8 +83,9 @@ def do_batch(batch: Batch) -> list[FileResult]:
 
 
 async def _all(batch: Batch, *, again: bool) -> list[FileResult]:
-    stores = Stores(batch.source)
-    outputs = stores if batch.output is None else Stores(batch.output)
+    retry = READING if all(order.dst is None for order in batch.orders) else WRITING
+    stores = Stores(batch.source, retry)
+    outputs = stores if batch.output is None else Stores(batch.output, retry)
     turns = asyncio.Semaphore(_AT_ONCE)
 
     async def one(order: Order) -> FileResult:

@@ -20,7 +20,7 @@ from resilient_pq.dask.events import is_set
 from resilient_pq.dask.shipped import Location
 from resilient_pq.dask.tables import table_of
 from resilient_pq.errors import AlreadyExistsError, NotFoundError
-from resilient_pq.io import FetchCounters, MultipartStore, WriteStore, resolve
+from resilient_pq.io import WRITING, FetchCounters, MultipartStore, WriteStore, resolve
 from resilient_pq.portal import portal
 from resilient_pq.reader.reading import read_contents
 from resilient_pq.writer.creation import new_file
@@ -71,7 +71,7 @@ def write_part(frame: pd.DataFrame, part: Part) -> WrittenPart | None:
 
 
 async def _written(table: pa.Table, part: Part) -> WrittenPart:
-    store, key = resolve(part.url, part.storage_options)
+    store, key = resolve(part.url, part.storage_options, retry=WRITING)
     async with store:
         await remove_unfinished(store, [key])
         if await store.exists(key):

@@ -26,7 +26,7 @@ from resilient_pq.dask.shipped import ShippedFile, ShippedRowGroup, at_ordinal
 from resilient_pq.dataset.dataset import Dataset, open_many
 from resilient_pq.dataset.folder_columns import FolderColumns, Narrowed
 from resilient_pq.errors import ResilientPQError, SchemaError
-from resilient_pq.io import resolve
+from resilient_pq.io import RetryPolicy, resolve, with_retry
 from resilient_pq.portal import portal
 from resilient_pq.reader.file import File
 from resilient_pq.reader.on_damage import OnDamage
@@ -50,6 +50,7 @@ def read(
     on_damage: Literal["raise", "null", "drop"] = "raise",
     options: ReadOptions | None = None,
     storage_options: Mapping[str, Any] | None = None,
+    retry: RetryPolicy | None = None,
 ) -> dd.DataFrame:
     """Parquet files as a Dask DataFrame with a partition for every row group.
 
@@ -75,6 +76,7 @@ def read(
         on_damage: As of `resilient_pq.open`: what becomes of rows of which a value is lost.
         options: How to read; budgets are those of each task.
         storage_options: Credentials, endpoint and so on, as fsspec and pandas take them; workers get them too.
+        retry: How long requests are tried again while a store that a URL leads to does not answer; None is 30 s.
 
     Returns:
         The frame; its divisions are not known. Computing it raises what `resilient_pq.File.read` does, an
@@ -87,6 +89,7 @@ def read(
         FormatError: The footer of a file is missing or damaged; it names the file.
         StoreError: A store could not say.
     """
+    storage_options = with_retry(storage_options, retry)
     if dtype_backend is not None and dtype_backend not in get_args(Backend):
         raise SchemaError(f"dtype_backend is {dtype_backend!r}", hint=f"one of {', '.join(get_args(Backend))}, or None")
     how = Reading.checked(verify=verify, on_damage=on_damage, on_lost=None, options=options)

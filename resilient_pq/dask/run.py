@@ -14,7 +14,7 @@ from resilient_pq.dask.shipped import Location, location_of
 from resilient_pq.dataset.write import WrittenMetadata, write_metadata
 from resilient_pq.errors import AlreadyExistsError, FormatError, SchemaError, Where
 from resilient_pq.folder.pattern import is_data_file
-from resilient_pq.io import LocalStore, WriteStore, resolve
+from resilient_pq.io import WRITING, LocalStore, WriteStore, resolve
 from resilient_pq.io.partial_file import SUFFIX as PARTIAL
 from resilient_pq.reader.data_file import COMMON_METADATA_NAME, METADATA_NAME, data_file
 
@@ -72,8 +72,8 @@ class Run:
     def _resolved(self) -> tuple[WriteStore, str]:
         """The store, and the key of the summary in it; of a folder itself there may be no key."""
         if not isinstance(self.dst, str):
-            return resolve(Path(self.dst) / METADATA_NAME, self.storage_options)
-        return resolve(f"{self.dst.rstrip('/') or self.dst}/{METADATA_NAME}", self.storage_options)
+            return resolve(Path(self.dst) / METADATA_NAME, self.storage_options, retry=WRITING)
+        return resolve(f"{self.dst.rstrip('/') or self.dst}/{METADATA_NAME}", self.storage_options, retry=WRITING)
 
     async def prepared(self, *, overwrite: bool) -> tuple[tuple[Location, ...], list[str]]:
         """Make the folder, and look what is in it.

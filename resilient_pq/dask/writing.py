@@ -18,6 +18,7 @@ from resilient_pq.dask.run import Run
 from resilient_pq.dask.tables import Types, schema_of
 from resilient_pq.dataset.write import WrittenMetadata
 from resilient_pq.errors import SchemaError
+from resilient_pq.io import RetryPolicy, with_retry
 from resilient_pq.portal import portal
 from resilient_pq.writer.creation import check_options
 from resilient_pq.writer.options import EncoderOptions, MiB, WriteOptions
@@ -62,6 +63,7 @@ def write(
     metadata: Mapping[str, str] | None = None,
     options: WriteOptions | None = None,
     storage_options: Mapping[str, Any] | None = None,
+    retry: RetryPolicy | None = None,
     client: Client | None = None,
 ) -> WrittenFrame:
     """Write a Dask DataFrame into a folder: a resilient file of every partition, and a summary of them.
@@ -97,6 +99,7 @@ def write(
         metadata: Key-value metadata for the footers.
         options: The less common settings.
         storage_options: Credentials, endpoint and so on, as fsspec and pandas take them; workers get them too.
+        retry: How long requests are tried again while a store that a URL leads to does not answer; None is 120 s.
         client: Where to compute. None is the client of this thread; where there is none, threads of this process.
 
     Returns:
@@ -109,6 +112,7 @@ def write(
         Exception: What computing a partition failed with; distributed's KilledWorker among them, when too many workers
             died of it.
     """
+    storage_options = with_retry(storage_options, retry)
     encoding = EncoderOptions(
         compression, compression_level, encodings, row_group_rows, row_group_bytes, page_bytes,
         checkpoint_every, checkpoint_overhead, metadata, check_options(options, "abort"),

@@ -20,7 +20,7 @@ from resilient_pq.dataset.naming import known_to_have_ended
 from resilient_pq.errors import NotFoundError, ResilientPQError, SchemaError, UnsupportedError, Where
 from resilient_pq.folder.pattern import is_pattern
 from resilient_pq.folder.scope import Place
-from resilient_pq.io import FetchCounters, Stores
+from resilient_pq.io import FetchCounters, RetryPolicy, Stores, with_retry
 from resilient_pq.io.cancellation import all_or_none
 from resilient_pq.reader.contents import FileState
 from resilient_pq.reader.file import File, OnLost
@@ -337,6 +337,7 @@ def open_many(
     filters: Filters | None = None,
     options: ReadOptions | None = None,
     storage_options: Mapping[str, Any] | None = None,
+    retry: RetryPolicy | None = None,
 ) -> Opening[Dataset]:
     """Open several Parquet files of one schema, to be read as one.
 
@@ -361,6 +362,7 @@ def open_many(
             no row of theirs is wanted. To choose rows, tell `read` too.
         options: How to read; `memory_budget`, `max_requests` and `max_threads` hold for all files together.
         storage_options: Credentials, endpoint and so on, as fsspec and pandas take them; for all files.
+        retry: How long requests are tried again while a store that a URL leads to does not answer; None is 30 s.
 
     Raises:
         SchemaError: An argument is wrong. On entering: the schemas of two files differ; it names both, and the column.
@@ -372,6 +374,7 @@ def open_many(
         IncompleteFileWarning: A file is a checkpoint of a writer that never finished, or what a recovery could keep
             of one.
     """
+    storage_options = with_retry(storage_options, retry)
     how = Reading.checked(verify=verify, on_damage=on_damage, on_lost=on_lost, options=options)
     if filters is not None and partitioning is None:
         raise SchemaError(

@@ -18,7 +18,7 @@ from resilient_pq.dataset.rolling import Roll
 from resilient_pq.dataset.sink import Begun, DatasetCheckpoint, DatasetWriter, Partition, SinkSettings
 from resilient_pq.dataset.unfinished import Folder, completed, refuse_begun
 from resilient_pq.errors import AlreadyExistsError, RecoveryError, SchemaError, Where
-from resilient_pq.io import WriteStore, resolve
+from resilient_pq.io import WRITING, RetryPolicy, WriteStore, resolve, with_retry
 from resilient_pq.writer.creation import Creation, check_options, new_file, sink_options_of
 from resilient_pq.writer.options import EncoderOptions, MiB, WriteOptions
 from resilient_pq.writer.stream import Writer
@@ -49,6 +49,7 @@ def create_dataset(
     metadata: Mapping[str, str] | None = None,
     options: WriteOptions | None = None,
     storage_options: Mapping[str, Any] | None = None,
+    retry: RetryPolicy | None = None,
 ) -> Creation[DatasetWriter]:
     """Begin to write a data set from one stream of rows: files in a folder, each published when it is full.
 
@@ -83,12 +84,14 @@ def create_dataset(
         options: The less common settings. `checkpoint_log` and `overwrite_partial` are of single files;
             `max_bytes_in_flight` is shared by the open files where there are partitions.
         storage_options: Credentials, endpoint and so on, as fsspec and pandas take them.
+        retry: How long requests are tried again while a store that a URL leads to does not answer; None is 120 s.
 
     Raises:
         SchemaError: A setting is out of range; or on entering, a column of `partition_by` is none that can be.
         AlreadyExistsError: On entering: there are files of this name.
         StoreError: On entering: the store refuses.
     """
+    storage_options = with_retry(storage_options, retry)
     sink = _Sink.checked(
         partition_by=partition_by, roll=Roll(roll_rows, roll_bytes, roll_seconds), name=name, max_open=max_open,
         on_error=on_error, rest=options,
@@ -128,6 +131,7 @@ def resume_dataset(
     metadata: Mapping[str, str] | None = None,
     options: WriteOptions | None = None,
     storage_options: Mapping[str, Any] | None = None,
+    retry: RetryPolicy | None = None,
 ) -> Creation[DatasetWriter]:
     """Go on with a data set whose writer crashed, or ended.
 
@@ -164,6 +168,7 @@ def resume_dataset(
         metadata: Key-value metadata for the footer of each new file.
         options: The less common settings.
         storage_options: Credentials, endpoint and so on, as fsspec and pandas take them.
+        retry: How long requests are tried again while a store that a URL leads to does not answer; None is 120 s.
 
     Raises:
         SchemaError: A setting is out of range; or on entering, there is a file of this name and of other partitions.
@@ -174,6 +179,7 @@ def resume_dataset(
         UnsupportedError: The store cannot list what is in a folder.
         StoreError: The store refuses.
     """
+    storage_options = with_retry(storage_options, retry)
     sink = _Sink.checked(
         partition_by=partition_by, roll=Roll(roll_rows, roll_bytes, roll_seconds), name=name, max_open=max_open,
         on_error=on_error, rest=options,
@@ -276,7 +282,10 @@ class _Sink:
 
         async def opening() -> DatasetWriter:
             owns_store = not isinstance(dst, tuple)
-            store, key = dst if isinstance(dst, tuple) else resolve(dst, storage_options, bucket_alone=True)
+            if isinstance(dst, tuple):
+                store, key = dst
+            else:
+                store, key = resolve(dst, storage_options, bucket_alone=True, retry=WRITING)
             folder = Folder(store, key, self.naming)
             try:
                 return DatasetWriter(

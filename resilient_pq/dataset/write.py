@@ -26,7 +26,16 @@ from resilient_pq.errors import (
     located,
 )
 from resilient_pq.folder.pattern import is_data_file
-from resilient_pq.io import FetchCounters, ObjectInfo, ReadStore, WriteStore, resolve
+from resilient_pq.io import (
+    WRITING,
+    FetchCounters,
+    ObjectInfo,
+    ReadStore,
+    RetryPolicy,
+    WriteStore,
+    resolve,
+    with_retry,
+)
 from resilient_pq.reader.contents import Contents, FileState
 from resilient_pq.reader.data_file import COMMON_METADATA_NAME, METADATA_NAME, data_file
 from resilient_pq.reader.opening import IncompleteFileWarning
@@ -68,6 +77,7 @@ async def write_metadata(
     common_metadata: bool = True,
     overwrite: bool = False,
     storage_options: Mapping[str, Any] | None = None,
+    retry: RetryPolicy | None = None,
     progress: Progress | None = None,
 ) -> WrittenMetadata:
     """Write the summary of a folder, ``_metadata``: a footer with the row groups of all its files.
@@ -83,6 +93,7 @@ async def write_metadata(
         common_metadata: Write ``_common_metadata`` too, which has the schema and no row groups.
         overwrite: Replace summaries that are there.
         storage_options: Credentials, endpoint and so on, as fsspec and pandas take them.
+        retry: How long requests are tried again while a store that a URL leads to does not answer; None is 120 s.
         progress: Called now and then with the files read and the files there are.
 
     Returns:
@@ -100,6 +111,7 @@ async def write_metadata(
         IncompleteFileWarning: A file is a checkpoint of a writer that never finished, or what a recovery could keep
             of one; the summary then says so of itself.
     """
+    storage_options = with_retry(storage_options, retry)
     store, key = _summary_key(root_path, storage_options)
     try:
         common_key = store.beside(key, COMMON_METADATA_NAME) if common_metadata else None
@@ -132,11 +144,11 @@ def _summary_key(
         store, folder = root_path
         return store, f"{folder.rstrip('/')}/{METADATA_NAME}" if folder else METADATA_NAME
     if not isinstance(root_path, str):
-        return resolve(Path(root_path) / METADATA_NAME, storage_options)
+        return resolve(Path(root_path) / METADATA_NAME, storage_options, retry=WRITING)
     if not root_path:
         raise StoreError("an empty path names no folder", hint='the folder that one is in is "."')
     slash = "" if root_path.endswith("/") else "/"
-    return resolve(f"{root_path}{slash}{METADATA_NAME}", storage_options)
+    return resolve(f"{root_path}{slash}{METADATA_NAME}", storage_options, retry=WRITING)
 
 
 async def _refuse_existing(store: ReadStore, *keys: str) -> None:

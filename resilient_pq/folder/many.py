@@ -25,7 +25,7 @@ from resilient_pq.folder.result import ERROR, FileError, FileResult
 from resilient_pq.folder.scope import Place, Scope
 from resilient_pq.folder.summary import FileEntry, RunSummary, Tally
 from resilient_pq.folder.task import FileTask, RunFile, run_here
-from resilient_pq.io import LocalStore, Stores, WriteStore
+from resilient_pq.io import WRITING, LocalStore, RetryPolicy, Stores, WriteStore, with_retry
 from resilient_pq.io.local import in_thread
 from resilient_pq.io.protocols import MiB
 from resilient_pq.reader.on_damage import OnDamage
@@ -135,6 +135,7 @@ def check_many(
     max_files: int = DEFAULT_MAX_FILES,
     resume: str | os.PathLike[str] | None = None,
     storage_options: Mapping[str, Any] | None = None,
+    retry: RetryPolicy | None = None,
     progress: RunProgress | None = None,
     run: RunFile = run_here,
 ) -> FileResults:
@@ -149,6 +150,7 @@ def check_many(
         resume: A journal. What it says is done and unchanged is not done again; it is made where it is missing. Errors
             are tried again.
         storage_options: Credentials, endpoint and so on, as fsspec and pandas take them.
+        retry: How long requests are tried again while a store that a URL leads to does not answer; None is 30 s.
         progress: Called after each file with what was counted so far.
         run: How one file is done, see `resilient_pq.folder.many`.
 
@@ -163,6 +165,7 @@ def check_many(
         RecoveryError: The same; the journal is of another run.
         StoreError: A store could not list.
     """
+    storage_options = with_retry(storage_options, retry)
     return each_of_many(
         "check", urls, run, max_files=max_files, resume=resume, storage_options=storage_options, progress=progress
     )
@@ -210,6 +213,7 @@ def recover_many(
     resume: str | os.PathLike[str] | None = None,
     storage_options: Mapping[str, Any] | None = None,
     dst_storage_options: Mapping[str, Any] | None = None,
+    retry: RetryPolicy | None = None,
     progress: RunProgress | None = None,
     run: RunFile = run_here,
 ) -> FileResults:
@@ -235,6 +239,7 @@ def recover_many(
         resume: A journal, as of `check_many`. Outputs that it tells of are no obstacle.
         storage_options: Credentials, endpoint and so on for `src`.
         dst_storage_options: The same for `dst`; None means those of `src`.
+        retry: How long requests are tried again while a store that a URL leads to does not answer; None is 120 s.
         progress: Called after each file with what was counted so far.
         run: How one file is done, see `resilient_pq.folder.many`.
 
@@ -249,12 +254,15 @@ def recover_many(
         NotFoundError: When the first result is asked for: there is no such file in the folder.
         StoreError: A store could not list.
     """
+    storage_options = with_retry(storage_options, retry)
+    if dst_storage_options is not None:
+        dst_storage_options = with_retry(dst_storage_options, retry)
     OnDamage.named(on_damage, list(OnDamage))
     options = RecoverOptions(
         on_damage, schema, schema_from, repair_bits, keep_unplaced, None, verify, overwrite, only_damaged, True
     )
-    stores = Stores(storage_options)
-    dst_stores = stores if dst_storage_options is None else Stores(dst_storage_options)
+    stores = Stores(storage_options, WRITING)
+    dst_stores = stores if dst_storage_options is None else Stores(dst_storage_options, WRITING)
     scopes = scopes_of(src, stores)
     output = _folder(dst, dst_stores)
     if len(scopes) > 1 and not all(scope.is_one_file for scope in scopes):

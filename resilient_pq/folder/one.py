@@ -12,7 +12,7 @@ from typing import Any
 
 from resilient_pq.errors import NothingToRecoverError
 from resilient_pq.folder.result import FileError, FileResult
-from resilient_pq.io import ReadStore, Stores, WriteStore
+from resilient_pq.io import READING, WRITING, ReadStore, RetryPolicy, Stores, WriteStore
 from resilient_pq.recovery.check import check, check_if_sound
 from resilient_pq.recovery.findings import Progress
 from resilient_pq.recovery.report import Report
@@ -84,9 +84,9 @@ async def recover_one(
         progress: As of `recover`.
     """
     name = _name(url)
-    async with _reached(stores, storage_options) as reached:
+    async with _reached(stores, storage_options, WRITING) as reached:
         same = reached if dst_stores is None and dst_storage_options is None else dst_stores
-        async with _reached(same, dst_storage_options) as dst_reached:
+        async with _reached(same, dst_storage_options, WRITING) as dst_reached:
             try:
                 place = _place(url, reached)
                 name = place[0].url_of(place[1])
@@ -122,13 +122,13 @@ def _place(location: Location, stores: Stores) -> tuple[WriteStore, str]:
 
 @asynccontextmanager
 async def _reached(
-    stores: Stores | None, storage_options: Mapping[str, Any] | None
+    stores: Stores | None, storage_options: Mapping[str, Any] | None, retry: RetryPolicy = READING
 ) -> AsyncIterator[Stores]:
     """The stores that are given, or some of their own that are closed at the end."""
     if stores is not None:
         yield stores
         return
-    own = Stores(storage_options)
+    own = Stores(storage_options, retry)
     try:
         yield own
     finally:

@@ -26,7 +26,7 @@ from resilient_pq.formats.text_metadata import text_metadata
 from resilient_pq.formats.trevni.rows import RowReader, WindowRows, needed_columns
 from resilient_pq.formats.trevni_file import BATCH_ROWS
 from resilient_pq.formats.trevni_source import Source, given_schema, open_source, windows
-from resilient_pq.io import FetchCounters, ReadStore, WriteStore, place_of
+from resilient_pq.io import WRITING, FetchCounters, ReadStore, RetryPolicy, WriteStore, place_of, with_retry
 from resilient_pq.reader.on_damage import OnDamage
 from resilient_pq.reader.opening import open
 from resilient_pq.reader.options import ReadOptions
@@ -126,6 +126,7 @@ async def convert(
     options: WriteOptions | None = None,
     storage_options: Mapping[str, Any] | None = None,
     dst_storage_options: Mapping[str, Any] | None = None,
+    retry: RetryPolicy | None = None,
     progress: Progress | None = None,
 ) -> Report:
     """Write the rows of a Trevni file, Parquet's ancestor, to a resilient Parquet file.
@@ -155,6 +156,8 @@ async def convert(
         options: The less common settings of the writer.
         storage_options: Credentials, endpoint and so on for `src`, as fsspec and pandas take them.
         dst_storage_options: The same for `dst`; None means those of `src`.
+        retry: How long requests are tried again while a store that a URL leads to does not answer; None is 30 s for
+            reading, and 120 s for writing.
         progress: Called now and then with the rows that are done and those that there are.
 
     Returns:
@@ -170,10 +173,14 @@ async def convert(
         FormatError: `src` is no Trevni file.
         StoreError: A store refused; nothing was published.
     """
+    storage_options = with_retry(storage_options, retry)
+    if dst_storage_options is not None:
+        dst_storage_options = with_retry(dst_storage_options, retry)
     policy = OnDamage.named(on_damage, [OnDamage.DROP, OnDamage.NULL, OnDamage.RAISE])
     given = given_schema(schema)
     dst_options = storage_options if dst_storage_options is None else dst_storage_options
-    async with place_of(src, storage_options) as (store, key), place_of(dst, dst_options) as (dst_store, dst_key):
+    reached = place_of(dst, dst_options, retry=WRITING)
+    async with place_of(src, storage_options) as (store, key), reached as (dst_store, dst_key):
         target = Target(dst_store, dst_key, overwrite)
         await check_other(store.url_of(key), target)
         await check_free(target)

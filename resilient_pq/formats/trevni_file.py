@@ -28,7 +28,7 @@ from resilient_pq.formats.trevni.metadata import ValueType
 from resilient_pq.formats.trevni.rows import RowReader, WindowRows
 from resilient_pq.formats.trevni.values import Position, read_values
 from resilient_pq.formats.trevni_source import Source, given_schema, open_source, windows
-from resilient_pq.io import FetchCounters, ObjectInfo, ReadStore, resolve
+from resilient_pq.io import FetchCounters, ObjectInfo, ReadStore, RetryPolicy, resolve, with_retry
 from resilient_pq.reader.file import OnLost
 from resilient_pq.reader.on_damage import OnDamage
 from resilient_pq.reader.opening import Opening
@@ -362,6 +362,7 @@ def open_trevni(
     on_lost: OnLost | None = None,
     options: ReadOptions | None = None,
     storage_options: Mapping[str, Any] | None = None,
+    retry: RetryPolicy | None = None,
 ) -> Opening[TrevniFile]:
     """Open a Trevni file, Parquet's ancestor, of Avro's dialect or of the draft that Impala followed.
 
@@ -382,6 +383,7 @@ def open_trevni(
             damaged.
         options: How to read.
         storage_options: Credentials, endpoint and so on, as fsspec and pandas take them.
+        retry: How long requests are tried again while a store that a URL leads to does not answer; None is 30 s.
 
     Raises:
         SchemaError: `schema` is none; or on entering: it is not that of the file, or the file needs one.
@@ -389,6 +391,7 @@ def open_trevni(
         FormatError: On entering: the object is no Trevni file, or its header is damaged.
         TornFileError: On entering: it ends within its header.
     """
+    storage_options = with_retry(storage_options, retry)
     how = Reading.checked(verify=verify, on_damage=on_damage, on_lost=on_lost, options=options)
     given = given_schema(schema)
 

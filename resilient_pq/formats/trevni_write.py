@@ -14,7 +14,7 @@ from resilient_pq.format.row_selection import null_rows
 from resilient_pq.format.values import LeafData
 from resilient_pq.formats.trevni.codecs import Checksum, Codec
 from resilient_pq.formats.trevni.writer import BLOCK_BYTES, TrevniOptions, encode
-from resilient_pq.io import ObjectInfo, SinkOptions, WriteStore, place_of
+from resilient_pq.io import WRITING, ObjectInfo, RetryPolicy, SinkOptions, WriteStore, place_of, with_retry
 from resilient_pq.writer.owned import owned
 
 _CODECS = {"none": Codec.NULL, "deflate": Codec.DEFLATE, "snappy": Codec.SNAPPY, "bzip2": Codec.BZIP2}
@@ -33,6 +33,7 @@ async def write_trevni(
     metadata: Mapping[str, bytes] | None = None,
     mode: Literal["w", "x"] = "w",
     storage_options: Mapping[str, Any] | None = None,
+    retry: RetryPolicy | None = None,
 ) -> ObjectInfo:
     """Write rows to a Trevni file of Avro's last version, for programs that still read them.
 
@@ -53,6 +54,7 @@ async def write_trevni(
         metadata: More pairs for the metadata of the file.
         mode: "w" replaces an object of this name, "x" fails if there is one.
         storage_options: Credentials, endpoint and so on, as fsspec and pandas take them.
+        retry: How long requests are tried again while a store that a URL leads to does not answer; None is 120 s.
 
     Returns:
         What was written.
@@ -63,6 +65,7 @@ async def write_trevni(
         AlreadyExistsError: There is an object of this name, and `mode` is "x".
         StoreError: The store refused; nothing was published.
     """
+    storage_options = with_retry(storage_options, retry)
     if compression not in _CODECS:
         raise SchemaError(f"unknown compression {compression!r}", hint=f"one of: {', '.join(_CODECS)}")
     if checksum not in _CHECKSUMS:
@@ -70,7 +73,7 @@ async def write_trevni(
     if block_bytes < 1:
         raise SchemaError(f"block_bytes is {block_bytes!r}; it must be at least 1")
     options = TrevniOptions(_CODECS[compression], _CHECKSUMS[checksum], first_values, block_bytes, metadata)
-    async with place_of(url, storage_options) as (store, key):
+    async with place_of(url, storage_options, retry=WRITING) as (store, key):
         with located(Where(key=store.url_of(key))):
             pieces = await asyncio.to_thread(_encoded, data, schema, options)
             sink = await store.create(key, SinkOptions(mode=mode))

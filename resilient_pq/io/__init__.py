@@ -32,8 +32,8 @@ from resilient_pq.io.protocols import (
     WriteStore,
 )
 from resilient_pq.io.ranges import ByteRange, MergedRange, MergeOptions, merge
-from resilient_pq.io.resolve import Stores, place_of, resolve
-from resilient_pq.io.retry import RetryPolicy, retrying
+from resilient_pq.io.resolve import Stores, place_of, resolve, with_retry
+from resilient_pq.io.retry import READING, WRITING, RetryPolicy, retrying
 from resilient_pq.io.upload_plan import max_object_size, part_size
 
 if TYPE_CHECKING:
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from resilient_pq.io.s3 import S3Store
 
 __all__ = [
+    "READING",
+    "WRITING",
     "Buffer",
     "ByteRange",
     "Capabilities",
@@ -84,6 +86,7 @@ __all__ = [
     "place_of",
     "resolve",
     "retrying",
+    "with_retry",
 ]
 
 _LAZY = {

@@ -29,7 +29,10 @@ async def finish_in_thread(call: Callable[..., Result], *args: Any) -> Result:
 
 
 async def finish_first(
-    work: Awaitable[Result], *, undo: Callable[[Result], Coroutine[Any, Any, Any]] | None = None
+    work: Awaitable[Result],
+    *,
+    undo: Callable[[Result], Coroutine[Any, Any, Any]] | None = None,
+    patience: float | None = None,
 ) -> Result:
     """The result of `work`, which runs to its end; a cancellation that comes meanwhile is raised after it.
 
@@ -39,14 +42,22 @@ async def finish_first(
     Args:
         work: What to run; its error is raised unless a cancellation came.
         undo: Given the result, and run to its end too, when a cancellation means that nobody will receive it.
+        patience: Seconds that the work may go on for after a cancellation before it is cancelled itself: what asks a
+            store may take minutes while that does not answer. None for no such limit.
     """
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
+    loop = asyncio.get_running_loop()
+    impatient: asyncio.TimerHandle | None = None
     while not task.done():
         try:
             await asyncio.wait([task])
         except asyncio.CancelledError as error:
             cancelled = error
+            if patience is not None and impatient is None:
+                impatient = loop.call_later(patience, task.cancel)
+    if impatient is not None:
+        impatient.cancel()
     if cancelled is None:
         return task.result()
     # Asking for the exception marks it as seen: the cancellation is what the caller is told.

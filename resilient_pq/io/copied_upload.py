@@ -96,13 +96,14 @@ async def copied_upload(
 
     async def drop(upload_id: str) -> None:
         try:
-            await store.abort_upload(key, upload_id)
+            async with asyncio.timeout(_GRACE_SECONDS):
+                await store.abort_upload(key, upload_id)
         except NotFoundError:
             return  # somebody else removed it
-        except StoreError as error:
+        except (StoreError, TimeoutError) as error:
             log.warning("%s: the upload %s was not removed: %s", store.url_of(key), upload_id, error)
 
-    upload_id = await finish_first(begin(), undo=drop)
+    upload_id = await finish_first(begin(), undo=drop, patience=_GRACE_SECONDS)
     try:
         parts = await _copies(store, key, upload_id, source, places, copied or (lambda _: None))
         await _refuse_changed(store, source, end)

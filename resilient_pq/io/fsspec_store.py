@@ -22,6 +22,8 @@ from resilient_pq.errors import (
     UnsupportedError,
     Where,
 )
+from resilient_pq.io.attempts import Attempts
+from resilient_pq.io.concurrency import RequestLimiter
 from resilient_pq.io.local import in_thread
 from resilient_pq.io.os_errors import from_os_error
 from resilient_pq.io.partial_file import SUFFIX
@@ -39,7 +41,9 @@ from resilient_pq.io.protocols import (
     folder_prefix,
     pieces_of,
 )
+from resilient_pq.io.ranged_get import MAX_REQUESTS
 from resilient_pq.io.request_log import RequestLine, without_secrets
+from resilient_pq.io.retry import WRITING, RetryPolicy
 from resilient_pq.io.spooled import SpooledSink
 
 # What file systems call the things that change with the content; all that are there name the version.
@@ -60,27 +64,41 @@ _VERSION_FIELDS = (
 )
 
 
+_OF_CONNECTIONS = (
+    aiohttp.ClientConnectionError,
+    aiohttp.ClientPayloadError,
+    TimeoutError,
+    ConnectionError,
+)
+
+
 class FsspecStore(WriteStore):
     """The files of one fsspec file system.
 
     Most file systems can neither pin a read nor throw away what was begun. So a version is compared after
     every read (one more request for its metadata), and an object being written gathers in a local temporary
-    file, which is sent when it is complete. Their own retries are left as they are.
+    file, which is sent when it is complete. Their own retries are left as they are: ours are above them.
 
     Args:
         filesystem: The file system. An asynchronous one is awaited, any other is called in threads.
         prefix: What stands before a key in its URL, such as ``"memory://"``.
+        retry: When a request is sent again that found no connection, or lost it.
     """
 
-    def __init__(self, filesystem: Any, *, prefix: str | None = None) -> None:
+    def __init__(
+        self, filesystem: Any, *, prefix: str | None = None, retry: RetryPolicy = WRITING
+    ) -> None:
         """Take over the file system."""
         self._filesystem = filesystem
+        self._attempts = Attempts(retry, RequestLimiter(MAX_REQUESTS), lambda: self.name)
         self._asynchronous = bool(getattr(filesystem, "async_impl", False) and filesystem.asynchronous)
         self._prefix = prefix
         self._session: Any = None
 
     @classmethod
-    def from_url(cls, url: str, storage_options: Mapping[str, Any] | None = None) -> tuple[FsspecStore, str]:
+    def from_url(
+        cls, url: str, storage_options: Mapping[str, Any] | None = None, *, retry: RetryPolicy = WRITING
+    ) -> tuple[FsspecStore, str]:
         """The store that a URL leads into, and the key in it; chains such as ``simplecache::s3://`` work.
 
         Raises:
@@ -107,7 +125,7 @@ class FsspecStore(WriteStore):
             reason = f"{type(error).__name__}: {error}"
             raise StoreError(f"cannot connect: {reason}", where=Where(key=url)) from error
         prefix = url[: -len(key)] if key and url.endswith(key) else None
-        return cls(filesystem, prefix=prefix), key
+        return cls(filesystem, prefix=prefix, retry=retry), key
 
     @property
     def name(self) -> str:
@@ -139,8 +157,7 @@ class FsspecStore(WriteStore):
             raise RangeError(f"{start}..{end} is not within {pin.size:,} bytes", where=self._where(key))
         if start == end:
             return b""
-        async with self._explained("cannot read", key):
-            data: bytes = await self._call("cat_file", key, start=start, end=end)
+        data: bytes = await self._asked("cannot read", "cat_file", key, start=start, end=end)
         info = await self.head(key)
         if (info.size, info.etag) != (pin.size, pin.etag):
             raise ObjectChangedError("the object was replaced while it was read", where=self._where(key))
@@ -152,8 +169,7 @@ class FsspecStore(WriteStore):
 
     async def head(self, key: str) -> ObjectInfo:
         """What the object is."""
-        async with self._explained("cannot read", key):
-            found: dict[str, Any] = await self._call("info", key)
+        found: dict[str, Any] = await self._asked("cannot read", "info", key)
         if found.get("type") == "directory":
             raise StoreError("it is a folder", where=self._where(key), hint="name a file in it")
         if not isinstance(found.get("size"), int):
@@ -165,8 +181,7 @@ class FsspecStore(WriteStore):
         prefix = folder_prefix(folder)
         self._filesystem.invalidate_cache()
         try:
-            async with self._explained("cannot list", folder):
-                found: dict[str, dict[str, Any]] = await self._call("find", folder, detail=True)
+            found: dict[str, dict[str, Any]] = await self._asked("cannot list", "find", folder, detail=True)
         except NotFoundError:
             return
         keys = iter(sorted(key for key in found if key.startswith(prefix)))
@@ -176,8 +191,7 @@ class FsspecStore(WriteStore):
     async def make_folder(self, folder: str) -> None:
         """Make the folder; a file system that has none of its own does nothing."""
         if path := folder.rstrip("/"):
-            async with self._explained("cannot make the folder", path):
-                await self._call("makedirs", path, exist_ok=True)
+            await self._asked("cannot make the folder", "makedirs", path, exist_ok=True)
 
     async def put(
         self, key: str, data: Sequence[Buffer] | Buffer, *, if_none_match: bool = False
@@ -204,8 +218,7 @@ class FsspecStore(WriteStore):
     async def delete(self, key: str) -> None:
         """Remove the object, if there is one."""
         try:
-            async with self._explained("cannot delete", key):
-                await self._call("rm_file", key)
+            await self._asked("cannot delete", "rm_file", key)
         except NotFoundError:
             return
 
@@ -219,11 +232,11 @@ class FsspecStore(WriteStore):
         """Send a local file, so that the object is there entirely or not at all."""
         if exclusive:
             await self._refuse_existing(key)
-        async with self._explained("cannot write", key):
-            if self._writes_whole_objects():
-                await self._call("put_file", path, key)
-            else:
-                await self._call("put_file", path, key + SUFFIX)
+        if self._writes_whole_objects():
+            await self._asked("cannot write", "put_file", path, key)
+        else:
+            await self._asked("cannot write", "put_file", path, key + SUFFIX)
+            async with self._explained("cannot write", key):  # once: after a lost reply there is nothing to move
                 await self._call("mv", key + SUFFIX, key)
         return await self.head(key)
 
@@ -235,6 +248,15 @@ class FsspecStore(WriteStore):
     async def _refuse_existing(self, key: str) -> None:
         if await self.exists(key):
             raise AlreadyExistsError("the object exists already", where=self._where(key))
+
+    async def _asked(self, doing: str, method: str, *args: Any, **options: Any) -> Any:
+        """What a method gives that may be called again; the last of its arguments is the key."""
+
+        async def ask() -> Any:
+            async with self._explained(doing, args[-1]):
+                return await self._call(method, *args, **options)
+
+        return await self._attempts.of(ask)
 
     async def _call(self, method: str, *args: Any, **options: Any) -> Any:
         """What a method of the file system gives; the last of its arguments is the key."""
@@ -263,17 +285,26 @@ class FsspecStore(WriteStore):
             raise
         except NotImplementedError as error:
             raise UnsupportedError(f"{self.name} {doing}: {error}", where=self._where(key)) from error
-        except (aiohttp.ClientError, TimeoutError, ConnectionError) as error:
-            reason = str(error) or type(error).__name__
-            raise TransientError(f"{doing}: {reason}", where=self._where(key)) from error
-        except OSError as error:
-            raise from_os_error(error, doing, self.url_of(key)) from error
         except Exception as error:
+            if _is_of_connections(error):
+                reason = str(error) or type(error).__name__
+                raise TransientError(f"{doing}: {reason}", where=self._where(key)) from error
+            if isinstance(error, OSError):
+                raise from_os_error(error, doing, self.url_of(key)) from error
             # Drivers raise what their vendors' libraries raise.
             raise StoreError(f"{doing}: {type(error).__name__}: {error}", where=self._where(key)) from error
 
     def _where(self, key: str) -> Where:
         return Where(key=self.url_of(key))
+
+
+def _is_of_connections(error: BaseException | None) -> bool:
+    """Whether a connection failed or broke; drivers wrap what tells, and some call it a file that is not there."""
+    while error is not None:
+        if isinstance(error, _OF_CONNECTIONS):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _version(found: Mapping[str, Any]) -> str | None:

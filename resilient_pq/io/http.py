@@ -31,7 +31,7 @@ from resilient_pq.io.protocols import (
 )
 from resilient_pq.io.ranged_get import Answer, RangedGetStore
 from resilient_pq.io.request_log import RequestLine, without_secrets
-from resilient_pq.io.retry import DEFAULT_RETRY_POLICY, RetryPolicy, retry_after
+from resilient_pq.io.retry import READING, RetryPolicy, retry_after
 
 # Connect within 5 s; once connected, some byte every 15 s.
 _TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=5, sock_read=15)
@@ -51,7 +51,7 @@ class HttpStore(RangedGetStore, WriteStore):
         self,
         storage_options: Mapping[str, Any] | None = None,
         *,
-        retry: RetryPolicy = DEFAULT_RETRY_POLICY,
+        retry: RetryPolicy = READING,
     ) -> None:
         """Nothing is opened before the first request."""
         super().__init__(retry)

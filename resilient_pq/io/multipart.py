@@ -11,6 +11,7 @@ from typing import Any, Literal
 from resilient_pq.errors import (
     AccessDeniedError,
     AlreadyExistsError,
+    BucketNotFoundError,
     NotFoundError,
     ObjectChangedError,
     StoreError,
@@ -182,7 +183,7 @@ class MultipartSink(ObjectSink):
     async def complete(self) -> ObjectInfo:
         """Send what is left, and publish the object.
 
-        A cancellation that comes while the store publishes is raised when the outcome is known.
+        A cancellation that comes while the store publishes is raised when the outcome is known, or after 10 s.
 
         Raises:
             WriterFencedError: Somebody else completed, aborted or resumed the upload, or replaced the object that
@@ -320,6 +321,8 @@ class MultipartSink(ObjectSink):
         upload_id = await self._begun()
         try:
             part = await self._store.put_part(self._key, upload_id, request.number, pieces)
+        except BucketNotFoundError:
+            raise  # nobody took the upload over: it is gone with the bucket
         except NotFoundError as error:
             raise self._fenced(error) from error
         self._plan.acknowledged(part, asyncio.get_running_loop().time())
@@ -327,6 +330,8 @@ class MultipartSink(ObjectSink):
     async def _list(self) -> None:
         try:
             parts = await self._store.list_parts(self._key, await self._begun())
+        except BucketNotFoundError:
+            raise
         except NotFoundError as error:
             raise self._fenced(error) from error
         except (AccessDeniedError, UnsupportedError):
@@ -362,7 +367,7 @@ class MultipartSink(ObjectSink):
         async def publish() -> ObjectInfo:
             try:
                 info = await request
-            except (AlreadyExistsError, AccessDeniedError):
+            except (AlreadyExistsError, AccessDeniedError, BucketNotFoundError):
                 raise
             except (NotFoundError, ObjectChangedError) as error:
                 if self._plan.single:
@@ -374,7 +379,7 @@ class MultipartSink(ObjectSink):
             self._outcome, self._info = "completed", info
             return info
 
-        return await finish_first(publish())
+        return await finish_first(publish(), patience=_GRACE_SECONDS)
 
     async def _settle(self) -> None:
         """Wait for what is being sent, for a while; afterwards no task of the sink is left."""

@@ -60,7 +60,7 @@ from resilient_pq.io.protocols import (
 )
 from resilient_pq.io.ranged_get import Answer, AskTheSize, RangedGetStore
 from resilient_pq.io.request_log import RequestLine
-from resilient_pq.io.retry import DEFAULT_RETRY_POLICY, NO_RETRIES, RetryPolicy, retrying
+from resilient_pq.io.retry import NO_RETRIES, WRITING, RetryPolicy, retrying
 from resilient_pq.io.spooled import SpooledSink
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class ObstoreStore(RangedGetStore, WriteStore):
     """
 
     def __init__(
-        self, store: Any, *, prefix: str | None = None, retry: RetryPolicy = DEFAULT_RETRY_POLICY
+        self, store: Any, *, prefix: str | None = None, retry: RetryPolicy = WRITING
     ) -> None:
         """Nothing is asked yet."""
         super().__init__(retry)

@@ -40,12 +40,13 @@ from resilient_pq.errors import (
     Where,
     located,
 )
+from resilient_pq.io.attempts import Attempts
 from resilient_pq.io.concurrency import RequestLimiter
-from resilient_pq.io.counters import count_request, count_retry
+from resilient_pq.io.counters import count_request
 from resilient_pq.io.hedging import Hedging
 from resilient_pq.io.protocols import KiB, MiB, ObjectInfo, ObjectTail, ReadStore, bare_etag
-from resilient_pq.io.request_log import RequestLine, attempt, message_without_secrets
-from resilient_pq.io.retry import DEFAULT_RETRY_POLICY, RetryPolicy, retrying
+from resilient_pq.io.request_log import RequestLine
+from resilient_pq.io.retry import READING, RetryPolicy
 
 log = logging.getLogger("resilient_pq.io")
 
@@ -168,11 +169,11 @@ class RangedGetStore(ReadStore):
     """
 
     def __init__(
-        self, retry: RetryPolicy = DEFAULT_RETRY_POLICY, *, max_requests: int = MAX_REQUESTS
+        self, retry: RetryPolicy = READING, *, max_requests: int = MAX_REQUESTS
     ) -> None:
         """Retry as the policy says."""
-        self._retry = retry
         self._limiter = RequestLimiter(max_requests)
+        self._attempts = Attempts(retry, self._limiter, lambda: self.name)
         self._hedging = Hedging[Answer](retry.hedge_after, self._limiter, lambda answer: answer.body.close())
         self._suffix_works = True
 
@@ -246,28 +247,10 @@ class RangedGetStore(ReadStore):
         return await self._hedging.answer(send, size=size, name=self._shown(key))
 
     async def _retrying(
-        self, operation: Callable[[], Awaitable[Result]], *, resumes: Callable[[], bool] = lambda: False
+        self, operation: Callable[[], Awaitable[Result]], *, received: Callable[[], int] = lambda: 0
     ) -> Result:
-        """One operation with its retries, counted and logged; each attempt waits for its turn."""
-
-        failures = 0
-
-        async def send() -> Result:
-            async with self._limiter.turn():
-                return await operation()
-
-        def note(error: StoreError, delay: float) -> None:
-            nonlocal failures
-            failures += 1
-            attempt.set(f"attempt {1 + failures}")
-            count_retry(resumed=resumes())
-            log.debug("%s: again in %.2f s after: %s", self.name, delay, message_without_secrets(error))
-
-        token = attempt.set("attempt 1")
-        try:
-            return await retrying(send, self._retry, on_retry=note)
-        finally:
-            attempt.reset(token)
+        """One operation with its retries."""
+        return await self._attempts.of(operation, received=received)
 
 
 class _RangeRead:
@@ -284,7 +267,7 @@ class _RangeRead:
 
     async def run(self) -> memoryview:
         """The bytes."""
-        await self._store._retrying(self._attempt, resumes=lambda: self._received > 0)
+        await self._store._retrying(self._attempt, received=lambda: self._received)
         return await self.settled()
 
     async def settled(self) -> memoryview:
@@ -372,13 +355,13 @@ class _TailRead:
 
     async def run(self) -> ObjectTail:
         """The tail."""
-        await self._store._retrying(self._attempt, resumes=self._resumes)
+        await self._store._retrying(self._attempt, received=self._received)
         assert self._info is not None and self._rest is not None
         read = await self._rest.settled()
         return ObjectTail(self._info, self._info.size - len(read), read)
 
-    def _resumes(self) -> bool:
-        return self._rest is not None and self._rest._received > 0
+    def _received(self) -> int:
+        return 0 if self._rest is None else self._rest._received
 
     async def _attempt(self) -> None:
         if self._rest is not None:

@@ -8,11 +8,15 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from resilient_pq.errors import StoreError, Where
+from resilient_pq.errors import SchemaError, StoreError, Where
 from resilient_pq.io.local import LocalStore
 from resilient_pq.io.protocols import ReadStore, WriteStore
+from resilient_pq.io.retry import READING, RetryPolicy
 
 S = TypeVar("S", bound=ReadStore)
+
+# What a policy is called among storage options, where it travels with them to whoever makes a store.
+_RETRY = "retry"
 
 # One letter is a drive of Windows.
 _SCHEME = re.compile(r"([a-z][a-z0-9+.\-_]+)(::|://)", re.IGNORECASE | re.ASCII)
@@ -23,6 +27,7 @@ def resolve(
     storage_options: Mapping[str, Any] | None = None,
     *,
     bucket_alone: bool = False,
+    retry: RetryPolicy = READING,
 ) -> tuple[WriteStore, str]:
     """A new store for the URL, and the key of the object in it.
 
@@ -35,13 +40,14 @@ def resolve(
         url: A path, or a URL. Names on S3 are taken as they stand: ``%20`` is three characters.
         storage_options: What fsspec, s3fs and pandas call so. Local files need none and ignore them.
         bucket_alone: Whether ``s3://bucket`` will do, for what concerns all of it.
+        retry: When requests are sent again, unless `storage_options` say so (`with_retry`).
 
     Raises:
         StoreError: The URL names no object, or is one of a file system that connects at once, and cannot.
         UnsupportedError: The scheme is not known, or needs a package that is not installed; the hint names
         it.
     """
-    return Stores(storage_options).resolve(url, bucket_alone=bucket_alone)
+    return Stores(storage_options, retry).resolve(url, bucket_alone=bucket_alone)
 
 
 @asynccontextmanager
@@ -50,6 +56,7 @@ async def place_of(
     storage_options: Mapping[str, Any] | None = None,
     *,
     bucket_alone: bool = False,
+    retry: RetryPolicy = READING,
 ) -> AsyncIterator[tuple[S | WriteStore, str]]:
     """The store and the key that a caller means; a store that was made for a URL is closed at the end.
 
@@ -57,6 +64,7 @@ async def place_of(
         location: A URL, a path, or a pair of a store and a key in it, which is given as it is.
         storage_options: For a URL.
         bucket_alone: As of `resolve`.
+        retry: As of `resolve`, for a URL.
 
     Raises:
         StoreError: As of `resolve`.
@@ -64,11 +72,22 @@ async def place_of(
     if isinstance(location, tuple):
         yield location
         return
-    store, key = resolve(location, storage_options, bucket_alone=bucket_alone)
+    store, key = resolve(location, storage_options, bucket_alone=bucket_alone, retry=retry)
     try:
         yield store, key
     finally:
         await store.close()
+
+
+def with_retry(
+    storage_options: Mapping[str, Any] | None, retry: RetryPolicy | None
+) -> Mapping[str, Any] | None:
+    """Storage options that bring a policy along to wherever a store is made of them, be it another process."""
+    if retry is None:
+        return storage_options
+    if not isinstance(retry, RetryPolicy):
+        raise SchemaError(f"retry is {retry!r}", hint="it takes a RetryPolicy, such as RetryPolicy(seconds=300)")
+    return {**(storage_options or {}), _RETRY: retry}
 
 
 class Stores:
@@ -77,13 +96,17 @@ class Stores:
     Those of other schemes have one each. Whoever made it closes it, and with it all stores.
     """
 
-    def __init__(self, storage_options: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, storage_options: Mapping[str, Any] | None = None, retry: RetryPolicy = READING
+    ) -> None:
         """Nothing is connected yet.
 
         Args:
             storage_options: As of `resolve`, for all of them.
+            retry: As of `resolve`, for all of them.
         """
-        self._storage_options = storage_options
+        self._storage_options = dict(storage_options or {})
+        self._retry: RetryPolicy = self._storage_options.pop(_RETRY, None) or retry
         self._shared: dict[str, WriteStore] = {}
         self._others: list[WriteStore] = []
 
@@ -110,14 +133,14 @@ class Stores:
                 raise StoreError("the URL names no object", where=Where(key=text), hint="write s3://bucket/name")
             from resilient_pq.io.s3 import S3Store  # noqa: PLC0415
 
-            return self._one("s3", lambda: S3Store(self._storage_options)), rest
+            return self._one("s3", lambda: S3Store(self._storage_options, retry=self._retry)), rest
         if match[2] == "://" and scheme in ("http", "https"):
             from resilient_pq.io.http import HttpStore  # noqa: PLC0415
 
-            return self._one("http", lambda: HttpStore(self._storage_options)), text
+            return self._one("http", lambda: HttpStore(self._storage_options, retry=self._retry)), text
         from resilient_pq.io.fsspec_store import FsspecStore  # noqa: PLC0415
 
-        store, key = FsspecStore.from_url(text, self._storage_options)
+        store, key = FsspecStore.from_url(text, self._storage_options, retry=self._retry)
         self._others.append(store)
         return store, key
 

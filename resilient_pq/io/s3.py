@@ -9,6 +9,7 @@ from typing import Any
 
 from resilient_pq.errors import (
     AccessDeniedError,
+    BucketNotFoundError,
     NotFoundError,
     ObjectChangedError,
     PreconditionError,
@@ -30,7 +31,7 @@ from resilient_pq.io.protocols import (
     SinkOptions,
     bare_etag,
 )
-from resilient_pq.io.retry import DEFAULT_RETRY_POLICY, RetryPolicy
+from resilient_pq.io.retry import WRITING, RetryPolicy
 from resilient_pq.io.s3_checksums import (
     FULL_OBJECT,
     Fingerprint,
@@ -52,7 +53,9 @@ class S3Store(S3Parts, MultipartStore):
 
     Args:
         storage_options: As s3fs and pandas users write them: `key`, `secret`, `token`, `anon`, `profile`,
-            `endpoint_url`, `client_kwargs`, `config_kwargs`, `s3_additional_kwargs` and the rest. What is not
+            `endpoint_url`, `client_kwargs`, `config_kwargs`, `s3_additional_kwargs` and the rest; the names that
+            Polars, delta-rs and obstore have for these (`aws_access_key_id`, `aws_secret_access_key`,
+            `aws_session_token`, `aws_endpoint`, `aws_region`, with ``aws_`` or without) are taken too. What is not
             given comes from the environment (``AWS_*``, AWS_ENDPOINT_URL_S3 and AWS_ENDPOINT_URL among them)
             and the configuration files. Of `config_kwargs`, `read_timeout` is the longest time in seconds
             that a request may make no progress (15), in either direction, and `max_pool_connections` how many
@@ -65,9 +68,13 @@ class S3Store(S3Parts, MultipartStore):
         self,
         storage_options: Mapping[str, Any] | None = None,
         *,
-        retry: RetryPolicy = DEFAULT_RETRY_POLICY,
+        retry: RetryPolicy = WRITING,
     ) -> None:
-        """Nothing is opened before the first request."""
+        """Nothing is opened before the first request.
+
+        Raises:
+            UnsupportedError: There is no such option.
+        """
         super().__init__(storage_options, retry=retry)
         self._equal_parts = bool((storage_options or {}).get("fixed_upload_size", False))
         self._plain_completion = False
@@ -102,11 +109,19 @@ class S3Store(S3Parts, MultipartStore):
 
         Raises:
             AlreadyExistsError: ``mode="x"``, and the object exists; the store decides again when it is
-            completed. SchemaError: `part_bytes` is smaller than the 5 MiB that S3 demands.
+            completed. BucketNotFoundError: ``mode="x"``, and there is no such bucket. SchemaError: `part_bytes` is
+            smaller than the 5 MiB that S3 demands.
         """
         options = self.upload_options(options)
-        if options.mode == "x" and await self.exists(key):
-            raise self._exists_already(key)
+        if options.mode == "x":
+            try:
+                await self.head(key)
+            except BucketNotFoundError:
+                raise
+            except NotFoundError:
+                pass
+            else:
+                raise self._exists_already(key)
         return MultipartSink(self, key, options)
 
     def upload_options(self, options: SinkOptions) -> SinkOptions:

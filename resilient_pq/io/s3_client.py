@@ -28,8 +28,10 @@ from resilient_pq.io.protocols import KiB, MiB
 from resilient_pq.io.ranged_get import MAX_REQUESTS
 from resilient_pq.io.request_log import RequestLine
 from resilient_pq.io.retry import RetryPolicy
+from resilient_pq.io.s3_credentials import Renewal
 from resilient_pq.io.s3_errors import from_s3_error
 from resilient_pq.io.s3_gets import S3Gets
+from resilient_pq.io.s3_options import s3fs_options
 
 CONNECT_SECONDS = 5
 PROGRESS_SECONDS = 15
@@ -46,11 +48,16 @@ class S3Client:
     """The connection to one S3 endpoint, opened by the first request, within the event loop of that request."""
 
     def __init__(self, storage_options: Mapping[str, Any]) -> None:
-        """Keep the options; nothing is looked up or opened yet."""
-        self._options = dict(storage_options)
+        """Keep the options; nothing is looked up or opened yet.
+
+        Raises:
+            UnsupportedError: There is no such option.
+        """
+        self._options = s3fs_options(storage_options)
         self._filesystem: Any = None
         self._client: Any = None
         self._gets: S3Gets | None = None
+        self._renewal: Renewal | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._opening = asyncio.Lock()
         self._closed = False
@@ -68,6 +75,12 @@ class S3Client:
     @property
     def _access(self) -> dict[str, Any]:
         return {name: value for name, value in self._options.items() if name not in _NOT_ABOUT_ACCESS}
+
+    @property
+    def _looks_up_credentials(self) -> bool:
+        """Whether they come from where newer ones may come from: nobody named them."""
+        named = any(self._options.get(name) for name in ("key", "secret", "username", "anon", "session"))
+        return not named and "aws_access_key_id" not in self._client_options
 
     @property
     def _progress_seconds(self) -> float | None:
@@ -94,11 +107,31 @@ class S3Client:
             StoreError: Whatever went wrong, in words of ours. It is `undecided` only when the whole body was
                 handed over.
         """
+        used = None if self._renewal is None else self._renewal.in_use
+        try:
+            answer = await self._sent(operation, url, Bucket, parameters)
+        except StoreError as error:
+            if self._renewal is None:
+                raise
+            refused = await self._renewal.after(error, used or self._renewal.in_use)
+            if refused is error:
+                raise
+            if refused is not None:
+                raise refused from error.__cause__
+            answer = await self._sent(operation, url, Bucket, parameters)
+        if self._renewal is not None:
+            self._renewal.granted()
+        return answer
+
+    async def _sent(
+        self, operation: str, url: str, bucket: str, parameters: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """One request, and its line in the log."""
         if operation == "get_object":  # its body is to come: who reads it writes to the log
-            return await self._send(operation, url, Bucket, parameters)
+            return await self._send(operation, url, bucket, dict(parameters))
         size = sum(piece.nbytes for piece in parameters.get("Body") or ())
         with RequestLine(operation, url, num_bytes=size) as line:
-            answer = await self._send(operation, url, Bucket, parameters)
+            answer = await self._send(operation, url, bucket, dict(parameters))
         line.end(answer["ResponseMetadata"]["HTTPStatusCode"], size)
         return answer
 
@@ -171,6 +204,10 @@ class S3Client:
                 if not self._options.get("session"):
                     with suppress(AttributeError):  # an aiobotocore that is made in another way: it works alone
                         self._gets = S3Gets(self._client)
+                if self._looks_up_credentials:
+                    self._renewal = Renewal(
+                        self._client._request_signer, lambda: _session(filesystem).get_credentials()
+                    )
                 self._filesystem, self._loop = filesystem, loop
         return self._filesystem
 
@@ -209,9 +246,15 @@ def _filesystem(storage_options: Mapping[str, Any]) -> Any:
     filesystem = s3fs.S3FileSystem(**options)
     filesystem.retries = 1
     if filesystem.session is None:
-        filesystem.session = session = AioSession(**filesystem.kwargs)
-        session.register_component("data_loader", _loader(session.get_config_variable("data_path")))
+        filesystem.session = _session(filesystem)
     return filesystem
+
+
+def _session(filesystem: Any) -> Any:
+    """A session that has looked nothing up yet."""
+    session = AioSession(**filesystem.kwargs)
+    session.register_component("data_loader", _loader(session.get_config_variable("data_path")))
+    return session
 
 
 class _SessionThatSendsOnce(AIOHTTPSession):  # type: ignore[misc]

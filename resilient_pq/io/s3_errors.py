@@ -24,6 +24,7 @@ from botocore.parsers import ResponseParserError
 
 from resilient_pq.errors import (
     AccessDeniedError,
+    BucketNotFoundError,
     NotFoundError,
     PreconditionError,
     RangeError,
@@ -201,8 +202,8 @@ def _from_answer(
 
 
 def _not_found(code: str, bucket: str, where: Where, doing: str) -> NotFoundError:
-    if code == "NoSuchBucket":
-        return NotFoundError(
+    if code == "NoSuchBucket" or doing == "head_bucket":
+        return BucketNotFoundError(
             f"no such bucket: {bucket}", where=where, hint="check the name and `endpoint_url`"
         )
     if code == "NoSuchUpload":

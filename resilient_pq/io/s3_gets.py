@@ -80,7 +80,7 @@ class S3Gets:
     def __init__(self, client: Any) -> None:
         """Nothing is known yet."""
         self._session = client._endpoint.http_session
-        self._credentials = client._request_signer._credentials
+        self._signer = client._request_signer
         self._known: dict[str, _Known | None] = {}
         client.meta.events.register_last("before-send.s3.GetObject", _notice)
 
@@ -137,9 +137,9 @@ class S3Gets:
         if "authorization" not in headers:
             return known
         match = _AUTHORIZATION.fullmatch(headers["authorization"])
-        if match is None or self._credentials is None or "x-amz-content-sha256" not in same:
+        if match is None or self._signer._credentials is None or "x-amz-content-sha256" not in same:
             return None
-        if match["key"] != (await self._credentials.get_frozen_credentials()).access_key:
+        if match["key"] != (await self._signer._credentials.get_frozen_credentials()).access_key:
             return None
         known.signed, known.region = frozenset(match["signed"].split(";")) & frozenset(same), match["region"]
         return known
@@ -150,7 +150,7 @@ class S3Gets:
         if "IfMatch" in parameters:
             fresh["if-match"] = parameters["IfMatch"]
         if known.signed is not None:
-            credentials, when = await self._credentials.get_frozen_credentials(), datetime.now(UTC)
+            credentials, when = await self._signer._credentials.get_frozen_credentials(), datetime.now(UTC)
             fresh["x-amz-date"] = amz_date(when)
             if credentials.token:
                 fresh["x-amz-security-token"] = credentials.token

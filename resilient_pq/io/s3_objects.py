@@ -10,6 +10,7 @@ from typing import Any
 from resilient_pq.errors import (
     AccessDeniedError,
     AlreadyExistsError,
+    BucketNotFoundError,
     NotFoundError,
     ObjectChangedError,
     PreconditionError,
@@ -19,10 +20,11 @@ from resilient_pq.errors import (
 )
 from resilient_pq.io.protocols import Buffer, ListedObject, ObjectInfo, folder_prefix, pieces_of
 from resilient_pq.io.ranged_get import Answer, RangedGetStore
-from resilient_pq.io.retry import DEFAULT_RETRY_POLICY, RetryPolicy
+from resilient_pq.io.retry import WRITING, RetryPolicy
 from resilient_pq.io.s3_checksums import Fingerprint, crc32_of, decoded, encoded, md5_of
 from resilient_pq.io.s3_client import S3Client, max_requests_from, retry_policy_from
 from resilient_pq.io.s3_errors import code_of, from_s3_error, refuses_parameter, status_of
+from resilient_pq.io.s3_options import s3fs_options
 
 # The name of an access point holds a slash itself.
 _ACCESS_POINT = re.compile(r"(arn:[^/]+:accesspoint/[^/]+)/(.*)", re.DOTALL)
@@ -40,10 +42,10 @@ class S3Objects(RangedGetStore):
         self,
         storage_options: Mapping[str, Any] | None = None,
         *,
-        retry: RetryPolicy = DEFAULT_RETRY_POLICY,
+        retry: RetryPolicy = WRITING,
     ) -> None:
         """Nothing is opened before the first request."""
-        options = dict(storage_options or {})
+        options = s3fs_options(storage_options or {})
         super().__init__(retry_policy_from(options, retry), max_requests=max_requests_from(options))
         self._client = S3Client(options)
         # Operations that are sent without a CRC32, as the store was found not to keep it; "*" is all of them.
@@ -51,6 +53,7 @@ class S3Objects(RangedGetStore):
         additional = options.get("s3_additional_kwargs") or {}
         another = additional.get("ChecksumAlgorithm", "CRC32") != "CRC32"
         self._without_crc32: set[str] = {"*"} if another else set()
+        self._buckets_there: set[str] = set()  # which are known to be, or cannot be asked for
 
     @property
     def name(self) -> str:
@@ -133,7 +136,28 @@ class S3Objects(RangedGetStore):
         )
 
     async def _head(self, key: str) -> ObjectInfo:
-        return info_of(key, await self._call("head_object", key))
+        try:
+            return info_of(key, await self._call("head_object", key))
+        except NotFoundError:
+            await self._refuse_missing_bucket(key)
+            raise
+
+    async def _refuse_missing_bucket(self, key: str) -> None:
+        """Raise BucketNotFoundError if not only the object is missing, which the answer to a HEAD cannot tell.
+
+        Asked once for each bucket; where that cannot be told, nothing is raised.
+        """
+        bucket, _ = split_key(key)
+        if bucket in self._buckets_there:
+            return
+        try:
+            await self._client.call("head_bucket", self.url_of(key), Bucket=bucket)
+        except BucketNotFoundError:
+            raise
+        except (StoreError, UnsupportedError) as error:
+            if isinstance(error, StoreError) and error.retryable:
+                return
+        self._buckets_there.add(bucket)
 
     async def _call(self, operation: str, key: str, **parameters: Any) -> dict[str, Any]:
         """One request about one object."""
@@ -142,7 +166,9 @@ class S3Objects(RangedGetStore):
             raise StoreError(
                 f"not an object on S3: {key!r}", where=self._where(key), hint="write s3://bucket/name"
             )
-        return await self._client.call(operation, self.url_of(key), Bucket=bucket, Key=name, **parameters)
+        answer = await self._client.call(operation, self.url_of(key), Bucket=bucket, Key=name, **parameters)
+        self._buckets_there.add(bucket)
+        return answer
 
     async def _if_none_match(self, operation: str) -> dict[str, str]:
         """The condition that no object exists yet."""

@@ -17,7 +17,7 @@ from resilient_pq.errors import (
     UnsupportedError,
 )
 from resilient_pq.io.protocols import Buffer, Part, UploadInfo, bare_etag, pieces_of
-from resilient_pq.io.retry import DEFAULT_RETRY_POLICY, RetryPolicy
+from resilient_pq.io.retry import WRITING, RetryPolicy
 from resilient_pq.io.s3_checksums import COMPOSITE, FULL_OBJECT, crc32_of, decoded
 from resilient_pq.io.s3_errors import refuses_parameter, status_of
 from resilient_pq.io.s3_objects import S3Objects, may_be_about_checksums, split_key
@@ -37,7 +37,7 @@ class S3Parts(S3Objects):
         self,
         storage_options: Mapping[str, Any] | None = None,
         *,
-        retry: RetryPolicy = DEFAULT_RETRY_POLICY,
+        retry: RetryPolicy = WRITING,
     ) -> None:
         """Nothing is opened before the first request."""
         super().__init__(storage_options, retry=retry)

@@ -13,6 +13,9 @@ from resilient_pq.io.os_errors import explained
 from resilient_pq.io.partial_file import SUFFIX, PartialFile
 from resilient_pq.io.protocols import ObjectInfo, StoredState
 
+# How long a file that is being sent may go on for after a cancellation.
+_GRACE_SECONDS = 10.0
+
 
 class TakesFiles(Protocol):
     """A store that can be given a local file."""
@@ -61,7 +64,7 @@ class SpooledSink(LocalSink):
             await in_thread(self._file.discard)
             return info
 
-        return await finish_first(send())
+        return await finish_first(send(), patience=_GRACE_SECONDS)
 
 
 def _spool(name: str) -> PartialFile:

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from resilient_pq.errors import FormatError, NotParquetError, SchemaError, Where, located
-from resilient_pq.io import FetchCounters, ReadStore, resolve
+from resilient_pq.io import FetchCounters, ReadStore, RetryPolicy, resolve, with_retry
 from resilient_pq.reader.contents import FileState
 from resilient_pq.reader.data_file import remedy
 from resilient_pq.reader.file import File, OnLost
@@ -126,6 +126,7 @@ def open(
     on_lost: OnLost | None = None,
     options: ReadOptions | None = None,
     storage_options: Mapping[str, Any] | None = None,
+    retry: RetryPolicy | None = None,
     follow: bool | FollowOptions = False,
 ) -> Opening[File]:
     """Open a Parquet file, ours or anyone's, for reading columns by byte range.
@@ -149,6 +150,7 @@ def open(
             (in `resilient_pq.sync` in a thread of ours), so it must not block, and what it raises ends the reading.
         options: How to read.
         storage_options: Credentials, endpoint and so on, as fsspec and pandas take them.
+        retry: How long requests are tried again while a store that a URL leads to does not answer; None is 30 s.
         follow: For a local file that a writer of ours is writing, under the name that it will have: `File.batches`
             gives the rows of each checkpoint as it appears, and ends when the file is complete. `FollowOptions` say
             how often to look. When the writer ends without completing the file, that is a TornFileError, after the
@@ -163,6 +165,7 @@ def open(
         UnsupportedError: On entering: `follow`, and the store shows no object before it is complete.
         FormatError: On entering: its footer is damaged; `recover` may help.
     """
+    storage_options = with_retry(storage_options, retry)
     how = Reading.checked(verify=verify, on_damage=on_damage, on_lost=on_lost, options=options)
     if not isinstance(follow, bool | FollowOptions):
         raise SchemaError(f"follow is {follow!r}; it is True, False or FollowOptions")

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from resilient_pq.errors import Where, located
+from resilient_pq.io import RetryPolicy, with_retry
 from resilient_pq.reader.contents import Contents, FileState
 from resilient_pq.reader.data_file import is_summary_name, writing_again
 from resilient_pq.reader.on_damage import OnDamage
@@ -25,7 +26,11 @@ _DAMAGES = (Damage.CORRUPT, Damage.MISSING, Damage.TORN)
 
 
 async def check(
-    url: Location, *, storage_options: Mapping[str, Any] | None = None, progress: Progress | None = None
+    url: Location,
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    retry: RetryPolicy | None = None,
+    progress: Progress | None = None,
 ) -> Report:
     """Read an object and say what is wrong with it; nothing is written.
 
@@ -35,6 +40,7 @@ async def check(
     Args:
         url: A URL, a path, or a pair of a store and a key in it.
         storage_options: Credentials, endpoint and so on, as fsspec and pandas take them.
+        retry: How long requests are tried again while a store that a URL leads to does not answer; None is 30 s.
         progress: Called now and then with the bytes examined and the bytes there are.
 
     Returns:
@@ -45,6 +51,7 @@ async def check(
         UnsupportedError: The file is whole, but this version cannot read it.
         StoreError: The object is not there, or the store could not give its bytes.
     """
+    storage_options = with_retry(storage_options, retry)
     async with await open_source(url, storage_options) as source:
         with located(Where(key=source.url)):
             known = await understand(source)

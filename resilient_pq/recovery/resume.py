@@ -20,7 +20,15 @@ from resilient_pq.errors import (
     Where,
     located,
 )
-from resilient_pq.io import LocalStore, MultipartStore, ObjectSink, SinkOptions, WriteStore
+from resilient_pq.io import (
+    LocalStore,
+    MultipartStore,
+    ObjectSink,
+    RetryPolicy,
+    SinkOptions,
+    WriteStore,
+    with_retry,
+)
 from resilient_pq.recovery.choose import Candidates
 from resilient_pq.recovery.continued import continued
 from resilient_pq.recovery.in_place import whole_prefix
@@ -81,6 +89,7 @@ def resume(
     on_error: Literal["keep", "abort"] = "keep",
     options: WriteOptions | None = None,
     storage_options: Mapping[str, Any] | None = None,
+    retry: RetryPolicy | None = None,
 ) -> Creation[Writer]:
     """Go on with a file that its writer left unfinished.
 
@@ -110,6 +119,7 @@ def resume(
             ``NAME.partial`` with what was in it before.
         options: The less common settings; `overwrite_partial` means nothing here.
         storage_options: Credentials, endpoint and so on, as fsspec and pandas take them.
+        retry: How long requests are tried again while a store that a URL leads to does not answer; None is 120 s.
 
     Raises:
         SchemaError: A setting is out of range, or names a column that the file does not have.
@@ -120,6 +130,7 @@ def resume(
         UnsupportedError: The store keeps nothing of what is unfinished.
         StoreError: The store refuses.
     """
+    storage_options = with_retry(storage_options, retry)
     rest = check_options(options, on_error)
     encoder_options = EncoderOptions(
         compression, compression_level, encodings, row_group_rows, row_group_bytes, page_bytes,

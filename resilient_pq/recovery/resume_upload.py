@@ -51,6 +51,8 @@ log = logging.getLogger("resilient_pq.recovery")
 _COMPARED_BYTES = 8 * MiB
 #: How often an upload is looked at that goes on changing, since its writer lives.
 _MAX_LISTINGS = 5
+#: Seconds that a completion under way is waited for after a cancellation.
+_GRACE_SECONDS = 10.0
 
 
 async def unfinished_object(
@@ -245,7 +247,7 @@ async def _completed(store: MultipartStore, key: str, upload: str, instead: Obje
             if_match=None if instead is None else instead.etag,
         )
         try:
-            info = await finish_first(completing)
+            info = await finish_first(completing, patience=_GRACE_SECONDS)
             break
         except (NotFoundError, AlreadyExistsError, ObjectChangedError):
             raise

@@ -20,7 +20,7 @@ from resilient_pq.errors import (
     Where,
     located,
 )
-from resilient_pq.io import place_of
+from resilient_pq.io import WRITING, RetryPolicy, place_of, with_retry
 from resilient_pq.reader.data_file import writing_again
 from resilient_pq.reader.on_damage import OnDamage
 from resilient_pq.reader.surviving import next_page
@@ -57,6 +57,7 @@ async def recover(
     overwrite: bool = False,
     storage_options: Mapping[str, Any] | None = None,
     dst_storage_options: Mapping[str, Any] | None = None,
+    retry: RetryPolicy | None = None,
     progress: Progress | None = None,
 ) -> Report:
     """Write the rows of a damaged file that are whole to a new object.
@@ -88,6 +89,8 @@ async def recover(
         overwrite: Replace an object that is at `dst`.
         storage_options: Credentials, endpoint and so on for `src`, as fsspec and pandas take them.
         dst_storage_options: The same for `dst`; None means those of `src`.
+        retry: How long requests are tried again while a store that a URL leads to does not answer; None is 30 s for
+            reading, and 120 s for writing.
         progress: Called now and then with the bytes examined and the bytes there are.
 
     Returns:
@@ -103,6 +106,9 @@ async def recover(
         SchemaError: There is no such `on_damage`, or `file_id` is none.
         StoreError: A store refused; nothing was published.
     """
+    storage_options = with_retry(storage_options, retry)
+    if dst_storage_options is not None:
+        dst_storage_options = with_retry(dst_storage_options, retry)
     locations: list[Location] = list(src) if isinstance(src, list) else [src]  # type: ignore[list-item]
     options = RecoverOptions(
         on_damage, schema, schema_from, repair_bits, keep_unplaced, file_id, verify, overwrite
@@ -186,7 +192,7 @@ async def salvage(
         raise SchemaError("src is an empty list; name at least one copy")
     reached = storage_options if dst_storage_options is None else dst_storage_options
     opened = _opened(locations, storage_options, options.id_of_file)
-    async with opened as sources, place_of(dst, reached) as (store, key):
+    async with opened as sources, place_of(dst, reached, retry=WRITING) as (store, key):
         target = Target(store, key, options.overwrite, options.make_folder)
         for source in sources:
             await check_other(source.url, target)

@@ -27,7 +27,16 @@ from resilient_pq.errors import (
     Where,
     located,
 )
-from resilient_pq.io import FetchCounters, MultipartStore, ObjectInfo, Part, resolve
+from resilient_pq.io import (
+    WRITING,
+    FetchCounters,
+    MultipartStore,
+    ObjectInfo,
+    Part,
+    RetryPolicy,
+    resolve,
+    with_retry,
+)
 from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.reading import read_contents
 from resilient_pq.recovery.report import Outcome, Report, recovered_name
@@ -98,6 +107,7 @@ async def complete_upload(
     gap_free: bool = False,
     metadata: SuppliedMetadata | None = None,
     storage_options: Mapping[str, Any] | None = None,
+    retry: RetryPolicy | None = None,
 ) -> CompletedUpload:
     """Complete the upload that a writer left open.
 
@@ -116,6 +126,7 @@ async def complete_upload(
             itself. A footer of the row groups that lie in the gap-free parts is sent behind them as one more part; a
             part of that number is replaced, if it is too small to stand before another.
         storage_options: Credentials, endpoint and so on, as fsspec and pandas take them.
+        retry: How long requests are tried again while a store that a URL leads to does not answer; None is 120 s.
 
     Raises:
         NotFoundError: No such upload is open for this object.
@@ -127,8 +138,9 @@ async def complete_upload(
         UnsupportedError: The store has no uploads, or `metadata` speak of encrypted columns.
         StoreError: The store refused.
     """
+    storage_options = with_retry(storage_options, retry)
     contents = None if metadata is None else await _contents_of(metadata, storage_options)
-    async with multipart_store(url, storage_options) as (store, key):
+    async with multipart_store(url, storage_options, retry=WRITING) as (store, key):
         with located(Where(key=store.url_of(key))):
             # What is missing is told first: nobody should replace an object for the sake of an upload that is gone.
             chosen = upload_id or await only_upload(store, key)

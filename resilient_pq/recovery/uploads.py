@@ -14,7 +14,17 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from resilient_pq.errors import FormatError, NotFoundError, RecoveryError, UnsupportedError, Where
-from resilient_pq.io import FetchCounters, MultipartStore, ObjectInfo, UploadInfo, place_of
+from resilient_pq.io import (
+    READING,
+    WRITING,
+    FetchCounters,
+    MultipartStore,
+    ObjectInfo,
+    RetryPolicy,
+    UploadInfo,
+    place_of,
+    with_retry,
+)
 from resilient_pq.io.cancellation import all_or_none
 from resilient_pq.reader.contents import Contents, FileState
 from resilient_pq.reader.reading import read_contents
@@ -100,6 +110,7 @@ async def list_uploads(
     older_than: timedelta | None = None,
     log: str | os.PathLike[str] | None = None,
     storage_options: Mapping[str, Any] | None = None,
+    retry: RetryPolicy | None = None,
 ) -> list[Upload]:
     """The uploads that were left open below a URL, oldest first.
 
@@ -110,6 +121,7 @@ async def list_uploads(
             those whose age the store does not tell are left out.
         log: The log that the writer kept of its checkpoints (`WriteOptions.checkpoint_log`), for `Upload.num_rows`.
         storage_options: Credentials, endpoint and so on, as fsspec and pandas take them.
+        retry: How long requests are tried again while a store that a URL leads to does not answer; None is 30 s.
 
     Raises:
         UnsupportedError: The store has no uploads.
@@ -117,6 +129,7 @@ async def list_uploads(
         FormatError: `log` is no log.
         StoreError: The store refused.
     """
+    storage_options = with_retry(storage_options, retry)
     logged = await _read_log(log)
     async with multipart_store(url, storage_options, bucket_alone=True) as (store, prefix):
         found = await store.list_uploads(prefix)
@@ -127,7 +140,11 @@ async def list_uploads(
 
 
 async def abort_upload(
-    url: Location, *, upload_id: str | None = None, storage_options: Mapping[str, Any] | None = None
+    url: Location,
+    *,
+    upload_id: str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    retry: RetryPolicy | None = None,
 ) -> str:
     """Drop an upload that was left open, and all its parts: what it holds is lost.
 
@@ -135,6 +152,7 @@ async def abort_upload(
         url: The object that was being written.
         upload_id: Which upload; may be left out when there is one only.
         storage_options: Credentials, endpoint and so on, as fsspec and pandas take them.
+        retry: How long requests are tried again while a store that a URL leads to does not answer; None is 120 s.
 
     Returns:
         The id of the upload that was dropped.
@@ -145,7 +163,8 @@ async def abort_upload(
         UnsupportedError: The store has no uploads.
         StoreError: The store refused.
     """
-    async with multipart_store(url, storage_options) as (store, key):
+    storage_options = with_retry(storage_options, retry)
+    async with multipart_store(url, storage_options, retry=WRITING) as (store, key):
         chosen = upload_id or await only_upload(store, key)
         await store.abort_upload(key, chosen)
         return chosen
@@ -157,6 +176,7 @@ async def resume_info(
     upload_id: str | None = None,
     log: str | os.PathLike[str] | None = None,
     storage_options: Mapping[str, Any] | None = None,
+    retry: RetryPolicy | None = None,
 ) -> ResumeInfo:
     """What is there of an object whose writer did not finish: its open uploads, and the object itself.
 
@@ -167,6 +187,7 @@ async def resume_info(
         upload_id: The upload to look at; all that are open for this object otherwise.
         log: The log that the writer kept of its checkpoints (`WriteOptions.checkpoint_log`), for `Upload.num_rows`.
         storage_options: Credentials, endpoint and so on, as fsspec and pandas take them.
+        retry: How long requests are tried again while a store that a URL leads to does not answer; None is 30 s.
 
     Raises:
         NotFoundError: The upload that was named is not open for this object, or there is no such log.
@@ -174,6 +195,7 @@ async def resume_info(
         UnsupportedError: The store has no uploads.
         StoreError: The store refused.
     """
+    storage_options = with_retry(storage_options, retry)
     logged = await _read_log(log)
     async with multipart_store(url, storage_options) as (store, key):
         found = await uploads_of(store, key)
@@ -193,14 +215,18 @@ async def resume_info(
 
 @asynccontextmanager
 async def multipart_store(
-    url: Location, storage_options: Mapping[str, Any] | None, *, bucket_alone: bool = False
+    url: Location,
+    storage_options: Mapping[str, Any] | None,
+    *,
+    bucket_alone: bool = False,
+    retry: RetryPolicy = READING,
 ) -> AsyncIterator[tuple[MultipartStore, str]]:
     """The store of a URL, closed at the end unless it was given, and the key there.
 
     Raises:
         UnsupportedError: The store has no uploads.
     """
-    async with place_of(url, storage_options, bucket_alone=bucket_alone) as (store, key):
+    async with place_of(url, storage_options, bucket_alone=bucket_alone, retry=retry) as (store, key):
         if not isinstance(store, MultipartStore):
             raise UnsupportedError(
                 "this store has no multipart uploads",

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from resilient_pq.errors import SchemaError
-from resilient_pq.io import ObjectSink, SinkOptions, WriteStore, resolve
+from resilient_pq.io import WRITING, ObjectSink, RetryPolicy, SinkOptions, WriteStore, resolve, with_retry
 from resilient_pq.writer.checkpoint_log import CheckpointLog
 from resilient_pq.writer.options import EncoderOptions, MiB, WriteOptions
 from resilient_pq.writer.stream import Resumed, Writer
@@ -72,6 +72,7 @@ def create(
     metadata: Mapping[str, str] | None = None,
     options: WriteOptions | None = None,
     storage_options: Mapping[str, Any] | None = None,
+    retry: RetryPolicy | None = None,
 ) -> Creation[Writer]:
     """Begin a resilient Parquet file.
 
@@ -101,11 +102,13 @@ def create(
         metadata: Key-value metadata for the footer.
         options: The less common settings.
         storage_options: Credentials, endpoint and so on, as fsspec and pandas take them.
+        retry: How long requests are tried again while a store that a URL leads to does not answer; None is 120 s.
 
     Raises:
         SchemaError: A setting is out of range.
         StoreError: On entering: the store refuses.
     """
+    storage_options = with_retry(storage_options, retry)
     rest = check_options(options, on_error)
     encoder_options = EncoderOptions(
         compression, compression_level, encodings, row_group_rows, row_group_bytes, page_bytes,
@@ -158,7 +161,7 @@ def writer_of(
     log_path = options.write.checkpoint_log
 
     async def opening() -> Writer:
-        store, key = url if isinstance(url, tuple) else resolve(url, storage_options)
+        store, key = url if isinstance(url, tuple) else resolve(url, storage_options, retry=WRITING)
         owns_store = not isinstance(url, tuple)
         checkpoint_log: CheckpointLog | None = None
         try:

@@ -16,7 +16,7 @@ from resilient_pq.io.protocols import MiB, SinkOptions
 from resilient_pq.io.retry import NO_RETRIES, RetryPolicy
 from resilient_pq.io.s3 import S3Store
 
-QUICK = RetryPolicy(base_delay=0.001, max_delay=0.01)
+QUICK = RetryPolicy(attempts=6, base_delay=0.001, max_delay=0.01)
 
 
 class Server(http.server.ThreadingHTTPServer):

@@ -23,7 +23,8 @@ from resilient_pq.errors import (
     TransientError,
     UnsupportedError,
 )
-from resilient_pq.io import FsspecStore, StoredState, resolve
+from resilient_pq.io import FsspecStore, RetryPolicy, StoredState, resolve
+from resilient_pq.io.retry import NO_RETRIES
 
 
 @pytest.fixture(autouse=True)
@@ -71,12 +72,43 @@ class Failing(MemoryFileSystem):
     ],
 )
 async def test_what_file_systems_raise(raised: Exception, error: type[Exception]) -> None:
-    store = FsspecStore(Failing("info", raised))
+    store = FsspecStore(Failing("info", raised), retry=NO_RETRIES)
     with pytest.raises(error) as caught:
         await store.head("/a")
     assert type(caught.value) is error
     assert "/a" in str(caught.value)
     assert type(caught.value.__cause__) is type(raised)
+
+
+class Vendor(Exception):  # noqa: N818
+    """What a vendor's library raises, whatever went wrong."""
+
+
+@pytest.mark.parametrize("raised", [Vendor, FileNotFoundError])
+@pytest.mark.parametrize("method", ["info", "cat_file", "find", "put_file", "rm_file"])
+async def test_a_server_that_cannot_be_reached_for_a_while(
+    raised: type[Exception], method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where a driver calls a connection that failed something else."""
+
+    filesystem = fsspec.filesystem("memory", skip_instance_cache=True)
+    filesystem.store.clear()
+    filesystem.pipe_file("/a", b"0123456789")
+    whole, failures = getattr(filesystem, method), [ConnectionRefusedError(), ConnectionResetError(), TimeoutError()]
+
+    def failing(*args: Any, **options: Any) -> Any:
+        if failures:
+            raise raised("no") from failures.pop()
+        return whole(*args, **options)
+
+    monkeypatch.setattr(filesystem, method, failing)
+    store = FsspecStore(filesystem, retry=RetryPolicy(base_delay=0.001))
+    assert bytes((await store.read_tail("/a", 5)).data) == b"56789"
+    await store.list_names("/")
+    await store.put("/b", b"new")
+    await store.delete("/a")
+    assert filesystem.find("/") == ["/b"]
+    assert not failures
 
 
 async def test_a_file_that_changes_while_it_is_read(memory: MemoryFileSystem) -> None:
@@ -147,7 +179,7 @@ async def test_files_get_their_name_when_they_are_whole(tmp_path: Path) -> None:
             raise ConnectionResetError("gone")
 
     (tmp_path / "a").write_bytes(b"before")
-    sink = await FsspecStore(Interrupted()).create(f"{tmp_path}/a")
+    sink = await FsspecStore(Interrupted(), retry=NO_RETRIES).create(f"{tmp_path}/a")
     await sink.write(b"whole content")
     with pytest.raises(TransientError):
         await sink.complete()

@@ -630,6 +630,35 @@ async def test_a_cancellation_while_publishing_waits_for_the_outcome() -> None:
     assert await read(store, "a") == payload(2 * MiB)
 
 
+async def test_a_cancellation_does_not_wait_for_a_store_that_is_down(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What publishes is tried again for minutes; nobody who has cancelled it waits for that."""
+    monkeypatch.setattr("resilient_pq.io.multipart._GRACE_SECONDS", 0.01)
+
+    class Down(MemoryStore):
+        begun = asyncio.Event()
+
+        async def complete_upload(self, *_: object, **__: object) -> ObjectInfo:
+            self.begun.set()
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    store, before = Down(), asyncio.all_tasks()
+    sink = MultipartSink(store, "a", SMALL)
+    await sink.write(payload(2 * MiB))
+    task = asyncio.create_task(sink.complete())
+    await store.begun.wait()
+    task.cancel()
+    async with asyncio.timeout(5):
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await sink.abort()
+    assert "it is not known whether it was published" in caplog.text
+    assert len(await store.list_uploads("")) == 1, "so the upload is kept"
+    assert asyncio.all_tasks() == before
+
+
 class JitteryStore(MemoryStore):
     """Every verb yields to the loop a random number of times."""
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
+import logging
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,8 +18,10 @@ from resilient_pq.errors import (
     ThrottledError,
     TransientError,
 )
+from resilient_pq.io.attempts import Attempts
+from resilient_pq.io.concurrency import RequestLimiter
 from resilient_pq.io.memory import MemoryStore
-from resilient_pq.io.retry import RetryPolicy, retry_after, retrying
+from resilient_pq.io.retry import READING, WRITING, RetryPolicy, retry_after, retrying
 from resilient_pq.io.testing import Fault, FaultyStore, RecordingStore
 
 
@@ -39,15 +45,14 @@ def delay(policy: RetryPolicy, error: BaseException, failures: int = 1, elapsed:
 
 
 def test_delays_double_up_to_the_longest() -> None:
-    policy = RetryPolicy(attempts=100)
-    found = [delay(policy, TransientError("x"), failures) for failures in range(1, 9)]
+    found = [delay(RetryPolicy(), TransientError("x"), failures) for failures in range(1, 9)]
     assert found == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
-    assert delay(RetryPolicy(attempts=10**6), TransientError("x"), failures=10**5) == 5.0
+    assert delay(RetryPolicy(), TransientError("x"), failures=10**5) == 5.0
 
 
 @given(st.floats(0, 1, exclude_max=True), st.integers(1, 50))
 def test_jitter_is_full(draw: float, failures: int) -> None:
-    policy = RetryPolicy(attempts=100)
+    policy = RetryPolicy()
     found = policy.next_delay(TransientError("x"), failures=failures, elapsed=0, rng=lambda: draw)
     longest = delay(policy, TransientError("x"), failures)
     assert found is not None
@@ -75,17 +80,31 @@ def test_the_wish_of_the_store_is_kept() -> None:
     assert delay(RetryPolicy(), ThrottledError("slow down")) == 0.1
 
 
-def test_a_wish_beyond_the_deadline_is_final() -> None:
-    assert delay(RetryPolicy(deadline=60), ThrottledError("slow down", retry_after=61.0)) is None
-    assert delay(RetryPolicy(deadline=60), TransientError("x"), elapsed=59.95) is None
+def test_a_wish_beyond_the_time_is_final() -> None:
+    assert delay(RetryPolicy(seconds=60), ThrottledError("slow down", retry_after=61.0)) is None
+    assert delay(RetryPolicy(seconds=60), ThrottledError("slow down", retry_after=60.0)) == 60
+
+
+def test_the_last_attempt_begins_when_the_time_is_over() -> None:
+    policy = RetryPolicy(seconds=60)
+    assert delay(policy, TransientError("x"), failures=50, elapsed=59.0) == 1.0
+    assert delay(policy, TransientError("x"), failures=50, elapsed=60.0) is None
+
+
+def test_attempts_are_a_limit_beside_the_time() -> None:
+    policy = RetryPolicy(attempts=3)
+    assert delay(policy, TransientError("x"), failures=2) is not None
+    assert delay(policy, TransientError("x"), failures=3) is None
+    assert policy.next_delay(TransientError("x"), failures=1, attempts=3, elapsed=0, rng=lambda: 1.0) is None
+    assert delay(RetryPolicy(seconds=0), TransientError("x")) is None
 
 
 @pytest.mark.parametrize(
     "setting",
-    [{"attempts": 0}, {"base_delay": -1}, {"max_delay": -1}, {"deadline": -1}, {"hedge_after": -1}],
+    [{"attempts": 0}, {"base_delay": -1}, {"max_delay": -1}, {"seconds": -1}, {"seconds": float("nan")}, {"hedge_after": -1}],
 )
 def test_policies_that_cannot_be_meant(setting: dict[str, int]) -> None:
-    with pytest.raises(ValueError, match=r"attempts|delay"):
+    with pytest.raises(ValueError, match=r"attempts|time or delay"):
         RetryPolicy(**setting)
 
 
@@ -107,16 +126,37 @@ async def test_faults_pass_and_the_read_succeeds() -> None:
     assert told == [(TransientError, 0.05), (TransientError, 0.1), (TransientError, 0.2)]
 
 
-async def test_it_gives_up_after_the_last_attempt() -> None:
-    store = RecordingStore(FaultyStore(MemoryStore(), [Fault("head", times=100)]))
+@pytest.mark.parametrize("seconds", [2.0, 6.0, 20.0, 29.9, 119.0])
+@given(draws=st.lists(st.floats(0, 1, exclude_max=True), min_size=1))
+def test_an_outage_shorter_than_the_time_is_survived(seconds: float, draws: list[float]) -> None:
+    """Whatever is drawn: no number of attempts ends before the time does."""
+    policy = READING if seconds < READING.seconds else WRITING
+    clock, drawn = Clock(), itertools.cycle(draws)
+
+    async def ask() -> float:
+        clock.now += 0.001
+        if clock.now < seconds:
+            raise TransientError("connection refused")
+        return clock.now
+
+    answered = asyncio.run(
+        retrying(ask, policy, sleep=clock.sleep, clock=clock, rng=lambda: max(next(drawn), 0.01))
+    )
+    assert seconds <= answered < seconds + policy.max_delay + 0.1
+
+
+@pytest.mark.parametrize("policy", [READING, WRITING])
+async def test_it_gives_up_when_the_time_is_over(policy: RetryPolicy) -> None:
+    store = RecordingStore(FaultyStore(MemoryStore(), [Fault("head", times=1000)]))
     clock = Clock()
     with pytest.raises(TransientError) as caught:
-        await retrying(lambda: store.head("a"), sleep=clock.sleep, clock=clock, rng=lambda: 1.0)
-    assert store.count("head") == 6
-    assert caught.value.__notes__ == ["gave up after 6 attempts in 3.1 s"]
+        await retrying(lambda: store.head("a"), policy, sleep=clock.sleep, clock=clock, rng=lambda: 1.0)
+    assert clock.now == policy.seconds
+    count = store.count("head")
+    assert caught.value.__notes__ == [f"gave up after {count} attempts in {policy.seconds:.1f} s"]
 
 
-async def test_no_attempt_begins_after_the_deadline() -> None:
+async def test_no_attempt_begins_after_the_time() -> None:
     clock = Clock()
     begun: list[float] = []
 
@@ -126,8 +166,28 @@ async def test_no_attempt_begins_after_the_deadline() -> None:
         raise TransientError("no answer")
 
     with pytest.raises(TransientError):
-        await retrying(slow, RetryPolicy(attempts=100), sleep=clock.sleep, clock=clock, rng=lambda: 0.0)
+        await retrying(slow, RetryPolicy(seconds=60), sleep=clock.sleep, clock=clock, rng=lambda: 0.0)
     assert begun == [0, 25, 50]
+
+
+async def test_what_makes_progress_is_not_given_up() -> None:
+    """A body that breaks off again and again, but never in the same place."""
+    clock = Clock()
+    received = 0
+
+    async def cut() -> str:
+        nonlocal received
+        clock.now += 8
+        if clock.now > 400:
+            return "whole"
+        received += clock.now < 300
+        raise TransientError("cut short")
+
+    policy = RetryPolicy(seconds=30)
+    with pytest.raises(TransientError, match="cut short"):
+        await retrying(cut, policy, progress=lambda: received, sleep=clock.sleep, clock=clock, rng=lambda: 1.0)
+    assert 320 < clock.now < 350, "the time begins anew with the last bytes"
+    assert max(clock.slept[:30]) == policy.base_delay, "and so do the waits"
 
 
 async def test_a_final_error_is_raised_at_once() -> None:
@@ -152,3 +212,79 @@ async def test_a_final_error_is_raised_at_once() -> None:
 )
 def test_retry_after_header(header: str | None, seconds: float | None) -> None:
     assert retry_after(header) == seconds
+
+
+# -- what the log says ---------------------------------------------------------------------------
+
+
+class Failing:
+    """Operations of a store that fails until a time."""
+
+    def __init__(self, until: float) -> None:
+        self.clock = Clock()
+        self.until = until
+        self.attempts = Attempts(
+            RetryPolicy(seconds=60), RequestLimiter(1), lambda: "S3", clock=self.clock, sleep=self.clock.sleep
+        )
+
+    async def ask(self) -> float:
+        async def answer() -> float:
+            self.clock.now += 0.01
+            if self.clock.now < self.until:
+                raise TransientError("connection refused")
+            return self.clock.now
+
+        return await self.attempts.of(answer)
+
+
+async def test_an_outage_is_told_when_it_begins_and_when_it_ends(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "resilient_pq.io")
+    store = Failing(until=20.0)
+    for _ in range(3):
+        await store.ask()
+    began, ended = [record.getMessage() for record in caplog.records]
+    assert began.startswith("S3: no request has succeeded for ")
+    assert began.endswith("trying again, each for up to 60 s: connection refused")
+    assert ended.startswith("S3: answers again, after 2")
+
+
+async def test_nothing_is_told_of_a_failure_that_passes(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "resilient_pq.io")
+    await Failing(until=0.05).ask()
+    assert not caplog.records
+
+
+async def test_a_definite_refusal_ends_an_outage(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "resilient_pq.io")
+    store = Failing(until=20.0)
+
+    async def refuse() -> None:
+        store.clock.now += 0.01
+        if store.clock.now < store.until:
+            raise TransientError("connection refused")
+        raise NotFoundError("no such object")
+
+    with pytest.raises(NotFoundError):
+        await store.attempts.of(refuse)
+    assert "answers again" in caplog.records[-1].getMessage()
+
+
+async def test_waiting_for_a_turn_is_no_time_of_the_operation() -> None:
+    """Where many requests wait for each other, each has the whole time for itself."""
+    clock = Clock()
+    limiter = RequestLimiter(1)
+    attempts = Attempts(RetryPolicy(seconds=30), limiter, lambda: "S3", clock=clock, sleep=clock.sleep)
+    tried = 0
+
+    async def fail_once() -> str:
+        nonlocal tried
+        tried += 1
+        if tried == 1:
+            raise TransientError("reset")
+        return "done"
+
+    async with limiter.turn():
+        waiting = asyncio.ensure_future(attempts.of(fail_once))
+        await asyncio.sleep(0)
+        clock.now += 1000
+    assert await waiting == "done"

@@ -18,6 +18,7 @@ from botocore.exceptions import (
 
 from resilient_pq.errors import (
     AccessDeniedError,
+    BucketNotFoundError,
     NotFoundError,
     PreconditionError,
     RangeError,
@@ -46,7 +47,7 @@ def ours(error: BaseException) -> Any:
     [
         ("NoSuchKey", 404, NotFoundError),
         ("404", 404, NotFoundError),
-        ("NoSuchBucket", 404, NotFoundError),
+        ("NoSuchBucket", 404, BucketNotFoundError),
         ("NoSuchUpload", 404, NotFoundError),
         ("AccessDenied", 403, AccessDeniedError),
         ("403", 403, AccessDeniedError),

@@ -256,7 +256,7 @@ async def test_credentials_that_are_refreshed(wire: type[Wire]) -> None:
         return frozen
 
     assert client._gets is not None
-    client._gets._credentials = SimpleNamespace(get_frozen_credentials=get_frozen_credentials)
+    client._client._request_signer._credentials = SimpleNamespace(get_frozen_credentials=get_frozen_credentials)
     await get(client, "bucket", "a", Range="bytes=0-9")
     headers = wire.sent[-1].headers
     assert headers["x-amz-security-token"] == "another"

@@ -16,6 +16,7 @@ import pytest
 
 from resilient_pq.errors import (
     AlreadyExistsError,
+    BucketNotFoundError,
     NotFoundError,
     ObjectChangedError,
     StoreError,
@@ -696,3 +697,58 @@ async def test_a_sink_keeps_an_upload_whose_completion_is_in_conflict(moto_proxy
         (upload,) = await store.list_uploads(key)
         assert proxy.count("DELETE") == 0
         await store.abort_upload(key, upload.upload_id)
+
+
+# -- a bucket that is not there ------------------------------------------------------------------
+
+
+def remove_bucket(s3: Any, bucket: str) -> None:
+    for upload in s3.client.list_multipart_uploads(Bucket=bucket).get("Uploads", []):
+        s3.client.abort_multipart_upload(Bucket=bucket, Key=upload["Key"], UploadId=upload["UploadId"])
+    for found in s3.client.list_objects_v2(Bucket=bucket).get("Contents", []):
+        s3.client.delete_object(Bucket=bucket, Key=found["Key"])
+    s3.client.delete_bucket(Bucket=bucket)
+
+
+@pytest.mark.parametrize("end", ["commit", "complete"])
+async def test_a_bucket_that_is_removed_while_it_is_written_into(s3: Any, end: str) -> None:
+    """That is nobody who completed or aborted the upload."""
+    bucket = f"rpq-{uuid.uuid4().hex[:16]}"
+    s3.client.create_bucket(Bucket=bucket)
+    async with store_of(s3) as store:
+        sink = await store.create(f"{bucket}/a")
+        await sink.write(bytes(5 * MiB), b"1")
+        await sink.commit()
+        remove_bucket(s3, bucket)
+        with pytest.raises(BucketNotFoundError, match=f"no such bucket: {bucket}"):
+            if end == "commit":
+                await sink.write(bytes(5 * MiB), b"2")
+                await sink.commit()
+            await sink.complete()
+        await sink.keep()
+
+
+async def test_a_bucket_that_never_was(s3: Any) -> None:
+    """It is named before anything is read or written for it; the answer to a HEAD does not tell it."""
+    bucket = f"rpq-{uuid.uuid4().hex[:16]}"
+    async with store_of(s3) as store:
+        for asking in (
+            store.head(f"{bucket}/a"),
+            store.create(f"{bucket}/a", SinkOptions(mode="x")),
+            store.read_tail(f"{bucket}/a", 10),
+            store.put(f"{bucket}/a", b"x"),
+        ):
+            with pytest.raises(BucketNotFoundError, match=f"no such bucket: {bucket}"):
+                await asking
+        assert not await store.exists(f"{bucket}/a")
+        with pytest.raises(NotFoundError, match="no such object") as caught:
+            await store.head(f"{s3.bucket}/none")
+        assert not isinstance(caught.value, BucketNotFoundError)
+
+
+async def test_a_bucket_is_asked_for_once(moto_proxy: Any) -> None:
+    s3, proxy = moto_proxy
+    async with store_of(s3) as store:
+        for name in "abc":
+            assert not await store.exists(f"{s3.bucket}/once/{name}")
+    assert proxy.count("HEAD") == 4

@@ -128,3 +128,25 @@ async def test_cancelled_work_ends_first(error: Exception | None) -> None:
         await task
     assert ended == [True]
     assert undone == ([] if error else ["result"])
+
+
+async def test_cancelled_work_that_does_not_end_is_broken_off() -> None:
+    """What asks a store that is down would go on for minutes."""
+    broken_off, begun = [], asyncio.Event()
+
+    async def work() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            broken_off.append(True)
+            raise
+
+    task = asyncio.create_task(finish_first(work(), patience=0.01))
+    await begun.wait()
+    await asyncio.sleep(0.02)
+    assert not task.done(), "without a cancellation there is no hurry"
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert broken_off == [True]

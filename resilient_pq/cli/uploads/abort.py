@@ -16,6 +16,7 @@ from resilient_pq.cli.options import (
     EndpointUrl,
     Log,
     OlderThan,
+    RetryFor,
     Storage,
     StorageOptions,
     UploadId,
@@ -57,6 +58,7 @@ def uploads_abort(
     log: Log = None,
     endpoint_url: EndpointUrl = None,
     storage_option: StorageOptions = None,
+    retry_for: RetryFor = None,
     as_json: AsJson = False,
 ) -> int:
     """Drop uploads that were left open, and what they hold.
@@ -65,7 +67,7 @@ def uploads_abort(
     below URL that was begun so long ago, and none that is younger; `rpq uploads list` shows them first. A writer that
     is still alive cannot go on.
     """
-    reached = storage(endpoint_url, storage_option)
+    reached = storage(endpoint_url, storage_option, retry_for)
     chosen.refuse_young(url, older_than)
     wishes = _Wishes(url, upload_id, older_than, log)
     return run_verb(NAME, lambda output: _abort(output, wishes, reached), as_json=as_json)

@@ -15,6 +15,7 @@ from resilient_pq.cli.options import (
     AsJson,
     EndpointUrl,
     OlderThan,
+    RetryFor,
     Storage,
     StorageOptions,
     UploadId,
@@ -77,6 +78,7 @@ def uploads_complete(
     ] = None,
     endpoint_url: EndpointUrl = None,
     storage_option: StorageOptions = None,
+    retry_for: RetryFor = None,
     as_json: AsJson = False,
 ) -> int:
     """Make an object of an upload that was left open.
@@ -88,7 +90,7 @@ def uploads_complete(
     Of a prefix or a pattern every upload is completed that was begun as long ago as --older-than says; an upload that
     cannot be is told of, and the others go on. --json prints a document for each as a line, and one of all as the last.
     """
-    reached = storage(endpoint_url, storage_option)
+    reached = storage(endpoint_url, storage_option, retry_for)
     chosen.refuse_young(url, older_than)
     wishes = _Wishes(url, upload_id, overwrite, gap_free, metadata)
     if older_than is None:

@@ -9,7 +9,16 @@ import typer
 
 from resilient_pq.cli import render
 from resilient_pq.cli.exit_codes import ExitCode, epilog
-from resilient_pq.cli.options import AsJson, EndpointUrl, Log, OlderThan, Storage, StorageOptions, storage
+from resilient_pq.cli.options import (
+    AsJson,
+    EndpointUrl,
+    Log,
+    OlderThan,
+    RetryFor,
+    Storage,
+    StorageOptions,
+    storage,
+)
 from resilient_pq.cli.render import Output
 from resilient_pq.cli.running import run_verb
 from resilient_pq.cli.uploads import chosen, described
@@ -31,6 +40,7 @@ def uploads_list(
     log: Log = None,
     endpoint_url: EndpointUrl = None,
     storage_option: StorageOptions = None,
+    retry_for: RetryFor = None,
     as_json: AsJson = False,
 ) -> int:
     """List uploads that were left open, oldest first.
@@ -38,7 +48,7 @@ def uploads_list(
     "completable" is the size of the object that completing would make: by the rule, up to the newest checkpoint that
     was stored; gap-free, where the parts are not as a writer of this package leaves them, up to the first missing part.
     """
-    reached = storage(endpoint_url, storage_option)
+    reached = storage(endpoint_url, storage_option, retry_for)
     return run_verb(NAME, lambda output: _list(output, url, older_than, log, reached), as_json=as_json)
 
 

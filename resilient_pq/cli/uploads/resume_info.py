@@ -5,7 +5,17 @@ from __future__ import annotations
 import resilient_pq as rpq
 from resilient_pq.cli import render, words
 from resilient_pq.cli.exit_codes import ExitCode, epilog
-from resilient_pq.cli.options import AsJson, EndpointUrl, Log, Storage, StorageOptions, UploadId, Url, storage
+from resilient_pq.cli.options import (
+    AsJson,
+    EndpointUrl,
+    Log,
+    RetryFor,
+    Storage,
+    StorageOptions,
+    UploadId,
+    Url,
+    storage,
+)
 from resilient_pq.cli.render import Output
 from resilient_pq.cli.running import run_verb
 from resilient_pq.cli.uploads import described
@@ -26,6 +36,7 @@ def uploads_resume_info(
     log: Log = None,
     endpoint_url: EndpointUrl = None,
     storage_option: StorageOptions = None,
+    retry_for: RetryFor = None,
     as_json: AsJson = False,
 ) -> int:
     """Show what completing or resuming would find.
@@ -33,7 +44,7 @@ def uploads_resume_info(
     These are the uploads that are open for the object, and the object itself where there is one; only its footer is
     read, and nothing changed.
     """
-    reached = storage(endpoint_url, storage_option)
+    reached = storage(endpoint_url, storage_option, retry_for)
     return run_verb(NAME, lambda output: _resume_info(output, url, upload_id, log, reached), as_json=as_json)
 
 
