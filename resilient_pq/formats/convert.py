@@ -182,7 +182,7 @@ async def convert(
     reached = place_of(dst, dst_options, retry=WRITING)
     async with place_of(src, storage_options) as (store, key), reached as (dst_store, dst_key):
         target = Target(dst_store, dst_key, overwrite)
-        await check_other(store.url_of(key), target)
+        await check_other(store.address_of(key), target)
         await check_free(target)
         with located(Where(key=store.url_of(key))):
             source = await _understood(store, key, given, read_options or ReadOptions(), policy)

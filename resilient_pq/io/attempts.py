@@ -11,7 +11,8 @@ from typing import Final, TypeVar
 from resilient_pq.errors import StoreError
 from resilient_pq.io.concurrency import RequestLimiter
 from resilient_pq.io.counters import count_retry
-from resilient_pq.io.request_log import attempt, message_without_secrets
+from resilient_pq.io.location import let_go, scrubbed
+from resilient_pq.io.request_log import attempt
 from resilient_pq.io.retry import RetryPolicy, retrying
 
 log = logging.getLogger("resilient_pq.io")
@@ -48,7 +49,7 @@ class Outage:
                 self._name(),
                 now - self._since,
                 self._seconds,
-                message_without_secrets(error),
+                scrubbed(error.message),
             )
 
     def answered(self, now: float) -> None:
@@ -125,7 +126,7 @@ class Attempts:
             failures += 1
             attempt.set(f"attempt {1 + failures}")
             count_retry(resumed=received() > 0)
-            log.debug("%s: again in %.2f s after: %s", self._name(), delay, message_without_secrets(error))
+            log.debug("%s: again in %.2f s after: %s", self._name(), delay, scrubbed(error.message))
 
         token = attempt.set("attempt 1")
         try:
@@ -137,5 +138,8 @@ class Attempts:
                 sleep=self._sleep,
                 clock=lambda: self._clock() - waited,
             )
+        except StoreError as error:
+            let_go(error)
+            raise
         finally:
             attempt.reset(token)

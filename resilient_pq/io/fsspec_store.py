@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -25,6 +24,7 @@ from resilient_pq.errors import (
 from resilient_pq.io.attempts import Attempts
 from resilient_pq.io.concurrency import RequestLimiter
 from resilient_pq.io.local import in_thread
+from resilient_pq.io.location import Address, cause_to_show, is_web, scrubbed, shown
 from resilient_pq.io.os_errors import from_os_error
 from resilient_pq.io.partial_file import SUFFIX
 from resilient_pq.io.protocols import (
@@ -42,7 +42,7 @@ from resilient_pq.io.protocols import (
     pieces_of,
 )
 from resilient_pq.io.ranged_get import MAX_REQUESTS
-from resilient_pq.io.request_log import RequestLine, without_secrets
+from resilient_pq.io.request_log import RequestLine
 from resilient_pq.io.retry import WRITING, RetryPolicy
 from resilient_pq.io.spooled import SpooledSink
 
@@ -112,20 +112,12 @@ class FsspecStore(WriteStore):
             if not chained and fsspec.get_filesystem_class(scheme).async_impl:
                 options |= {"asynchronous": True, "skip_instance_cache": True}
             filesystem, key = url_to_fs(url, **options)
-        except ImportError as error:
-            raise UnsupportedError(str(error), where=Where(key=url)) from error
-        except ValueError as error:
-            raise UnsupportedError(f"cannot tell what {url} leads to: {error}") from error
-        except TypeError as error:
-            raise UnsupportedError(f"storage_options do not fit {url}: {error}") from error
-        except OSError as error:
-            raise from_os_error(error, "cannot connect", url) from error
-        except Exception as error:
-            # Drivers raise what their vendors' libraries raise.
-            reason = f"{type(error).__name__}: {error}"
-            raise StoreError(f"cannot connect: {reason}", where=Where(key=url)) from error
-        prefix = url[: -len(key)] if key and url.endswith(key) else None
-        return cls(filesystem, prefix=prefix, retry=retry), key
+        except Exception as error:  # drivers raise what their vendors' libraries raise
+            refused, cause = _refusal(error, url), cause_to_show(error)
+        else:
+            prefix = url[: -len(key)] if key and url.endswith(key) else None
+            return cls(filesystem, prefix=prefix, retry=retry), Address(key)
+        raise refused from cause
 
     @property
     def name(self) -> str:
@@ -139,10 +131,14 @@ class FsspecStore(WriteStore):
         return Capabilities(list_names=True)
 
     def url_of(self, key: str) -> str:
+        """The URL of a file, without secrets."""
+        return shown(self.address_of(key))
+
+    def address_of(self, key: str) -> str:
         """The URL of a file."""
         if self._prefix is not None:
-            return self._prefix + key
-        return str(self._filesystem.unstrip_protocol(key))
+            return Address(self._prefix + key)
+        return Address(self._filesystem.unstrip_protocol(key))
 
     async def read_tail(self, key: str, size: int) -> ObjectTail:
         """The last `size` bytes; asks what the object is before and after."""
@@ -174,7 +170,7 @@ class FsspecStore(WriteStore):
             raise StoreError("it is a folder", where=self._where(key), hint="name a file in it")
         if not isinstance(found.get("size"), int):
             raise UnsupportedError(f"{self.name} does not say how large it is", where=self._where(key))
-        return ObjectInfo(key, found["size"], _version(found))
+        return ObjectInfo(Address(key), found["size"], _version(found))
 
     async def list_objects(self, folder: str) -> AsyncGenerator[Sequence[ListedObject], None]:
         """Every file below the folder, asked for anew: file systems remember listings, and give each as a whole."""
@@ -192,6 +188,13 @@ class FsspecStore(WriteStore):
         """Make the folder; a file system that has none of its own does nothing."""
         if path := folder.rstrip("/"):
             await self._asked("cannot make the folder", "makedirs", path, exist_ok=True)
+
+    def check_writable(self, key: str) -> None:
+        """Refused where a chain leads to a web server."""
+        if is_web(self.address_of(key)):
+            raise UnsupportedError(
+                "a web server can only be read", where=self._where(key), hint="write to a path, or to s3://"
+            )
 
     async def put(
         self, key: str, data: Sequence[Buffer] | Buffer, *, if_none_match: bool = False
@@ -211,6 +214,7 @@ class FsspecStore(WriteStore):
             AlreadyExistsError: ``mode="x"`` and the object exists. Asked again before publishing, but another
                 writer can come between.
         """
+        self.check_writable(key)
         if options.mode == "x":
             await self._refuse_existing(key)
         return await SpooledSink.begin(self, key, exclusive=options.mode == "x")
@@ -236,8 +240,7 @@ class FsspecStore(WriteStore):
             await self._asked("cannot write", "put_file", path, key)
         else:
             await self._asked("cannot write", "put_file", path, key + SUFFIX)
-            async with self._explained("cannot write", key):  # once: after a lost reply there is nothing to move
-                await self._call("mv", key + SUFFIX, key)
+            await self._once("cannot write", "mv", key + SUFFIX, key)  # after a lost reply there is nothing to move
         return await self.head(key)
 
     def _writes_whole_objects(self) -> bool:
@@ -251,17 +254,12 @@ class FsspecStore(WriteStore):
 
     async def _asked(self, doing: str, method: str, *args: Any, **options: Any) -> Any:
         """What a method gives that may be called again; the last of its arguments is the key."""
-
-        async def ask() -> Any:
-            async with self._explained(doing, args[-1]):
-                return await self._call(method, *args, **options)
-
-        return await self._attempts.of(ask)
+        return await self._attempts.of(lambda: self._once(doing, method, *args, **options))
 
     async def _call(self, method: str, *args: Any, **options: Any) -> Any:
         """What a method of the file system gives; the last of its arguments is the key."""
         byte_range = f"bytes={options['start']}-{options['end'] - 1}" if "start" in options else ""
-        with RequestLine(method, without_secrets(self.url_of(args[-1])), byte_range) as line:
+        with RequestLine(method, self.url_of(args[-1]), byte_range) as line:
             found = await self._awaited(method, *args, **options)
         line.end(None, len(found) if isinstance(found, bytes) else 0)
         return found
@@ -276,23 +274,25 @@ class FsspecStore(WriteStore):
             self._session = object() if connect is None else await connect()
         return await getattr(self._filesystem, f"_{method}")(*args, **options)
 
-    @asynccontextmanager
-    async def _explained(self, doing: str, key: str) -> AsyncIterator[None]:
-        """Raise what any file system raises as an error of ours."""
+    async def _once(self, doing: str, method: str, *args: Any, **options: Any) -> Any:
+        """What a method gives; what any file system raises, as an error of ours. The last argument is the key."""
         try:
-            yield
+            return await self._call(method, *args, **options)
         except ResilientPQError:
             raise
-        except NotImplementedError as error:
-            raise UnsupportedError(f"{self.name} {doing}: {error}", where=self._where(key)) from error
-        except Exception as error:
-            if _is_of_connections(error):
-                reason = str(error) or type(error).__name__
-                raise TransientError(f"{doing}: {reason}", where=self._where(key)) from error
-            if isinstance(error, OSError):
-                raise from_os_error(error, doing, self.url_of(key)) from error
-            # Drivers raise what their vendors' libraries raise.
-            raise StoreError(f"{doing}: {type(error).__name__}: {error}", where=self._where(key)) from error
+        except Exception as error:  # drivers raise what their vendors' libraries raise
+            failed, cause = self._failure(error, doing, args[-1]), cause_to_show(error)
+        raise failed from cause  # out here it does not come from an error that is not to be shown
+
+    def _failure(self, error: Exception, doing: str, key: str) -> ResilientPQError:
+        where, reason = self._where(key), scrubbed(str(error))
+        if isinstance(error, NotImplementedError):
+            return UnsupportedError(f"{self.name} {doing}: {reason}", where=where)
+        if _is_of_connections(error):
+            return TransientError(f"{doing}: {reason or type(error).__name__}", where=where)
+        if isinstance(error, OSError):
+            return from_os_error(error, doing, self.url_of(key))
+        return StoreError(f"{doing}: {type(error).__name__}: {reason}", where=where)
 
     def _where(self, key: str) -> Where:
         return Where(key=self.url_of(key))
@@ -316,3 +316,17 @@ def _listed(name: str, found: Mapping[str, Any]) -> ListedObject:
     """What a listing says of a file."""
     size = found.get("size")
     return ListedObject(name, size if isinstance(size, int) else None, _version(found))
+
+
+def _refusal(error: Exception, url: str) -> ResilientPQError:
+    """Why no file system could be made for a URL."""
+    name, reason = shown(url), scrubbed(str(error))
+    if isinstance(error, ImportError):
+        return UnsupportedError(reason, where=Where(key=name))
+    if isinstance(error, ValueError):
+        return UnsupportedError(f"cannot tell what {name} leads to: {reason}")
+    if isinstance(error, TypeError):
+        return UnsupportedError(f"storage_options do not fit {name}: {reason}")
+    if isinstance(error, OSError):
+        return from_os_error(error, "cannot connect", name)
+    return StoreError(f"cannot connect: {type(error).__name__}: {reason}", where=Where(key=name))

@@ -210,7 +210,7 @@ class RangedGetStore(ReadStore):
                     break
                 except RangeError:
                     count_request()
-            log.debug("%s: no tail of %d bytes; asking for the size first", self._shown(key), size)
+            log.debug("%s: no tail of %d bytes; asking for the size first", self.url_of(key), size)
         info = await self.head(key)
         offset = max(0, info.size - size)
         if not info.size:
@@ -227,10 +227,6 @@ class RangedGetStore(ReadStore):
         with located(self._where(key)):
             return await _RangeRead(self, key, pin, start, end).run()
 
-    def _shown(self, key: str) -> str:
-        """What stands for the object in the log."""
-        return self.url_of(key)
-
     def _where(self, key: str, offset: int | None = None) -> Where:
         return Where(key=self.url_of(key), offset=offset)
 
@@ -238,13 +234,13 @@ class RangedGetStore(ReadStore):
         """One GET up to its first byte; two, pinned alike, where that does not come."""
 
         async def send() -> Answer:
-            with RequestLine("GET", self._shown(key), byte_range) as line:
+            with RequestLine("GET", self.url_of(key), byte_range) as line:
                 answer = await self._get(key, byte_range, pin=pin)
             body = _BegunBody(answer, line)
             await body.begin()
             return replace(answer, body=body)
 
-        return await self._hedging.answer(send, size=size, name=self._shown(key))
+        return await self._hedging.answer(send, size=size, name=self.url_of(key))
 
     async def _retrying(
         self, operation: Callable[[], Awaitable[Result]], *, received: Callable[[], int] = lambda: 0
