@@ -122,16 +122,16 @@ class Writer(Lifetime):
         self._ingest: Ingest | None = None
         self._rows_in_place = resumed.encoder.layout.num_rows if resumed else 0
         self._given_schema = schema
-        self._last_checkpoint = Checkpoint(0, 0, 0, StoredState.ACCEPTED)
+        self._checkpoints = deque([Checkpoint(0, 0, 0, StoredState.ACCEPTED)])  # from the newest stored one on
         self._checkpoint_time = self._commit_time = 0.0
         if resumed:
             self._ingest = resumed.ingest
             self._use(resumed.encoder)
             self._checkpoint_time = self._commit_time = _now()
             if resumed.encoder.layout.num_checkpoints:
-                self._last_checkpoint = resumed.last_checkpoint
+                self._checkpoints[0] = resumed.last_checkpoint
                 if sink.upload_id is not None:
-                    self._unlogged.append(self._last_checkpoint)  # it is in a new upload, which no log knows yet
+                    self._unlogged.append(resumed.last_checkpoint)  # it is in a new upload, which no log knows yet
         self._info: ObjectInfo | None = None
 
     # -- what a caller can ask -------------------------------------------------------------------
@@ -174,13 +174,22 @@ class Writer(Lifetime):
 
     @property
     def last_checkpoint(self) -> Checkpoint:
-        """The newest checkpoint, automatic ones included, in the state it has now; ordinal 0 before the first."""
-        known = self._last_checkpoint
+        """The newest checkpoint that is stored, automatic ones included; until one is, the newest that was accepted.
+
+        Its state and its ordinal never go back while the writer lives. Ordinal 0 before the first.
+        """
         if self._info is not None:
-            return replace(known, state=StoredState.VISIBLE)
-        if known.ordinal and self._sink.num_bytes_stored >= known.offset:
-            return replace(known, state=StoredState.STORED)
-        return known
+            return replace(self._checkpoints[-1], state=StoredState.VISIBLE)
+        stored = self._sink.num_bytes_stored
+        found = (known for known in reversed(self._checkpoints) if known.ordinal and known.offset <= stored)
+        return next((replace(known, state=StoredState.STORED) for known in found), self._checkpoints[-1])
+
+    @property
+    def _newest_checkpoint(self) -> Checkpoint:
+        """The newest checkpoint in the state it has now, also where an older one is stored already."""
+        known = self._checkpoints[-1]
+        stored = known.ordinal and known.offset <= self._sink.num_bytes_stored
+        return replace(known, state=StoredState.STORED) if stored else known
 
     # -- writing ---------------------------------------------------------------------------------
 
@@ -337,15 +346,15 @@ class Writer(Lifetime):
                 if self._encoder is None and self._ingest is not None:
                     await self._start()
                 if self._encoder is None:
-                    return self._last_checkpoint
+                    return self._newest_checkpoint
                 if self._encoder.has_open_rows:
                     await self._known_pipeline.close_row_group(ending=True)
-                if self._encoder.changed_since_checkpoint or not self._last_checkpoint.ordinal:
+                if self._encoder.changed_since_checkpoint or not self._checkpoints[-1].ordinal:
                     await self._write_checkpoint(asked=True)
                 else:
                     await self._sink.commit()
                 self._log_stored()
-                return self.last_checkpoint
+                return self._newest_checkpoint
 
     async def _write_checkpoint(self, *, asked: bool = False) -> None:
         """Write a checkpoint; one that nobody waits for is made durable in the background, if that is worth it."""
@@ -360,10 +369,11 @@ class Writer(Lifetime):
         )
         await self._known_pipeline.push(encoder.checkpoint())
         layout = encoder.layout
-        self._last_checkpoint = Checkpoint(
-            layout.num_checkpoints, layout.num_rows, layout.offset, StoredState.ACCEPTED
-        )
-        self._unlogged.append(self._last_checkpoint)
+        made = Checkpoint(layout.num_checkpoints, layout.num_rows, layout.offset, StoredState.ACCEPTED)
+        while len(self._checkpoints) > 1 and self._checkpoints[1].offset <= sink.num_bytes_stored:
+            self._checkpoints.popleft()
+        self._checkpoints.append(made)
+        self._unlogged.append(made)
         if asked or worth_it:
             self._commit_time = _now()
             self._log_written()
@@ -372,7 +382,7 @@ class Writer(Lifetime):
 
     def _log_written(self) -> None:
         """Note the rows of a checkpoint that is about to be stored: nobody may be left to note it afterwards."""
-        known, upload_id = self._last_checkpoint, self._sink.upload_id
+        known, upload_id = self._checkpoints[-1], self._sink.upload_id
         if self._checkpoint_log is None or upload_id is None:
             return
         self._begin_log(upload_id)

@@ -70,6 +70,50 @@ async def test_accepted_stored_visible() -> None:
     assert pq.read_table(io.BytesIO(await read(store, "f"))).to_pydict() == rows(0, 100)
 
 
+class SlowParts(UploadStore):
+    """Takes a part only when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.taking = asyncio.Event()
+
+    async def put_part(self, *arguments: Any) -> Any:
+        await self.taking.wait()
+        return await super().put_part(*arguments)
+
+
+async def test_the_last_checkpoint_never_goes_back_from_stored_to_accepted() -> None:
+    store = SlowParts()
+    options = {**settings(checkpoint_bytes=MiB)}
+    writer = await rpq.create((store, "f"), row_group_rows=25, **options)
+    seen: list[rpq.Checkpoint] = []
+
+    async def look(turns: int = 30) -> None:
+        for _ in range(turns):
+            if not seen or seen[-1] != writer.last_checkpoint:
+                seen.append(writer.last_checkpoint)
+            await asyncio.sleep(0)
+
+    for start in range(0, 200, 25):
+        store.taking.clear()
+        await writer.write(rows(start, start + 25))
+        await look()
+        store.taking.set()
+        await look()
+    stored = [known.ordinal for known in seen if known.state is rpq.StoredState.STORED]
+    assert len(stored) > 4 and stored == sorted(set(stored))
+    first = next(at for at, known in enumerate(seen) if known.state is rpq.StoredState.STORED)
+    assert all(known.state is rpq.StoredState.STORED for known in seen[first:])
+    assert seen[-1].num_rows == 200
+    store.taking.clear()
+    asking = asyncio.create_task(writer.checkpoint())
+    await look()
+    store.taking.set()
+    assert await asking == writer.last_checkpoint
+    await writer.abort()
+    assert writer.last_checkpoint.state is rpq.StoredState.ACCEPTED, "nothing is stored any more"
+
+
 async def test_before_anything_is_stored_the_schema_is() -> None:
     store = UploadStore()
     writer = await rpq.create((store, "f"), row_group_rows=10, **settings())
