@@ -287,6 +287,11 @@ class UploadPlan:
         return self._target is not None
 
     @property
+    def num_bytes_held(self) -> int:
+        """Bytes that were appended and are still to be sent, or may have to be sent again."""
+        return self.position - self._released_bytes
+
+    @property
     def congested(self) -> bool:
         """Whether more bytes are held than the options allow, while something is under way that will release some.
 
@@ -294,9 +299,8 @@ class UploadPlan:
         """
         last = self._number_of(self.position)
         parts = self._size_of(self._open) + (self._size_of(last) if last > self._open else 0)
-        held = self.position - self._released_bytes
         busy = bool(self._sending) or self._listing or self.committing
-        return busy and held > self._options.max_bytes_in_flight + parts
+        return busy and self.num_bytes_held > self._options.max_bytes_in_flight + parts
 
     @property
     def commit_cost(self) -> int:

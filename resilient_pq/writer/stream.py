@@ -32,9 +32,9 @@ from resilient_pq.io import ObjectInfo, ObjectSink, StoredState, WriteStore
 from resilient_pq.io.cancellation import finish_in_thread
 from resilient_pq.writer.checkpoint_log import CheckpointLog
 from resilient_pq.writer.encoder import ClosedRowGroup, Encoder
+from resilient_pq.writer.in_time import StoresInTime
 from resilient_pq.writer.incoming import Incoming, Stop
 from resilient_pq.writer.layout import Layout
-from resilient_pq.writer.lifetime import Lifetime
 from resilient_pq.writer.options import MAX_DEFAULT_THREADS, EncoderOptions
 from resilient_pq.writer.owned import owned
 from resilient_pq.writer.pipeline import Pipeline
@@ -86,7 +86,7 @@ class Resumed:
         return Checkpoint(layout.num_checkpoints, num_rows, layout.checkpoint_end, StoredState.STORED)
 
 
-class Writer(Lifetime):
+class Writer(StoresInTime):
     """Writes one resilient Parquet file; made by `create` and by `resume`.
 
     Attributes:
@@ -110,17 +110,13 @@ class Writer(Lifetime):
         resumed: Resumed | None = None,
     ) -> None:
         """Use `create` or `resume` instead."""
-        super().__init__(store, store.url_of(key), owns_store=owns_store)
-        self._sink = sink
-        self._options = options
+        super().__init__(store, store.url_of(key), sink, options, owns_store=owns_store)
         self._on_error = on_error
         self._checkpoint_log = checkpoint_log
         self._log_begun = False
         self._unlogged: deque[Checkpoint] = deque()
-        self._encoder: Encoder | None = None
-        self._pipeline: Pipeline | None = None
         self._ingest: Ingest | None = None
-        self._rows_in_place = resumed.encoder.layout.num_rows if resumed else 0
+        self._rows_in_place = self._rows_safe = resumed.encoder.layout.num_rows if resumed else 0
         self._given_schema = schema
         self._checkpoints = deque([Checkpoint(0, 0, 0, StoredState.ACCEPTED)])  # from the newest stored one on
         self._checkpoint_time = self._commit_time = 0.0
@@ -216,7 +212,8 @@ class Writer(Lifetime):
                 if self._encoder is None:
                     await self._start()
                 assert self._encoder is not None
-                await self._take(Incoming(batches, self._encoder))
+                with self._taking(Incoming(batches, self._encoder, self._note_taken)) as rows:
+                    await self._take(rows)
 
     def _prepare(self, data: object) -> Iterator[Batch]:
         """The batches of `data`; learns the schema from it where it is not known yet."""
@@ -237,6 +234,7 @@ class Writer(Lifetime):
             row_group_bytes=self._options.row_group_bytes,
             laid_out=self._row_group_ended,
         )
+        self._begin_bound()
 
     async def _start(self) -> None:
         assert self._ingest is not None
@@ -257,8 +255,11 @@ class Writer(Lifetime):
         """Take all rows, and push the row groups that they fill; also before what the source raises is raised."""
         pipeline = self._known_pipeline
         while True:
+            await self._keep_bound_while_taking()
             take = partial(rows.take, between_row_groups=not pipeline.busy)
-            match stop := await finish_in_thread(take, self._seconds_since_checkpoint):
+            stop = await finish_in_thread(take, self._seconds_since_checkpoint)
+            self._check_open()  # rows may have been stored meanwhile, while the source kept it waiting
+            match stop:
                 case Stop.ROW_GROUP_DUE:
                     await pipeline.close_row_group()
                 case Stop.CHECKPOINT_DUE | Stop.TURN_OVER:
@@ -352,11 +353,11 @@ class Writer(Lifetime):
                 if self._encoder.changed_since_checkpoint or not self._checkpoints[-1].ordinal:
                     await self._write_checkpoint(asked=True)
                 else:
-                    await self._sink.commit()
+                    await self._commit(wait=True)
                 self._log_stored()
                 return self._newest_checkpoint
 
-    async def _write_checkpoint(self, *, asked: bool = False) -> None:
+    async def _write_checkpoint(self, *, asked: bool = False, wait: bool = True) -> None:
         """Write a checkpoint; one that nobody waits for is made durable in the background, if that is worth it."""
         encoder, sink = self._encoder, self._sink
         assert encoder is not None
@@ -377,7 +378,7 @@ class Writer(Lifetime):
         if asked or worth_it:
             self._commit_time = _now()
             self._log_written()
-            await sink.commit(wait=asked)
+            await self._commit(wait=asked and wait)
         log.debug("%s: %s", self.url, self.last_checkpoint)
 
     def _log_written(self) -> None:
@@ -451,6 +452,7 @@ class Writer(Lifetime):
     async def _let_go(self) -> None:
         """Of everything that a writer holds when it has ended."""
         self._closed = True
+        await self._alarm.stop()
         room.give_back()
         if self._checkpoint_log is not None:
             try:
