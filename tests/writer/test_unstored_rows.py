@@ -310,6 +310,27 @@ async def test_a_store_that_does_not_answer_is_told_of(clock: Any, caplog: pytes
     await writer.close()
 
 
+async def test_the_time_that_storing_took_is_measured(clock: Any) -> None:
+    """Also of what nobody waited for, and not by when somebody looks."""
+    store = UploadStore()
+    writer = await rpq.create((store, "f"))
+    store.taking.clear()
+    await writer.write(rows(0, 3))
+    await clock.skip(22)
+    await clock.until(lambda: bool(writer._commit_under_way))
+    await clock.skip(2)
+    store.taking.set()
+    await clock.until(lambda: writer.num_rows_stored == 3)
+    assert 2 <= writer._sink.commit_seconds < 3
+    await clock.skip(10)
+    await writer.write(rows(3, 6))
+    await clock.skip(24)
+    assert writer.num_rows_stored == 3, "it begins half as much earlier again, and a twentieth of the bound"
+    await clock.skip(2)
+    await clock.until(lambda: writer.num_rows_stored == 6)
+    await writer.close()
+
+
 async def test_the_timer_leaves_nothing_behind(clock: Any, tmp_path: Path) -> None:
     before = asyncio.all_tasks()
     async with rpq.create(tmp_path / "f.parquet") as writer:
@@ -374,3 +395,17 @@ def test_the_blocking_names_keep_it_too_and_the_process_ends(ending: str, tmp_pa
 async def test_bounds_that_are_none(seconds: Any) -> None:
     with pytest.raises(rpq.SchemaError, match="max_unstored_seconds is"):
         rpq.create("f.parquet", max_unstored_seconds=seconds)
+
+
+async def test_a_resumed_writer_keeps_it(clock: Any, tmp_path: Path) -> None:
+    path = tmp_path / "f.parquet"
+    first = await rpq.create(path, row_group_rows=5)
+    await first.write(rows(0, 12))
+    await first.__aexit__(ConnectionError, ConnectionError(), None)
+    again = await rpq.resume(path)
+    assert again.num_rows_stored == 10
+    await again.write(rows(10, 13))
+    await clock.skip(29)
+    await clock.until(lambda: again.num_rows_stored == 13)
+    await again.close()
+    assert pq.read_table(path).to_pydict() == rows(0, 13)
