@@ -178,6 +178,11 @@ class Encoder:
         """Whether the file should be completed before more rows are taken."""
         return policy.file_full(self._num_closed, self.layout.serialized_bytes)
 
+    @property
+    def soon_full(self) -> bool:
+        """Whether that comes within three times the row groups that there are."""
+        return policy.soon_full(self._num_closed, self.layout.serialized_bytes)
+
     def close_row_group(self) -> ClosedRowGroup:
         """Close the open row group; rows may be taken into the next one before this one is laid out.
 

@@ -51,6 +51,7 @@ class StoresInTime(Lifetime):
         self._alarm = Alarm(self._store_in_time)
         self._incoming: Incoming | None = None  # of the `write` that is at work
         self._rows_safe = 0  # rows that the newest commit stored of those that were waited for
+        self._warned = False
         self._aimed = 0  # bytes of the file that the newest commit is to store
         self._storing: tuple[float, int] | None = None  # seconds before it, and bytes, of one that is under way
 
@@ -150,6 +151,7 @@ class StoresInTime(Lifetime):
         begun, num_bytes = unstored.clock(), sink.num_bytes_held + encoder.open_bytes_in_file
         footer = not sink.stored_as_written or self._options.write.checkpoint_seconds is not None
         if encoder.has_open_rows and self._open_rows_are_due(unstored, encoder, num_bytes):
+            self._warn_before_it_is_full(unstored, encoder)
             await pipeline.close_row_group(ending=footer)
         await pipeline.push_row_groups(ending=footer)
         if footer and encoder.changed_since_checkpoint:
@@ -162,6 +164,16 @@ class StoresInTime(Lifetime):
         else:
             unstored.took(seconds, num_bytes)
             self._storing = None
+
+    def _warn_before_it_is_full(self, unstored: Unstored, encoder: Encoder) -> None:
+        if encoder.soon_full and not self._warned:
+            self._warned = True
+            log.warning(
+                "%s: a quarter of the row groups that a file can have is there, some of them small to be stored within"
+                " %g s: with a larger max_unstored_seconds it takes more rows; a data set goes on in new files",
+                self.url,
+                unstored.bound,
+            )
 
     def _open_rows_are_due(self, unstored: Unstored, encoder: Encoder, num_bytes: int) -> bool:
         """Whether the open row group is to be stored with those before it, instead of a little later and fuller."""

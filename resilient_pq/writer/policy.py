@@ -127,3 +127,8 @@ def rows_that_fit(
 def file_full(num_row_groups: int, footer_bytes: int) -> bool:
     """Whether the file should be completed before another row group is begun."""
     return num_row_groups >= MAX_ROW_GROUPS or footer_bytes >= MAX_FOOTER_BYTES
+
+
+def soon_full(num_row_groups: int, footer_bytes: int) -> bool:
+    """Whether a quarter of the row groups that a file can have is there: early enough to do something."""
+    return file_full(4 * num_row_groups, 4 * footer_bytes)

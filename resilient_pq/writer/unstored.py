@@ -12,8 +12,8 @@ from typing import Final
 
 MiB: Final = 1024 * 1024
 
-#: Before anything was measured, a store is taken to need this share of the bound for what waits: one sixth.
-_FIRST_LEAD: Final = 6
+#: Before anything was measured, a store is taken to need this part of the bound for what waits: one tenth.
+_FIRST_LEAD: Final = 10
 #: Times that storing took of which the longest is expected again.
 _REMEMBERED: Final = 3
 #: Ages are known to this part of the bound, so that few moments have to be remembered: one sixty-fourth.

@@ -51,7 +51,7 @@ def test_the_oldest_is_known(steps: list[tuple[float, int, int]], bound: float) 
 def test_it_begins_earlier_where_storing_takes_longer() -> None:
     times = Times(30.0)
     times.unstored.take(0)
-    assert times.unstored.due_at == 30 - 1.5 - 7.5, "nothing is known: a sixth, and half as much again"
+    assert times.unstored.due_at == 30 - 1.5 - 4.5, "nothing is known: a tenth, and half as much again"
     times.unstored.took(0.2, MiB)
     assert times.unstored.due_at == pytest.approx(30 - 1.5 - 0.3)
     times.unstored.took(4.0, MiB)
