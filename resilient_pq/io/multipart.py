@@ -134,9 +134,9 @@ class MultipartSink(ObjectSink):
         return self._plan.num_bytes_resent
 
     @property
-    def num_bytes_held(self) -> int:
-        """Bytes of the parts that are not sent in full."""
-        return self._plan.num_bytes_held
+    def num_bytes_unsent(self) -> int:
+        """Bytes in no part that was acknowledged."""
+        return self._plan.num_bytes_unsent
 
     @property
     def commit_seconds(self) -> float:

@@ -298,8 +298,8 @@ class ObjectSink(Protocol):
         return False
 
     @property
-    def num_bytes_held(self) -> int:
-        """Bytes accepted that are still to be sent, or may have to be sent again."""
+    def num_bytes_unsent(self) -> int:
+        """Bytes accepted that the store does not have yet, in no form."""
         return 0
 
     @property

@@ -116,7 +116,7 @@ class UploadPlan:
         self._unsure = self._listed = False
         self._sending: dict[int, int] = {}
         self._released: list[int] = []
-        self._released_bytes = 0
+        self._released_bytes = self._acknowledged = 0
         self._repairs = 0
 
     @classmethod
@@ -145,6 +145,7 @@ class UploadPlan:
         for number, part in enumerate(copied, 1):
             slot = plan._slot(number)
             slot.part, slot.sent_end = part, slot.end
+            plan._acknowledged += part.size
             plan._release(slot)
         plan._elsewhere, plan._done = position, plan._released_bytes
         plan.commit()
@@ -189,6 +190,7 @@ class UploadPlan:
         """The store has this part."""
         slot = self._slots[part.number]
         assert slot.sending_end is not None
+        self._acknowledged += slot.sending_end - slot.sent_end
         slot.part, slot.sent_end, slot.sending_end = part, slot.sending_end, None
         del self._sending[part.number]
         if part.undecided:
@@ -287,9 +289,9 @@ class UploadPlan:
         return self._target is not None
 
     @property
-    def num_bytes_held(self) -> int:
-        """Bytes that were appended and are still to be sent, or may have to be sent again."""
-        return self.position - self._released_bytes
+    def num_bytes_unsent(self) -> int:
+        """Bytes that were appended and are in no part that was acknowledged."""
+        return self.position - self._acknowledged
 
     @property
     def congested(self) -> bool:
@@ -299,8 +301,9 @@ class UploadPlan:
         """
         last = self._number_of(self.position)
         parts = self._size_of(self._open) + (self._size_of(last) if last > self._open else 0)
+        held = self.position - self._released_bytes
         busy = bool(self._sending) or self._listing or self.committing
-        return busy and self.num_bytes_held > self._options.max_bytes_in_flight + parts
+        return busy and held > self._options.max_bytes_in_flight + parts
 
     @property
     def commit_cost(self) -> int:
@@ -422,6 +425,7 @@ class UploadPlan:
         for number in wrong:
             slot = self._slot(number)
             end, slot.sent_end = slot.sent_end, slot.start
+            self._acknowledged -= end - slot.start
             if self._target is None:  # closing: the commit of the last bytes has to be repeated
                 self._target, self._done = end, slot.start
 

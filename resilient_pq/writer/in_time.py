@@ -53,7 +53,8 @@ class StoresInTime(Lifetime):
         self._rows_safe = 0  # rows that the newest commit stored of those that were waited for
         self._warned = False
         self._aimed = 0  # bytes of the file that the newest commit is to store
-        self._storing: tuple[float, int] | None = None  # seconds before it, and bytes, of one that is under way
+        # Of a commit that was not waited for: when storing was begun, what the sink takes no account of, and bytes.
+        self._storing: tuple[float, float, int] | None = None
 
     @abstractmethod
     async def _write_checkpoint(self, *, asked: bool = False, wait: bool = True) -> None:
@@ -118,7 +119,9 @@ class StoresInTime(Lifetime):
             return
         if not unstored.clock() < self._alarm.when < math.inf:
             await self._keep_bound()
-        if unstored.too_many(self._sink.num_bytes_held + self._encoder.open_bytes_in_file):
+        num_bytes = self._sink.num_bytes_unsent + self._encoder.open_bytes_in_file
+        # Steps smaller than what each of them sends again would gain nothing.
+        if unstored.too_many(num_bytes) and num_bytes > self._sink.commit_cost:
             await self._store_now(unstored, wait=True)
 
     async def _keep_bound(self) -> None:
@@ -148,9 +151,10 @@ class StoresInTime(Lifetime):
         """Store what was taken, and no more than that needs: small row groups and many footers cost every reader."""
         encoder, pipeline, sink = self._encoder, self._pipeline, self._sink
         assert encoder is not None and pipeline is not None
-        begun, num_bytes = unstored.clock(), sink.num_bytes_held + encoder.open_bytes_in_file
+        begun, num_bytes = unstored.clock(), sink.num_bytes_unsent + encoder.open_bytes_in_file
         footer = not sink.stored_as_written or self._options.write.checkpoint_seconds is not None
-        if encoder.has_open_rows and self._open_rows_are_due(unstored, encoder, num_bytes):
+        many = wait and 2 * encoder.open_bytes_in_file > num_bytes
+        if encoder.has_open_rows and (many or self._open_rows_are_due(unstored, encoder)):
             self._warn_before_it_is_full(unstored, encoder)
             await pipeline.close_row_group(ending=footer)
         await pipeline.push_row_groups(ending=footer)
@@ -158,12 +162,12 @@ class StoresInTime(Lifetime):
             await self._write_checkpoint(asked=True, wait=wait)
         else:
             await self._commit(wait=wait)
+        if self._storing is not None:  # it is late, and was waited for in the end
+            begun, _, num_bytes = self._storing
         seconds = unstored.clock() - begun
-        if self._commit_under_way:
-            self._storing = seconds, num_bytes
-        else:
+        self._storing = (begun, seconds, num_bytes) if self._commit_under_way else None
+        if self._storing is None:
             unstored.took(seconds, num_bytes)
-            self._storing = None
 
     def _warn_before_it_is_full(self, unstored: Unstored, encoder: Encoder) -> None:
         if encoder.soon_full and not self._warned:
@@ -175,20 +179,17 @@ class StoresInTime(Lifetime):
                 unstored.bound,
             )
 
-    def _open_rows_are_due(self, unstored: Unstored, encoder: Encoder, num_bytes: int) -> bool:
+    def _open_rows_are_due(self, unstored: Unstored, encoder: Encoder) -> bool:
         """Whether the open row group is to be stored with those before it, instead of a little later and fuller."""
         num_closed = encoder.num_rows_taken - encoder.num_open_rows
         taken_at = unstored.taken_at(num_closed)
-        return (
-            self._num_rows_safe >= num_closed
-            or 2 * encoder.open_bytes_in_file > num_bytes
-            or (taken_at is not None and unstored.clock() >= taken_at + unstored.bound / 2)
-        )
+        half_way = taken_at is not None and unstored.clock() >= taken_at + unstored.bound / 2
+        return half_way or self._num_rows_safe >= num_closed
 
     def _note_stored(self, unstored: Unstored) -> None:
         assert self._encoder is not None
         if self._storing is not None and not self._commit_under_way:
-            (seconds, num_bytes), self._storing = self._storing, None
+            (_, seconds, num_bytes), self._storing = self._storing, None
             unstored.took(seconds + self._sink.commit_seconds, num_bytes)
         unstored.stored(self._num_rows_safe, self._encoder.num_rows_taken)
         self._log_stored()

@@ -79,14 +79,14 @@ class Lifetime(ABC):
         """Look at what has failed between calls."""
         return
 
-    def take_untold(self) -> BaseException | None:
+    def _take_untold(self) -> BaseException | None:
         """The failure that no call has raised yet, to be told by the caller."""
         untold, self._untold = self._untold, None
         return untold
 
     def _check_open(self) -> None:
         self._notice()
-        if (untold := self.take_untold()) is not None:
+        if (untold := self._take_untold()) is not None:
             raise untold
         if self._failure is not None:
             failure = self._failure

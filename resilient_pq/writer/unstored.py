@@ -12,10 +12,12 @@ from typing import Final
 
 MiB: Final = 1024 * 1024
 
-#: Before anything was measured, a store is taken to need this part of the bound for what waits: one tenth.
-_FIRST_LEAD: Final = 10
+#: Before anything was measured, a store is taken to need this part of the bound for what waits: one fifteenth.
+_FIRST_LEAD: Final = 15
 #: Times that storing took of which the longest is expected again.
-_REMEMBERED: Final = 3
+_REMEMBERED: Final = 5
+#: What is kept free besides, of the bound: one tenth.
+_SLACK: Final = 10
 #: Ages are known to this part of the bound, so that few moments have to be remembered: one sixty-fourth.
 _GRAIN: Final = 64
 #: Bytes a second that a store is taken to manage, as long as it was not seen to be slower.
@@ -72,7 +74,7 @@ class Unstored:
     def lead(self) -> float:
         """Seconds before the bound at which storing has to begin: half as much again as it took lately."""
         expected = max(self._took, default=self.bound / _FIRST_LEAD)
-        return min(1.5 * expected + self.bound / 20, self.bound / 2)
+        return min(1.5 * expected + self.bound / _SLACK, self.bound / 2)
 
     @property
     def due_at(self) -> float | None:

@@ -51,16 +51,16 @@ def test_the_oldest_is_known(steps: list[tuple[float, int, int]], bound: float) 
 def test_it_begins_earlier_where_storing_takes_longer() -> None:
     times = Times(30.0)
     times.unstored.take(0)
-    assert times.unstored.due_at == 30 - 1.5 - 4.5, "nothing is known: a tenth, and half as much again"
+    assert times.unstored.due_at == 30 - 3 - 3, "nothing is known: a fifteenth, and half as much again"
     times.unstored.took(0.2, MiB)
-    assert times.unstored.due_at == pytest.approx(30 - 1.5 - 0.3)
+    assert times.unstored.due_at == pytest.approx(30 - 3 - 0.3)
     times.unstored.took(4.0, MiB)
-    assert times.unstored.due_at == pytest.approx(30 - 1.5 - 6)
+    assert times.unstored.due_at == pytest.approx(30 - 3 - 6)
     times.unstored.took(400.0, MiB)
     assert times.unstored.due_at == 15, "no earlier than after half of the bound"
-    for _ in range(3):
+    for _ in range(5):
         times.unstored.took(0.2, MiB)
-    assert times.unstored.due_at == pytest.approx(30 - 1.5 - 0.3), "an outage is forgotten"
+    assert times.unstored.due_at == pytest.approx(30 - 3 - 0.3), "an outage is forgotten"
 
 
 class Line:

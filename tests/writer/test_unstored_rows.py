@@ -174,24 +174,25 @@ async def test_no_row_is_ever_too_old(where: str, seed: int, clock: Any, tmp_pat
     await writer.abort() if where == "local" else None
 
 
-async def test_row_groups_that_fill_in_time_stay_whole(clock: Any) -> None:
+@pytest.mark.parametrize("where", ["upload", "local"])
+async def test_row_groups_that_fill_in_time_stay_whole(where: str, clock: Any, tmp_path: Path) -> None:
     """Where they close by themselves within the bound, they wait for a checkpoint, and none is closed early."""
     store = UploadStore()
     options = {"row_group_rows": 70, "compression": "none", "options": rpq.WriteOptions(**SMALL)}
-    async with rpq.create((store, "f"), checkpoint_every=None, **options) as writer:
+    at = place(where, store, tmp_path)
+    async with rpq.create(at, checkpoint_every=None, **options) as writer:
         ages, loop, taken = [], asyncio.get_running_loop(), []
         for start in range(0, 1000, 5):
             await writer.write(rows(start, start + 5))
             taken += [loop.time()] * 5
             await clock.skip(1.5)
-            if len(taken) > writer.num_rows_stored:
-                ages.append(loop.time() - taken[writer.num_rows_stored])
-        assert writer.num_rows_stored > 800 and max(ages) < 30
-    footer = pq.read_metadata(io.BytesIO(bytes((await store.read_tail("f", 1 << 40)).data)))
-    sizes = [footer.row_group(at).num_rows for at in range(footer.num_row_groups)]
-    assert sizes[:-1] == [70] * (len(sizes) - 1)
-    async with rpq.open((store, "f")) as file:
-        assert len(file.checkpoints) > 7
+            if len(taken) > writer._num_rows_safe:
+                ages.append(loop.time() - taken[writer._num_rows_safe])
+        assert writer._num_rows_safe > 800 and max(ages) < 30
+    async with rpq.open(at) as file:
+        sizes = [file.metadata.row_groups[ordinal].num_rows for ordinal in range(file.num_row_groups)]
+        assert sizes[:-1] == [70] * (len(sizes) - 1)
+        assert len(file.checkpoints) > 7 if where == "upload" else not file.checkpoints
 
 
 async def test_while_a_write_waits_for_its_source(clock: Any, tmp_path: Path) -> None:
@@ -325,8 +326,8 @@ async def test_the_time_that_storing_took_is_measured(clock: Any) -> None:
     assert 2 <= writer._sink.commit_seconds < 3
     await clock.skip(10)
     await writer.write(rows(3, 6))
-    await clock.skip(24)
-    assert writer.num_rows_stored == 3, "it begins half as much earlier again, and a twentieth of the bound"
+    await clock.skip(23)
+    assert writer.num_rows_stored == 3, "it begins half as much earlier again, and a tenth of the bound"
     await clock.skip(2)
     await clock.until(lambda: writer.num_rows_stored == 6)
     await writer.close()
@@ -422,3 +423,34 @@ async def test_small_row_groups_are_told_of_before_the_file_is_full(
             await clock.skip(29)
             await clock.until(lambda stored=number + 1: writer.num_rows_stored == stored)  # type: ignore[misc]
     assert caplog.text.count("a quarter of the row groups") == 1
+
+
+async def test_rows_that_would_come_too_late_are_not_taken(clock: Any) -> None:
+    """Where the network turned out to be slow, `write` waits until what it has taken is stored."""
+    store = UploadStore()
+    options = rpq.WriteOptions(part_bytes=MiB, max_part_bytes=MiB)
+    writer = await rpq.create((store, "f"), row_group_rows=1_000, compression="none", options=options)
+
+    async def write(start: int, stop: int) -> None:
+        for at in range(start, stop, 1_000):
+            await writer.write(rows(at, at + 1_000))
+
+    store.taking.clear()
+    await write(0, 8_000)  # nothing is known of the network
+    await clock.skip(25)
+    await clock.until(lambda: bool(writer._commit_under_way))
+    await clock.skip(20)
+    store.taking.set()
+    await clock.until(lambda: writer.num_rows_stored == 8_000)
+    await clock.skip(11)  # when that is measured: 8 MB took 20 s, and 4 MB would take 10
+    store.taking.clear()
+    writing = asyncio.create_task(write(8_000, 20_000))
+    await clock.until(lambda: bool(writer._commit_under_way))
+    for _ in range(100):
+        await asyncio.sleep(0.001)
+    assert not writing.done() and 11_000 <= writer.num_rows <= 13_000
+    store.taking.set()
+    await writing
+    assert writer.num_rows_stored > 8_000
+    await writer.close()
+    assert writer.num_rows == 20_000

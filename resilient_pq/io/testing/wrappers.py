@@ -245,9 +245,9 @@ class _SinkAround(ObjectSink):
         return self._sink.stored_as_written
 
     @property
-    def num_bytes_held(self) -> int:
+    def num_bytes_unsent(self) -> int:
         """The inner sink's."""
-        return self._sink.num_bytes_held
+        return self._sink.num_bytes_unsent
 
     @property
     def commit_seconds(self) -> float:
