@@ -26,6 +26,7 @@ from resilient_pq.cli.options import (
 from resilient_pq.cli.render import Output
 from resilient_pq.cli.running import run_verb
 from resilient_pq.writer.creation import Creation
+from resilient_pq.writer.options import MAX_UNSTORED_SECONDS
 
 MiB = 1024 * 1024
 
@@ -68,8 +69,13 @@ def write(
     checkpoint_overhead: Annotated[
         float, typer.Option(metavar="SHARE", help="Share of the bytes written that checkpoints may take.")
     ] = 0.02,
+    max_unstored_seconds: Annotated[
+        float,
+        typer.Option(min=0, metavar="SECONDS", help="Seconds after which a row is stored, at most; 0 for no bound."),
+    ] = MAX_UNSTORED_SECONDS,
     checkpoint_seconds: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="Seconds between checkpoints, besides.")
+        float | None,
+        typer.Option(metavar="SECONDS", help="Seconds that a row waits for a stored checkpoint at most."),
     ] = None,
     checkpoint_bytes: Annotated[
         int | None, size_option("--checkpoint-bytes", "Bytes of the file between checkpoints, besides.")
@@ -124,6 +130,7 @@ def write(
         "page_bytes": page_bytes,
         "checkpoint_every": checkpoint_every or None,
         "checkpoint_overhead": checkpoint_overhead,
+        "max_unstored_seconds": max_unstored_seconds or None,
         "options": rpq.WriteOptions(
             overwrite_partial=overwrite_partial,
             checkpoint_seconds=checkpoint_seconds,

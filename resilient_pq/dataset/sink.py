@@ -347,6 +347,11 @@ class DatasetWriter(Lifetime):
 
     # -- files that are complete -----------------------------------------------------------------
 
+    def _notice(self) -> None:
+        for each in self._open.values():
+            if (untold := _file(each).writer._take_untold()) is not None:
+                self._failure, self._untold = self._failure or untold, self._untold or untold
+
     async def _publish_file(self, partition: Partition) -> None:
         await _file(partition).writer.close()
         self._note_published(partition)

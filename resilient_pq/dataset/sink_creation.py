@@ -20,7 +20,7 @@ from resilient_pq.dataset.unfinished import Folder, completed, refuse_begun
 from resilient_pq.errors import AlreadyExistsError, RecoveryError, SchemaError, Where
 from resilient_pq.io import WRITING, RetryPolicy, WriteStore, resolve, with_retry
 from resilient_pq.writer.creation import Creation, check_options, new_file, sink_options_of
-from resilient_pq.writer.options import EncoderOptions, MiB, WriteOptions
+from resilient_pq.writer.options import MAX_UNSTORED_SECONDS, EncoderOptions, MiB, WriteOptions
 from resilient_pq.writer.stream import Writer
 
 #: Files that are open at one time where nothing is said. On S3 each may hold three parts of 5 MiB in memory.
@@ -45,6 +45,7 @@ def create_dataset(
     page_bytes: int = 1 * MiB,
     checkpoint_every: int | None = 8,
     checkpoint_overhead: float = 0.02,
+    max_unstored_seconds: float | None = MAX_UNSTORED_SECONDS,
     on_error: Literal["keep", "abort"] = "keep",
     metadata: Mapping[str, str] | None = None,
     options: WriteOptions | None = None,
@@ -78,6 +79,8 @@ def create_dataset(
         page_bytes: Bytes after which a data page is cut at the next row.
         checkpoint_every: Row groups of a file between automatic checkpoints, at least; None for none.
         checkpoint_overhead: Share of the bytes written that automatic checkpoints may take.
+        max_unstored_seconds: Seconds after which a row that was taken is stored, in each open file; None for no such
+            bound.
         on_error: What becomes of the stored rows of open files after an exception: "keep" them for `resume_dataset`,
             or "abort". Published files stay in any case.
         metadata: Key-value metadata for the footer of each file.
@@ -97,7 +100,7 @@ def create_dataset(
         on_error=on_error, rest=options,
         encoder=lambda rest: EncoderOptions(
             compression, compression_level, encodings, row_group_rows, row_group_bytes, page_bytes,
-            checkpoint_every, checkpoint_overhead, metadata, rest,
+            checkpoint_every, checkpoint_overhead, metadata, rest, max_unstored_seconds=max_unstored_seconds,
         ),
     )  # fmt: skip
 
@@ -127,6 +130,7 @@ def resume_dataset(
     page_bytes: int = 1 * MiB,
     checkpoint_every: int | None = 8,
     checkpoint_overhead: float = 0.02,
+    max_unstored_seconds: float | None = MAX_UNSTORED_SECONDS,
     on_error: Literal["keep", "abort"] = "keep",
     metadata: Mapping[str, str] | None = None,
     options: WriteOptions | None = None,
@@ -164,6 +168,8 @@ def resume_dataset(
         page_bytes: Bytes after which a data page is cut at the next row.
         checkpoint_every: Row groups of a file between automatic checkpoints, at least; None for none.
         checkpoint_overhead: Share of the bytes written that automatic checkpoints may take.
+        max_unstored_seconds: Seconds after which a row that was taken is stored, in each open file; None for no such
+            bound.
         on_error: What becomes of the stored rows of open files after an exception.
         metadata: Key-value metadata for the footer of each new file.
         options: The less common settings.
@@ -185,7 +191,7 @@ def resume_dataset(
         on_error=on_error, rest=options,
         encoder=lambda rest: EncoderOptions(
             compression, compression_level, encodings, row_group_rows, row_group_bytes, page_bytes,
-            checkpoint_every, checkpoint_overhead, metadata, rest,
+            checkpoint_every, checkpoint_overhead, metadata, rest, max_unstored_seconds=max_unstored_seconds,
         ),
     )  # fmt: skip
     rows = replay_from.num_rows_by_partition if isinstance(replay_from, DatasetCheckpoint) else replay_from

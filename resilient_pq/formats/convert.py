@@ -34,7 +34,7 @@ from resilient_pq.recovery.findings import Progress
 from resilient_pq.recovery.output import Target, check_free, check_other
 from resilient_pq.recovery.report import Damage, Finding, Kept, LostRegion, Outcome, Report
 from resilient_pq.writer.creation import Creation, create
-from resilient_pq.writer.options import WriteOptions
+from resilient_pq.writer.options import MAX_UNSTORED_SECONDS, WriteOptions
 from resilient_pq.writer.stream import Writer
 
 VERB: Final = "convert"
@@ -122,6 +122,7 @@ async def convert(
     row_group_bytes: int = 64 * MiB,
     checkpoint_every: int | None = 8,
     checkpoint_overhead: float = 0.02,
+    max_unstored_seconds: float | None = MAX_UNSTORED_SECONDS,
     read_options: ReadOptions | None = None,
     options: WriteOptions | None = None,
     storage_options: Mapping[str, Any] | None = None,
@@ -152,6 +153,7 @@ async def convert(
         row_group_bytes: As of `create`.
         checkpoint_every: As of `create`.
         checkpoint_overhead: As of `create`.
+        max_unstored_seconds: As of `create`.
         read_options: How to read.
         options: The less common settings of the writer.
         storage_options: Credentials, endpoint and so on for `src`, as fsspec and pandas take them.
@@ -196,6 +198,7 @@ async def convert(
             row_group_bytes=row_group_bytes,
             checkpoint_every=checkpoint_every,
             checkpoint_overhead=checkpoint_overhead,
+            max_unstored_seconds=max_unstored_seconds,
             mode="w" if overwrite else "x",
             on_error="abort",
             metadata=text_metadata(source.header.metadata),

@@ -208,6 +208,11 @@ class LocalSink(ObjectSink):
         """Bytes that the operating system has: a kill of this process does not take them along."""
         return self._written
 
+    @property
+    def stored_as_written(self) -> bool:
+        """They are in ``NAME.partial``."""
+        return True
+
     async def write(self, *buffers: Buffer) -> None:
         """Append the buffers to the file."""
         self._refuse_ended()

@@ -244,6 +244,11 @@ class _MemorySink(ObjectSink):
         """None: memory does not outlive the process."""
         return 0
 
+    @property
+    def can_store(self) -> bool:
+        """Memory does not outlive the process."""
+        return False
+
     async def write(self, *buffers: Buffer) -> None:
         """Append the buffers."""
         self._refuse_ended()

@@ -67,6 +67,8 @@ class MultipartSink(ObjectSink):
         self._outcome: Literal["completed", "aborted", "kept"] | None = None
         self._info: ObjectInfo | None = None
         self._tidied = False  # whether the upload was removed since it held no more than the object that stays
+        self._commit_begun: tuple[int, float] | None = None  # its end, and when
+        self._commit_seconds = 0.0
         self._in_doubt = False  # whether the store may have published the object without saying so
 
     @classmethod
@@ -133,6 +135,16 @@ class MultipartSink(ObjectSink):
         return self._plan.num_bytes_resent
 
     @property
+    def num_bytes_unsent(self) -> int:
+        """Bytes in no part that was acknowledged."""
+        return self._plan.num_bytes_unsent
+
+    @property
+    def commit_seconds(self) -> float:
+        """From when it was asked for until it was stored."""
+        return self._commit_seconds
+
+    @property
     def commit_cost(self) -> int:
         """Bytes that a commit now would cause to be sent once more."""
         return self._plan.commit_cost
@@ -175,6 +187,8 @@ class MultipartSink(ObjectSink):
         self._refuse_ended()
         if wait or not self._plan.committing:
             end = self._plan.commit()
+            if self.num_bytes_stored < end:
+                self._commit_begun = end, asyncio.get_running_loop().time()
             self._pump()
             while wait and self._plan.stored_end < end:
                 await self._change()
@@ -313,6 +327,9 @@ class MultipartSink(ObjectSink):
         else:
             for number in self._plan.take_released():
                 self._buffers.drop(number)
+            if self._commit_begun is not None and self.num_bytes_stored >= self._commit_begun[0]:
+                self._commit_seconds = asyncio.get_running_loop().time() - self._commit_begun[1]
+                self._commit_begun = None
             self._pump()
         self._changed.set()
 

@@ -285,6 +285,29 @@ class ObjectSink(Protocol):
         return 0
 
     @property
+    def can_store(self) -> bool:
+        """Whether `commit` makes bytes survive this process before the object is complete."""
+        return True
+
+    @property
+    def stored_as_written(self) -> bool:
+        """Whether all bytes that were written can be found again as they are; a commit is against a loss of power then.
+
+        Otherwise nothing can be read of an object that is not complete, and a commit belongs behind something whole.
+        """
+        return False
+
+    @property
+    def num_bytes_unsent(self) -> int:
+        """Bytes accepted that the store does not have yet, in no form."""
+        return 0
+
+    @property
+    def commit_seconds(self) -> float:
+        """Seconds that the newest commit took of those that were not waited for and are done."""
+        return 0.0
+
+    @property
     def commit_cost(self) -> int:
         """Bytes of what is written now that a commit would cause to be sent once more."""
         return 0

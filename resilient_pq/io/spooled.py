@@ -49,6 +49,11 @@ class SpooledSink(LocalSink):
         """None: a temporary file of this machine is no promise."""
         return 0
 
+    @property
+    def can_store(self) -> bool:
+        """Nothing is in the store before all of it is."""
+        return False
+
     async def commit(self, *, wait: bool = True) -> StoredState:
         """A temporary file of this machine is no promise."""
         self._refuse_ended()

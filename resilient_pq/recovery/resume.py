@@ -37,7 +37,7 @@ from resilient_pq.recovery.source import Source, open_source
 from resilient_pq.writer.checkpoint_log import read_log
 from resilient_pq.writer.creation import Creation, check_options, sink_options_of, writer_of
 from resilient_pq.writer.encoder import Encoder
-from resilient_pq.writer.options import EncoderOptions, MiB, WriteOptions
+from resilient_pq.writer.options import MAX_UNSTORED_SECONDS, EncoderOptions, MiB, WriteOptions
 from resilient_pq.writer.stream import Resumed, Writer
 
 
@@ -86,6 +86,7 @@ def resume(
     page_bytes: int = 1 * MiB,
     checkpoint_every: int | None = 8,
     checkpoint_overhead: float = 0.02,
+    max_unstored_seconds: float | None = MAX_UNSTORED_SECONDS,
     on_error: Literal["keep", "abort"] = "keep",
     options: WriteOptions | None = None,
     storage_options: Mapping[str, Any] | None = None,
@@ -115,6 +116,7 @@ def resume(
         page_bytes: Bytes after which a data page is cut at the next row.
         checkpoint_every: Row groups between automatic checkpoints, at least; None for none.
         checkpoint_overhead: Share of the bytes written that automatic checkpoints may take.
+        max_unstored_seconds: Seconds after which a row that was taken is stored; None for no such bound.
         on_error: What becomes of stored rows after an exception: "keep" them, or "abort", which removes a local
             ``NAME.partial`` with what was in it before.
         options: The less common settings; `overwrite_partial` means nothing here.
@@ -134,7 +136,7 @@ def resume(
     rest = check_options(options, on_error)
     encoder_options = EncoderOptions(
         compression, compression_level, encodings, row_group_rows, row_group_bytes, page_bytes,
-        checkpoint_every, checkpoint_overhead, None, rest,
+        checkpoint_every, checkpoint_overhead, None, rest, max_unstored_seconds=max_unstored_seconds,
     )  # fmt: skip
     sink_options = sink_options_of(rest, "w" if overwrite else "x")
 

@@ -10,7 +10,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 from resilient_pq.errors import SchemaError
 from resilient_pq.io import WRITING, ObjectSink, RetryPolicy, SinkOptions, WriteStore, resolve, with_retry
 from resilient_pq.writer.checkpoint_log import CheckpointLog
-from resilient_pq.writer.options import EncoderOptions, MiB, WriteOptions
+from resilient_pq.writer.options import MAX_UNSTORED_SECONDS, EncoderOptions, MiB, WriteOptions
 from resilient_pq.writer.stream import Resumed, Writer
 
 Location = str | os.PathLike[str] | tuple[WriteStore, str]
@@ -67,6 +67,7 @@ def create(
     page_bytes: int = 1 * MiB,
     checkpoint_every: int | None = 8,
     checkpoint_overhead: float = 0.02,
+    max_unstored_seconds: float | None = MAX_UNSTORED_SECONDS,
     mode: Literal["w", "x"] = "w",
     on_error: Literal["keep", "abort"] = "keep",
     metadata: Mapping[str, str] | None = None,
@@ -97,6 +98,11 @@ def create(
         checkpoint_every: Row groups between automatic checkpoints, at least, though a complete row group does not wait
             for more than a minute; None for none.
         checkpoint_overhead: Share of the bytes written that automatic checkpoints may take.
+        max_unstored_seconds: Seconds after which a row that was taken is stored, so that it survives a kill of this
+            process, and on local disks a loss of power; None for no such bound. A timer sees to it when nothing more is
+            written. Where rows come slowly this makes small row groups, and on S3 sends the last part again and
+            writes a checkpoint each time, whatever `checkpoint_overhead` says. Rows are late where the store does not
+            answer, which the log tells, and are stored at the end only where a store takes whole objects alone.
         mode: "w" replaces an object of this name when the file is complete, "x" fails if there is one.
         on_error: What becomes of stored rows after an exception: "keep" them for a recovery, or "abort".
         metadata: Key-value metadata for the footer.
@@ -112,7 +118,7 @@ def create(
     rest = check_options(options, on_error)
     encoder_options = EncoderOptions(
         compression, compression_level, encodings, row_group_rows, row_group_bytes, page_bytes,
-        checkpoint_every, checkpoint_overhead, metadata, rest,
+        checkpoint_every, checkpoint_overhead, metadata, rest, max_unstored_seconds=max_unstored_seconds,
     )  # fmt: skip
     return new_file(url, storage_options, schema=schema, options=encoder_options, mode=mode, on_error=on_error)
 

@@ -77,7 +77,7 @@ class Encoder:
         self._chunk_options = options.chunk_options(schema)
         self._sorting = sorting_columns(schema, options.write.sorting_columns)
         self._open = [OpenChunk(leaf) for leaf in schema.leaves]
-        self._open_rows = self._open_bytes = 0
+        self._open_rows = self._open_bytes = self._closed_bytes = 0
         self._no_more_fit = False
         self._num_closed = len(layout.row_groups)
         self._since_checkpoint = layout.num_row_groups_since_checkpoint
@@ -143,7 +143,7 @@ class Encoder:
         self, seconds_since: float, *, cost: int, resent: int, seconds_since_commit: float
     ) -> bool:
         """Whether an automatic checkpoint that is due is worth sending `cost` bytes once more than needed."""
-        return policy.time_has_come(self._progress(seconds_since), self._options.cadence) or policy.commit_due(
+        return policy.enough_bytes(self._progress(seconds_since), self._options.cadence) or policy.commit_due(
             cost,
             resent,
             self.layout.offset,
@@ -157,14 +157,31 @@ class Encoder:
         return self._open_rows > 0
 
     @property
+    def num_open_rows(self) -> int:
+        """How many those are."""
+        return self._open_rows
+
+    @property
     def open_bytes(self) -> int:
         """About what those rows take in memory."""
         return self._open_bytes
 
     @property
+    def open_bytes_in_file(self) -> int:
+        """About what they will take in the file, told from those before them; 0 for the first row group."""
+        if not self._closed_bytes:
+            return 0
+        return min(self._open_bytes, self._open_bytes * self.layout.offset // self._closed_bytes)
+
+    @property
     def full(self) -> bool:
         """Whether the file should be completed before more rows are taken."""
         return policy.file_full(self._num_closed, self.layout.serialized_bytes)
+
+    @property
+    def soon_full(self) -> bool:
+        """Whether that comes within three times the row groups that there are."""
+        return policy.soon_full(self._num_closed, self.layout.serialized_bytes)
 
     def close_row_group(self) -> ClosedRowGroup:
         """Close the open row group; rows may be taken into the next one before this one is laid out.
@@ -195,6 +212,7 @@ class Encoder:
             in_order=in_order,
         )
         self._num_closed += 1
+        self._closed_bytes += self._open_bytes
         self._open = [OpenChunk(leaf) for leaf in leaves]
         self._open_rows = self._open_bytes = 0
         self._no_more_fit = False
@@ -213,8 +231,7 @@ class Encoder:
         Not where its bytes decide when the next one is closed: a file is the same however many threads write it.
         """
         cadence = self._options.cadence
-        by_bytes = cadence.seconds is not None or cadence.num_bytes is not None
-        return not by_bytes and self.layout.serialized_bytes < policy.MAX_FOOTER_BYTES // 2
+        return cadence.num_bytes is None and self.layout.serialized_bytes < policy.MAX_FOOTER_BYTES // 2
 
     def _progress(self, seconds_since: float) -> Progress:
         return Progress(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import Enum, auto
 from typing import Final
 
@@ -39,18 +40,41 @@ class Incoming:
         error: What the source raised.
     """
 
-    def __init__(self, batches: Iterator[Batch], encoder: Encoder) -> None:
+    def __init__(
+        self, batches: Iterator[Batch], encoder: Encoder, taking: Callable[[int], None] | None = None
+    ) -> None:
         """Take nothing yet.
 
         Args:
             batches: The rows.
             encoder: What takes them.
+            taking: Told how many rows the encoder has, before it takes more.
         """
         self.num_rows_left = 0
         self.error: Exception | None = None
         self._batches = batches
         self._batch: Batch | None = None
         self._encoder = encoder
+        self._taking = taking
+        self._at_work = threading.Lock()
+        self._waiting = False  # for the source
+
+    def pause(self) -> bool:
+        """Where the source keeps `take` waiting, keep it there until `resume`: the encoder is the caller's meanwhile.
+
+        Returns:
+            Whether it is paused; it is not where it is at work, or not called at all.
+        """
+        if not self._waiting or not self._at_work.acquire(blocking=False):
+            return False
+        if self._waiting:
+            return True
+        self._at_work.release()
+        return False
+
+    def resume(self) -> None:
+        """Go on after `pause`."""
+        self._at_work.release()
 
     def take(self, seconds_since_checkpoint: float, *, between_row_groups: bool) -> Stop:
         """Take rows until something else is to be done; then it may be called again, unless they ended or were refused.
@@ -62,11 +86,15 @@ class Incoming:
         Raises:
             EncodingError: Rows that were taken before have changed since; the open row group is lost.
         """
+        with self._at_work:
+            return self._take(seconds_since_checkpoint, between_row_groups=between_row_groups)
+
+    def _take(self, seconds_since_checkpoint: float, *, between_row_groups: bool) -> Stop:
         encoder, begun = self._encoder, time.monotonic()
         while True:
             if self._batch is None:
                 try:
-                    self._batch = next(self._batches, None)
+                    self._batch = self._next()
                 except Exception as error:
                     self.error = error
                     return Stop.REFUSED
@@ -76,6 +104,8 @@ class Incoming:
             if self.num_rows_left and encoder.full and not encoder.has_open_rows:
                 return Stop.FILE_FULL
             if self.num_rows_left:
+                if self._taking is not None:
+                    self._taking(encoder.num_rows_taken)
                 self.num_rows_left -= encoder.take(self._batch, self._batch.num_rows - self.num_rows_left)
             if not self.num_rows_left:
                 self._batch = None  # its rows are the encoder's
@@ -86,3 +116,13 @@ class Incoming:
                 return Stop.CHECKPOINT_DUE
             if taken > _TURN:
                 return Stop.TURN_OVER
+
+    def _next(self) -> Batch | None:
+        """What the source gives next, whenever that is: it may be paused until then."""
+        self._waiting = True
+        self._at_work.release()
+        try:
+            return next(self._batches, None)
+        finally:
+            self._at_work.acquire()
+            self._waiting = False

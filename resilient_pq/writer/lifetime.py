@@ -43,6 +43,7 @@ class Lifetime(ABC):
         self._lock = asyncio.Lock()
         self._closed = False
         self._failure: BaseException | None = None
+        self._untold: BaseException | None = None  # the failure, where it came between calls: the next one raises it
 
     @property
     def closed(self) -> bool:
@@ -74,7 +75,19 @@ class Lifetime(ABC):
         """Take no more rows; every later call tells of the first failure."""
         self._failure = self._failure or error
 
+    def _notice(self) -> None:
+        """Look at what has failed between calls."""
+        return
+
+    def _take_untold(self) -> BaseException | None:
+        """The failure that no call has raised yet, to be told by the caller."""
+        untold, self._untold = self._untold, None
+        return untold
+
     def _check_open(self) -> None:
+        self._notice()
+        if (untold := self._take_untold()) is not None:
+            raise untold
         if self._failure is not None:
             failure = self._failure
             ours = failure if isinstance(failure, ResilientPQError) else None
@@ -107,6 +120,7 @@ class Lifetime(ABC):
         async with self._lock:
             if self._closed and self._failure is None:
                 return
+            self._notice()
             if self._failure is not None:
                 await self._end(self._failure)
             self._check_open()

@@ -24,6 +24,9 @@ MiB = 1024 * 1024
 #: Threads that encode where nothing is said: each one more has a column chunk more in memory.
 MAX_DEFAULT_THREADS = 4
 
+#: Seconds that a row may wait for being stored where nothing is said.
+MAX_UNSTORED_SECONDS: Final = 30.0
+
 #: What asks for the smallest encodings of those that only newer readers know, too.
 _COMPACT: Final = "compact"
 
@@ -53,10 +56,12 @@ class WriteOptions:
             ("name", "ascending", "at_start") for nulls first, or SortingColumn of ours or of pyarrow. Nothing is
             sorted by it. A row group whose rows come in another order is written all the same, with a warning in
             the log, and does not claim to be sorted.
-        checkpoint_seconds: Seconds between automatic checkpoints, besides those of `checkpoint_every`; looked at
-            whenever rows are written. The open row group is closed for it when it has an eighth of
-            `row_group_bytes`, else the checkpoint waits, as it does while `checkpoint_overhead` forbids it.
-        checkpoint_bytes: The same by bytes of the file.
+        checkpoint_seconds: Seconds that a row waits for a stored checkpoint at most: as `max_unstored_seconds`, by a
+            timer and whatever the row group has, but in a local file, too, a checkpoint is written each time, so that
+            those who follow the file see its rows.
+        checkpoint_bytes: Bytes of the file between automatic checkpoints, besides those of `checkpoint_every`. The open
+            row group is closed for it when it has an eighth of `row_group_bytes`, else the checkpoint waits, as it
+            does while `checkpoint_overhead` forbids it.
         checkpoint_log: A local file that gets a line for each checkpoint when it is on its way to an upload, and one
             when it is stored, noticed at the latest with the next write: what an upload that was left open holds
             cannot be read, but its log tells how many rows.
@@ -111,6 +116,7 @@ class EncoderOptions:
         metadata: Key-value metadata of the caller.
         write: The less common settings.
         own_metadata: Further key-value metadata, of ours: what a file is part of.
+        max_unstored_seconds: Seconds that a row that was taken may wait for being stored; None for no such bound.
     """
 
     compression: str | None = "zstd"
@@ -124,6 +130,7 @@ class EncoderOptions:
     metadata: Mapping[str, str] | None = None
     write: WriteOptions = field(default_factory=WriteOptions)
     own_metadata: Mapping[str, str] | None = None
+    max_unstored_seconds: float | None = None
 
     def __post_init__(self) -> None:
         """Refuse what can never work, before anything is written.
@@ -136,17 +143,7 @@ class EncoderOptions:
         _check_count("page_bytes", self.page_bytes)
         _check_count("page_rows", self.write.page_rows)
         _check_count("dictionary_bytes", self.write.dictionary_bytes, least=0)
-        for name, value in (
-            ("row_group_rows", self.row_group_rows),
-            ("checkpoint_every", self.checkpoint_every),
-            ("checkpoint_bytes", self.write.checkpoint_bytes),
-        ):
-            if value is not None:
-                _check_count(name, value)
-        if self.write.checkpoint_seconds is not None and not _number(self.write.checkpoint_seconds) > 0:
-            raise SchemaError(
-                f"checkpoint_seconds is {self.write.checkpoint_seconds!r}; it is a number of seconds above 0"
-            )
+        self._check_cadence()
         if not _number(self.write.undecided_grace) >= 0:
             raise SchemaError(
                 f"undecided_grace is {self.write.undecided_grace!r}; it is a number of seconds, not below 0"
@@ -171,15 +168,35 @@ class EncoderOptions:
             raise SchemaError("data pages 2.0 have no BIT_PACKED levels", hint='data_page_version="1.0"')
         check_key_values("metadata", self.metadata or {})
 
+    def _check_cadence(self) -> None:
+        for name, value in (
+            ("row_group_rows", self.row_group_rows),
+            ("checkpoint_every", self.checkpoint_every),
+            ("checkpoint_bytes", self.write.checkpoint_bytes),
+        ):
+            if value is not None:
+                _check_count(name, value)
+        for name, seconds in (
+            ("max_unstored_seconds", self.max_unstored_seconds),
+            ("checkpoint_seconds", self.write.checkpoint_seconds),
+        ):
+            if seconds is not None and not 0 < _number(seconds) < math.inf:
+                raise SchemaError(f"{name} is {seconds!r}; it is a number of seconds above 0")
+
     @property
     def cadence(self) -> Cadence:
         """How often automatic checkpoints are wanted."""
         return Cadence(
             self.checkpoint_every,
-            self.write.checkpoint_seconds,
             self.write.checkpoint_bytes,
             self.checkpoint_overhead,
         )
+
+    @property
+    def max_unstored(self) -> float | None:
+        """Seconds that a row may wait for being stored, or for a checkpoint; None for no such bound."""
+        bounds = (self.max_unstored_seconds, self.write.checkpoint_seconds)
+        return min((bound for bound in bounds if bound is not None), default=None)
 
     @property
     def codec(self) -> CompressionCodec:

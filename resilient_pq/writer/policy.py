@@ -48,13 +48,11 @@ class Cadence:
 
     Attributes:
         every: Row groups between checkpoints; `PATIENCE_SECONDS` go with it.
-        seconds: Seconds between checkpoints.
         num_bytes: Bytes of the file between checkpoints.
         overhead: Share of the bytes written that checkpoints may take together, whatever is wished for.
     """
 
     every: int | None = None
-    seconds: float | None = None
     num_bytes: int | None = None
     overhead: float = 0.02
 
@@ -64,7 +62,7 @@ def checkpoint_due(progress: Progress, cadence: Cadence) -> bool:
     counted = cadence.every is not None and (
         progress.row_groups_since >= cadence.every or progress.seconds_since >= PATIENCE_SECONDS
     )
-    wanted = progress.row_groups_since > 0 and (counted or time_has_come(progress, cadence))
+    wanted = progress.row_groups_since > 0 and (counted or enough_bytes(progress, cadence))
     return wanted and _affordable(progress, cadence)
 
 
@@ -73,11 +71,9 @@ def _affordable(progress: Progress, cadence: Cadence) -> bool:
     return spent <= cadence.overhead * progress.bytes_written
 
 
-def time_has_come(progress: Progress, cadence: Cadence) -> bool:
-    """Whether a checkpoint is wanted by the seconds or the bytes that have passed since the last one."""
-    return (cadence.seconds is not None and progress.seconds_since >= cadence.seconds) or (
-        cadence.num_bytes is not None and progress.bytes_since >= cadence.num_bytes
-    )
+def enough_bytes(progress: Progress, cadence: Cadence) -> bool:
+    """Whether a checkpoint is wanted by the bytes that have been written since the last one."""
+    return cadence.num_bytes is not None and progress.bytes_since >= cadence.num_bytes
 
 
 def row_group_due(progress: Progress, cadence: Cadence, *, row_group_bytes: int) -> bool:
@@ -88,7 +84,7 @@ def row_group_due(progress: Progress, cadence: Cadence, *, row_group_bytes: int)
     large_enough = progress.open_bytes >= max(1, row_group_bytes // MIN_SHARE)
     # What the row group will take in the file is not known; no more than it takes in memory, most of the time.
     written = replace(progress, bytes_written=progress.bytes_written + progress.open_bytes)
-    return large_enough and time_has_come(progress, cadence) and _affordable(written, cadence)
+    return large_enough and enough_bytes(progress, cadence) and _affordable(written, cadence)
 
 
 def commit_due(
@@ -131,3 +127,8 @@ def rows_that_fit(
 def file_full(num_row_groups: int, footer_bytes: int) -> bool:
     """Whether the file should be completed before another row group is begun."""
     return num_row_groups >= MAX_ROW_GROUPS or footer_bytes >= MAX_FOOTER_BYTES
+
+
+def soon_full(num_row_groups: int, footer_bytes: int) -> bool:
+    """Whether a quarter of the row groups that a file can have is there: early enough to do something."""
+    return file_full(4 * num_row_groups, 4 * footer_bytes)

@@ -32,9 +32,9 @@ from resilient_pq.io import ObjectInfo, ObjectSink, StoredState, WriteStore
 from resilient_pq.io.cancellation import finish_in_thread
 from resilient_pq.writer.checkpoint_log import CheckpointLog
 from resilient_pq.writer.encoder import ClosedRowGroup, Encoder
+from resilient_pq.writer.in_time import StoresInTime
 from resilient_pq.writer.incoming import Incoming, Stop
 from resilient_pq.writer.layout import Layout
-from resilient_pq.writer.lifetime import Lifetime
 from resilient_pq.writer.options import MAX_DEFAULT_THREADS, EncoderOptions
 from resilient_pq.writer.owned import owned
 from resilient_pq.writer.pipeline import Pipeline
@@ -86,7 +86,7 @@ class Resumed:
         return Checkpoint(layout.num_checkpoints, num_rows, layout.checkpoint_end, StoredState.STORED)
 
 
-class Writer(Lifetime):
+class Writer(StoresInTime):
     """Writes one resilient Parquet file; made by `create` and by `resume`.
 
     Attributes:
@@ -110,28 +110,24 @@ class Writer(Lifetime):
         resumed: Resumed | None = None,
     ) -> None:
         """Use `create` or `resume` instead."""
-        super().__init__(store, store.url_of(key), owns_store=owns_store)
-        self._sink = sink
-        self._options = options
+        super().__init__(store, store.url_of(key), sink, options, owns_store=owns_store)
         self._on_error = on_error
         self._checkpoint_log = checkpoint_log
         self._log_begun = False
         self._unlogged: deque[Checkpoint] = deque()
-        self._encoder: Encoder | None = None
-        self._pipeline: Pipeline | None = None
         self._ingest: Ingest | None = None
-        self._rows_in_place = resumed.encoder.layout.num_rows if resumed else 0
+        self._rows_in_place = self._rows_safe = resumed.encoder.layout.num_rows if resumed else 0
         self._given_schema = schema
-        self._last_checkpoint = Checkpoint(0, 0, 0, StoredState.ACCEPTED)
+        self._checkpoints = deque([Checkpoint(0, 0, 0, StoredState.ACCEPTED)])  # from the newest stored one on
         self._checkpoint_time = self._commit_time = 0.0
         if resumed:
             self._ingest = resumed.ingest
             self._use(resumed.encoder)
             self._checkpoint_time = self._commit_time = _now()
             if resumed.encoder.layout.num_checkpoints:
-                self._last_checkpoint = resumed.last_checkpoint
+                self._checkpoints[0] = resumed.last_checkpoint
                 if sink.upload_id is not None:
-                    self._unlogged.append(self._last_checkpoint)  # it is in a new upload, which no log knows yet
+                    self._unlogged.append(resumed.last_checkpoint)  # it is in a new upload, which no log knows yet
         self._info: ObjectInfo | None = None
 
     # -- what a caller can ask -------------------------------------------------------------------
@@ -174,13 +170,22 @@ class Writer(Lifetime):
 
     @property
     def last_checkpoint(self) -> Checkpoint:
-        """The newest checkpoint, automatic ones included, in the state it has now; ordinal 0 before the first."""
-        known = self._last_checkpoint
+        """The newest checkpoint that is stored, automatic ones included; until one is, the newest that was accepted.
+
+        Its state and its ordinal never go back while the writer lives. Ordinal 0 before the first.
+        """
         if self._info is not None:
-            return replace(known, state=StoredState.VISIBLE)
-        if known.ordinal and self._sink.num_bytes_stored >= known.offset:
-            return replace(known, state=StoredState.STORED)
-        return known
+            return replace(self._checkpoints[-1], state=StoredState.VISIBLE)
+        stored = self._sink.num_bytes_stored
+        found = (known for known in reversed(self._checkpoints) if known.ordinal and known.offset <= stored)
+        return next((replace(known, state=StoredState.STORED) for known in found), self._checkpoints[-1])
+
+    @property
+    def _newest_checkpoint(self) -> Checkpoint:
+        """The newest checkpoint in the state it has now, also where an older one is stored already."""
+        known = self._checkpoints[-1]
+        stored = known.ordinal and known.offset <= self._sink.num_bytes_stored
+        return replace(known, state=StoredState.STORED) if stored else known
 
     # -- writing ---------------------------------------------------------------------------------
 
@@ -207,7 +212,8 @@ class Writer(Lifetime):
                 if self._encoder is None:
                     await self._start()
                 assert self._encoder is not None
-                await self._take(Incoming(batches, self._encoder))
+                with self._taking(Incoming(batches, self._encoder, self._note_taken)) as rows:
+                    await self._take(rows)
 
     def _prepare(self, data: object) -> Iterator[Batch]:
         """The batches of `data`; learns the schema from it where it is not known yet."""
@@ -228,6 +234,7 @@ class Writer(Lifetime):
             row_group_bytes=self._options.row_group_bytes,
             laid_out=self._row_group_ended,
         )
+        self._begin_bound()
 
     async def _start(self) -> None:
         assert self._ingest is not None
@@ -248,8 +255,11 @@ class Writer(Lifetime):
         """Take all rows, and push the row groups that they fill; also before what the source raises is raised."""
         pipeline = self._known_pipeline
         while True:
+            await self._keep_bound_while_taking()
             take = partial(rows.take, between_row_groups=not pipeline.busy)
-            match stop := await finish_in_thread(take, self._seconds_since_checkpoint):
+            stop = await finish_in_thread(take, self._seconds_since_checkpoint)
+            self._check_open()  # rows may have been stored meanwhile, while the source kept it waiting
+            match stop:
                 case Stop.ROW_GROUP_DUE:
                     await pipeline.close_row_group()
                 case Stop.CHECKPOINT_DUE | Stop.TURN_OVER:
@@ -337,17 +347,17 @@ class Writer(Lifetime):
                 if self._encoder is None and self._ingest is not None:
                     await self._start()
                 if self._encoder is None:
-                    return self._last_checkpoint
+                    return self._newest_checkpoint
                 if self._encoder.has_open_rows:
                     await self._known_pipeline.close_row_group(ending=True)
-                if self._encoder.changed_since_checkpoint or not self._last_checkpoint.ordinal:
+                if self._encoder.changed_since_checkpoint or not self._checkpoints[-1].ordinal:
                     await self._write_checkpoint(asked=True)
                 else:
-                    await self._sink.commit()
+                    await self._commit(wait=True)
                 self._log_stored()
-                return self.last_checkpoint
+                return self._newest_checkpoint
 
-    async def _write_checkpoint(self, *, asked: bool = False) -> None:
+    async def _write_checkpoint(self, *, asked: bool = False, wait: bool = True) -> None:
         """Write a checkpoint; one that nobody waits for is made durable in the background, if that is worth it."""
         encoder, sink = self._encoder, self._sink
         assert encoder is not None
@@ -360,19 +370,20 @@ class Writer(Lifetime):
         )
         await self._known_pipeline.push(encoder.checkpoint())
         layout = encoder.layout
-        self._last_checkpoint = Checkpoint(
-            layout.num_checkpoints, layout.num_rows, layout.offset, StoredState.ACCEPTED
-        )
-        self._unlogged.append(self._last_checkpoint)
+        made = Checkpoint(layout.num_checkpoints, layout.num_rows, layout.offset, StoredState.ACCEPTED)
+        while len(self._checkpoints) > 1 and self._checkpoints[1].offset <= sink.num_bytes_stored:
+            self._checkpoints.popleft()
+        self._checkpoints.append(made)
+        self._unlogged.append(made)
         if asked or worth_it:
             self._commit_time = _now()
             self._log_written()
-            await sink.commit(wait=asked)
+            await self._commit(wait=asked and wait)
         log.debug("%s: %s", self.url, self.last_checkpoint)
 
     def _log_written(self) -> None:
         """Note the rows of a checkpoint that is about to be stored: nobody may be left to note it afterwards."""
-        known, upload_id = self._last_checkpoint, self._sink.upload_id
+        known, upload_id = self._checkpoints[-1], self._sink.upload_id
         if self._checkpoint_log is None or upload_id is None:
             return
         self._begin_log(upload_id)
@@ -441,6 +452,7 @@ class Writer(Lifetime):
     async def _let_go(self) -> None:
         """Of everything that a writer holds when it has ended."""
         self._closed = True
+        await self._alarm.stop()
         room.give_back()
         if self._checkpoint_log is not None:
             try:

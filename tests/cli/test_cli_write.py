@@ -21,6 +21,7 @@ import pyarrow.ipc
 import pyarrow.parquet
 import pytest
 
+import resilient_pq
 from resilient_pq import sync as rpq
 from resilient_pq.cli import readers
 from resilient_pq.cli.exit_codes import ExitCode
@@ -460,3 +461,21 @@ def test_names_that_are_none(rpq_run: Run, tmp_path: Path) -> None:
     ended = rpq_run("write", tmp_path / "a.csv", tmp_path / "set", "--partition-by", "a,")
     assert ended.code == ExitCode.USAGE
     assert "--partition-by" in ended.err
+
+
+def test_a_bound_for_rows_that_are_not_stored(
+    rpq_run: Run, table: pa.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, given = tmp_path / "a.csv", []
+    pyarrow.csv.write_csv(table, source)
+    create = resilient_pq.create
+
+    def noted(*arguments: Any, **settings: Any) -> Any:
+        given.append(settings["max_unstored_seconds"])
+        return create(*arguments, **settings)
+
+    monkeypatch.setattr("resilient_pq.create", noted)
+    for number, options in enumerate(([], ["--max-unstored-seconds", 2.5], ["--max-unstored-seconds", 0])):
+        assert rpq_run("write", source, tmp_path / f"{number}.parquet", *options).code == 0
+    assert given == [30.0, 2.5, None]
+    assert rpq_run("write", source, tmp_path / "no.parquet", "--max-unstored-seconds", -1).code == 2

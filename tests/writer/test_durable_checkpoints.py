@@ -70,6 +70,50 @@ async def test_accepted_stored_visible() -> None:
     assert pq.read_table(io.BytesIO(await read(store, "f"))).to_pydict() == rows(0, 100)
 
 
+class SlowParts(UploadStore):
+    """Takes a part only when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.taking = asyncio.Event()
+
+    async def put_part(self, *arguments: Any) -> Any:
+        await self.taking.wait()
+        return await super().put_part(*arguments)
+
+
+async def test_the_last_checkpoint_never_goes_back_from_stored_to_accepted() -> None:
+    store = SlowParts()
+    options = {**settings(checkpoint_bytes=MiB), "max_unstored_seconds": None}
+    writer = await rpq.create((store, "f"), row_group_rows=25, **options)
+    seen: list[rpq.Checkpoint] = []
+
+    async def look(turns: int = 30) -> None:
+        for _ in range(turns):
+            if not seen or seen[-1] != writer.last_checkpoint:
+                seen.append(writer.last_checkpoint)
+            await asyncio.sleep(0)
+
+    for start in range(0, 200, 25):
+        store.taking.clear()
+        await writer.write(rows(start, start + 25))
+        await look()
+        store.taking.set()
+        await look()
+    stored = [known.ordinal for known in seen if known.state is rpq.StoredState.STORED]
+    assert len(stored) > 4 and stored == sorted(set(stored))
+    first = next(at for at, known in enumerate(seen) if known.state is rpq.StoredState.STORED)
+    assert all(known.state is rpq.StoredState.STORED for known in seen[first:])
+    assert seen[-1].num_rows == 200
+    store.taking.clear()
+    asking = asyncio.create_task(writer.checkpoint())
+    await look()
+    store.taking.set()
+    assert await asking == writer.last_checkpoint
+    await writer.abort()
+    assert writer.last_checkpoint.state is rpq.StoredState.ACCEPTED, "nothing is stored any more"
+
+
 async def test_before_anything_is_stored_the_schema_is() -> None:
     store = UploadStore()
     writer = await rpq.create((store, "f"), row_group_rows=10, **settings())
@@ -99,51 +143,31 @@ async def test_by_bytes() -> None:
     await writer.abort()
 
 
-async def test_by_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 0.0
-    monkeypatch.setattr("resilient_pq.writer.stream._now", lambda: now)
+async def test_by_seconds(clock: Any) -> None:
+    """By a timer, and however little the open row group has."""
     store = UploadStore()
-    options = settings(checkpoint_seconds=5.0)
-    writer = await rpq.create((store, "f"), row_group_bytes=16 * MiB, checkpoint_overhead=1.0, **options)
+    writer = await rpq.create((store, "f"), **settings(checkpoint_seconds=5.0))
     await writer.write(rows(0, 100))
-    now = 4.9
-    await writer.write(rows(100, 101))
+    await clock.skip(3)
     assert writer.last_checkpoint.ordinal == 0
-    now = 5.0
-    await writer.write(rows(101, 102))
-    assert writer.last_checkpoint.num_rows == 102, "the row group was closed early, with 5 of 16 MiB"
-    now = 11.0
-    await writer.write(rows(102, 130))
-    assert writer.last_checkpoint.num_rows == 102, "less than an eighth of a row group waits"
-    await writer.write(rows(130, 160))
-    assert writer.last_checkpoint.num_rows == 160
+    await clock.skip(1.9)
+    await clock.until(lambda: writer.num_rows_stored == 100)
+    await writer.write(rows(100, 101))
+    await clock.skip(4.9)
+    await clock.until(lambda: writer.num_rows_stored == 101)
+    assert (writer.last_checkpoint.ordinal, writer.last_checkpoint.state) == (2, rpq.StoredState.STORED)
     await writer.abort()
 
 
-async def test_by_seconds_between_row_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is complete does not wait for the row group behind it, of which there is too little yet."""
-    now = 0.0
-    monkeypatch.setattr("resilient_pq.writer.stream._now", lambda: now)
-    options = settings(checkpoint_seconds=5.0)
-    writer = await rpq.create((UploadStore(), "f"), row_group_bytes=16 * MiB, checkpoint_overhead=1.0, **options)
-    await writer.write(rows(0, 100))
-    await writer.flush()
-    await writer.write(rows(100, 101))
-    assert writer.last_checkpoint.ordinal == 0
-    now = 5.0
-    await writer.write(rows(101, 102))
-    assert writer.last_checkpoint.num_rows == 100
-    await writer.abort()
-
-
-async def test_with_default_options_a_complete_row_group_is_stored_within_a_minute(
+async def test_without_a_bound_a_complete_row_group_is_stored_within_a_minute(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = 0.0
     monkeypatch.setattr("resilient_pq.writer.stream._now", lambda: now)
     store = UploadStore()
     options = rpq.WriteOptions(**SMALL)
-    writer = await rpq.create((store, "f"), row_group_rows=10, compression="none", options=options)
+    how: dict[str, Any] = {"row_group_rows": 10, "compression": "none", "max_unstored_seconds": None}
+    writer = await rpq.create((store, "f"), options=options, **how)
     stored = []
     for start in range(0, 150, 5):
         now += 7.0

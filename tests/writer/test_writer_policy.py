@@ -177,28 +177,28 @@ def _progress(**what: float) -> Progress:
     })  # fmt: skip
 
 
-def test_checkpoints_by_time_and_by_bytes() -> None:
-    cadence = Cadence(seconds=5.0, num_bytes=10 * MiB)
-    assert not checkpoint_due(_progress(seconds_since=4.9, bytes_since=9 * MiB), cadence)
-    assert checkpoint_due(_progress(seconds_since=5.0), cadence)
+def test_checkpoints_by_bytes() -> None:
+    cadence = Cadence(num_bytes=10 * MiB)
+    assert not checkpoint_due(_progress(bytes_since=10 * MiB - 1, seconds_since=99.0), cadence)
     assert checkpoint_due(_progress(bytes_since=10 * MiB), cadence)
-    assert not checkpoint_due(_progress(seconds_since=5.0, row_groups_since=0), cadence), "nothing new"
-    assert not checkpoint_due(_progress(seconds_since=99.0), Cadence()), "nobody asked"
-    assert not checkpoint_due(_progress(seconds_since=99.0, next_checkpoint_bytes=3 * MiB), cadence), "too dear"
+    assert not checkpoint_due(_progress(bytes_since=10 * MiB, row_groups_since=0), cadence), "nothing new"
+    assert not checkpoint_due(_progress(bytes_since=99 * MiB), Cadence()), "nobody asked"
+    dear = _progress(bytes_since=10 * MiB, next_checkpoint_bytes=3 * MiB)
+    assert not checkpoint_due(dear, cadence), "too dear"
 
 
 def test_a_row_group_is_closed_early_when_it_has_an_eighth() -> None:
-    cadence = Cadence(every=1, seconds=5.0)
+    cadence = Cadence(every=1, num_bytes=5 * MiB)
 
-    def due(seconds: float, open_bytes: int, **what: float) -> bool:
-        progress = _progress(row_groups_since=0, seconds_since=seconds, open_bytes=open_bytes, **what)
+    def due(since: int, open_bytes: int, **what: float) -> bool:
+        progress = _progress(row_groups_since=0, bytes_since=since, open_bytes=open_bytes, **what)
         return row_group_due(progress, cadence, row_group_bytes=64 * MiB)
 
-    assert due(5.0, 8 * MiB)
-    assert not due(5.0, 8 * MiB - 1)
-    assert not due(4.0, 63 * MiB)
-    assert not due(5.0, 8 * MiB, next_checkpoint_bytes=3 * MiB), "its checkpoint could not be written"
-    assert due(5.0, 8 * MiB, bytes_written=0), "the row group will pay for it"
+    assert due(5 * MiB, 8 * MiB)
+    assert not due(5 * MiB, 8 * MiB - 1)
+    assert not due(4 * MiB, 63 * MiB)
+    assert not due(5 * MiB, 8 * MiB, next_checkpoint_bytes=3 * MiB), "its checkpoint could not be written"
+    assert due(5 * MiB, 8 * MiB, bytes_written=0), "the row group will pay for it"
 
 
 def test_what_a_commit_may_cost() -> None:

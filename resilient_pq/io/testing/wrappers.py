@@ -244,6 +244,26 @@ class _SinkAround(ObjectSink):
         return self._sink.num_bytes_resent
 
     @property
+    def can_store(self) -> bool:
+        """The inner sink's."""
+        return self._sink.can_store
+
+    @property
+    def stored_as_written(self) -> bool:
+        """The inner sink's."""
+        return self._sink.stored_as_written
+
+    @property
+    def num_bytes_unsent(self) -> int:
+        """The inner sink's."""
+        return self._sink.num_bytes_unsent
+
+    @property
+    def commit_seconds(self) -> float:
+        """The inner sink's."""
+        return self._sink.commit_seconds
+
+    @property
     def commit_cost(self) -> int:
         """The inner sink's."""
         return self._sink.commit_cost

@@ -1,0 +1,200 @@
+"""How rows are stored before they are too old: within calls, between them, and in one that waits for its source.
+
+An async shell around `unstored`, which knows the times.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from resilient_pq.io import ObjectSink, StoredState, WriteStore
+from resilient_pq.writer.alarm import Alarm, acquired
+from resilient_pq.writer.encoder import Encoder
+from resilient_pq.writer.incoming import Incoming
+from resilient_pq.writer.lifetime import Lifetime
+from resilient_pq.writer.options import EncoderOptions
+from resilient_pq.writer.pipeline import Pipeline
+from resilient_pq.writer.unstored import Unstored
+
+log = logging.getLogger("resilient_pq.writer")
+
+#: Seconds that the timer waits for a call before it looks whether that only waits for its source.
+_LOOK_AGAIN = 0.05
+
+
+class StoresInTime(Lifetime):
+    """A writer of one file, as far as its rows have to be stored before they are too old."""
+
+    def __init__(
+        self, store: WriteStore, url: str, sink: ObjectSink, options: EncoderOptions, *, owns_store: bool
+    ) -> None:
+        """Begin without rows.
+
+        Args:
+            store: Where it writes.
+            url: What it writes.
+            sink: Takes the bytes.
+            options: They have the bound.
+            owns_store: Whether the store is closed with it.
+        """
+        super().__init__(store, url, owns_store=owns_store)
+        self._sink = sink
+        self._options = options
+        self._encoder: Encoder | None = None
+        self._pipeline: Pipeline | None = None
+        self._unstored: Unstored | None = None  # where there is a bound that can be kept
+        self._alarm = Alarm(self._store_in_time)
+        self._incoming: Incoming | None = None  # of the `write` that is at work
+        self._rows_safe = 0  # rows that the newest commit stored of those that were waited for
+        self._warned = False
+        self._aimed = 0  # bytes of the file that the newest commit is to store
+        # Of a commit that was not waited for: when storing was begun, what the sink takes no account of, and bytes.
+        self._storing: tuple[float, float, int] | None = None
+
+    @abstractmethod
+    async def _write_checkpoint(self, *, asked: bool = False, wait: bool = True) -> None:
+        """Write a checkpoint, and commit it."""
+
+    @abstractmethod
+    def _log_stored(self) -> None:
+        """Note the checkpoints that have been stored since."""
+
+    def _begin_bound(self) -> None:
+        bound = self._options.max_unstored
+        if bound is not None and self._sink.can_store:
+            self._unstored = Unstored(bound, asyncio.get_running_loop().time)
+
+    @contextmanager
+    def _taking(self, rows: Incoming) -> Iterator[Incoming]:
+        """While rows are taken, the timer may use the encoder where their source keeps the call waiting."""
+        self._incoming = rows
+        try:
+            yield rows
+        finally:
+            self._incoming = None
+
+    def _note_taken(self, num_rows: int) -> None:
+        """In any thread: rows are taken behind so many."""
+        if self._unstored is not None:
+            self._unstored.take(num_rows)
+
+    async def _commit(self, *, wait: bool) -> None:
+        assert self._encoder is not None
+        num_rows = self._encoder.layout.num_rows
+        if wait or not self._commit_under_way:  # else the sink begins nothing
+            self._aimed = self._sink.position
+        if await self._sink.commit(wait=wait) is StoredState.STORED:
+            self._rows_safe = num_rows
+
+    @property
+    def _commit_under_way(self) -> bool:
+        return not self._sink.stored_as_written and self._sink.num_bytes_stored < self._aimed
+
+    async def _store_in_time(self) -> None:
+        """Store rows that become too old between calls, or in one that waits for its source."""
+        try:
+            while self._failure is None and not self._closed and self._alarm.when == math.inf:
+                if (rows := self._incoming) is not None and rows.pause():
+                    try:
+                        return await self._keep_bound()
+                    finally:
+                        rows.resume()
+                if await acquired(self._lock, _LOOK_AGAIN):
+                    try:
+                        return await self._keep_bound()
+                    finally:
+                        self._lock.release()
+        except Exception as error:
+            self._untold = error
+            log.error("%s: rows that had waited for long were not stored: %s", self.url, error)
+
+    async def _keep_bound_while_taking(self) -> None:
+        """Before rows are taken: store those that become too old, and as many that the next would come too late."""
+        if (unstored := self._unstored) is None or self._encoder is None:
+            return
+        if not unstored.clock() < self._alarm.when < math.inf:
+            await self._keep_bound()
+        num_bytes = self._sink.num_bytes_unsent + self._encoder.open_bytes_in_file
+        # Steps smaller than what each of them sends again would gain nothing.
+        if unstored.too_many(num_bytes) and num_bytes > self._sink.commit_cost:
+            await self._store_now(unstored, wait=True)
+
+    async def _keep_bound(self) -> None:
+        """Have rows stored that would become too old, and wake up for the next. Nothing else may use the encoder."""
+        unstored = self._unstored
+        if unstored is None or self._closed or self._failure is not None:
+            return
+        async with self._failing():
+            self._note_stored(unstored)
+            now, due, oldest = unstored.clock(), unstored.due_at, unstored.oldest
+            if due is not None and oldest is not None and due <= now:
+                late = now >= oldest + unstored.bound
+                if late:
+                    log.warning("%s: rows have waited for %.1f s for being stored", self.url, now - oldest)
+                if late or not self._commit_under_way:
+                    await self._store_now(unstored, wait=late)
+                self._note_stored(unstored)
+        now, due, oldest = unstored.clock(), unstored.due_at, unstored.oldest
+        if due is None or oldest is None:
+            self._alarm.set(None if self._incoming is None else now + unstored.bound - unstored.lead)
+        elif self._commit_under_way:
+            self._alarm.set(max(oldest + unstored.bound, now + _LOOK_AGAIN))
+        else:
+            self._alarm.set(max(due, now + _LOOK_AGAIN))
+
+    async def _store_now(self, unstored: Unstored, *, wait: bool) -> None:
+        """Store what was taken, and no more than that needs: small row groups and many footers cost every reader."""
+        encoder, pipeline, sink = self._encoder, self._pipeline, self._sink
+        assert encoder is not None and pipeline is not None
+        begun, num_bytes = unstored.clock(), sink.num_bytes_unsent + encoder.open_bytes_in_file
+        footer = not sink.stored_as_written or self._options.write.checkpoint_seconds is not None
+        many = wait and 2 * encoder.open_bytes_in_file > num_bytes
+        if encoder.has_open_rows and (many or self._open_rows_are_due(unstored, encoder)):
+            self._warn_before_it_is_full(unstored, encoder)
+            await pipeline.close_row_group(ending=footer)
+        await pipeline.push_row_groups(ending=footer)
+        if footer and encoder.changed_since_checkpoint:
+            await self._write_checkpoint(asked=True, wait=wait)
+        else:
+            await self._commit(wait=wait)
+        if self._storing is not None:  # it is late, and was waited for in the end
+            begun, _, num_bytes = self._storing
+        seconds = unstored.clock() - begun
+        self._storing = (begun, seconds, num_bytes) if self._commit_under_way else None
+        if self._storing is None:
+            unstored.took(seconds, num_bytes)
+
+    def _warn_before_it_is_full(self, unstored: Unstored, encoder: Encoder) -> None:
+        if encoder.soon_full and not self._warned:
+            self._warned = True
+            log.warning(
+                "%s: a quarter of the row groups that a file can have is there, some of them small to be stored within"
+                " %g s: with a larger max_unstored_seconds it takes more rows; a data set goes on in new files",
+                self.url,
+                unstored.bound,
+            )
+
+    def _open_rows_are_due(self, unstored: Unstored, encoder: Encoder) -> bool:
+        """Whether the open row group is to be stored with those before it, instead of a little later and fuller."""
+        num_closed = encoder.num_rows_taken - encoder.num_open_rows
+        taken_at = unstored.taken_at(num_closed)
+        half_way = taken_at is not None and unstored.clock() >= taken_at + unstored.bound / 2
+        return half_way or self._num_rows_safe >= num_closed
+
+    def _note_stored(self, unstored: Unstored) -> None:
+        assert self._encoder is not None
+        if self._storing is not None and not self._commit_under_way:
+            (_, seconds, num_bytes), self._storing = self._storing, None
+            unstored.took(seconds + self._sink.commit_seconds, num_bytes)
+        unstored.stored(self._num_rows_safe, self._encoder.num_rows_taken)
+        self._log_stored()
+
+    @property
+    def _num_rows_safe(self) -> int:
+        """Rows that survive a loss of power, too."""
+        return self._rows_safe if self._sink.stored_as_written else max(self._rows_safe, self.num_rows_stored)
