@@ -45,6 +45,7 @@ from resilient_pq import (
     DatasetWriter,
     DecodedColumnIndex,
     EncodingError,
+    Fencing,
     FetchCounters,
     File,
     FileEntry,
@@ -133,6 +134,7 @@ __all__ = [
     "DatasetWriter",
     "DecodedColumnIndex",
     "EncodingError",
+    "Fencing",
     "FetchCounters",
     "File",
     "FileEntry",
@@ -198,6 +200,7 @@ __all__ = [
     "convert",
     "create",
     "create_dataset",
+    "create_or_resume",
     "list_uploads",
     "open",
     "open_many",
@@ -456,6 +459,7 @@ def _iterated(function: Callable[P, FileResults]) -> Callable[P, BlockingResults
 
 create = _opened(resilient_pq.create)
 resume = _opened(resilient_pq.resume)
+create_or_resume = _opened(resilient_pq.create_or_resume)
 create_dataset = _opened(resilient_pq.create_dataset)
 resume_dataset = _opened(resilient_pq.resume_dataset)
 open = _opened_reader(resilient_pq.open)

@@ -10,7 +10,6 @@ from typing import Any
 from resilient_pq.errors import (
     AccessDeniedError,
     NotFoundError,
-    ObjectChangedError,
     PreconditionError,
     SchemaError,
     StoreError,
@@ -255,13 +254,6 @@ class S3Store(S3Parts, MultipartStore):
         if fingerprint.is_of(answer):
             return info_of(key, answer)
         raise self._another_version(key)
-
-    def _another_version(self, key: str) -> ObjectChangedError:
-        return ObjectChangedError(
-            "the object is not the version that was to be replaced",
-            where=self._where(key),
-            hint="somebody else wrote it meanwhile; nothing was published",
-        )
 
     async def _checked(self, info: ObjectInfo, fingerprint: Fingerprint) -> ObjectInfo:
         """A completed object, after its size and checksum were compared with those of its parts."""
