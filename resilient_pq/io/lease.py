@@ -18,6 +18,7 @@ from datetime import timedelta
 from resilient_pq.errors import (
     AccessDeniedError,
     AlreadyExistsError,
+    FormatError,
     NotFoundError,
     ObjectChangedError,
     PreconditionError,
@@ -76,6 +77,17 @@ async def forget_epoch(store: MultipartStore, key: str, found: FoundEpoch) -> No
         return  # somebody holds the object now
     except (StoreError, UnsupportedError) as error:
         log.warning("%s: its epoch object was not removed: %s", store.url_of(key), error)
+
+
+async def forget_upload(store: MultipartStore, key: str, upload_id: str) -> None:
+    """Remove the epoch object of an upload that was ended by hand, where it names no other."""
+    try:
+        found = await find_epoch(store, key)
+    except (FormatError, UnsupportedError, StoreError) as error:
+        log.warning("%s: its epoch object was not looked at: %s", store.url_of(key), error)
+        return
+    if found is not None and found.epoch.uploads == (upload_id,):
+        await forget_epoch(store, key, found)
 
 
 class Lease:

@@ -16,6 +16,7 @@ from typing import Any
 from resilient_pq.errors import FormatError, NotFoundError, RecoveryError, UnsupportedError, Where
 from resilient_pq.io import FetchCounters, MultipartStore, ObjectInfo, UploadInfo, place_of
 from resilient_pq.io.cancellation import all_or_none
+from resilient_pq.io.lease import forget_upload
 from resilient_pq.reader.contents import Contents, FileState
 from resilient_pq.reader.reading import read_contents
 from resilient_pq.recovery.source import TAIL_BYTES, Location
@@ -148,6 +149,7 @@ async def abort_upload(
     async with multipart_store(url, storage_options) as (store, key):
         chosen = upload_id or await only_upload(store, key)
         await store.abort_upload(key, chosen)
+        await forget_upload(store, key, chosen)
         return chosen
 
 

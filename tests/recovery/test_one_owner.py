@@ -200,7 +200,8 @@ class Held:
 
     async def settled(self) -> None:
         """Until every one that lives waits for a turn or has ended."""
-        while any(not a.waiting and not a.task.done() for a in self.actors if a.task and not a.dead):
+        # A thread of an encoder tells nobody when it is done.
+        while any(not a.waiting and not a.task.done() for a in self.actors if a.task and not a.dead):  # noqa: ASYNC110
             await asyncio.sleep(0.0002)
         await asyncio.sleep(0)
 
