@@ -111,6 +111,7 @@ class Lease:
         self._held: Epoch | None = None
         self._etag: str | None = None
         self._lost = False
+        self._confirmed = False
 
     @property
     def is_held(self) -> bool:
@@ -158,8 +159,6 @@ class Lease:
         try:
             await self._write(epoch, None if found is None else found.etag, first=found is None)
         except AccessDeniedError as error:
-            if self._terms.exclusive:
-                raise
             self._go_without(error)
             return
         heeding = self.fencing is Fencing.LEASE and await self._store.heeds_conditions(self._key, epoch.to_json())
@@ -185,10 +184,13 @@ class Lease:
             WriterFencedError: Somebody else has taken it over.
             StoreError: The store refuses.
         """
-        if self._held is not None:
-            await self._write(
-                self._held.named(upload_id, file_id=self.file_id, before=self.before), self._etag, first=False
-            )
+        if self._held is None:
+            return
+        named = self._held.named(upload_id, file_id=self.file_id, before=self.before)
+        try:
+            await self._write(named, self._etag, first=False)
+        except AccessDeniedError as error:
+            self._go_without(error)
 
     async def confirm(self) -> None:
         """See that it is still held.
@@ -197,10 +199,17 @@ class Lease:
             WriterFencedError: Somebody else has taken it over.
             StoreError: The store could not say.
         """
-        if self._held is None:
+        if self._held is None or self.fencing is Fencing.NONE:
             return
         self._refuse_lost()
-        found = await find_epoch(self._store, self._object)
+        try:
+            found = await find_epoch(self._store, self._object)
+        except AccessDeniedError as error:
+            if self._confirmed:
+                raise
+            self._go_without(error)
+            return
+        self._confirmed = True
         if found is None or found.epoch.owner != self._held.owner:
             raise self._fenced()
 
@@ -262,10 +271,13 @@ class Lease:
         )
 
     def _go_without(self, error: AccessDeniedError) -> None:
+        """Credentials may allow to write the object, and neither to read nor to write beside it."""
+        if self._terms.exclusive:
+            raise error
         self.fencing = Fencing.NONE
         log.warning(
-            "%s: its epoch object cannot be written (%s): another writer cannot be kept from being told that its rows"
-            " are stored",
+            "%s: its epoch object cannot be written and read (%s): another writer cannot be kept from being told that"
+            " its rows are stored",
             self._store.url_of(self._object),
             error.message,
         )

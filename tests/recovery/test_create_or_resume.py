@@ -356,13 +356,29 @@ async def test_what_keeps_others_out(store: Parts, tmp_path: Path) -> None:
         await begin(store, fencing="both")
 
 
-async def test_credentials_that_may_not_write_beside(store: Parts, caplog: pytest.LogCaptureFixture) -> None:
-    """A policy may allow the file alone: then nothing keeps others out, which is said."""
-    denied = Faulty(store, [Fault("put", rpq.AccessDeniedError("no"))])
+class Writing(Faulty):
+    """Credentials that may write, and not read: neither is a version known to them that might be replaced."""
+
+    async def put(self, *arguments: Any, if_match: str | None = None, **rest: Any) -> ObjectInfo:
+        if if_match is not None:
+            raise rpq.AccessDeniedError("you may not read")
+        return await super().put(*arguments, **rest)
+
+    async def read_tail(self, *_: Any) -> Any:
+        raise rpq.AccessDeniedError("you may not read")
+
+
+@pytest.mark.parametrize("what", ["beside", "read", "confirm"])
+async def test_credentials_that_are_for_the_file_alone(
+    store: Parts, caplog: pytest.LogCaptureFixture, what: str
+) -> None:
+    """A policy may allow the file alone, or nothing to be read: then nothing keeps others out, which is said."""
+    verb = {"beside": "put", "confirm": "read_tail"}.get(what, "none")
+    denied = (Writing if what == "read" else Faulty)(store, [Fault(verb, rpq.AccessDeniedError("no"))])
     async with rpq.create((denied, "days/f"), options=SMALL) as writer:
         await writer.write(rows(0, 10))
         assert (await writer.checkpoint()).state is rpq.StoredState.STORED
-        assert writer.fencing is rpq.Fencing.NONE and "cannot be written" in caplog.text
+        assert writer.fencing is rpq.Fencing.NONE and "cannot be written and read" in caplog.text
     assert await ids(store) == list(range(10))
 
 
