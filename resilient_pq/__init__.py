@@ -65,7 +65,7 @@ from resilient_pq.format.sorting import SortingColumn
 from resilient_pq.formats.convert import convert
 from resilient_pq.formats.trevni_file import TrevniBlock, TrevniFile, open_trevni
 from resilient_pq.formats.trevni_write import write_trevni
-from resilient_pq.io import FetchCounters, ObjectInfo, RetryPolicy, StoredState
+from resilient_pq.io import Fencing, FetchCounters, ObjectInfo, RetryPolicy, StoredState
 from resilient_pq.reader.bloom_filter import ColumnBloomFilter
 from resilient_pq.reader.contents import FileState, KnownCheckpoint
 from resilient_pq.reader.file import File
@@ -77,7 +77,7 @@ from resilient_pq.reader.records import Records
 from resilient_pq.reader.streaming import Batches
 from resilient_pq.recovery.check import check
 from resilient_pq.recovery.report import Damage, Finding, Kept, LostRegion, Outcome, Report
-from resilient_pq.recovery.resume import resume
+from resilient_pq.recovery.resume import create_or_resume, resume
 from resilient_pq.recovery.salvage import recover
 from resilient_pq.recovery.upload_completion import CompletedBy, CompletedUpload, complete_upload
 from resilient_pq.recovery.uploads import ResumeInfo, Upload, abort_upload, list_uploads, resume_info
@@ -107,6 +107,7 @@ __all__ = [
     "DatasetWriter",
     "DecodedColumnIndex",
     "EncodingError",
+    "Fencing",
     "FetchCounters",
     "File",
     "FileEntry",
@@ -173,6 +174,7 @@ __all__ = [
     "convert",
     "create",
     "create_dataset",
+    "create_or_resume",
     "list_uploads",
     "open",
     "open_many",

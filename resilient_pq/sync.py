@@ -47,6 +47,7 @@ from resilient_pq import (
     DatasetWriter,
     DecodedColumnIndex,
     EncodingError,
+    Fencing,
     FetchCounters,
     File,
     FileEntry,
@@ -138,6 +139,7 @@ __all__ = [
     "DatasetWriter",
     "DecodedColumnIndex",
     "EncodingError",
+    "Fencing",
     "FetchCounters",
     "File",
     "FileEntry",
@@ -204,6 +206,7 @@ __all__ = [
     "convert",
     "create",
     "create_dataset",
+    "create_or_resume",
     "list_uploads",
     "open",
     "open_many",
@@ -462,6 +465,7 @@ def _iterated(function: Callable[P, FileResults]) -> Callable[P, BlockingResults
 
 create = _opened(resilient_pq.create)
 resume = _opened(resilient_pq.resume)
+create_or_resume = _opened(resilient_pq.create_or_resume)
 create_dataset = _opened(resilient_pq.create_dataset)
 resume_dataset = _opened(resilient_pq.resume_dataset)
 open = _opened_reader(resilient_pq.open)

@@ -22,8 +22,6 @@ from resilient_pq.errors import (
     Where,
     located,
 )
-from resilient_pq.format.footer import MAGIC
-from resilient_pq.format.records import HEADER_SIZE, parse_header
 from resilient_pq.io import FetchCounters, LocalStore, MultipartStore, SinkOptions, WriteStore
 from resilient_pq.io.cancellation import all_or_none
 from resilient_pq.io.protocols import folder_prefix
@@ -32,12 +30,11 @@ from resilient_pq.reader.reading import read_contents
 from resilient_pq.recovery.resume import resume
 from resilient_pq.recovery.resume_upload import completed_upload
 from resilient_pq.recovery.source import TAIL_BYTES
+from resilient_pq.recovery.torn_at_once import was_torn_at_once
 from resilient_pq.recovery.upload_rule import upload_parts
 
 #: Files that are completed, or footers that are read, at one time.
 _MAX_CONCURRENCY: Final = 16
-#: A file that was never whole is no larger than its anchor, which is as large as its schema.
-_MOST_TORN_BYTES: Final = 1 << 20
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -220,7 +217,7 @@ async def _complete_local(store: LocalStore, key: str) -> bool:
     try:
         writer = await resume((store, key))
     except RecoveryError:
-        if not await _was_torn_at_once(store, key):
+        if not await was_torn_at_once(store, key):
             raise
         sink = await store.reopen(key, SinkOptions(mode="x"))
         await sink.abort()
@@ -230,17 +227,6 @@ async def _complete_local(store: LocalStore, key: str) -> bool:
         return True
     await writer.abort()
     return False
-
-
-async def _was_torn_at_once(store: LocalStore, key: str) -> bool:
-    """Whether a ``NAME.partial`` ends within its anchor, the first thing that is written: no row was stored."""
-    tail = await store.read_tail(store.unfinished_key(key), _MOST_TORN_BYTES)
-    data = bytes(tail.data)
-    if tail.offset or not any(data):
-        return not tail.offset
-    header = parse_header(memoryview(data)[len(MAGIC) :])
-    short = len(data) < len(MAGIC) + HEADER_SIZE
-    return data[: len(MAGIC)] == MAGIC[: len(data)] and (short or (header is not None and header.end > len(data)))
 
 
 async def _read(folder: Folder, found: NamedFile) -> DatasetFile:

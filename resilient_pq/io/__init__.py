@@ -10,13 +10,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from resilient_pq.io.counters import FetchCounters, counting
+from resilient_pq.io.epoch import Epoch, FoundEpoch, LeaseTerms
 from resilient_pq.io.fetch import FetchOptions, Place, fetch, fetch_groups, fetch_places, merge_all
+from resilient_pq.io.lease import Lease, find_epoch
 from resilient_pq.io.local import LocalStore
 from resilient_pq.io.memory import MemoryStore
 from resilient_pq.io.multipart import MultipartSink
 from resilient_pq.io.protocols import (
     Buffer,
     Capabilities,
+    Fencing,
     GrowingStore,
     ListedObject,
     MultipartStore,
@@ -48,11 +51,16 @@ __all__ = [
     "Buffer",
     "ByteRange",
     "Capabilities",
+    "Epoch",
+    "Fencing",
     "FetchCounters",
     "FetchOptions",
+    "FoundEpoch",
     "FsspecStore",
     "GrowingStore",
     "HttpStore",
+    "Lease",
+    "LeaseTerms",
     "ListedObject",
     "LocalStore",
     "MemoryStore",
@@ -79,6 +87,7 @@ __all__ = [
     "fetch",
     "fetch_groups",
     "fetch_places",
+    "find_epoch",
     "max_object_size",
     "merge",
     "merge_all",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -68,6 +68,7 @@ async def copied_upload(
     options: SinkOptions,
     *,
     copied: Callable[[int], None] | None = None,
+    begun: Callable[[str], Awaitable[None]] | None = None,
 ) -> AsyncIterator[CopiedUpload]:
     """Begin an upload with copies of the first `end` bytes of another object, as far as they make parts.
 
@@ -82,6 +83,7 @@ async def copied_upload(
         end: Of its bytes, how many are wanted; see `parts_to_copy` for those that are not copied.
         options: Those of the upload.
         copied: Called with the bytes copied so far, after each part.
+        begun: Called with the id of the upload before anything is copied to it.
 
     Raises:
         ObjectChangedError: The source is no longer that version.
@@ -105,6 +107,8 @@ async def copied_upload(
 
     upload_id = await finish_first(begin(), undo=drop, patience=_GRACE_SECONDS)
     try:
+        if begun is not None:
+            await begun(upload_id)
         parts = await _copies(store, key, upload_id, source, places, copied or (lambda _: None))
         await _refuse_changed(store, source, end)
         yield CopiedUpload(upload_id, tuple(parts), places[-1].end if places else 0)

@@ -42,6 +42,7 @@ from resilient_pq.io.protocols import (
     LISTED_AT_ONCE,
     Buffer,
     Capabilities,
+    Fencing,
     GrowingStore,
     ListedObject,
     ObjectInfo,
@@ -197,6 +198,11 @@ class LocalSink(ObjectSink):
     def published(self) -> ObjectInfo | None:
         """The file, once it has its name."""
         return self._info
+
+    @property
+    def fencing(self) -> Fencing:
+        """``NAME.partial`` is locked."""
+        return Fencing.LOCK
 
     @property
     def position(self) -> int:

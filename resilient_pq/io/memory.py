@@ -101,10 +101,15 @@ class MemoryStore(MultipartStore):
             yield [ListedObject(info.key.removeprefix(prefix), info.size, info.etag) for info in infos]
 
     async def put(
-        self, key: str, data: Sequence[Buffer] | Buffer, *, if_none_match: bool = False
+        self,
+        key: str,
+        data: Sequence[Buffer] | Buffer,
+        *,
+        if_none_match: bool = False,
+        if_match: str | None = None,
     ) -> ObjectInfo:
         """Write a whole object."""
-        return self._publish(key, b"".join(pieces_of(data)), if_none_match=if_none_match)
+        return self._publish(key, b"".join(pieces_of(data)), if_none_match=if_none_match, if_match=if_match)
 
     async def create(self, key: str, options: SinkOptions = DEFAULT_SINK_OPTIONS) -> ObjectSink:
         """Begin an object; its bytes are gathered until it is completed."""
@@ -112,8 +117,10 @@ class MemoryStore(MultipartStore):
             self._refuse_existing(key)
         return _MemorySink(self, key, options)
 
-    async def delete(self, key: str) -> None:
+    async def delete(self, key: str, *, if_match: str | None = None) -> None:
         """Forget the object, if there is one."""
+        if if_match is not None:
+            self._refuse_other(key, if_match)
         self._objects.pop(key, None)
 
     async def create_upload(self, key: str) -> str:
@@ -206,13 +213,17 @@ class MemoryStore(MultipartStore):
         if key in self._objects:
             raise AlreadyExistsError("the object exists already", where=self._where(key))
 
+    def _refuse_other(self, key: str, etag: str) -> None:
+        if key not in self._objects or self._objects[key][0].etag != etag:
+            raise ObjectChangedError("the object was replaced meanwhile", where=self._where(key))
+
     def _publish(
         self, key: str, data: bytes, *, if_none_match: bool, if_match: str | None = None
     ) -> ObjectInfo:
         if if_none_match:
             self._refuse_existing(key)
-        if if_match is not None and (key not in self._objects or self._objects[key][0].etag != if_match):
-            raise ObjectChangedError("the object was replaced meanwhile", where=self._where(key))
+        if if_match is not None:
+            self._refuse_other(key, if_match)
         info = ObjectInfo(key, len(data), f'"{next(self._serial):x}"')
         self._objects[key] = (info, data)
         return info

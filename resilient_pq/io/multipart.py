@@ -6,6 +6,7 @@ import asyncio
 import logging
 import shlex
 from collections.abc import Coroutine, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 from resilient_pq.errors import (
@@ -23,10 +24,12 @@ from resilient_pq.errors import (
     located,
 )
 from resilient_pq.io.cancellation import finish_first
+from resilient_pq.io.lease import Lease, empty_uploads
 from resilient_pq.io.part_buffers import PartBuffers
 from resilient_pq.io.protocols import (
     DEFAULT_SINK_OPTIONS,
     Buffer,
+    Fencing,
     MultipartStore,
     ObjectInfo,
     ObjectSink,
@@ -42,6 +45,8 @@ log = logging.getLogger("resilient_pq.io")
 # How long abort and keep wait for the parts that are being sent before they are broken off, and how long the
 # request that aborts may take.
 _GRACE_SECONDS = 10.0
+# Seconds before an upload in which another one was begun by the same request, had its answer been lost.
+_LOST_REPLY_SECONDS = 300.0
 
 
 class MultipartSink(ObjectSink):
@@ -50,6 +55,9 @@ class MultipartSink(ObjectSink):
     Nothing is sent before one part is full or a commit is asked for: a smaller object is a single request when it
     is completed. After that, parts go out side by side, and `write` waits while too many bytes are held. The
     first part that fails for good fails the sink.
+
+    Where the options ask for a lease, it is taken before the upload is begun, and bytes count as stored when it was
+    found to be held still after their parts were acknowledged.
     """
 
     def __init__(self, store: MultipartStore, key: str, options: SinkOptions = DEFAULT_SINK_OPTIONS) -> None:
@@ -70,6 +78,9 @@ class MultipartSink(ObjectSink):
         self._commit_begun: tuple[int, float] | None = None  # its end, and when
         self._commit_seconds = 0.0
         self._in_doubt = False  # whether the store may have published the object without saying so
+        self._lease = None if options.lease is None else Lease(store, key, options.lease)
+        self._promised = 0  # bytes that were stored when the lease was last found to be held
+        self._confirming = False
 
     @classmethod
     async def resume(
@@ -81,6 +92,7 @@ class MultipartSink(ObjectSink):
         upload_id: str,
         parts: Sequence[Part],
         tail: Sequence[Buffer],
+        lease: Lease | None = None,
     ) -> MultipartSink:
         """Go on with an upload whose first parts are there already, and commit what is known of the object.
 
@@ -91,12 +103,15 @@ class MultipartSink(ObjectSink):
             upload_id: The upload.
             parts: Parts 1, 2, ... in full, as they were copied: whole numbers of MiB.
             tail: The bytes of the object behind them.
+            lease: Of the object, held, and the upload named in it; None where it is written without.
 
         Raises:
             ValueError: The parts have sizes that they cannot have.
+            WriterFencedError: Somebody else has taken the lease over.
             StoreError: The store refused; the upload is still there.
         """
-        sink = cls(store, key, options)
+        sink = cls(store, key, replace(options, lease=None))
+        sink._lease = lease
         pieces = pieces_of(tail)
         position = sum(part.size for part in parts) + sum(piece.nbytes for piece in pieces)
         sink._plan = UploadPlan.resume(position, parts, options)
@@ -109,7 +124,7 @@ class MultipartSink(ObjectSink):
         sink._beginning.set_result(upload_id)
         try:
             sink._pump()
-            while sink._plan.committing:
+            while sink._plan.committing or sink._confirming:
                 await sink._change()
         except BaseException:
             sink._outcome = "kept"
@@ -127,7 +142,17 @@ class MultipartSink(ObjectSink):
         """Bytes that the newest commit made durable; none after an abort."""
         if self._outcome == "aborted":
             return 0
-        return self._plan.position if self._outcome == "completed" else self._plan.stored_end
+        return self._plan.position if self._outcome == "completed" else self._stored_end
+
+    @property
+    def _stored_end(self) -> int:
+        """Bytes that may be said to be stored: none that the next holder of the object might not find."""
+        return self._plan.stored_end if self._lease is None else self._promised
+
+    @property
+    def fencing(self) -> Fencing:
+        """What the lease keeps others from; known when the upload was begun."""
+        return Fencing.NONE if self._lease is None else self._lease.fencing
 
     @property
     def num_bytes_resent(self) -> int:
@@ -190,9 +215,9 @@ class MultipartSink(ObjectSink):
             if self.num_bytes_stored < end:
                 self._commit_begun = end, asyncio.get_running_loop().time()
             self._pump()
-            while wait and self._plan.stored_end < end:
+            while wait and self._stored_end < end:
                 await self._change()
-        return StoredState.STORED if self._plan.stored_end >= self.position else StoredState.ACCEPTED
+        return StoredState.STORED if self._stored_end >= self.position else StoredState.ACCEPTED
 
     async def complete(self) -> ObjectInfo:
         """Send what is left, and publish the object.
@@ -205,12 +230,15 @@ class MultipartSink(ObjectSink):
         """
         self._refuse_ended()
         exclusive, if_match = self._options.mode == "x", self._options.if_match
-        self._plan.close()
+        # One who takes the lease over must be able to end what is on its way: an upload, but no single request.
+        self._plan.close(in_parts=self._options.lease is not None and self._options.lease.exclusive)
         if self._plan.single:
             data = self._buffers.take_all()
-            return await self._publish(self._store.put(self._key, data, if_none_match=exclusive))
+            return await self._publish(
+                self._store.put(self._key, data, if_none_match=exclusive, if_match=if_match)
+            )
         self._pump()
-        while not self._plan.completable:
+        while not self._plan.completable or self._confirming:
             await self._change()
         parts, upload_id = self._plan.parts, await self._begun()
         stored = sum(part.size for part in parts)
@@ -297,6 +325,10 @@ class MultipartSink(ObjectSink):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        due = self._lease is not None and self._plan.stored_end > self._promised
+        if due and not self._confirming and self._failure is None:
+            self._confirming = True
+            self._start(self._confirm(self._plan.stored_end))
         loop = asyncio.get_running_loop()
         while self._failure is None and (request := self._plan.next_request(loop.time())) is not None:
             match request:
@@ -312,6 +344,15 @@ class MultipartSink(ObjectSink):
         self._timer = None
         self._pump()
         self._changed.set()
+
+    async def _confirm(self, end: int) -> None:
+        """See that the lease is held still, after everything up to `end` was stored."""
+        assert self._lease is not None
+        try:
+            await self._lease.confirm()
+        finally:
+            self._confirming = False
+        self._promised = max(self._promised, end)
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -362,8 +403,41 @@ class MultipartSink(ObjectSink):
     async def _begun(self) -> str:
         """The upload id; a sender that is cancelled leaves the request that asks for it alone."""
         if self._beginning is None:
-            self._beginning = asyncio.create_task(self._store.create_upload(self._key))
+            self._beginning = asyncio.create_task(self._begin())
         return await asyncio.shield(self._beginning)
+
+    async def _begin(self) -> str:
+        """Begin the upload, named in the lease before any part of it is sent: one that nobody names holds nothing."""
+        if self._lease is None:
+            return await self._store.create_upload(self._key)
+        await self._lease.take()
+        upload_id = await self._store.create_upload(self._key)
+        try:
+            twice = self._lease.is_held and self._store.begun_twice(upload_id)
+            listed = await self._store.list_uploads(self._key) if twice else []
+            await self._lease.name(upload_id)
+        except BaseException:
+            await self._drop(upload_id)
+            raise
+        # Nobody has taken the lease since these were listed: none of them is of a writer that is to hold it.
+        begun = next((each.initiated for each in listed if each.upload_id == upload_id), None)
+        for each in listed:
+            if each.key != self._key or each.upload_id == upload_id or None in (begun, each.initiated):
+                continue
+            assert begun is not None and each.initiated is not None
+            if abs((begun - each.initiated).total_seconds()) < _LOST_REPLY_SECONDS:
+                for empty in await empty_uploads(self._store, [each]):
+                    await self._drop(empty)
+        return upload_id
+
+    async def _drop(self, upload_id: str) -> None:
+        """Remove an upload that nobody will write to."""
+        try:
+            await self._store.abort_upload(self._key, upload_id)
+        except NotFoundError:
+            return
+        except StoreError as error:
+            log.warning("%s: the upload %s was not removed: %s", self._store.url_of(self._key), upload_id, error)
 
     def _fenced(self, error: StoreError) -> WriterFencedError:
         if isinstance(error, ObjectChangedError):
@@ -394,9 +468,19 @@ class MultipartSink(ObjectSink):
                 self._in_doubt = not self._plan.single
                 raise
             self._outcome, self._info = "completed", info
+            await self._release_completed()
             return info
 
         return await finish_first(publish(), patience=_GRACE_SECONDS)
+
+    async def _release_completed(self) -> None:
+        """Remove the epoch object; the next one who finds it knows by the file id that it is of the complete object."""
+        if self._lease is None:
+            return
+        try:
+            await self._lease.release()
+        except (StoreError, UnsupportedError, WriterFencedError) as error:
+            log.warning("%s: the object is complete; its epoch object stays: %s", self._where.key, error)
 
     async def _settle(self) -> None:
         """Wait for what is being sent, for a while; afterwards no task of the sink is left."""
@@ -434,6 +518,14 @@ class MultipartSink(ObjectSink):
     async def _remove(self) -> None:
         self._failure = self._failure or WriterClosedError("the upload was aborted", where=self._where)
         await self._settle()
+        if self._lease is not None:
+            try:
+                async with asyncio.timeout(_GRACE_SECONDS):
+                    await self._lease.release()
+            except (WriterFencedError, TimeoutError) as error:
+                # Rows of it may be stored for the one who goes on with it.
+                log.warning("%s: not removed: %s", self.describe(), error or "no answer")
+                return
         if self.upload_id is None:
             return
         hint = f"remove it later: upload id {self.upload_id} of {self._store.url_of(self._key)}"

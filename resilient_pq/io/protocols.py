@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import Literal, Protocol, Self, TypeAlias, runtime_checkable
 
 from resilient_pq.errors import NotFoundError, StoreError, UnsupportedError, Where
+from resilient_pq.io.epoch import LeaseTerms
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 """What may be written: contiguous bytes, which must not change until the object is published."""
@@ -150,6 +151,19 @@ class StoredState(StrEnum):
     """Part of a completed object."""
 
 
+class Fencing(StrEnum):
+    """What keeps two writers from both being told that their bytes of one object are stored."""
+
+    LOCK = "lock"
+    """A lock on the local file, held until its writer ends."""
+    LEASE = "lease"
+    """An epoch object, which the store replaces only for those who know its newest version."""
+    ADVISORY = "advisory"
+    """An epoch object in a store that heeds no conditions: of writers that begin at one moment several are told so."""
+    NONE = "none"
+    """Nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Capabilities:
     """What a store can do beyond the plain verbs; False where it is not known.
@@ -198,6 +212,8 @@ class SinkOptions:
             stands in the way of the other.
         overwrite_partial: Local files: replace a ``NAME.partial`` that a dead writer left. One that a living
             writer holds is never replaced.
+        lease: Uploads: what the epoch object beside the object is to say, so that bytes are stored for its holder
+            alone (`io.lease`); None for no such object.
 
     Raises:
         ValueError: A size that no upload could have.
@@ -212,6 +228,7 @@ class SinkOptions:
     undecided_grace: float = 60.0
     private_partial: bool = False
     overwrite_partial: bool = False
+    lease: LeaseTerms | None = None
 
     def __post_init__(self) -> None:
         """Refuse what could only fail later, in the middle of an upload."""
@@ -342,6 +359,11 @@ class ObjectSink(Protocol):
     def upload_id(self) -> str | None:
         """The id of the open upload that the bytes go to; None where there is none."""
         return None
+
+    @property
+    def fencing(self) -> Fencing:
+        """What keeps others from being told that their bytes of this object are stored."""
+        return Fencing.NONE
 
     def rescue_command(self) -> str | None:
         """The command that makes an object of what was kept; None where nothing is."""
@@ -639,6 +661,54 @@ class MultipartStore(WriteStore, Protocol):
         Raises:
             NotFoundError: No such upload; not every store tells.
         """
+
+    @abstractmethod
+    async def put(
+        self,
+        key: str,
+        data: Sequence[Buffer] | Buffer,
+        *,
+        if_none_match: bool = False,
+        if_match: str | None = None,
+    ) -> ObjectInfo:
+        """Write a whole object at once.
+
+        Args:
+            key: The object.
+            data: Its bytes.
+            if_none_match: Only if there is no such object.
+            if_match: Only in place of the version with this ETag, where the store can tell (`heeds_conditions`).
+
+        Raises:
+            AlreadyExistsError: `if_none_match`, and the object exists.
+            ObjectChangedError: `if_match`, and the object is another version, or gone.
+            UnsupportedError: The store refuses the condition.
+        """
+
+    @abstractmethod
+    async def delete(self, key: str, *, if_match: str | None = None) -> None:
+        """Remove the object; one that is not there is no error.
+
+        Args:
+            key: The object.
+            if_match: Only the version with this ETag, where the store can tell.
+
+        Raises:
+            ObjectChangedError: `if_match`, and the object is another version, or gone.
+        """
+
+    async def heeds_conditions(self, key: str, data: bytes) -> bool:
+        """Whether `put` keeps to its conditions: some servers pass over them without a word.
+
+        Args:
+            key: An object that is there.
+            data: Its bytes: a store that heeds nothing will write them once more.
+        """
+        return True
+
+    def begun_twice(self, upload_id: str) -> bool:
+        """Whether the beginning of an upload was asked for again, as no answer came: there may be another, empty."""
+        return False
 
     async def discard_unfinished(self, key: str) -> None:
         """Abort every upload of this object, where uploads can be listed."""

@@ -11,7 +11,6 @@ from resilient_pq.errors import (
     AccessDeniedError,
     BucketNotFoundError,
     NotFoundError,
-    ObjectChangedError,
     PreconditionError,
     SchemaError,
     StoreError,
@@ -270,13 +269,6 @@ class S3Store(S3Parts, MultipartStore):
         if fingerprint.is_of(answer):
             return info_of(key, answer)
         raise self._another_version(key)
-
-    def _another_version(self, key: str) -> ObjectChangedError:
-        return ObjectChangedError(
-            "the object is not the version that was to be replaced",
-            where=self._where(key),
-            hint="somebody else wrote it meanwhile; nothing was published",
-        )
 
     async def _checked(self, info: ObjectInfo, fingerprint: Fingerprint) -> ObjectInfo:
         """A completed object, after its size and checksum were compared with those of its parts."""

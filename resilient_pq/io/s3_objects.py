@@ -26,6 +26,10 @@ from resilient_pq.io.s3_client import S3Client, max_requests_from, retry_policy_
 from resilient_pq.io.s3_errors import code_of, from_s3_error, refuses_parameter, status_of
 from resilient_pq.io.s3_options import s3fs_options
 
+# Whether an endpoint keeps to the conditions of PUTs: asked once.
+_HEEDING: dict[str, bool] = {}
+# Of no version of any object.
+_NO_ETAG = '"00000000000000000000000000000000"'
 # The name of an access point holds a slash itself.
 _ACCESS_POINT = re.compile(r"(arn:[^/]+:accesspoint/[^/]+)/(.*)", re.DOTALL)
 
@@ -89,12 +93,19 @@ class S3Objects(RangedGetStore):
             more = following
 
     async def put(
-        self, key: str, data: Sequence[Buffer] | Buffer, *, if_none_match: bool = False
+        self,
+        key: str,
+        data: Sequence[Buffer] | Buffer,
+        *,
+        if_none_match: bool = False,
+        if_match: str | None = None,
     ) -> ObjectInfo:
         """Write a whole object in one request, with its CRC32 where the store compares it."""
         pieces = pieces_of(data)
         size = sum(piece.nbytes for piece in pieces)
         condition = await self._if_none_match("put_object") if if_none_match else {}
+        if if_match is not None:
+            condition = await self._only_if_match("put_object", if_match)
         crc32 = await crc32_of(pieces)
 
         async def send() -> ObjectInfo:
@@ -103,6 +114,8 @@ class S3Objects(RangedGetStore):
             return ObjectInfo(key, size, answer.get("ETag"), answer.get("VersionId"))
 
         def refused(error: StoreError) -> StoreError:
+            if if_match is not None and not _is_missing_bucket(error):
+                return self._another_version(key)
             return self._exists_already(key) if isinstance(error, PreconditionError) else error
 
         def identify() -> Fingerprint:
@@ -110,9 +123,47 @@ class S3Objects(RangedGetStore):
 
         return await self._publishing(key, send, identify, refused=refused)
 
-    async def delete(self, key: str) -> None:
+    async def delete(self, key: str, *, if_match: str | None = None) -> None:
         """Remove the object, if there is one."""
-        await self._retrying(lambda: self._call("delete_object", key))
+        if if_match is None:
+            await self._retrying(lambda: self._call("delete_object", key))
+            return
+        condition, failed = await self._only_if_match("delete_object", if_match), False
+
+        async def send() -> None:
+            nonlocal failed
+            try:
+                await self._call("delete_object", key, **condition)
+            except (NotFoundError, PreconditionError) as error:
+                if _is_missing_bucket(error):
+                    raise
+                if not failed or await self.exists(key):  # otherwise an earlier attempt did it, and its reply was lost
+                    raise self._another_version(key) from error
+            except StoreError:
+                failed = True
+                raise
+
+        await self._retrying(send)
+
+    async def heeds_conditions(self, key: str, data: bytes) -> bool:
+        """Whether PUTs keep to If-None-Match and If-Match: known of S3 itself, and asked once of any other endpoint."""
+        endpoint = self._client.endpoint_url
+        if endpoint is None:
+            return True
+        if endpoint not in _HEEDING:
+            heeding = await self._refuses(self.put(key, data, if_match=_NO_ETAG))
+            _HEEDING[endpoint] = heeding and await self._refuses(self.put(key, data, if_none_match=True))
+        return _HEEDING[endpoint]
+
+    async def _refuses(self, request: Awaitable[ObjectInfo]) -> bool:
+        """Whether a condition that does not hold is what a request fails for."""
+        try:
+            await request
+        except (AlreadyExistsError, ObjectChangedError):
+            return True
+        except UnsupportedError:
+            return False
+        return False
 
     async def close(self) -> None:
         """Close the connections."""
@@ -177,6 +228,19 @@ class S3Objects(RangedGetStore):
                 'the installed botocore cannot do mode="x"', hint="upgrade it: pip install -U s3fs"
             )
         return {"IfNoneMatch": "*"}
+
+    async def _only_if_match(self, operation: str, etag: str) -> dict[str, str]:
+        """The condition that the object is still this version."""
+        if not await self._client.accepts(operation, "IfMatch"):
+            raise UnsupportedError("the installed botocore knows no conditions", hint="upgrade it: pip install -U s3fs")
+        return {"IfMatch": etag}
+
+    def _another_version(self, key: str) -> ObjectChangedError:
+        return ObjectChangedError(
+            "the object is not the version that was to be replaced",
+            where=self._where(key),
+            hint="somebody else wrote it meanwhile; nothing was published",
+        )
 
     def _exists_already(self, key: str) -> AlreadyExistsError:
         return AlreadyExistsError("the object exists already", where=self._where(key))
@@ -274,6 +338,10 @@ class S3Objects(RangedGetStore):
         except (NotFoundError, AccessDeniedError):
             return None
         return info_of(key, answer) if fingerprint.is_of(answer) else None
+
+
+def _is_missing_bucket(error: StoreError) -> bool:
+    return isinstance(error, NotFoundError) and code_of(error) == "NoSuchBucket"
 
 
 def checksum_mode(fingerprint: Fingerprint) -> dict[str, str]:

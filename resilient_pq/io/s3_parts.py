@@ -44,19 +44,32 @@ class S3Parts(S3Objects):
         # Of the uploads that keep the CRC32 of their parts, by id: whether that of the object covers its bytes
         # (FULL_OBJECT) or the sums of its parts (COMPOSITE).
         self._checksum_types: dict[str, str] = {}
+        self._begun_twice: set[str] = set()  # uploads whose beginning was asked for again, as no answer had come
         self._pins_copies = True  # until the store refuses to copy of one version only
 
     async def create_upload(self, key: str) -> str:
         """Begin an upload, one that keeps a CRC32 of all its bytes where the store can; gives its id."""
+        unanswered = False
 
         async def send() -> tuple[str, dict[str, Any]]:
-            answer = await self._create_upload(key)
-            return str(self._told(answer, "UploadId", key)), answer
+            nonlocal unanswered
+            try:
+                answer = await self._create_upload(key)
+                return str(self._told(answer, "UploadId", key)), answer
+            except StoreError as error:
+                unanswered = unanswered or error.undecided
+                raise
 
         upload_id, answer = await self._retrying(send)
+        if unanswered:
+            self._begun_twice.add(upload_id)
         if not self._note_checksums(upload_id, answer):
             self._without_crc32.add("create_multipart_upload")
         return upload_id
+
+    def begun_twice(self, upload_id: str) -> bool:
+        """Whether an earlier request for it was sent whole and not answered: it may have begun another one."""
+        return upload_id in self._begun_twice
 
     async def _create_upload(self, key: str) -> dict[str, Any]:
         request = partial(self._call, "create_multipart_upload", key)

@@ -175,10 +175,14 @@ class UploadPlan:
             self._aim_at(self.position)
         return max(self._done, self._target or 0, self._queued or 0)
 
-    def close(self) -> None:
-        """No more bytes will come. What was appended is to be sent, and listed."""
+    def close(self, *, in_parts: bool = False) -> None:
+        """No more bytes will come. What was appended is to be sent, and listed.
+
+        Args:
+            in_parts: Never as a single request, which nobody could break off.
+        """
         self._closing = True
-        if self.begun or self.position >= self.end_of(1):
+        if in_parts or self.begun or self.position >= self.end_of(1):
             self._aim_at(self.position)
 
     def stop(self) -> None:

@@ -26,6 +26,7 @@ from resilient_pq.io import (
     with_retry,
 )
 from resilient_pq.io.cancellation import all_or_none
+from resilient_pq.io.lease import forget_upload
 from resilient_pq.reader.contents import Contents, FileState
 from resilient_pq.reader.reading import read_contents
 from resilient_pq.recovery.source import TAIL_BYTES, Location
@@ -167,6 +168,7 @@ async def abort_upload(
     async with multipart_store(url, storage_options, retry=WRITING) as (store, key):
         chosen = upload_id or await only_upload(store, key)
         await store.abort_upload(key, chosen)
+        await forget_upload(store, key, chosen)
         return chosen
 
 

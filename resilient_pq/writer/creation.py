@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from resilient_pq.errors import SchemaError
-from resilient_pq.io import WRITING, ObjectSink, RetryPolicy, SinkOptions, WriteStore, resolve, with_retry
+from resilient_pq.io import (
+    WRITING,
+    LeaseTerms,
+    ObjectSink,
+    RetryPolicy,
+    SinkOptions,
+    WriteStore,
+    resolve,
+    with_retry,
+)
 from resilient_pq.writer.checkpoint_log import CheckpointLog
 from resilient_pq.writer.options import MAX_UNSTORED_SECONDS, EncoderOptions, MiB, WriteOptions
 from resilient_pq.writer.stream import Resumed, Writer
@@ -71,6 +81,7 @@ def create(
     mode: Literal["w", "x"] = "w",
     on_error: Literal["keep", "abort"] = "keep",
     metadata: Mapping[str, str] | None = None,
+    fencing: Literal["lease", "none"] = "lease",
     options: WriteOptions | None = None,
     storage_options: Mapping[str, Any] | None = None,
     retry: RetryPolicy | None = None,
@@ -106,6 +117,11 @@ def create(
         mode: "w" replaces an object of this name when the file is complete, "x" fails if there is one.
         on_error: What becomes of stored rows after an exception: "keep" them for a recovery, or "abort".
         metadata: Key-value metadata for the footer.
+        fencing: What keeps another writer from being told that its rows of this file are stored, on S3: "lease", an
+            epoch object ``_NAME.rpq-epoch`` beside the object while an upload is open; or "none": then two who go on
+            with the file at one time may both be told so, a writer that was taken for dead may be told so of rows that
+            are lost, and a file smaller than a part cannot be resumed twice without a word. `Writer.fencing` says what
+            the store can keep of it.
         options: The less common settings.
         storage_options: Credentials, endpoint and so on, as fsspec and pandas take them.
         retry: How long requests are tried again while a store that a URL leads to does not answer; None is 120 s.
@@ -120,7 +136,15 @@ def create(
         compression, compression_level, encodings, row_group_rows, row_group_bytes, page_bytes,
         checkpoint_every, checkpoint_overhead, metadata, rest, max_unstored_seconds=max_unstored_seconds,
     )  # fmt: skip
-    return new_file(url, storage_options, schema=schema, options=encoder_options, mode=mode, on_error=on_error)
+    return new_file(
+        url,
+        storage_options,
+        schema=schema,
+        options=encoder_options,
+        mode=mode,
+        on_error=on_error,
+        fencing=check_fencing(fencing),
+    )
 
 
 def new_file(
@@ -131,18 +155,28 @@ def new_file(
     options: EncoderOptions,
     mode: Literal["w", "x"],
     on_error: Literal["keep", "abort"],
+    fencing: Literal["lease", "none"] = "none",
 ) -> Creation[Writer]:
     """A writer to a new object; the arguments are those of `create`.
 
     Raises:
         SchemaError: A size that no upload could have.
     """
-    sink_options = sink_options_of(options.write, mode)
+    file_id = new_file_id()
+    lease = LeaseTerms(file_id.hex()) if fencing == "lease" else None
+    sink_options = replace(sink_options_of(options.write, mode), lease=lease)
 
     async def begin(store: WriteStore, key: str) -> tuple[ObjectSink, None]:
         return await store.create(key, sink_options), None
 
-    return writer_of(url, storage_options, begin, schema=schema, options=options, on_error=on_error)
+    return writer_of(
+        url, storage_options, begin, schema=schema, options=options, on_error=on_error, file_id=file_id
+    )
+
+
+def new_file_id() -> bytes:
+    """The id of a new file: nobody can guess it, so that no row can hold a record of it."""
+    return os.urandom(16)
 
 
 def writer_of(
@@ -153,6 +187,7 @@ def writer_of(
     schema: object | None,
     options: EncoderOptions,
     on_error: Literal["keep", "abort"],
+    file_id: bytes | None = None,
 ) -> Creation[Writer]:
     """A writer to an object, whichever way that is begun.
 
@@ -163,6 +198,7 @@ def writer_of(
         schema: Of what is written; None where the first batch, or what is in place, tells.
         options: How it is encoded.
         on_error: What becomes of stored rows after an exception.
+        file_id: Of a new file.
     """
     log_path = options.write.checkpoint_log
 
@@ -189,9 +225,21 @@ def writer_of(
             owns_store=owns_store,
             checkpoint_log=checkpoint_log,
             resumed=resumed,
+            file_id=file_id,
         )
 
     return Creation(opening)
+
+
+def check_fencing(fencing: str) -> Literal["lease", "none"]:
+    """What is said of fencing.
+
+    Raises:
+        SchemaError: It is something else.
+    """
+    if fencing not in ("lease", "none"):
+        raise SchemaError(f"fencing is {fencing!r}; it is 'lease' or 'none'")
+    return "lease" if fencing == "lease" else "none"
 
 
 def check_options(options: WriteOptions | None, on_error: str) -> WriteOptions:

@@ -28,7 +28,7 @@ from resilient_pq.errors import (
 )
 from resilient_pq.format.records import RecordChain
 from resilient_pq.format.schema import Schema
-from resilient_pq.io import ObjectInfo, ObjectSink, StoredState, WriteStore
+from resilient_pq.io import Fencing, ObjectInfo, ObjectSink, StoredState, WriteStore
 from resilient_pq.io.cancellation import finish_in_thread
 from resilient_pq.writer.checkpoint_log import CheckpointLog
 from resilient_pq.writer.encoder import ClosedRowGroup, Encoder
@@ -108,6 +108,7 @@ class Writer(StoresInTime):
         owns_store: bool,
         checkpoint_log: CheckpointLog | None = None,
         resumed: Resumed | None = None,
+        file_id: bytes | None = None,
     ) -> None:
         """Use `create` or `resume` instead."""
         super().__init__(store, store.url_of(key), sink, options, owns_store=owns_store)
@@ -118,6 +119,7 @@ class Writer(StoresInTime):
         self._ingest: Ingest | None = None
         self._rows_in_place = self._rows_safe = resumed.encoder.layout.num_rows if resumed else 0
         self._given_schema = schema
+        self._file_id = file_id or os.urandom(16)
         self._checkpoints = deque([Checkpoint(0, 0, 0, StoredState.ACCEPTED)])  # from the newest stored one on
         self._checkpoint_time = self._commit_time = 0.0
         if resumed:
@@ -167,6 +169,16 @@ class Writer(StoresInTime):
     def num_bytes_resent(self) -> int:
         """Bytes that durable checkpoints caused to be sent again to a store of parts, retries not counted."""
         return self._sink.num_bytes_resent
+
+    @property
+    def fencing(self) -> Fencing:
+        """What keeps another writer of the file from being told that its rows are stored.
+
+        "lock" for a local file, "lease" on S3. "advisory" where the store heeds no conditions of PUTs, which is known
+        when the first part is sent, and logged; "none" where `create` was told so, or where the store keeps nothing of
+        what is unfinished.
+        """
+        return self._sink.fencing
 
     @property
     def last_checkpoint(self) -> Checkpoint:
@@ -245,7 +257,7 @@ class Writer(StoresInTime):
             **(self._options.own_metadata or {}),
             "ARROW:schema": self._ingest.encoded_schema,
         }
-        layout = Layout(self._ingest.schema, RecordChain(os.urandom(16)), key_value)
+        layout = Layout(self._ingest.schema, RecordChain(self._file_id), key_value)
         self._use(Encoder(layout, self._options))
         self._checkpoint_time = self._commit_time = _now()
         await self._known_pipeline.push(layout.start())

@@ -85,6 +85,11 @@ class TestS3StoreOnRclone(StoreContract):
     def prefix(self, rclone_s3: Any) -> str:
         return f"{rclone_s3.bucket}/{uuid.uuid4().hex}/"
 
+    async def test_it_is_found_to_heed_no_conditions(self, store: Any, prefix: str) -> None:
+        await store.put(prefix + "a", b"there")
+        assert not await store.heeds_conditions(prefix + "a", b"there")
+        assert (await store.head(prefix + "a")).size == 5
+
     @pytest.mark.skip("rclone ignores If-None-Match")
     async def test_put_only_if_new(self) -> None: ...
 

@@ -424,15 +424,17 @@ async def test_an_upload_that_cannot_be_shown_to_be_of_the_object(
 async def test_the_log_shows_of_which_file_an_upload_is(store: UploadStore, tmp_path: Path) -> None:
     """Also where the object is too small to be compared: a file that is resumed again and again in its first part."""
     logged = replace(SMALL, checkpoint_log=tmp_path / "log")
+    alone: Any = {"fencing": "none"}
     for start in (0, 10, 20, 30):
         if start > 10:
             with pytest.raises(rpq.RecoveryError, match="cannot be shown to be one file"):
-                await rpq.resume((store, "f"), options=SMALL)
+                await rpq.resume((store, "f"), options=SMALL, **alone)
             with pytest.raises(rpq.RecoveryError, match="cannot be shown to be one file"):
-                await rpq.resume((store, "f"), options=replace(SMALL, checkpoint_log=tmp_path / "another log"))
+                other_log = replace(SMALL, checkpoint_log=tmp_path / "another log")
+                await rpq.resume((store, "f"), options=other_log, **alone)
         begin = rpq.resume if start else rpq.create
         with pytest.raises(ConnectionError):
-            async with begin((store, "f"), options=logged) as writer:  # type: ignore[operator]
+            async with begin((store, "f"), options=logged, **alone) as writer:  # type: ignore[operator]
                 assert writer.num_rows_stored == start
                 await writer.write({"id": list(range(start, start + 10))})
                 await writer.checkpoint()
@@ -672,21 +674,24 @@ async def test_the_first_writer_can_do_nothing_more(
     await is_whole((store, "f"), await read(store, "f"), table)
 
 
-@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+@pytest.mark.parametrize(("fencing", "order"), [("none", (0, 1)), ("none", (1, 0)), ("lease", (1, 0))])
 async def test_of_two_who_resume_one_wins(
-    store: UploadStore, written: Any, table: pa.Table, order: tuple[int, int], is_whole: Any
+    store: UploadStore, written: Any, table: pa.Table, fencing: Any, order: tuple[int, int], is_whole: Any
 ) -> None:
+    """Without a lease the first to complete the file, with it the last who took it."""
     await store.put("f", until(written, 2))
-    writers = [await rpq.resume((store, "f"), row_group_rows=4, options=SMALL)]
+    settings: Any = {"row_group_rows": 4, "options": SMALL, "fencing": fencing}
+    writers = [await rpq.resume((store, "f"), **settings)]
     (mine,) = await uploads_of(store, "f")
-    writers.append(await rpq.resume((store, "f"), row_group_rows=4, options=SMALL))
+    writers.append(await rpq.resume((store, "f"), **settings))
     winner, loser = (writers[i] for i in order)
     other = table_of(32, 350_000, seed=9)
     await winner.write(table.slice(16))
-    await loser.write(other.slice(16))
+    with contextlib.suppress(rpq.WriterFencedError):
+        await loser.write(other.slice(16))
     await winner.close()
     whole = await read(store, "f")
-    with pytest.raises((rpq.WriterFencedError, rpq.ObjectChangedError)):
+    with pytest.raises((rpq.WriterFencedError, rpq.WriterFailedError, rpq.ObjectChangedError)):
         await loser.close()
     assert await read(store, "f") == whole and mine
     await is_whole((store, "f"), whole, table)
@@ -761,7 +766,7 @@ async def test_of_two_who_resume_on_a_server_nothing_is_mixed(s3: Any, written: 
     """moto heeds no If-Match when an upload is completed: there the object is looked at just before."""
     async with S3Store(s3.storage_options) as store:
         await store.put(f"{s3.bucket}/f", until(written, 2))
-    options = {"options": LARGE, "storage_options": s3.storage_options}
+    options = {"options": LARGE, "storage_options": s3.storage_options, "fencing": "none"}
     winner, loser = [await rpq.resume(s3.url("f"), row_group_rows=4, **options) for _ in range(2)]
     await winner.write(table.slice(16))
     await loser.write(table_of(32, 350_000, seed=9).slice(16))

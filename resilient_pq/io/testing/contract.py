@@ -486,6 +486,25 @@ class MultipartContract(StoreContract):
         with raises(NotFoundError):
             await store.head(prefix + "a")
 
+    async def test_put_in_place_of_one_version(self, store: MultipartStore, prefix: str) -> None:
+        """With `if_match` an object is written, or removed, in place of that version and no other."""
+        with raises(ObjectChangedError):
+            await store.put(prefix + "a", b"never there", if_match='"of-nothing"')
+        first = await store.put(prefix + "a", b"first", if_none_match=True)
+        assert await store.heeds_conditions(prefix + "a", b"first")
+        second = await store.put(prefix + "a", b"second", if_match=first.etag)
+        with raises(ObjectChangedError):
+            await store.put(prefix + "a", b"too late", if_match=first.etag)
+        with raises(ObjectChangedError):
+            await store.delete(prefix + "a", if_match=first.etag)
+        assert await read_all(store, prefix + "a") == b"second"
+        await store.delete(prefix + "a", if_match=second.etag)
+        with raises(ObjectChangedError):
+            await store.put(prefix + "a", b"gone", if_match=second.etag)
+        with raises(ObjectChangedError):
+            await store.delete(prefix + "a", if_match=second.etag)
+        assert not await store.exists(prefix + "a")
+
     async def test_parts_are_named_by_their_etags(self, store: MultipartStore, prefix: str) -> None:
         """Of a part sent twice, the version that is named is published, or none: never the other one."""
         upload_id = await store.create_upload(prefix + "a")

@@ -12,6 +12,7 @@ from resilient_pq.io.protocols import (
     DEFAULT_SINK_OPTIONS,
     Buffer,
     Capabilities,
+    Fencing,
     ListedObject,
     MultipartStore,
     ObjectInfo,
@@ -106,13 +107,22 @@ class _Around(MultipartStore):
                     yield page
 
     async def put(
-        self, key: str, data: Sequence[Buffer] | Buffer, *, if_none_match: bool = False
+        self,
+        key: str,
+        data: Sequence[Buffer] | Buffer,
+        *,
+        if_none_match: bool = False,
+        if_match: str | None = None,
     ) -> ObjectInfo:
         """Handed on."""
         size = sum(piece.nbytes for piece in pieces_of(data))
-        return await self._do(
-            Call("put", key, 0, size), lambda: self.inner.put(key, data, if_none_match=if_none_match)
-        )
+
+        async def put() -> ObjectInfo:
+            if if_match is None:
+                return await self.inner.put(key, data, if_none_match=if_none_match)
+            return await self._multipart.put(key, data, if_none_match=if_none_match, if_match=if_match)
+
+        return await self._do(Call("put", key, 0, size), put)
 
     async def create(self, key: str, options: SinkOptions = DEFAULT_SINK_OPTIONS) -> ObjectSink:
         """Handed on; the sink is watched too."""
@@ -123,9 +133,24 @@ class _Around(MultipartStore):
         """Handed on."""
         await self._do(Call("make_folder", folder), lambda: self.inner.make_folder(folder))
 
-    async def delete(self, key: str) -> None:
+    async def delete(self, key: str, *, if_match: str | None = None) -> None:
         """Handed on."""
-        await self._do(Call("delete", key), lambda: self.inner.delete(key))
+
+        async def delete() -> None:
+            if if_match is None:
+                await self.inner.delete(key)
+            else:
+                await self._multipart.delete(key, if_match=if_match)
+
+        await self._do(Call("delete", key), delete)
+
+    async def heeds_conditions(self, key: str, data: bytes) -> bool:
+        """The inner store's."""
+        return await self._multipart.heeds_conditions(key, data)
+
+    def begun_twice(self, upload_id: str) -> bool:
+        """The inner store's."""
+        return self._multipart.begun_twice(upload_id)
 
     async def discard_unfinished(self, key: str) -> None:
         """Handed on."""
@@ -293,6 +318,11 @@ class _SinkAround(ObjectSink):
     def upload_id(self) -> str | None:
         """The inner sink's."""
         return self._sink.upload_id
+
+    @property
+    def fencing(self) -> Fencing:
+        """The inner sink's."""
+        return self._sink.fencing
 
     def rescue_command(self) -> str | None:
         """The inner sink's."""
