@@ -36,6 +36,11 @@ LABEL_WIDTH = 12
 #: Findings and lost regions that are listed; --json gives all.
 MAX_LISTED = 20
 
+_NOTHING_KEPT = "nothing was published; the same command begins anew"
+#: What a bar leaves behind that is not given the time to go.
+_FIRST_OF_LINE = "\r\x1b[K"
+_SHOW_CURSOR = "\x1b[?25h"
+
 _STYLES = {
     "bold green": ("sound", "kept", "written", "held", "completed"),
     "bold red": ("torn", "corrupt", "missing", "foreign", "lost", "nothing", "error", "broken"),
@@ -174,8 +179,19 @@ class Output:
 
     def interrupted(self, notes: Sequence[str]) -> None:
         """An interrupt, and what was kept in spite of it."""
-        _print(self._err, "interrupted", "; ".join(notes) or "nothing was published")
+        _print(self._err, "interrupted", "; ".join(notes) or _NOTHING_KEPT)
         self.document(document(self.verb, "interrupted", notes=list(notes)))
+
+    def ending(self) -> None:
+        """An interrupted verb that still has something to do."""
+        self.note("what is under way comes to its end; another signal ends this at once")
+
+    def leaving(self) -> None:
+        """The end in the middle of everything: straight to stderr, as nothing may be waited for."""
+        shown = _FIRST_OF_LINE + _SHOW_CURSOR if _is_terminal(sys.stderr) else ""
+        line = f"{'interrupted'.ljust(LABEL_WIDTH)}at once: what was stored before is kept; `rpq check` tells\n"
+        with suppress(OSError):
+            os.write(2, f"{shown}{line}".encode())
 
     def crashed(self, error: Exception) -> None:
         """An error that is none of ours: a mistake in this package, shown whole."""
