@@ -12,7 +12,7 @@ def main() -> int:
     told = b"interrupted nothing was begun\n"
 
     def leave(number: int, _: object) -> None:
-        with suppress(OSError):
+        with suppress(OSError):  # stderr is closed
             os.write(2, told)
         os._exit(128 + number)
 

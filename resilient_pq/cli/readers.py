@@ -219,7 +219,7 @@ def _parsed_csv(block: bytes, schema: Any) -> Any:
     numbers = [str(number) for number in range(len(schema or ()))]
     table = csv.read_csv(
         pa.BufferReader(block),
-        read_options=csv.ReadOptions(use_threads=False, block_size=len(block) + 1, column_names=numbers),
+        read_options=csv.ReadOptions(block_size=len(block) + 1, column_names=numbers),
         convert_options=csv.ConvertOptions(
             column_types=dict(zip(numbers, () if schema is None else schema.types, strict=True))
         ),
@@ -281,7 +281,8 @@ def _whole_lines(stream: io.BufferedReader, name: str, block_bytes: int, form: _
     """The bytes of the stream in pieces of about that size, cut between lines."""
     pieces: list[bytes] = []
     while block := stream.read(block_bytes):
-        end = next((end for mark in form.ends if (end := block.rfind(mark) + 1)), 0)
+        is_last = len(block) < block_bytes
+        end = 0 if is_last else next((end for mark in form.ends if (end := block.rfind(mark) + 1)), 0)
         pieces.append(block[:end] if end else block)
         if end:
             yield b"".join(pieces)

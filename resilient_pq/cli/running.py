@@ -11,7 +11,8 @@ from typing import Any
 
 from resilient_pq.cli.exit_codes import ExitCode
 from resilient_pq.cli.interrupts import InterruptedVerbError, Interrupts
-from resilient_pq.cli.render import Output, OutputClosedError
+from resilient_pq.cli.render import Output
+from resilient_pq.cli.streams import OutputClosedError
 from resilient_pq.errors import ResilientPQError
 from resilient_pq.folder.result import exit_code_of
 
