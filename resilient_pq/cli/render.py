@@ -23,6 +23,7 @@ from resilient_pq.cli.ledger.grid import UNHARMED
 from resilient_pq.cli.ledger.terminal import ledger_map
 from resilient_pq.cli.streams import OutputClosedError, console, is_terminal, write_note, write_text
 from resilient_pq.cli.words import counted, in_bytes, printable
+from resilient_pq.commands import in_shell
 from resilient_pq.errors import ResilientPQError, StoreError, Where
 from resilient_pq.folder.summary import RunSummary
 from resilient_pq.recovery.ledger import Ledger, PageState
@@ -267,7 +268,7 @@ def recovered(output: Output, report: Report) -> None:
         output.line("kept", f"{rows}; {in_bytes(kept.num_bytes)} copied as they were")
         if kept.num_bytes_unread:
             unread = f"{in_bytes(kept.num_bytes_unread)} of them were copied by the store and not compared"
-            output.line("unread", f"{unread}: rpq check {kept.output}")
+            output.line("unread", f"{unread}: {in_shell('check', kept.output)}")
     elif kept is not None and kept.outputs:
         output.line("kept", f"{counted(kept.num_rows, 'row')}, each column by itself")
     else:
