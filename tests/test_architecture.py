@@ -34,7 +34,7 @@ ROOMS = {
     "dask": {"folder", "dataset", "recovery", "writer", "reader", "arrow", "format", "io", ""},
     "cli": {"dask", "dataset", "folder", "formats", "recovery", "writer", "reader", "arrow", "format", "io", ""},
 }
-OPEN_TO_ALL = {"checksum", "errors", "room", "version"}
+OPEN_TO_ALL = {"checksum", "commands", "errors", "room", "version"}
 #: The sans-io core: bytes in, values out.
 NOT_IN_FORMAT = {
     "asyncio",

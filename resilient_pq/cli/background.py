@@ -4,41 +4,53 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Iterator
-from contextlib import suppress
-from typing import TypeVar
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import closing
+from typing import Any, TypeVar
 
 Item = TypeVar("Item")
 
 
-async def in_background(items: Iterator[Item]) -> AsyncGenerator[Item, None]:
+def _nothing() -> None:
+    """What does not wait needs not be woken."""
+
+
+async def in_background(
+    items: Generator[Item, Any, Any], stop: Callable[[], None] = _nothing
+) -> AsyncGenerator[Item, None]:
     """The items of a blocking iterator, made in a thread, the next one while the last is being used.
 
-    The thread is a daemon: one that waits for a pipe on which nothing comes does not keep an interrupted process
-    alive, as a thread of asyncio's pool would.
+    The thread has ended when this is closed: one that lives on when Python ends may crash the process.
+
+    Args:
+        items: Closed by the thread.
+        stop: Called from the event loop where nobody wants more items; ends whatever the thread waits for.
     """
     loop = asyncio.get_running_loop()
     arrived: asyncio.Queue[tuple[Item] | Exception | None] = asyncio.Queue()
     room = threading.Semaphore(1)
     stopped = threading.Event()
+    ended = asyncio.Event()
 
     def hand_over(item: tuple[Item] | Exception | None) -> None:
         room.acquire()
-        with suppress(RuntimeError):  # the loop is closed, so nobody waits any more
-            loop.call_soon_threadsafe(arrived.put_nowait, item)
+        loop.call_soon_threadsafe(arrived.put_nowait, item)
 
     def read() -> None:
         try:
-            for item in items:
-                hand_over((item,))
-                if stopped.is_set():
-                    return
+            with closing(items):
+                for item in items:
+                    hand_over((item,))
+                    if stopped.is_set():
+                        return
         except Exception as error:
             hand_over(error)
         else:
             hand_over(None)
+        finally:
+            loop.call_soon_threadsafe(ended.set)
 
-    threading.Thread(target=read, name="rpq-input", daemon=True).start()
+    threading.Thread(target=read, name="rpq-input").start()
     try:
         while (item := await arrived.get()) is not None:
             if isinstance(item, Exception):
@@ -47,4 +59,6 @@ async def in_background(items: Iterator[Item]) -> AsyncGenerator[Item, None]:
             yield item[0]
     finally:
         stopped.set()
+        stop()
         room.release()
+        await ended.wait()

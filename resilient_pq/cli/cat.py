@@ -14,6 +14,7 @@ from resilient_pq.cli.exit_codes import ExitCode, epilog
 from resilient_pq.cli.options import AsJson, EndpointUrl, RetryFor, StorageOptions, Url, split_names, storage
 from resilient_pq.cli.render import Output
 from resilient_pq.cli.running import run_verb
+from resilient_pq.cli.streams import write_text
 from resilient_pq.errors import Where, located
 
 NAME = "cat"
@@ -102,10 +103,10 @@ async def _cat(
         if form == "csv":
             with located(Where(key=file.url)):
                 selected = file.schema.select(names)
-            render.write_text(text_rows.csv_header([column.node.name for column in selected]))
+            write_text(text_rows.csv_header([column.node.name for column in selected]))
         to_text = text_rows.csv_lines if form == "csv" else text_rows.json_lines
         async for batch in batches:
-            render.write_text(to_text(batch))
+            write_text(to_text(batch))
 
 
 async def _batches(

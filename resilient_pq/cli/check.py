@@ -9,6 +9,7 @@ from resilient_pq.cli.many import ManyOptions, MaxFilesAnywhere, Resume, Schedul
 from resilient_pq.cli.options import AsJson, EndpointUrl, RetryFor, Storage, StorageOptions, storage
 from resilient_pq.cli.render import Output
 from resilient_pq.cli.running import run_verb
+from resilient_pq.commands import command
 from resilient_pq.folder.pattern import split_pattern
 from resilient_pq.folder.scope import names_pattern
 from resilient_pq.io.location import is_web, shown, without_query
@@ -104,4 +105,4 @@ def recovering(url: str) -> tuple[str, ...]:
         dst = "../recovered" if last == "" else f"{folder}/../recovered"
     else:
         dst = f"{folder}.recovered"
-    return "rpq", "recover", url, dst, "--only-damaged"
+    return *command("recover", url, dst), "--only-damaged"

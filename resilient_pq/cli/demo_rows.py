@@ -71,8 +71,7 @@ class DemoRows:
         block_bytes = min(max(size // PIECES, _MIN_BLOCK_BYTES), BLOCK_BYTES)
         async with (
             open_rows(self.input, block_bytes=block_bytes) as rows,
-            aclosing(rows.batches) as batches,
-            aclosing(_in_pieces(batches)) as pieces,
+            aclosing(_in_pieces(rows.batches)) as pieces,
         ):
             yield Stream(rows.schema, pieces)
 

@@ -20,6 +20,7 @@ from resilient_pq.cli.demo_writer import Job, Progress
 from resilient_pq.cli.exit_codes import ExitCode
 from resilient_pq.cli.render import Output
 from resilient_pq.cli.words import counted, durations, in_bytes
+from resilient_pq.commands import command
 from resilient_pq.errors import RecoveryError
 
 Result = TypeVar("Result")
@@ -171,7 +172,7 @@ class Story:
             self.output.line("held", f"all that was stored is back: {counted(kept, 'row')} in {groups}")
         else:
             self.output.line("broken", f"{counted(killed.last.stored, 'row')} were stored, {kept:,} are back")
-        following = [["rpq", "inspect", self.place.recovered_url]] if self.place.kept else []
+        following = [command("inspect", self.place.recovered_url)] if self.place.kept else []
         self.output.next(*following)
         self.output.document(
             report.to_json()

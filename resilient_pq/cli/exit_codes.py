@@ -14,7 +14,9 @@ class ExitCode(IntEnum):
     NOTHING = 3
     STORE = 4
     INTERNAL = 70
+    HUNG_UP = 129
     INTERRUPTED = 130
+    TERMINATED = 143
 
 
 def epilog(sound: str, damage: str | None, *examples: str, nothing: str | None = None) -> str:
@@ -32,7 +34,7 @@ def epilog(sound: str, damage: str | None, *examples: str, nothing: str | None =
         ("2", "the command, or what it asks for, is not possible"),
         ("3", nothing),
         ("4", "a store failed, refused, or has no such object"),
-        ("130", "interrupted"),
+        ("130", "interrupted; 143 by SIGTERM, 129 by SIGHUP"),
     ]
     status = [f"  {code:<4} {meaning}" for code, meaning in meanings if meaning is not None]
     return "\n".join(

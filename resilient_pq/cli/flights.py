@@ -6,7 +6,7 @@ flights have nulls where something did not happen, planes fly for one carrier.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Any
 
 import numpy as np
@@ -66,7 +66,7 @@ class Flights:
         """The Arrow schema of every batch."""
         return self._table(0, 1).schema
 
-    def tables(self) -> Iterator[Table]:
+    def tables(self) -> Generator[Table, None, None]:
         """All rows in order, a batch at a time; every call gives the same."""
         for first in range(0, self.num_rows, self._batch_rows):
             yield self._table(first, min(self._batch_rows, self.num_rows - first))

@@ -5,10 +5,12 @@ Parquet files, on any store, are read with our own reader; the blocking readers 
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Mapping
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Generator, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -82,26 +84,41 @@ async def open_rows(
     ending = os.path.splitext(src)[1].lower()
     if src == STDIN or (ending in _READERS and not _URL.match(src)):
         read = readers.read_stdin if src == STDIN else _READERS[ending]
-        with explained("cannot read", src):
-            # A copy of stdin's descriptor: Python closes its own when it ends, a thread may still wait then.
-            file = io.FileIO(os.dup(0) if src == STDIN else src)
+        file = _opened(src)
         counted, size = readers.InputStream(file), os.fstat(file.fileno()).st_size
         name = "stdin" if src == STDIN else src
         text_options = readers.TextOptions(block_bytes, as_written)
-        items = in_background(_items(file, read(io.BufferedReader(counted, MiB), name, text_options)))
+        items = in_background(
+            _items(file, read(io.BufferedReader(counted, MiB), name, text_options)), file.stop
+        )
         async with aclosing(items):
             schema = await anext(items)
-            yield Rows(schema, _counted(items, counted, size, block_bytes if ending in _TEXT else size))
+            batches = _counted(items, counted, size, block_bytes if ending in _TEXT else size)
+            async with aclosing(batches):
+                yield Rows(schema, batches)
     elif ending in (".parquet", ".pq") or (_URL.match(src) and ending not in _READERS):
-        async with rpq.open(src, storage_options=storage_options) as file_open:
-            yield Rows(file_open.arrow_schema, _of_parquet(file_open), _metadata(file_open))
+        async with (
+            rpq.open(src, storage_options=storage_options) as file_open,
+            aclosing(_of_parquet(file_open)) as batches,
+        ):
+            yield Rows(file_open.arrow_schema, batches, _metadata(file_open))
     else:
         known = ", ".join([*_READERS, ".parquet"])
         what = "only Parquet is read from URLs" if _URL.match(src) else "its ending does not say its form"
         raise UnsupportedError(what, where=Where(key=shown(src)), hint=f"local files may end in {known}")
 
 
-def _items(file: io.FileIO, items: Iterator[Any]) -> Iterator[Any]:
+def _opened(src: str) -> readers.StoppableFile:
+    with explained("cannot read", "stdin" if src == STDIN else src):
+        if src != STDIN:
+            return readers.StoppableFile(src)
+        if sys.stdin is None:  # its number may be that of another file now
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        # A copy of the descriptor: Python's own outlives us.
+        return readers.StoppableFile(os.dup(0))
+
+
+def _items(file: io.FileIO, items: Iterator[Any]) -> Generator[Any, None, None]:
     """The items of a reader; whoever reads them closes the file."""
     with file:
         yield from items

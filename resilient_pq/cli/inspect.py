@@ -17,6 +17,7 @@ from resilient_pq.cli.many import MaxFiles, Urls
 from resilient_pq.cli.options import AsJson, EndpointUrl, RetryFor, Storage, StorageOptions, storage
 from resilient_pq.cli.render import Output
 from resilient_pq.cli.running import run_verb
+from resilient_pq.commands import in_shell
 from resilient_pq.errors import FormatError, Where, located
 from resilient_pq.folder.many import DEFAULT_MAX_FILES
 from resilient_pq.io import resolve
@@ -83,7 +84,7 @@ async def _inspect(output: Output, url: str, sections: Sections, reached: Storag
                 _show(output, file, sections, pages)
                 output.document(document_of(file, sections, pages))
     except FormatError as error:
-        error.hint = error.hint or f"rpq check {shown(url)}"
+        error.hint = error.hint or in_shell("check", shown(url))
         raise
     finally:
         await store.close()

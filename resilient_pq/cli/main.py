@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from types import ModuleType
 from typing import Annotated, Any, cast
 
@@ -12,7 +13,9 @@ from typer.core import TyperGroup
 
 from resilient_pq.cli import cat, check, convert, demo, inspect, metadata, recover, uploads, write
 from resilient_pq.cli.exit_codes import ExitCode
-from resilient_pq.cli.render import Output, write_text
+from resilient_pq.cli.render import Output
+from resilient_pq.cli.streams import OutputClosedError, cannot_write, hold_numbers, write_text
+from resilient_pq.errors import StoreError
 from resilient_pq.io.location import scrubbed
 from resilient_pq.version import __version__
 
@@ -126,13 +129,22 @@ def _run(program: typer.Typer, arguments: Sequence[str], *, name: str, verb: str
         code = program(list(arguments), prog_name=name, standalone_mode=False)
     except UsageError as error:
         error.message = scrubbed(error.message)  # type: ignore[attr-defined]
-        error.show()  # type: ignore[attr-defined]
+        with suppress(OSError):  # stderr is closed, or full
+            error.show()  # type: ignore[attr-defined]
         if "--json" in arguments:
             Output(verb, as_json=True).refused(str(error))
         return ExitCode.USAGE
+    except OutputClosedError:  # of what is printed without a verb: help, the version
+        return ExitCode.SOUND
+    except OSError as error:
+        ours = error if isinstance(error, StoreError) else cannot_write(error)
+        if isinstance(ours, StoreError):
+            Output(verb).failed(ours)
+        return ExitCode.STORE
     return code if isinstance(code, int) else ExitCode.SOUND
 
 
 def main() -> int:
     """`rpq` as the shell calls it."""
+    hold_numbers()
     return run(sys.argv[1:])

@@ -12,6 +12,7 @@ from resilient_pq.cli.exit_codes import ExitCode, epilog
 from resilient_pq.cli.options import AsJson, EndpointUrl, RetryFor, Storage, StorageOptions, storage
 from resilient_pq.cli.render import Output
 from resilient_pq.cli.running import run_verb
+from resilient_pq.commands import command
 
 NAME = "metadata"
 EPILOG = epilog(
@@ -54,7 +55,7 @@ async def _metadata(output: Output, folder: str, overwrite: bool, reached: Stora
     output.line("written", f"{written.url}, {words.in_bytes(written.size)}")
     if written.common_url is not None:
         output.line("written", written.common_url)
-    next_command = reached.command(("rpq", "check", written.url))
+    next_command = reached.command(command("check", written.url))
     output.next(next_command)
     document = render.document(NAME, "written", rows=written.num_rows, url=written.url)
     document |= {

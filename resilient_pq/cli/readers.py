@@ -6,7 +6,11 @@ the rows follow, a block at a time, as `Writer.write` takes them.
 
 from __future__ import annotations
 
+import errno
 import io
+import os
+import select
+import threading
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -38,6 +42,57 @@ class Stream(Protocol):
 
     def readinto(self, buffer: Any, /) -> int | None:
         """Fill the buffer, or what can be filled of it; 0 at the end."""
+
+
+class StoppableFile(io.FileIO):
+    """A local file, pipe or terminal; a read that waits for bytes is ended by `stop`, from any thread."""
+
+    def __init__(self, file: str | int) -> None:
+        """Open a path, without waiting for whoever is to write to a pipe, or take over a descriptor."""
+        super().__init__(file, opener=_open_at_once)
+        self._stopped = threading.Event()
+        self._closing = threading.Lock()
+        # Windows cannot wait for two things of which one is a file.
+        self._wakes: int | None = None
+        self._wake: int | None = None
+        if os.name != "nt":
+            self._wakes, self._wake = os.pipe()
+
+    def readinto(self, buffer: Any, /) -> int:
+        """What is there, at least one byte before the end.
+
+        Raises:
+            OSError: `stop` was called.
+        """
+        if self._wakes is not None:
+            select.select([self.fileno(), self._wakes], [], [])
+        if self._stopped.is_set():
+            # Not EINTR, after which a buffered reader asks again.
+            raise OSError(errno.ECANCELED, os.strerror(errno.ECANCELED))
+        return super().readinto(buffer) or 0
+
+    def stop(self) -> None:
+        """Read no more: a read that is under way raises `OSError`, and so does every later one."""
+        self._stopped.set()
+        with self._closing:
+            if self._wake is not None:
+                os.write(self._wake, b"!")
+
+    def close(self) -> None:
+        """Close the file, which nothing may be reading."""
+        with self._closing:
+            super().close()
+            for end in (self._wakes, self._wake):
+                if end is not None:
+                    os.close(end)
+            self._wakes = self._wake = None
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    descriptor = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+    if os.name != "nt":
+        os.set_blocking(descriptor, True)
+    return descriptor
 
 
 class InputStream(io.RawIOBase):
@@ -99,6 +154,25 @@ class TextOptions:
     as_written: Collection[str] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class _Lines:
+    """A form of text that is made of lines.
+
+    Attributes:
+        name: What it is called.
+        ends: What ends a line: the first of these that is there.
+        blank: Bytes of which lines are made that say nothing.
+    """
+
+    name: str
+    ends: tuple[bytes, ...]
+    blank: bytes
+
+
+_CSV = _Lines("CSV", (b"\n", b"\r"), b"\r\n")
+_JSON_LINES = _Lines("JSON lines", (b"\n",), b" \t\n\r\v\f")
+
+
 def read_stdin(stream: io.BufferedReader, name: str, text_options: TextOptions) -> Iterator[Any]:
     """An Arrow IPC stream or JSON lines, whichever comes."""
     head = stream.read(len(_ARROW_FILE_MAGIC))
@@ -120,32 +194,44 @@ def read_stdin(stream: io.BufferedReader, name: str, text_options: TextOptions) 
 
 
 def read_csv(stream: io.BufferedReader, name: str, text_options: TextOptions) -> Iterator[Any]:
-    """CSV with a header line, understood as `pyarrow.csv` does by default."""
-    csv = _pyarrow("csv", "CSV")
-    block_bytes = text_options.block_bytes
-    with _explained(name):
-        reader = csv.open_csv(stream, read_options=csv.ReadOptions(block_size=block_bytes))
-    with _explained(name, _TYPES_HINT.format(f"{block_bytes:,}")):
-        yield reader.schema
-        while True:
-            try:
-                batch = reader.read_next_batch()
-            except StopIteration:
-                return
-            yield batch
+    """CSV with a header line, understood as `pyarrow.csv` does by default.
+
+    Blocks are read here and parsed in memory. pyarrow's own stream would read from threads of its own, which nobody can
+    wait for: one that still reads when Python ends crashes the process.
+    """
+    _pyarrow("csv", "CSV")
+    schema = None
+    for block, hint in _blocks(stream, name, text_options.block_bytes, _CSV):
+        with _explained(name, hint):
+            table = _parsed_csv(block, schema)
+        if schema is None:
+            schema = table.schema
+            yield schema
+        yield table
+    if schema is None:
+        raise FormatError("Empty CSV file", where=Where(key=name))
+
+
+def _parsed_csv(block: bytes, schema: Any) -> Any:
+    """A block; the first one, which has the header, tells the types of all."""
+    csv, pa = import_module("pyarrow.csv"), import_module("pyarrow")
+    # Columns may have the same name, so they are told apart by their numbers.
+    numbers = [str(number) for number in range(len(schema or ()))]
+    table = csv.read_csv(
+        pa.BufferReader(block),
+        read_options=csv.ReadOptions(block_size=len(block) + 1, column_names=numbers),
+        convert_options=csv.ConvertOptions(
+            column_types=dict(zip(numbers, () if schema is None else schema.types, strict=True))
+        ),
+    )
+    return table if schema is None else table.rename_columns(schema.names)
 
 
 def read_json_lines(stream: io.BufferedReader, name: str, text_options: TextOptions) -> Iterator[Any]:
     """One JSON object per line, understood as `pyarrow.json` does by default, but for columns `as_written`."""
     _pyarrow("json", "JSON lines")
-    block_bytes = text_options.block_bytes
     schema = None
-    first_line = 1
-    for block in _whole_lines(stream, name, block_bytes):
-        last_line = first_line + max(block.count(b"\n") - 1, 0)
-        hint = f"in the lines {first_line:,} to {last_line:,}"
-        if schema is not None:
-            hint = f"{hint}; {_TYPES_HINT.format(f'{block_bytes:,}')}"
+    for block, hint in _blocks(stream, name, text_options.block_bytes, _JSON_LINES):
         with _explained(name, hint):
             if schema is None:
                 table = _first_of_json(block, text_options.as_written)
@@ -155,7 +241,6 @@ def read_json_lines(stream: io.BufferedReader, name: str, text_options: TextOpti
             schema = table.schema
             yield schema
         yield table
-        first_line = last_line + 1
     if schema is None:
         yield None
 
@@ -177,28 +262,38 @@ def _parsed(block: bytes, **options: Any) -> Any:
     )
 
 
-def _whole_lines(stream: io.BufferedReader, name: str, block_bytes: int) -> Iterator[bytes]:
-    """The bytes of the stream in pieces of about that size, cut between lines, blank pieces left out."""
+def _blocks(stream: io.BufferedReader, name: str, block_bytes: int, form: _Lines) -> Iterator[tuple[bytes, str]]:
+    """Blocks of whole lines that are not blank, each with what to tell where it cannot be understood."""
+    first_line, is_first = 1, True
+    for whole in _whole_lines(stream, name, block_bytes, form):
+        lines = whole.count(b"\n")
+        hint = f"in the lines {first_line:,} to {first_line + max(lines - 1, 0):,}"
+        if not is_first:
+            hint = f"{hint}; {_TYPES_HINT.format(f'{block_bytes:,}')}"
+        first_line += lines
+        block = whole.removeprefix(_BYTE_ORDER_MARK)
+        if block.strip(form.blank):
+            yield block, hint
+            is_first = False
+
+
+def _whole_lines(stream: io.BufferedReader, name: str, block_bytes: int, form: _Lines) -> Iterator[bytes]:
+    """The bytes of the stream in pieces of about that size, cut between lines."""
     pieces: list[bytes] = []
     while block := stream.read(block_bytes):
-        end = block.rfind(b"\n") + 1
+        is_last = len(block) < block_bytes
+        end = 0 if is_last else next((end for mark in form.ends if (end := block.rfind(mark) + 1)), 0)
         pieces.append(block[:end] if end else block)
         if end:
-            yield from _unless_blank(pieces)
+            yield b"".join(pieces)
             pieces = [block[end:]]
         elif sum(map(len, pieces)) > MAX_LINE_BYTES:
             raise FormatError(
                 f"a line has more than {MAX_LINE_BYTES:,} bytes",
                 where=Where(key=name),
-                hint="is it JSON lines?",
+                hint=f"is it {form.name}?",
             )
-    yield from _unless_blank(pieces)
-
-
-def _unless_blank(pieces: list[bytes]) -> Iterator[bytes]:
-    block = b"".join(pieces).removeprefix(_BYTE_ORDER_MARK)
-    if not block.isspace() and block:
-        yield block
+    yield b"".join(pieces)
 
 
 def read_arrow(stream: io.BufferedReader, name: str, _text_options: TextOptions) -> Iterator[Any]:

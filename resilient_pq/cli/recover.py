@@ -26,6 +26,7 @@ from resilient_pq.cli.options import (
 )
 from resilient_pq.cli.render import Output
 from resilient_pq.cli.running import run_verb
+from resilient_pq.commands import command
 from resilient_pq.io.location import shown
 from resilient_pq.reader.on_damage import OnDamage
 
@@ -190,7 +191,7 @@ async def _recover_many(output: Output, asked: _Asked, reached: Storage) -> int:
             summary = await many.told(output, results, reached, asked.many)
     written = any(summary.outcomes.get(each) for each in ("partial", "recovered"))
     written = written or (not asked.only_damaged and bool(summary.outcomes.get("sound")))
-    following = [reached.command(("rpq", "check", _slashed(shown(asked.dst))))] if written else []
+    following = [reached.command(command("check", _slashed(shown(asked.dst))))] if written else []
     return many.ended(output, summary, [src], following)
 
 

@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from typing import IO, TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from rich.console import Console
 from rich.text import Text
@@ -21,11 +21,12 @@ from rich.text import Text
 from resilient_pq.cli.ledger.account import MEANINGS, lost_rows, nulled_words, rows_lost_words
 from resilient_pq.cli.ledger.grid import UNHARMED
 from resilient_pq.cli.ledger.terminal import ledger_map
+from resilient_pq.cli.streams import OutputClosedError, console, is_terminal, write_note, write_text
 from resilient_pq.cli.words import counted, in_bytes, printable
-from resilient_pq.errors import ResilientPQError, Where
+from resilient_pq.commands import in_shell
+from resilient_pq.errors import ResilientPQError, StoreError, Where
 from resilient_pq.folder.summary import RunSummary
 from resilient_pq.io.location import is_shown, scrubbed
-from resilient_pq.io.os_errors import from_os_error
 from resilient_pq.recovery.ledger import Ledger, PageState
 from resilient_pq.recovery.report import SCHEMA_VERSION, Finding, Kept, LostRegion, Outcome, Report
 
@@ -37,6 +38,11 @@ LABEL_WIDTH = 12
 #: Findings and lost regions that are listed; --json gives all.
 MAX_LISTED = 20
 
+_NOTHING_KEPT = "nothing was published; the same command begins anew"
+#: What a bar leaves behind that is not given the time to go.
+_FIRST_OF_LINE = "\r\x1b[K"
+_SHOW_CURSOR = "\x1b[?25h"
+
 _STYLES = {
     "bold green": ("sound", "kept", "written", "held", "completed"),
     "bold red": ("torn", "corrupt", "missing", "foreign", "lost", "nothing", "error", "broken"),
@@ -44,10 +50,6 @@ _STYLES = {
     "bold cyan": ("next", "hint", "mended"),
 }
 _STYLE_OF = {label: style for style, labels in _STYLES.items() for label in labels}
-
-
-class OutputClosedError(Exception):
-    """Nobody reads our stdout any more."""
 
 
 class Meter(Protocol):
@@ -71,8 +73,8 @@ class Output:
         self.verb = verb
         self.as_json = as_json
         self.as_lines = False
-        self._out = _console(sys.stdout)
-        self._err = _console(sys.stderr)
+        self._out = console(sys.stdout)
+        self._err = console(sys.stderr, stderr=True)
 
     # -- the result ------------------------------------------------------------------------------
 
@@ -143,7 +145,7 @@ class Output:
 
     def progress(self, label: str) -> AbstractContextManager[Meter]:
         """A bar on stderr while the block runs; nothing where stderr is no terminal."""
-        if self.as_json or not _is_terminal(sys.stderr):
+        if self.as_json or not is_terminal(sys.stderr):
             return nullcontext(_NoBar())
         return _Bar(self._err, label)
 
@@ -156,7 +158,7 @@ class Output:
         notes = list(getattr(error, "__notes__", ()))  # of a writer: what is kept, and the command that rescues it
         for note in notes:
             self.note(note)
-        self.document(
+        self._end(
             document(
                 self.verb,
                 "error",
@@ -173,18 +175,31 @@ class Output:
     def refused(self, message: str) -> None:
         """A command that could not be understood; the words for people are printed already."""
         error = {"type": "UsageError", "message": message, "where": _place(Where()), "hint": None}
-        self.document(document(self.verb, "error", error=error))
+        self._end(document(self.verb, "error", error=error))
 
     def interrupted(self, notes: Sequence[str]) -> None:
         """An interrupt, and what was kept in spite of it."""
-        _print(self._err, "interrupted", "; ".join(notes) or "nothing was published")
-        self.document(document(self.verb, "interrupted", notes=list(notes)))
+        _print(self._err, "interrupted", "; ".join(notes) or _NOTHING_KEPT)
+        self._end(document(self.verb, "interrupted", notes=list(notes)))
+
+    def ending(self) -> None:
+        """An interrupted verb that still has something to do."""
+        self.note("what is under way comes to its end; another signal ends this at once")
+
+    def leaving(self) -> None:
+        """The end in the middle of everything: straight to stderr, as nothing may be waited for."""
+        shown = _FIRST_OF_LINE + _SHOW_CURSOR if is_terminal(sys.stderr) else ""
+        line = f"{'interrupted'.ljust(LABEL_WIDTH)}at once: what was stored before is kept; `rpq check` tells\n"
+        ended = json.dumps(document(self.verb, "interrupted", notes=[])) if self.as_json else ""
+        with suppress(OSError):
+            os.write(2, f"{shown}{line}".encode())
+            os.write(1, ended.encode())
 
     def crashed(self, error: Exception) -> None:
         """An error that is none of ours: a mistake in this package, shown whole."""
         import traceback  # noqa: PLC0415 (hardly ever needed)
 
-        sys.stderr.write(scrubbed("".join(traceback.format_exception(error))))
+        write_note(scrubbed("".join(traceback.format_exception(error))))
         _print(self._err, "error", "this is a mistake in resilient_pq, not in your file; please report it")
         unknown = {
             "type": type(error).__name__,
@@ -192,7 +207,12 @@ class Output:
             "where": _place(Where()),
             "hint": None,
         }
-        self.document(document(self.verb, "error", error=unknown))
+        self._end(document(self.verb, "error", error=unknown))
+
+    def _end(self, document: dict[str, Any]) -> None:
+        """The last document; that nobody can be given it is no second error."""
+        with suppress(OutputClosedError, StoreError):
+            self.document(document)
 
 
 def document(verb: str, outcome: str, *, rows: int | None = None, **rest: Any) -> dict[str, Any]:
@@ -206,30 +226,6 @@ def document(verb: str, outcome: str, *, rows: int | None = None, **rest: Any) -
         "next": [],
     }
     return document | rest
-
-
-def write_text(text: str) -> None:
-    """Text to stdout as UTF-8, whatever the locale says.
-
-    Raises:
-        OutputClosedError: Nobody reads it.
-        StoreError: It leads to a file that cannot be written.
-    """
-    try:
-        buffer = getattr(sys.stdout, "buffer", None)
-        if buffer is None:
-            sys.stdout.write(text)
-            return
-        sys.stdout.flush()
-        # A path that is not UTF-8 has surrogates, which become what JSON, too, writes for them.
-        buffer.write(text.encode("utf-8", "backslashreplace"))
-        buffer.flush()
-    except BrokenPipeError as error:
-        # What is still in the buffers goes nowhere, and must not fail once more when Python ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise OutputClosedError from error
-    except OSError as error:
-        raise from_os_error(error, "cannot write", "stdout") from error
 
 
 # -- reports -------------------------------------------------------------------------------------
@@ -275,7 +271,7 @@ def recovered(output: Output, report: Report) -> None:
         output.line("kept", f"{rows}; {in_bytes(kept.num_bytes)} copied as they were")
         if kept.num_bytes_unread:
             unread = f"{in_bytes(kept.num_bytes_unread)} of them were copied by the store and not compared"
-            output.line("unread", f"{unread}: rpq check {kept.output}")
+            output.line("unread", f"{unread}: {in_shell('check', kept.output)}")
     elif kept is not None and kept.outputs:
         output.line("kept", f"{counted(kept.num_rows, 'row')}, each column by itself")
     else:
@@ -465,21 +461,10 @@ def _emit(console: Console, line: Text) -> None:
     with console.capture() as captured:
         console.print(line)
     if console.stderr:
-        with suppress(BrokenPipeError):
-            sys.stderr.write(captured.get())
+        write_note(captured.get())
         return
     with suppress(OutputClosedError):
         write_text(captured.get())
-
-
-def _console(stream: IO[str]) -> Console:
-    # Rich takes FORCE_COLOR for a terminal; colours are then wanted, but still nothing that moves.
-    to_stderr = stream is sys.stderr
-    return Console(file=stream, stderr=to_stderr, soft_wrap=True, highlight=False, markup=False, emoji=False)
-
-
-def _is_terminal(stream: IO[str]) -> bool:
-    return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
 # -- progress ------------------------------------------------------------------------------------

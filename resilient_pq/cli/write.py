@@ -25,6 +25,7 @@ from resilient_pq.cli.options import (
 )
 from resilient_pq.cli.render import Output
 from resilient_pq.cli.running import run_verb
+from resilient_pq.commands import command
 from resilient_pq.writer.creation import Creation
 from resilient_pq.writer.options import MAX_UNSTORED_SECONDS
 
@@ -224,7 +225,7 @@ def _report(output: Output, file: rpq.File, reached: Storage, seconds: float, re
     size = words.in_bytes(file.info.size)
     again = f", {words.in_bytes(resent)} sent again for them" if resent else ""
     output.line("", f"{size}, {checkpoints}{again}, {words.durations(seconds)}")
-    following = reached.command(("rpq", "check", file.url))
+    following = reached.command(command("check", file.url))
     output.next(following)
     output.document(
         render.document(

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal
 
 from resilient_pq.arrow.ingest import Batch
 from resilient_pq.arrow.leaf_rows import ShreddedRows
+from resilient_pq.commands import command
 from resilient_pq.errors import (
     FormatError,
     NothingToRecoverError,
@@ -302,7 +303,7 @@ def _report(request: _Request, done: _Done, kept: Kept, num_row_groups: int) -> 
         num_row_groups=num_row_groups,
         size=source.info.size,
         findings=tuple(findings),
-        next=() if kept.output is None else (("rpq", "check", kept.output),),
+        next=() if kept.output is None else (command("check", kept.output),),
         schema=str(request.schema),
         kept=replace(kept, rows_lost=done.losses.num_rows, lost=lost),
     )

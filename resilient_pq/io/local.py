@@ -6,7 +6,6 @@ import errno
 import os
 import re
 import secrets
-import shlex
 import threading
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import suppress
@@ -19,6 +18,7 @@ import numpy as np
 from aiofiles.os import wrap
 
 from resilient_pq import room
+from resilient_pq.commands import in_shell
 from resilient_pq.errors import (
     AlreadyExistsError,
     ObjectChangedError,
@@ -272,7 +272,7 @@ class LocalSink(ObjectSink):
 
     def rescue_command(self) -> str | None:
         """Keeps what is whole of ``NAME.partial``, in a new file."""
-        return f"rpq recover {shlex.quote(self._file.path)} {shlex.quote(self._file.target)}"
+        return in_shell("recover", self._file.path, self._file.target)
 
     async def _do(self, call: Callable[..., Result], *args: Any) -> Result:
         """One step in a thread, to its end: a file must not be closed under a thread that writes it."""

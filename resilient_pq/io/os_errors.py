@@ -53,5 +53,5 @@ def from_os_error(error: OSError, doing: str, path: str, *, hint: str | None = N
     if isinstance(error, IsADirectoryError):
         return StoreError(f"{doing}: it is a folder", where=where, hint=hint or "name a file in it")
     if error.errno in _FULL:
-        return StoreError(f"{doing}: {reason}", where=where, hint=hint or "free some space, then resume")
+        return StoreError(f"{doing}: {reason}", where=where, hint=hint or "free some space, then resume or begin again")
     return StoreError(f"{doing}: {reason}", where=where, hint=hint)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import stat
 import threading
 from collections.abc import Sequence
 
+from resilient_pq.commands import in_shell
 from resilient_pq.errors import AlreadyExistsError, NotFoundError, StoreError, Where
 from resilient_pq.io.os_errors import explained, from_os_error
 
@@ -286,14 +288,16 @@ def _left_over(path: str) -> AlreadyExistsError:
     return AlreadyExistsError(
         "an earlier writer left a partial file",
         where=Where(key=path),
-        hint=f"go on with it: resume; keep its rows: `rpq recover {path} OUTPUT`; replace it: overwrite_partial=True",
+        hint=f"go on with it: resume; keep its rows: `{in_shell('recover', path, 'OUTPUT')}`;"
+        " replace it: overwrite_partial=True",
     )
 
 
 def _cannot_create(error: OSError, target: str) -> StoreError:
     folder = os.path.abspath(os.path.dirname(target))  # in this order: of "a/" it is a
     if isinstance(error, FileNotFoundError):
-        return NotFoundError("no such folder", where=Where(key=folder), hint=f"create it: mkdir -p {folder}")
+        hint = f"create it: mkdir -p {shlex.quote(folder)}"
+        return NotFoundError("no such folder", where=Where(key=folder), hint=hint)
     return from_os_error(error, "cannot create", target + SUFFIX)
 
 

@@ -8,7 +8,9 @@ from outside, so nothing but a name below that folder is taken.
 from __future__ import annotations
 
 import re
+import shlex
 
+from resilient_pq.commands import command, in_shell, lasts
 from resilient_pq.errors import FormatError
 from resilient_pq.io.location import without_query
 
@@ -55,9 +57,11 @@ def is_summary_name(url: str) -> bool:
 
 def writing_again(url: str) -> tuple[str, ...]:
     """The command that writes a summary again."""
-    return ("rpq", "metadata", url.rpartition("/")[0] or ".", "--overwrite")
+    return (*command("metadata", url.rpartition("/")[0] or "."), "--overwrite")
 
 
 def remedy(url: str) -> str:
     """The command for a file whose footer is damaged: a summary is written again, anything else is recovered."""
-    return " ".join(writing_again(url)) if is_summary_name(url) else f"rpq recover {url} RECOVERED"
+    if is_summary_name(url):
+        return shlex.join(writing_again(url))
+    return in_shell("recover", url, "RECOVERED") if lasts(url) else "save it to a file, and recover that"

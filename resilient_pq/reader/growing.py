@@ -9,6 +9,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 from resilient_pq.arrow.field import Field
+from resilient_pq.commands import in_shell
 from resilient_pq.errors import (
     NotFoundError,
     ObjectChangedError,
@@ -299,7 +300,7 @@ class Watch:
         return TornFileError(
             f"its writer has ended and did not complete it: {rows:,} rows were in its newest checkpoint",
             where=Where(key=url),
-            hint=f"go on with it: resume; keep its rows: rpq recover {url} OUTPUT",
+            hint=f"go on with it: resume; keep its rows: {in_shell('recover', url, 'OUTPUT')}",
         )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterator
+from contextlib import aclosing
 from dataclasses import replace
 
 import numpy as np
@@ -119,8 +120,9 @@ async def _publish(
             encoded = await asyncio.to_thread(encode_chunk, schema.leaves[0], [data], ChunkOptions())
             leaves = iter(schema.leaves)
             await draft.chunk(next(leaves), encoded, row_group.num_rows, is_copy=False)
-            async for chunk, size in relaying.chunks(row_group, column.leaves):
-                await draft.chunk(next(leaves), chunk, row_group.num_rows, is_copy=size > 0)
+            async with aclosing(relaying.chunks(row_group, column.leaves)) as chunks:
+                async for chunk, size in chunks:
+                    await draft.chunk(next(leaves), chunk, row_group.num_rows, is_copy=size > 0)
             await draft.end_row_group(row_group.num_rows)
         await draft.finish({LINEAGE_KEY: output.lineage}, sum(row_group.num_rows for row_group in kept))
 

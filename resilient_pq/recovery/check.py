@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from resilient_pq.commands import command, lasts
 from resilient_pq.errors import Where, located
 from resilient_pq.io import RetryPolicy, with_retry
 from resilient_pq.reader.contents import Contents, FileState
@@ -164,7 +165,7 @@ def _next_commands(
     finished = outcome is Outcome.INCOMPLETE and contents is not None and contents.state is FileState.SALVAGED
     if finished or outcome not in (Outcome.DAMAGED, Outcome.INCOMPLETE):
         return ()
-    return (("rpq", "recover", url, recovered_name(url)),)
+    return (command("recover", url, recovered_name(url)),) if lasts(url) else ()
 
 
 def _of_summary(url: str, finding: Finding) -> tuple[str, ...]:
@@ -172,6 +173,6 @@ def _of_summary(url: str, finding: Finding) -> tuple[str, ...]:
     file = finding.where.key
     if finding.damage is not Damage.CORRUPT or file in (None, url):
         return writing_again(url)
-    return ("rpq", "check", str(file))
+    return command("check", str(file))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
@@ -44,7 +44,7 @@ Seen = dict[Place, PagesSeen]
 
 async def examine_row_groups(
     source: Source, contents: Contents, progress: Progress | None, seen: Seen | None = None
-) -> AsyncIterator[Finding]:
+) -> AsyncGenerator[Finding, None]:
     """What is wrong with the column chunks of a file, chunk by chunk, while the next ones are fetched already.
 
     Args:
@@ -71,7 +71,7 @@ async def examine_row_groups(
 
 async def _chunks(
     objects: ChunkObjects, contents: Contents, seen: Seen, shapes: _Shapes
-) -> AsyncIterator[Subject | Finding]:
+) -> AsyncGenerator[Subject | Finding, None]:
     """The column chunks, and what stands against reading some of them."""
     files: dict[str, Finding | None] = {}
     for ordinal in range(len(contents.metadata.row_groups)):
@@ -187,15 +187,16 @@ async def _unusable(
     return known[file]
 
 
-async def examine_metadata(source: Source, contents: Contents) -> AsyncIterator[Finding]:
+async def examine_metadata(source: Source, contents: Contents) -> AsyncGenerator[Finding, None]:
     """What is wrong with the records and indexes of a resilient file whose footer is whole."""
-    async for finding in examine_places(source, contents, expected_metadata(contents)):
-        yield finding
+    async with aclosing(examine_places(source, contents, expected_metadata(contents))) as findings:
+        async for finding in findings:
+            yield finding
 
 
 async def examine_places(
     source: Source, contents: Contents, places: Iterable[Expected]
-) -> AsyncIterator[Finding]:
+) -> AsyncGenerator[Finding, None]:
     """What is wrong with metadata at some places of a resilient file."""
     record = contents.footer.record
     if record is None:
@@ -209,7 +210,7 @@ async def examine_places(
 
 async def _metadata(
     objects: ChunkObjects, places: Iterable[Expected], file_id: bytes
-) -> AsyncIterator[Subject | Finding]:
+) -> AsyncGenerator[Subject | Finding, None]:
     """Metadata at some places, and what stands against reading some of them."""
     files: dict[str, Finding | None] = {}
     for expected in places:

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
+from resilient_pq.commands import in_shell
 from resilient_pq.errors import FormatError, RecoveryError, Where
 from resilient_pq.format.footer import MAGIC
 from resilient_pq.format.metadata import RowGroup
@@ -144,5 +145,5 @@ def _damaged(source: Source) -> RecoveryError:
     return RecoveryError(
         "it is damaged before a checkpoint that was stored: going on would lose rows",
         where=Where(key=source.url),
-        hint=f"keep what is whole: rpq recover {source.url} {recovered_name(source.url)}",
+        hint=f"keep what is whole: {in_shell('recover', source.url, recovered_name(source.url))}",
     )

@@ -10,7 +10,7 @@ import asyncio
 import json
 import os
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 
 from resilient_pq.errors import AlreadyExistsError, RecoveryError
@@ -310,9 +310,10 @@ async def _lay(output: Output, draft: Draft, kept: Sequence[KeptRowGroup]) -> in
     copied = 0
     for row_group in kept:
         leaves = iter(contents.schema.leaves)
-        async for chunk, size in relaying.chunks(row_group, contents.schema.leaves):
-            copied += size
-            await draft.chunk(next(leaves), chunk, row_group.num_rows, is_copy=size > 0)
+        async with aclosing(relaying.chunks(row_group, contents.schema.leaves)) as chunks:
+            async for chunk, size in chunks:
+                copied += size
+                await draft.chunk(next(leaves), chunk, row_group.num_rows, is_copy=size > 0)
         await draft.end_row_group(row_group.num_rows, row_group.sorting_columns)
     await draft.finish({LINEAGE_KEY: output.lineage}, output.rows.num_rows)
     return copied

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
@@ -39,7 +39,7 @@ class Subject:
 
 
 async def examined(
-    objects: ChunkObjects, steps: AsyncIterator[Subject | Finding]
+    objects: ChunkObjects, steps: AsyncGenerator[Subject | Finding, None]
 ) -> AsyncGenerator[tuple[Subject | None, list[Finding]], None]:
     """What is wrong with each subject, in order, while the next ones are fetched already.
 
@@ -47,7 +47,8 @@ async def examined(
 
     Args:
         objects: Where the bytes are; they bound how many are in memory.
-        steps: The subjects, and findings that are known without reading; asked for in portions, ahead of what is given.
+        steps: The subjects, and findings that are known without reading; asked for in portions, ahead of what is given,
+            and closed at the end.
 
     Yields:
         Each subject with its findings, and each finding known before with None.
@@ -56,13 +57,14 @@ async def examined(
         StoreError: The store could not give the bytes.
     """
     wave: list[Subject | Finding] = []
-    async for step in steps:
-        wave.append(step)
-        if len(wave) == _WAVE:
-            async with aclosing(_examined(objects, wave)) as found:
-                async for each in found:
-                    yield each
-            wave = []
+    async with aclosing(steps):
+        async for step in steps:
+            wave.append(step)
+            if len(wave) == _WAVE:
+                async with aclosing(_examined(objects, wave)) as found:
+                    async for each in found:
+                        yield each
+                wave = []
     async with aclosing(_examined(objects, wave)) as found:
         async for each in found:
             yield each

@@ -7,7 +7,7 @@ other row groups that lost values, what is left is decoded and encoded again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 
 from resilient_pq.checksum import crc32
 from resilient_pq.errors import FormatError, TransientError
@@ -48,7 +48,9 @@ class Relaying:
         self._examiner = examiner
         self._positions = positions
 
-    async def chunks(self, kept: KeptRowGroup, leaves: Sequence[Leaf]) -> AsyncIterator[tuple[EncodedChunk, int]]:
+    async def chunks(
+        self, kept: KeptRowGroup, leaves: Sequence[Leaf]
+    ) -> AsyncGenerator[tuple[EncodedChunk, int], None]:
         """The chunks of a row group that is kept, each with how many bytes of the input it has as they were.
 
         Args:

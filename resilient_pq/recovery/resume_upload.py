@@ -12,6 +12,7 @@ import logging
 from dataclasses import replace
 
 from resilient_pq.checksum import crc32
+from resilient_pq.commands import in_shell
 from resilient_pq.errors import (
     AlreadyExistsError,
     FormatError,
@@ -164,7 +165,7 @@ def up_to_checkpoint(source: Source, contents: Contents | FormatError) -> Candid
         raise RecoveryError(
             f"what was left does not end in a checkpoint: {contents.message}",
             where=Where(key=source.url),
-            hint=f"keep what is whole: rpq recover {source.url} {recovered_name(source.url)}",
+            hint=f"keep what is whole: {in_shell('recover', source.url, recovered_name(source.url))}",
         ) from contents
     record = contents.footer.record
     if contents.state is not FileState.IN_PROGRESS or record is None:

@@ -12,6 +12,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from resilient_pq.commands import command
 from resilient_pq.errors import (
     NothingToRecoverError,
     RecoveryError,
@@ -310,7 +311,7 @@ async def _recover(known: Understanding, request: _Request, progress: Progress |
     if policy is OnDamage.COLUMNS and not sound:
         outputs = await publish_apart(output, request.target)
         kept = replace(report.kept, output=None, outputs=outputs)
-        return replace(report, kept=kept, next=tuple(("rpq", "check", url) for url in outputs.values()))
+        return replace(report, kept=kept, next=tuple(command("check", url) for url in outputs.values()))
     copied = await publish(output, request.target, progress)
     if copied is None:  # it has to be read after all, and then it is compared
         return await _recover(known, replace(request, verify=True), progress)
@@ -332,7 +333,7 @@ def _report(
         num_row_groups=len(output.rows.row_groups),
         size=known.source.info.size,
         findings=findings,
-        next=(("rpq", "check", target.url),),
+        next=(command("check", target.url),),
         schema=str(known.contents.schema),
         schema_from=known.schema_from,
         kept=Kept(target.url, ledger.rows_kept, 0, ledger.rows_lost, output.lost, ledger=ledger),

@@ -15,6 +15,7 @@ from enum import StrEnum
 from typing import Any, Protocol, TypeAlias
 
 from resilient_pq.checksum import crc32
+from resilient_pq.commands import command
 from resilient_pq.errors import (
     AccessDeniedError,
     AlreadyExistsError,
@@ -222,7 +223,7 @@ class _Completion:
             raise self._nothing("the upload has no part 1", found)
         info = await self._publish(parts, listed=parts)
         how = CompletedBy.RULE if parts == found.by_rule and found.fits_rule else CompletedBy.GAP_FREE
-        recovering = ("rpq", "recover", self.url, recovered_name(self.url))
+        recovering = command("recover", self.url, recovered_name(self.url))
         return CompletedUpload(
             self.url,
             self.upload_id,
@@ -230,7 +231,7 @@ class _Completion:
             how,
             num_parts=len(parts),
             bytes_dropped=size_of(found.behind(parts)),
-            next=(("rpq", "check", self.url) if how is CompletedBy.RULE else recovering,),
+            next=(command("check", self.url) if how is CompletedBy.RULE else recovering,),
         )
 
     async def of_metadata(self, found: UploadParts, contents: Contents) -> CompletedUpload:
@@ -252,7 +253,7 @@ class _Completion:
             bytes_dropped=size_of(found.behind(before)),
             num_rows=made.num_rows,
             rows_dropped=made.rows_dropped,
-            next=(("rpq", "check", self.url),),
+            next=(command("check", self.url),),
         )
 
     async def _publish(self, parts: Sequence[Part], *, listed: Sequence[Part]) -> ObjectInfo:

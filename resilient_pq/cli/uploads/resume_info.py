@@ -19,6 +19,7 @@ from resilient_pq.cli.options import (
 from resilient_pq.cli.render import Output
 from resilient_pq.cli.running import run_verb
 from resilient_pq.cli.uploads import described
+from resilient_pq.commands import command
 
 NAME = "uploads resume-info"
 EPILOG = epilog(
@@ -94,7 +95,7 @@ def _object_words(info: rpq.ResumeInfo) -> str:
 def _next(info: rpq.ResumeInfo) -> list[tuple[str, ...]]:
     """Looking at the object that is there; where there is none, completing the only upload that holds anything."""
     if info.object is not None:
-        return [("rpq", "check", info.url)]
+        return [command("check", info.url)]
     useful = [upload for upload in info.uploads if upload.completable_bytes]
     if len(useful) != 1:
         return []

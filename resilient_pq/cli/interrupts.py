@@ -1,0 +1,95 @@
+"""What signals do to a verb: the first lets it end in its own way, the second ends the process at once."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from types import FrameType
+from typing import Any, Self
+
+#: Those that ask a process to end. Windows has no SIGHUP.
+_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+#: Seconds that a verb may take to end before it is told that it does.
+_PATIENCE = 2.0
+
+
+class InterruptedVerbError(Exception):
+    """A signal ended the verb; `notes` say what was kept."""
+
+    def __init__(self, notes: list[str]) -> None:
+        """Keep the notes."""
+        super().__init__()
+        self.notes = notes
+
+
+class Interrupts:
+    """Cancels a verb at the first signal, while the block runs; at another it does not wait for anything.
+
+    Attributes:
+        exit_code: What a process ends with that was asked to by the signal which came; None where none came.
+    """
+
+    def __init__(self, *, waiting: Callable[[], None], leaving: Callable[[], None]) -> None:
+        """Nothing is caught yet.
+
+        Args:
+            waiting: Called when the verb takes a while to end.
+            leaving: Called before the process ends at once.
+        """
+        self.exit_code: int | None = None
+        self._waiting = waiting
+        self._leaving = leaving
+        self._end: Callable[[], None] | None = None
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> Self:
+        """Catch signals, but those that are ignored, as by `nohup`."""
+        if threading.current_thread() is threading.main_thread():
+            for number in _SIGNALS:
+                if signal.getsignal(number) not in (signal.SIG_IGN, None):
+                    self._before[number] = signal.signal(number, self._receive)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Let others catch them."""
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _receive(self, number: int, _: FrameType | None) -> None:
+        if self.exit_code is not None:
+            # Threads may hang for minutes, in a store that does not answer or in a file system: they end with us.
+            self._leaving()
+            os._exit(self.exit_code)
+        self.exit_code = 128 + number
+        if self._end is not None:
+            self._end()
+
+    async def run(self, work: Coroutine[Any, Any, int]) -> int:
+        """What `work` gives.
+
+        Raises:
+            InterruptedVerbError: A signal came, and it has ended.
+        """
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+
+        def end() -> None:
+            task.cancel()
+            loop.call_later(_PATIENCE, self._waiting)
+
+        self._end = lambda: _soon(loop, end)
+        if self.exit_code is not None:  # it came before there was anything to cancel
+            end()
+        try:
+            return await work
+        except asyncio.CancelledError as error:
+            raise InterruptedVerbError(list(getattr(error, "__notes__", ()))) from None
+
+
+def _soon(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
+    with suppress(RuntimeError):  # it has ended by itself
+        loop.call_soon_threadsafe(call)

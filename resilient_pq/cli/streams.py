@@ -1,0 +1,106 @@
+"""stdout and stderr, which may be closed, full, or gone while they are written to."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from typing import IO, Any, cast
+
+from rich.console import Console
+
+from resilient_pq.errors import StoreError, Where
+from resilient_pq.io.os_errors import from_os_error
+
+
+class OutputClosedError(Exception):
+    """Nobody reads our stdout any more."""
+
+
+def hold_numbers() -> None:
+    """Have no file take the number of a standard stream that is closed: what is meant for that would end up in it."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(descriptor)
+
+
+def write_text(text: str) -> None:
+    """Text to stdout as UTF-8, whatever the locale says.
+
+    Raises:
+        OutputClosedError: Nobody reads it.
+        StoreError: It leads to a file that cannot be written.
+    """
+    if sys.stdout is None:
+        raise StoreError("cannot write: it is closed", where=Where(key="stdout"))
+    try:
+        buffer = getattr(sys.stdout, "buffer", None)
+        if buffer is None:
+            sys.stdout.write(text)
+            return
+        sys.stdout.flush()
+        # A path that is not UTF-8 has surrogates, which become what JSON, too, writes for them.
+        buffer.write(text.encode("utf-8", "backslashreplace"))
+        buffer.flush()
+    except OSError as error:
+        raise cannot_write(error) from error
+
+
+def cannot_write(error: OSError) -> OutputClosedError | StoreError:
+    """What stdout answered, as an error of ours; from now on it takes everything, and to nowhere."""
+    _to_nowhere(sys.stdout)
+    if isinstance(error, BrokenPipeError):
+        return OutputClosedError()
+    return from_os_error(error, "cannot write", "stdout", hint="what it leads to is full, or gone")
+
+
+def write_note(text: str) -> None:
+    """Text to stderr; where that does not take it there is nobody else to tell."""
+    if sys.stderr is not None:
+        _write_or_not(sys.stderr, text)
+
+
+def _write_or_not(stream: IO[str], text: str) -> None:
+    try:
+        stream.write(text)
+        stream.flush()
+    except OSError:
+        _to_nowhere(stream)
+
+
+def _to_nowhere(stream: IO[str]) -> None:
+    """What is still in the buffers of a stream goes nowhere, and must not fail once more when Python ends."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
+
+
+def console(stream: IO[str] | None, *, stderr: bool = False) -> Console:
+    """Lays text out for a stream, as wide and as coloured as that is."""
+    # Rich takes FORCE_COLOR for a terminal; colours are then wanted, but still nothing that moves.
+    file = _Shape(stream) if stream is not None else io.StringIO()
+    return Console(
+        file=cast("IO[str]", file), stderr=stderr, soft_wrap=True, highlight=False, markup=False, emoji=False
+    )
+
+
+class _Shape:
+    """A stream as rich may see it. It writes bars to stderr; other text is ours to write, who know the errors."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> None:
+        if text:
+            _write_or_not(self._stream, text)
+
+    def flush(self) -> None:
+        """It is already."""
+
+
+def is_terminal(stream: IO[str] | None) -> bool:
+    """Whether something may move there."""
+    return stream is not None and stream.isatty() and os.environ.get("TERM") != "dumb"

@@ -1,0 +1,323 @@
+"""Verbs that are interrupted, and verbs whose disk, stdout or stderr takes no more: told in a line, never a traceback."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from resilient_pq import sync as rpq
+from resilient_pq.cli import readers
+
+Signals = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+NUM_ROWS = 400_000
+
+
+@contextmanager
+def running(command: list[str], **options: Any) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that does not outlive its test."""
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **{"stdin": subprocess.DEVNULL, **options}
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def is_calm(err: str) -> bool:
+    return not any(word in err for word in ("Traceback", "Fatal Python error", "Exception ignored", "asyncgen"))
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the same rows as CSV and as Parquet; compressing them takes seconds."""
+    folder = tmp_path_factory.mktemp("sources")
+    table = pa.table({"number": range(NUM_ROWS), "text": [f"{i:064x}" for i in range(NUM_ROWS)]})
+    pyarrow.csv.write_csv(table, folder / "rows.csv")
+    with rpq.create(folder / "rows.parquet", row_group_rows=20_000) as writer:
+        writer.write(table)
+    return folder
+
+
+def _interrupted(source: Path, number: signal.Signals, command: list[str], folder: Path, after: float) -> None:
+    written, partial = folder / "it's written.parquet", folder / "it's written.parquet.partial"
+    partial.unlink(missing_ok=True)
+    arguments = ["write", str(source), str(written), "--row-group-rows", "5000", "--compression", "gzip"]
+    with running([*command, *arguments, "--compression-level", "9"]) as process:
+        wait_for(lambda: partial.exists() and partial.stat().st_size > after)
+        process.send_signal(number)
+        _, err = process.communicate(timeout=30)
+    said = err.decode()
+    assert process.returncode == 128 + number, said
+    assert is_calm(said), said
+    lines = said.splitlines()
+    assert len(lines) == 1, said
+    assert lines[0].startswith("interrupted ")
+    assert not written.exists()
+    if partial.exists():
+        kept = int(lines[0].split()[1].replace(",", ""))
+        assert rpq.check(partial).num_rows == kept
+    else:
+        assert "nothing was published" in lines[0]
+
+
+@pytest.mark.parametrize(("form", "number"), [("rows.csv", signal.SIGTERM), ("rows.parquet", signal.SIGINT)])
+def test_a_write_is_interrupted(
+    form: str, number: signal.Signals, sources: Path, rpq_command: list[str], tmp_path: Path
+) -> None:
+    _interrupted(sources / form, number, rpq_command, tmp_path, 300_000)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("form", ["rows.csv", "rows.parquet"])
+@pytest.mark.parametrize("number", Signals)
+def test_a_write_is_interrupted_anywhere(
+    form: str, number: signal.Signals, sources: Path, rpq_command: list[str], tmp_path: Path
+) -> None:
+    for after in range(0, 3_000_000, 300_000):
+        _interrupted(sources / form, number, rpq_command, tmp_path, after)
+
+
+def test_a_pipe_to_which_nobody_writes(rpq_command: list[str], tmp_path: Path) -> None:
+    """Opening it waits for a writer, which may never come: that must not keep the process."""
+    os.mkfifo(tmp_path / "pipe.csv")
+    with running([*rpq_command, "write", str(tmp_path / "pipe.csv"), str(tmp_path / "written.parquet")]) as process:
+        tasks = Path(f"/proc/{process.pid}/task")
+        wait_for(lambda: any("poll_schedule" in (task / "wchan").read_text() for task in tasks.iterdir()))
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=30)
+    assert (process.returncode, is_calm(err.decode())) == (130, True)
+
+
+def test_a_second_signal_ends_at_once() -> None:
+    """Whatever is under way: here what does not end by itself, and a thread that would be waited for."""
+    code = """
+import asyncio, sys, time
+from resilient_pq.cli.running import run_verb
+async def work(output):
+    asyncio.get_running_loop().run_in_executor(None, time.sleep, 60)
+    print("begun", flush=True)
+    while True:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            print("asked", flush=True)
+sys.exit(run_verb("write", work, as_json=False))
+"""
+    with running([sys.executable, "-c", code]) as process:
+        assert process.stdout is not None
+        for line in (b"begun\n", b"asked\n"):
+            assert process.stdout.readline() == line
+            process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=10)
+    assert process.returncode == 143
+    assert err.startswith(b"interrupted at once")
+
+
+def test_an_interrupt_before_anything_is_imported() -> None:
+    code = """
+import os, signal, sys
+class Finder:
+    def find_spec(self, name, *rest):
+        if name == "resilient_pq":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Finder())
+import resilient_pq_command
+sys.exit(resilient_pq_command.main())
+"""
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(root)}, capture_output=True, timeout=30,
+        check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (130, b"interrupted nothing was begun\n")
+
+
+# -- a disk that is full -------------------------------------------------------------------------
+
+FULL_DISK = [
+    ["write", "rows.parquet", "out.parquet", "--row-group-rows", "5000"],
+    ["recover", "flipped.parquet", "out.parquet"],
+    ["write", "rows.csv", "out.parquet"],
+    ["write", "rows.parquet", "set", "--roll-rows", "50000", "--compression", "none"],
+    ["recover", "flipped.parquet", "out.parquet", "--on-damage", "columns"],
+    ["recover", "flipped.parquet", "out.parquet", "--on-damage", "null", "--html", "page.html"],
+    ["recover", "torn.parquet", "out.parquet"],
+]
+
+
+def _on_a_full_disk(verb: list[str], sources: Path, command: list[str]) -> None:
+    whole = (sources / "rows.parquet").read_bytes()
+    (sources / "flipped.parquet").write_bytes(whole[:200_000] + bytes([whole[200_000] ^ 1]) + whole[200_001:])
+    (sources / "torn.parquet").write_bytes(whole[: len(whole) * 2 // 3])
+    most = 150_000  # bytes of a file, from which on the system refuses to make it longer
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+
+    done = subprocess.run(
+        [*command, *verb], cwd=sources, preexec_fn=limit, capture_output=True, timeout=60, check=False
+    )
+    err = done.stderr.decode()
+    assert done.returncode == 4, err
+    assert is_calm(err), err
+    assert err.startswith("error       cannot write: File too large")
+    assert not (sources / "out.parquet").exists()
+    for left in sources.glob("out.parquet.partial"):
+        left.unlink()
+
+
+@pytest.mark.parametrize("verb", FULL_DISK[:2], ids=" ".join)
+def test_a_full_disk(verb: list[str], sources: Path, rpq_command: list[str]) -> None:
+    _on_a_full_disk(verb, sources, rpq_command)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("verb", FULL_DISK[2:], ids=" ".join)
+def test_a_full_disk_with_any_verb(verb: list[str], sources: Path, rpq_command: list[str]) -> None:
+    _on_a_full_disk(verb, sources, rpq_command)
+
+
+# -- stdout and stderr ---------------------------------------------------------------------------
+
+TOLD = [
+    ["check", "sound.parquet", "--json"],
+    ["cat", "sound.parquet"],
+    ["check", "sound.parquet"],
+    ["check", "nothing.parquet", "--json"],
+    ["check", "."],
+    ["check", ".", "--json"],
+    ["inspect", "sound.parquet", "--chunks"],
+    ["recover", "sound.parquet", "out.parquet", "--overwrite"],
+    ["write", "sound.parquet", "out.parquet"],
+    ["metadata", ".", "--overwrite"],
+    ["demo", "--rows", "20000"],
+    ["--version"],
+    ["--help"],
+]
+STREAMS = [">/dev/full", ">&-", "| true", "2>/dev/full", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"]
+
+
+def _into_nowhere(verb: list[str], streams: str, command: list[str], folder: Path) -> None:
+    line = f'set -o pipefail; "$@" {streams}'
+    done = subprocess.run(
+        ["bash", "-c", line, "bash", *command, *verb], cwd=folder, capture_output=True, timeout=60, check=False
+    )
+    err = done.stderr.decode()
+    assert is_calm(err), err
+    assert done.returncode in (0, 1, 4), err
+    if streams == ">/dev/full" or (streams == ">&-" and verb != ["--help"]):
+        assert done.returncode == 4
+        assert len(err.splitlines()) <= 2
+        assert err.startswith("error       cannot ")
+
+
+@pytest.mark.parametrize("streams", STREAMS[:3])
+@pytest.mark.parametrize("verb", TOLD[:2], ids=" ".join)
+def test_nowhere_to_tell(verb: list[str], streams: str, sound: Path, rpq_command: list[str]) -> None:
+    _into_nowhere(verb, streams, rpq_command, sound.parent)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("streams", STREAMS)
+@pytest.mark.parametrize("verb", TOLD, ids=" ".join)
+def test_nowhere_to_tell_with_any_verb(verb: list[str], streams: str, sound: Path, rpq_command: list[str]) -> None:
+    _into_nowhere(verb, streams, rpq_command, sound.parent)
+
+
+def test_no_file_takes_the_number_of_a_closed_stream(sound: Path, rpq_command: list[str], tmp_path: Path) -> None:
+    """Or what is meant for stderr would be written into it."""
+    line = '"$@" <&- >&- 2>&-'
+    written = tmp_path / "written.parquet"
+    command = [*rpq_command, "write", str(sound), str(written)]
+    subprocess.run(["bash", "-c", line, "bash", *command], timeout=60, check=False)
+    assert rpq.check(written).outcome == "sound"
+
+
+# -- reading -------------------------------------------------------------------------------------
+
+
+def test_a_read_that_waits_is_stopped() -> None:
+    begin, end = os.pipe()
+    file = readers.StoppableFile(begin)
+    found: list[object] = []
+
+    def read() -> None:
+        try:
+            found.append(io.BufferedReader(readers.InputStream(file)).read(10))
+        except OSError as error:
+            found.append(error)
+
+    os.write(end, b"five.")
+    thread = threading.Thread(target=read)
+    thread.start()
+    file.stop()
+    thread.join(timeout=20)
+    assert not thread.is_alive()
+    assert isinstance(found[0], OSError)
+    file.close()
+    file.stop()  # which comes too late to do anything
+    os.close(end)
+
+
+_CELL = st.sampled_from(["", "1", "-7", "2.5", "word", '"a, b"', "2026-01-01", "true", " ", '"say ""so"""', "é"])
+
+
+@given(
+    st.integers(1, 3).flatmap(lambda width: st.lists(st.lists(_CELL, min_size=width, max_size=width), max_size=40)),
+    st.sampled_from(["\n", "\r\n", "\r"]),
+    st.integers(60, 300),
+    st.booleans(),
+)
+def test_csv_is_what_pyarrow_makes_of_it(rows: list[list[str]], end: str, block_bytes: int, ends: bool) -> None:
+    """Block by block as its own stream, whose types are those of the first block."""
+    names = [f"column {number % 2}" for number in range(len(rows[0]) if rows else 2)]
+    data = end.join([",".join(cells) for cells in [names, *rows]]).encode() + (end.encode() if ends else b"")
+    options = readers.TextOptions(block_bytes)
+    try:
+        found = list(readers.read_csv(io.BufferedReader(io.BytesIO(data)), "a.csv", options))  # type: ignore[arg-type]
+    except rpq.FormatError:
+        found = []
+    try:
+        stream = pyarrow.csv.open_csv(io.BytesIO(data), pyarrow.csv.ReadOptions(block_size=block_bytes))
+        expected = stream.read_all()
+    except pa.ArrowInvalid:
+        assert not found
+        return
+    assert found, data
+    assert found[0] == expected.schema
+    assert pa.concat_tables([found[0].empty_table(), *found[1:]]).to_pylist() == expected.to_pylist()
+
+
+def test_the_document_of_an_interrupt(rpq_command: list[str], tmp_path: Path) -> None:
+    with running([*rpq_command, "write", "-", str(tmp_path / "a.parquet"), "--json"], stdin=subprocess.PIPE) as process:
+        tasks = Path(f"/proc/{process.pid}/task")
+        wait_for(lambda: any("poll_schedule" in (task / "wchan").read_text() for task in tasks.iterdir()))
+        process.send_signal(signal.SIGHUP)
+        out, _ = process.communicate(timeout=30)
+    assert process.returncode == 129
+    assert json.loads(out)["outcome"] == "interrupted"
