@@ -37,10 +37,12 @@ from resilient_pq.recovery.report import Damage, Finding, LostRegion
 from resilient_pq.recovery.scan import FileSpan, all_headers, file_spans
 from resilient_pq.recovery.schema_source import KnownSchema, Siblings
 from resilient_pq.recovery.source import Source
+from resilient_pq.recovery.stale_chunks import without_stale
 from resilient_pq.recovery.survey import Survey
 from resilient_pq.recovery.text_mode import undone
 from resilient_pq.recovery.torn_footer import FoundFooter, budget_of, find_footer
 from resilient_pq.recovery.view import Segment, View
+from resilient_pq.version import MAKER
 
 #: What may hold pages for all that its first and last bytes look like.
 _MAY_BE_PARQUET = (
@@ -377,6 +379,8 @@ async def _chunk_records(known: Understanding) -> None:
         quirks=Quirks.of(known.contents.metadata.created_by),
     )
     found = await known.source.drive(search)
+    found, findings = await without_stale(known.source, found, known.row_groups, known.survey.file_id)
+    known.findings += findings
     if not carved:
         known.add(found)
         return
@@ -495,9 +499,11 @@ async def _carved(
     known: Understanding, file: carve.FoundFile, schema: Schema | None, rows: Collection[int]
 ) -> RebuiltFile:
     named = () if known.survey is None else _named(known.survey)
-    rebuilt = await known.source.drive(carve.carve(file, schema, expected_rows=rows, named=named))
+    made_by = None if known.contents is None else known.contents.metadata.created_by
+    ours = (made_by or "").startswith(MAKER)  # before each chunk stands a record, or what is left of one
+    rebuilt = await known.source.drive(carve.carve(file, schema, expected_rows=rows, named=named, separated=ours))
     if rows and not rebuilt.row_groups:
-        rebuilt = await known.source.drive(carve.carve(file, schema))  # it may have others after all
+        rebuilt = await known.source.drive(carve.carve(file, schema, separated=ours))  # it may have others after all
     return rebuilt
 
 
