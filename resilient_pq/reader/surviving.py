@@ -228,7 +228,7 @@ def survivors(
     cut_short = known is not None and not known.complete
     fates = _aligned(fates, num_rows, cut_short=cut_short)
     aligned = _row_aligned(chunk, fates, known)
-    return _decoded(chunk, fates, num_rows, agrees, row_aligned=aligned)
+    return _decoded(chunk, fates, num_rows, agrees, row_aligned=aligned, bounded=not cut_short)
 
 
 class _Finder:
@@ -567,11 +567,8 @@ def _counted(chunk: ChunkRead, fates: Sequence[PageFate]) -> list[PageFate]:
 
 def _fits(chunk: ChunkRead, page: Page) -> bool:
     """Whether a page is encoded as its chunk says, where a checksum vouches for what it says."""
-    return ChunkSums.of(chunk.metadata) is None or _names(chunk, page)
-
-
-def _names(chunk: ChunkRead, page: Page) -> bool:
-    """Whether a chunk says that it has the encodings of a page."""
+    if ChunkSums.of(chunk.metadata) is None:
+        return True
     used = []
     if page.header.type == PageType.DATA_PAGE and page.header.data_page_header is not None:
         v1 = page.header.data_page_header
@@ -616,6 +613,10 @@ def _without_dictionary(fates: Sequence[PageFate]) -> list[PageFate]:
         fate.lost("its dictionary page is lost") if fate.page is not None and _needs_dictionary(fate.page) else fate
         for fate in fates
     ]
+
+
+def _has_known_encoding(page: Page) -> bool:
+    return page.data_header is None or page.data_header.encoding in list(Encoding)
 
 
 def _needs_dictionary(page: Page) -> bool:
@@ -712,9 +713,10 @@ def _decoded(
     agrees: Agrees | None,
     *,
     row_aligned: bool,
+    bounded: bool,
 ) -> SurvivingChunk:
     """Decode what is whole; a page that does not decode is lost after all."""
-    decoding = _Decoding(chunk, fates, agrees, row_aligned=row_aligned)
+    decoding = _Decoding(chunk, fates, agrees, row_aligned=row_aligned, bounded=bounded)
     runs = decoding.runs()
     fitting = [
         run
@@ -746,13 +748,20 @@ class _Decoding:
     """Decodes the pages of a chunk that seem whole."""
 
     def __init__(
-        self, chunk: ChunkRead, fates: Sequence[PageFate], agrees: Agrees | None, *, row_aligned: bool
+        self,
+        chunk: ChunkRead,
+        fates: Sequence[PageFate],
+        agrees: Agrees | None,
+        *,
+        row_aligned: bool,
+        bounded: bool,
     ) -> None:
         self.fates = list(fates)
         self._given = fates
         self._chunk = chunk
         self._agrees = agrees
         self._row_aligned = row_aligned
+        self._bounded = bounded  # whether no page of another column can lie between those that were found
         sums = ChunkSums.of(chunk.metadata)
         self._adrift = sums is None or sums.chunk is None  # a page's own checksum does not prove its place
         self.is_misplaced = False
@@ -782,8 +791,9 @@ class _Decoding:
         Then those beside them lie elsewhere than they were written, too.
         """
         lost = [fate for fate in self._given[first:end] if fate.checksummed and fate not in self.fates]
-        if isinstance(error, UnsupportedError):  # of another version, or of another column
-            lost = [fate for fate in lost if fate.page is not None and not _names(self._chunk, fate.page)]
+        if isinstance(error, UnsupportedError):  # an encoding to come, or one that is not for the type of the column
+            lost = [fate for fate in lost if fate.page is not None and _has_known_encoding(fate.page)]
+            return self._adrift and self._bounded and bool(lost)
         return self._adrift and bool(lost)
 
     def _find_damaged(self, first: int, end: int, reason: str) -> None:

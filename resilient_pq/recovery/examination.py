@@ -152,6 +152,7 @@ class Examiner:
         """
         self.metadata = None if contents is None else contents.metadata
         self._columns = () if contents is None else contents.schema.columns
+        self._data_end = source.info.size if contents is None else contents.footer.start
         self._source = source
         self._means = means
 
@@ -193,9 +194,13 @@ class Examiner:
                 for chunk, pages in zip(known.chunks, copies, strict=True)
             ]
             stated = [chunk for chunk in known.chunks if chunk is not None and chunk.pages is None]
-            if not stated or not is_displaced(left, beyond=await goes_beyond(left, self._beside)):
+            if not stated:
                 return left
-            return without_displaced(left)
+            # Where bytes are missing somewhere, what is broken may be where: pages before it are in others' places.
+            broken = self._source.is_view and any(one is not None and not one.is_whole for one in left)
+            broken |= any(chunk.read.range.end > self._data_end for chunk in stated)
+            displaced = is_displaced(left, beyond=broken or await goes_beyond(left, self._beside))
+            return without_displaced(left) if displaced else left
 
         left = await left_of(known)
         if not is_doubted(known, left):
