@@ -16,7 +16,7 @@ from nanoarrow.c_array_stream import CArrayStream
 from nanoarrow.ipc import StreamWriter
 
 from resilient_pq.arrow.field import Field, normalised
-from resilient_pq.arrow.ipc_schema import SchemaMessage
+from resilient_pq.arrow.ipc_schema import SchemaMessage, is_whole
 
 ARROW_SCHEMA_KEY: Final = "ARROW:schema"
 
@@ -39,14 +39,17 @@ def encode_arrow_schema(arrow: object) -> str:
 
 
 def is_stored_schema(text: str, num_columns: int) -> bool:
-    """Whether the value of the key decodes, and has fields. Some libraries refuse a file in which it does not.
+    """Whether the value of the key is one to every library, and has fields. Some refuse a file in which it is not.
 
     Args:
         text: The value.
         num_columns: Columns of the file.
     """
-    message = _decode(text)
-    return message is not None and bool(message.num_columns or not num_columns)
+    try:
+        message = base64.b64decode(text, validate=True)
+        return is_whole(message) and bool(SchemaMessage(message).num_columns or not num_columns)
+    except ValueError:
+        return False
 
 
 def stored_fields(text: str | None, names: Sequence[str], positions: Sequence[int]) -> list[Field | None]:

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+import numpy as np
+
 from resilient_pq.errors import FormatError, UnsupportedError, Where, located
 from resilient_pq.format import compression
 from resilient_pq.format.metadata import Encoding
@@ -18,6 +20,7 @@ from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader import indexes
 from resilient_pq.reader.chunk_objects import ChunkObjects
 from resilient_pq.reader.data_file import data_file
+from resilient_pq.reader.displaced import goes_beyond, is_adrift, is_displaced, without_displaced
 from resilient_pq.reader.known_pages import (
     KnownPages,
     pages_by_index,
@@ -121,6 +124,10 @@ class DamagedRowGroups:
             )
             for chunk, pages in zip(damaged, known, strict=True)
         ]
+        if is_displaced(left, beyond=await goes_beyond(left, self._beside)):
+            # What fits a chunk by chance is as little of it: its rows go with those of the others.
+            columns = {leaf: rows for leaf, rows in columns.items() if leaf in _with_sums(group)}
+            left = [each for each in without_displaced(left) if each is not None]
         try:
             found = await asyncio.to_thread(_rows_left, selected, group, columns, left, self._on_damage)
         except MemoryError as error:
@@ -128,6 +135,10 @@ class DamagedRowGroups:
                 f"there is not enough memory for {group.num_rows:,} rows", where=Where(row_group=group.ordinal)
             ) from error
         return replace(found, lost=tuple(self._located(region, group) for region in found.lost))
+
+    async def _beside(self, chunk: ChunkRead, place: ByteRange) -> memoryview | None:
+        end = min(place.end, self._objects.contents.data_end_in(chunk.file))
+        return await self._bytes(chunk.file, ByteRange(place.start, end)) if place.start < end else None
 
     def _located(self, region: LostRegion, group: RowGroupRead) -> LostRegion:
         """The region with the name of the file that it lies in."""
@@ -171,6 +182,11 @@ class DamagedRowGroups:
             return None
 
 
+def _with_sums(group: RowGroupRead) -> set[int]:
+    """The ordinals of the leaves whose chunks have checksums."""
+    return {chunk.leaf.ordinal for chunk in group.chunks if not is_adrift(chunk)}
+
+
 def _check_supported(chunk: ChunkRead) -> None:
     """Refuse a chunk that could not be read if it were whole, by what the footer says of it.
 
@@ -194,7 +210,8 @@ def _rows_left(
     """Choose among the rows of a row group, and take those chosen of every leaf."""
     leaves = list(dict.fromkeys(chunk.leaf for chunk in group.chunks))
     runs = {left.chunk.leaf.ordinal: left.runs for left in damaged}
-    masks = {left.chunk.leaf.ordinal: left.rows_present(group.num_rows) for left in damaged}
+    masks = {leaf.ordinal: np.zeros(group.num_rows, np.bool_) for leaf in leaves if leaf.ordinal not in columns}
+    masks |= {left.chunk.leaf.ordinal: left.rows_present(group.num_rows) for left in damaged}
     present = {ordinal: mask for ordinal, mask in masks.items() if not mask.all()}
     choice = choose_rows(selected, present, group.num_rows, on_damage, keep_empty=True)
     kept: dict[int, LeafColumn] = {}
@@ -205,7 +222,7 @@ def _rows_left(
                 kept[leaf.ordinal] = whole
                 continue
             runs[leaf.ordinal] = (Run(0, leaf_data(whole)),)
-        pieces = rows_kept(leaf, runs[leaf.ordinal], choice) or [null_rows(leaf, 0)]
+        pieces = rows_kept(leaf, runs.get(leaf.ordinal, ()), choice) or [null_rows(leaf, 0)]
         kept[leaf.ordinal] = leaf_column(leaf, concatenate(leaf, pieces))
     pages = {leaf.ordinal: () for leaf in leaves} | {left.chunk.leaf.ordinal: left.pages for left in damaged}
     place = ByteRange(

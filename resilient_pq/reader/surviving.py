@@ -42,7 +42,7 @@ _DATA_PAGES = (PageType.DATA_PAGE, PageType.DATA_PAGE_V2)
 _DICTIONARY_ENCODINGS = (Encoding.PLAIN_DICTIONARY, Encoding.RLE_DICTIONARY)
 _HIDDEN: Final = "bytes of it are damaged that no checksum of a page covers"
 _UNPROVEN: Final = "nothing proves its place: the chunk's checksum does not hold over the page headers that lie there"
-_MISPLACED: Final = "nothing proves its place: pages of this chunk are as they were written, and of something else"
+MISPLACED: Final = "nothing proves its place: pages of this chunk are as they were written, and of something else"
 _ADRIFT: Final = "nothing proves its place: bytes before it are damaged, and no page follows up to the chunk's end"
 _EXCHANGED: Final = "another page is in its place"
 _ALIKE: Final = "it stores its data in a gzip member, and no hash tells it from others of its size"
@@ -155,12 +155,14 @@ class SurvivingChunk:
         runs: The rows that are left, in order.
         is_cut: Whether its pages hold more than what is left: rows behind the last of the row group, or the end of a
             row before its first.
+        is_misplaced: Whether pages in its place are as they were written, and of something else.
     """
 
     chunk: ChunkRead
     pages: tuple[PageFate, ...]
     runs: tuple[Run, ...]
     is_cut: bool = False
+    is_misplaced: bool = False
 
     @property
     def is_whole(self) -> bool:
@@ -226,7 +228,7 @@ def survivors(
     cut_short = known is not None and not known.complete
     fates = _aligned(fates, num_rows, cut_short=cut_short)
     aligned = _row_aligned(chunk, fates, known)
-    return _decoded(chunk, fates, num_rows, agrees, row_aligned=aligned)
+    return _decoded(chunk, fates, num_rows, agrees, row_aligned=aligned, bounded=not cut_short)
 
 
 class _Finder:
@@ -613,6 +615,10 @@ def _without_dictionary(fates: Sequence[PageFate]) -> list[PageFate]:
     ]
 
 
+def _has_known_encoding(page: Page) -> bool:
+    return page.data_header is None or page.data_header.encoding in list(Encoding)
+
+
 def _needs_dictionary(page: Page) -> bool:
     detail = page.data_header
     return detail is not None and detail.encoding in _DICTIONARY_ENCODINGS
@@ -707,9 +713,10 @@ def _decoded(
     agrees: Agrees | None,
     *,
     row_aligned: bool,
+    bounded: bool,
 ) -> SurvivingChunk:
     """Decode what is whole; a page that does not decode is lost after all."""
-    decoding = _Decoding(chunk, fates, agrees, row_aligned=row_aligned)
+    decoding = _Decoding(chunk, fates, agrees, row_aligned=row_aligned, bounded=bounded)
     runs = decoding.runs()
     fitting = [
         run
@@ -717,7 +724,9 @@ def _decoded(
         if run.data.num_rows
         and (run.first_row is None or num_rows is None or run.first_row + run.data.num_rows <= num_rows)
     ]
-    return SurvivingChunk(chunk, tuple(decoding.fates), tuple(fitting), is_cut=decoding.begins_within)
+    return SurvivingChunk(
+        chunk, tuple(decoding.fates), tuple(fitting), is_cut=decoding.begins_within, is_misplaced=decoding.is_misplaced
+    )
 
 
 def _runs(fates: Sequence[PageFate], start: int, stop: int) -> Iterator[tuple[int, int]]:
@@ -739,15 +748,23 @@ class _Decoding:
     """Decodes the pages of a chunk that seem whole."""
 
     def __init__(
-        self, chunk: ChunkRead, fates: Sequence[PageFate], agrees: Agrees | None, *, row_aligned: bool
+        self,
+        chunk: ChunkRead,
+        fates: Sequence[PageFate],
+        agrees: Agrees | None,
+        *,
+        row_aligned: bool,
+        bounded: bool,
     ) -> None:
         self.fates = list(fates)
         self._given = fates
         self._chunk = chunk
         self._agrees = agrees
         self._row_aligned = row_aligned
+        self._bounded = bounded  # whether no page of another column can lie between those that were found
         sums = ChunkSums.of(chunk.metadata)
         self._adrift = sums is None or sums.chunk is None  # a page's own checksum does not prove its place
+        self.is_misplaced = False
         self.begins_within = False  # whether pages that were decoded together begin with the end of a row
         self._dictionary = next((fate for fate in fates if fate.is_dictionary and fate.page is not None), None)
 
@@ -761,19 +778,23 @@ class _Decoding:
                 found.append(self._run(first, end))
             except (FormatError, UnsupportedError) as error:
                 self._find_damaged(first, end, error.message)
-                if self._is_misplaced(first, end, error):
-                    self.fates = [fate if fate.page is None else fate.lost(_MISPLACED) for fate in self.fates]
+                if self._misplaces(first, end, error):
+                    self.is_misplaced = True
+                    self.fates = [fate if fate.page is None else fate.lost(MISPLACED) for fate in self.fates]
                     return []
                 todo.extendleft(reversed(list(_runs(self.fates, first, end))))
         return found
 
-    def _is_misplaced(self, first: int, end: int, error: Exception) -> bool:
+    def _misplaces(self, first: int, end: int, error: Exception) -> bool:
         """Whether pages turned out to be of something else, though they are as they were written.
 
         Then those beside them lie elsewhere than they were written, too.
         """
         lost = [fate for fate in self._given[first:end] if fate.checksummed and fate not in self.fates]
-        return self._adrift and bool(lost) and isinstance(error, FormatError)
+        if isinstance(error, UnsupportedError):  # an encoding to come, or one that is not for the type of the column
+            lost = [fate for fate in lost if fate.page is not None and _has_known_encoding(fate.page)]
+            return self._adrift and self._bounded and bool(lost)
+        return self._adrift and bool(lost)
 
     def _find_damaged(self, first: int, end: int, reason: str) -> None:
         """Mark the pages that do not decode among some that do not decode together: at least one of them."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from resilient_pq.errors import FormatError, Where
 from resilient_pq.format.footer import MAGIC
@@ -131,6 +132,8 @@ def _pairs(
         return
     for one, other in zip(run, rebuilt.row_groups, strict=True):
         whole = all(chunk is not None and chunk.pages is not None and chunk.pages.complete for chunk in other.chunks)
+        if _is_moved(one, other):
+            continue
         if whole and other.num_rows is not None and (other.num_rows in rest or _is_same(one, other)):
             yield one, other
 
@@ -159,6 +162,20 @@ def _is_same(one: KnownRowGroup, other: KnownRowGroup) -> bool:
         agreed[stated.read.range.end == found.read.range.end] += 1
         agreed[stated.read.metadata.num_values == found.read.metadata.num_values] += 1
     return agreed[True] > agreed[False]
+
+
+def _is_moved(one: KnownRowGroup, other: KnownRowGroup) -> bool:
+    """Whether a chunk ends elsewhere than where the footer says twice: by its size, and by where the next one begins.
+
+    No one bit changes both: the pages are those of something else.
+    """
+    pairs = list(zip(one.chunks, other.chunks, strict=True))
+    for (stated, found), (following, _) in pairwise(pairs):
+        if stated is not None and found is not None and following is not None:
+            end = stated.read.range.end
+            if end == following.read.range.start != found.read.range.end:
+                return True
+    return False
 
 
 def _finding(row_group: KnownRowGroup) -> Finding:

@@ -7,11 +7,20 @@ from dataclasses import dataclass, replace
 
 from resilient_pq.checksum import crc32, signed
 from resilient_pq.format.chunk_encoder import EncodedChunk
-from resilient_pq.format.metadata import ColumnIndex, ColumnMetaData, OffsetIndex, PageLocation, PageType
+from resilient_pq.format.metadata import (
+    ColumnIndex,
+    ColumnMetaData,
+    Encoding,
+    OffsetIndex,
+    PageLocation,
+    PageType,
+)
 from resilient_pq.format.page import Page, pages_of
 from resilient_pq.format.page_sums import sums_of
 from resilient_pq.reader.plan import ChunkRead
 
+#: Those that there are: others come of a damaged footer.
+_ENCODINGS = frozenset(Encoding)
 _DATA_PAGES = (PageType.DATA_PAGE, PageType.DATA_PAGE_V2)
 
 
@@ -43,6 +52,8 @@ def copied_chunk(chunk: ChunkRead, data: memoryview, derived: Derived) -> Encode
     pages = list(pages_of(data, 0, chunk.num_values_to_read))
     data = data[: pages[-1].end] if pages else data[:0]
     metadata = _of_pages(chunk.metadata, pages)
+    metadata.path_in_schema = list(chunk.leaf.path)  # a footer without a checksum may have lost it
+    metadata.encodings = [encoding for encoding in metadata.encodings if encoding in _ENCODINGS]
     metadata.total_compressed_size = len(data)  # its writer may have counted other bytes, too few or too many
     first = next((page for page in pages if page.header.type in _DATA_PAGES), None)
     metadata.data_page_offset = 0 if first is None else first.offset

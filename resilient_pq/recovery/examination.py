@@ -16,6 +16,7 @@ from resilient_pq.format.footer import ChunkSums
 from resilient_pq.format.records import RowGroupRecord
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader.contents import Contents
+from resilient_pq.reader.displaced import goes_beyond, is_displaced, without_displaced
 from resilient_pq.reader.known_pages import (
     KnownPages,
     pages_by_index,
@@ -24,6 +25,7 @@ from resilient_pq.reader.known_pages import (
     record_place,
 )
 from resilient_pq.reader.on_damage import Mask
+from resilient_pq.reader.plan import ChunkRead
 from resilient_pq.reader.shapes import contradicting_rows
 from resilient_pq.reader.stated import stated_of
 from resilient_pq.reader.surviving import (
@@ -150,6 +152,7 @@ class Examiner:
         """
         self.metadata = None if contents is None else contents.metadata
         self._columns = () if contents is None else contents.schema.columns
+        self._data_end = source.info.size if contents is None else contents.footer.start
         self._source = source
         self._means = means
 
@@ -186,15 +189,26 @@ class Examiner:
         copies = await self._copies(known)
 
         async def left_of(known: KnownRowGroup) -> list[SurvivingChunk | None]:
-            return [
+            left = [
                 None if chunk is None else await self._chunk(known, chunk, pages)
                 for chunk, pages in zip(known.chunks, copies, strict=True)
             ]
+            stated = [chunk for chunk in known.chunks if chunk is not None and chunk.pages is None]
+            if not stated:
+                return left
+            # Where bytes are missing somewhere, what is broken may be where: pages before it are in others' places.
+            broken = self._source.is_view and any(one is not None and not one.is_whole for one in left)
+            broken |= any(chunk.read.range.end > self._data_end for chunk in stated)
+            displaced = is_displaced(left, beyond=broken or await goes_beyond(left, self._beside))
+            return without_displaced(left) if displaced else left
 
         left = await left_of(known)
         if not is_doubted(known, left):
             return known, left
         return borne_out(known, left, await left_of(replace(known, num_rows=None)))
+
+    async def _beside(self, _: ChunkRead, place: ByteRange) -> memoryview:
+        return await self._source.read(ByteRange(place.start, min(place.end, self._source.info.size)))
 
     async def _chunk(
         self, known: KnownRowGroup, chunk: KnownChunk, copies: KnownPages | None

@@ -66,6 +66,11 @@ class Source:
         return self if self._beneath is None else self._beneath.origin
 
     @property
+    def is_view(self) -> bool:
+        """Whether its bytes are read where something else tells that they were written."""
+        return self._view is not None
+
+    @property
     def is_changed(self) -> bool:
         """Whether its bytes are others than those of `origin`, so that nobody knows which lie where."""
         return self._beneath is not None and (self._view is None or self._beneath.is_changed)

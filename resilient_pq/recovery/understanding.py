@@ -37,10 +37,12 @@ from resilient_pq.recovery.report import Damage, Finding, LostRegion
 from resilient_pq.recovery.scan import FileSpan, all_headers, file_spans
 from resilient_pq.recovery.schema_source import KnownSchema, Siblings
 from resilient_pq.recovery.source import Source
+from resilient_pq.recovery.stale_chunks import without_stale
 from resilient_pq.recovery.survey import Survey
 from resilient_pq.recovery.text_mode import undone
 from resilient_pq.recovery.torn_footer import FoundFooter, budget_of, find_footer
 from resilient_pq.recovery.view import Segment, View
+from resilient_pq.version import MAKER
 
 #: What may hold pages for all that its first and last bytes look like.
 _MAY_BE_PARQUET = (
@@ -238,12 +240,9 @@ async def _footer(known: Understanding) -> None:
     elif contents.verified or await _leads_to_pages(known.source, contents):
         known.footer_whole = True
         known.take(candidates_of_contents(contents))
-        stored = contents.key_value.get(ARROW_SCHEMA_KEY)
-        if not contents.verified and stored is not None and not is_stored_schema(stored, len(contents.schema.columns)):
-            message = "the Arrow schema in the footer is damaged: some readers refuse the file"
-            place = contents.footer.start, contents.footer.end
-            known.findings.append(Finding(Damage.CORRUPT, message, Where(offset=place[0]), *place, costs_rows=False))
-            known.keys_damaged = True
+        if not contents.verified:
+            known.findings += (found := _what_others_refuse(contents))
+            known.keys_damaged = bool(found)
         if contents.miscounted is not None:
             message = f"the footer says {contents.miscounted:,} rows, its row groups {contents.num_rows:,}"
             where = Where(offset=contents.footer.start)
@@ -253,6 +252,21 @@ async def _footer(known: Understanding) -> None:
         message = "the footer is whole, but there are no pages where it says"
         known.error = known.error or FormatError(message, where=Where(offset=contents.footer.start))
         known.footer_whole = False
+
+
+def _what_others_refuse(contents: Contents) -> list[Finding]:
+    """What is damaged in a footer that costs no rows, but for which some readers refuse the file."""
+    messages = []
+    stored = contents.key_value.get(ARROW_SCHEMA_KEY)
+    if stored is not None and not is_stored_schema(stored, len(contents.schema.columns)):
+        messages.append("the Arrow schema in the footer is damaged: some readers refuse the file")
+    chunks = [chunk for row_group in contents.metadata.row_groups for chunk in row_group.columns]
+    named = [chunk.meta_data.path_in_schema is not None for chunk in chunks if chunk.meta_data is not None]
+    if any(named) and not all(named):
+        messages.append("the footer names some column chunks and not others: some readers refuse the file")
+    start, end = contents.footer.start, contents.footer.end
+    where = Where(offset=start)
+    return [Finding(Damage.CORRUPT, message, where, start, end, costs_rows=False) for message in messages]
 
 
 async def _leads_to_pages(source: Source, contents: Contents) -> bool:
@@ -365,6 +379,8 @@ async def _chunk_records(known: Understanding) -> None:
         quirks=Quirks.of(known.contents.metadata.created_by),
     )
     found = await known.source.drive(search)
+    found, findings = await without_stale(known.source, found, known.row_groups, known.survey.file_id)
+    known.findings += findings
     if not carved:
         known.add(found)
         return
@@ -483,9 +499,11 @@ async def _carved(
     known: Understanding, file: carve.FoundFile, schema: Schema | None, rows: Collection[int]
 ) -> RebuiltFile:
     named = () if known.survey is None else _named(known.survey)
-    rebuilt = await known.source.drive(carve.carve(file, schema, expected_rows=rows, named=named))
+    made_by = None if known.contents is None else known.contents.metadata.created_by
+    ours = (made_by or "").startswith(MAKER)  # before each chunk stands a record, or what is left of one
+    rebuilt = await known.source.drive(carve.carve(file, schema, expected_rows=rows, named=named, separated=ours))
     if rows and not rebuilt.row_groups:
-        rebuilt = await known.source.drive(carve.carve(file, schema))  # it may have others after all
+        rebuilt = await known.source.drive(carve.carve(file, schema, separated=ours))  # it may have others after all
     return rebuilt
 
 

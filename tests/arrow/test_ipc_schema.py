@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resilient_pq.arrow.field import Field
-from resilient_pq.arrow.ipc_schema import SchemaMessage
+from resilient_pq.arrow.ipc_schema import SchemaMessage, is_whole
 
 SCHEMA = pa.schema(
     [
@@ -68,6 +68,43 @@ def test_types_that_no_column_is_written_from() -> None:
         None,
         Field("known", "c"),
     ]
+
+
+#: Types that Parquet has no columns of, and those with parameters of their own.
+OTHER_TYPES = pa.schema(
+    {
+        "union": pa.dense_union([pa.field("a", pa.int8())]),
+        "runs": pa.run_end_encoded(pa.int32(), pa.string()),
+        "interval": pa.month_day_nano_interval(),
+        "dictionary": pa.dictionary(pa.int8(), pa.string()),
+        "time": pa.time64("ns"),
+        "fixed": pa.binary(5),
+    },
+    {"key": "value"},
+)
+
+
+@pytest.mark.parametrize(
+    "schema", [SCHEMA, OTHER_TYPES, pa.schema([]), pa.schema({f"c{i}": pa.int8() for i in range(5000)})]
+)
+def test_what_pyarrow_wrote_is_whole(schema: pa.Schema) -> None:
+    message = schema.serialize().to_pybytes()
+    assert is_whole(message) and is_whole(message[4:])
+
+
+@pytest.mark.parametrize("schema", [SCHEMA, OTHER_TYPES], ids=["columns", "other types"])
+def test_no_message_is_whole_that_pyarrow_refuses(schema: pa.Schema) -> None:
+    """Each bit is flipped, and the message cut anywhere."""
+    message = schema.serialize().to_pybytes()
+    damaged = [message[:size] for size in range(len(message))]
+    for bit in range(8 * len(message)):
+        changed = bytearray(message)
+        changed[bit // 8] ^= 1 << bit % 8
+        damaged.append(bytes(changed))
+    whole = [each for each in damaged if is_whole(each)]
+    for each in whole:
+        pa.ipc.read_schema(pa.py_buffer(each))
+    assert 0.1 * len(damaged) < len(whole) < 0.4 * len(damaged), "names and numbers may be others"
 
 
 def test_another_kind_of_message() -> None:

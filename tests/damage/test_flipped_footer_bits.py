@@ -152,3 +152,47 @@ async def test_an_arrow_schema_that_does_not_decode_is_not_copied() -> None:
     await rpq.recover((store, "damaged"), (store, "out"))
     output = bytes((await store.read_tail("out", 1 << 30)).data)
     assert pq.read_table(io.BytesIO(output)).num_rows == 337
+
+
+@pytest.mark.parametrize("hit", [False, True], ids=["all pages whole", "a page gone"])
+async def test_whatever_becomes_of_an_arrow_schema_pyarrow_reads_the_output(hit: bool) -> None:
+    """A flipped bit that leaves it base64 may still make a message of it that pyarrow refuses."""
+    with tempfile.TemporaryDirectory() as folder:
+        by_pyarrow(Path(folder) / "file")
+        data = (Path(folder) / "file").read_bytes()
+    start = data.index(b"ARROW:schema") + len(b"ARROW:schema") + 3
+    end = next(at for at in range(start, len(data)) if not (chr(data[at]).isalnum() or data[at] in b"+/="))
+    assert end - start > 300
+    refused = 0
+    for bit in random.Random(1).sample(range(8 * start, 8 * end), 40):
+        damaged = bytearray(data)
+        damaged[bit // 8] ^= 1 << bit % 8
+        if hit:
+            damaged[4:200] = bytes(196)
+        try:
+            pq.read_schema(io.BytesIO(bytes(damaged)))
+        except (OSError, pa.ArrowException):
+            refused += 1
+        store = MemoryStore()
+        await store.put("damaged", bytes(damaged))
+        report = await rpq.recover((store, "damaged"), (store, "out"))
+        output = bytes((await store.read_tail("out", 1 << 30)).data)
+        assert pq.read_table(io.BytesIO(output)).num_rows == report.num_rows == (237 if hit else 337)
+    assert refused > 10
+
+
+async def test_a_chunk_whose_path_is_gone_from_the_footer() -> None:
+    """Its name is that of its column: others refuse a file in which a chunk has none, but not the output."""
+    with tempfile.TemporaryDirectory() as folder:
+        by_pyarrow(Path(folder) / "file")
+        data = (Path(folder) / "file").read_bytes()
+    at = data.rindex(b"\x19\x18\x05small") - 1  # the last encoding goes on with the head of the path
+    damaged = data[:at] + bytes([data[at] | 0x80]) + data[at + 1 :]
+    with pytest.raises(OSError, match="thrift"):
+        pq.read_table(io.BytesIO(damaged))
+    store = MemoryStore()
+    await store.put("damaged", damaged)
+    assert (await rpq.check((store, "damaged"))).outcome == rpq.Outcome.DAMAGED
+    assert (await rpq.recover((store, "damaged"), (store, "out"))).num_rows == 337
+    output = bytes((await store.read_tail("out", 1 << 30)).data)
+    assert pq.read_table(io.BytesIO(output)).num_rows == 337

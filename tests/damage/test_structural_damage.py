@@ -47,6 +47,15 @@ def test_a_sample_of_structural_damage(family: int) -> None:
     held(list(range(first, first + CASES_OF_EACH)))
 
 
+#: Cases that were wrong once, each of another cause.
+ONCE_WRONG = (8411, 8845, 9188, 10159, 10312, 10741, 10753, 10760, 11102, 11119, 11180, 12414)
+
+
+@pytest.mark.parametrize("seed", ONCE_WRONG)
+def test_what_was_wrong_once(seed: int) -> None:
+    held([seed])
+
+
 @pytest.mark.thorough
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("first", range(0, CASES, BATCH))

@@ -110,7 +110,7 @@ def stale_blocks(family: Family, rng: random.Random) -> Hit:
         end = min(start + size * rng.randrange(1, 4), len(own.data), len(stale))
         data[start:end] = stale[start:end]
         words.append(f"{start} to {end}")
-    return Hit(bytes(data), f"blocks of {version}: {', '.join(words)}", exchanged=True)
+    return Hit(bytes(data), f"blocks of {version}: {', '.join(words)}", (OWN, version), True)
 
 
 def units_of(file: File, unit: str, rng: random.Random) -> list[range]:

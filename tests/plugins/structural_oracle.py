@@ -89,7 +89,12 @@ class Trial(RowsTrial):
             self.fail("verdict", f"{what}: {report.outcome}, and no rows of {self.rows}")
 
     def judge_bounds(self, what: str, values: dict[str, list[Any]], report: rpq.Report, winner: Original) -> None:
-        """Whatever has no checksum may be wrong, but not beyond what a whole footer says of it."""
+        """Whatever has no checksum may be wrong, but not beyond what a whole footer says of it.
+
+        Where not one row has an id of the file, its blocks were written over by those of another, which was taken.
+        """
+        if winner.position.keys().isdisjoint(values.get("id", ())):
+            return
         at = 0
         for fate in report.kept.ledger.rows:
             if not fate.kept:
@@ -111,11 +116,14 @@ class Trial(RowsTrial):
             self.fail("verdict", f"{what}: {report.outcome}, exit {report.exit_code}")
         if (claims or lost == 0) and missing:
             self.fail("verdict", f"{what}: {report.outcome}, {lost} lost; {missing} of {winner.count} rows are missing")
-        elif claims and incomplete:
+            return
+        if claims and incomplete:
             self.fail("verdict", f"{what}: {report.outcome}; {incomplete} rows lack values")
-        elif lost is not None and lost not in {total - winner.count + missing for total in self.totals(winner)}:
+            return
+        claimed = [o for o in self.meant(winner) if lost is None or lost == o.count - winner.count + missing]
+        if lost is not None and not claimed:
             self.fail("rows lost", f"{what}: {lost} lost; {missing} of {winner.count} rows are missing")
-        elif (claims or lost is not None) and not self.end_known(winner):
+        elif (claims or lost is not None) and not any(map(self.end_known, claimed)):
             self.fail("end not proven", f"{what}: {report.outcome}, {lost} lost; {missing} of {winner.count} are missing")
 
     def judge_ledger(
@@ -233,7 +241,7 @@ class Trial(RowsTrial):
         if not lost and (places != list(range(len(places))) or (ended and len(places) != winner.count)):
             self.fail("rows missing in silence", f"{what}: {len(places)} of {winner.count} rows, {state}")
         counts = [region.num_rows for region in lost]
-        missing = {total - len(places) for total in self.totals(winner)}
+        missing = {original.count - len(places) for original in self.meant(winner)}
         if ended and lost and None not in counts and sum(c or 0 for c in counts) not in missing:
             self.fail("rows lost", f"{what}: {counts} told, {winner.count - len(places)} missing")
 

@@ -86,7 +86,8 @@ class Original:
         if not finals and self._there(range(footer.start, self._behind_num_rows())):
             return True
         own = self.file.data[footer.start : footer.stop]
-        for there in (self._data[footer.start : footer.stop], self._data[-len(footer) :]):
+        undone = self._data.replace(b"\r\n", b"\n")  # what a transfer as text made of it
+        for there in (self._data[footer.start : footer.stop], self._data[-len(footer) :], undone[-len(footer) :]):
             if sum(a == b for a, b in zip(own, there, strict=False)) > len(own) * 0.7:
                 return True
         return False

@@ -95,10 +95,10 @@ class RowsTrial:
         alike = (other for other in self.all.values() if other.same_file_as(winner) and other.count == winner.count)
         return winner.end_known or any(other.end_known for other in alike)
 
-    def totals(self, winner: Original) -> set[int]:
-        """How many rows the file may be said to have: another may have its id, or nothing that tells it apart."""
+    def meant(self, winner: Original) -> list[Original]:
+        """Whose rows the file may be said to have: another may have its id, or nothing that tells it apart."""
         soft = not self.case.family.ours and self.unverifiable(winner)
-        return {o.count for o in self.originals if o is winner or soft or o.same_file_as(winner)}
+        return [o for o in self.originals if o is winner or soft or o.same_file_as(winner)]
 
     def counted(self, winner: Original | None) -> bool:
         """Whether anything that is left can tell which rows of the file they are."""

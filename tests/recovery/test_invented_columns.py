@@ -271,6 +271,34 @@ async def test_moved_chunks_make_no_columns(write: Callable[..., tuple[bytes, pa
     await true_rows(data[: again.stop] + data[again] + data[again.stop : end], table)
 
 
+def in_pairs(rows: int) -> pa.Table:
+    """Columns of which each two pages may as well be chunks of two columns."""
+    rng = random.Random(rows)
+    schema = pa.schema([pa.field("id", pa.int64(), False), pa.field("text", pa.string())])
+    return pa.table({"id": list(range(rows)), "text": [f"{rng.getrandbits(32):08x}" for _ in range(rows)]}, schema)
+
+
+@pytest.mark.parametrize("end", [None, -1], ids=["whole row groups", "the last one cut"])
+async def test_pages_of_one_column_are_not_taken_for_two(end: int | None) -> None:
+    """Each chunk has two pages of 20 rows: nothing tells two columns of 40 rows from four of 20."""
+    out, table = io.BytesIO(), in_pairs(100)
+    pq.write_table(table, out, row_group_size=40, use_dictionary=False, data_page_size=64, write_batch_size=20)
+    chunks = chunks_of(out.getvalue())
+    data = out.getvalue()[: chunks[2][-1][1] if end is None else chunks[2][0][0] + 20]
+    await true_rows(data, table)
+
+
+async def test_a_page_that_needs_the_dictionary_before_it_ends_no_row_group() -> None:
+    """Row groups of 20 and 40 rows: the first chunk of the second is no further column of the first."""
+    out, table = io.BytesIO(), in_pairs(60)
+    with pq.ParquetWriter(out, table.schema, data_page_size=64, write_batch_size=20) as writer:
+        writer.write_table(table.slice(0, 20))
+        writer.write_table(table.slice(20))
+    second = chunks_of(out.getvalue())[1]
+    assert await true_rows(out.getvalue()[: second[-1][1]], table) == 60
+    assert await true_rows(out.getvalue()[: second[0][1]], table) == 20
+
+
 def probed(table: pa.Table, carving: Any, **options: Any) -> list[tuple[Page, Probed]]:
     """The pages of a file, and what carving finds out of each where nothing but the page is known."""
     out = io.BytesIO()

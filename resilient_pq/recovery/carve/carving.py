@@ -45,6 +45,7 @@ def carve(
     expected_rows: Collection[int] = (),
     limits: CarveLimits | None = None,
     named: Sequence[NamedColumn] = (),
+    separated: bool = False,
 ) -> Asking[RebuiltFile]:
     """Rebuild the footer of a file from its pages.
 
@@ -54,6 +55,7 @@ def carve(
         expected_rows: Rows that row groups of files of the same make have.
         limits: What it may cost.
         named: What columns are called and of what type, where records say so and there is no schema.
+        separated: Whether its writer puts something between any two chunks, as we do.
 
     Returns:
         The row groups. Pages that fit nowhere, or that could belong to more than one column, are left out, and named
@@ -89,7 +91,10 @@ def carve(
     probed = yield from _probe(file.pages, kinds_of(schema.leaves), limits)
     stretches = yield from _stretches(probed)
     columns = [kind_of(leaf) for leaf in schema.leaves]
-    layout = Layout(stretches.pages, columns, stretches.borders, expected_rows, limits.budget(size), places)
+    budget = limits.budget(size)
+    layout = Layout(
+        stretches.pages, columns, stretches.borders, expected_rows, budget, places, separated=separated
+    )  # fmt: skip
     placing = Placing(layout, stretches.ranges, _begins_file(file, stretches.pages))
     placing.run()
     rebuilding = Rebuilding(schema, stretches.pages, _codecs(placing))

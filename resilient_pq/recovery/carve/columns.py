@@ -77,6 +77,13 @@ class Chunk:
         """Whether its numbers go on where those of another end."""
         return self.numbers is not None and other.numbers is not None and self.numbers[0] > other.numbers[1]
 
+    def goes_on(self, other: Chunk) -> bool:
+        """Whether it may well be what follows in the column of another: its numbers ascend on, without a step."""
+        if not (self.follows(other) and _common([self, other]) and self.is_like(other)):
+            return False
+        assert self.numbers is not None and other.numbers is not None  # or nothing would follow
+        return (self.numbers[0] - other.numbers[1]) * _FAR <= other.numbers[1] - other.numbers[0]
+
 
 #: Chunks of equally many rows, one after the other: for each kind of column that one may be of, its pages.
 Run = list[list[Span]]
@@ -94,6 +101,10 @@ class Chunks:
     def may_begin(self, page: int) -> bool:
         """Whether a chunk may begin with a page."""
         return self._pages[page].is_dictionary or not self._pages[page].needs_dictionary
+
+    def _may_end(self, page: int) -> bool:
+        """Whether a chunk may end before a page: one that needs a dictionary is of the same chunk as that."""
+        return page == len(self._pages) or self.may_begin(page)
 
     def row_counts(self, start: int) -> list[int]:
         """Rows that the chunk that begins with a page may have."""
@@ -117,6 +128,28 @@ class Chunks:
         """The chunks of a run, each looked at as a whole."""
         return [self._chunk(spans) for spans in run]
 
+    def reach(self, runs: Sequence[Run]) -> bool:
+        """Whether runs have all pages, but for those of a last chunk that is cut."""
+        start, end, rows = runs[-1][-1][0].end, len(self._pages), runs[-1][0][0].rows
+        leaves = range(len(self._layout.columns))
+        return start == end or any(self._layout.chunk(start, end, leaf, rows) is not None for leaf in leaves)
+
+    def are_even(self, runs: Sequence[Run]) -> bool:
+        """Whether the pages of most chunks are much alike: else they may well be chunks of several columns."""
+        alike = [
+            one.is_like(other)
+            for run in runs
+            for spans in run
+            for one, other in pairwise(self._pages_of(spans[0]))
+        ]
+        return sum(alike) >= _MOST * len(alike)
+
+    def _pages_of(self, span: Span) -> list[Chunk]:
+        """The data pages of a chunk, each as if it were one."""
+        kind = self._layout.columns[span.leaf]
+        data = (at for at in range(span.start, span.end) if not self._pages[at].is_dictionary)
+        return [self._chunk([Span(span.leaf, at, at + 1, self._pages[at].rows[kind], whole=True)]) for at in data]
+
     def _run(self, start: int, num_rows: int) -> Run:
         run: Run = []
         at = start
@@ -130,7 +163,7 @@ class Chunks:
         end = len(self._pages)
         leaves = sorted(self._leaves[kind] for kind in self._pages[at].rows)
         spans = [self._layout.chunk(at, end, leaf, num_rows) for leaf in leaves]
-        whole = [span for span in spans if span is not None and span.whole]
+        whole = [span for span in spans if span is not None and span.whole and self._may_end(span.end)]
         return [span for span in whole if span.end == whole[0].end]
 
     def _chunk(self, spans: Sequence[Span]) -> Chunk:
@@ -241,7 +274,7 @@ def _of_one_run(chunks: Sequence[Chunk], *, begins: bool, ends: bool, alone: boo
     count, sure = _of_equal_rows(chunks)
     if count == len(chunks) and sure and not (ends and alone):
         # More columns than there are would be made up; the first row group is what it is in any case.
-        again = (n for n in range(1, count) if _begins_again(chunks, n, ends=ends))
+        again = (n for n in range(1, count) if _begins_again(chunks, n, ends=ends) or chunks[n].goes_on(chunks[0]))
         count = next(again, count)
         return Counted(count, 0, count, sure)
     return Counted(count, 0, len(chunks), sure)

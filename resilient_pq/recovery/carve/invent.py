@@ -151,15 +151,7 @@ def invent(
     start = next((at for at in range(len(pages)) if chunks.may_begin(at)), None)
     if start is None:
         return None
-    widest: list[Run] = []
-    try:
-        for rows in chunks.row_counts(start):
-            found = chunks.runs(start, rows)
-            if found and (not widest or rank(found) > rank(widest)):
-                widest = found
-    except FormatError:  # the best way so far is as good as any
-        if not steps.ended:
-            raise
+    widest, reaching = _widest(chunks, start, steps)
     if not widest:
         return None
     best = [chunks.of(run) for run in widest]
@@ -174,6 +166,9 @@ def invent(
         if counted is None:
             return None
         columns, sure = counted.columns(cut), counted.sure
+        rivals = [] if _is_one_type(cut) else [rows for rows in reaching if rows != best[0][0].rows]
+        if any(_is_good(chunks, start, rows, steps, begins=begins) for rows in rivals):
+            return None
         if counted.told < len(cut):
             end = pages[cut[counted.told - 1].end - 1].page.end
     if not _fit(columns, named):
@@ -182,6 +177,40 @@ def invent(
     shapes = [_kind(chunks, types[i] if types else None) for i, chunks in enumerate(columns[:max_columns])]
     counts = frozenset(run[0].rows for run in best)
     return Invented(schema_of(shapes, named), counts, sure, begins, end, bool(named))
+
+
+def _widest(chunks: Chunks, start: int, steps: SearchBudget) -> tuple[list[Run], list[int]]:
+    """The runs that have most pages, and the rows of the first chunk of all that have them to the end."""
+    widest: list[Run] = []
+    reaching: list[int] = []
+    try:
+        for rows in chunks.row_counts(start):
+            found = chunks.runs(start, rows)
+            if found and (not widest or rank(found) > rank(widest)):
+                widest = found
+            if found and chunks.reach(found):
+                reaching.append(rows)
+    except FormatError:  # the best way so far is as good as any
+        if not steps.ended:
+            raise
+    return widest, reaching
+
+
+def _is_one_type(chunks: Sequence[Chunk]) -> bool:
+    """Whether all chunks may be of one column, which is said not to be clear by itself."""
+    return bool(set.intersection(*(set(chunk.kinds) for chunk in chunks)))
+
+
+def _is_good(chunks: Chunks, start: int, rows: int, steps: SearchBudget, *, begins: bool) -> bool:
+    """Whether pages may be laid out in chunks of so many rows: what else is taken for chunks may be pages of these."""
+    try:
+        runs = chunks.runs(start, rows)
+    except FormatError:
+        if not steps.ended:
+            raise
+        return False
+    counted = count_columns([chunks.of(run) for run in runs], begins=begins, ends=False)
+    return counted is not None and counted.sure and chunks.are_even(runs)
 
 
 def findings(invented: Invented) -> list[Finding]:

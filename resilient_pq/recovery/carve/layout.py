@@ -128,6 +128,8 @@ class Layout:
         expected_rows: Collection[int],
         steps: SearchBudget,
         places: Places | None = None,
+        *,
+        separated: bool = False,
     ) -> None:
         """Take what all ways have in common.
 
@@ -138,8 +140,10 @@ class Layout:
             expected_rows: Rows that row groups are expected to have, from files of the same make.
             steps: What it may cost.
             places: Which chunks begin with pages, where that is known.
+            separated: Whether something stands between any two chunks, so that pages beside each other are of one.
         """
         self._places = places or {}
+        self._separated = separated
         self.unclear: list[int] = []  # pages with which row groups begin that can be laid out in several ways
         self.pages = pages
         self.columns = columns
@@ -229,7 +233,7 @@ class Layout:
         if limit == start:
             return []
         self.steps.take(limit - start)
-        counts = column.counts(start, limit)
+        counts = column.counts(start, limit)[-1:] if self._separated else column.counts(start, limit)
         if counts[0] == 0 and (len(counts) > 1 or self.pages[limit - 1].is_dictionary):
             del counts[0]  # of a dictionary page alone, or of a page without values
         if not counts:
@@ -315,7 +319,9 @@ class Layout:
         if limit == start or not self.may_begin(start, leaf):
             return None
         place = column.place(start, limit, num_rows)
-        if place is not None:
+        if self._separated and limit < end and (limit not in self.borders or place != limit):
+            return None
+        if place is not None and (place == limit or not self._separated):
             return Span(leaf, start, place, num_rows, whole=True)
         rows = column.rows(start, limit)
         return Span(leaf, start, limit, rows, whole=False) if limit == end and rows < num_rows else None

@@ -1,0 +1,92 @@
+"""Pages of files of others that were moved along: as large as those that lay there, their CRC32s hold, and nothing else."""
+
+from __future__ import annotations
+
+import io
+import random
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from page_layout import Layout
+
+import resilient_pq as rpq
+from resilient_pq.io.memory import MemoryStore
+
+ROWS = 120
+
+
+def table() -> pa.Table:
+    """Rows of which each column has pages of one size, and but few values in some of them."""
+    rng = random.Random(3)
+    schema = pa.schema([pa.field(name, pa.int32(), False) for name in ("id", "few", "few2")] + [("flag", pa.bool_())])
+    few = [[rng.randrange(3) for _ in range(ROWS)] for _ in range(2)]
+    flags = [rng.choice((True, False, None)) for _ in range(ROWS)]
+    return pa.table({"id": list(range(ROWS)), "few": few[0], "few2": few[1], "flag": flags}, schema)
+
+
+@pytest.fixture(scope="module", params=["1.0", "2.0"])
+def data(request: pytest.FixtureRequest) -> bytes:
+    out = io.BytesIO()
+    pq.write_table(
+        table(), out, row_group_size=40, compression="snappy", use_dictionary=False, data_page_size=8,
+        write_batch_size=10, write_page_checksum=True, data_page_version=request.param,
+    )  # fmt: skip
+    return out.getvalue()
+
+
+def damaged(data: bytes, rng: random.Random) -> bytes:
+    """A page, a chunk or a row group comes again, is missing, or is moved behind another."""
+    groups = Layout(data).row_groups
+    chunks = [chunk.place for group in groups for chunk in group.chunks]
+    pages = [range(p.header.start, p.body.stop) for group in groups for chunk in group.chunks for p in chunk.pages]
+    wide = [range(group.chunks[0].place.start, group.chunks[-1].place.stop) for group in groups]
+    places = rng.choice((pages, pages, chunks, wide))
+    one, other = sorted(rng.sample(range(len(places)), 2))
+    first, second = places[one], places[other]
+    piece = data[first.start : first.stop]
+    match rng.randrange(3):
+        case 0:
+            at = rng.choice(chunks).start
+            return data[:at] + piece + data[at:]
+        case 1:
+            return data[: first.start] + data[first.stop :]
+        case _:
+            return data[: first.start] + data[first.stop : second.stop] + piece + data[second.stop :]
+
+
+async def rows_apart(store: MemoryStore) -> dict[str, dict[int, Any]]:
+    """What a recovery keeps of each column, by the number of the row."""
+    try:
+        report = await rpq.recover((store, "damaged"), (store, "out"), on_damage="columns")
+    except rpq.NothingToRecoverError:
+        return {}
+    assert report.kept is not None
+    found = {}
+    for name, url in report.kept.outputs.items():
+        output = bytes((await store.read_tail(url.removeprefix("memory:"), 1 << 30)).data)
+        found[name] = dict(zip(*(column.to_pylist() for column in pq.read_table(io.BytesIO(output)).columns), strict=True))
+    return found
+
+
+async def hold(data: bytes, seed: int) -> int:
+    """Damage a file, and hold what is left of it against its rows; returns how many values there are."""
+    store, whole = MemoryStore(), table().to_pydict()
+    await store.put("damaged", damaged(data, random.Random(seed)))
+    kept = 0
+    for name, values in (await rows_apart(store)).items():
+        assert {row: whole[name][row] for row in values} == values, f"seed {seed}: {name}"
+        kept += len(values)
+    return kept
+
+
+async def test_no_page_that_only_fits_is_believed(data: bytes) -> None:
+    kept = [await hold(data, seed) for seed in range(40)]
+    assert sum(kept) > 0.2 * len(kept) * ROWS * 4
+
+
+@pytest.mark.thorough
+async def test_no_page_that_only_fits_is_believed_in_many_files(data: bytes) -> None:
+    for seed in range(40, 2000):
+        await hold(data, seed)
