@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import os
 import signal
@@ -24,6 +25,8 @@ class Child:
 
     Attributes:
         said: What it said, in order.
+        begun: When it was started, by `time.monotonic`.
+        ended: When it was seen to have ended.
         struck: What was done to it.
         hopeless: Whether what it is to do is not possible.
         rests: Begin and end of the times in which it was stopped.
@@ -33,6 +36,7 @@ class Child:
         """Start it."""
         self.job, self.run, self.number = job, run, number
         self.said: list[tuple[Any, ...]] = []
+        self.begun, self.ended = time.monotonic(), math.inf
         self.struck: str | None = None
         self.hopeless = False
         self.rests: list[tuple[float, float]] = []
@@ -94,6 +98,7 @@ class Child:
         """Whether it ended in time; if not, it leaves its stack in its errors and is killed."""
         self._process.join(seconds)
         ended = not self.alive
+        self.ended = min(self.ended, time.monotonic())
         if not ended:
             assert self._process.pid is not None
             os.kill(self._process.pid, signal.SIGABRT)
@@ -123,7 +128,8 @@ def nursery() -> Any:
     context = multiprocessing.get_context("forkserver")
     if not _PRELOADED:
         _PRELOADED.append(True)
-        # What is loaded first is looked for by the environment alone.
+        # What is loaded first is looked for by the environment alone, and not where this was started.
+        os.environ["PYTHONSAFEPATH"] = "1"
         os.environ["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
         context.set_forkserver_preload(["outage_subjects"])
     return context

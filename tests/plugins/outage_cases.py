@@ -110,7 +110,7 @@ class CaseRun:
         config = json.dumps(job.storage_options["config_kwargs"])
         more = ["--endpoint-url", job.endpoint_url, "--storage-option", f"config_kwargs={config}"]
         if job.policy:
-            more += ["--retry-for", str(job.retry_seconds * job.scale)]
+            more += ["--retry-for", str(job.patience)]
         return (*words, *more)
 
     def _run_once(self, number: int, run: Run) -> None:

@@ -116,19 +116,26 @@ class Judge:
         )
 
     def _may_fail(self, child: Child) -> bool:
-        dealt = child.run.dealt
-        expired = any(each.kind == "expired" and each.seconds for each in dealt.troubles)
-        scale = self.bench.scale
-        worst = dealt.worst_seconds(child.job.attempt_seconds / scale)
+        """Whether what it met in its life is reason enough for an error."""
         # A request of a subject that was killed may complete the file after it was looked at.
-        hopeless = child.hopeless or (self.case.scenario == "file" and self.is_done())
-        return self._rivals(child) or hopeless or expired or worst > 0.7 * dealt.retry_seconds
+        if self._rivals(child) or child.hopeless or (self.case.scenario == "file" and self.is_done()):
+            return True
+        begin, end = child.begun, child.ended
+        met = [(stop - start, kind) for start, stop, kind in self.windows if start < end and stop > begin]
+        if any(kind == "expired" and seconds > 0.1 for seconds, kind in met):
+            return True
+        attempt = child.job.attempt_seconds
+        worst = sum(seconds + attempt for seconds, _ in met)
+        for seen in self.seen:
+            if seen.fate in SINGLES and begin <= seen.at <= end:
+                worst += attempt if "hang" in seen.fate else 0.5
+        return worst > 0.7 * child.job.patience
 
     def _allowed(self, child: Child, begin: float, end: float) -> float:
         """Seconds that a call may take: for each outage as long as the subject tries, and an attempt."""
         job = child.job
         attempt = 2 * job.attempt_seconds + max(5 * job.scale, 0.5)
-        most = job.retry_seconds * job.scale
+        most = job.patience
         allowed = SLACK
         for start, stop, _ in self.windows:
             if start < end and stop > begin:
@@ -261,6 +268,9 @@ class Judge:
         if self.case.local:
             if left := sorted(set(os.listdir(self.folder)) - {"out.parquet"}):
                 self.find("files left", left)
+            if not self.is_done():
+                self.find("nothing there", "out.parquet")
+                return
             data = (self.folder / "out.parquet").read_bytes()
         else:
             data = self.bench.server.read(self.key)

@@ -64,7 +64,7 @@ class OutageProxy:
         self._late: set[asyncio.Task[None]] = set()
         self._connections: set[asyncio.Task[None]] = set()
         self._writers: set[asyncio.StreamWriter] = set()
-        self._over = asyncio.Event()
+        self._over, self._mended = asyncio.Event(), asyncio.Event()
         self._listener: asyncio.Server | None = None
         self._hole: list[socket.socket] = []
         self._loop = asyncio.new_event_loop()
@@ -86,6 +86,7 @@ class OutageProxy:
         async def begin() -> None:
             self._rng = random.Random(seed)
             self._plan = Plan(troubles, blow)
+            self._mended.clear()
 
         self._run(begin())
 
@@ -94,10 +95,8 @@ class OutageProxy:
 
         async def mend() -> None:
             self._plan = Plan((), lambda _: None)
-            for task in self._windows:
-                task.cancel()
-            await asyncio.gather(*self._windows, return_exceptions=True)
-            await asyncio.gather(*self._late, return_exceptions=True)
+            self._mended.set()
+            await asyncio.gather(*self._windows, *self._late)
             while self._num_asked:  # noqa: ASYNC110 (it ends soon)
                 await asyncio.sleep(0.01)
 
@@ -150,7 +149,7 @@ class OutageProxy:
     # Outages.
 
     def _open_window(self, trouble: Trouble) -> None:
-        if self._state is None:  # one at a time: of two the first goes on
+        if not self._windows:  # one at a time: of two the first goes on
             self._state, self._over = trouble.kind, asyncio.Event()
             task = self._loop.create_task(self._window(trouble))
             self._windows.add(task)
@@ -168,9 +167,14 @@ class OutageProxy:
                 await self._swallow_connections()
             if kind == "expired":
                 self._token += 1
-            await asyncio.sleep(trouble.seconds * self._scale)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._mended.wait(), trouble.seconds * self._scale)
         finally:
             if kind == "server killed":
+                if self._rng.random() < 0.5:  # what it answers while it begins, clients see
+                    await self._close_listener()
+                    await self._listen()
+                    self._state = None
                 await asyncio.to_thread(self._server.start)
             if kind == "expired":
                 self._write_credentials()
@@ -180,6 +184,13 @@ class OutageProxy:
             self._state = None
             self._over.set()
             self.windows.append((begun, time.monotonic(), kind))
+
+    def _flipped(self, data: bytes) -> bytes:
+        """The same but for one bit."""
+        spoiled = bytearray(data)
+        if spoiled:
+            spoiled[self._rng.randrange(len(spoiled))] ^= 1 << self._rng.randrange(8)
+        return bytes(spoiled)
 
     def _break_connections(self) -> None:
         for writer in tuple(self._writers):
@@ -299,32 +310,49 @@ class OutageProxy:
             task.add_done_callback(self._late.discard)
         if kind in ("lost before", "hang before", "late"):
             return False
-        answer = await self._asked(message, seen)
+        if kind == "flipped" and seen.kind in ("part", "put"):
+            message.body = self._flipped(message.body)
+        if kind == "error in 200" and seen.kind in ("complete", "copy") and self._rng.random() < 0.5:
+            answer: bytes | None = b""  # not done
+        else:
+            answer = await self._asked(message, seen)
         if answer is None or kind == "lost after":
             return False
         if kind == "hang after":
             await until_gone(reader)
             return False
-        if kind == "failed after":
-            answer = made_up(self._rng.choice((502, 504)), "")
-            if message.method == "HEAD":
-                answer = answer.partition(b"\r\n\r\n")[0] + b"\r\n\r\n"
-            writer.write(answer)
+        if kind in ("half reply", "hang in reply"):
+            body = answer.index(b"\r\n\r\n") + 4
+            writer.write(answer[: self._rng.randint(body, max(body, len(answer) - 1))])
             await writer.drain()
-            return True
-        if kind == "trickle":
-            for at in range(0, len(answer), PIECE):
-                writer.write(answer[at : at + PIECE])
-                await writer.drain()
-                await asyncio.sleep(seconds / 2 * PIECE / max(len(answer), PIECE))
-            seen.delivered = True
-            return True
-        body = answer.index(b"\r\n\r\n") + 4
-        writer.write(answer[: self._rng.randint(body, max(body, len(answer) - 1))])
-        await writer.drain()
-        if kind == "hang in reply":
-            await until_gone(reader)
-        return False
+            if kind == "hang in reply":
+                await until_gone(reader)
+            return False
+        await self._send(
+            self._changed(kind, message, seen, answer), writer, seconds / 2 if kind == "trickle" else 0.0
+        )
+        seen.delivered = kind != "failed after"
+        return True
+
+    def _changed(self, kind: str, message: Message, seen: Seen, answer: bytes) -> bytes:
+        """What the client is told in place of the server's answer."""
+        head, _, body = answer.partition(b"\r\n\r\n")
+        if kind == "failed after":
+            told = made_up(self._rng.choice((502, 504)), "")
+            return told if message.method != "HEAD" else told.partition(b"\r\n\r\n")[0] + b"\r\n\r\n"
+        if kind == "error in 200" and seen.kind in ("complete", "copy"):
+            return made_up(200, "InternalError")
+        if kind == "flipped" and seen.kind == "get" and message.target.partition("?")[0].endswith(".parquet"):
+            return head + b"\r\n\r\n" + self._flipped(body)
+        return answer
+
+    async def _send(self, answer: bytes, writer: asyncio.StreamWriter, seconds: float = 0.0) -> None:
+        """Give the client an answer, in about so many seconds."""
+        size = PIECE if seconds else max(len(answer), 1)
+        for at in range(0, len(answer), size):
+            writer.write(answer[at : at + size])
+            await writer.drain()
+            await asyncio.sleep(seconds * size / max(len(answer), size))
 
     async def _pass_on(self, message: Message, seen: Seen, writer: asyncio.StreamWriter) -> bool:
         answer = await self._asked(message, seen)

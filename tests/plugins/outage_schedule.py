@@ -34,6 +34,8 @@ SINGLES = (
     "hang in reply",  # the reply stops in the middle
     "trickle",  # request and reply pass slowly
     "late",  # the client sees a reset; the server gets it much later
+    "error in 200",  # a completion or a copy is answered 200, with an error in the body, as S3 does; done or not
+    "flipped",  # one bit of an object's bytes is another, on the way there or back
 )
 #: Requests by what they are for; see `outage_proxy.kind_of`.
 REQUESTS = (
@@ -87,17 +89,6 @@ class Dealt:
 
     troubles: tuple[Trouble, ...]
     retry_seconds: float
-
-    def worst_seconds(self, attempt_seconds: float) -> float:
-        """The longest time without progress that the troubles can add up to."""
-        hanging = {"hang before", "hang after", "hang in reply"}
-        windows = sum(each.seconds + attempt_seconds for each in self.troubles if each.kind in WINDOWS)
-        singles = sum(
-            each.times * (attempt_seconds if each.kind in hanging else 1.0)
-            for each in self.troubles
-            if each.kind in SINGLES
-        )
-        return windows + singles
 
 
 def draw(
