@@ -61,7 +61,8 @@ class CaseRun:
         for child in self.children:
             self.judge.judge(child)
         self.judge.judge_uploads()
-        if not self.judge.is_done():
+        # A restart finds a complete file, too, and removes what was left beside it.
+        if not self.judge.is_done() or self.case.scenario == "file":
             self._finish()
         self.judge.look()
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -168,7 +169,7 @@ class CaseRun:
         self.children.append(child)
         self._end([child])
         self.judge.judge(child)
-        if child.status not in (0, 1 if child.job.what == "command" else 0):
+        if child.status not in (0, 1 if child.job.what == "command" else 0) and not self.judge.is_done():
             self.judge.find("cannot go on", f"{child}\n{child.output[-3000:]}")
 
     @property

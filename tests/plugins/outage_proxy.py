@@ -151,6 +151,7 @@ class OutageProxy:
     def _open_window(self, trouble: Trouble) -> None:
         if not self._windows:  # one at a time: of two the first goes on
             self._state, self._over = trouble.kind, asyncio.Event()
+            self._token += trouble.kind == "expired"
             task = self._loop.create_task(self._window(trouble))
             self._windows.add(task)
             task.add_done_callback(self._windows.discard)
@@ -165,8 +166,6 @@ class OutageProxy:
                 self._server.kill()
             if kind == "black hole" or (kind == "frozen" and self._rng.random() < 0.5):
                 await self._swallow_connections()
-            if kind == "expired":
-                self._token += 1
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._mended.wait(), trouble.seconds * self._scale)
         finally:
@@ -196,12 +195,16 @@ class OutageProxy:
         for writer in tuple(self._writers):
             reset(writer)
 
+    @property
+    def _accepted(self) -> str:
+        return f"token-{self._token}"
+
     def _write_credentials(self) -> None:
         made = {
             "Version": 1,
             "AccessKeyId": "key",
             "SecretAccessKey": "secret",
-            "SessionToken": f"token-{self._token}",
+            "SessionToken": self._accepted,
         }
         fresh = self._credentials.with_suffix(".new")
         fresh.write_text(json.dumps(made))
@@ -242,17 +245,25 @@ class OutageProxy:
                 single = trouble
             else:
                 self._loop.call_later(self._rng.choice((0, 0, 0.01, 0.1)), self._plan.blow, trouble)
-        if self._state is not None:
-            return await self._serve_in_window(message, seen, reader, writer)
+        state = self._state
+        if state is None and message.headers.get("x-amz-security-token", self._accepted) != self._accepted:
+            state = "expired"  # for good, though there is a new one
+        if state is not None:
+            return await self._serve_in_window(state, message, seen, reader, writer)
         if single is not None:
             return await self._serve_in_trouble(single, message, seen, reader, writer)
         await take_body(message, reader, writer)
         return await self._pass_on(message, seen, writer)
 
     async def _serve_in_window(
-        self, message: Message, seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self,
+        state: str,
+        message: Message,
+        seen: Seen,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
     ) -> bool:
-        state = seen.fate = str(self._state)
+        seen.fate = state
         if state in ("refused", "server killed"):
             return False
         if state == "reset":
@@ -283,7 +294,7 @@ class OutageProxy:
         if state == "throttled" and self._rng.random() < 0.8:
             wait = max(self._rng.uniform(1, 8) * self._scale, 0.05)
             return made_up(self._rng.choice((503, 429)), "SlowDown", {"Retry-After": f"{wait:.2f}"})
-        if state == "expired" and message.headers.get("x-amz-security-token") != f"token-{self._token}":
+        if state == "expired" and message.headers.get("x-amz-security-token") != self._accepted:
             return made_up(self._rng.choice((403, 400)), "ExpiredToken")
         return None
 

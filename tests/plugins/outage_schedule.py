@@ -128,7 +128,7 @@ def draw_blow(rng: random.Random, likely: dict[str, int], kinds: tuple[str, ...]
 SCENARIOS = ("file", "file", "file", "sink", "sink", "recover", "read")
 #: How many requests a run sends, about.
 LIKELY: dict[str, dict[str, int]] = {
-    "file": {"create": 1, "part": 8, "copy": 1, "complete": 2, "list uploads": 1, "list parts": 3, "get": 2, "put": 1, "head": 1},
+    "file": {"create": 1, "part": 8, "copy": 1, "complete": 2, "list uploads": 1, "list parts": 3, "get": 6, "put": 3, "head": 3},
     "sink": {"create": 3, "part": 8, "complete": 3, "list uploads": 1, "list parts": 2, "get": 2, "put": 2, "list": 1},
     "complete": {"complete": 1, "list uploads": 1, "list parts": 2, "head": 1, "get": 1},
     "recover": {"get": 6, "create": 1, "part": 3, "copy": 2, "complete": 1, "head": 2},
@@ -218,7 +218,7 @@ def _run(rng: random.Random, scenario: str) -> Run:
         dealt = Dealt(short, dealt.retry_seconds)
     kinds = ("kill", "kill", "kill", "freeze") if what in ("file", "sink") else ("kill",)
     blow = draw_blow(rng, LIKELY[what], kinds) if what != "read" and rng.random() < 0.6 else None
-    two = rng.random() < (0.0 if scenario == "sink" else 0.2)
+    two = rng.random() < (0.1 if scenario == "sink" else 0.2)
     return Run(what, 1 + two, dealt, blow, rng.random() < 0.7)
 
 

@@ -112,6 +112,7 @@ class Job:
         return {"retry": retry.RetryPolicy(**fields)}
 
 
+_IN_TIME = "max_unstored_seconds" in inspect.signature(rpq.resume).parameters
 _TIMED = "retry" in inspect.signature(rpq.resume).parameters
 
 
@@ -199,7 +200,7 @@ async def create_or_resume(job: Job, options: rpq.WriteOptions) -> rpq.Writer:
         "storage_options": job.storage_options,
         **job.policy,
     }
-    if "max_unstored_seconds" in inspect.signature(rpq.resume).parameters:
+    if _IN_TIME:
         given["max_unstored_seconds"] = random.Random(job.seed).choice((None, 30 * job.scale))
     if hasattr(rpq, "create_or_resume"):
         return await rpq.create_or_resume(job.url, **given)
@@ -258,6 +259,7 @@ async def write_sink(job: Job, voice: Voice) -> None:
     """Go on with a data set of two partitions."""
     rng = random.Random(job.seed)
     options = rpq.WriteOptions(max_bytes_in_flight=rng.choice((5, 20)) * MiB, undecided_grace=60 * job.scale)
+    in_time = {"max_unstored_seconds": rng.choice((None, 30 * job.scale))} if _IN_TIME else {}
     with voice.calling("resume_dataset"):
         sink = await rpq.resume_dataset(
             job.url,
@@ -270,6 +272,7 @@ async def write_sink(job: Job, voice: Voice) -> None:
             compression="none",
             options=options,
             storage_options=job.storage_options,
+            **in_time,
             **job.policy,
         )
     voice.say("began", dict(sink.num_rows_stored_by_partition))
