@@ -5,7 +5,7 @@ from __future__ import annotations
 import resilient_pq as rpq
 from resilient_pq.cli import many, render, words
 from resilient_pq.cli.exit_codes import epilog
-from resilient_pq.cli.many import ManyOptions, MaxFilesAnywhere, Resume, Scheduler, Urls
+from resilient_pq.cli.many import ManyOptions, MaxFilesAnywhere, Resume, Scheduler, Urls, WorkersTimeout
 from resilient_pq.cli.options import AsJson, EndpointUrl, Storage, StorageOptions, storage
 from resilient_pq.cli.render import Output
 from resilient_pq.cli.running import run_verb
@@ -28,6 +28,7 @@ def check(
     resume: Resume = None,
     max_files: MaxFilesAnywhere = None,
     scheduler: Scheduler = None,
+    workers_timeout: WorkersTimeout = None,
     endpoint_url: EndpointUrl = None,
     storage_option: StorageOptions = None,
     as_json: AsJson = False,
@@ -42,7 +43,7 @@ def check(
     --json prints a document for each file as a line, and one of all as the last.
     """
     reached = storage(endpoint_url, storage_option)
-    options = ManyOptions(resume, max_files, scheduler)
+    options = ManyOptions(resume, max_files, scheduler, workers_timeout)
 
     async def work(output: Output) -> int:
         return await many.one_or_many(

@@ -146,6 +146,7 @@ class RowGroupReader:
                 waiting.release()
 
         wave = self._objects.fetch([piece.chunk for piece in work.pieces])
+        first: BaseException | None = None
         try:
             async with asyncio.TaskGroup() as tasks, aclosing(wave) as arriving:
                 async for group in arriving:
@@ -154,7 +155,8 @@ class RowGroupReader:
                     tasks.create_task(decode_some(found))
         except BaseExceptionGroup as group:
             first = group.exceptions[0]  # each of them names its own place; one is enough
-            raise first from first.__cause__
+        if first is not None:  # raised here, as in the clause its context would be the group that it is in
+            raise first
 
     # -- in threads that read --------------------------------------------------------------------
 
