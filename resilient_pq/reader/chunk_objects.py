@@ -21,6 +21,7 @@ from resilient_pq.io import (
 )
 from resilient_pq.io.cancellation import all_or_none
 from resilient_pq.io.ranges import ByteRange
+from resilient_pq.off_loop import off_loop
 from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.data_file import writing_again
 from resilient_pq.reader.plan import ChunkRead
@@ -199,7 +200,7 @@ class ChunkObjects:
             StoreError: The first error of any request; the others are cancelled.
         """
         await self.pin(chunk.file for chunk in chunks)
-        places = [self.places_of(chunk) for chunk in chunks]
+        places = await off_loop(len(chunks), lambda: [self.places_of(chunk) for chunk in chunks])
         owners = [(i, part) for i, ranges in enumerate(places) for part in range(len(ranges))]
         found: dict[int, dict[int, memoryview]] = {}
         wave = fetch_groups(
