@@ -1,6 +1,6 @@
 """Every error that resilient_pq raises on purpose, in one tree.
 
-Any room may import this module; it imports nothing of ours::
+Any room may import this module; how errors are pickled is beside it, in `error_chains`::
 
     ResilientPQError                      .hint, .where
     ├─ FormatError (ValueError)           the bytes are not what Parquet says they should be
@@ -38,6 +38,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, ClassVar, Protocol
+
+from resilient_pq.error_chains import Parts, links_of, restored
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +103,13 @@ class ResilientPQError(Exception):
         self.hint = hint or self.default_hint
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Errors pass from process to process whole, whatever their class takes to be made."""
-        return _restored, (type(self), self.args, self.__dict__)
+        """Errors pass from process to process whole, with what caused them, whatever their class takes to be made."""
+        return restored, (links_of(self, _parts),)
+
+    def detached(self) -> ResilientPQError:
+        """The error as another process gets it: its causes are such that every way of pickling keeps them."""
+        error: ResilientPQError = restored(links_of(self, _parts))
+        return error.with_traceback(self.__traceback__)
 
     def at(self, where: Where) -> ResilientPQError:
         """Add what the caller knows of the place; what is known already is kept. Returns self."""
@@ -120,12 +127,9 @@ class ResilientPQError(Exception):
         return text
 
 
-def _restored(kind: type[ResilientPQError], args: tuple[Any, ...], state: dict[str, Any]) -> ResilientPQError:
-    """An error as it was, without being made anew: what its class asks for is in `state` already."""
-    error = kind.__new__(kind, *args)
-    error.args = args
-    error.__dict__.update(state)
-    return error
+def _parts(error: BaseException) -> Parts | None:
+    """What one of our errors is made of; None of another library's."""
+    return (type(error), error.args, error.__dict__) if isinstance(error, ResilientPQError) else None
 
 
 class FormatError(ResilientPQError, ValueError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import resilient_pq as rpq
 from resilient_pq.cli import many, render, words
 from resilient_pq.cli.exit_codes import epilog
-from resilient_pq.cli.many import ManyOptions, MaxFilesAnywhere, Resume, Scheduler, Urls
+from resilient_pq.cli.many import ManyOptions, MaxFilesAnywhere, Resume, Scheduler, Urls, WorkersTimeout
 from resilient_pq.cli.options import AsJson, EndpointUrl, RetryFor, Storage, StorageOptions, storage
 from resilient_pq.cli.render import Output
 from resilient_pq.cli.running import run_verb
@@ -30,6 +30,7 @@ def check(
     resume: Resume = None,
     max_files: MaxFilesAnywhere = None,
     scheduler: Scheduler = None,
+    workers_timeout: WorkersTimeout = None,
     endpoint_url: EndpointUrl = None,
     storage_option: StorageOptions = None,
     retry_for: RetryFor = None,
@@ -45,7 +46,7 @@ def check(
     --json prints a document for each file as a line, and one of all as the last.
     """
     reached = storage(endpoint_url, storage_option, retry_for)
-    options = ManyOptions(resume, max_files, scheduler)
+    options = ManyOptions(resume, max_files, scheduler, workers_timeout)
 
     async def work(output: Output) -> int:
         return await many.one_or_many(

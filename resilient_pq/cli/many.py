@@ -60,6 +60,14 @@ Scheduler = Annotated[
         " resilient-pq[dask], and the same files under the same names.",
     ),
 ]
+WorkersTimeout = Annotated[
+    float | None,
+    typer.Option(
+        "--workers-timeout",
+        metavar="SECONDS",
+        help="With --scheduler: end with an error when it has had no worker for so long; without, wait for one.",
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +78,13 @@ class ManyOptions:
         resume: The journal.
         max_files: Files under way at one time; None for as many as are good for whoever does them.
         scheduler: The address of the Dask scheduler whose workers do them; None for this process.
+        workers_timeout: Seconds without any worker after which that ends; None for never.
     """
 
     resume: str | None = None
     max_files: int | None = None
     scheduler: str | None = None
+    workers_timeout: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +121,10 @@ async def doing(options: ManyOptions, reached: Storage, *, dst: str | None = Non
     client = await asyncio.to_thread(connected, options.scheduler)
     try:
         run = OnCluster(
-            client, storage_options=reached.options, dst=None if dst is None else everywhere_one(dst)
+            client,
+            storage_options=reached.options,
+            dst=None if dst is None else everywhere_one(dst),
+            workers_timeout=options.workers_timeout,
         )
         yield Doing(run, options.max_files or run.max_files, lambda url: str(everywhere_one(url)))
     finally:

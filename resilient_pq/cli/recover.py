@@ -13,7 +13,7 @@ import resilient_pq as rpq
 from resilient_pq.cli import many, render, words
 from resilient_pq.cli.exit_codes import ExitCode, epilog
 from resilient_pq.cli.ledger.saving import Html, check_html, save_html
-from resilient_pq.cli.many import ManyOptions, MaxFilesAnywhere, Resume, Scheduler
+from resilient_pq.cli.many import ManyOptions, MaxFilesAnywhere, Resume, Scheduler, WorkersTimeout
 from resilient_pq.cli.options import (
     AsJson,
     EndpointUrl,
@@ -121,6 +121,7 @@ def recover(
     resume: Resume = None,
     max_files: MaxFilesAnywhere = None,
     scheduler: Scheduler = None,
+    workers_timeout: WorkersTimeout = None,
     endpoint_url: EndpointUrl = None,
     storage_option: StorageOptions = None,
     retry_for: RetryFor = None,
@@ -143,7 +144,7 @@ def recover(
     reached = storage(endpoint_url, storage_option, retry_for)
     check_html(html, paths)
     *copies, dst = paths
-    several = ManyOptions(resume, max_files, scheduler)
+    several = ManyOptions(resume, max_files, scheduler, workers_timeout)
     asked = _Asked(
         copies, dst, on_damage, schema, schema_from, repair_bits, keep_unplaced, file_id, verify, overwrite, html,
         only_damaged, several,

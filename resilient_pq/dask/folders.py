@@ -27,6 +27,7 @@ def check(
     client: Client | None = None,
     *,
     max_files: int | None = None,
+    workers_timeout: float | None = None,
     resume: str | os.PathLike[str] | None = None,
     storage_options: Mapping[str, Any] | None = None,
     retry: RetryPolicy | None = None,
@@ -43,6 +44,8 @@ def check(
             workers too, under the same path.
         client: Of the cluster. None is the client of this thread; where there is none, it is done in this process.
         max_files: Files that are handed out at one time; None for as many as keep all workers busy.
+        workers_timeout: Seconds without any worker after which the run ends with an error; None waits for ever. After
+            30 seconds without workers a warning is logged in any case.
         resume: A journal, a file of this machine. What it says is done and unchanged is not done again; it is made
             where it is missing.
         storage_options: Credentials, endpoint and so on, as fsspec and pandas take them; workers get them too.
@@ -53,15 +56,17 @@ def check(
         An iterator of a result for each file, in the order in which they are done, and the summary of all.
 
     Raises:
-        SchemaError: `urls` names nothing, or `max_files` is below 1.
+        SchemaError: `urls` names nothing, `max_files` is below 1, or `workers_timeout` is no number above 0.
         NotFoundError: When the first result is asked for: there is no such file in the folder.
         RecoveryError: The same; the journal is of another run.
-        StoreError: A store could not list.
+        StoreError: A store could not list; or when a result is asked for, there were no workers for `workers_timeout`.
     """
 
     storage_options = with_retry(storage_options, retry)
     async def begun() -> FileResults:
-        run, files = _by_cluster(client, max_files, storage_options=storage_options)
+        run, files = _by_cluster(
+            client, max_files, storage_options=storage_options, workers_timeout=workers_timeout
+        )
         return check_many(
             everywhere(urls),
             max_files=files,
@@ -88,6 +93,7 @@ def recover(
     verify: bool = False,
     overwrite: bool = False,
     max_files: int | None = None,
+    workers_timeout: float | None = None,
     resume: str | os.PathLike[str] | None = None,
     storage_options: Mapping[str, Any] | None = None,
     dst_storage_options: Mapping[str, Any] | None = None,
@@ -114,6 +120,7 @@ def recover(
         verify: As of `resilient_pq.recover`.
         overwrite: Replace outputs that are there.
         max_files: As of `check`.
+        workers_timeout: As of `check`.
         resume: As of `check`.
         storage_options: Credentials, endpoint and so on for `src`; workers get them too.
         dst_storage_options: The same for `dst`; None means those of `src`.
@@ -124,11 +131,12 @@ def recover(
         As of `check`.
 
     Raises:
-        SchemaError: `src` names nothing, `max_files` is below 1, or there is no such `on_damage`.
+        SchemaError: `src` names nothing, `max_files` is below 1, `workers_timeout` is no number above 0, or there is
+            no such `on_damage`.
         RecoveryError: `dst` is `src`, or below or above it; when the first result is asked for, the journal is of
             another run.
         NotFoundError: When the first result is asked for: there is no such file in the folder.
-        StoreError: A store could not list.
+        StoreError: A store could not list; or when a result is asked for, there were no workers for `workers_timeout`.
     """
     storage_options = with_retry(storage_options, retry)
     if dst_storage_options is not None:
@@ -144,6 +152,7 @@ def recover(
             storage_options=storage_options,
             dst_storage_options=dst_storage_options,
             dst=outputs,
+            workers_timeout=workers_timeout,
         )
         return recover_many(
             everywhere(src),

@@ -20,6 +20,7 @@ from distributed import Client, Event, Future, KilledWorker
 
 from resilient_pq.dask.one_batch import Batch, Order, do_batch
 from resilient_pq.dask.shipped import Location, location_of
+from resilient_pq.dask.workers import Workers
 from resilient_pq.errors import SchemaError, StoreError, Where
 from resilient_pq.folder.result import FileError, FileResult
 from resilient_pq.folder.scope import Scope
@@ -121,6 +122,7 @@ class OnCluster:
         storage_options: Mapping[str, Any] | None = None,
         dst_storage_options: Mapping[str, Any] | None = None,
         dst: Location | None = None,
+        workers_timeout: float | None = None,
     ) -> None:
         """Nothing is sent yet.
 
@@ -129,8 +131,16 @@ class OnCluster:
             storage_options: Credentials, endpoint and so on, which workers get too.
             dst_storage_options: The same for outputs; None means those of the files.
             dst: The folder of the outputs; None where nothing is written.
+            workers_timeout: Seconds without any worker after which a run ends; None waits for ever.
+
+        Raises:
+            SchemaError: `workers_timeout` is no number above 0.
         """
         self._client = client
+        self._workers = Workers(client, workers_timeout)
+        self._looking_after: asyncio.Task[None] | None = None
+        self._given_up: StoreError | None = None
+        self._answers: set[asyncio.Event] = set()
         self._reach = (storage_options, dst_storage_options)
         self._dst = dst
         self._before: Before | None = None
@@ -200,11 +210,27 @@ class OnCluster:
                 task = asyncio.get_running_loop().create_task(self._done_elsewhere(batch))
                 self._under_way.add(task)
                 task.add_done_callback(self._ended)
+        if self._under_way and self._looking_after is None:
+            self._looking_after = asyncio.get_running_loop().create_task(self._look_after_workers())
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._under_way.discard(task)
         if self._waiting:
             self._send_soon()
+        elif not self._under_way and self._looking_after is not None:
+            self._looking_after.cancel()
+            self._looking_after = None
+
+    async def _look_after_workers(self) -> None:
+        """While answers are waited for, see that there is somebody to give them."""
+        while self._given_up is None:
+            await asyncio.sleep(self._workers.look_seconds)
+            try:
+                await asyncio.to_thread(self._workers.look)
+            except StoreError as error:
+                self._given_up = error
+        for answer in self._answers:
+            answer.set()
 
     def _next_batch(self) -> list[_Waiting]:
         """A fair share of what waits; those that nobody waits for any more are dropped."""
@@ -247,6 +273,8 @@ class OnCluster:
 
     async def _answer(self, waiting: list[_Waiting], batch: Batch) -> list[FileResult]:
         """The results of a batch; given up when nobody waits for any of them."""
+        if self._given_up is not None:
+            raise self._given_up
         future = self._client.submit(do_batch, batch, key=batch.name, pure=False)
         done, loop = asyncio.Event(), asyncio.get_running_loop()
         future.add_done_callback(lambda _: loop.call_soon_threadsafe(done.set))
@@ -257,7 +285,14 @@ class OnCluster:
 
         for each in waiting:
             each.result.add_done_callback(given_up)
-        await done.wait()
+        self._answers.add(done)
+        try:
+            await done.wait()
+        finally:
+            self._answers.discard(done)
+        if self._given_up is not None and not future.done():
+            future.cancel()
+            raise self._given_up
         if all(each.result.done() for each in waiting):
             future.cancel()
             return []

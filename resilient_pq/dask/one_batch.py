@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from resilient_pq.dask.events import is_set, set_event
-from resilient_pq.dask.shipped import Location, location_of
+from resilient_pq.dask.shipped import Location, location_of, with_errors_detached
 from resilient_pq.errors import NotFoundError, ResilientPQError
 from resilient_pq.folder.one import check_one, recover_one
 from resilient_pq.folder.result import FileError, FileResult
@@ -79,6 +79,7 @@ class Batch:
     again: bool = False
 
 
+@with_errors_detached
 def do_batch(batch: Batch) -> list[FileResult]:
     """Do what is ordered; a result for each, in order."""
     again = batch.again or is_set(batch.name)

@@ -17,7 +17,7 @@ import pandas as pd
 import pyarrow as pa
 
 from resilient_pq.dask.events import is_set
-from resilient_pq.dask.shipped import Location
+from resilient_pq.dask.shipped import Location, with_errors_detached
 from resilient_pq.dask.tables import table_of
 from resilient_pq.errors import AlreadyExistsError, NotFoundError
 from resilient_pq.io import WRITING, FetchCounters, MultipartStore, WriteStore, resolve
@@ -62,6 +62,7 @@ class WrittenPart:
     size: int
 
 
+@with_errors_detached
 def write_part(frame: pd.DataFrame, part: Part) -> WrittenPart | None:
     """Write a partition; None where the run was stopped before."""
     if is_set(part.stop):

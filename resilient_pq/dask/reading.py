@@ -22,7 +22,7 @@ from resilient_pq.dask.frames import (
     stored_dictionaries,
 )
 from resilient_pq.dask.nulls import Nulls
-from resilient_pq.dask.shipped import ShippedFile, ShippedRowGroup, at_ordinal
+from resilient_pq.dask.shipped import ShippedFile, ShippedRowGroup, at_ordinal, with_errors_detached
 from resilient_pq.dataset.dataset import Dataset, open_many
 from resilient_pq.dataset.folder_columns import FolderColumns, Narrowed
 from resilient_pq.errors import ResilientPQError, SchemaError
@@ -149,6 +149,7 @@ class ReadPartition:
         """What Dask calls its tasks."""
         return "read-resilient-pq"
 
+    @with_errors_detached
     def __call__(self, row_group: ShippedRowGroup, columns: Sequence[str] | None = None) -> pd.DataFrame:
         """The rows of a row group.
 

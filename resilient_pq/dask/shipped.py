@@ -7,10 +7,11 @@ of the footer, without the columns that are not wanted, and the versions that it
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from resilient_pq.errors import ResilientPQError
 from resilient_pq.format import footer, thrift
@@ -23,6 +24,9 @@ from resilient_pq.reader.data_file import data_file
 from resilient_pq.reader.file import File
 from resilient_pq.reader.reading import Reading
 from resilient_pq.reader.request import Filters
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 #: A file as another process finds it: a URL, or the absolute path of one of this machine.
 Location = str | os.PathLike[str]
@@ -142,3 +146,17 @@ def at_ordinal(error: ResilientPQError, ordinal: int) -> ResilientPQError:
     if error.where.row_group is not None:
         error.where = replace(error.where, row_group=ordinal)
     return error
+
+
+def with_errors_detached(function: Callable[P, T]) -> Callable[P, T]:
+    """A task of which an error of ours reaches the caller whole: Dask pickles all that one names, or none of it."""
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return function(*args, **kwargs)
+        except ResilientPQError as error:
+            detached = error.detached()
+        raise detached  # not in the clause, as its context would be the error that it replaces
+
+    return call

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import dask
 import dask.dataframe as dd
-from distributed import Client, Event, Future, as_completed, wait
+from distributed import Client, Event, Future
 
 from resilient_pq.dask.clients import client_of
 from resilient_pq.dask.parts import Part, WrittenPart, write_part
 from resilient_pq.dask.run import Run
 from resilient_pq.dask.tables import Types, schema_of
+from resilient_pq.dask.workers import Workers
 from resilient_pq.dataset.write import WrittenMetadata
-from resilient_pq.errors import SchemaError
+from resilient_pq.errors import SchemaError, StoreError
 from resilient_pq.io import RetryPolicy, with_retry
 from resilient_pq.io.location import shown
 from resilient_pq.portal import portal
@@ -66,6 +68,7 @@ def write(
     storage_options: Mapping[str, Any] | None = None,
     retry: RetryPolicy | None = None,
     client: Client | None = None,
+    workers_timeout: float | None = None,
 ) -> WrittenFrame:
     """Write a Dask DataFrame into a folder: a resilient file of every partition, and a summary of them.
 
@@ -102,6 +105,8 @@ def write(
         storage_options: Credentials, endpoint and so on, as fsspec and pandas take them; workers get them too.
         retry: How long requests are tried again while a store that a URL leads to does not answer; None is 120 s.
         client: Where to compute. None is the client of this thread; where there is none, threads of this process.
+        workers_timeout: Seconds without any worker after which the call ends with an error; None waits for ever. After
+            30 seconds without workers a warning is logged in any case.
 
     Returns:
         What was written.
@@ -109,7 +114,7 @@ def write(
     Raises:
         SchemaError: A setting is out of range, a column cannot be written, or its values are not of the type stated.
         AlreadyExistsError: There are Parquet files in the folder, and `overwrite` is False.
-        StoreError: A store refused.
+        StoreError: A store refused, or there were no workers for `workers_timeout`.
         Exception: What computing a partition failed with; distributed's KilledWorker among them, when too many workers
             died of it.
     """
@@ -125,50 +130,76 @@ def write(
     locations, old = portal.run(run.prepared(overwrite=overwrite))
     parts = [Part(location, file_schema, run.stop, encoding, storage_options) for location in locations]
     partitions = frame.to_delayed()
-    with client_of(client) as computing, _undone_where_it_fails(run, computing) as futures:
+    with client_of(client) as computing, _undone_where_it_fails(run, computing, workers_timeout) as futures:
         tasks = [dask.delayed(write_part)(*pair) for pair in zip(partitions, parts, strict=True)]
         futures.extend(computing.compute(tasks))
-        written = _gathered(futures)
+        written = _gathered(futures, Workers(computing, workers_timeout))
     with _told(run):
         summary = portal.run(run.completed(old, with_summary=write_metadata))
     num_rows, num_bytes = sum(part.num_rows for part in written), sum(part.size for part in written)
     return WrittenFrame(shown(os.fspath(dst)), run.names, num_rows, num_bytes, summary)
 
 
-def _gathered(futures: list[Future]) -> list[WrittenPart]:
+def _gathered(futures: list[Future], workers: Workers) -> list[WrittenPart]:
     """The results, when all are there; the first error as soon as it is."""
     found: dict[str, WrittenPart] = {}
-    for future, written in as_completed(futures, with_results=True):
-        found[future.key] = written
+    for future in _ended(futures, workers):
+        found[future.key] = future.result()
     return [found[future.key] for future in futures]
 
 
+def _ended(futures: list[Future], workers: Workers) -> Iterator[Future]:
+    """The futures as they end.
+
+    Raises:
+        StoreError: There are no workers, and were none for too long.
+    """
+    ended: SimpleQueue[Future] = SimpleQueue()
+    for future in futures:
+        future.add_done_callback(ended.put)
+    left = len(futures)
+    while left:
+        try:
+            future = ended.get(timeout=workers.look_seconds)
+        except Empty:
+            workers.look()
+        else:
+            left -= 1
+            yield future
+
+
 @contextmanager
-def _undone_where_it_fails(run: Run, client: Client) -> Iterator[list[Future]]:
+def _undone_where_it_fails(run: Run, client: Client, workers_timeout: float | None) -> Iterator[list[Future]]:
     """Room for the tasks of a run; none of them writes any more at the end, and where it fails, no file is left."""
     futures: list[Future] = []
     try:
         yield futures
     except BaseException as error:
-        _stop(run, client, futures)
+        with suppress(StoreError):  # without workers nobody writes
+            _stop(run, client, futures, Workers(client, workers_timeout))
         portal.run(run.undone())
         error.add_note(f"the files that were written into {shown(os.fspath(run.dst))!r} are removed again")
         raise
     # Of a worker that dies now the results are known already, but the scheduler would have them computed once more.
-    _stop(run, client, futures)
+    _stop(run, client, futures, Workers(client, workers_timeout))
 
 
-def _stop(run: Run, client: Client, futures: list[Future]) -> None:
+def _stop(run: Run, client: Client, futures: list[Future], workers: Workers) -> None:
     """Have no task begin any more, and wait for those that have begun: they cannot be stopped.
 
     Whatever begins once the event is set ends at once, so those that the scheduler has sent out by then are all that
     may still write.
+
+    Raises:
+        StoreError: Workers died of it, and there are none.
     """
     Event(run.stop, client=client).set()
     under_way = {key for keys in client.processing().values() for key in keys}
-    if last := [future for future in futures if future.key in under_way]:
-        wait(last)
-    client.cancel(futures)
+    try:
+        for _ in _ended([future for future in futures if future.key in under_way], workers):
+            pass
+    finally:
+        client.cancel(futures)
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from resilient_pq.errors import TransientError, Where
 from resilient_pq.io.counters import FetchCounters, counting
 from resilient_pq.io.protocols import MiB, ObjectInfo, ObjectTail, ReadStore
 from resilient_pq.io.ranges import ByteRange, MergedRange, MergeOptions, merge, smaller_blocks, union
+from resilient_pq.off_loop import Turns, off_loop
 
 __all__ = ["FetchCounters", "FetchOptions", "Place", "fetch", "fetch_groups", "fetch_places", "merge_all"]
 
@@ -157,13 +158,16 @@ async def fetch_groups(
         StoreError: The first error of any request; the others are cancelled.
     """
     at_hand = {} if tail is None else _at_hand(places, tail)
-    wave = _Wave(store, places, options, counters or FetchCounters(), in_order, requests, at_hand)
+    merged = await off_loop(len(places), _requests, places, options, at_hand)
+    wave = _Wave(store, places, merged, options, counters or FetchCounters(), in_order, requests, at_hand)
+    turns = Turns()
     try:
         while not wave.done:
             wave.launch()
             group: list[tuple[int, memoryview]] = []
             size = 0
             for delivery in wave.take():
+                await turns.give_way()
                 group.append(delivery)
                 size += len(delivery[1])
                 if size >= group_bytes:
@@ -230,6 +234,7 @@ class _Wave:
         self,
         store: ReadStore,
         places: Sequence[Place],
+        merged: list[_Request],
         options: FetchOptions,
         counters: FetchCounters,
         in_order: bool,
@@ -243,7 +248,6 @@ class _Wave:
         self._in_order = in_order
         self._requests: AbstractAsyncContextManager[object] = nullcontext() if requests is None else requests
         self._next_index = 0
-        merged = _requests(places, options, at_hand)
         if in_order:
             # Requests go out in the order their ranges are delivered, so that a budget full of later ranges
             # can never stand in the way of the next one.
@@ -262,6 +266,7 @@ class _Wave:
             for index, count in enumerate(self._missing)
             if not count
         }
+        self._arrived = deque(self._ready)  # in which order: to ask a dict for its first key is slow when many are gone
         self._undelivered = len(places)
 
     @property
@@ -320,6 +325,7 @@ class _Wave:
             if piece.size == wanted.size:
                 lease.users += 1
                 self._ready[index] = (view, lease)
+                self._arrived.append(index)
                 continue
             if index not in self._assembled:
                 self._assembled[index] = room.empty((wanted.size,), np.uint8).data
@@ -327,6 +333,7 @@ class _Wave:
             target[piece.start - wanted.start : piece.end - wanted.start] = view
             if not self._missing[index]:
                 self._ready[index] = (self._assembled.pop(index).toreadonly(), None)
+                self._arrived.append(index)
         if not lease.users:
             self._held -= lease.size
 
@@ -336,7 +343,7 @@ class _Wave:
     def take(self) -> Iterator[tuple[int, memoryview]]:
         """What can be delivered now; budget is given back when the consumer asks for the next one."""
         while self._deliverable():
-            index = self._next_index if self._in_order else next(iter(self._ready))
+            index = self._next_index if self._in_order else self._arrived.popleft()
             data, lease = self._ready.pop(index)
             self._next_index += 1
             self._undelivered -= 1

@@ -19,7 +19,9 @@ from resilient_pq.io import (
     fetch_groups,
     fetch_places,
 )
+from resilient_pq.io.cancellation import all_or_none
 from resilient_pq.io.ranges import ByteRange
+from resilient_pq.off_loop import off_loop
 from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.data_file import writing_again
 from resilient_pq.reader.plan import ChunkRead
@@ -115,12 +117,7 @@ class ChunkObjects:
         """
         async with self._pinning:
             new = [file for file in dict.fromkeys(files) if file is not None and file not in self._pinned]
-            try:
-                async with asyncio.TaskGroup() as tasks:
-                    for file in new:
-                        tasks.create_task(self._pin(file))
-            except BaseExceptionGroup as group:
-                raise group.exceptions[0] from None  # each of them names its own file; one is enough
+            await all_or_none(map(self._pin, new))
 
     async def _pin(self, file: str) -> None:
         key = self._key_of(file)
@@ -203,7 +200,7 @@ class ChunkObjects:
             StoreError: The first error of any request; the others are cancelled.
         """
         await self.pin(chunk.file for chunk in chunks)
-        places = [self.places_of(chunk) for chunk in chunks]
+        places = await off_loop(len(chunks), lambda: [self.places_of(chunk) for chunk in chunks])
         owners = [(i, part) for i, ranges in enumerate(places) for part in range(len(ranges))]
         found: dict[int, dict[int, memoryview]] = {}
         wave = fetch_groups(

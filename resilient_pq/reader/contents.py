@@ -76,6 +76,11 @@ class Contents:
         return self.footer.metadata.num_rows
 
     @property
+    def num_chunks(self) -> int:
+        """Column chunks of all row groups."""
+        return len(self.footer.metadata.row_groups) * len(self.schema.leaves)
+
+    @property
     def verified(self) -> bool:
         """Whether checksums vouch for the footer itself; only ours has them."""
         return self.footer.record is not None

@@ -22,6 +22,7 @@ from resilient_pq.format.metadata import FileMetaData, OffsetIndex
 from resilient_pq.format.schema import Schema
 from resilient_pq.format.sorting import SortingColumn
 from resilient_pq.io import FetchCounters, ObjectInfo, ObjectTail, ReadStore
+from resilient_pq.off_loop import off_loop
 from resilient_pq.reader import indexes
 from resilient_pq.reader.bloom_filter import ColumnBloomFilter
 from resilient_pq.reader.chunk_objects import ChunkObjects
@@ -31,7 +32,7 @@ from resilient_pq.reader.limits import ReadLimits
 from resilient_pq.reader.lost import LostRegion
 from resilient_pq.reader.on_damage import OnDamage
 from resilient_pq.reader.options import ReadOptions
-from resilient_pq.reader.plan import ReadPlan, RowGroupRead, next_wave, plan_read
+from resilient_pq.reader.plan import ReadPlan, RowGroupRead, next_wave, plan_read, row_groups_wanted
 from resilient_pq.reader.planned import PlannedRead
 from resilient_pq.reader.portions import portions
 from resilient_pq.reader.records import ROWS_AT_ONCE, Records
@@ -309,14 +310,19 @@ class File:
             StoreError: The store could not give the bytes.
         """
         with located(Where(key=self.url)):
-            request = self._request(columns, row_groups, filters, limit, strings)
+            request = await off_loop(
+                self.contents.num_chunks, self._request, columns, row_groups, filters, limit, strings
+            )
             plan = await self._narrowed(request.plan, limit)
             groups = await self._read(request, plan.row_groups, limit)
             for group in groups:
                 self._tell(group.lost)
             chunks = [group.arrays for group in groups]
-            table = Table(request.field, chunks, sum(group.num_rows for group in groups))
-            return table if limit is None else table.slice(0, limit)
+            num_arrays = len(chunks) * len(request.field.children)
+            table = await off_loop(
+                num_arrays, Table, request.field, chunks, sum(group.num_rows for group in groups)
+            )
+            return table if limit is None else await off_loop(num_arrays, table.slice, 0, limit)
 
     async def _read(
         self, request: ReadRequest, waiting: Sequence[RowGroupRead], limit: int | None
@@ -409,12 +415,17 @@ class File:
                 return await self._row_groups.read(request, groups)
 
         with located(Where(key=self.url)):
-            request = self._request(columns, row_groups, filters, limit, strings)
+            wanted = row_groups_wanted(self.contents, row_groups)
+            # What is asked for is checked and typed now; where all of it lies is looked up when it is read.
+            request = self._request(columns, [], filters, limit, strings)
         fetch = self._options.fetch
 
         async def jobs() -> Jobs:
             with located(Where(key=self.url)):
-                plan = await self._narrowed(request.plan, limit)
+                plan = await off_loop(
+                    self.contents.num_chunks, plan_read, self.contents, columns, wanted, filters
+                )
+                plan = await self._narrowed(plan, limit)
             for portion in portions(plan.row_groups, gap=fetch.merge.always_gap, budget=fetch.memory_budget):
                 yield Job(portion, read)
 
@@ -476,9 +487,10 @@ class File:
         """
         with located(Where(key=self.url)):
             check_limit(limit)
-            plan = plan_read(self.contents, columns, row_groups, filters)
+            num_chunks = self.contents.num_chunks
+            plan = await off_loop(num_chunks, plan_read, self.contents, columns, row_groups, filters)
             plan = await self._narrowed(plan, limit, fetch_indexes=fetch_indexes)
-            return PlannedRead.of(plan, self._options.fetch, self._tail)
+            return await off_loop(num_chunks, PlannedRead.of, plan, self._options.fetch, self._tail)
 
     def _tell(self, lost: Sequence[LostRegion]) -> None:
         if self._on_lost is not None:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from resilient_pq.errors import ChecksumError, FormatError, located
 from resilient_pq.io import ObjectTail
+from resilient_pq.off_loop import Turns, off_loop
 from resilient_pq.reader import indexes
 from resilient_pq.reader.chunk_objects import ChunkObjects
 from resilient_pq.reader.contents import Contents
@@ -105,12 +106,18 @@ class IndexReader:
         wanted: list[Place] = await self._in_thread(indexes_wanted, contents, plan, limit)
         known: dict[tuple[str | None, int], memoryview] = {}
         while wanted:
-            at_hand = [(place, self._at_hand(place)) for place in wanted]
+            at_hand = await off_loop(
+                len(wanted), lambda places: [(place, self._at_hand(place)) for place in places], wanted
+            )
             missing = [place for place, data in at_hand if data is None]
             arrived = [(place, data) for place, data in at_hand if data is not None]
-            arrived += await self._wave(worth_a_wave(plan, missing, self._wave_bytes)) if fetch else []
+            if fetch:
+                worth_it = await off_loop(len(missing), worth_a_wave, plan, missing, self._wave_bytes)
+                arrived += await self._wave(worth_it)
             wanted = []
+            turns = Turns()
             for place, data in arrived:
+                await turns.give_way()
                 if place.complete:
                     known[key_of(place)] = data
                     continue
@@ -129,7 +136,9 @@ class IndexReader:
         """The bytes of places, but of those that cannot lie where they are said to."""
         await self._objects.pin(place.file for place in places)
         inside = []
+        turns = Turns()
         for place in places:
+            await turns.give_way()
             with suppress(FormatError):
                 slack = 0 if place.complete else place.range.size - 1
                 inside.append((place, self._objects.place_in(place.file, place.range, slack=slack)))

@@ -183,13 +183,7 @@ def plan_read(
     if isinstance(columns, str):
         raise SchemaError("columns is one string; it is a list of names", hint=f"columns=[{columns!r}]")
     selected = tuple(contents.schema.select(columns))
-    num_row_groups = len(contents.metadata.row_groups)
-    if isinstance(row_groups, int):
-        raise SchemaError("row_groups is one number; it is a list of them", hint=f"row_groups=[{row_groups}]")
-    wanted = range(num_row_groups) if row_groups is None else list(row_groups)
-    for ordinal in wanted:
-        if not 0 <= ordinal < num_row_groups:
-            raise SchemaError(f"there is no row group {ordinal}", hint=f"the file has {num_row_groups}")
+    wanted = row_groups_wanted(contents, row_groups)
     chosen = filter_of(contents.schema, filters)
     left_out: list[RowGroupLeftOut] = []
     if chosen is not None:
@@ -200,6 +194,26 @@ def plan_read(
     with_hidden = (*selected, *_hidden(contents.schema, selected, chosen))
     groups = tuple(_row_group(contents, ordinal, with_hidden) for ordinal in wanted)
     return ReadPlan(with_hidden, len(selected), groups, chosen, tuple(left_out))
+
+
+def row_groups_wanted(contents: Contents, row_groups: Sequence[int] | None) -> Sequence[int]:
+    """The ordinals of the row groups of a request.
+
+    Args:
+        contents: The file.
+        row_groups: Those asked for; None for all.
+
+    Raises:
+        SchemaError: There is no such row group.
+    """
+    num_row_groups = len(contents.metadata.row_groups)
+    if isinstance(row_groups, int):
+        raise SchemaError("row_groups is one number; it is a list of them", hint=f"row_groups=[{row_groups}]")
+    wanted = range(num_row_groups) if row_groups is None else list(row_groups)
+    for ordinal in wanted:
+        if not 0 <= ordinal < num_row_groups:
+            raise SchemaError(f"there is no row group {ordinal}", hint=f"the file has {num_row_groups}")
+    return wanted
 
 
 def _hidden(schema: Schema, selected: Sequence[Selection], chosen: Filter | None) -> list[Selection]:

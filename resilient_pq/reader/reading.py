@@ -8,6 +8,7 @@ from typing import Self
 from resilient_pq.errors import FormatError, SchemaError, Where
 from resilient_pq.format.footer import TAIL_SIZE, Footer, NeedBytes, read_footer
 from resilient_pq.io import FetchCounters, ObjectInfo, ObjectTail, ReadStore, counting
+from resilient_pq.off_loop import off_loop
 from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.data_file import remedy
 from resilient_pq.reader.file import OnLost
@@ -16,6 +17,8 @@ from resilient_pq.reader.options import ReadOptions
 
 #: Bytes from which on a footer is large.
 _LARGE_FOOTER = 1 << 20
+#: Bytes of a footer that are a piece of work (`off_loop`): it is walked, and little of it is made into objects.
+_PIECE = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +96,8 @@ async def _read_contents(
     store: ReadStore, key: str, tail_bytes: int, counters: FetchCounters, *, verify: bool
 ) -> tuple[ObjectTail, Contents]:
     tail, found = await _read_footer(store, key, tail_bytes, counters)
-    contents = Contents.of(found)
-    if verify and contents.unvouched:
+    contents = await off_loop(found.length // _PIECE, Contents.of, found)
+    if verify and await off_loop(found.length // _PIECE, lambda: contents.unvouched):
         raise FormatError(
             "the record of the footer is damaged: nothing vouches for the footer",
             where=Where(offset=found.start),
@@ -110,7 +113,7 @@ async def _read_footer(
     counters.requests += 1
     counters.bytes += len(tail.data)
     data, offset = memoryview(tail.data), tail.offset
-    found = read_footer(data, offset)
+    found = await off_loop(len(data) // _PIECE, read_footer, data, offset)
     if isinstance(found, NeedBytes):
         # To join a large footer takes longer than to read the end of it once more.
         again = offset - found.start > max(_LARGE_FOOTER, 8 * len(data))
@@ -119,7 +122,7 @@ async def _read_footer(
         counters.requests += 1
         counters.bytes += len(missing)
         whole = missing if again else b"".join([missing, data])
-        found = read_footer(memoryview(whole), found.start)
+        found = await off_loop(len(whole) // _PIECE, read_footer, memoryview(whole), found.start)
         if isinstance(found, NeedBytes):
             raise FormatError("the footer does not say where it begins")
     return tail, found

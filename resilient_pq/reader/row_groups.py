@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, groupby
 from typing import Any, Final, TypeVar
 
@@ -27,6 +28,7 @@ from resilient_pq.format.row_selection import select_rows
 from resilient_pq.format.values import LeafColumn
 from resilient_pq.io import FetchCounters, FetchOptions, ObjectInfo, OpenObject, Place
 from resilient_pq.io.ranges import ByteRange, union
+from resilient_pq.off_loop import off_loop
 from resilient_pq.reader.chunk_objects import ChunkObjects
 from resilient_pq.reader.damaged import DamagedChunk, DamagedRowGroups, DecodedRowGroup
 from resilient_pq.reader.decoder import decode, decode_parts
@@ -101,7 +103,10 @@ class RowGroupReader:
             FormatError: They are damaged, and that is an error.
             StoreError: The store could not give the bytes.
         """
-        work = _Work(request, groups, self._objects, verify=self._verify, on_damage=self._on_damage)
+        work = await off_loop(
+            sum(len(columns) for group in groups for columns in group.columns),
+            partial(_Work, request, groups, self._objects, verify=self._verify, on_damage=self._on_damage),
+        )
         await self._objects.pin(piece.chunk.file for piece in work.pieces)
         opener = self._objects.opener
         if opener is None:
@@ -146,6 +151,7 @@ class RowGroupReader:
                 waiting.release()
 
         wave = self._objects.fetch([piece.chunk for piece in work.pieces])
+        first: BaseException | None = None
         try:
             async with asyncio.TaskGroup() as tasks, aclosing(wave) as arriving:
                 async for group in arriving:
@@ -154,12 +160,15 @@ class RowGroupReader:
                     tasks.create_task(decode_some(found))
         except BaseExceptionGroup as group:
             first = group.exceptions[0]  # each of them names its own place; one is enough
-            raise first from first.__cause__
+        if first is not None:  # raised here, as in the clause its context would be the group that it is in
+            raise first
 
     # -- in threads that read --------------------------------------------------------------------
 
     async def _read_in_threads(self, work: _Work, opener: Callable[[ObjectInfo], OpenObject]) -> None:
-        jobs = _Jobs(work, self._objects, opener, self._fetch.memory_budget)
+        jobs = await off_loop(
+            len(work.pieces), _Jobs, work, self._objects, opener, self._fetch.memory_budget
+        )
         busy = [self.in_thread(jobs.do_all) for _ in range(min(self._max_threads, work.threads_worth))]
         try:
             # One that fails makes the others end soon; these are waited for, so that no file stays open.

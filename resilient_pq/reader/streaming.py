@@ -17,6 +17,7 @@ from resilient_pq.arrow.field import Field
 from resilient_pq.arrow.table import Table
 from resilient_pq.errors import ResilientPQError, SchemaError, UnsupportedError
 from resilient_pq.io import FetchOptions
+from resilient_pq.off_loop import off_loop
 from resilient_pq.reader.lost import LostRegion
 from resilient_pq.reader.plan import RowGroupRead
 from resilient_pq.reader.portions import Portion
@@ -171,12 +172,13 @@ async def batches_of(
     async with aclosing(arriving):
         while left != 0 and (rows := await anext(arriving, None)) is not None:
             tell(rows.lost)
-            table = Table(field, [rows.arrays], rows.num_rows)
+            num_arrays = len(rows.arrays)
+            table = await off_loop(num_arrays, Table, field, [rows.arrays], rows.num_rows)
             if left is not None:
-                table = table.slice(0, left)
+                table = await off_loop(num_arrays, table.slice, 0, left)
                 left -= table.num_rows
             for start in range(0, table.num_rows, batch_rows):
-                yield table.slice(start, batch_rows)
+                yield await off_loop(num_arrays, table.slice, start, batch_rows)
 
 
 async def read_ahead(jobs: Jobs, fetch: FetchOptions) -> Arriving:
@@ -202,7 +204,7 @@ async def read_ahead(jobs: Jobs, fetch: FetchOptions) -> Arriving:
                 return
             job = ahead.running[0].job
             try:
-                found = await ahead.running[0].task
+                found = (await ahead.running[0].task)[0]
             except ResilientPQError:
                 if len(job.portion.row_groups) <= 1:
                     raise
@@ -252,15 +254,16 @@ class _Ahead:
             full = len(self.running) >= self._most or held + self._expected(job.portion) > self._budget
             if self.running and full:
                 return
-            self.running.append(_Running(job, asyncio.ensure_future(job.read(job.portion.row_groups))))
+            self.running.append(_Running(job, asyncio.ensure_future(_measured(job))))
             self._following = None
 
     def _size(self, one: _Running) -> int:
         """Bytes that a job holds; until it is done, those that it is expected to."""
-        if one.size is None and _succeeded(one.task):
-            one.size = sum(num_bytes(Part.of(array)) for rows in one.task.result() for array in rows.arrays)
-            self._growth = max(self._growth, one.size / max(one.job.portion.num_bytes, 1))
-        return self._expected(one.job.portion) if one.size is None else one.size
+        if not _succeeded(one.task):
+            return self._expected(one.job.portion)
+        size = one.task.result()[1]
+        self._growth = max(self._growth, size / max(one.job.portion.num_bytes, 1))
+        return size
 
     def _expected(self, portion: Portion) -> int:
         """What is fetched and what becomes of it, which lie side by side for a while."""
@@ -281,11 +284,19 @@ class _Ahead:
 
 @dataclass(slots=True)
 class _Running:
-    """A job under way; `size` is what it holds, once it is done and somebody asked."""
+    """A job under way; its task gives the rows, and the bytes that they hold."""
 
     job: Job
-    task: asyncio.Task[list[RowGroupArrays]]
-    size: int | None = None
+    task: asyncio.Task[tuple[list[RowGroupArrays], int]]
+
+
+async def _measured(job: Job) -> tuple[list[RowGroupArrays], int]:
+    found = await job.read(job.portion.row_groups)
+
+    def size() -> int:
+        return sum(num_bytes(Part.of(array)) for rows in found for array in rows.arrays)
+
+    return found, await off_loop(sum(len(rows.arrays) for rows in found), size)
 
 
 async def _next(jobs: Jobs) -> Job | None:

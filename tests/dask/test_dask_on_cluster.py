@@ -238,6 +238,22 @@ def test_a_worker_killed_on_s3(
         assert pq.read_table(pa.BufferReader(s3.read(f"out/{name}"))) == table
 
 
+def test_damage_that_a_worker_finds_names_its_place(dask_client: Any, s3_of_workers: Any, tmp_path: Path) -> None:
+    """On S3, where chunks are decoded by tasks of a group."""
+    s3, path = s3_of_workers, tmp_path / "a.parquet"
+    with rpq.create(path, row_group_rows=100, compression="none", encodings="PLAIN") as writer:
+        writer.write({"n": np.arange(300), "m": np.arange(300)})
+    data = bytearray(path.read_bytes())
+    data[data.index(np.arange(150, 160).tobytes())] ^= 1
+    s3.client.put_object(Bucket=s3.bucket, Key="a.parquet", Body=bytes(data))
+    dask_client.wait_for_workers(1)
+    with pytest.raises(rpq.ChecksumError) as raised:
+        dask_client.compute(rpqd.read(s3.url("a.parquet"), storage_options=s3.storage_options)).result()
+    where = raised.value.where
+    assert (where.key, where.row_group, where.column) == (s3.url("a.parquet"), 1, "n")
+    assert "page" in str(where)
+
+
 # -- frames ----------------------------------------------------------------------------------------
 
 
