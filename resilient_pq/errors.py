@@ -33,7 +33,6 @@ Any room may import this module; it imports nothing of ours::
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, ClassVar, Protocol
@@ -44,7 +43,7 @@ class Where:
     """The place an error or a finding speaks of; what is not known is None.
 
     Attributes:
-        key: The URL, path or key of the object.
+        key: The URL, path or key of the object, in its display form: without a password, a hash where a query was.
         row_group: Ordinal of the row group, from 0, in the file that was opened: a summary counts those of all
             its files.
         column: Dotted path of the column.
@@ -64,13 +63,10 @@ class Where:
         return replace(outer, **known)
 
     def __str__(self) -> str:
-        """The place in the format's words, for people: ``row group 1, column ts, offset 4,711``.
-
-        Passwords in a URL, and the query of one of the web, which may be a signature, are left out.
-        """
+        """The place in the format's words, for people: ``row group 1, column ts, offset 4,711``."""
         words = []
         if self.key is not None:
-            words.append(_shown(self.key))
+            words.append(self.key)
         if self.row_group is not None:
             words.append(f"row group {self.row_group}")
         if self.column is not None:
@@ -83,19 +79,6 @@ class Where:
 
 
 NOWHERE = Where()
-
-_USER = re.compile(r"(?<=://)[^/?#]*@")
-_WEB_QUERY = re.compile(r"(https?://[^?#]*)[?#].*", re.DOTALL)
-
-
-def without_user(url: str) -> str:
-    """A URL, or any other text, without the user and the password that it may name."""
-    return _USER.sub("", url)
-
-
-def _shown(key: str) -> str:
-    return _WEB_QUERY.sub(r"\1", without_user(key))
-
 
 class ResilientPQError(Exception):
     """Base of every error that resilient_pq raises on purpose.

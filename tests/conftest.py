@@ -35,7 +35,7 @@ import hypothesis
 import pytest
 
 #: Modules of the folder plugins; each says itself what fixtures it has.
-pytest_plugins = ("browser", "dask_workers", "fault_proxy", "page_oracle", "sample_ledgers", "upload_rule", "web_site")
+pytest_plugins = ("browser", "dask_workers", "fault_proxy", "guarded_site", "page_oracle", "sample_ledgers", "upload_rule", "web_site")
 
 # Every suite must say the same thing twice of the same code; RPQ_HYPOTHESIS=search looks for new examples.
 SEARCHING = os.environ.get("RPQ_HYPOTHESIS") == "search"

@@ -11,6 +11,7 @@ from resilient_pq.cli.render import Output
 from resilient_pq.cli.running import run_verb
 from resilient_pq.folder.pattern import split_pattern
 from resilient_pq.folder.scope import names_pattern
+from resilient_pq.io.location import is_web, shown, without_query
 
 NAME = "check"
 EPILOG = epilog(
@@ -88,15 +89,16 @@ async def _check_many(output: Output, urls: list[str], options: ManyOptions, rea
             summary = await many.told(output, results, reached, options, each=look)
     more_to_be_had |= bool(summary.outcomes.get("damaged"))  # in an earlier run
     following = [reached.command(recovering(urls[0]))] if more_to_be_had and len(urls) == 1 else []
-    return many.ended(output, summary, urls[0] if len(urls) == 1 else " ".join(urls), following)
+    return many.ended(output, summary, urls, following)
 
 
 def recovering(url: str) -> tuple[str, ...]:
     """The command that keeps what is left of the files that are damaged, beside the folder."""
-    folder = (split_pattern(url)[0] if names_pattern(url) else url).rstrip("/")
+    many, url = names_pattern(url), shown(url)
+    folder = (split_pattern(url)[0] if many else without_query(url)).rstrip("/")
     before, _, last = folder.rpartition("/")
-    if before.endswith(":/"):
-        dst = f"{last}.recovered"  # of a bucket: a folder here, since there may be no such bucket
+    if before.endswith(":/") or is_web(folder):
+        dst = f"{last}.recovered"  # of a bucket: a folder here, since there may be no such bucket; of a web server, too
     elif last in ("", ".", ".."):
         dst = "../recovered" if last == "" else f"{folder}/../recovered"
     else:

@@ -17,6 +17,7 @@ import resilient_pq as rpq
 from resilient_pq.cli import readers
 from resilient_pq.cli.background import in_background
 from resilient_pq.errors import UnsupportedError, Where
+from resilient_pq.io.location import shown
 from resilient_pq.io.os_errors import explained
 
 MiB = 1024 * 1024
@@ -97,7 +98,7 @@ async def open_rows(
     else:
         known = ", ".join([*_READERS, ".parquet"])
         what = "only Parquet is read from URLs" if _URL.match(src) else "its ending does not say its form"
-        raise UnsupportedError(what, where=Where(key=src), hint=f"local files may end in {known}")
+        raise UnsupportedError(what, where=Where(key=shown(src)), hint=f"local files may end in {known}")
 
 
 def _items(file: io.FileIO, items: Iterator[Any]) -> Iterator[Any]:

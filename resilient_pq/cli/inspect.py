@@ -20,6 +20,7 @@ from resilient_pq.cli.running import run_verb
 from resilient_pq.errors import FormatError, Where, located
 from resilient_pq.folder.many import DEFAULT_MAX_FILES
 from resilient_pq.io import resolve
+from resilient_pq.io.location import shown
 
 NAME = "inspect"
 EPILOG = epilog(
@@ -81,7 +82,7 @@ async def _inspect(output: Output, url: str, sections: Sections, reached: Storag
                 _show(output, file, sections, pages)
                 output.document(document_of(file, sections, pages))
     except FormatError as error:
-        error.hint = error.hint or f"rpq check {url}"
+        error.hint = error.hint or f"rpq check {shown(url)}"
         raise
     finally:
         await store.close()

@@ -63,7 +63,7 @@ async def inspect_many(
         try:
             return await _facts(task, sections)
         except Exception as error:
-            return rpq.FileResult("inspect", task.url, error=FileError.of(error))
+            return rpq.FileResult("inspect", task.name, error=FileError.of(error))
 
     def count(result: rpq.FileResult) -> None:
         if result.facts is not None:
@@ -87,7 +87,7 @@ async def inspect_many(
     _show_kinds(output, "written by", [(kind, number) for kind, number, _ in writers.rows()], writers.others)
     _show_kinds(output, "state", [(kind, number) for kind, number, _ in states.rows()], states.others)
     more = {"schemas": schemas.to_json(), "writers": writers.to_json(), "states": states.to_json()}
-    return many.ended(output, summary, " ".join(urls), more=more)
+    return many.ended(output, summary, urls, more=more)
 
 
 async def _facts(task: FileTask, sections: Sections) -> rpq.FileResult:
@@ -96,7 +96,7 @@ async def _facts(task: FileTask, sections: Sections) -> rpq.FileResult:
         if sections.pages is not None:
             pages = [page async for page in pages_of_column(file, sections.pages)]
         with located(Where(key=file.url)):
-            return rpq.FileResult("inspect", task.url, facts=document_of(file, sections, pages))
+            return rpq.FileResult("inspect", task.name, facts=document_of(file, sections, pages))
 
 
 def _show_kinds(output: Output, label: str, rows: Sequence[tuple[str, int]], others: int) -> None:

@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 from resilient_pq.cli import cat, check, convert, demo, inspect, metadata, recover, uploads, write
 from resilient_pq.cli.exit_codes import ExitCode
 from resilient_pq.cli.render import Output, write_text
+from resilient_pq.io.location import scrubbed
 from resilient_pq.version import __version__
 
 #: A command that cannot be understood. Typer brings its own click or uses the one installed; both have this class.
@@ -124,6 +125,7 @@ def _run(program: typer.Typer, arguments: Sequence[str], *, name: str, verb: str
     try:
         code = program(list(arguments), prog_name=name, standalone_mode=False)
     except UsageError as error:
+        error.message = scrubbed(error.message)  # type: ignore[attr-defined]
         error.show()  # type: ignore[attr-defined]
         if "--json" in arguments:
             Output(verb, as_json=True).refused(str(error))

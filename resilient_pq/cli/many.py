@@ -19,6 +19,7 @@ from resilient_pq.folder.listing import is_folder, names_many
 from resilient_pq.folder.many import DEFAULT_MAX_FILES
 from resilient_pq.folder.task import RunFile, run_here
 from resilient_pq.io import Stores
+from resilient_pq.io.location import shown
 
 Urls = Annotated[
     list[str],
@@ -218,7 +219,7 @@ def shown_on(meter: Meter) -> Callable[[rpq.RunSummary], None]:
 def ended(
     output: Output,
     summary: rpq.RunSummary,
-    url: str,
+    urls: Sequence[str],
     following: Sequence[Sequence[str]] = (),
     more: Mapping[str, Any] | None = None,
 ) -> int:
@@ -227,12 +228,13 @@ def ended(
     Args:
         output: Where it is told.
         summary: What was counted.
-        url: What was named.
+        urls: What was named.
         following: The commands to run next.
         more: What the document has besides.
     """
     render.summarised(output, summary)
     output.next(*following)
+    url = " ".join(map(shown, urls))
     document: dict[str, Any] = summary.to_json() | {"url": url, "next": [list(command) for command in following]}
     output.document(document | dict(more or {}))
     return summary.exit_code

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from resilient_pq.io.location import scrubbed
 from resilient_pq.recovery.report import Report
 
 Url = Annotated[str, typer.Argument(metavar="URL", help="A path or a URL, such as s3://bucket/key.")]
@@ -41,6 +42,9 @@ Log = Annotated[
 
 #: Parts of names whose values are never taken for JSON and never printed.
 _CREDENTIALS = ("key", "secret", "token", "password", "credential")
+#: Others whose values are never printed: who asks, and what a request says besides.
+_PRIVATE = (*_CREDENTIALS, "auth", "header", "cookie", "passw", "pwd", "passphrase", "bearer", "user", "login", "sas",
+            "session", "connection_string", "proxy", "proxies")  # fmt: skip
 
 #: The units that ages are written in, smallest first.
 SECONDS_OF = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
@@ -59,7 +63,7 @@ class Storage:
         arguments: The same as arguments for a command to run next, credentials left out.
     """
 
-    options: dict[str, Any]
+    options: dict[str, Any] = field(repr=False)
     arguments: tuple[str, ...] = ()
 
     def command(self, command: Sequence[str]) -> tuple[str, ...]:
@@ -82,14 +86,14 @@ def storage(endpoint_url: str | None, pairs: Sequence[str] | None) -> Storage:
     for pair in pairs or ():
         name, found, value = pair.partition("=")
         if not found or not name:
-            raise typer.BadParameter(f"{pair!r} is not KEY=VALUE", param_hint="--storage-option")
+            raise typer.BadParameter("it is not KEY=VALUE", param_hint="--storage-option")  # and may be a secret
         secret = any(word in name.lower() for word in _CREDENTIALS)
         options[name] = value if secret else _json_or_text(value)
-        if not secret and not any(word in value.lower() for word in _CREDENTIALS):
-            arguments += ["--storage-option", pair]
+        if not any(word in pair.lower() for word in _PRIVATE):
+            arguments += ["--storage-option", scrubbed(pair)]
     if endpoint_url is not None:
         options["endpoint_url"] = endpoint_url
-        arguments += ["--endpoint-url", endpoint_url]
+        arguments += ["--endpoint-url", scrubbed(endpoint_url)]
     return Storage(options, tuple(arguments))
 
 

@@ -25,6 +25,7 @@ from resilient_pq.cli.options import (
 )
 from resilient_pq.cli.render import Output
 from resilient_pq.cli.running import run_verb
+from resilient_pq.io.location import shown
 from resilient_pq.reader.on_damage import OnDamage
 
 NAME = "recover"
@@ -187,7 +188,8 @@ async def _recover_many(output: Output, asked: _Asked, reached: Storage) -> int:
             summary = await many.told(output, results, reached, asked.many)
     written = any(summary.outcomes.get(each) for each in ("partial", "recovered"))
     written = written or (not asked.only_damaged and bool(summary.outcomes.get("sound")))
-    return many.ended(output, summary, src, [reached.command(("rpq", "check", _slashed(asked.dst)))] if written else [])
+    following = [reached.command(("rpq", "check", _slashed(shown(asked.dst))))] if written else []
+    return many.ended(output, summary, [src], following)
 
 
 def _slashed(folder: str) -> str:

@@ -24,6 +24,7 @@ from resilient_pq.cli.ledger.terminal import ledger_map
 from resilient_pq.cli.words import counted, in_bytes, printable
 from resilient_pq.errors import ResilientPQError, Where
 from resilient_pq.folder.summary import RunSummary
+from resilient_pq.io.location import is_shown, scrubbed
 from resilient_pq.io.os_errors import from_os_error
 from resilient_pq.recovery.ledger import Ledger, PageState
 from resilient_pq.recovery.report import SCHEMA_VERSION, Finding, Kept, LostRegion, Outcome, Report
@@ -84,6 +85,8 @@ class Output:
         """The commands to run next, as one would type them."""
         for command in commands:
             self.line("next", shlex.join(command))
+        if not self.as_json and any(is_shown(word) for command in commands for word in command):
+            self.note("a URL in it stands without its query, which may be a signature: name it with that")
 
     def block(self, text: str) -> None:
         """Lines of the result that have a form of their own, such as a schema."""
@@ -181,11 +184,11 @@ class Output:
         """An error that is none of ours: a mistake in this package, shown whole."""
         import traceback  # noqa: PLC0415 (hardly ever needed)
 
-        sys.stderr.write("".join(traceback.format_exception(error)))
+        sys.stderr.write(scrubbed("".join(traceback.format_exception(error))))
         _print(self._err, "error", "this is a mistake in resilient_pq, not in your file; please report it")
         unknown = {
             "type": type(error).__name__,
-            "message": str(error),
+            "message": scrubbed(str(error)),
             "where": _place(Where()),
             "hint": None,
         }

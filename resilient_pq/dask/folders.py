@@ -14,6 +14,7 @@ from resilient_pq.dask.shipped import Location
 from resilient_pq.errors import SchemaError
 from resilient_pq.folder.many import DEFAULT_MAX_FILES, FileResults, RunProgress, check_many, recover_many
 from resilient_pq.folder.task import RunFile, run_here
+from resilient_pq.io.location import scrubbed
 from resilient_pq.portal import portal
 from resilient_pq.sync import BlockingResults
 
@@ -184,7 +185,7 @@ def everywhere(urls: Urls) -> Urls:
 def everywhere_one(url: Any) -> Location:
     """The same of one: paths become absolute, as workers are in other folders."""
     if not isinstance(url, str | os.PathLike):
-        raise SchemaError(f"{url!r} is no URL and no path", hint="other processes find files by those")
+        raise SchemaError(f"{scrubbed(repr(url))} is no URL and no path", hint="other processes find files by those")
     text = os.fspath(url)
     if isinstance(url, str) and (not text or "://" in text or "::" in text):
         return url

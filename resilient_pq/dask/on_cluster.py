@@ -25,6 +25,7 @@ from resilient_pq.folder.result import FileError, FileResult
 from resilient_pq.folder.scope import Scope
 from resilient_pq.folder.task import FileTask
 from resilient_pq.io import LocalStore, MultipartStore, Stores
+from resilient_pq.io.location import scrubbed, shown
 from resilient_pq.io.partial_file import SUFFIX as PARTIAL
 from resilient_pq.io.protocols import MiB
 
@@ -101,8 +102,8 @@ def connected(address: str) -> Client:
         return Client(address, set_as_default=False, timeout=_CONNECTING)
     except (OSError, ValueError) as error:
         raise StoreError(
-            f"the Dask scheduler is not reached: {error}",
-            where=Where(key=address),
+            f"the Dask scheduler is not reached: {scrubbed(str(error))}",
+            where=Where(key=shown(address)),
             hint="`dask scheduler` starts one, and says its address, such as tcp://host:8786",
         ) from error
 
@@ -149,11 +150,11 @@ class OnCluster:
         try:
             order = await self._order(task)
         except StoreError as error:
-            return FileResult(task.verb, task.url, error=FileError.of(error))
+            return FileResult(task.verb, task.name, error=FileError.of(error))
         result: asyncio.Future[FileResult] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Waiting(order, result))
         self._send_soon()
-        return replace(await result, url=task.url)
+        return replace(await result, url=task.name)
 
     async def _order(self, task: FileTask) -> Order:
         url = location_of(*task.source)
@@ -281,7 +282,7 @@ class OnCluster:
 def _killed(order: Order, error: KilledWorker) -> FileResult:
     found = StoreError(
         f"the workers that looked at it died, one after the other: {error}",
-        where=Where(key=os.fspath(order.url)),
+        where=Where(key=order.name),
         hint="they may have too little memory; look at it without a cluster",
     )
-    return FileResult(order.verb, os.fspath(order.url), error=FileError.of(found))
+    return FileResult(order.verb, order.name, error=FileError.of(found))

@@ -20,6 +20,7 @@ from resilient_pq.errors import NotFoundError, ResilientPQError
 from resilient_pq.folder.one import check_one, recover_one
 from resilient_pq.folder.result import FileError, FileResult
 from resilient_pq.io import LocalStore, MultipartStore, Stores, WriteStore
+from resilient_pq.io.location import shown
 from resilient_pq.io.partial_file import SUFFIX as PARTIAL
 from resilient_pq.io.partial_file import is_held
 from resilient_pq.portal import portal
@@ -52,6 +53,11 @@ class Order:
     options: RecoverOptions | None = None
     is_free: bool = False
     not_ours: frozenset[str] = frozenset()
+
+    @property
+    def name(self) -> str:
+        """The file by its name for people."""
+        return shown(os.fspath(self.url))
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +113,7 @@ async def _one(order: Order, stores: Stores, outputs: Stores, *, again: bool) ->
             store, key = outputs.resolve(order.dst)
             await _remove_leftovers(store, key, order.not_ours)
         except ResilientPQError as error:
-            return FileResult(order.verb, os.fspath(order.url), error=FileError.of(error))
+            return FileResult(order.verb, order.name, error=FileError.of(error))
         options = replace(options, overwrite=options.overwrite or order.is_free)
     return await recover_one(
         order.url,

@@ -27,6 +27,7 @@ from resilient_pq.dataset.dataset import Dataset, open_many
 from resilient_pq.dataset.folder_columns import FolderColumns, Narrowed
 from resilient_pq.errors import ResilientPQError, SchemaError
 from resilient_pq.io import resolve
+from resilient_pq.io.location import scrubbed
 from resilient_pq.portal import portal
 from resilient_pq.reader.file import File
 from resilient_pq.reader.on_damage import OnDamage
@@ -105,7 +106,8 @@ def _checked(urls: Urls) -> Urls:
     named = [urls] if isinstance(urls, str | os.PathLike) else urls
     if not isinstance(named, Sequence) or not all(isinstance(url, str | os.PathLike) for url in named):
         raise SchemaError(
-            f"urls is {urls!r}", hint="it is a URL, a path, or a list of them: other processes find files by those"
+            f"urls is {scrubbed(repr(urls))}",
+            hint="it is a URL, a path, or a list of them: other processes find files by those"
         )
     return urls
 

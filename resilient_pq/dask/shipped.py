@@ -134,7 +134,7 @@ def location_of(store: ReadStore, key: str) -> Location:
     """Where others find an object: paths are absolute, since others are in other folders."""
     if isinstance(store, LocalStore):
         return Path(os.path.abspath(store.url_of(key)))
-    return store.url_of(key)
+    return store.address_of(key)
 
 
 def at_ordinal(error: ResilientPQError, ordinal: int) -> ResilientPQError:

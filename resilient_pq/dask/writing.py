@@ -18,6 +18,7 @@ from resilient_pq.dask.run import Run
 from resilient_pq.dask.tables import Types, schema_of
 from resilient_pq.dataset.write import WrittenMetadata
 from resilient_pq.errors import SchemaError
+from resilient_pq.io.location import shown
 from resilient_pq.portal import portal
 from resilient_pq.writer.creation import check_options
 from resilient_pq.writer.options import EncoderOptions, MiB, WriteOptions
@@ -127,7 +128,7 @@ def write(
     with _told(run):
         summary = portal.run(run.completed(old, with_summary=write_metadata))
     num_rows, num_bytes = sum(part.num_rows for part in written), sum(part.size for part in written)
-    return WrittenFrame(os.fspath(dst), run.names, num_rows, num_bytes, summary)
+    return WrittenFrame(shown(os.fspath(dst)), run.names, num_rows, num_bytes, summary)
 
 
 def _gathered(futures: list[Future]) -> list[WrittenPart]:
@@ -147,7 +148,7 @@ def _undone_where_it_fails(run: Run, client: Client) -> Iterator[list[Future]]:
     except BaseException as error:
         _stop(run, client, futures)
         portal.run(run.undone())
-        error.add_note(f"the files that were written into {os.fspath(run.dst)!r} are removed again")
+        error.add_note(f"the files that were written into {shown(os.fspath(run.dst))!r} are removed again")
         raise
     # Of a worker that dies now the results are known already, but the scheduler would have them computed once more.
     _stop(run, client, futures)

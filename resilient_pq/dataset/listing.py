@@ -10,6 +10,7 @@ from resilient_pq.errors import NotFoundError, SchemaError, Where
 from resilient_pq.folder.pattern import is_data_file
 from resilient_pq.folder.scope import Place, Scope
 from resilient_pq.io import ReadStore, Stores
+from resilient_pq.io.location import scrubbed
 from resilient_pq.reader.data_file import METADATA_NAME
 
 #: A file as a caller names it: a URL, a path, or a pair of a store and a key in it.
@@ -59,7 +60,8 @@ def _file(source: Any, stores: Stores) -> Place:
     if isinstance(source, str | os.PathLike):
         return stores.resolve(source)
     raise SchemaError(
-        f"{source!r} in urls names no file", hint="it is a URL, a path, or a pair of a store and a key in it"
+        f"{scrubbed(repr(source))} in urls names no file",
+        hint="it is a URL, a path, or a pair of a store and a key in it"
     )
 
 

@@ -2,7 +2,8 @@
 
 The first line says which run it is. Behind it stands a line for each file that is done, and for each output that was
 begun; the newest line of a file counts. A line is whole or void: the last one may be torn, and is cut off then. Nothing
-of it is kept in memory but 16 bytes for each line of earlier runs.
+of it is kept in memory but 16 bytes for each line of earlier runs. URLs stand in it in their display form, with a
+hash of the whole one beside it; only its owner may read it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import numpy as np
 
 from resilient_pq.errors import AlreadyExistsError, RecoveryError, Where
 from resilient_pq.folder.summary import FileEntry
+from resilient_pq.io.location import fingerprint, shown
 from resilient_pq.io.os_errors import explained
 
 try:
@@ -64,7 +66,7 @@ class Journal:
         self.path = os.fspath(path)
         with explained("cannot open the journal", self.path):
             # Binary, and without a buffer: a line is there, or it is not.
-            self._file = open(self.path, "a+b", buffering=0)  # noqa: SIM115
+            self._file = open(self.path, "a+b", buffering=0, opener=_opened_for_owner)  # noqa: SIM115
         try:
             with explained("cannot read the journal", self.path):
                 self._lock()
@@ -73,32 +75,33 @@ class Journal:
             self._file.close()
             raise
 
-    def remembered(self, url: str) -> Remembered | None:
+    def remembered(self, address: str) -> Remembered | None:
         """What an earlier run says of a file; None where it says nothing."""
-        wanted = np.uint64(_hash(url))
+        names = _names(address)
+        wanted = np.uint64(_hash(names))
         last = int(np.searchsorted(self._hashes, wanted, side="right")) - 1
         if last < 0 or self._hashes[last] != wanted:
             return None
         with explained("cannot read the journal", self.path):
             self._file.seek(int(self._offsets[last]))
             line = _parsed(self._line())
-        if line is None or line.get("url") != url:
+        if line is None or _names_in(line) != names:
             return None  # another URL of the same hash: the file is done once more
         try:
             entry = None if line.get("entry") is None else FileEntry.from_json(line["entry"])
         except (KeyError, TypeError):
             return None
-        if entry is not None and entry.url != url:
+        if entry is not None and entry.url != names["url"]:
             return None  # nothing that a run writes: the file is done once more
         return Remembered(entry, line.get("version"), line.get("begun") is True)
 
-    def begin(self, url: str, version: str | None) -> None:
+    def begin(self, address: str, version: str | None) -> None:
         """Note that the output of a file may be there from now on, and that there was none before."""
-        self._append(_line_of({"url": url, "version": version, "begun": True}))
+        self._append(_line_of({**_names(address), "version": version, "begun": True}))
 
-    def done(self, version: str | None, entry: FileEntry, *, begun: bool = False) -> None:
+    def done(self, address: str, version: str | None, entry: FileEntry, *, begun: bool = False) -> None:
         """Note what became of a file, and whether its output was begun."""
-        self._append(_line_of({"url": entry.url, "version": version, "begun": begun, "entry": entry.to_json()}))
+        self._append(_line_of({**_names(address), "version": version, "begun": begun, "entry": entry.to_json()}))
 
     def close(self) -> None:
         """Let go of it."""
@@ -136,7 +139,7 @@ class Journal:
                 if not line.endswith(b"\n"):
                     break
                 if number and found is not None:
-                    hashes.append(_hash(str(found.get("url"))))
+                    hashes.append(_hash(_names_in(found)))
                     offsets.append(at)
                 at += len(line)
         if at != os.fstat(self._file.fileno()).st_size:
@@ -199,5 +202,21 @@ def _parsed(line: bytes) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _hash(url: str) -> int:
-    return int.from_bytes(blake2b(url.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
+def _opened_for_owner(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _names(address: str) -> dict[str, str]:
+    """What a line says of which file it is: its display form, and a hash where that leaves something out."""
+    url = shown(address)
+    return {"url": url} if url == address else {"url": url, "key": fingerprint(address)}
+
+
+def _names_in(line: Mapping[str, Any]) -> dict[str, str]:
+    """The same of a line that is there."""
+    return {name: str(line[name]) for name in ("url", "key") if name in line}
+
+
+def _hash(names: Mapping[str, str]) -> int:
+    name = names.get("key", names.get("url", ""))
+    return int.from_bytes(blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")

@@ -18,9 +18,10 @@ from resilient_pq.errors import NotFoundError, SchemaError, StoreError, Where
 from resilient_pq.folder.once import Once
 from resilient_pq.folder.pattern import PARTIAL_SUFFIX, SUFFIX, is_data_file, may_match_below
 from resilient_pq.folder.result import FileError
-from resilient_pq.folder.scope import Place, Scope, names_pattern
+from resilient_pq.folder.scope import Place, Scope, names_pattern, shown_place
 from resilient_pq.io import GrowingStore, ListedObject, ReadStore, Stores
 from resilient_pq.io.cancellation import all_or_none
+from resilient_pq.io.location import scrubbed, shown, without_query
 from resilient_pq.recovery.source import Location
 
 #: Files around one, by name, that are told of it.
@@ -54,7 +55,12 @@ class Found:
     @property
     def url(self) -> str:
         """Its name for people."""
-        return self.place[0].url_of(self.place[1])
+        return shown_place(self.place)
+
+    @property
+    def address(self) -> str:
+        """Its name that no other file has; not to be shown."""
+        return self.place[0].address_of(self.place[1])
 
 
 def scopes_of(urls: Location | Sequence[Location], stores: Stores) -> list[Scope]:
@@ -75,7 +81,7 @@ def scopes_of(urls: Location | Sequence[Location], stores: Stores) -> list[Scope
     files: Any = urls
     if not isinstance(files, Sequence) or isinstance(files, bytes | bytearray):
         hint = "it is a folder, a pattern such as data/**/*.parquet, or a list of files"
-        raise SchemaError(f"urls is {urls!r}", hint=hint)
+        raise SchemaError(f"urls is {scrubbed(repr(urls))}", hint=hint)
     if not files:
         raise SchemaError("urls is an empty list: there is nothing to look at")
     return [_scope_in_list(each, stores) for each in files]
@@ -87,7 +93,7 @@ def _scope_in_list(location: Any, stores: Stores) -> Scope:
     if isinstance(location, tuple) and len(location) == 2 and isinstance(location[0], ReadStore):
         return Scope.of_file(location[0], str(location[1]))
     hint = "it is a URL, a path, or a pair of a store and a key in it"
-    raise SchemaError(f"{location!r} in urls names no file", hint=hint)
+    raise SchemaError(f"{scrubbed(repr(location))} in urls names no file", hint=hint)
 
 
 def names_many(url: str | os.PathLike[str]) -> bool:
@@ -181,7 +187,7 @@ async def _file(scope: Scope, wishes: Wishes) -> Found:
     """One file by its name; that it is not there is told when it is looked at."""
     key = scope.may_be_file
     assert key is not None
-    name = os.path.basename(key.rstrip("/"))
+    name = os.path.basename(without_query(shown(key)).rstrip("/"))
     if not wishes.versions:
         return Found(scope, name, (scope.store, key))
     try:

@@ -22,11 +22,12 @@ from resilient_pq.folder.journal import Journal, Remembered
 from resilient_pq.folder.listing import Found, Wishes, find, scopes_of
 from resilient_pq.folder.pattern import PARTIAL_SUFFIX, SUFFIX
 from resilient_pq.folder.result import ERROR, FileError, FileResult
-from resilient_pq.folder.scope import Place, Scope
+from resilient_pq.folder.scope import Place, Scope, shown_place
 from resilient_pq.folder.summary import FileEntry, RunSummary, Tally
 from resilient_pq.folder.task import FileTask, RunFile, run_here
 from resilient_pq.io import LocalStore, Stores, WriteStore
 from resilient_pq.io.local import in_thread
+from resilient_pq.io.location import Address, shown
 from resilient_pq.io.protocols import MiB
 from resilient_pq.reader.on_damage import OnDamage
 from resilient_pq.recovery.salvage import RecoverOptions
@@ -270,12 +271,14 @@ def _folder(dst: Location, stores: Stores) -> Scope:
     """The scope of a folder, whatever is in its name."""
     if isinstance(dst, tuple):
         store, key = dst
+        store.check_writable(key)
         return Scope(store, f"{key.rstrip('/')}/" if key else "")
     text = os.fspath(dst)
     if not text:
         raise StoreError("an empty path names no folder", hint='the folder that one is in is "."')
     store, key = stores.resolve(f"{text.rstrip('/') or text}/_")
-    return Scope(store, key.removesuffix("_"))
+    store.check_writable(key.removesuffix("_"))
+    return Scope(store, Address(key.removesuffix("_")))
 
 
 def _refuse_inside(output: Scope, scope: Scope, *, same_names: bool) -> None:
@@ -297,7 +300,7 @@ def _refuse_inside(output: Scope, scope: Scope, *, same_names: bool) -> None:
     if isinstance(output.store, LocalStore) and isinstance(scope.store, LocalStore):
         here, there = _real_folder(output), _real_folder(scope)
     elif output.store is scope.store or same_names:
-        here, there = output.url, scope.url
+        here, there = output.address, scope.address
     else:
         return
     if here.startswith(there):
@@ -363,7 +366,7 @@ class _Tasks:
         self._outputs = outputs
         self._begun: set[str] = set()
         self._interrupted: set[str] = set()
-        self._named: dict[str, str] = {}
+        self._named: dict[str, tuple[str, str]] = {}
 
     async def open(self) -> None:
         """Read the journal, where there is one."""
@@ -393,7 +396,9 @@ class _Tasks:
             described["output"] = self._outputs.folder.url
             described |= {"on_damage": str(options.on_damage), "only_damaged": options.only_damaged}
             described |= {"repair_bits": options.repair_bits, "keep_unplaced": options.keep_unplaced}
-            described |= {name: _text(getattr(options, name)) for name in ("schema", "schema_from")}
+            described["schema"] = None if options.schema is None else str(options.schema)
+            sibling = options.schema_from
+            described["schema_from"] = None if sibling is None else shown(str(sibling))
         return described
 
     async def all(self) -> AsyncGenerator[FileTask, None]:
@@ -402,7 +407,7 @@ class _Tasks:
             async for page in pages:
                 names = {found.name for found in page}
                 for found in page:
-                    remembered = None if self._journal is None else self._journal.remembered(found.url)
+                    remembered = None if self._journal is None else self._journal.remembered(found.address)
                     if remembered is not None and _is_done(remembered, found):
                         assert remembered.entry is not None
                         self.tally.add(remembered.entry, resumed=True)
@@ -427,20 +432,20 @@ class _Tasks:
         if options.schema is not None or options.schema_from is not None:
             near = ()
         if remembered is not None and remembered.begun:
-            self._begun.add(found.url)
+            self._begun.add(found.address)
             options = replace(options, overwrite=True)
             if remembered.entry is None:
-                self._interrupted.add(found.url)
+                self._interrupted.add(found.address)
         refused = found.error or await self._refused(found, names, target)
         return FileTask(self._verb, found.place, found.size, found.version, target, near, options, refused)
 
     async def _refused(self, found: Found, names: set[str], target: Place) -> FileError | None:
         """Why a file is not recovered: its output would be that of another, too."""
-        url = target[0].url_of(target[1])
+        output: str = target[0].address_of(target[1])
         other: str | None = None
         if found.scope.is_one_file:
-            other = self._named.setdefault(url, found.url)
-            other = None if other == found.url else other
+            address, name = self._named.setdefault(output, (found.address, found.url))
+            other = None if address == found.address else name
         elif found.name.endswith(PARTIAL_SUFFIX):
             whole = found.name.removesuffix(PARTIAL_SUFFIX)
             store, key = found.scope.place(whole)
@@ -450,7 +455,7 @@ class _Tasks:
             return None
         return FileError.of(
             RecoveryError(
-                f"its output would be {url}, and so would that of {other}",
+                f"its output would be {shown_place(target)}, and so would that of {other}",
                 where=Where(key=found.url),
                 hint="recover it by itself",
             )
@@ -487,16 +492,12 @@ class _Tasks:
         begun = begun or entry.output is not None
         self._begun.discard(task.url)
         if self._journal is not None:
-            self._journal.done(task.version, entry, begun=begun)
+            self._journal.done(task.url, task.version, entry, begun=begun)
 
 
 def _described(scope: Scope) -> str:
     """A folder or a pattern; of files in a list nothing, since there may be others when it goes on."""
-    return "a list" if scope.is_one_file else scope.url + (scope.pattern or "")
-
-
-def _text(value: object) -> str | None:
-    return None if value is None else str(value)
+    return "a list" if scope.is_one_file else scope.store.url_of(scope.folder + (scope.pattern or ""))
 
 
 def _is_done(remembered: Remembered, found: Found) -> bool:

@@ -12,7 +12,9 @@ from typing import Any
 
 from resilient_pq.errors import NothingToRecoverError
 from resilient_pq.folder.result import FileError, FileResult
+from resilient_pq.folder.scope import shown_place
 from resilient_pq.io import ReadStore, Stores, WriteStore
+from resilient_pq.io.location import shown
 from resilient_pq.recovery.check import check, check_if_sound
 from resilient_pq.recovery.findings import Progress
 from resilient_pq.recovery.report import Report
@@ -44,7 +46,7 @@ async def check_one(
     async with _reached(stores, storage_options) as reached:
         try:
             place = _place(url, reached)
-            name = place[0].url_of(place[1])
+            name = shown_place(place)
             small = await _small(place, size)
             if small is not None:
                 report = await check_if_sound((small, place[1]))
@@ -89,7 +91,7 @@ async def recover_one(
         async with _reached(same, dst_storage_options) as dst_reached:
             try:
                 place = _place(url, reached)
-                name = place[0].url_of(place[1])
+                name = shown_place(place)
                 siblings = [_place(each, reached) for each in schema_from]
                 target = _place(dst, dst_reached)
                 small = await _small(place, size)
@@ -113,7 +115,7 @@ async def _small(place: tuple[ReadStore, str], size: int | None) -> SmallObject 
 
 def _name(location: Location) -> str:
     """What to call a place before its store is known."""
-    return str(location[1] if isinstance(location, tuple) else location)
+    return shown_place(location) if isinstance(location, tuple) else shown(str(location))
 
 
 def _place(location: Location, stores: Stores) -> tuple[WriteStore, str]:

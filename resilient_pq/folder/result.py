@@ -17,6 +17,7 @@ from resilient_pq.errors import (
     Where,
     WriterFailedError,
 )
+from resilient_pq.io.location import scrubbed
 from resilient_pq.recovery.report import SCHEMA_VERSION, Outcome, Report
 
 #: The outcome of a file of which there is no report.
@@ -65,7 +66,8 @@ class FileError:
         if isinstance(error, ResilientPQError):
             return cls(name, error.message, error.where, error.hint, code, notes)
         hint = "this is a mistake in resilient_pq, not in your file; please report it"
-        return cls(name, str(error) or name, Where(), hint, code, (*notes, *traceback.format_exception(error)))
+        told = tuple(map(scrubbed, traceback.format_exception(error)))
+        return cls(name, scrubbed(str(error)) or name, Where(), hint, code, (*notes, *told))
 
     def to_json(self) -> dict[str, Any]:
         """As ``error`` in docs/json.md."""

@@ -12,6 +12,7 @@ from typing import TypeAlias
 from resilient_pq.errors import StoreError
 from resilient_pq.folder.pattern import PARTIAL_SUFFIX, is_data_file, is_pattern, matcher, split_pattern
 from resilient_pq.io import ListedObject, ReadStore, Stores
+from resilient_pq.io.location import Address, is_web, shown, without_query
 from resilient_pq.io.protocols import names_of
 
 #: An object in its store.
@@ -56,8 +57,9 @@ class Scope:
         slash = "" if not folder or folder.endswith("/") else "/"
         inside = f"{folder}{slash}{_ANYTHING}"
         store, key = stores.resolve(inside if isinstance(url, str) else Path(inside))
-        may_be_file = key[: -len(f"/{_ANYTHING}")] if slash and pattern is None and not _is_bucket(text) else None
-        return cls(store, key.removesuffix(_ANYTHING), pattern, may_be_file)
+        is_object = slash and pattern is None and not _is_bucket(text)
+        may_be_file = Address(key[: -len(f"/{_ANYTHING}")]) if is_object else None
+        return cls(store, Address(key.removesuffix(_ANYTHING)), pattern, may_be_file)
 
     @classmethod
     def below(cls, store: ReadStore, key: str) -> Scope:
@@ -77,6 +79,11 @@ class Scope:
     def url(self) -> str:
         """The folder, for people."""
         return self.store.url_of(self.folder)
+
+    @property
+    def address(self) -> str:
+        """The folder, as no other one is named."""
+        return self.store.address_of(self.folder)
 
     def counts(self, name: str) -> bool:
         """Whether an object of a name relative to the folder is meant."""
@@ -119,9 +126,16 @@ class Scope:
         return sorted(found)
 
 
+def shown_place(place: Place) -> str:
+    """The name of an object for people."""
+    store, key = place
+    return store.url_of(key)
+
+
 def names_pattern(url: str) -> bool:
     """Whether a URL is a pattern: it has ``*``, ``?`` or ``[`` in it, and nothing local is called so."""
-    return is_pattern(url) and ("://" in url or not os.path.lexists(os.path.expanduser(url)))
+    name = without_query(shown(url)) if is_web(url) else url  # on the web a question mark begins a query
+    return is_pattern(name) and ("://" in url or not os.path.lexists(os.path.expanduser(url)))
 
 
 def _is_bucket(url: str) -> bool:

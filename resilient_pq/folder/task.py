@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from resilient_pq.folder.one import DEFAULT_RECOVER_OPTIONS, check_one, recover_one
 from resilient_pq.folder.result import FileError, FileResult
-from resilient_pq.folder.scope import Place
+from resilient_pq.folder.scope import Place, shown_place
 from resilient_pq.recovery.salvage import RecoverOptions
 
 
@@ -38,8 +38,13 @@ class FileTask:
 
     @property
     def url(self) -> str:
-        """The file by a name that leads to it from anywhere, where its store has one."""
+        """The file by a name that leads to it from anywhere, where its store has one; to be sent, not to be shown."""
         return _url(self.source)
+
+    @property
+    def name(self) -> str:
+        """The file by its name for people, which is that of its result."""
+        return shown_place(self.source)
 
     @property
     def dst_url(self) -> str | None:
@@ -59,7 +64,7 @@ RunFile: TypeAlias = Callable[[FileTask], Awaitable[FileResult]]
 async def run_here(task: FileTask) -> FileResult:
     """Do it in this process, with the stores that the file was found in."""
     if task.refused is not None:
-        return FileResult(task.verb, task.url, error=task.refused)
+        return FileResult(task.verb, task.name, error=task.refused)
     if task.target is None:
         return await check_one(task.source, size=task.size)
     return await recover_one(task.source, task.target, task.options, schema_from=task.near, size=task.size)
@@ -67,4 +72,4 @@ async def run_here(task: FileTask) -> FileResult:
 
 def _url(place: Place) -> str:
     store, key = place
-    return store.url_of(key)
+    return store.address_of(key)

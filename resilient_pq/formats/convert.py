@@ -175,7 +175,7 @@ async def convert(
     dst_options = storage_options if dst_storage_options is None else dst_storage_options
     async with place_of(src, storage_options) as (store, key), place_of(dst, dst_options) as (dst_store, dst_key):
         target = Target(dst_store, dst_key, overwrite)
-        await check_other(store.url_of(key), target)
+        await check_other(store.address_of(key), target)
         await check_free(target)
         with located(Where(key=store.url_of(key))):
             source = await _understood(store, key, given, read_options or ReadOptions(), policy)

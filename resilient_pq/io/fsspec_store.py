@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -23,6 +22,7 @@ from resilient_pq.errors import (
     Where,
 )
 from resilient_pq.io.local import in_thread
+from resilient_pq.io.location import Address, cause_to_show, is_web, scrubbed, shown
 from resilient_pq.io.os_errors import from_os_error
 from resilient_pq.io.partial_file import SUFFIX
 from resilient_pq.io.protocols import (
@@ -39,7 +39,7 @@ from resilient_pq.io.protocols import (
     folder_prefix,
     pieces_of,
 )
-from resilient_pq.io.request_log import RequestLine, without_secrets
+from resilient_pq.io.request_log import RequestLine
 from resilient_pq.io.spooled import SpooledSink
 
 # What file systems call the things that change with the content; all that are there name the version.
@@ -94,20 +94,12 @@ class FsspecStore(WriteStore):
             if not chained and fsspec.get_filesystem_class(scheme).async_impl:
                 options |= {"asynchronous": True, "skip_instance_cache": True}
             filesystem, key = url_to_fs(url, **options)
-        except ImportError as error:
-            raise UnsupportedError(str(error), where=Where(key=url)) from error
-        except ValueError as error:
-            raise UnsupportedError(f"cannot tell what {url} leads to: {error}") from error
-        except TypeError as error:
-            raise UnsupportedError(f"storage_options do not fit {url}: {error}") from error
-        except OSError as error:
-            raise from_os_error(error, "cannot connect", url) from error
-        except Exception as error:
-            # Drivers raise what their vendors' libraries raise.
-            reason = f"{type(error).__name__}: {error}"
-            raise StoreError(f"cannot connect: {reason}", where=Where(key=url)) from error
-        prefix = url[: -len(key)] if key and url.endswith(key) else None
-        return cls(filesystem, prefix=prefix), key
+        except Exception as error:  # drivers raise what their vendors' libraries raise
+            refused, cause = _refusal(error, url), cause_to_show(error)
+        else:
+            prefix = url[: -len(key)] if key and url.endswith(key) else None
+            return cls(filesystem, prefix=prefix), Address(key)
+        raise refused from cause
 
     @property
     def name(self) -> str:
@@ -121,10 +113,14 @@ class FsspecStore(WriteStore):
         return Capabilities(list_names=True)
 
     def url_of(self, key: str) -> str:
+        """The URL of a file, without secrets."""
+        return shown(self.address_of(key))
+
+    def address_of(self, key: str) -> str:
         """The URL of a file."""
         if self._prefix is not None:
-            return self._prefix + key
-        return str(self._filesystem.unstrip_protocol(key))
+            return Address(self._prefix + key)
+        return Address(self._filesystem.unstrip_protocol(key))
 
     async def read_tail(self, key: str, size: int) -> ObjectTail:
         """The last `size` bytes; asks what the object is before and after."""
@@ -139,8 +135,7 @@ class FsspecStore(WriteStore):
             raise RangeError(f"{start}..{end} is not within {pin.size:,} bytes", where=self._where(key))
         if start == end:
             return b""
-        async with self._explained("cannot read", key):
-            data: bytes = await self._call("cat_file", key, start=start, end=end)
+        data: bytes = await self._asked("cannot read", key, ("cat_file", key), start=start, end=end)
         info = await self.head(key)
         if (info.size, info.etag) != (pin.size, pin.etag):
             raise ObjectChangedError("the object was replaced while it was read", where=self._where(key))
@@ -152,21 +147,19 @@ class FsspecStore(WriteStore):
 
     async def head(self, key: str) -> ObjectInfo:
         """What the object is."""
-        async with self._explained("cannot read", key):
-            found: dict[str, Any] = await self._call("info", key)
+        found: dict[str, Any] = await self._asked("cannot read", key, ("info", key))
         if found.get("type") == "directory":
             raise StoreError("it is a folder", where=self._where(key), hint="name a file in it")
         if not isinstance(found.get("size"), int):
             raise UnsupportedError(f"{self.name} does not say how large it is", where=self._where(key))
-        return ObjectInfo(key, found["size"], _version(found))
+        return ObjectInfo(Address(key), found["size"], _version(found))
 
     async def list_objects(self, folder: str) -> AsyncGenerator[Sequence[ListedObject], None]:
         """Every file below the folder, asked for anew: file systems remember listings, and give each as a whole."""
         prefix = folder_prefix(folder)
         self._filesystem.invalidate_cache()
         try:
-            async with self._explained("cannot list", folder):
-                found: dict[str, dict[str, Any]] = await self._call("find", folder, detail=True)
+            found: dict[str, dict[str, Any]] = await self._asked("cannot list", folder, ("find", folder), detail=True)
         except NotFoundError:
             return
         keys = iter(sorted(key for key in found if key.startswith(prefix)))
@@ -176,8 +169,14 @@ class FsspecStore(WriteStore):
     async def make_folder(self, folder: str) -> None:
         """Make the folder; a file system that has none of its own does nothing."""
         if path := folder.rstrip("/"):
-            async with self._explained("cannot make the folder", path):
-                await self._call("makedirs", path, exist_ok=True)
+            await self._asked("cannot make the folder", path, ("makedirs", path), exist_ok=True)
+
+    def check_writable(self, key: str) -> None:
+        """Refused where a chain leads to a web server."""
+        if is_web(self.address_of(key)):
+            raise UnsupportedError(
+                "a web server can only be read", where=self._where(key), hint="write to a path, or to s3://"
+            )
 
     async def put(
         self, key: str, data: Sequence[Buffer] | Buffer, *, if_none_match: bool = False
@@ -197,6 +196,7 @@ class FsspecStore(WriteStore):
             AlreadyExistsError: ``mode="x"`` and the object exists. Asked again before publishing, but another
                 writer can come between.
         """
+        self.check_writable(key)
         if options.mode == "x":
             await self._refuse_existing(key)
         return await SpooledSink.begin(self, key, exclusive=options.mode == "x")
@@ -204,8 +204,7 @@ class FsspecStore(WriteStore):
     async def delete(self, key: str) -> None:
         """Remove the object, if there is one."""
         try:
-            async with self._explained("cannot delete", key):
-                await self._call("rm_file", key)
+            await self._asked("cannot delete", key, ("rm_file", key))
         except NotFoundError:
             return
 
@@ -219,12 +218,10 @@ class FsspecStore(WriteStore):
         """Send a local file, so that the object is there entirely or not at all."""
         if exclusive:
             await self._refuse_existing(key)
-        async with self._explained("cannot write", key):
-            if self._writes_whole_objects():
-                await self._call("put_file", path, key)
-            else:
-                await self._call("put_file", path, key + SUFFIX)
-                await self._call("mv", key + SUFFIX, key)
+        if self._writes_whole_objects():
+            await self._asked("cannot write", key, ("put_file", path, key))
+        else:
+            await self._asked("cannot write", key, ("put_file", path, key + SUFFIX), ("mv", key + SUFFIX, key))
         return await self.head(key)
 
     def _writes_whole_objects(self) -> bool:
@@ -239,7 +236,7 @@ class FsspecStore(WriteStore):
     async def _call(self, method: str, *args: Any, **options: Any) -> Any:
         """What a method of the file system gives; the last of its arguments is the key."""
         byte_range = f"bytes={options['start']}-{options['end'] - 1}" if "start" in options else ""
-        with RequestLine(method, without_secrets(self.url_of(args[-1])), byte_range) as line:
+        with RequestLine(method, self.url_of(args[-1]), byte_range) as line:
             found = await self._awaited(method, *args, **options)
         line.end(None, len(found) if isinstance(found, bytes) else 0)
         return found
@@ -254,23 +251,35 @@ class FsspecStore(WriteStore):
             self._session = object() if connect is None else await connect()
         return await getattr(self._filesystem, f"_{method}")(*args, **options)
 
-    @asynccontextmanager
-    async def _explained(self, doing: str, key: str) -> AsyncIterator[None]:
-        """Raise what any file system raises as an error of ours."""
+    async def _asked(self, doing: str, key: str, *calls: tuple[Any, ...], **options: Any) -> Any:
+        """What the last of some calls gives; what any file system raises, as an error of ours.
+
+        Args:
+            doing: What it is for, as a sentence's beginning.
+            key: What about.
+            calls: The names of methods, and their arguments.
+            options: For each of them.
+        """
         try:
-            yield
+            for method, *arguments in calls:
+                found = await self._call(method, *arguments, **options)
         except ResilientPQError:
             raise
-        except NotImplementedError as error:
-            raise UnsupportedError(f"{self.name} {doing}: {error}", where=self._where(key)) from error
-        except (aiohttp.ClientError, TimeoutError, ConnectionError) as error:
-            reason = str(error) or type(error).__name__
-            raise TransientError(f"{doing}: {reason}", where=self._where(key)) from error
-        except OSError as error:
-            raise from_os_error(error, doing, self.url_of(key)) from error
-        except Exception as error:
-            # Drivers raise what their vendors' libraries raise.
-            raise StoreError(f"{doing}: {type(error).__name__}: {error}", where=self._where(key)) from error
+        except Exception as error:  # drivers raise what their vendors' libraries raise
+            failed, cause = self._failure(error, doing, key), cause_to_show(error)
+        else:
+            return found
+        raise failed from cause  # out here it does not come from an error that is not to be shown
+
+    def _failure(self, error: Exception, doing: str, key: str) -> ResilientPQError:
+        where, reason = self._where(key), scrubbed(str(error))
+        if isinstance(error, NotImplementedError):
+            return UnsupportedError(f"{self.name} {doing}: {reason}", where=where)
+        if isinstance(error, aiohttp.ClientError | TimeoutError | ConnectionError):
+            return TransientError(f"{doing}: {reason or type(error).__name__}", where=where)
+        if isinstance(error, OSError):
+            return from_os_error(error, doing, self.url_of(key))
+        return StoreError(f"{doing}: {type(error).__name__}: {reason}", where=where)
 
     def _where(self, key: str) -> Where:
         return Where(key=self.url_of(key))
@@ -285,3 +294,17 @@ def _listed(name: str, found: Mapping[str, Any]) -> ListedObject:
     """What a listing says of a file."""
     size = found.get("size")
     return ListedObject(name, size if isinstance(size, int) else None, _version(found))
+
+
+def _refusal(error: Exception, url: str) -> ResilientPQError:
+    """Why no file system could be made for a URL."""
+    name, reason = shown(url), scrubbed(str(error))
+    if isinstance(error, ImportError):
+        return UnsupportedError(reason, where=Where(key=name))
+    if isinstance(error, ValueError):
+        return UnsupportedError(f"cannot tell what {name} leads to: {reason}")
+    if isinstance(error, TypeError):
+        return UnsupportedError(f"storage_options do not fit {name}: {reason}")
+    if isinstance(error, OSError):
+        return from_os_error(error, "cannot connect", name)
+    return StoreError(f"cannot connect: {type(error).__name__}: {reason}", where=Where(key=name))

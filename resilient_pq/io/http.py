@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 from urllib.parse import quote, urlsplit, urlunsplit
@@ -20,27 +21,34 @@ from resilient_pq.errors import (
     TransientError,
     UnsupportedError,
 )
+from resilient_pq.io.counters import count_request
+from resilient_pq.io.location import Address, cause_to_show, scrubbed, shown
 from resilient_pq.io.protocols import (
     DEFAULT_SINK_OPTIONS,
     Buffer,
     Capabilities,
     ObjectInfo,
     ObjectSink,
+    ObjectTail,
     SinkOptions,
     WriteStore,
 )
 from resilient_pq.io.ranged_get import Answer, RangedGetStore
-from resilient_pq.io.request_log import RequestLine, without_secrets
+from resilient_pq.io.request_log import RequestLine
 from resilient_pq.io.retry import DEFAULT_RETRY_POLICY, RetryPolicy, retry_after
 
 # Connect within 5 s; once connected, some byte every 15 s.
 _TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=5, sock_read=15)
+# What a server answers to HEAD that has none for this URL: a presigned URL is signed for one method.
+_NO_HEAD = frozenset({400, 401, 403, 405, 501})
+_SIZE = re.compile(r"\s*bytes\s+(?:\d+-\d+|\*)/(\d{1,19})\s*", re.ASCII | re.IGNORECASE)
 
 
 class HttpStore(RangedGetStore, WriteStore):
     """What http and https URLs lead to; it can only be read.
 
-    A version is named by its ETag, or else by its Last-Modified, and each read is conditional on it.
+    A version is named by its ETag, or else by its Last-Modified, and each read is conditional on it. Presigned URLs
+    work: where HEAD is refused, the first byte is asked for instead.
 
     Args:
         storage_options: As fsspec's HTTP file system takes them: `headers`, `client_kwargs` and the rest.
@@ -59,6 +67,7 @@ class HttpStore(RangedGetStore, WriteStore):
         self._filesystem: Any = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
+        self._without_head: set[str] = set()  # hosts
 
     @property
     def name(self) -> str:
@@ -71,14 +80,26 @@ class HttpStore(RangedGetStore, WriteStore):
         return Capabilities(suffix_range=True, if_match=True)
 
     def url_of(self, key: str) -> str:
+        """The URL, without secrets."""
+        return shown(key)
+
+    def address_of(self, key: str) -> str:
         """The URL itself."""
-        return key
+        return Address(key)
 
     def beside(self, key: str, name: str) -> str:
         """The URL of a file in the folder of another, with the query of that one."""
         parts = urlsplit(key)
         folder, slash, _ = parts.path.rpartition("/")
-        return urlunsplit(parts._replace(path=f"{folder}{slash}{quote(name)}", fragment=""))
+        return Address(urlunsplit(parts._replace(path=f"{folder}{slash}{quote(name)}", fragment="")))
+
+    async def read_tail(self, key: str, size: int) -> ObjectTail:
+        """The last `size` bytes, in one request where the server can; see `RangedGetStore`."""
+        return await super().read_tail(Address(key), size)
+
+    def check_writable(self, key: str) -> None:
+        """Refused."""
+        self._refuse_writing(key)
 
     async def put(
         self, key: str, data: Sequence[Buffer] | Buffer, *, if_none_match: bool = False
@@ -98,12 +119,8 @@ class HttpStore(RangedGetStore, WriteStore):
         """Close the connections."""
         self._closed = True
         filesystem, self._filesystem = self._filesystem, None
-        if filesystem is not None:
-            session = await filesystem.set_session()
-            await session.close()
-
-    def _shown(self, key: str) -> str:
-        return without_secrets(key)
+        if filesystem is not None and filesystem._session is not None:  # none where the options made none
+            await filesystem._session.close()
 
     def _refuse_writing(self, key: str) -> NoReturn:
         raise UnsupportedError(
@@ -131,18 +148,49 @@ class HttpStore(RangedGetStore, WriteStore):
         )
 
     async def _head(self, key: str) -> ObjectInfo:
-        with RequestLine("HEAD", self._shown(key)) as line:
-            response = await self._request("HEAD", key, {})
-        response.close()
-        line.end(response.status, 0)
-        if response.content_length is None:
+        host = key.split("?", 1)[0].split("/")[2:3]
+        if not self._without_head.issuperset(host):
+            try:
+                info = await self._info("HEAD", key, "")
+            except StoreError as error:
+                if error.status not in _NO_HEAD:
+                    raise
+                info = None
+            if info is not None:
+                return info
+            count_request()
+        info = await self._info("GET", key, "bytes=0-0")
+        if info is None:
             raise UnsupportedError(
                 "the web server does not say how large the file is", where=self._where(key)
             )
-        return ObjectInfo(key, response.content_length, _version(response))
+        self._without_head.update(host)
+        return info
 
-    async def _request(self, method: str, url: str, headers: dict[str, str]) -> aiohttp.ClientResponse:
-        """One request, its body unread, or the error of ours that the status means."""
+    async def _info(self, method: str, key: str, byte_range: str) -> ObjectInfo | None:
+        """What an answer says of the file, whatever is in its body; None where it does not tell the size."""
+        with RequestLine(method, self.url_of(key), byte_range) as line:
+            response = await self._request(method, key, {"Range": byte_range} if byte_range else {}, empty=True)
+        size, told = response.content_length, response.headers.get("Content-Range")
+        if response.status in (206, 416):
+            match = None if told is None else _SIZE.fullmatch(told)
+            # There is no first byte of an empty file.
+            size = int(match[1]) if match is not None else 0 if response.status == 416 else None
+        response.release()
+        line.end(response.status, 0)
+        return None if size is None else ObjectInfo(Address(key), size, _version(response))
+
+    async def _request(
+        self, method: str, url: str, headers: dict[str, str], *, empty: bool = False
+    ) -> aiohttp.ClientResponse:
+        """One request, its body unread, or the error of ours that the status means.
+
+        Args:
+            method: How it asks.
+            url: What for.
+            headers: Its headers.
+            empty: Whether 416 is an answer: to a request for the first byte.
+        """
         filesystem = self._connected()
         options = dict(filesystem.kwargs)
         headers = {**options.pop("headers", {}), "Accept-Encoding": "identity", **headers}
@@ -152,13 +200,16 @@ class HttpStore(RangedGetStore, WriteStore):
                 method, filesystem.encode_url(url), headers=headers, allow_redirects=True, **options
             )
         except TypeError as error:
-            raise UnsupportedError(f"storage_options do not fit a web server: {error}") from error
+            reason = f"storage_options do not fit a web server: {scrubbed(str(error))}"
+            raise UnsupportedError(reason) from cause_to_show(error)
         except (ValueError, aiohttp.TooManyRedirects) as error:  # of InvalidURL, and of what no URL parser takes
-            raise StoreError(f"not a URL that can be read: {error}", where=self._where(url)) from error
+            # Parsers name the very part that they do not take, which may be one of a password.
+            reason = scrubbed(str(error)) if shown(url) == url else type(error).__name__
+            raise StoreError(f"not a URL that can be read: {reason}", where=self._where(url)) from None
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            reason = str(error) or type(error).__name__
-            raise TransientError(f"{method}: {reason}", where=self._where(url)) from error
-        if response.status not in (200, 206):
+            reason = scrubbed(str(error)) or type(error).__name__
+            raise TransientError(f"{method}: {reason}", where=self._where(url)) from cause_to_show(error)
+        if response.status not in (200, 206) and not (empty and response.status == 416):
             response.close()
             refused = self._refused(method, url, response)
             refused.status = response.status
@@ -168,11 +219,13 @@ class HttpStore(RangedGetStore, WriteStore):
     def _refused(self, method: str, url: str, response: aiohttp.ClientResponse) -> StoreError:
         """The error that a status means."""
         status, where = response.status, self._where(url)
-        message = f"{method}: the web server said {status} {response.reason or ''}".rstrip()
+        message = f"{method}: the web server said {status} {scrubbed(response.reason or '')}".rstrip()
         if status in (404, 410):
             return NotFoundError(message, where=where)
         if status in (401, 403, 407):
             hint = "give credentials in storage_options, such as headers or client_kwargs"
+            if urlsplit(url).query:
+                hint = "if the URL is presigned, it may have expired: make a new one"
             return AccessDeniedError(message, where=where, hint=hint)
         if status == 412:
             return ObjectChangedError("the file was replaced while it was read", where=where)
@@ -214,7 +267,8 @@ class _HttpBody:
         try:
             return await self._response.content.read(size)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise TransientError(f"the body broke off: {error or type(error).__name__}") from error
+            reason = scrubbed(str(error)) or type(error).__name__
+            raise TransientError(f"the body broke off: {reason}") from cause_to_show(error)
 
     def close(self) -> None:
         """Drop the rest; a body read to its end gives its connection back."""

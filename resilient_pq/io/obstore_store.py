@@ -43,6 +43,7 @@ from resilient_pq.errors import (
     UnsupportedError,
 )
 from resilient_pq.io.local import in_thread
+from resilient_pq.io.location import Address, cause_to_show, scrubbed, shown
 from resilient_pq.io.protocols import (
     DEFAULT_SINK_OPTIONS,
     LISTED_AT_ONCE,
@@ -114,8 +115,12 @@ class ObstoreStore(RangedGetStore, WriteStore):
         )
 
     def url_of(self, key: str) -> str:
+        """The prefix and the key, without secrets."""
+        return shown(self._prefix + key)
+
+    def address_of(self, key: str) -> str:
         """The prefix and the key."""
-        return self._prefix + key
+        return Address(self._prefix + key)
 
     async def list_objects(self, folder: str) -> AsyncGenerator[Sequence[ListedObject], None]:
         """Every object below the folder."""
@@ -213,12 +218,12 @@ class ObstoreStore(RangedGetStore, WriteStore):
             found = await obstore.get_async(self._store, key, options=options)
         except (BaseError, OSError, ValueError) as error:
             if "non-partial response" in str(error):
-                raise self._no_part(key, pin) from error
+                raise self._no_part(key, pin) from cause_to_show(error)
             ours = self._explained("get", key, error)
             if isinstance(ours, PreconditionError):
                 ours = ObjectChangedError("the object was replaced while it was read", where=ours.where)
                 ours.status = 412
-            raise ours from error
+            raise ours from cause_to_show(error)
         start, end = found.range
         size = int(found.meta["size"])
         return Answer(
@@ -251,20 +256,20 @@ class ObstoreStore(RangedGetStore, WriteStore):
     async def _ask(self, verb: str, key: str, request: Coroutine[Any, Any, Result], size: int = 0) -> Result:
         """The answer to a request that is no GET, its errors as ours."""
         self._asked = True
-        line = RequestLine(verb, self._shown(key))
+        line = RequestLine(verb, self.url_of(key))
         try:
             answer = await request
         except (BaseError, OSError, ValueError) as error:
             ours = self._explained(verb, key, error)
             line.end(None, size, ours)
-            raise ours from error
+            raise ours from cause_to_show(error)
         line.end(None, size)
         return answer
 
     def _explained(self, doing: str, key: str, error: Exception) -> StoreError | UnsupportedError:
         """The error of ours that says the same; of many obstore says what they are only in their text."""
         said, _, source = str(error).partition("\n\nDebug source:")
-        message, where = f"{doing}: {said}", self._where(key)
+        message, where = f"{doing}: {scrubbed(said)}", self._where(key)
         match = _STATUS.search(said)
         status = int(match[1]) if match else None
         ours: StoreError
@@ -305,7 +310,7 @@ class _ObstoreBody:
             try:
                 self._rest = bytes(await anext(self._stream, b""))
             except (BaseError, OSError, ValueError) as error:
-                raise self._store._explained("get", self._key, error) from error
+                raise self._store._explained("get", self._key, error) from cause_to_show(error)
         data, self._rest = self._rest[:size], self._rest[size:]
         return data
 

@@ -13,6 +13,7 @@ from resilient_pq.errors import (
     StoreError,
     Where,
 )
+from resilient_pq.io.location import scrubbed
 
 _FULL = frozenset(
     number for number in (errno.ENOSPC, getattr(errno, "EDQUOT", None), errno.EFBIG) if number is not None
@@ -40,7 +41,7 @@ def from_os_error(error: OSError, doing: str, path: str, *, hint: str | None = N
         hint: The next step, where the caller knows a better one than can be told from the error.
     """
     where = Where(key=path)
-    reason = error.strerror or str(error) or type(error).__name__
+    reason = scrubbed(error.strerror or str(error)) or type(error).__name__
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         return NotFoundError(f"{doing}: {reason}", where=where, hint=hint)
     if isinstance(error, FileExistsError):

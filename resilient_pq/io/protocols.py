@@ -368,7 +368,11 @@ class ReadStore(Protocol):
 
     @abstractmethod
     def url_of(self, key: str) -> str:
-        """The URL or path that leads back to this key."""
+        """The URL or path of this key, as it is shown to people and remembered: without secrets (`io.location`)."""
+
+    def address_of(self, key: str) -> str:
+        """The URL or path that leads back to this key from anywhere, secrets and all: to be sent, never shown."""
+        return self.url_of(key)
 
     @abstractmethod
     async def read_tail(self, key: str, size: int) -> ObjectTail:
@@ -494,6 +498,14 @@ class GrowingStore(ReadStore, Protocol):
 @runtime_checkable
 class WriteStore(ReadStore, Protocol):
     """Objects can be written and deleted. A store that only reads raises `UnsupportedError` here."""
+
+    def check_writable(self, key: str) -> None:
+        """See, before anything is done for it, that the store can write an object there at all.
+
+        Raises:
+            UnsupportedError: It only reads.
+        """
+        return
 
     @abstractmethod
     async def put(

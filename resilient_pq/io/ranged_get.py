@@ -43,8 +43,9 @@ from resilient_pq.errors import (
 from resilient_pq.io.concurrency import RequestLimiter
 from resilient_pq.io.counters import count_request, count_retry
 from resilient_pq.io.hedging import Hedging
+from resilient_pq.io.location import let_go, scrubbed
 from resilient_pq.io.protocols import KiB, MiB, ObjectInfo, ObjectTail, ReadStore, bare_etag
-from resilient_pq.io.request_log import RequestLine, attempt, message_without_secrets
+from resilient_pq.io.request_log import RequestLine, attempt
 from resilient_pq.io.retry import DEFAULT_RETRY_POLICY, RetryPolicy, retrying
 
 log = logging.getLogger("resilient_pq.io")
@@ -209,7 +210,7 @@ class RangedGetStore(ReadStore):
                     break
                 except RangeError:
                     count_request()
-            log.debug("%s: no tail of %d bytes; asking for the size first", self._shown(key), size)
+            log.debug("%s: no tail of %d bytes; asking for the size first", self.url_of(key), size)
         info = await self.head(key)
         offset = max(0, info.size - size)
         if not info.size:
@@ -226,10 +227,6 @@ class RangedGetStore(ReadStore):
         with located(self._where(key)):
             return await _RangeRead(self, key, pin, start, end).run()
 
-    def _shown(self, key: str) -> str:
-        """What stands for the object in the log."""
-        return self.url_of(key)
-
     def _where(self, key: str, offset: int | None = None) -> Where:
         return Where(key=self.url_of(key), offset=offset)
 
@@ -237,13 +234,13 @@ class RangedGetStore(ReadStore):
         """One GET up to its first byte; two, pinned alike, where that does not come."""
 
         async def send() -> Answer:
-            with RequestLine("GET", self._shown(key), byte_range) as line:
+            with RequestLine("GET", self.url_of(key), byte_range) as line:
                 answer = await self._get(key, byte_range, pin=pin)
             body = _BegunBody(answer, line)
             await body.begin()
             return replace(answer, body=body)
 
-        return await self._hedging.answer(send, size=size, name=self._shown(key))
+        return await self._hedging.answer(send, size=size, name=self.url_of(key))
 
     async def _retrying(
         self, operation: Callable[[], Awaitable[Result]], *, resumes: Callable[[], bool] = lambda: False
@@ -261,11 +258,14 @@ class RangedGetStore(ReadStore):
             failures += 1
             attempt.set(f"attempt {1 + failures}")
             count_retry(resumed=resumes())
-            log.debug("%s: again in %.2f s after: %s", self.name, delay, message_without_secrets(error))
+            log.debug("%s: again in %.2f s after: %s", self.name, delay, scrubbed(error.message))
 
         token = attempt.set("attempt 1")
         try:
             return await retrying(send, self._retry, on_retry=note)
+        except StoreError as error:
+            let_go(error)
+            raise
         finally:
             attempt.reset(token)
 

@@ -8,25 +8,21 @@ the method (of S3 the operation as its API calls it, of fsspec the method, but f
 folder, the range, the status, the bytes of the body that were sent or received, the milliseconds until the last of
 them, and which attempt of the operation it was. ``-`` stands where there is no range, or where no status came; then, or
 where the body broke off, the reason ends the line. A second request beside one that stalls says ``hedge`` instead.
-Credentials stand in no line: of a URL, neither its query nor a user and password are shown. The values are the
-arguments of the log record.
+Credentials stand in no line: URLs are in their display form (`io.location`). The values are the arguments of the log
+record.
 """
 
 from __future__ import annotations
 
 import logging
-import re
 import time
 from contextvars import ContextVar
 from typing import Final, Self
 
-from resilient_pq.errors import ResilientPQError, without_user
+from resilient_pq.errors import ResilientPQError
+from resilient_pq.io.location import scrubbed
 
 log = logging.getLogger("resilient_pq.io.requests")
-
-_LINK = re.compile(r"::(?=[A-Za-z][\w+.-]*(?:://|::))", re.ASCII)  # of a chain; a password may have colons, too
-_QUERY = re.compile(r"[?#]")
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"<>]+")
 
 #: Which attempt the requests of this task are.
 attempt: Final[ContextVar[str]] = ContextVar("resilient_pq_attempt", default="attempt 1")
@@ -37,7 +33,7 @@ class RequestLine:
 
     Args:
         method: How it asks.
-        url: What for, as it may be shown.
+        url: What for, in its display form.
         byte_range: Its Range header; empty for none.
         num_bytes: Of the body that it sends, for the line of one that fails.
     """
@@ -80,16 +76,6 @@ class RequestLine:
         log.debug("%s %s %s %s %d bytes %.1f ms %s%s", *values, milliseconds, self._attempt, _reason(error))
 
 
-def without_secrets(url: str) -> str:
-    """A URL, or a chain of them, as it may be shown: a query may be a signature, and a password may be named."""
-    return "::".join(without_user(_QUERY.split(part, 1)[0]) for part in _LINK.split(url))
-
-
-def message_without_secrets(error: ResilientPQError) -> str:
-    """The message of an error, without its place; of URLs that a library put into it, what may be shown."""
-    return _URL.sub(lambda url: without_secrets(url[0]), error.message)
-
-
 def _status_of(error: BaseException | None) -> int | None:
     """What the nearest of the errors that led to this one was answered with."""
     while error is not None:
@@ -104,4 +90,4 @@ def _reason(error: BaseException | None) -> str:
     """The message of an error of ours; of any other, which may name anything, its type."""
     if error is None:
         return ""
-    return f" {message_without_secrets(error) if isinstance(error, ResilientPQError) else type(error).__name__}"
+    return f" {scrubbed(error.message) if isinstance(error, ResilientPQError) else type(error).__name__}"

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from resilient_pq.errors import StoreError, Where
 from resilient_pq.io.local import LocalStore
+from resilient_pq.io.location import Address, is_shown, shown
 from resilient_pq.io.protocols import ReadStore, WriteStore
 
 S = TypeVar("S", bound=ReadStore)
@@ -106,15 +107,27 @@ class Stores:
         # Imported when needed: s3fs alone takes a quarter of a second.
         if match[2] == "://" and scheme in ("s3", "s3a"):
             bucket, _, name = rest.partition("/")
+            if "@" in bucket or (":" in bucket and not bucket.startswith("arn:")):
+                raise StoreError(
+                    "the URL has a user and a password, which URLs of S3 have not",
+                    where=Where(key=shown(text)),
+                    hint="give `key` and `secret` in storage_options, or set AWS_ACCESS_KEY_ID and the rest",
+                )
             if not bucket or not (name or bucket_alone):
                 raise StoreError("the URL names no object", where=Where(key=text), hint="write s3://bucket/name")
             from resilient_pq.io.s3 import S3Store  # noqa: PLC0415
 
             return self._one("s3", lambda: S3Store(self._storage_options)), rest
+        if is_shown(text):
+            raise StoreError(
+                "the URL stands here as it is shown, with a hash instead of its query, and leads nowhere",
+                where=Where(key=text),
+                hint="name it with its query",
+            )
         if match[2] == "://" and scheme in ("http", "https"):
             from resilient_pq.io.http import HttpStore  # noqa: PLC0415
 
-            return self._one("http", lambda: HttpStore(self._storage_options)), text
+            return self._one("http", lambda: HttpStore(self._storage_options)), Address(text)
         from resilient_pq.io.fsspec_store import FsspecStore  # noqa: PLC0415
 
         store, key = FsspecStore.from_url(text, self._storage_options)

@@ -24,11 +24,12 @@ from aiobotocore.session import AioSession
 from botocore.loaders import create_loader
 
 from resilient_pq.errors import StoreError, UnsupportedError
+from resilient_pq.io.location import cause_to_show, scrubbed
 from resilient_pq.io.protocols import KiB, MiB
 from resilient_pq.io.ranged_get import MAX_REQUESTS
 from resilient_pq.io.request_log import RequestLine
 from resilient_pq.io.retry import RetryPolicy
-from resilient_pq.io.s3_errors import from_s3_error
+from resilient_pq.io.s3_errors import code_of, from_s3_error
 from resilient_pq.io.s3_gets import S3Gets
 
 CONNECT_SECONDS = 5
@@ -57,9 +58,9 @@ class S3Client:
 
     @property
     def endpoint_url(self) -> str | None:
-        """The endpoint the options name, or None: then the environment decides, or it is AWS."""
+        """The endpoint the options name, as it is shown; or None: then the environment decides, or it is AWS."""
         url = self._options.get("endpoint_url") or self._client_options.get("endpoint_url")
-        return None if url is None else str(url)
+        return None if url is None else scrubbed(str(url))
 
     def is_alike(self, other: S3Client) -> bool:
         """Whether another client asks the same endpoint with the same credentials, as far as its options tell."""
@@ -126,7 +127,7 @@ class S3Client:
                 raise
             if isinstance(ours, StoreError) and pieces is not None and not pieces.handed_over:
                 ours.undecided = False
-            raise ours from error
+            raise ours from error if code_of(error) else cause_to_show(error)
 
     async def _get(
         self, gets: S3Gets, filesystem: Any, bucket: str, parameters: dict[str, Any]
@@ -165,7 +166,7 @@ class S3Client:
                     filesystem = _filesystem(self._options)
                     self._client = await filesystem.set_session()
                 except (TypeError, KeyError) as error:
-                    raise UnsupportedError(f"storage_options do not fit s3fs: {error}") from error
+                    raise UnsupportedError(f"storage_options do not fit s3fs: {scrubbed(str(error))}") from None
                 self._client.meta.events.register_last("before-call.s3", _expect_only_for_large_bodies)
                 # A session of the caller's may have hooks of the caller's, which every request is to pass.
                 if not self._options.get("session"):

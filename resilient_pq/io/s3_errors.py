@@ -33,6 +33,7 @@ from resilient_pq.errors import (
     UnsupportedError,
     Where,
 )
+from resilient_pq.io.location import scrubbed
 from resilient_pq.io.retry import retry_after
 
 # The same request may succeed later, though the status says that the client was wrong.
@@ -104,12 +105,12 @@ def from_s3_error(
         error, NoCredentialsError | PartialCredentialsError | CredentialRetrievalError | ProfileNotFound
     ):
         return AccessDeniedError(
-            f"no credentials for bucket {bucket}: {error}", where=where, hint=_CREDENTIALS_HINT
+            f"no credentials for bucket {bucket}: {_reason(error)}", where=where, hint=_CREDENTIALS_HINT
         )
     if isinstance(error, NoRegionError | InvalidRegionError):
-        return StoreError(f"{doing}: {error}", where=where, hint="set AWS_DEFAULT_REGION")
+        return StoreError(f"{doing}: {_reason(error)}", where=where, hint="set AWS_DEFAULT_REGION")
     if isinstance(error, SSLError | ParamValidationError | UnicodeError):
-        return StoreError(f"{doing}: {error}", where=where)
+        return StoreError(f"{doing}: {_reason(error)}", where=where)
     if isinstance(
         error,
         HTTPClientError
@@ -171,7 +172,7 @@ def _from_answer(
 ) -> StoreError | UnsupportedError:
     """By the code in the body, which says more, then by the status."""
     code, status = _code_and_status(answer)
-    said = str(answer.get("Error", {}).get("Message", "")) or code
+    said = scrubbed(str(answer.get("Error", {}).get("Message", ""))) or code
     meta = answer.get("ResponseMetadata", {})
     message = (
         f"{doing} in bucket {bucket}: {said}" if said else f"{doing} in bucket {bucket}: status {status}"
@@ -218,4 +219,4 @@ def _not_found(code: str, bucket: str, where: Where, doing: str) -> NotFoundErro
 
 
 def _reason(error: BaseException) -> str:
-    return str(error) or ("no progress" if isinstance(error, TimeoutError) else type(error).__name__)
+    return scrubbed(str(error)) or ("no progress" if isinstance(error, TimeoutError) else type(error).__name__)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 
 from resilient_pq.errors import FormatError
+from resilient_pq.io.location import without_query
 
 #: What the summary of a folder is called, and the one that has its schema only.
 METADATA_NAME = "_metadata"
@@ -49,7 +50,7 @@ def data_file(file_path: str | None) -> str | None:
 
 def is_summary_name(url: str) -> bool:
     """Whether a summary is called so."""
-    return url.rpartition("/")[2] in (METADATA_NAME, COMMON_METADATA_NAME)
+    return without_query(url).rpartition("/")[2] in (METADATA_NAME, COMMON_METADATA_NAME)
 
 
 def writing_again(url: str) -> tuple[str, ...]:

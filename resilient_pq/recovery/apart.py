@@ -58,7 +58,7 @@ async def publish_apart(output: Output, target: Target) -> dict[str, str]:
     targets = dict(_targets(contents.schema, target))
     for one in targets.values():
         for source in (output.known.source, *(other.source for other in output.examined.means.others)):
-            await check_other(source.url, one)
+            await check_other(source.address, one)
         await check_free(one)
     await make_folder(target)
     written: dict[str, str] = {}

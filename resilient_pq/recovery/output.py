@@ -17,6 +17,7 @@ from resilient_pq.errors import AlreadyExistsError, RecoveryError
 from resilient_pq.format.footer import LINEAGE_KEY
 from resilient_pq.format.records import RecordChain
 from resilient_pq.io import ObjectSink, SinkOptions, WriteStore
+from resilient_pq.io.location import without_query
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader.contents import FileState
 from resilient_pq.recovery.choose import Candidates
@@ -60,23 +61,30 @@ class Target:
         return self.store.url_of(self.key)
 
     @property
+    def address(self) -> str:
+        """Its name that no other object has; not to be shown."""
+        return self.store.address_of(self.key)
+
+    @property
     def options(self) -> SinkOptions:
         """How it is written."""
         # The source may well be the NAME.partial of the very name that the output should have.
         return SinkOptions(mode="w" if self.overwrite else "x", private_partial=True)
 
 
-async def check_other(url: str, target: Target) -> None:
-    """Refuse to write over what is read.
+async def check_other(address: str, target: Target) -> None:
+    """Refuse to write over what is read, and where nothing can be written.
 
     Args:
-        url: What is read.
+        address: What is read.
         target: An output.
 
     Raises:
+        UnsupportedError: The store of the output only reads.
         RecoveryError: An output is what is read, by this name or another.
     """
-    if target.url == url or await asyncio.to_thread(_same_file, target.url, url):
+    target.store.check_writable(target.key)
+    if target.address == address or await asyncio.to_thread(_same_file, target.address, address):
         raise RecoveryError(f"{target.url} is the file that is read", hint="a new file is written; name another output")
 
 
@@ -129,7 +137,7 @@ class Output:
         source = self.known.source
         return json.dumps(
             {
-                "source": os.path.basename(source.url),
+                "source": os.path.basename(without_query(source.url)),
                 "size": source.info.size,
                 "etag": source.info.etag,
                 "rows_lost": self.rows_lost,

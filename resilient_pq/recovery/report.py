@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from resilient_pq.errors import Where
+from resilient_pq.io.location import is_web, without_query
 from resilient_pq.reader.lost import Damage, LostRegion, place_to_json
 from resilient_pq.recovery.ledger import Ledger
 
@@ -187,6 +188,8 @@ def rows_lost(regions: Sequence[LostRegion]) -> int | None:
 
 
 def recovered_name(url: str) -> str:
-    """A name for the recovered object beside the damaged one."""
-    base = url.removesuffix(".partial")
+    """A name for the recovered object: beside the damaged one, but here where that is on a web server."""
+    base = without_query(url).removesuffix(".partial")
+    if is_web(base):
+        base = base.rpartition("/")[2]
     return f"{base.removesuffix('.parquet')}.recovered.parquet"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from resilient_pq.errors import (
@@ -136,7 +136,7 @@ class RecoverOptions:
 
     on_damage: str = "drop"
     schema: object | None = None
-    schema_from: Location | None = None
+    schema_from: Location | None = field(default=None, repr=False)  # a URL may have secrets in it
     repair_bits: bool = False
     keep_unplaced: bool = False
     file_id: str | None = None
@@ -189,7 +189,7 @@ async def salvage(
     async with opened as sources, place_of(dst, reached) as (store, key):
         target = Target(store, key, options.overwrite, options.make_folder)
         for source in sources:
-            await check_other(source.url, target)
+            await check_other(source.address, target)
         if policy is not OnDamage.COLUMNS and not options.only_damaged:
             await check_free(target)
         with located(Where(key=sources[0].url)):
@@ -225,7 +225,7 @@ async def salvage_if_sound(location: Location, dst: Location, options: RecoverOp
     policy = OnDamage.named(options.on_damage, list(OnDamage))
     async with await open_source(location, None) as source, place_of(dst, None) as (store, key):
         target = Target(store, key, options.overwrite, options.make_folder)
-        await check_other(source.url, target)
+        await check_other(source.address, target)
         if not options.only_damaged:
             await check_free(target)
         with located(Where(key=source.url)):

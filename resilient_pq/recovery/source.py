@@ -56,6 +56,11 @@ class Source:
     _view: View | None = None
 
     @property
+    def address(self) -> str:
+        """Its name that no other object has; not to be shown."""
+        return self.store.address_of(self.key)
+
+    @property
     def origin(self) -> Source:
         """The object as it lies, whatever this is read through."""
         return self if self._beneath is None else self._beneath.origin

@@ -34,6 +34,10 @@ class _Instead(ReadStore):
         """As in the store."""
         return self._store.url_of(key)
 
+    def address_of(self, key: str) -> str:
+        """As in the store."""
+        return self._store.address_of(key)
+
     async def head(self, key: str) -> ObjectInfo:
         """The object with the size that it has here."""
         return replace(self._info, size=self._size)

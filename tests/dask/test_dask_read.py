@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import json
 import pickle
 import subprocess
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -293,3 +295,29 @@ def test_without_dask_the_hint_says_what_to_install() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "pip install resilient-pq[dask]"
+
+
+def test_no_secret_of_a_url_stands_in_a_graph_or_an_error(guarded_site: Any, tmp_path: Path) -> None:
+    """What the scheduler's page and a worker's log show is the repr of tasks and of what they are given."""
+    path = tmp_path / "a.parquet"
+    with rpq.create(path, row_group_rows=300) as writer:
+        writer.write({"n": range(ROWS)})
+    url = guarded_site.put("a.parquet", path.read_bytes())
+    frame = rpqd.read([url, url])
+    assert frame["n"].sum().compute() == 2 * sum(range(ROWS))
+    texts = [repr(frame), repr(dict(frame.__dask_graph__())), repr(frame.__dask_keys__())]
+    del guarded_site.files["a.parquet"]
+    with pytest.raises(rpq.NotFoundError) as caught:
+        frame.compute()
+    texts += [*traceback.format_exception(caught.value), repr(caught.value), repr(vars(caught.value))]
+    summary = rpqd.check([url]).finish()
+    texts += [repr(summary), json.dumps(summary.to_json())]
+    with pytest.raises(rpq.UnsupportedError, match=r"only be read|cannot list") as refused:
+        rpqd.write(frame_of_one_column(), url)
+    texts += traceback.format_exception(refused.value)
+    for secret in guarded_site.secrets:
+        assert not [text for text in texts if secret in text], secret
+
+
+def frame_of_one_column() -> Any:
+    return dd.from_pandas(pd.DataFrame({"n": range(10)}), npartitions=2)

@@ -45,6 +45,37 @@ async def test_head(site: Any, store: HttpStore) -> None:
     assert (info.size, info.etag) == (len(DATA), '"v1"')
 
 
+@pytest.mark.parametrize("status", [400, 401, 403, 405, 501])
+async def test_a_server_that_refuses_head_is_asked_for_the_first_byte(
+    site: Any, store: HttpStore, status: int
+) -> None:
+    site.statuses = [status]
+    info = await store.head(site.url)
+    assert (info.size, info.etag) == (len(DATA), '"v1"')
+    assert bytes(await store.read_range(site.url, 5, 9, pin=info)) == DATA[5:9]
+    await store.head(site.url)  # this host is not asked so again
+    assert [(method, headers.get("Range")) for method, headers in site.asked] == [
+        ("HEAD", None), ("GET", "bytes=0-0"), ("GET", "bytes=5-8"), ("GET", "bytes=0-0"),
+    ]  # fmt: skip
+    assert await store.exists(site.url)
+
+
+async def test_sizes_without_head(site: Any, store: HttpStore) -> None:
+    """An empty file has no first byte; who ignores ranges announces all of it; who tells no size is refused."""
+    site.statuses = [403]
+    site.data = b""
+    assert (await store.head(site.url)).size == 0
+    site.data, site.ranges = DATA, False
+    assert (await store.head(site.url)).size == len(DATA)
+    site.ranges, site.content_range = True, "bytes {begin}-{last}/*"
+    with pytest.raises(UnsupportedError, match="how large"):
+        await store.head(site.url)
+    site.content_range, site.statuses = "bytes {begin}-{last}/{size}", [404]
+    with pytest.raises(NotFoundError):
+        await store.head(site.url)
+    assert not await store.exists(site.url.replace("a.parquet", "none"))
+
+
 async def test_an_empty_file(site: Any, store: HttpStore) -> None:
     site.data = b""
     assert (await store.read_tail(site.url, 10)).info.size == 0
@@ -142,9 +173,9 @@ async def test_a_server_that_compresses(site: Any, store: HttpStore) -> None:
     [
         (404, NotFoundError, 1),
         (410, NotFoundError, 1),
-        (401, AccessDeniedError, 1),
-        (403, AccessDeniedError, 1),
-        (400, StoreError, 1),
+        (401, AccessDeniedError, 2),  # HEAD may be refused where GET is not
+        (403, AccessDeniedError, 2),
+        (400, StoreError, 2),
         (429, ThrottledError, 3),
         (503, ThrottledError, 3),
         (500, TransientError, 3),

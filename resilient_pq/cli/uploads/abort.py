@@ -25,6 +25,7 @@ from resilient_pq.cli.render import Output
 from resilient_pq.cli.running import run_verb
 from resilient_pq.cli.uploads import chosen, described
 from resilient_pq.io import WriteStore
+from resilient_pq.io.location import shown
 
 NAME = "uploads abort"
 EPILOG = epilog(
@@ -85,7 +86,7 @@ async def _abort(output: Output, wishes: _Wishes, reached: Storage) -> int:
             if not dropped:
                 old = described.age(wishes.older_than)
                 output.line("nothing", f"no such upload was begun {old} ago or earlier; none was dropped")
-    document = render.document(NAME, "aborted", url=wishes.url)
+    document = render.document(NAME, "aborted", url=shown(wishes.url))
     document["uploads"] = [described.as_json(upload) for upload in dropped]
     output.document(document)
     return ExitCode.SOUND

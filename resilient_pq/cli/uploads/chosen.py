@@ -9,6 +9,7 @@ import typer
 import resilient_pq as rpq
 from resilient_pq.folder.pattern import is_pattern, matcher, split_pattern
 from resilient_pq.io import WriteStore, resolve
+from resilient_pq.io.location import shown
 
 
 def means_many(url: str) -> bool:
@@ -24,7 +25,7 @@ def refuse_young(url: str, older_than: timedelta | None) -> None:
     """
     if means_many(url) and older_than is None:
         raise typer.BadParameter(
-            f"{url} may mean uploads of writers that are alive: say how old they have to be, such as 1d",
+            f"{shown(url)} may mean uploads of writers that are alive: say how old they have to be, such as 1d",
             param_hint="--older-than",
         )
 

@@ -25,6 +25,7 @@ from resilient_pq.cli.running import run_verb
 from resilient_pq.cli.uploads import chosen, described
 from resilient_pq.errors import Where
 from resilient_pq.folder.result import exit_code_of
+from resilient_pq.io.location import shown
 
 NAME = "uploads complete"
 EPILOG = epilog(
@@ -121,7 +122,7 @@ async def _complete_many(output: Output, wishes: _Wishes, older_than: timedelta,
                 _say(output, done, reached)
     if not found:
         output.line("nothing", f"no such upload was begun {described.age(older_than)} ago or earlier")
-    document = render.document(NAME, "completed", url=wishes.url)
+    document = render.document(NAME, "completed", url=shown(wishes.url))
     document |= {"uploads_completed": len(found) - num_errors, "uploads_not_completed": num_errors}
     output.document(document)
     return code

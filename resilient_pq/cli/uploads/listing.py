@@ -13,6 +13,7 @@ from resilient_pq.cli.options import AsJson, EndpointUrl, Log, OlderThan, Storag
 from resilient_pq.cli.render import Output
 from resilient_pq.cli.running import run_verb
 from resilient_pq.cli.uploads import chosen, described
+from resilient_pq.io.location import shown
 
 NAME = "uploads list"
 EPILOG = epilog(
@@ -53,13 +54,13 @@ async def _list(
         output.table(described.HEADER, [described.row(upload, now) for upload in found], left=2)
     else:
         old = "" if older_than is None else f" since {described.age(older_than)} or longer"
-        output.line("nothing", f"no upload is open{old} below {url}")
+        output.line("nothing", f"no upload is open{old} below {shown(url)}")
     following = [
         reached.command(("rpq", "uploads", "resume-info", upload.url, "--upload-id", upload.upload_id))
         for upload in found[:1]
     ]
     output.next(*following)
-    document = render.document(NAME, "read", url=url)
+    document = render.document(NAME, "read", url=shown(url))
     document |= {
         "next": [list(command) for command in following],
         "uploads": [described.as_json(upload) for upload in found],

@@ -69,6 +69,15 @@ class _Around(MultipartStore):
         """The inner store's."""
         return self.inner.url_of(key)
 
+    def check_writable(self, key: str) -> None:
+        """Handed on."""
+        if isinstance(self.inner, WriteStore):
+            self.inner.check_writable(key)
+
+    def address_of(self, key: str) -> str:
+        """The inner store's."""
+        return self.inner.address_of(key)
+
     async def read_tail(self, key: str, size: int) -> ObjectTail:
         """Handed on."""
         return await self._do(Call("read_tail", key, -size), lambda: self.inner.read_tail(key, size))
