@@ -135,7 +135,7 @@ class FsspecStore(WriteStore):
             raise RangeError(f"{start}..{end} is not within {pin.size:,} bytes", where=self._where(key))
         if start == end:
             return b""
-        data: bytes = await self._asked("cannot read", key, ("cat_file", key), start=start, end=end)
+        data: bytes = await self._asked("cannot read", "cat_file", key, start=start, end=end)
         info = await self.head(key)
         if (info.size, info.etag) != (pin.size, pin.etag):
             raise ObjectChangedError("the object was replaced while it was read", where=self._where(key))
@@ -147,7 +147,7 @@ class FsspecStore(WriteStore):
 
     async def head(self, key: str) -> ObjectInfo:
         """What the object is."""
-        found: dict[str, Any] = await self._asked("cannot read", key, ("info", key))
+        found: dict[str, Any] = await self._asked("cannot read", "info", key)
         if found.get("type") == "directory":
             raise StoreError("it is a folder", where=self._where(key), hint="name a file in it")
         if not isinstance(found.get("size"), int):
@@ -159,7 +159,7 @@ class FsspecStore(WriteStore):
         prefix = folder_prefix(folder)
         self._filesystem.invalidate_cache()
         try:
-            found: dict[str, dict[str, Any]] = await self._asked("cannot list", folder, ("find", folder), detail=True)
+            found: dict[str, dict[str, Any]] = await self._asked("cannot list", "find", folder, detail=True)
         except NotFoundError:
             return
         keys = iter(sorted(key for key in found if key.startswith(prefix)))
@@ -169,7 +169,7 @@ class FsspecStore(WriteStore):
     async def make_folder(self, folder: str) -> None:
         """Make the folder; a file system that has none of its own does nothing."""
         if path := folder.rstrip("/"):
-            await self._asked("cannot make the folder", path, ("makedirs", path), exist_ok=True)
+            await self._asked("cannot make the folder", "makedirs", path, exist_ok=True)
 
     def check_writable(self, key: str) -> None:
         """Refused where a chain leads to a web server."""
@@ -204,7 +204,7 @@ class FsspecStore(WriteStore):
     async def delete(self, key: str) -> None:
         """Remove the object, if there is one."""
         try:
-            await self._asked("cannot delete", key, ("rm_file", key))
+            await self._asked("cannot delete", "rm_file", key)
         except NotFoundError:
             return
 
@@ -219,9 +219,10 @@ class FsspecStore(WriteStore):
         if exclusive:
             await self._refuse_existing(key)
         if self._writes_whole_objects():
-            await self._asked("cannot write", key, ("put_file", path, key))
+            await self._asked("cannot write", "put_file", path, key)
         else:
-            await self._asked("cannot write", key, ("put_file", path, key + SUFFIX), ("mv", key + SUFFIX, key))
+            await self._asked("cannot write", "put_file", path, key + SUFFIX)
+            await self._asked("cannot write", "mv", key + SUFFIX, key)
         return await self.head(key)
 
     def _writes_whole_objects(self) -> bool:
@@ -251,25 +252,17 @@ class FsspecStore(WriteStore):
             self._session = object() if connect is None else await connect()
         return await getattr(self._filesystem, f"_{method}")(*args, **options)
 
-    async def _asked(self, doing: str, key: str, *calls: tuple[Any, ...], **options: Any) -> Any:
-        """What the last of some calls gives; what any file system raises, as an error of ours.
-
-        Args:
-            doing: What it is for, as a sentence's beginning.
-            key: What about.
-            calls: The names of methods, and their arguments.
-            options: For each of them.
-        """
+    async def _asked(self, doing: str, method: str, *args: Any, **options: Any) -> Any:
+        """What a method of the file system gives; what it raises, as an error of ours. The last argument is the key."""
         try:
-            for method, *arguments in calls:
-                found = await self._call(method, *arguments, **options)
+            found = await self._call(method, *args, **options)
         except ResilientPQError:
             raise
         except Exception as error:  # drivers raise what their vendors' libraries raise
-            failed, cause = self._failure(error, doing, key), cause_to_show(error)
+            failed, cause = self._failure(error, doing, args[-1]), cause_to_show(error)
         else:
             return found
-        raise failed from cause  # out here it does not come from an error that is not to be shown
+        raise failed from cause  # out here, where it does not come from an error that is not to be shown
 
     def _failure(self, error: Exception, doing: str, key: str) -> ResilientPQError:
         where, reason = self._where(key), scrubbed(str(error))
