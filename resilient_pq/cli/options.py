@@ -100,8 +100,9 @@ def storage(endpoint_url: str | None, pairs: Sequence[str] | None, retry_for: fl
             raise typer.BadParameter("it is not KEY=VALUE", param_hint="--storage-option")  # and may be a secret
         secret = any(word in name.lower() for word in _CREDENTIALS)
         options[name] = value if secret else _json_or_text(value)
-        if not any(word in pair.lower() for word in _PRIVATE):
-            arguments += ["--storage-option", scrubbed(pair)]
+        told = scrubbed(pair)
+        if not any(word in told.lower() for word in _PRIVATE):
+            arguments += ["--storage-option", told]
     if endpoint_url is not None:
         options["endpoint_url"] = endpoint_url
         arguments += ["--endpoint-url", scrubbed(endpoint_url)]

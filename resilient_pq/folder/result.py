@@ -81,7 +81,7 @@ class FileResult:
 
     Attributes:
         verb: "check", "recover" or "inspect".
-        url: The file.
+        url: The file, as it may be shown: a URL without a user, and with a hash in the place of its query.
         report: What was found; None where an error came instead, and of "inspect".
         error: The error; None where there is none. It concerns this file alone.
         facts: What "inspect" tells of it, as JSON; None of the other verbs.

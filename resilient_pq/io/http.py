@@ -119,9 +119,8 @@ class HttpStore(RangedGetStore, WriteStore):
         """Close the connections."""
         self._closed = True
         filesystem, self._filesystem = self._filesystem, None
-        if filesystem is not None:
-            session = await filesystem.set_session()
-            await session.close()
+        if filesystem is not None and filesystem._session is not None:  # none where the options made none
+            await filesystem._session.close()
 
     def _refuse_writing(self, key: str) -> NoReturn:
         raise UnsupportedError(

@@ -54,7 +54,7 @@ class File:
     """A Parquet file that is open for reading; made by `open`.
 
     Attributes:
-        url: What is being read.
+        url: What is being read, as it may be shown: a URL without a user, and with a hash in the place of its query.
         info: Size and version of the object; every read is pinned to them.
         counters: Requests made and bytes moved so far, the opening included.
         objects: What the chunks lie in: the file itself, and the data files that a summary names.

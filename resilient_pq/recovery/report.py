@@ -109,7 +109,7 @@ class Report:
 
     Attributes:
         verb: "check", "recover", "convert" or "uploads complete".
-        url: What was looked at.
+        url: What was looked at, as it may be shown: a URL without a user, and with a hash in the place of its query.
         outcome: The answer in one word.
         num_rows: Rows that can be read, or that a recovery can keep.
         num_row_groups: Their row groups.

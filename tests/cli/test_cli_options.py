@@ -88,10 +88,32 @@ def test_next_commands_lead_to_the_same_store_and_tell_no_secret() -> None:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("pair", ["", "=", "=x", "name"])
+def test_options_of_next_commands_tell_no_secret_wherever_it_stands() -> None:
+    reached = storage(
+        "http://user:abc@localhost:8333",
+        [
+            'headers={"Authorization": "Bearer abc"}',
+            'client_kwargs={"headers": {"X-Api": "abc"}}',
+            "proxy=http://user:abc@proxy",
+            "username=abc",
+            "endpoint=https://user:abc@host/?sig=abc",
+            'client_kwargs={"region_name": "eu-west-1"}',
+        ],
+    )
+    assert reached.options["headers"] == {"Authorization": "Bearer abc"}
+    assert "abc" not in repr(reached)
+    command = reached.command(["rpq"])
+    assert command[-2:] == ("--endpoint-url", "http://localhost:8333")
+    assert [word.partition("?")[0] for word in command[1:-2] if not word.startswith("--")] == [
+        "endpoint=https://host/", 'client_kwargs={"region_name": "eu-west-1"}',
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("pair", ["", "=", "=abc", "abc"])
 def test_what_is_no_pair(pair: str) -> None:
-    with pytest.raises(typer.BadParameter, match="KEY=VALUE"):
+    with pytest.raises(typer.BadParameter, match="KEY=VALUE") as caught:
         storage(None, [pair])
+    assert "abc" not in str(caught.value)
 
 
 def test_a_schema_is_given_as_text_or_in_a_file(tmp_path: Path) -> None:

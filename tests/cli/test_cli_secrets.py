@@ -17,8 +17,9 @@ from typing import Any
 import pytest
 
 from resilient_pq.cli.exit_codes import ExitCode
-from resilient_pq.io import RetryPolicy, ranged_get
 from resilient_pq.io.location import shown
+
+pytestmark = pytest.mark.usefixtures("two_attempts")
 
 Run = Callable[..., Any]
 S3_SECRETS = ("plantedKey", "plantedSecret", "plantedToken", "plantedUser", "plantedPa55", "plantedHeader")
@@ -26,17 +27,6 @@ OPTIONS = (
     ("headers", '{"Authorization": "Bearer plantedHeader", "X-Api": "plantedHeader"}'),
     ("client_kwargs", '{"headers": {"Cookie": "plantedHeader"}}'),
 )
-
-
-@pytest.fixture(autouse=True)
-def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Twice, at once: what is said of the second attempt is looked at, too."""
-
-    async def retrying(operation: Any, _: RetryPolicy, **rest: Any) -> Any:
-        return await as_it_is(operation, RetryPolicy(attempts=2, base_delay=0.001, max_delay=0.01), **rest)
-
-    as_it_is = ranged_get.retrying
-    monkeypatch.setattr(ranged_get, "retrying", retrying)
 
 
 @pytest.fixture
@@ -163,7 +153,9 @@ def test_no_verb_tells_secrets_of_storage_options(
             assert leaks(ended, *guarded_site.secrets, *S3_SECRETS) == [], (name, arguments[0])
 
 
-@pytest.mark.parametrize("what", ["refused", "no URL", "wrong key", "environment"])
+@pytest.mark.parametrize(
+    "what", ["refused", *(pytest.param(each, marks=pytest.mark.thorough) for each in ("no URL", "wrong key", "environment"))]
+)
 def test_no_verb_tells_secrets_of_an_endpoint(
     rpq_run: Run, moto_server: Any, leaks: Any, sound: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:

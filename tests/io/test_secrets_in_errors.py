@@ -13,10 +13,11 @@ import aiohttp
 import pytest
 
 from resilient_pq.errors import ResilientPQError
-from resilient_pq.io import HttpStore, RetryPolicy, S3Store, resolve
+from resilient_pq.io import HttpStore, S3Store, resolve
 from resilient_pq.io.location import shown
 
-QUICK = RetryPolicy(attempts=2, base_delay=0.001, max_delay=0.01)
+pytestmark = pytest.mark.usefixtures("two_attempts")
+
 OPTIONS = {
     "headers": {"X-Api": "plantedHeader"},
     "client_kwargs": {"headers": {"Cookie": "plantedHeader"}, "trust_env": False},
@@ -51,10 +52,7 @@ async def test_errors_of_web_servers(guarded_site: Any, chain: str) -> None:
     urls += [site.url("x", scheme="https"), site.url("x", port=_port_of_nobody())]
     urls += [f"http://plantedUser:planted/Pa55@127.0.0.1:{site.port}/a", "http://[host/a?sig=planted"]
     for url in urls:
-        store, key = resolve(chain + url, {**OPTIONS} if not chain else {"http": OPTIONS})
-        if isinstance(store, HttpStore):
-            await store.close()
-            store = HttpStore(OPTIONS, retry=QUICK)
+        store, key = resolve(chain + url, OPTIONS if not chain else {"http": OPTIONS})
         async with store:
             with pytest.raises(ResilientPQError) as caught:
                 await store.read_tail(key, 100)
@@ -73,12 +71,12 @@ async def test_errors_of_web_servers(guarded_site: Any, chain: str) -> None:
 async def test_options_of_a_session_that_does_not_take_them(guarded_site: Any) -> None:
     url = guarded_site.put("a.parquet", b"PAR1" * 100)
     for options in (
-        {"client_kwargs": {"proxy": "http://planted:planted@host", "auth": 7}},
+        {"client_kwargs": {"proxy": "http://planted:planted@host", "nonsense": "planted"}},
         {"headers": {"Authorization": "planted\nplanted"}},
         {"proxy": f"http://planted:planted@127.0.0.1:{_port_of_nobody()}"},
         {"secret": "planted"},
     ):
-        async with HttpStore(options, retry=QUICK) as store:
+        async with HttpStore(options) as store:
             with pytest.raises(ResilientPQError) as caught:
                 await store.head(url)
             assert PLANTED not in "\n".join(_told(caught.value)), options
@@ -92,7 +90,7 @@ async def test_errors_of_an_endpoint_with_a_password(endpoint: str) -> None:
         "token": "plantedToken",
         "endpoint_url": endpoint.format("plantedUser:plantedPa55@", _port_of_nobody()),
     }
-    async with S3Store(options, retry=QUICK) as store:
+    async with S3Store(options) as store:
         assert PLANTED not in store.name + repr(store.command_arguments)
         for asking in (store.head("b/a"), store.read_tail("b/a", 10), store.put("b/a", b"x"), store.list_names("b/")):
             with pytest.raises(ResilientPQError) as caught:

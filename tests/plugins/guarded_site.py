@@ -11,9 +11,11 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
+
+from resilient_pq.io import RetryPolicy
 
 #: Each once in a URL, where only it can be meant.
 USER, PASSWORD, SIGNATURE, FRAGMENT = "plantedUser", "plantedPa55", "plantedSignature", "plantedFragment"
@@ -123,3 +125,13 @@ def guarded_site() -> Iterator[GuardedSite]:
         finally:
             server.shutdown()
             thread.join()
+
+
+@pytest.fixture
+def two_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever can be tried again is tried once more, at once: what is said of that is looked at, too."""
+
+    def next_delay(_: RetryPolicy, error: Any, *, failures: int, **__: Any) -> float | None:
+        return 0.0 if getattr(error, "retryable", False) and failures < 2 else None
+
+    monkeypatch.setattr(RetryPolicy, "next_delay", next_delay)

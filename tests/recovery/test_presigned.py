@@ -95,7 +95,7 @@ async def test_signatures_stand_in_no_object_and_no_error(
                 async with rpq.open(location) as file:
                     told += [file, file.url, file.info, file.place[1:], await file.plan(), await file.read()]
             except rpq.ResilientPQError as error:
-                told += [error, *traceback.format_exception(error), pickle.loads(pickle.dumps(error))]
+                told += [error, *traceback.format_exception(error), error.__reduce__()]
             try:
                 report = await rpq.check(location)
                 told += [report, report.to_json(), pickle.dumps(report)]
