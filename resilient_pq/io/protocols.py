@@ -116,6 +116,7 @@ class Part:
         crc32: CRC32 of the bytes where the store keeps it, unsigned.
         undecided: An earlier attempt to send these very bytes was sent whole and never answered: it may still
             arrive, and would replace other bytes that were sent under this number meanwhile.
+        undecided_for: Seconds since the last such attempt was given up.
     """
 
     number: int
@@ -123,6 +124,7 @@ class Part:
     etag: str
     crc32: int | None = None
     undecided: bool = False
+    undecided_for: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +209,8 @@ class SinkOptions:
         max_bytes_in_flight: Bytes of parts being sent at one time, twelve parts at first; at least one part is,
             whatever its size.
         undecided_grace: Seconds that an upload waits after a part was sent whole and not answered before other
-            bytes are sent under that number: a store is taken to have dropped by then what has not arrived.
+            bytes are sent under that number, unless the store lists it: a store is taken to have dropped by then
+            what has not arrived.
         private_partial: Local files: write to ``NAME.<random>.partial`` instead of ``NAME.partial``, so that neither
             stands in the way of the other.
         overwrite_partial: Local files: replace a ``NAME.partial`` that a dead writer left. One that a living

@@ -161,7 +161,7 @@ class S3Store(S3Parts, MultipartStore):
             elif error.undecided and isinstance(error, NotFoundError):
                 error.hint = "an attempt whose reply was lost may have completed it: look at the object"
             raise
-        self._checksum_types.pop(upload_id, None)
+        self._forget(upload_id)
         return found
 
     async def _complete(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
@@ -18,11 +19,18 @@ from resilient_pq.errors import (
 )
 from resilient_pq.io.protocols import Buffer, Part, UploadInfo, bare_etag, pieces_of
 from resilient_pq.io.retry import WRITING, RetryPolicy
-from resilient_pq.io.s3_checksums import COMPOSITE, FULL_OBJECT, crc32_of, decoded
-from resilient_pq.io.s3_errors import refuses_parameter, status_of
+from resilient_pq.io.s3_checksums import COMPOSITE, FULL_OBJECT, crc32_of, decoded, md5_of
+from resilient_pq.io.s3_errors import code_of, refuses_parameter, status_of
 from resilient_pq.io.s3_objects import S3Objects, may_be_about_checksums, split_key
 
 log = logging.getLogger("resilient_pq.io")
+
+# When a store is asked for a part that was sent whole and not answered: at once, and again after waits of so many
+# times the first one of the policy, 3 s in all. It is not sent again meanwhile: of two copies under way nobody could
+# tell which has arrived.
+_ASKED_AGAIN = (0, 2, 4, 8, 16)
+# A page has 1,000 parts, and some stores list a part that was sent twice twice.
+_ON_FIRST_PAGE = 500
 
 
 class S3Parts(S3Objects):
@@ -45,6 +53,8 @@ class S3Parts(S3Objects):
         # (FULL_OBJECT) or the sums of its parts (COMPOSITE).
         self._checksum_types: dict[str, str] = {}
         self._begun_twice: set[str] = set()  # uploads whose beginning was asked for again, as no answer had come
+        # Of the uploads that parts were sent to, the bytes of each part that was acknowledged, by number.
+        self._acknowledged: dict[str, dict[int, int]] = {}
         self._pins_copies = True  # until the store refuses to copy of one version only
 
     async def create_upload(self, key: str) -> str:
@@ -108,7 +118,19 @@ class S3Parts(S3Objects):
                 answer, compared = await self._with_crc32("upload_part", key, crc32, request)
             return Part(number, size, str(self._told(answer, "ETag", key)), crc32 if compared else None)
 
-        return await self._sending_part(key, upload_id, send)
+        md5: str | None = None
+
+        async def arrived() -> Part | None:
+            nonlocal md5
+            if md5 is None:
+                md5 = await asyncio.to_thread(md5_of, pieces)
+            return await self._part_there(key, upload_id, number, size, md5, crc32)
+
+        # Bytes that are sent once more are there already: a listing would not tell of this time.
+        before = self._acknowledged.setdefault(upload_id, {})
+        part = await self._sending_part(key, upload_id, send, None if before.get(number) == size else arrived)
+        before[number] = size
+        return part
 
     async def abort_upload(self, key: str, upload_id: str) -> None:
         """Drop the upload and its parts."""
@@ -126,7 +148,12 @@ class S3Parts(S3Objects):
                 raise
 
         await self._retrying(send)
+        self._forget(upload_id)
+
+    def _forget(self, upload_id: str) -> None:
+        """An upload has ended."""
         self._checksum_types.pop(upload_id, None)
+        self._acknowledged.pop(upload_id, None)
 
     async def list_uploads(self, prefix: str) -> list[UploadInfo]:
         """Every open upload whose key begins with `prefix`, which begins with the bucket."""
@@ -138,12 +165,23 @@ class S3Parts(S3Objects):
         return [upload for upload in found if upload.key.startswith(prefix)]
 
     async def list_parts(self, key: str, upload_id: str) -> list[Part]:
-        """Every part, by number, and of one number every version that is listed."""
+        """Every part, by number, and of one number every version that is listed.
+
+        Raises:
+            UnsupportedError: The store takes the question for one about an object.
+        """
         found: dict[tuple[int, str, int], Part] = {}
         marker = 0
         while True:
             request = partial(self._call, "list_parts", key, UploadId=upload_id, PartNumberMarker=marker)
-            page = await self._retrying(request)
+            try:
+                page = await self._retrying(request)
+            except NotFoundError as error:
+                if code_of(error) != "NoSuchKey":
+                    raise
+                raise UnsupportedError(
+                    f"{self.name} does not list the parts of an upload", where=self._where(key)
+                ) from error
             self._note_checksums(upload_id, page)
             parts = [self._listed(part, key) for part in page.get("Parts", [])]
             found.update({(part.number, part.etag, part.size): part for part in parts})
@@ -208,28 +246,92 @@ class S3Parts(S3Objects):
             self._pins_copies = False
             return answer
 
-    async def _sending_part(self, key: str, upload_id: str, send: Callable[[], Awaitable[Part]]) -> Part:
+    async def _sending_part(
+        self,
+        key: str,
+        upload_id: str,
+        send: Callable[[], Awaitable[Part]],
+        arrived: Callable[[], Awaitable[Part | None]] | None = None,
+    ) -> Part:
         """One part, in as many attempts as it takes; it is `undecided` if one of them may arrive yet.
+
+        Args:
+            key: The object.
+            upload_id: The upload.
+            send: One attempt.
+            arrived: Asks the store for the part after an attempt that was not answered; None where its bytes are not
+                at hand to compare.
 
         Raises:
             NotFoundError: No such upload, also of a store that answers 500 to all that is asked about it.
             StoreError: `undecided` if any attempt was.
         """
-        undecided = looked = False
+        adrift, last, to_ask = 0, 0.0, False
+        loop = asyncio.get_running_loop()
+
+        async def settled(waits: Sequence[int]) -> Part | None:
+            """The part, if the store lists it by now; then one attempt of it is adrift no more."""
+            nonlocal adrift, to_ask
+            assert arrived is not None
+            to_ask = True  # if the store does not answer now
+            for factor in waits:
+                await asyncio.sleep(factor * self._attempts.policy.base_delay)
+                part = await arrived()
+                if part is not None:
+                    adrift -= 1
+                    return part
+            to_ask = False
+            return None
+
+        async def told(waits: Sequence[int] = _ASKED_AGAIN) -> Part | None:
+            """As `settled`; None where the store does not say."""
+            try:
+                return await settled(waits)
+            except NotFoundError:
+                raise
+            except (StoreError, UnsupportedError) as error:
+                log.debug("%s: cannot tell whether a part has arrived: %s", self.name, error.message)
+                if isinstance(error, UnsupportedError) or not error.retryable:
+                    return None
+                error.undecided = True
+                raise
 
         async def attempt() -> Part:
-            nonlocal undecided, looked
+            nonlocal adrift, last
+            if to_ask and (part := await told()) is not None:
+                return part
             try:
                 return await send()
             except StoreError as error:
-                undecided = error.undecided = undecided or error.undecided
-                if status_of(error) == 500 and not looked:
-                    looked = True
-                    await self._refuse_gone(key, upload_id)
+                if error.undecided:
+                    adrift, last = adrift + 1, loop.time()
+                    if arrived is None and status_of(error) == 500 and adrift == 1:
+                        await self._refuse_gone(key, upload_id)
+                    elif arrived is not None:
+                        # A store that says itself that it failed does not go on.
+                        part = await told(_ASKED_AGAIN[: 1 if status_of(error) == 500 else None])
+                        if part is not None:
+                            return part
+                error.undecided = adrift > 0
                 raise
 
         part = await self._retrying(attempt)
-        return replace(part, undecided=undecided)
+        return replace(part, undecided=adrift > 0, undecided_for=loop.time() - last if adrift else 0.0)
+
+    async def _part_there(
+        self, key: str, upload_id: str, number: int, size: int, md5: str, crc32: int | None
+    ) -> Part | None:
+        """A part of these very bytes, if the store lists it."""
+        # moto takes the marker for a count of parts, so that is asked for only where it saves pages.
+        marker = {} if number <= _ON_FIRST_PAGE else {"PartNumberMarker": number - 1}
+        page = await self._call("list_parts", key, UploadId=upload_id, **marker)
+        for listed in page.get("Parts", []):
+            part = self._listed(listed, key)
+            if (part.number, part.size) == (number, size) and (
+                bare_etag(part.etag) == md5 or (crc32 is not None and part.crc32 == crc32)
+            ):
+                return part
+        return None
 
     async def _refuse_gone(self, key: str, upload_id: str) -> None:
         """Raise NotFoundError if the upload is not there; where that cannot be told, nothing."""

@@ -23,8 +23,10 @@ from resilient_pq.io.protocols import DEFAULT_SINK_OPTIONS, MiB, Part, SinkOptio
 MAX_PARTS = 10_000
 PARTS_PER_SIZE = 500
 
-# How often a part is sent, or a listing asked for, again because the store lists other bytes than it acknowledged.
+# How often a part is sent, or a listing asked for, again because the store lists other bytes than it acknowledged;
+# and the seconds before the first listing that can only be asked for again, four times as many before each next one.
 _MAX_REPAIRS = 3
+_FIRST_WAIT = 0.25
 
 
 def part_size(number: int, options: SinkOptions = DEFAULT_SINK_OPTIONS) -> int:
@@ -94,6 +96,7 @@ class UploadPlan:
         position: Bytes appended so far.
         num_bytes_resent: Bytes that were sent more than once so far, retries not counted.
         begun: Whether any part was ever asked to be sent; until then the object can be a single request.
+        unanswered: Whether an attempt to send a part may have arrived, or may yet, since parts were listed last.
     """
 
     def __init__(self, options: SinkOptions = DEFAULT_SINK_OPTIONS) -> None:
@@ -113,7 +116,10 @@ class UploadPlan:
         self._target: int | None = None
         self._queued: int | None = None
         self._closing = self._stopping = self._listing = False
-        self._unsure = self._listed = False
+        # Before the first promise the store has to show that it lists what it was given.
+        self._unsure, self._listed, self.unanswered = True, False, False
+        self._list_at = 0.0
+        self._tells: bool | None = None
         self._sending: dict[int, int] = {}
         self._released: list[int] = []
         self._released_bytes = self._acknowledged = 0
@@ -167,11 +173,12 @@ class UploadPlan:
         self._head = self.position
 
     def commit(self) -> int:
-        """Make what was appended so far what anyone would find; gives the end that `stored_end` will reach.
+        """Make what was appended so far what anyone would find; gives the end that `committed_end` will reach.
 
-        On a multiple of a MiB, where no commit can be, nothing is begun: `stored_end` stays what it is.
+        On a multiple of a MiB, where no commit can be, nothing is begun: `stored_end` stays what it is. Nor is it where
+        nobody could find what is committed.
         """
-        if self.position % MiB:
+        if self.position % MiB and self._tells is not False:
             self._aim_at(self.position)
         return max(self._done, self._target or 0, self._queued or 0)
 
@@ -198,14 +205,14 @@ class UploadPlan:
         slot.part, slot.sent_end, slot.sending_end = part, slot.sending_end, None
         del self._sending[part.number]
         if part.undecided:
-            slot.quiet_until = now + self._options.undecided_grace
-            self._unsure = True
+            slot.quiet_until = now + self._options.undecided_grace - part.undecided_for
+            self._unsure = self.unanswered = True
         if part.number > self._open and slot.sent_end == slot.end and part.number not in self._frozen():
             self._release(slot)
         if self._target is not None and self._committed() and not self._unsure and not self._listing:
             self._advance()
 
-    def listed(self, parts: Sequence[Part]) -> None:
+    def listed(self, parts: Sequence[Part], now: float) -> None:
         """What the store has; of a number with several versions the largest counts.
 
         Raises:
@@ -224,13 +231,20 @@ class UploadPlan:
         ]
         if wrong:
             self._listing = False
-            self._send_again(wrong)
+            self._send_again(wrong, now)
         else:
-            self.unlisted()
+            self.unanswered = False
+            self.unlisted(findable=True)
 
-    def unlisted(self) -> None:
-        """The parts are as they should be, or the store does not tell: completing names each, and would fail."""
+    def unlisted(self, *, findable: bool) -> None:
+        """The parts are as they should be, or the store does not tell: completing names each, and would fail.
+
+        Args:
+            findable: Whether they could be found by somebody else. Nothing is stored before it was known once that
+                they can, and nothing more is committed once it is known that they cannot.
+        """
         self._listing = False
+        self._tells = self._tells or findable
         if self._target is not None and self._committed():
             self._advance()
         self._listed = self.sent
@@ -239,10 +253,13 @@ class UploadPlan:
 
     def next_request(self, now: float) -> PutPart | ListParts | Later | None:
         """What to send now; it counts as under way from here on. None when only an event can help."""
-        if not self._listing and self._must_list():
-            self._listing, self._unsure = True, False
-            return ListParts()
         later: float | None = None
+        if not self._listing and self._must_list():
+            if now < self._list_at:
+                later = self._list_at
+            else:
+                self._listing, self._unsure = True, False
+                return ListParts()
         for slot, end in self._wanted():
             if slot.sending_end is not None or slot.sent_end >= end:
                 continue
@@ -265,7 +282,17 @@ class UploadPlan:
     @property
     def stored_end(self) -> int:
         """Bytes of the object, from its beginning, that survive: whoever completes it now would find them."""
+        return max(self._done if self._tells else 0, self._elsewhere)
+
+    @property
+    def committed_end(self) -> int:
+        """Bytes that commits have brought into parts, whether or not anybody could find these."""
         return max(self._done, self._elsewhere)
+
+    @property
+    def promises(self) -> bool:
+        """Whether what is listed next would be the first promise that bytes survive; none is made at the end."""
+        return self.committing and self._tells is None and not self._closing
 
     @property
     def adds_nothing(self) -> bool:
@@ -411,7 +438,7 @@ class UploadPlan:
             return self._unsure and self._committed()
         return self.sent and not self._listed
 
-    def _send_again(self, wrong: Sequence[int]) -> None:
+    def _send_again(self, wrong: Sequence[int], now: float) -> None:
         """Send parts again that the store lists otherwise: what was not answered has arrived in the end.
 
         Where the bytes of one are not at hand any more, have them listed again instead.
@@ -424,8 +451,9 @@ class UploadPlan:
                 f"part {(lost or wrong)[0]} is not what was sent: the store lists other bytes under this number,"
                 " or none"
             )
-        if lost:
-            return  # nothing can be sent for them; but a store may list what it had some time ago: it is asked again
+        if lost:  # nothing can be sent for them; but a store may list what it had some time ago: it is asked again
+            self._list_at = now + _FIRST_WAIT * 4 ** (self._repairs - 1)
+            return
         for number in wrong:
             slot = self._slot(number)
             end, slot.sent_end = slot.sent_end, slot.start

@@ -235,7 +235,7 @@ async def test_a_part_that_is_cut_is_no_part(s3_proxy: Any) -> None:
     s3, proxy = s3_proxy
     key = f"{s3.bucket}/a"
     async with S3Store(s3.storage_options, retry=QUICK) as store:
-        proxy.on("PUT", cut_request=MiB)
+        proxy.on("PUT", match="partNumber=1", cut_request=MiB)
         sink = await store.create(key, SinkOptions(part_bytes=5 * MiB))
         await sink.write(bytes(6 * MiB))
         await sink.complete()

@@ -144,7 +144,8 @@ async def test_what_hangs_is_given_up_and_asked_again(moto_proxy: Any) -> None:
         assert len(await store.list_parts(f"{s3.bucket}/hung", upload_id)) == 1
         await store.complete_upload(f"{s3.bucket}/hung", upload_id, [part])
     assert s3.read("hung") == BYTES
-    assert [proxy.count(method, "uploadId") for method in ("PUT", "GET", "POST")] == [2, 2, 2]
+    # Before the part is sent again the store is asked for it: once it hangs, then it says five times that it has none.
+    assert [proxy.count(method, "uploadId") for method in ("PUT", "GET", "POST")] == [2, 7, 2]
 
 
 async def test_patience_without_end(moto_proxy: Any) -> None:

@@ -275,7 +275,7 @@ async def test_parts_are_sent_again(s3_proxy: Any) -> None:
         await sink.complete()
     assert s3.read("a") == DATA * 11
     assert s3.upload_ids() == []
-    assert proxy.count("PUT") == 6
+    assert proxy.count("PUT") == 5, "the third had arrived"
 
 
 async def test_a_part_that_is_refused_fails_the_sink_and_publishes_nothing(s3_proxy: Any) -> None:

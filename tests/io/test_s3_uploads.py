@@ -271,14 +271,12 @@ async def test_copied_parts_keep_the_checksum_that_the_store_made(seaweedfs_prox
 
 #: What happens to an attempt, and whether it may arrive yet.
 ATTEMPTS: list[tuple[dict[str, Any], bool]] = [
-    ({"lose_reply": True}, True),
     ({"reset": True}, True),
     ({"hang": True}, True),
     ({"status": 500}, True),
     ({"status": 502}, True),
     ({"status": 504}, True),
     ({"status": 408}, True),
-    ({"edit": without_header(b"etag")}, True),
     ({"status": 503}, False),
     ({"status": 503, "body": error_body("SlowDown")}, False),
     ({"status": 429}, False),
@@ -288,16 +286,103 @@ ATTEMPTS: list[tuple[dict[str, Any], bool]] = [
 
 
 async def test_an_attempt_that_was_sent_whole_and_not_answered(moto_proxy: Any) -> None:
+    """It did not arrive, as far as the store tells; so it is sent again, and may arrive yet."""
     s3, proxy = moto_proxy
     key = new_key(s3)
     async with store_of(s3, config_kwargs={"read_timeout": 0.5}) as store:
         upload_id = await store.create_upload(key)
-        for fault, undecided in ATTEMPTS:
+        for number, (fault, undecided) in enumerate(ATTEMPTS, start=1):
             proxy.requests.clear()
             proxy.on("PUT", **fault)
-            part = await store.put_part(key, upload_id, 1, LAST)
+            part = await store.put_part(key, upload_id, number, LAST)
             assert (part.undecided, proxy.count("PUT")) == (undecided, 2), fault
-            assert not (await store.put_part(key, upload_id, 1, LAST)).undecided
+            assert not (await store.put_part(key, upload_id, number, LAST)).undecided
+        await store.abort_upload(key, upload_id)
+
+
+#: An attempt that arrived, and whose answer did not.
+LOST: list[dict[str, Any]] = [{"lose_reply": True}, {"hang_reply": True}, {"edit": without_header(b"etag")}]
+
+
+@pytest.mark.parametrize("fault", LOST, ids=lambda fault: next(iter(fault)))
+@pytest.mark.parametrize("known", [True, False], ids=["with sums", "by MD5"])
+async def test_an_attempt_that_arrived_unanswered_is_found(s3_proxy: Any, fault: dict[str, Any], known: bool) -> None:
+    """The store is asked, and lists it: nothing is sent twice, and nothing may arrive any more."""
+    s3, proxy = s3_proxy
+    key = new_key(s3)
+    async with store_of(s3, config_kwargs={"read_timeout": 1.0}) as store:
+        if not known:
+            store._without_crc32.add("*")
+        upload_id = await store.create_upload(key)
+        assert not (await store.put_part(key, upload_id, 1, FIRST)).undecided
+        parts = [await store.put_part(key, upload_id, 2, LAST[:-1])]
+        for number, data in ((2, LAST), (3, b"another")):
+            proxy.requests.clear()
+            proxy.on("PUT", **fault)
+            parts.append(await store.put_part(key, upload_id, number, data))
+            assert (parts[-1].undecided, proxy.count("PUT"), proxy.count("GET")) == (False, 1, 1)
+            acknowledged = await store.put_part(key, upload_id, 4, data)
+            assert (parts[-1].size, parts[-1].etag) == (acknowledged.size, acknowledged.etag)
+        await store.abort_upload(key, upload_id)
+
+
+async def test_one_of_two_attempts_may_arrive_yet(s3_proxy: Any) -> None:
+    """A listing does not tell which of them it shows."""
+    s3, proxy = s3_proxy
+    key = new_key(s3)
+    async with store_of(s3) as store:
+        upload_id = await store.create_upload(key)
+        proxy.on("PUT", reset=True)
+        proxy.on("PUT", lose_reply=True)
+        part = await store.put_part(key, upload_id, 1, LAST)
+        assert (part.undecided, proxy.count("PUT")) == (True, 2)
+        assert 0 <= part.undecided_for < 5
+        await store.abort_upload(key, upload_id)
+
+
+async def test_bytes_that_were_there_before_tell_nothing(s3_proxy: Any) -> None:
+    s3, proxy = s3_proxy
+    key = new_key(s3)
+    async with store_of(s3) as store:
+        upload_id = await store.create_upload(key)
+        await store.put_part(key, upload_id, 1, LAST)
+        proxy.on("PUT", lose_reply=True)
+        assert (await store.put_part(key, upload_id, 1, LAST)).undecided
+        await store.abort_upload(key, upload_id)
+
+
+async def test_a_part_that_arrives_while_it_is_asked_for(moto_proxy: Any) -> None:
+    """A gateway gives up, and the store behind it goes on."""
+    s3, proxy = moto_proxy
+    key = new_key(s3)
+    policy = RetryPolicy(attempts=3, base_delay=0.05)
+    async with S3Store(s3.storage_options, retry=policy) as store:
+        upload_id = await store.create_upload(key)
+        proxy.on("PUT", late=True)
+        sending = asyncio.create_task(store.put_part(key, upload_id, 1, LAST))
+        await asyncio.to_thread(proxy.wait_for, "GET", "uploadId")
+        assert await asyncio.to_thread(proxy.release) == [200]
+        part = await sending
+        assert (part.undecided, proxy.count("PUT")) == (False, 1)
+        await store.abort_upload(key, upload_id)
+
+
+async def test_what_cannot_be_asked_is_sent_again(moto_proxy: Any) -> None:
+    """Credentials may not list parts; or the store is gone for a while, and is asked when it is back."""
+    s3, proxy = moto_proxy
+    key = new_key(s3)
+    async with store_of(s3) as store:
+        upload_id = await store.create_upload(key)
+        proxy.on("PUT", lose_reply=True)
+        proxy.on("GET", match="uploadId", times=100, status=403)
+        assert (await store.put_part(key, upload_id, 1, LAST)).undecided
+        assert proxy.count("PUT") == 2
+        proxy.mend()
+        proxy.requests.clear()
+        proxy.on("PUT", lose_reply=True)
+        proxy.on("GET", match="uploadId", reset=True)
+        assert not (await store.put_part(key, upload_id, 2, LAST)).undecided
+        assert (proxy.count("PUT"), proxy.count("GET")) == (1, 2)
         await store.abort_upload(key, upload_id)
 
 
@@ -365,7 +450,7 @@ async def test_a_server_that_is_broken_has_not_lost_the_upload(moto_proxy: Any) 
         upload_id = await store.create_upload(key)
         proxy.on("PUT", times=2, status=500)
         await store.put_part(key, upload_id, 1, LAST)
-        assert (proxy.count("PUT"), proxy.count("GET", "uploadId")) == (3, 1)
+        assert (proxy.count("PUT"), proxy.count("GET", "uploadId")) == (3, 2)
         proxy.on("PUT", times=2, status=500)
         proxy.on("GET", status=500)
         await store.put_part(key, upload_id, 1, LAST)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from hypothesis import settings
@@ -65,7 +65,7 @@ class Sending:
     """A part under way, and whether an attempt of it went unanswered."""
 
     put: PutPart
-    undecided: bool = False
+    unanswered_at: float | None = None
 
 
 class World:
@@ -134,21 +134,20 @@ class World:
     def is_unanswered(self, which: int, *, lost: bool) -> None:
         """An attempt is sent whole and not answered; it arrived now, or it may arrive later. It is repeated."""
         one = self.sending[which]
-        one.undecided = True
+        one.unanswered_at = self.now
         if not lost:
             self.store.arrive(one.put)
-        self.adrift.append((one.put, float("inf")))
+        self.adrift.append((one.put, self.now + GRACE - 0.5))
 
     def arrives(self, which: int) -> None:
         one = self.sending.pop(which)
         self.store.arrive(one.put)
         size = one.put.end - one.put.start
         etag = f'"{one.put.start}-{one.put.end}"'
-        self.adrift = [
-            (put, self.now + GRACE - 0.5 if put == one.put and until == float("inf") else until)
-            for put, until in self.adrift
-        ]
-        self.plan.acknowledged(Part(one.put.number, size, etag, undecided=one.undecided), self.now)
+        part = Part(one.put.number, size, etag)
+        if one.unanswered_at is not None:
+            part = replace(part, undecided=True, undecided_for=self.now - one.unanswered_at)
+        self.plan.acknowledged(part, self.now)
         self.pump()
 
     def drifts_ashore(self, which: int) -> None:
@@ -159,7 +158,7 @@ class World:
 
     def is_listed(self) -> None:
         self.listing = False
-        self.plan.listed(self.store.listed())
+        self.plan.listed(self.store.listed(), self.now)
         self.pump()
 
     def wait(self, seconds: float) -> None:
@@ -345,7 +344,7 @@ def serve(plan: UploadPlan) -> None:
             case PutPart(number, start, end):
                 plan.acknowledged(Part(number, end - start, f"{start}-{end}"), 0.0)
             case ListParts():
-                plan.listed(plan.parts)
+                plan.listed([slot.part for slot in plan._slots.values() if slot.part is not None], 0.0)
             case Later():
                 raise AssertionError("nothing went unanswered")
 
@@ -416,12 +415,19 @@ def test_a_store_that_lost_a_part_is_found_out() -> None:
     commit = plan.next_request(0.0)
     assert commit == PutPart(1, 0, MiB)
     plan.acknowledged(Part(1, MiB, "a"), 0.0)
+    found = [Part(1, MiB, "a"), Part(2, MiB, "b"), Part(3, MiB, "a"), Part(4, 5, "a")]
+    now, waits = 0.0, []
     for _ in range(3):
-        assert isinstance(plan.next_request(0.0), ListParts)
-        plan.listed([Part(1, MiB, "a"), Part(2, MiB, "b"), Part(3, MiB, "a"), Part(4, 5, "a")])
-    assert isinstance(plan.next_request(0.0), ListParts)
+        assert isinstance(plan.next_request(now), ListParts)
+        plan.listed(found, now)
+        later = plan.next_request(now)
+        assert isinstance(later, Later), "a listing that was old a moment ago is old now"
+        waits.append(later.at - now)
+        now = later.at
+    assert waits == [0.25, 1.0, 4.0]
+    assert isinstance(plan.next_request(now), ListParts)
     with pytest.raises(StoreError, match="part 2 is not what was sent"):
-        plan.listed([Part(1, MiB, "a"), Part(2, MiB, "b"), Part(3, MiB, "a"), Part(4, 5, "a")])
+        plan.listed(found, now)
 
 
 def test_parts_that_were_copied_may_have_sizes_of_their_own() -> None:
@@ -430,6 +436,8 @@ def test_parts_that_were_copied_may_have_sizes_of_their_own() -> None:
     put = plan.next_request(0.0)
     assert put == PutPart(3, 13 * MiB, 13 * MiB + 5)
     plan.acknowledged(Part(3, 5, '"3"'), 0.0)
+    assert isinstance(plan.next_request(0.0), ListParts)
+    plan.listed([*copied, Part(3, 5, '"3"')], 0.0)
     plan.append(20 * MiB)
     assert plan.next_request(0.0) == PutPart(4, 18 * MiB, 23 * MiB)
 

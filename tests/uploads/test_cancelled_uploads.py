@@ -266,7 +266,7 @@ async def cancel_often_on_server(count: int, seed: int, cancel_on_server: Callab
     return {
         await cancel_on_server(
             f"{seed} {number}",
-            rng.randint(0, 16),
+            rng.randint(0, 18),
             rng.choice((0, 1, 3, 8, 30)),
             "abort" if number % 4 == 3 else "keep",
         )
@@ -275,7 +275,7 @@ async def cancel_often_on_server(count: int, seed: int, cancel_on_server: Callab
 
 
 async def test_cancelled_on_a_server(cancel_on_server: Any) -> None:
-    assert {"kept", "aborted"} <= await cancel_often_on_server(4, 1, cancel_on_server)
+    assert {"kept", "aborted"} <= await cancel_often_on_server(4, 3, cancel_on_server)
 
 
 @pytest.mark.thorough

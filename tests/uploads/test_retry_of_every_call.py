@@ -140,7 +140,7 @@ def test_a_policy_travels_with_the_options() -> None:
     options = pickle.loads(pickle.dumps(with_retry({"key": "k"}, told)))
     store, _ = resolve(URL, options, retry=WRITING)
     assert isinstance(store, S3Store)
-    assert store._attempts._policy == told
+    assert store._attempts.policy == told
 
 
 async def test_a_store_keeps_its_own_policy(policies: list[RetryPolicy]) -> None:
