@@ -8,18 +8,15 @@ from contextlib import suppress
 
 
 def main() -> int:
-    """Run the command line, and end calmly also where it is interrupted before or after."""
-    told = b"interrupted nothing was begun\n"
+    """Run the command line, and end calmly where it is interrupted before anything is begun, too."""
 
     def leave(number: int, _: object) -> None:
         with suppress(OSError):  # stderr is closed
-            os.write(2, told)
+            os.write(2, b"interrupted nothing was begun\n")
         os._exit(128 + number)
 
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, leave)
     from resilient_pq.cli.main import main as run  # noqa: PLC0415 (what takes the moment)
 
-    code = run()
-    told = b""  # only the interpreter has something to do yet
-    return code
+    return run()

@@ -28,6 +28,7 @@ Any room may import this module; how errors are pickled is beside it, in `error_
     │  ├─ RangeError                      a range beyond the end of the object
     │  ├─ ThrottledError                  .retry_after
     │  └─ TransientError                  resets, timeouts, 5xx, bodies cut short
+    ├─ OutOfMemoryError (MemoryError)     this process cannot have the memory that it needs
     └─ RecoveryError
        ├─ RowsLostError                   a recovery would lose rows, and was told not to
        └─ NothingToRecoverError           .report
@@ -221,6 +222,12 @@ class FileFullError(WriterStateError):
     """The file reached a limit of the format and was completed; the rows of this call are not in it."""
 
 
+class OutOfMemoryError(ResilientPQError, MemoryError):
+    """This process cannot have the memory that was needed; the file may be sound."""
+
+    default_hint = "ask for fewer columns or rows at a time, write smaller row groups, or give the process more memory"
+
+
 class StoreError(ResilientPQError, OSError):
     """A store could not do what it was asked.
 
@@ -333,7 +340,10 @@ class Placed(Protocol):
 
 
 class located:  # noqa: N801 (a context manager, used as a function is)
-    """Add a place to any error of ours that passes through: one, or that of something, which is asked on an error."""
+    """Add a place to any error of ours that passes through: one, or that of something, which is asked on an error.
+
+    A lack of memory, which any library may find, becomes an error of ours on its way.
+    """
 
     __slots__ = ("_place",)
 
@@ -348,6 +358,9 @@ class located:  # noqa: N801 (a context manager, used as a function is)
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Tell the error, which goes on."""
+        if isinstance(error, MemoryError) and not isinstance(error, ResilientPQError):
+            with located(self._place):
+                raise OutOfMemoryError(str(error) or "there is not enough memory") from error
         if isinstance(error, ResilientPQError):
             where = self._place if isinstance(self._place, Where) else self._place.where
             error.at(where).__cause__ = error.__cause__  # as `raise from` does: its context is not shown

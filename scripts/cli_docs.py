@@ -42,7 +42,7 @@ there is a document for each as a line and one of all as the last, and the exit 
 | 2 | the command, or what it asks for, is not possible |
 | 3 | nothing can be recovered |
 | 4 | a store failed, refused, or has no such object |
-| 130 | interrupted |
+| 130, 143, 129 | interrupted, by Ctrl-C (SIGINT), SIGTERM, SIGHUP; a second one ends at once |
 
 Any other exit status must be taken for a failure. This page is made by `scripts/cli_docs.py`.
 """

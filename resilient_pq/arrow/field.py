@@ -1,7 +1,7 @@
 """An Arrow type as a plain value: what an `ArrowSchema` of the C data interface says.
 
 The type itself stays the format string of the C data interface (Arrow, "The Arrow C data interface"), the one
-spelling that every Arrow library shares. May import nanoarrow and the errors, nothing else of ours.
+spelling that every Arrow library shares. May import nanoarrow, `handed_over` and the errors, nothing else of ours.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import nanoarrow
 
+from resilient_pq.arrow.handed_over import taking
 from resilient_pq.errors import SchemaError
 
 #: Fields nested deeper than this are refused: with four calls for a level, Python's own limit is near. pyarrow takes
@@ -106,13 +107,13 @@ class Field:
         """
         if isinstance(arrow, Field):
             return arrow
-        try:
-            schema = nanoarrow.c_schema(arrow)
-        except TypeError:
+        if not hasattr(arrow, "__arrow_c_schema__"):
             raise SchemaError(
                 f"an object of type {type(arrow).__name__} is no Arrow schema",
                 hint="pass something with __arrow_c_schema__, such as pyarrow.schema([...])",
-            ) from None
+            )
+        with taking("a schema", arrow):
+            schema = nanoarrow.c_schema(arrow)
         return _from_c(schema, depth=0)
 
     def to_c(self) -> Any:

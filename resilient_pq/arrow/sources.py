@@ -12,6 +12,7 @@ from nanoarrow.c_array import CArray
 
 from resilient_pq.arrow.buffers import Part, Valid, num_bytes
 from resilient_pq.arrow.field import Field
+from resilient_pq.arrow.handed_over import each_taken, taking
 from resilient_pq.arrow.numpy_values import array_of_numpy
 from resilient_pq.arrow.python_values import array_of, member
 from resilient_pq.errors import SchemaError
@@ -92,12 +93,13 @@ def open_source(data: object, expected: Field | None = None) -> Source:
 
 def arrays_of(data: Any) -> tuple[Field, Iterable[Any]]:
     """The type and the nanoarrow `CArray`s of Arrow data, in a form whose buffers nanoarrow shows."""
-    if hasattr(data, "__arrow_c_stream__"):
-        arrays: Any = nanoarrow.c_array_stream(data)
-        field = Field.of(arrays.get_schema())
-    else:
-        arrays = (nanoarrow.c_array(data),)
-        field = Field.of(arrays[0].schema)
+    with taking("rows", data):
+        if hasattr(data, "__arrow_c_stream__"):
+            stream: Any = nanoarrow.c_array_stream(data)
+            field, arrays = Field.of(stream.get_schema()), each_taken(stream, data)
+        else:
+            array: Any = nanoarrow.c_array(data)
+            field, arrays = Field.of(array.schema), iter((array,))
     storage = _storage(field)
     if storage == field:
         return field, arrays
@@ -161,7 +163,8 @@ def _column(name: str, values: Any, expected: Field | None) -> tuple[Field, list
         field, array = array_of(name, values, expected)
         return field, [Part.of(array, field)]
     if isinstance(values, np.ndarray) or hasattr(values, "__array__"):
-        array = values if isinstance(values, np.ndarray) else np.asarray(values)
+        with taking("values", values):
+            array = values if isinstance(values, np.ndarray) else np.asarray(values)
         field, array = array_of_numpy(name, array, expected)
         return field, [Part.of(array, field)]
     raise SchemaError(

@@ -17,6 +17,12 @@ _SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP
 _PATIENCE = 2.0
 
 
+def leave_when_interrupted() -> None:
+    """Have Ctrl-C end the process without a word while no verb is at work: then nobody is left to be told."""
+    if signal.getsignal(signal.SIGINT) not in (signal.SIG_IGN, None):
+        signal.signal(signal.SIGINT, lambda number, _: os._exit(128 + number))
+
+
 class InterruptedVerbError(Exception):
     """A signal ended the verb; `notes` say what was kept."""
 

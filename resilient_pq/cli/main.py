@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 
 from resilient_pq.cli import cat, check, convert, demo, inspect, metadata, recover, uploads, write
 from resilient_pq.cli.exit_codes import ExitCode
+from resilient_pq.cli.interrupts import leave_when_interrupted
 from resilient_pq.cli.render import Output
 from resilient_pq.cli.streams import OutputClosedError, cannot_write, hold_numbers, write_text
 from resilient_pq.errors import StoreError
@@ -147,4 +148,5 @@ def _run(program: typer.Typer, arguments: Sequence[str], *, name: str, verb: str
 def main() -> int:
     """`rpq` as the shell calls it."""
     hold_numbers()
+    leave_when_interrupted()
     return run(sys.argv[1:])

@@ -13,7 +13,7 @@ from resilient_pq.cli.exit_codes import ExitCode
 from resilient_pq.cli.interrupts import InterruptedVerbError, Interrupts
 from resilient_pq.cli.render import Output
 from resilient_pq.cli.streams import OutputClosedError
-from resilient_pq.errors import ResilientPQError
+from resilient_pq.errors import OutOfMemoryError, ResilientPQError
 from resilient_pq.folder.result import exit_code_of
 
 #: What a verb does: it speaks through the output, and gives its exit code.
@@ -47,6 +47,9 @@ def _outcome(output: Output, work: Work, interrupts: Interrupts) -> int:
     except ResilientPQError as error:
         output.failed(error)
         return exit_code_of(error)
+    except MemoryError as error:  # of our own code here, or beside all files
+        output.failed(OutOfMemoryError(str(error) or "there is not enough memory"))
+        return ExitCode.USAGE
     except Exception as error:
         output.crashed(error)
         return ExitCode.INTERNAL

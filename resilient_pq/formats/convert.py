@@ -190,6 +190,9 @@ async def convert(
         with located(Where(key=store.url_of(key))):
             source = await _understood(store, key, given, read_options or ReadOptions(), policy)
             request = _Request.of(source, columns, policy, verify=verify, progress=progress)
+        rest = WriteOptions() if options is None else options
+        if isinstance(rest, WriteOptions) and rest.permissions is None:
+            rest = replace(rest, permissions=source.info.permissions)
         creation = create(
             (target.store, target.key),
             request.schema,
@@ -203,7 +206,7 @@ async def convert(
             mode="w" if overwrite else "x",
             on_error="abort",
             metadata=text_metadata(source.header.metadata),
-            options=options,
+            options=rest,
         )
         done = await _converted(request, creation)
         async with open((target.store, target.key)) as file:

@@ -6,6 +6,7 @@ import errno
 import os
 import re
 import secrets
+import stat
 import threading
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import suppress
@@ -323,8 +324,8 @@ def _reopen(path: str, options: SinkOptions) -> tuple[PartialFile, int]:
 def _create(path: str, options: SinkOptions) -> PartialFile:
     _refuse_existing(path, options)
     if options.private_partial:
-        return _beside(path)
-    return PartialFile.create(path, overwrite=options.overwrite_partial)
+        return _beside(path, options.permissions)
+    return PartialFile.create(path, overwrite=options.overwrite_partial, permissions=options.permissions)
 
 
 #: Random bytes in the name of a partial file that only one writer has.
@@ -341,11 +342,11 @@ def _discard_unfinished(path: str) -> None:
                 _delete(each)
 
 
-def _beside(path: str) -> PartialFile:
+def _beside(path: str, permissions: int | None = None) -> PartialFile:
     """A partial file under a name that no other writer draws, which becomes `path`."""
     path = behind_link(path)
     refuse_special(path)
-    file = PartialFile.create(f"{path}.{secrets.token_hex(_TOKEN_BYTES)}")
+    file = PartialFile.create(f"{path}.{secrets.token_hex(_TOKEN_BYTES)}", permissions=permissions)
     file.target = path
     return file
 
@@ -368,7 +369,7 @@ def _delete(path: str) -> None:
 def _status(path: str) -> os.stat_result:
     with explained("cannot read", path):
         status = os.stat(path)
-    refuse_special(path)
+    refuse_special(path, hint="bytes are read from anywhere in it: save them to a file first")
     return status
 
 
@@ -511,7 +512,7 @@ def _read_at(file: FileIO, into: memoryview, offset: int) -> int:
 
 def _info(key: str, status: os.stat_result) -> ObjectInfo:
     etag = f"{status.st_dev:x}-{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}"
-    return ObjectInfo(key, status.st_size, etag)
+    return ObjectInfo(key, status.st_size, etag, permissions=stat.S_IMODE(status.st_mode))
 
 
 class _Version(NamedTuple):

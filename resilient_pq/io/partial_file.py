@@ -43,12 +43,13 @@ class PartialFile:
         self.target = target
 
     @classmethod
-    def create(cls, target: str, *, overwrite: bool = False) -> PartialFile:
+    def create(cls, target: str, *, overwrite: bool = False, permissions: int | None = None) -> PartialFile:
         """Begin ``NAME.partial``, empty and locked.
 
         Args:
             target: The path of ``NAME``.
             overwrite: Replace a ``NAME.partial`` that no living writer holds.
+            permissions: What others than the owner may do with it, at most; the umask may leave less.
 
         Raises:
             AlreadyExistsError: There is one, and `overwrite` is not set or a living writer holds it.
@@ -58,8 +59,9 @@ class PartialFile:
         refuse_special(target)
         path = target + SUFFIX
         existed = False
+        allowed = 0o666 if permissions is None else 0o600 | (permissions & 0o066)
         try:
-            descriptor = os.open(path, _FLAGS | os.O_CREAT | os.O_EXCL, 0o666)
+            descriptor = os.open(path, _FLAGS | os.O_CREAT | os.O_EXCL, allowed)
         except FileExistsError:
             existed = True
             with explained("cannot open", path):
@@ -71,9 +73,11 @@ class PartialFile:
             with explained("cannot create", path):
                 file._lock()
                 if existed and file._let_go_of_published():
-                    return cls.create(target, overwrite=overwrite)
+                    return cls.create(target, overwrite=overwrite, permissions=permissions)
                 if existed and not overwrite:
                     raise _left_over(path)
+                if existed and permissions is not None and hasattr(os, "fchmod"):
+                    os.fchmod(descriptor, stat.S_IMODE(os.fstat(descriptor).st_mode) & allowed)
                 os.ftruncate(descriptor, 0)
                 _sync_folder(path)
         except StoreError:
@@ -272,7 +276,7 @@ def behind_link(path: str) -> str:
     return os.path.realpath(path) if os.path.islink(path) else path
 
 
-def refuse_special(path: str) -> None:
+def refuse_special(path: str, *, hint: str | None = None) -> None:
     """Raise for what is no regular file: renaming over a folder or a device is never meant."""
     try:
         mode = os.stat(path).st_mode
@@ -281,7 +285,7 @@ def refuse_special(path: str) -> None:
     if stat.S_ISDIR(mode):
         raise StoreError("it is a folder, not a file", where=Where(key=path), hint="name a file in it")
     if not stat.S_ISREG(mode):
-        raise StoreError("it is not a regular file", where=Where(key=path))
+        raise StoreError("it is not a regular file", where=Where(key=path), hint=hint)
 
 
 def _left_over(path: str) -> AlreadyExistsError:

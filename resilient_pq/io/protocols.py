@@ -12,7 +12,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from types import TracebackType
@@ -44,12 +44,14 @@ class ObjectInfo:
         size: Bytes of the whole object.
         etag: What the store calls this version, compared on every later read; None where it has no such name.
         version: The id of this version in a versioned bucket, or None.
+        permissions: Of a local file: what its owner, its group and others may do with it, as `os.chmod` takes it.
     """
 
     key: str
     size: int
     etag: str | None
     version: str | None = None
+    permissions: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +219,8 @@ class SinkOptions:
             writer holds is never replaced.
         lease: Uploads: what the epoch object beside the object is to say, so that bytes are stored for its holder
             alone (`io.lease`); None for no such object.
+        permissions: Local files: what others than the owner may do with it, at most, as `os.chmod` takes it; None for
+            what the umask leaves.
 
     Raises:
         ValueError: A size that no upload could have.
@@ -232,6 +236,7 @@ class SinkOptions:
     private_partial: bool = False
     overwrite_partial: bool = False
     lease: LeaseTerms | None = None
+    permissions: int | None = None
 
     def __post_init__(self) -> None:
         """Refuse what could only fail later, in the middle of an upload."""

@@ -9,14 +9,16 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
+from functools import reduce
+from operator import and_
 
 from resilient_pq.errors import AlreadyExistsError, RecoveryError
 from resilient_pq.format.footer import LINEAGE_KEY
 from resilient_pq.format.records import RecordChain
-from resilient_pq.io import ObjectSink, SinkOptions, WriteStore
+from resilient_pq.io import ObjectInfo, ObjectSink, SinkOptions, WriteStore
 from resilient_pq.io.location import without_query
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader.contents import FileState
@@ -48,12 +50,15 @@ class Target:
         key: The key in it.
         overwrite: Whether an object that is there is replaced.
         make_folder: Whether its folder is made where there is none.
+        permissions: Of a local file: what others than its owner may do with it, at most; None for what the umask
+            leaves.
     """
 
     store: WriteStore
     key: str
     overwrite: bool
     make_folder: bool = False
+    permissions: int | None = None
 
     @property
     def url(self) -> str:
@@ -69,7 +74,13 @@ class Target:
     def options(self) -> SinkOptions:
         """How it is written."""
         # The source may well be the NAME.partial of the very name that the output should have.
-        return SinkOptions(mode="w" if self.overwrite else "x", private_partial=True)
+        return SinkOptions(mode="w" if self.overwrite else "x", private_partial=True, permissions=self.permissions)
+
+
+def permissions_of(sources: Iterable[ObjectInfo]) -> int | None:
+    """What may be done with each of the objects that an output is made of; None where none is a local file."""
+    known = [info.permissions for info in sources if info.permissions is not None]
+    return reduce(and_, known) if known else None
 
 
 async def check_other(address: str, target: Target) -> None:

@@ -35,7 +35,15 @@ from resilient_pq.recovery.findings import Progress
 from resilient_pq.recovery.kept import keep, numbering
 from resilient_pq.recovery.ladder import Rung
 from resilient_pq.recovery.ledger import Ledger
-from resilient_pq.recovery.output import Output, Target, check_free, check_other, may_be_unread, publish
+from resilient_pq.recovery.output import (
+    Output,
+    Target,
+    check_free,
+    check_other,
+    may_be_unread,
+    permissions_of,
+    publish,
+)
 from resilient_pq.recovery.report import Damage, Finding, Kept, LostRegion, Outcome, Report
 from resilient_pq.recovery.schema_source import Siblings, known_schema
 from resilient_pq.recovery.source import Location, Source, open_source
@@ -194,7 +202,8 @@ async def salvage(
     reached = storage_options if dst_storage_options is None else dst_storage_options
     opened = _opened(locations, storage_options, options.id_of_file)
     async with opened as sources, place_of(dst, reached, retry=WRITING) as (store, key):
-        target = Target(store, key, options.overwrite, options.make_folder)
+        permissions = permissions_of(source.info for source in sources)
+        target = Target(store, key, options.overwrite, options.make_folder, permissions)
         for source in sources:
             await check_other(source.address, target)
         if policy is not OnDamage.COLUMNS and not options.only_damaged:
@@ -231,7 +240,8 @@ async def salvage_if_sound(location: Location, dst: Location, options: RecoverOp
     """
     policy = OnDamage.named(options.on_damage, list(OnDamage))
     async with await open_source(location, None) as source, place_of(dst, None) as (store, key):
-        target = Target(store, key, options.overwrite, options.make_folder)
+        permissions = permissions_of([source.info])
+        target = Target(store, key, options.overwrite, options.make_folder, permissions)
         await check_other(source.address, target)
         if not options.only_damaged:
             await check_free(target)

@@ -271,6 +271,7 @@ def sink_options_of(options: WriteOptions, mode: Literal["w", "x"]) -> SinkOptio
             max_bytes_in_flight=options.max_bytes_in_flight,
             undecided_grace=options.undecided_grace,
             overwrite_partial=options.overwrite_partial,
+            permissions=options.permissions,
         )
     except ValueError as error:
         raise SchemaError(str(error)) from None

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import ClassVar, Self
 
-from resilient_pq.errors import ResilientPQError, Where, WriterClosedError, WriterFailedError
+from resilient_pq.errors import ResilientPQError, Where, WriterClosedError, WriterFailedError, located
 from resilient_pq.io import WriteStore
 from resilient_pq.io.cancellation import finish_first
 
@@ -107,10 +107,9 @@ class Lifetime(ABC):
     ) -> AsyncIterator[None]:
         """Mark the writer as failed by any error but those of a kind, which leave it as it was."""
         try:
-            yield
+            with located(Where(key=self.url)):
+                yield
         except BaseException as error:
-            if isinstance(error, ResilientPQError):
-                error.at(Where(key=self.url))
             if not isinstance(error, but):
                 await self._fail(error)
             raise

@@ -72,6 +72,8 @@ class WriteOptions:
         undecided_grace: Seconds after which a store is taken to have dropped a part that was sent whole and not
             answered. Until then no other bytes are sent in its place.
         overwrite_partial: Replace the NAME.partial that a crashed writer left, losing what is in it.
+        permissions: Local files: what others than the owner may do with the file, at most, as `os.chmod` takes it;
+            None for what the umask leaves.
         max_threads: Column chunks encoded at one time; None is the number of processors, at most 4. More are encoded
             while those before them are written, also of the next row group, until a quarter of `row_group_bytes` waits.
             1 never encodes and writes at one time.
@@ -94,6 +96,7 @@ class WriteOptions:
     max_bytes_in_flight: int = 60 * MiB
     undecided_grace: float = 60.0
     overwrite_partial: bool = False
+    permissions: int | None = None
     max_threads: int | None = None
 
 

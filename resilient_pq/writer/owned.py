@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from resilient_pq.arrow.handed_over import taking
+
 
 def owned(data: object) -> object:
     """What a caller may change in place, copied: rows wait for their row group, and loops reuse their arrays."""
@@ -22,4 +24,7 @@ def _owned_values(values: Any) -> Any:
     ):
         return values.copy()
     is_arrow = hasattr(values, "__arrow_c_array__") or hasattr(values, "__arrow_c_stream__")
-    return np.array(values) if hasattr(values, "__array__") and not is_arrow else values
+    if is_arrow or not hasattr(values, "__array__"):
+        return values
+    with taking("values", values):
+        return np.array(values)

@@ -46,8 +46,11 @@ def _left_open() -> Iterator[list[str]]:
 
 
 @pytest.fixture(autouse=True)
-def every_generator_is_closed(_left_open: list[str]) -> Iterator[None]:
-    """Fails the test in which one was left open, or the next one where it was found late."""
+def left_open(_left_open: list[str]) -> Iterator[list[str]]:
+    """Fails the test in which one was left open, or the next one where it was found late.
+
+    A test that forgets one itself, as a caller may, takes it from the list that this is.
+    """
     _left_open.clear()
-    yield
+    yield _left_open
     assert not _left_open, "nobody closed " + "; ".join(_left_open)

@@ -363,7 +363,9 @@ async def test_an_error_in_the_loop_leaves_no_task(our_bytes: bytes, stored: Sto
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-async def test_batches_that_are_forgotten_are_closed(our_bytes: bytes, stored: Stored) -> None:
+async def test_batches_that_are_forgotten_are_closed(
+    our_bytes: bytes, stored: Stored, left_open: list[str]
+) -> None:
     async with rpq.open((await stored(our_bytes), "file")) as file:
         async for _ in file.batches(5):
             break
@@ -371,6 +373,7 @@ async def test_batches_that_are_forgotten_are_closed(our_bytes: bytes, stored: S
         for _ in range(20):
             await asyncio.sleep(0.001)
         assert asyncio.all_tasks() == {asyncio.current_task()}
+    left_open.clear()  # the one that was forgotten here
 
 
 async def test_cancelled_reads_leave_no_task(our_bytes: bytes, stored: Stored) -> None:

@@ -1,0 +1,52 @@
+"""The boundary to other Arrow libraries: what they raise while they hand their data over becomes an error of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from resilient_pq.errors import OutOfMemoryError, ResilientPQError, SchemaError
+
+#: What pyarrow puts behind the message of an error of Python code that it called: a whole traceback.
+_DETAIL = " Detail: Python exception"
+
+
+@contextmanager
+def taking(what: str, maker: object) -> Iterator[None]:
+    """Take something from an object of another library.
+
+    Args:
+        what: What is taken: "rows", "a schema".
+        maker: The object.
+
+    Raises:
+        OutOfMemoryError: It had too little memory.
+        SchemaError: Whatever else it raised, as the cause; it names the library's type.
+    """
+    try:
+        yield
+    except ResilientPQError:
+        raise
+    except MemoryError as error:
+        raise OutOfMemoryError(str(error)) from error
+    except Exception as error:  # any library may be behind the interface, and any code behind the library
+        said = str(error).partition(_DETAIL)[0].strip().splitlines()
+        name = f"{type(maker).__module__.partition('.')[0]}.{type(maker).__qualname__}"
+        raise SchemaError(
+            f"{what} cannot be taken from an object of type {name}: {said[0] if said else type(error).__name__}",
+            hint="what was raised there is the cause of this error (__cause__)",
+        ) from error
+
+
+def each_taken(arrays: Iterable[Any], maker: object) -> Iterator[Any]:
+    """The arrays of a stream; each is made by its library only when it is taken."""
+    with taking("rows", maker):
+        remaining = iter(arrays)
+    while True:
+        with taking("rows", maker):
+            try:
+                array = next(remaining)
+            except StopIteration:
+                return
+        yield array
