@@ -19,6 +19,7 @@ from resilient_pq.dataset.sink import Begun, DatasetCheckpoint, DatasetWriter, P
 from resilient_pq.dataset.unfinished import Folder, completed, refuse_begun
 from resilient_pq.errors import AlreadyExistsError, RecoveryError, SchemaError, Where
 from resilient_pq.io import WriteStore, resolve
+from resilient_pq.io.resolve import imported
 from resilient_pq.writer.creation import Creation, check_options, new_file, sink_options_of
 from resilient_pq.writer.options import EncoderOptions, MiB, WriteOptions
 from resilient_pq.writer.stream import Writer
@@ -276,6 +277,7 @@ class _Sink:
 
         async def opening() -> DatasetWriter:
             owns_store = not isinstance(dst, tuple)
+            await imported(dst)
             store, key = dst if isinstance(dst, tuple) else resolve(dst, storage_options, bucket_alone=True)
             folder = Folder(store, key, self.naming)
             try:

@@ -27,6 +27,7 @@ from resilient_pq.errors import (
 )
 from resilient_pq.folder.pattern import is_data_file
 from resilient_pq.io import FetchCounters, ObjectInfo, ReadStore, WriteStore, resolve
+from resilient_pq.io.resolve import imported
 from resilient_pq.reader.contents import Contents, FileState
 from resilient_pq.reader.data_file import COMMON_METADATA_NAME, METADATA_NAME, data_file
 from resilient_pq.reader.opening import IncompleteFileWarning
@@ -100,6 +101,7 @@ async def write_metadata(
         IncompleteFileWarning: A file is a checkpoint of a writer that never finished, or what a recovery could keep
             of one; the summary then says so of itself.
     """
+    await imported(root_path)
     store, key = _summary_key(root_path, storage_options)
     try:
         common_key = store.beside(key, COMMON_METADATA_NAME) if common_metadata else None

@@ -13,6 +13,7 @@ from typing import Any
 from resilient_pq.errors import NothingToRecoverError
 from resilient_pq.folder.result import FileError, FileResult
 from resilient_pq.io import ReadStore, Stores, WriteStore
+from resilient_pq.io.resolve import imported
 from resilient_pq.recovery.check import check, check_if_sound
 from resilient_pq.recovery.findings import Progress
 from resilient_pq.recovery.report import Report
@@ -43,6 +44,7 @@ async def check_one(
     name = _name(url)
     async with _reached(stores, storage_options) as reached:
         try:
+            await imported(url)
             place = _place(url, reached)
             name = place[0].url_of(place[1])
             small = await _small(place, size)
@@ -88,6 +90,7 @@ async def recover_one(
         same = reached if dst_stores is None and dst_storage_options is None else dst_stores
         async with _reached(same, dst_storage_options) as dst_reached:
             try:
+                await imported(url, dst, *schema_from)
                 place = _place(url, reached)
                 name = place[0].url_of(place[1])
                 siblings = [_place(each, reached) for each in schema_from]

@@ -28,6 +28,7 @@ from resilient_pq.errors import (
     located,
 )
 from resilient_pq.io import FetchCounters, MultipartStore, ObjectInfo, Part, resolve
+from resilient_pq.io.resolve import imported
 from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.reading import read_contents
 from resilient_pq.recovery.report import Outcome, Report, recovered_name
@@ -150,6 +151,7 @@ async def _contents_of(
         StoreError: They cannot be read.
     """
     if isinstance(metadata, str | os.PathLike):
+        await imported(metadata)
         store, key = resolve(metadata, storage_options)
         async with store:
             with located(Where(key=store.url_of(key))):

@@ -9,6 +9,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from resilient_pq.errors import SchemaError
 from resilient_pq.io import ObjectSink, SinkOptions, WriteStore, resolve
+from resilient_pq.io.resolve import imported
 from resilient_pq.writer.checkpoint_log import CheckpointLog
 from resilient_pq.writer.options import EncoderOptions, MiB, WriteOptions
 from resilient_pq.writer.stream import Resumed, Writer
@@ -158,6 +159,7 @@ def writer_of(
     log_path = options.write.checkpoint_log
 
     async def opening() -> Writer:
+        await imported(url)
         store, key = url if isinstance(url, tuple) else resolve(url, storage_options)
         owns_store = not isinstance(url, tuple)
         checkpoint_log: CheckpointLog | None = None
