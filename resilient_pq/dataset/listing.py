@@ -11,6 +11,7 @@ from resilient_pq.folder.pattern import is_data_file
 from resilient_pq.folder.scope import Place, Scope
 from resilient_pq.io import ReadStore, Stores
 from resilient_pq.io.location import scrubbed
+from resilient_pq.io.resolve import imported
 from resilient_pq.reader.data_file import METADATA_NAME
 
 #: A file as a caller names it: a URL, a path, or a pair of a store and a key in it.
@@ -29,6 +30,7 @@ async def find_files(sources: Source | Sequence[Source], stores: Stores) -> list
         NotFoundError: There is no file in the folder, or none that matches the pattern.
         StoreError: The store could not say.
     """
+    await imported(sources, *(sources if isinstance(sources, list | tuple) else ()))
     if (scope := scope_of(sources, stores)) is not None:
         return await _of_scope(scope)
     files: Any = sources

@@ -19,6 +19,7 @@ from resilient_pq.dataset.sink import Begun, DatasetCheckpoint, DatasetWriter, P
 from resilient_pq.dataset.unfinished import Folder, completed, refuse_begun
 from resilient_pq.errors import AlreadyExistsError, RecoveryError, SchemaError, Where
 from resilient_pq.io import WRITING, RetryPolicy, WriteStore, resolve, with_retry
+from resilient_pq.io.resolve import imported
 from resilient_pq.writer.creation import Creation, check_options, new_file, sink_options_of
 from resilient_pq.writer.options import MAX_UNSTORED_SECONDS, EncoderOptions, MiB, WriteOptions
 from resilient_pq.writer.stream import Writer
@@ -288,6 +289,7 @@ class _Sink:
 
         async def opening() -> DatasetWriter:
             owns_store = not isinstance(dst, tuple)
+            await imported(dst)
             if isinstance(dst, tuple):
                 store, key = dst
             else:

@@ -36,6 +36,7 @@ from resilient_pq.io import (
     resolve,
     with_retry,
 )
+from resilient_pq.io.resolve import imported
 from resilient_pq.reader.contents import Contents, FileState
 from resilient_pq.reader.data_file import COMMON_METADATA_NAME, METADATA_NAME, data_file
 from resilient_pq.reader.opening import IncompleteFileWarning
@@ -111,6 +112,7 @@ async def write_metadata(
         IncompleteFileWarning: A file is a checkpoint of a writer that never finished, or what a recovery could keep
             of one; the summary then says so of itself.
     """
+    await imported(root_path)
     storage_options = with_retry(storage_options, retry)
     store, key = _summary_key(root_path, storage_options)
     try:

@@ -15,6 +15,7 @@ from resilient_pq.folder.result import FileError, FileResult
 from resilient_pq.folder.scope import shown_place
 from resilient_pq.io import READING, WRITING, ReadStore, RetryPolicy, Stores, WriteStore
 from resilient_pq.io.location import shown
+from resilient_pq.io.resolve import imported
 from resilient_pq.recovery.check import check, check_if_sound
 from resilient_pq.recovery.findings import Progress
 from resilient_pq.recovery.report import Report
@@ -45,6 +46,7 @@ async def check_one(
     name = _name(url)
     async with _reached(stores, storage_options) as reached:
         try:
+            await imported(url)
             place = _place(url, reached)
             name = shown_place(place)
             small = await _small(place, size)
@@ -90,6 +92,7 @@ async def recover_one(
         same = reached if dst_stores is None and dst_storage_options is None else dst_stores
         async with _reached(same, dst_storage_options, WRITING) as dst_reached:
             try:
+                await imported(url, dst, *schema_from)
                 place = _place(url, reached)
                 name = shown_place(place)
                 siblings = [_place(each, reached) for each in schema_from]

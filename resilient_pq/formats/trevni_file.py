@@ -29,6 +29,7 @@ from resilient_pq.formats.trevni.rows import RowReader, WindowRows
 from resilient_pq.formats.trevni.values import Position, read_values
 from resilient_pq.formats.trevni_source import Source, given_schema, open_source, windows
 from resilient_pq.io import FetchCounters, ObjectInfo, ReadStore, RetryPolicy, resolve, with_retry
+from resilient_pq.io.resolve import imported
 from resilient_pq.reader.file import OnLost
 from resilient_pq.reader.on_damage import OnDamage
 from resilient_pq.reader.opening import Opening
@@ -396,6 +397,7 @@ def open_trevni(
     given = given_schema(schema)
 
     async def opening() -> TrevniFile:
+        await imported(url)
         store, key = url if isinstance(url, tuple) else resolve(url, storage_options)
         owns_store = not isinstance(url, tuple)
         try:

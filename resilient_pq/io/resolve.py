@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
+import sys
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from importlib import import_module
 from typing import Any, TypeVar
 
 from resilient_pq.errors import SchemaError, StoreError, Where
@@ -21,6 +24,16 @@ _RETRY = "retry"
 
 # One letter is a drive of Windows.
 _SCHEME = re.compile(r"([a-z][a-z0-9+.\-_]+)(::|://)", re.IGNORECASE | re.ASCII)
+#: The modules of the stores that bring a client with them, by scheme; of all other schemes that of fsspec.
+_MODULES = {
+    "s3": "resilient_pq.io.s3",
+    "s3a": "resilient_pq.io.s3",
+    "http": "resilient_pq.io.http",
+    "https": "resilient_pq.io.http",
+}
+_FSSPEC = "resilient_pq.io.fsspec_store"
+#: Those that are imported, or cannot be.
+_IMPORTED: set[str] = set()
 
 
 def resolve(
@@ -51,6 +64,36 @@ def resolve(
     return Stores(storage_options, retry).resolve(url, bucket_alone=bucket_alone)
 
 
+async def imported(*urls: object) -> None:
+    """Have the clients imported that stores of URLs take, in a thread: some take a second, which no event loop has.
+
+    Args:
+        *urls: As of `resolve`; anything else is left alone.
+    """
+    wanted = {name for url in urls if isinstance(url, str) for name in _clients(url)} - _IMPORTED
+    if wanted:
+        await asyncio.to_thread(_import, wanted)
+
+
+def _clients(url: str) -> list[str]:
+    """What is imported for a URL: modules of ours, and schemes of fsspec with a colon behind."""
+    schemes = [match[1].lower() for match in _SCHEME.finditer(url)]
+    if not schemes or schemes[0] in ("file", "local"):
+        return []
+    ours = _MODULES.get(schemes[0]) if len(schemes) == 1 and "::" not in url else None
+    return [ours] if ours is not None else [_FSSPEC, *(f"{scheme}:" for scheme in schemes)]
+
+
+def _import(names: set[str]) -> None:
+    for name in sorted(names, key=lambda name: name.endswith(":")):
+        with suppress(ImportError, ValueError):  # `resolve` says what is missing
+            if name.endswith(":"):
+                sys.modules[_FSSPEC].fsspec.get_filesystem_class(name[:-1])
+            else:
+                import_module(name)
+        _IMPORTED.add(name)
+
+
 @asynccontextmanager
 async def place_of(
     location: str | os.PathLike[str] | tuple[S, str],
@@ -73,6 +116,7 @@ async def place_of(
     if isinstance(location, tuple):
         yield location
         return
+    await imported(location)
     store, key = resolve(location, storage_options, bucket_alone=bucket_alone, retry=retry)
     try:
         yield store, key

@@ -21,6 +21,7 @@ import s3fs
 from aiobotocore.config import AioConfig
 from aiobotocore.httpsession import AIOHTTPSession
 from aiobotocore.session import AioSession
+from botocore.exceptions import DataNotFoundError
 from botocore.loaders import create_loader
 
 from resilient_pq.errors import StoreError, UnsupportedError
@@ -196,7 +197,7 @@ class S3Client:
         async with self._opening:
             if self._filesystem is None:
                 try:
-                    filesystem = _filesystem(self._options)
+                    filesystem = await asyncio.to_thread(_filesystem, self._options)
                     self._client = await filesystem.set_session()
                 except (TypeError, KeyError) as error:
                     raise UnsupportedError(f"storage_options do not fit s3fs: {scrubbed(str(error))}") from None
@@ -229,7 +230,10 @@ def max_requests_from(storage_options: Mapping[str, Any]) -> int:
 
 
 def _filesystem(storage_options: Mapping[str, Any]) -> Any:
-    """An s3fs of our own, never shared: its instances are bound to an event loop."""
+    """An s3fs of our own, never shared: its instances are bound to an event loop.
+
+    Made in a thread: it reads what a client is made of, which takes 0.1 s for the first one.
+    """
     config: dict[str, Any] = {
         "connect_timeout": CONNECT_SECONDS,
         "read_timeout": PROGRESS_SECONDS,
@@ -248,6 +252,12 @@ def _filesystem(storage_options: Mapping[str, Any]) -> Any:
     filesystem.retries = 1
     if filesystem.session is None:
         filesystem.session = _session(filesystem)
+    with suppress(DataNotFoundError):  # a botocore that keeps it elsewhere reads it when it makes the client
+        loader = filesystem.session.get_component("data_loader")
+        for name in ("service-2", "endpoint-rule-set-1"):
+            loader.load_service_model("s3", name)
+        for name in ("endpoints", "partitions", "sdk-default-configuration"):
+            loader.load_data(name)
     return filesystem
 
 

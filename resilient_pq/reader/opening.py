@@ -10,6 +10,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from resilient_pq.errors import FormatError, NotParquetError, SchemaError, Where, located
 from resilient_pq.io import FetchCounters, ReadStore, RetryPolicy, resolve, with_retry
+from resilient_pq.io.resolve import imported
 from resilient_pq.reader.contents import FileState
 from resilient_pq.reader.data_file import remedy
 from resilient_pq.reader.file import File, OnLost
@@ -172,6 +173,7 @@ def open(
     following = FollowOptions() if follow is True else follow or None
 
     async def opening() -> File:
+        await imported(url)
         store, key = url if isinstance(url, tuple) else resolve(url, storage_options)
         owns_store = not isinstance(url, tuple)
         try:

@@ -8,6 +8,7 @@ from typing import Any
 from resilient_pq.commands import command, lasts
 from resilient_pq.errors import Where, located
 from resilient_pq.io import RetryPolicy, with_retry
+from resilient_pq.off_loop import off_loop
 from resilient_pq.reader.contents import Contents, FileState
 from resilient_pq.reader.data_file import is_summary_name, writing_again
 from resilient_pq.reader.on_damage import OnDamage
@@ -89,14 +90,15 @@ async def _check(known: Understanding, progress: Progress | None) -> Report:
         return _report(known.source, None, Outcome.NOTHING, KeptRows((), ()), list(known.findings), {})
     examined = await examine(known, Means(search=next_page), progress)
     findings = [*known.findings, *examined.findings]
-    rows = keep(contents.schema, known.row_groups, examined.found, OnDamage.DROP)
+    num_chunks = known.num_chunks
+    rows = await off_loop(num_chunks, keep, contents.schema, known.row_groups, examined.found, OnDamage.DROP)
     outcome = _outcome(known, contents, findings)
     if outcome is Outcome.INCOMPLETE:
         findings.append(_unfinished(known.source, contents))
     expected = contents.num_rows or known.error is not None or contents.state is FileState.IN_PROGRESS
     if not rows.num_rows and expected:
         outcome = Outcome.NOTHING
-    return _report(known.source, contents, outcome, rows, findings, examined.seen)
+    return await off_loop(num_chunks, _report, known.source, contents, outcome, rows, findings, examined.seen)
 
 
 def _outcome(known: Understanding, contents: Contents, findings: Sequence[Finding]) -> Outcome:
@@ -116,7 +118,9 @@ async def _check_summary(source: Source, contents: Contents, progress: Progress 
     findings = [finding async for finding in examine_row_groups(source, contents, progress, seen)]
     findings += [finding async for finding in examine_metadata(source, contents)]
     bad = {finding.where.row_group for finding in findings if finding.costs_rows}
-    row_groups = known_row_groups(candidates_of_contents(contents))
+    row_groups = await off_loop(
+        contents.num_chunks, lambda: known_row_groups(candidates_of_contents(contents))
+    )
     rows = KeptRows(tuple(KeptRowGroup(known) for known in row_groups if known.ordinal not in bad), ())
     outcome = Outcome.SOUND
     if any(finding.damage is not Damage.UNVERIFIED for finding in findings):
@@ -126,7 +130,7 @@ async def _check_summary(source: Source, contents: Contents, progress: Progress 
         findings.append(_unfinished(source, contents))
     if not rows.num_rows and contents.num_rows:
         outcome = Outcome.NOTHING
-    return _report(source, contents, outcome, rows, findings, seen)
+    return await off_loop(contents.num_chunks, _report, source, contents, outcome, rows, findings, seen)
 
 
 def _report(

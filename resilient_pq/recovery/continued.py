@@ -17,8 +17,9 @@ from resilient_pq.format.page_sums import PageSums, with_sums
 from resilient_pq.format.records import HEADER_SIZE, Kind, RecordChain, RowGroupRecord, parse_header
 from resilient_pq.io.fetch import fetch
 from resilient_pq.io.ranges import ByteRange
+from resilient_pq.off_loop import off_loop
 from resilient_pq.reader.contents import Contents
-from resilient_pq.recovery.choose import Candidates
+from resilient_pq.recovery.choose import Candidate, Candidates
 from resilient_pq.recovery.source import Source
 from resilient_pq.recovery.verify import record_range
 from resilient_pq.writer.layout import Layout, PlacedRowGroup
@@ -43,12 +44,22 @@ async def continued(source: Source, candidates: Candidates) -> Layout:
     async with aclosing(reading):
         async for ordinal, data in reading:
             candidate = candidates.row_groups[ordinal]
-            indexes = _offset_indexes(candidate.row_group, data, last.file_id)
-            row_groups.append(PlacedRowGroup(_without_indexes(candidate.row_group), candidate.end, indexes))
+            num_chunks = len(candidate.row_group.columns)
+            row_groups.append(await off_loop(num_chunks, _placed, candidate, data, last.file_id))
     chain = RecordChain(last.file_id, last.epoch + 1, last.number + 1, last.offset, last.newest_footer)
-    layout = Layout(contents.schema, chain, own_keys(contents), made_like=contents.metadata)
-    layout.resume(end, row_groups, [(known.offset, known.num_rows) for known in contents.checkpoints])
-    return layout
+
+    def laid_out() -> Layout:
+        layout = Layout(contents.schema, chain, own_keys(contents), made_like=contents.metadata)
+        layout.resume(end, row_groups, [(known.offset, known.num_rows) for known in contents.checkpoints])
+        return layout
+
+    return await off_loop(contents.num_chunks, laid_out)
+
+
+def _placed(candidate: Candidate, data: memoryview, file_id: bytes) -> PlacedRowGroup:
+    """A row group in its place, with the indexes that its record has."""
+    indexes = _offset_indexes(candidate.row_group, data, file_id)
+    return PlacedRowGroup(_without_indexes(candidate.row_group), candidate.end, indexes)
 
 
 def own_keys(contents: Contents) -> dict[str, str | None]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from resilient_pq.errors import FormatError, RecoveryError, UnsupportedError, Where
 from resilient_pq.format.chunk_encoder import EncodedChunk
@@ -19,6 +20,7 @@ from resilient_pq.format.quirks import Quirks
 from resilient_pq.format.schema import Leaf
 from resilient_pq.io import ObjectSink
 from resilient_pq.io.ranges import ByteRange
+from resilient_pq.off_loop import off_loop
 from resilient_pq.reader.contents import Contents, FileState
 from resilient_pq.reader.decoder import decode
 from resilient_pq.reader.plan import ChunkRead, chunk_read
@@ -84,7 +86,8 @@ class Draft:
 
     async def end_row_group(self, num_rows: int, sorting_columns: Sequence[SortingColumn] = ()) -> None:
         """Complete the row group of the chunks that were pushed."""
-        await self._push(self._layout.end_row_group(num_rows, sorting_columns=list(sorting_columns) or None))
+        end = partial(self._layout.end_row_group, num_rows, sorting_columns=list(sorting_columns) or None)
+        await self._push(await off_loop(len(self._chunks), end))
         self._row_groups.append((num_rows, self._chunks))
         self._chunks = []
 
@@ -98,8 +101,13 @@ class Draft:
         Raises:
             RecoveryError: It cannot be opened, or has other rows, or chunks elsewhere.
         """
-        buffers = self._layout.finish(state=FileState.SALVAGED, extra=extra)
+        num_chunks = len(self._layout.row_groups) * len(self._layout.schema.leaves)
+        buffers = await off_loop(num_chunks, partial(self._layout.finish, state=FileState.SALVAGED, extra=extra))
         await self._push(buffers)
+        await off_loop(num_chunks, self._check_footer, buffers, num_rows)
+
+    def _check_footer(self, buffers: Buffers, num_rows: int) -> None:
+        """Open the file as whoever reads it will, by the last bytes that were pushed."""
         tail = memoryview(b"".join(bytes(buffer) for buffer in buffers))
         contents = _opened(read_footer(tail, self._sink.position - len(tail)), num_rows)
         if not contents.verified:

@@ -16,6 +16,7 @@ from resilient_pq.errors import (
 from resilient_pq.format.footer import ChunkSums
 from resilient_pq.format.values import LeafData
 from resilient_pq.io.ranges import ByteRange
+from resilient_pq.off_loop import Turns, off_loop
 from resilient_pq.reader import indexes
 from resilient_pq.reader.chunk_objects import ChunkObjects
 from resilient_pq.reader.contents import Contents
@@ -74,10 +75,12 @@ async def _chunks(
 ) -> AsyncGenerator[Subject | Finding, None]:
     """The column chunks, and what stands against reading some of them."""
     files: dict[str, Finding | None] = {}
+    turns = Turns()
     for ordinal in range(len(contents.metadata.row_groups)):
         told: set[str | None] = set()
         stated = await _stated(objects, contents, ordinal)
         for leaf in contents.schema.leaves:
+            await turns.give_way()
             try:
                 chunk = chunk_read(contents, ordinal, leaf)
                 unusable = await _unusable(objects, chunk.file, files)
@@ -122,6 +125,25 @@ class _Shapes:
 
 async def _stated(objects: ChunkObjects, contents: Contents, ordinal: int) -> dict[int, Stated]:
     """What page indexes say of the chunks of a row group that have no checksum of their own, by their leaves."""
+    num_leaves = len(contents.schema.leaves)
+    chunks, places = await off_loop(num_leaves, _without_sums, contents, ordinal)
+    if not chunks:
+        return {}
+    data: list[memoryview] = [memoryview(b"")] * len(places)
+    wanted = [objects.place_in(None, place) for place in places]
+    async with aclosing(objects.fetch_places(wanted, in_order=True)) as arriving:
+        async for i, arrived in arriving:
+            data[i] = arrived
+
+    def stated() -> dict[int, Stated]:
+        said = zip(chunks, data[::2], data[1::2], strict=True)
+        return {chunk.leaf.ordinal: stated_of(contents.metadata, chunk, one, two) for chunk, one, two in said}
+
+    return await off_loop(num_leaves, stated)
+
+
+def _without_sums(contents: Contents, ordinal: int) -> tuple[list[ChunkRead], list[ByteRange]]:
+    """The chunks of a row group that have page indexes and no checksum, and where the two indexes of each lie."""
     chunks: list[ChunkRead] = []
     places: list[ByteRange] = []
     for leaf in contents.schema.leaves:
@@ -137,15 +159,7 @@ async def _stated(objects: ChunkObjects, contents: Contents, ordinal: int) -> di
         if len(ranges) == len(both):
             chunks.append(chunk)
             places += ranges
-    if not chunks:
-        return {}
-    data: list[memoryview] = [memoryview(b"")] * len(places)
-    wanted = [objects.place_in(None, place) for place in places]
-    async with aclosing(objects.fetch_places(wanted, in_order=True)) as arriving:
-        async for i, arrived in arriving:
-            data[i] = arrived
-    said = zip(chunks, data[::2], data[1::2], strict=True)
-    return {chunk.leaf.ordinal: stated_of(contents.metadata, chunk, one, two) for chunk, one, two in said}
+    return chunks, places
 
 
 def _examine_chunk(
@@ -189,7 +203,8 @@ async def _unusable(
 
 async def examine_metadata(source: Source, contents: Contents) -> AsyncGenerator[Finding, None]:
     """What is wrong with the records and indexes of a resilient file whose footer is whole."""
-    async with aclosing(examine_places(source, contents, expected_metadata(contents))) as findings:
+    places = await off_loop(contents.num_chunks, lambda: list(expected_metadata(contents)))
+    async with aclosing(examine_places(source, contents, places)) as findings:
         async for finding in findings:
             yield finding
 
@@ -213,7 +228,9 @@ async def _metadata(
 ) -> AsyncGenerator[Subject | Finding, None]:
     """Metadata at some places, and what stands against reading some of them."""
     files: dict[str, Finding | None] = {}
+    turns = Turns()
     for expected in places:
+        await turns.give_way()
         if await _unusable(objects, expected.file, files) is not None:
             continue  # told with its chunks already
         try:

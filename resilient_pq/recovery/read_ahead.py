@@ -10,6 +10,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 from resilient_pq.io import Place
+from resilient_pq.off_loop import Turns
 from resilient_pq.reader.chunk_objects import ChunkObjects
 from resilient_pq.recovery.report import Finding
 
@@ -74,10 +75,12 @@ async def _examined(
     objects: ChunkObjects, wave: Sequence[Subject | Finding]
 ) -> AsyncGenerator[tuple[Subject | None, list[Finding]], None]:
     places = [step.place for step in wave if isinstance(step, Subject)]
+    turns = Turns()
     working: deque[tuple[Subject | None, asyncio.Future[list[Finding]]]] = deque()
     try:
         async with aclosing(objects.fetch_places(places, in_order=True)) as arriving:
             for step in wave:
+                await turns.give_way()
                 if isinstance(step, Finding):
                     working.append((None, _known([step])))
                 else:

@@ -22,6 +22,7 @@ from resilient_pq.errors import (
     located,
 )
 from resilient_pq.io import WRITING, RetryPolicy, place_of, with_retry
+from resilient_pq.off_loop import off_loop
 from resilient_pq.reader.data_file import writing_again
 from resilient_pq.reader.on_damage import OnDamage
 from resilient_pq.reader.surviving import next_page
@@ -295,9 +296,10 @@ async def _recover(known: Understanding, request: _Request, progress: Progress |
     if request.on_damage is OnDamage.COLUMNS:
         findings += tuple(numbering(known.row_groups, examined.found))
     policy = OnDamage.DROP if request.on_damage is OnDamage.RAISE else request.on_damage
-    rows = keep(contents.schema, known.row_groups, examined.found, policy)
+    num_chunks = known.num_chunks
+    rows = await off_loop(num_chunks, keep, contents.schema, known.row_groups, examined.found, policy)
     lost = tuple(sorted((*rows.lost, *examined.lost), key=lambda region: region.start))
-    ledger = ledger_of(known, examined, rows, request.on_damage)
+    ledger = await off_loop(num_chunks, ledger_of, known, examined, rows, request.on_damage)
     whole = known.error is None and ledger.is_complete
     sound = whole and not examined.found and not examined.copies_damaged_at and not known.keys_damaged
     if request.only_sound and not sound:
@@ -311,7 +313,7 @@ async def _recover(known: Understanding, request: _Request, progress: Progress |
             hint="keep all other rows: on_damage='drop' (--on-damage drop)",
         )
     output = Output(known, examined, rows, lost, ledger.rows_lost, sound)
-    report = _report(known, output, findings, request.target, ledger)
+    report = await off_loop(num_chunks, _report, known, output, findings, request.target, ledger)
     assert report.kept is not None
     if request.only_damaged:
         if sound:

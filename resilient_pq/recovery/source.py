@@ -9,12 +9,14 @@ import os
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, cast
 
 from resilient_pq.errors import FormatError, NotParquetError, TornFileError, UnsupportedError, Where, located
 from resilient_pq.format.footer import ENCRYPTED_MAGIC, MAGIC
 from resilient_pq.io import FetchCounters, FetchOptions, ObjectInfo, ReadStore, resolve
 from resilient_pq.io.ranges import ByteRange
+from resilient_pq.io.resolve import imported
+from resilient_pq.off_loop import off_loop
 from resilient_pq.reader.chunk_objects import ChunkObjects
 from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.reading import read_contents
@@ -29,6 +31,8 @@ Location = str | os.PathLike[str] | tuple[Any, str]
 
 #: Of an object, asked for first: footers are rarely longer.
 TAIL_BYTES = 256 * 1024
+#: Bytes that are a piece of work (`off_loop`) for whoever searches them for something.
+_PIECE = 256
 
 
 @dataclass(slots=True)
@@ -148,13 +152,11 @@ class Source:
 
     async def drive(self, asking: Generator[ByteRange, memoryview, T]) -> T:
         """Give a sans-io search the bytes that it asks for, and its answer to the caller."""
-        try:
-            wanted = next(asking)
-            while True:
-                wanted = asking.send(await self.read(wanted))
-        except StopIteration as stop:
-            result: T = stop.value
-            return result
+        num_pieces = self.info.size // _PIECE
+        wanted, answer = await off_loop(num_pieces, _asked, asking, None)
+        while wanted is not None:
+            wanted, answer = await off_loop(num_pieces, _asked, asking, await self.read(wanted))
+        return cast(T, answer)
 
     async def with_bytes(self, data: bytes) -> Source:
         """The same object with other bytes, in memory; the caller goes on closing this one."""
@@ -180,6 +182,14 @@ class Source:
             await self.store.close()
 
 
+def _asked(asking: Generator[ByteRange, memoryview, T], data: memoryview | None) -> tuple[ByteRange | None, T | None]:
+    """What a search wants after it was given some bytes, None at first; or its answer."""
+    try:
+        return (next(asking) if data is None else asking.send(data)), None
+    except StopIteration as stop:
+        return None, stop.value
+
+
 async def open_source(
     location: Location, storage_options: Mapping[str, Any] | None, file_id: bytes | None = None
 ) -> Source:
@@ -194,6 +204,7 @@ async def open_source(
         StoreError: There is no such object, or the store refuses.
     """
     owns_store = not isinstance(location, tuple)
+    await imported(location)
     store, key = location if isinstance(location, tuple) else resolve(location, storage_options)
     url = store.url_of(key)
     try:

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from resilient_pq.arrow.stored_schema import ARROW_SCHEMA_KEY, is_stored_schema
 from resilient_pq.errors import FormatError, NotParquetError, RecoveryError, TornFileError, Where
 from resilient_pq.format.footer import MAGIC, Footer
-from resilient_pq.format.metadata import FileMetaData, RowGroup, SchemaElement, Type
+from resilient_pq.format.metadata import ColumnChunk, FileMetaData, RowGroup, SchemaElement, Type
 from resilient_pq.format.quirks import Quirks
 from resilient_pq.format.records import RecordHeader
 from resilient_pq.format.schema import Schema
 from resilient_pq.io.ranges import ByteRange
+from resilient_pq.off_loop import off_loop
 from resilient_pq.reader.contents import Contents
 from resilient_pq.recovery import carve, chunk_records
 from resilient_pq.recovery.choose import (
@@ -141,11 +143,28 @@ class Understanding:
             not_parquet=self.identity is not None and self.identity.name not in _MAY_BE_PARQUET,
         )
 
-    def take(self, candidates: Candidates) -> None:
-        """Take what a footer, or records, name."""
-        self.candidates, self.contents = candidates, candidates.contents
-        self.row_groups = tuple(known_row_groups(candidates))
-        self.end = candidates.end
+    @property
+    def num_chunks(self) -> int:
+        """About how many column chunks it has, whatever told of them."""
+        return len(self.row_groups) * (0 if self.contents is None else len(self.contents.schema.leaves))
+
+    async def take(self, named: Callable[[], Candidates | None], num_chunks: int) -> bool:
+        """Take what a footer, or records, name; gives whether they do.
+
+        Args:
+            named: Tells what they name, if anything.
+            num_chunks: About how many column chunks these are.
+        """
+
+        def found() -> tuple[Candidates, tuple[KnownRowGroup, ...]] | None:
+            candidates = named()
+            return None if candidates is None else (candidates, tuple(known_row_groups(candidates)))
+
+        if (taken := await off_loop(num_chunks, found)) is None:
+            return False
+        self.candidates, self.row_groups = taken
+        self.contents, self.end = self.candidates.contents, self.candidates.end
+        return True
 
     def losses(self, row_groups: Sequence[KnownRowGroup]) -> list[LostRegion]:
         """What is lost between and behind row groups, whatever is kept of them.
@@ -220,13 +239,13 @@ async def understand(
         StoreError: The store could not give the bytes.
     """
     known = Understanding(source, given=given, siblings=siblings or Siblings())
-    while (rung := next_rung(known.facts)) is not None:
+    while (rung := next_rung(await off_loop(known.num_chunks, lambda: known.facts))) is not None:
         known.climbed.append(rung)
         await _RUNGS[rung](known)
         if only_footer:
             return known
     if known.error is not None:
-        known.findings[:0] = _broken_footer(known)
+        known.findings[:0] = await off_loop(known.num_chunks, _broken_footer, known)
     return known
 
 
@@ -239,9 +258,9 @@ async def _footer(known: Understanding) -> None:
         known.contents, known.footer_whole = contents, True  # a summary: its row groups lie in other files
     elif contents.verified or await _leads_to_pages(known.source, contents):
         known.footer_whole = True
-        known.take(candidates_of_contents(contents))
+        await known.take(partial(candidates_of_contents, contents), contents.num_chunks)
         if not contents.verified:
-            known.findings += (found := _what_others_refuse(contents))
+            known.findings += (found := await off_loop(contents.num_chunks, _what_others_refuse, contents))
             known.keys_damaged = bool(found)
         if contents.miscounted is not None:
             message = f"the footer says {contents.miscounted:,} rows, its row groups {contents.num_rows:,}"
@@ -271,10 +290,14 @@ def _what_others_refuse(contents: Contents) -> list[Finding]:
 
 async def _leads_to_pages(source: Source, contents: Contents) -> bool:
     """Whether a footer that no checksum vouches for names pages, and not places beside them."""
-    chunks = [chunk for row_group in contents.metadata.row_groups for chunk in row_group.columns]
-    if not any(has_values(chunk) for chunk in chunks):
-        return True
-    return await source.drive(pages_begin(chunks, 0, source.info.size))
+
+    def chunks_with_values() -> list[ColumnChunk]:
+        return [
+            chunk for row_group in contents.metadata.row_groups for chunk in row_group.columns if has_values(chunk)
+        ]
+
+    chunks = await off_loop(contents.num_chunks, chunks_with_values)
+    return not chunks or await source.drive(pages_begin(chunks, 0, source.info.size))
 
 
 async def _records(known: Understanding) -> None:
@@ -289,17 +312,19 @@ async def _records(known: Understanding) -> None:
         for other in known.survey.others
         if not known.moved
     ]
-    candidates = _candidates(known.survey)
-    if candidates is not None:
-        known.take(candidates)
-    elif known.survey.row_groups:
-        row_groups = [found.row_group for _, found in sorted(known.survey.row_groups.items())]
+    survey, num_chunks = known.survey, _num_chunks(known.survey)
+    if not await known.take(partial(_candidates, survey), num_chunks) and survey.row_groups:
+        row_groups = [found.row_group for _, found in sorted(survey.row_groups.items())]
         schema = known.given or await named_alike(known.siblings, row_groups)
-        if schema is not None:
-            candidates = _candidates(known.survey, schema.metadata)
-            if candidates is not None:
-                known.schema_from = schema.origin
-                known.take(candidates)
+        if schema is not None and await known.take(partial(_candidates, survey, schema.metadata), num_chunks):
+            known.schema_from = schema.origin
+
+
+def _num_chunks(survey: Survey) -> int:
+    """How many column chunks the records name."""
+    row_groups = [found.row_group for found in survey.row_groups.values()]
+    row_groups += () if survey.footer is None else survey.footer.metadata.row_groups
+    return sum(len(row_group.columns) for row_group in row_groups)
 
 
 def _candidates(survey: Survey, schema: FileMetaData | None = None) -> Candidates | None:
@@ -333,7 +358,7 @@ async def _placement(known: Understanding) -> None:
     # Copies of this very file may lie in a column of it: a view is believed that tells of more of the same, or of its
     # end where nothing told of that.
     survey = await source.through(view).survey()
-    candidates = _candidates(survey)
+    candidates = await off_loop(_num_chunks(survey), _candidates, survey)
     if candidates is None or len(candidates.row_groups) < len(known.row_groups):
         return
     if len(candidates.row_groups) == len(known.row_groups) and not (survey.has_end and not known.survey.has_end):
@@ -409,7 +434,7 @@ async def _true_end(known: Understanding) -> None:
     if found.shift:
         known.source, known.moved = known.source.through(found.view), True
     if found.complete:
-        known.take(candidates_of_contents(found.contents))
+        await known.take(partial(candidates_of_contents, found.contents), found.contents.num_chunks)
     else:
         known.contents, known.row_groups = found.contents, found.rebuilt.row_groups
         proves = found.contents.is_finished and (known.file_id is None or found.contents.unvouched)

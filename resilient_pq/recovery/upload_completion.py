@@ -38,6 +38,7 @@ from resilient_pq.io import (
     resolve,
     with_retry,
 )
+from resilient_pq.io.resolve import imported
 from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.reading import read_contents
 from resilient_pq.recovery.report import Outcome, Report, recovered_name
@@ -163,6 +164,7 @@ async def _contents_of(
         StoreError: They cannot be read.
     """
     if isinstance(metadata, str | os.PathLike):
+        await imported(metadata)
         store, key = resolve(metadata, storage_options)
         async with store:
             with located(Where(key=store.url_of(key))):

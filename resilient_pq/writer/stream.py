@@ -30,6 +30,7 @@ from resilient_pq.format.records import RecordChain
 from resilient_pq.format.schema import Schema
 from resilient_pq.io import Fencing, ObjectInfo, ObjectSink, StoredState, WriteStore
 from resilient_pq.io.cancellation import finish_in_thread
+from resilient_pq.off_loop import AT_ONCE, off_loop
 from resilient_pq.writer.checkpoint_log import CheckpointLog
 from resilient_pq.writer.encoder import ClosedRowGroup, Encoder
 from resilient_pq.writer.in_time import StoresInTime
@@ -250,18 +251,22 @@ class Writer(StoresInTime):
 
     async def _start(self) -> None:
         assert self._ingest is not None
-        source = {key: value for key, value in self._ingest.metadata.items() if not key.startswith("rpq.")}
+        encoder = await off_loop(len(self._ingest.schema.leaves), self._new_encoder, self._ingest)
+        self._use(encoder)
+        self._checkpoint_time = self._commit_time = _now()
+        await self._known_pipeline.push(encoder.layout.start())
+        self._sink.mark()
+
+    def _new_encoder(self, ingest: Ingest) -> Encoder:
+        """What encodes a new file; called in a thread where there are many columns."""
+        source = {key: value for key, value in ingest.metadata.items() if not key.startswith("rpq.")}
         key_value = {
             **source,
             **(self._options.metadata or {}),
             **(self._options.own_metadata or {}),
-            "ARROW:schema": self._ingest.encoded_schema,
+            "ARROW:schema": ingest.encoded_schema,
         }
-        layout = Layout(self._ingest.schema, RecordChain(self._file_id), key_value)
-        self._use(Encoder(layout, self._options))
-        self._checkpoint_time = self._commit_time = _now()
-        await self._known_pipeline.push(layout.start())
-        self._sink.mark()
+        return Encoder(Layout(ingest.schema, RecordChain(self._file_id), key_value), self._options)
 
     async def _take(self, rows: Incoming) -> None:
         """Take all rows, and push the row groups that they fill; also before what the source raises is raised."""
@@ -380,8 +385,10 @@ class Writer(StoresInTime):
             resent=sink.num_bytes_resent,
             seconds_since_commit=_now() - self._commit_time,
         )
-        await self._known_pipeline.push(encoder.checkpoint())
         layout = encoder.layout
+        large = len(layout.row_groups) * len(layout.schema.leaves) > AT_ONCE
+        buffers = await finish_in_thread(encoder.checkpoint) if large else encoder.checkpoint()
+        await self._known_pipeline.push(buffers)
         made = Checkpoint(layout.num_checkpoints, layout.num_rows, layout.offset, StoredState.ACCEPTED)
         while len(self._checkpoints) > 1 and self._checkpoints[1].offset <= sink.num_bytes_stored:
             self._checkpoints.popleft()
