@@ -423,34 +423,3 @@ async def test_small_row_groups_are_told_of_before_the_file_is_full(
             await clock.skip(29)
             await clock.until(lambda stored=number + 1: writer.num_rows_stored == stored)  # type: ignore[misc]
     assert caplog.text.count("a quarter of the row groups") == 1
-
-
-async def test_rows_that_would_come_too_late_are_not_taken(clock: Any) -> None:
-    """Where the network turned out to be slow, `write` waits until what it has taken is stored."""
-    store = UploadStore()
-    options = rpq.WriteOptions(part_bytes=MiB, max_part_bytes=MiB)
-    writer = await rpq.create((store, "f"), row_group_rows=1_000, compression="none", options=options)
-
-    async def write(start: int, stop: int) -> None:
-        for at in range(start, stop, 1_000):
-            await writer.write(rows(at, at + 1_000))
-
-    store.taking.clear()
-    await write(0, 8_000)  # nothing is known of the network
-    await clock.skip(25)
-    await clock.until(lambda: bool(writer._commit_under_way))
-    await clock.skip(20)
-    store.taking.set()
-    await clock.until(lambda: writer.num_rows_stored == 8_000)
-    await clock.skip(11)  # when that is measured: 8 MB took 20 s, and 4 MB would take 10
-    store.taking.clear()
-    writing = asyncio.create_task(write(8_000, 20_000))
-    await clock.until(lambda: bool(writer._commit_under_way))
-    for _ in range(100):
-        await asyncio.sleep(0.001)
-    assert not writing.done() and 11_000 <= writer.num_rows <= 13_000
-    store.taking.set()
-    await writing
-    assert writer.num_rows_stored > 8_000
-    await writer.close()
-    assert writer.num_rows == 20_000
