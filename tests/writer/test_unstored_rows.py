@@ -424,3 +424,36 @@ async def test_small_row_groups_are_told_of_before_the_file_is_full(
             await clock.skip(29)
             await clock.until(lambda stored=number + 1: writer.num_rows_stored == stored)  # type: ignore[misc]
     assert caplog.text.count("a quarter of the row groups") == 1
+
+
+@pytest.mark.parametrize("where", ["upload", "local"])
+async def test_streams_that_falter_and_calls_side_by_side(where: str, clock: Any, tmp_path: Path) -> None:
+    """Whatever is stored in between, and by whom: each row is there once, and those of a call in their order."""
+    rng, store = random.Random(5), UploadStore()
+    schema = pa.schema([("call", pa.int64()), ("n", pa.int64())])
+    going_on = threading.Semaphore(0)
+
+    def stream(call: int, count: int) -> Iterator[pa.RecordBatch]:
+        for number in range(count):
+            going_on.acquire()
+            yield pa.record_batch({"call": [call] * 3, "n": range(3 * number, 3 * number + 3)}, schema)
+
+    options: dict[str, Any] = {"row_group_rows": 11, "options": rpq.WriteOptions(**SMALL)}
+    calls = []
+    async with rpq.create(place(where, store, tmp_path), schema, max_unstored_seconds=10, **options) as writer:
+        for call in range(12):
+            batches = pa.RecordBatchReader.from_batches(schema, stream(call, 10))
+            calls.append(asyncio.create_task(writer.write(batches)))
+            calls.append(asyncio.create_task(rng.choice((writer.flush, writer.checkpoint))()))
+        while not all(task.done() for task in calls):
+            if rng.random() < 0.3:
+                going_on.release()
+            await clock.skip(rng.choice((0.0, 1.0, 4.0)))
+            await asyncio.sleep(0.001 * rng.random())
+        await asyncio.gather(*calls)
+        assert writer.num_rows_stored > 180
+    async with rpq.open(place(where, store, tmp_path)) as file:
+        found = await file.read()
+        assert file.num_row_groups > 40, "many were closed by the timer"
+    assert found["call"].tolist() == [call for call in range(12) for _ in range(30)]
+    assert found["n"].tolist() == list(range(30)) * 12
