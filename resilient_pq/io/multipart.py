@@ -161,11 +161,6 @@ class MultipartSink(ObjectSink):
         return self._plan.num_bytes_resent
 
     @property
-    def num_bytes_unsent(self) -> int:
-        """Bytes in no part that was acknowledged."""
-        return self._plan.num_bytes_unsent
-
-    @property
     def commit_seconds(self) -> float:
         """From when it was asked for until it was stored."""
         return self._commit_seconds

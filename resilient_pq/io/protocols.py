@@ -323,11 +323,6 @@ class ObjectSink(Protocol):
         return False
 
     @property
-    def num_bytes_unsent(self) -> int:
-        """Bytes accepted that the store does not have yet, in no form."""
-        return 0
-
-    @property
     def commit_seconds(self) -> float:
         """Seconds that the newest commit took of those that were not waited for and are done."""
         return 0.0

@@ -122,7 +122,7 @@ class UploadPlan:
         self._tells: bool | None = None
         self._sending: dict[int, int] = {}
         self._released: list[int] = []
-        self._released_bytes = self._acknowledged = 0
+        self._released_bytes = 0
         self._repairs = 0
 
     @classmethod
@@ -151,7 +151,6 @@ class UploadPlan:
         for number, part in enumerate(copied, 1):
             slot = plan._slot(number)
             slot.part, slot.sent_end = part, slot.end
-            plan._acknowledged += part.size
             plan._release(slot)
         plan._elsewhere, plan._done = position, plan._released_bytes
         plan.commit()
@@ -201,7 +200,6 @@ class UploadPlan:
         """The store has this part."""
         slot = self._slots[part.number]
         assert slot.sending_end is not None
-        self._acknowledged += slot.sending_end - slot.sent_end
         slot.part, slot.sent_end, slot.sending_end = part, slot.sending_end, None
         del self._sending[part.number]
         if part.undecided:
@@ -318,11 +316,6 @@ class UploadPlan:
     def committing(self) -> bool:
         """Whether a commit is under way."""
         return self._target is not None
-
-    @property
-    def num_bytes_unsent(self) -> int:
-        """Bytes that were appended and are in no part that was acknowledged."""
-        return self.position - self._acknowledged
 
     @property
     def congested(self) -> bool:
@@ -457,7 +450,6 @@ class UploadPlan:
         for number in wrong:
             slot = self._slot(number)
             end, slot.sent_end = slot.sent_end, slot.start
-            self._acknowledged -= end - slot.start
             if self._target is None:  # closing: the commit of the last bytes has to be repeated
                 self._target, self._done = end, slot.start
 

@@ -77,7 +77,7 @@ class Encoder:
         self._chunk_options = options.chunk_options(schema)
         self._sorting = sorting_columns(schema, options.write.sorting_columns)
         self._open = [OpenChunk(leaf) for leaf in schema.leaves]
-        self._open_rows = self._open_bytes = self._closed_bytes = 0
+        self._open_rows = self._open_bytes = 0
         self._no_more_fit = False
         self._num_closed = len(layout.row_groups)
         self._since_checkpoint = layout.num_row_groups_since_checkpoint
@@ -167,13 +167,6 @@ class Encoder:
         return self._open_bytes
 
     @property
-    def open_bytes_in_file(self) -> int:
-        """About what they will take in the file, told from those before them; 0 for the first row group."""
-        if not self._closed_bytes:
-            return 0
-        return min(self._open_bytes, self._open_bytes * self.layout.offset // self._closed_bytes)
-
-    @property
     def full(self) -> bool:
         """Whether the file should be completed before more rows are taken."""
         return policy.file_full(self._num_closed, self.layout.serialized_bytes)
@@ -212,7 +205,6 @@ class Encoder:
             in_order=in_order,
         )
         self._num_closed += 1
-        self._closed_bytes += self._open_bytes
         self._open = [OpenChunk(leaf) for leaf in leaves]
         self._open_rows = self._open_bytes = 0
         self._no_more_fit = False

@@ -25,6 +25,8 @@ log = logging.getLogger("resilient_pq.writer")
 
 #: Seconds that the timer waits for a call before it looks whether that only waits for its source.
 _LOOK_AGAIN = 0.05
+#: Looks at rows that are too old, within the time of the bound.
+_LOOKS = 10
 
 
 class StoresInTime(Lifetime):
@@ -53,8 +55,8 @@ class StoresInTime(Lifetime):
         self._rows_safe = 0  # rows that the newest commit stored of those that were waited for
         self._warned = False
         self._aimed = 0  # bytes of the file that the newest commit is to store
-        # Of a commit that was not waited for: when storing was begun, what the sink takes no account of, and bytes.
-        self._storing: tuple[float, float, int] | None = None
+        self._storing: float | None = None  # seconds before the newest commit, while it is under way
+        self._late = False  # whether rows are too old, which was told
 
     @abstractmethod
     async def _write_checkpoint(self, *, asked: bool = False, wait: bool = True) -> None:
@@ -114,15 +116,11 @@ class StoresInTime(Lifetime):
             log.error("%s: rows that had waited for long were not stored: %s", self.url, error)
 
     async def _keep_bound_while_taking(self) -> None:
-        """Before rows are taken: store those that become too old, and as many that the next would come too late."""
+        """Before rows are taken: store those that become too old."""
         if (unstored := self._unstored) is None or self._encoder is None:
             return
         if not unstored.clock() < self._alarm.when < math.inf:
             await self._keep_bound()
-        num_bytes = self._sink.num_bytes_unsent + self._encoder.open_bytes_in_file
-        # Steps smaller than what each of them sends again would gain nothing.
-        if unstored.too_many(num_bytes) and num_bytes > self._sink.commit_cost:
-            await self._store_now(unstored, wait=True)
 
     async def _keep_bound(self) -> None:
         """Have rows stored that would become too old, and wake up for the next. Nothing else may use the encoder."""
@@ -131,43 +129,46 @@ class StoresInTime(Lifetime):
             return
         async with self._failing():
             self._note_stored(unstored)
-            now, due, oldest = unstored.clock(), unstored.due_at, unstored.oldest
-            if due is not None and oldest is not None and due <= now:
-                late = now >= oldest + unstored.bound
-                if late:
-                    log.warning("%s: rows have waited for %.1f s for being stored", self.url, now - oldest)
-                if late or not self._commit_under_way:
-                    await self._store_now(unstored, wait=late)
+            self._warn_if_late(unstored)
+            if unstored.due_at is not None and unstored.due_at <= unstored.clock():
+                if self._commit_under_way:
+                    await self._sink.commit(wait=False)  # which raises what went wrong
+                else:
+                    await self._store_now(unstored)
                 self._note_stored(unstored)
         now, due, oldest = unstored.clock(), unstored.due_at, unstored.oldest
         if due is None or oldest is None:
             self._alarm.set(None if self._incoming is None else now + unstored.bound - unstored.lead)
         elif self._commit_under_way:
-            self._alarm.set(max(oldest + unstored.bound, now + _LOOK_AGAIN))
+            self._alarm.set(max(oldest + unstored.bound, now + unstored.bound / _LOOKS))
         else:
             self._alarm.set(max(due, now + _LOOK_AGAIN))
 
-    async def _store_now(self, unstored: Unstored, *, wait: bool) -> None:
+    def _warn_if_late(self, unstored: Unstored) -> None:
+        """Say so once when rows are too old, until they are stored."""
+        age = 0.0 if unstored.oldest is None else unstored.clock() - unstored.oldest
+        if age >= unstored.bound and not self._late:
+            log.warning("%s: rows have waited for %.1f s for being stored", self.url, age)
+        self._late = age >= unstored.bound
+
+    async def _store_now(self, unstored: Unstored) -> None:
         """Store what was taken, and no more than that needs: small row groups and many footers cost every reader."""
         encoder, pipeline, sink = self._encoder, self._pipeline, self._sink
         assert encoder is not None and pipeline is not None
-        begun, num_bytes = unstored.clock(), sink.num_bytes_unsent + encoder.open_bytes_in_file
+        begun = unstored.clock()
         footer = not sink.stored_as_written or self._options.write.checkpoint_seconds is not None
-        many = wait and 2 * encoder.open_bytes_in_file > num_bytes
-        if encoder.has_open_rows and (many or self._open_rows_are_due(unstored, encoder)):
+        if encoder.has_open_rows and self._open_rows_are_due(unstored, encoder):
             self._warn_before_it_is_full(unstored, encoder)
             await pipeline.close_row_group(ending=footer)
         await pipeline.push_row_groups(ending=footer)
         if footer and encoder.changed_since_checkpoint:
-            await self._write_checkpoint(asked=True, wait=wait)
+            await self._write_checkpoint(asked=True, wait=False)
         else:
-            await self._commit(wait=wait)
-        if self._storing is not None:  # it is late, and was waited for in the end
-            begun, _, num_bytes = self._storing
+            await self._commit(wait=False)
         seconds = unstored.clock() - begun
-        self._storing = (begun, seconds, num_bytes) if self._commit_under_way else None
+        self._storing = seconds if self._commit_under_way else None
         if self._storing is None:
-            unstored.took(seconds, num_bytes)
+            unstored.took(seconds)
 
     def _warn_before_it_is_full(self, unstored: Unstored, encoder: Encoder) -> None:
         if encoder.soon_full and not self._warned:
@@ -189,8 +190,8 @@ class StoresInTime(Lifetime):
     def _note_stored(self, unstored: Unstored) -> None:
         assert self._encoder is not None
         if self._storing is not None and not self._commit_under_way:
-            (_, seconds, num_bytes), self._storing = self._storing, None
-            unstored.took(seconds + self._sink.commit_seconds, num_bytes)
+            unstored.took(self._storing + self._sink.commit_seconds)
+            self._storing = None
         unstored.stored(self._num_rows_safe, self._encoder.num_rows_taken)
         self._log_stored()
 

@@ -10,8 +10,6 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-MiB: Final = 1024 * 1024
-
 #: Before anything was measured, a store is taken to need this part of the bound for what waits: one fifteenth.
 _FIRST_LEAD: Final = 15
 #: Times that storing took of which the longest is expected again.
@@ -20,10 +18,6 @@ _REMEMBERED: Final = 5
 _SLACK: Final = 10
 #: Ages are known to this part of the bound, so that few moments have to be remembered: one sixty-fourth.
 _GRAIN: Final = 64
-#: Bytes a second that a store is taken to manage, as long as it was not seen to be slower.
-_BYTES_PER_SECOND: Final = MiB
-#: What is waiting should be on its way for no longer than this part of the bound: one third.
-_ON_THE_WAY: Final = 3
 
 
 class Unstored:
@@ -41,7 +35,6 @@ class Unstored:
         self._lock = threading.Lock()
         self._marks: deque[tuple[int, float]] = deque()  # a row, and when it was taken: with those behind it, or before
         self._took: deque[float] = deque(maxlen=_REMEMBERED)
-        self._most_bytes = bound * _BYTES_PER_SECOND
 
     def take(self, num_rows: int) -> None:
         """Rows are about to be taken; `num_rows` were before."""
@@ -82,15 +75,6 @@ class Unstored:
         oldest = self.oldest
         return None if oldest is None else oldest + self.bound - self.lead
 
-    def took(self, seconds: float, num_bytes: int) -> None:
-        """What waited, so many bytes, was stored in so many seconds."""
+    def took(self, seconds: float) -> None:
+        """What waited was stored in so many seconds."""
         self._took.append(seconds)
-        fits = num_bytes * self.bound / _ON_THE_WAY / max(seconds, 1e-6)
-        if seconds > self.bound / _ON_THE_WAY:
-            self._most_bytes = max(min(fits, self._most_bytes), MiB)
-        else:
-            self._most_bytes = max(fits, self._most_bytes)
-
-    def too_many(self, num_bytes: int) -> bool:
-        """Whether so many bytes on their way would be there too late, so that no more rows may be taken before."""
-        return num_bytes > self._most_bytes

@@ -57,7 +57,7 @@ async def test_on_a_local_disk(tmp_path: Path) -> None:
 def test_on_s3(s3: Any, complete_by_the_rule: Callable[..., Any], tmp_path: Path) -> None:
     """Completed by the hand of a stranger."""
     kill_when_stored(s3.url("f"), s3.storage_options, tmp_path / "errors")
-    assert s3.object_names() == []
+    assert "f" not in s3.object_names()
     (upload_id,) = s3.upload_ids()
     data = complete_by_the_rule(s3, "f", upload_id)
     assert pq.read_table(io.BytesIO(data))["n"].to_pylist() == NUMBERS

@@ -171,8 +171,6 @@ class World:
             busy = self.sending or self.listing or self.plan.committing
             held = self.plan.position - self.plan._released_bytes
             assert busy or held <= 2 * self.options.part_bytes + max(self.options.max_bytes_in_flight, MiB)
-        acknowledged = sum(slot.sent_end - slot.start for slot in self.plan._slots.values())
-        assert self.plan.num_bytes_unsent == self.plan.position - acknowledged >= 0
         found = self.store.by_the_rule()
         if found is None:
             assert self.plan.stored_end == 0

@@ -279,11 +279,6 @@ class _SinkAround(ObjectSink):
         return self._sink.stored_as_written
 
     @property
-    def num_bytes_unsent(self) -> int:
-        """The inner sink's."""
-        return self._sink.num_bytes_unsent
-
-    @property
     def commit_seconds(self) -> float:
         """The inner sink's."""
         return self._sink.commit_seconds
