@@ -19,7 +19,7 @@ from resilient_pq.dataset.sink import Begun, DatasetCheckpoint, DatasetWriter, P
 from resilient_pq.dataset.unfinished import Folder, completed, refuse_begun
 from resilient_pq.errors import AlreadyExistsError, RecoveryError, SchemaError, Where
 from resilient_pq.io import WriteStore, resolve
-from resilient_pq.writer.creation import Creation, check_options, new_file, sink_options_of
+from resilient_pq.writer.creation import Creation, check_fencing, check_options, new_file, sink_options_of
 from resilient_pq.writer.options import EncoderOptions, MiB, WriteOptions
 from resilient_pq.writer.stream import Writer
 
@@ -47,6 +47,7 @@ def create_dataset(
     checkpoint_overhead: float = 0.02,
     on_error: Literal["keep", "abort"] = "keep",
     metadata: Mapping[str, str] | None = None,
+    fencing: Literal["lease", "none"] = "lease",
     options: WriteOptions | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Creation[DatasetWriter]:
@@ -80,6 +81,7 @@ def create_dataset(
         on_error: What becomes of the stored rows of open files after an exception: "keep" them for `resume_dataset`,
             or "abort". Published files stay in any case.
         metadata: Key-value metadata for the footer of each file.
+        fencing: "lease" or "none", as of `create`, for each file that is an upload; small files are one request each.
         options: The less common settings. `checkpoint_log` and `overwrite_partial` are of single files;
             `max_bytes_in_flight` is shared by the open files where there are partitions.
         storage_options: Credentials, endpoint and so on, as fsspec and pandas take them.
@@ -91,7 +93,7 @@ def create_dataset(
     """
     sink = _Sink.checked(
         partition_by=partition_by, roll=Roll(roll_rows, roll_bytes, roll_seconds), name=name, max_open=max_open,
-        on_error=on_error, rest=options,
+        on_error=on_error, rest=options, fencing=fencing,
         encoder=lambda rest: EncoderOptions(
             compression, compression_level, encodings, row_group_rows, row_group_bytes, page_bytes,
             checkpoint_every, checkpoint_overhead, metadata, rest,
@@ -126,6 +128,7 @@ def resume_dataset(
     checkpoint_overhead: float = 0.02,
     on_error: Literal["keep", "abort"] = "keep",
     metadata: Mapping[str, str] | None = None,
+    fencing: Literal["lease", "none"] = "lease",
     options: WriteOptions | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Creation[DatasetWriter]:
@@ -162,6 +165,7 @@ def resume_dataset(
         checkpoint_overhead: Share of the bytes written that automatic checkpoints may take.
         on_error: What becomes of the stored rows of open files after an exception.
         metadata: Key-value metadata for the footer of each new file.
+        fencing: As of `create_dataset`.
         options: The less common settings.
         storage_options: Credentials, endpoint and so on, as fsspec and pandas take them.
 
@@ -176,7 +180,7 @@ def resume_dataset(
     """
     sink = _Sink.checked(
         partition_by=partition_by, roll=Roll(roll_rows, roll_bytes, roll_seconds), name=name, max_open=max_open,
-        on_error=on_error, rest=options,
+        on_error=on_error, rest=options, fencing=fencing,
         encoder=lambda rest: EncoderOptions(
             compression, compression_level, encodings, row_group_rows, row_group_bytes, page_bytes,
             checkpoint_every, checkpoint_overhead, metadata, rest,
@@ -230,12 +234,14 @@ class _Sink:
         naming: What its files are called.
         options: How each is encoded.
         on_error: What becomes of the stored rows of open files after an exception.
+        fencing: Whether each file has a lease while its upload is open.
     """
 
     settings: SinkSettings
     naming: Naming
     options: EncoderOptions
     on_error: Literal["keep", "abort"]
+    fencing: Literal["lease", "none"]
 
     @classmethod
     def checked(
@@ -247,6 +253,7 @@ class _Sink:
         max_open: int,
         on_error: Literal["keep", "abort"],
         rest: WriteOptions | None,
+        fencing: str,
         encoder: Callable[[WriteOptions], EncoderOptions],
     ) -> _Sink:
         keys = hive.check_keys(partition_by)
@@ -263,7 +270,7 @@ class _Sink:
             options = replace(options, write=replace(write, max_bytes_in_flight=share))
         sink_options_of(options.write, "x")  # what no upload could have is refused before the first file is begun
         settings = SinkSettings(keys, roll, max_open, options.row_group_bytes)
-        return cls(settings, Naming(name, keys), options, on_error)
+        return cls(settings, Naming(name, keys), options, on_error, check_fencing(fencing))
 
     def writer(
         self,
@@ -301,7 +308,14 @@ class _Sink:
         own = replace(self.options, own_metadata=place.keys(self.naming.name))
         try:
             return await new_file(
-                (store, key), None, schema=ingest, options=own, mode="x", on_error=self.on_error
+                (store, key),
+                None,
+                schema=ingest,
+                options=own,
+                mode="x",
+                on_error=self.on_error,
+                fencing=self.fencing,
+                alone=True,
             )
         except AlreadyExistsError as error:
             error.hint = "each writer to a data set has a name= of its own; after a crash go on: resume_dataset"

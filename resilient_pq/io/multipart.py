@@ -216,7 +216,7 @@ class MultipartSink(ObjectSink):
         self._refuse_ended()
         exclusive, if_match = self._options.mode == "x", self._options.if_match
         # One who takes the lease over must be able to end what is on its way: an upload, but no single request.
-        self._plan.close(in_parts=self._options.lease is not None and self._options.lease.exclusive)
+        self._plan.close(in_parts=self._options.lease is not None and self._options.lease.strict)
         if self._plan.single:
             data = self._buffers.take_all()
             return await self._publish(

@@ -151,7 +151,9 @@ async def take_over(wanted: Wanted) -> TakenOver:
             file_id = seen.expected_id or (seen.file_id if seen.is_unfinished else None)
             etag = None if seen.info is None else seen.info.etag
             before = tuple(seen.candidates)
-            terms = LeaseTerms(file_id, exclusive=True, found=seen.found, before=before, standing=etag)
+            terms = LeaseTerms(
+                file_id, exclusive=True, strict=True, found=seen.found, before=before, standing=etag
+            )
             lease = Lease(wanted.store, wanted.key, terms)
             await lease.take()
         return await _gone_on_with(wanted, seen, lease)
