@@ -14,6 +14,7 @@ from typing import Final, Self
 
 from resilient_pq.errors import SchemaError
 from resilient_pq.format.footer import DATASET_KEY
+from resilient_pq.io.epoch import named_by_epoch
 
 #: Behind the name of a local file that is not complete.
 _PARTIAL: Final = ".partial"
@@ -115,6 +116,12 @@ class Naming:
     def relative(self, partition: str, sequence: int) -> str:
         """The name of a file, from the folder of the data set on."""
         return f"{partition}{'/' if partition else ''}{self.name}-{sequence:08d}.parquet"
+
+    def of_epoch(self, relative: str) -> NamedFile | None:
+        """The file that an epoch object below the folder is of; None where it is none, or of none of this sink's."""
+        folder, slash, last = relative.rpartition("/")
+        name = named_by_epoch(last)
+        return None if name is None else self.understood(f"{folder}{slash}{name}")
 
     def understood(self, relative: str) -> NamedFile | None:
         """What a name below the folder is; None where it is none of this sink's.

@@ -20,7 +20,7 @@ from resilient_pq.dataset.unfinished import Folder, completed, refuse_begun
 from resilient_pq.errors import AlreadyExistsError, RecoveryError, SchemaError, Where
 from resilient_pq.io import WRITING, RetryPolicy, WriteStore, resolve, with_retry
 from resilient_pq.io.resolve import imported
-from resilient_pq.writer.creation import Creation, check_options, new_file, sink_options_of
+from resilient_pq.writer.creation import Creation, check_fencing, check_options, new_file, sink_options_of
 from resilient_pq.writer.options import MAX_UNSTORED_SECONDS, EncoderOptions, MiB, WriteOptions
 from resilient_pq.writer.stream import Writer
 
@@ -49,6 +49,7 @@ def create_dataset(
     max_unstored_seconds: float | None = MAX_UNSTORED_SECONDS,
     on_error: Literal["keep", "abort"] = "keep",
     metadata: Mapping[str, str] | None = None,
+    fencing: Literal["lease", "none"] = "lease",
     options: WriteOptions | None = None,
     storage_options: Mapping[str, Any] | None = None,
     retry: RetryPolicy | None = None,
@@ -85,6 +86,7 @@ def create_dataset(
         on_error: What becomes of the stored rows of open files after an exception: "keep" them for `resume_dataset`,
             or "abort". Published files stay in any case.
         metadata: Key-value metadata for the footer of each file.
+        fencing: "lease" or "none", as of `create`, for each file that is an upload; small files are one request each.
         options: The less common settings. `checkpoint_log` and `overwrite_partial` are of single files;
             `max_bytes_in_flight` is shared by the open files where there are partitions.
         storage_options: Credentials, endpoint and so on, as fsspec and pandas take them.
@@ -98,7 +100,7 @@ def create_dataset(
     storage_options = with_retry(storage_options, retry)
     sink = _Sink.checked(
         partition_by=partition_by, roll=Roll(roll_rows, roll_bytes, roll_seconds), name=name, max_open=max_open,
-        on_error=on_error, rest=options,
+        on_error=on_error, rest=options, fencing=fencing,
         encoder=lambda rest: EncoderOptions(
             compression, compression_level, encodings, row_group_rows, row_group_bytes, page_bytes,
             checkpoint_every, checkpoint_overhead, metadata, rest, max_unstored_seconds=max_unstored_seconds,
@@ -134,6 +136,7 @@ def resume_dataset(
     max_unstored_seconds: float | None = MAX_UNSTORED_SECONDS,
     on_error: Literal["keep", "abort"] = "keep",
     metadata: Mapping[str, str] | None = None,
+    fencing: Literal["lease", "none"] = "lease",
     options: WriteOptions | None = None,
     storage_options: Mapping[str, Any] | None = None,
     retry: RetryPolicy | None = None,
@@ -173,6 +176,7 @@ def resume_dataset(
             bound.
         on_error: What becomes of the stored rows of open files after an exception.
         metadata: Key-value metadata for the footer of each new file.
+        fencing: As of `create_dataset`.
         options: The less common settings.
         storage_options: Credentials, endpoint and so on, as fsspec and pandas take them.
         retry: How long requests are tried again while a store that a URL leads to does not answer; None is 120 s.
@@ -189,7 +193,7 @@ def resume_dataset(
     storage_options = with_retry(storage_options, retry)
     sink = _Sink.checked(
         partition_by=partition_by, roll=Roll(roll_rows, roll_bytes, roll_seconds), name=name, max_open=max_open,
-        on_error=on_error, rest=options,
+        on_error=on_error, rest=options, fencing=fencing,
         encoder=lambda rest: EncoderOptions(
             compression, compression_level, encodings, row_group_rows, row_group_bytes, page_bytes,
             checkpoint_every, checkpoint_overhead, metadata, rest, max_unstored_seconds=max_unstored_seconds,
@@ -243,12 +247,14 @@ class _Sink:
         naming: What its files are called.
         options: How each is encoded.
         on_error: What becomes of the stored rows of open files after an exception.
+        fencing: Whether each file has a lease while its upload is open.
     """
 
     settings: SinkSettings
     naming: Naming
     options: EncoderOptions
     on_error: Literal["keep", "abort"]
+    fencing: Literal["lease", "none"]
 
     @classmethod
     def checked(
@@ -260,6 +266,7 @@ class _Sink:
         max_open: int,
         on_error: Literal["keep", "abort"],
         rest: WriteOptions | None,
+        fencing: str,
         encoder: Callable[[WriteOptions], EncoderOptions],
     ) -> _Sink:
         keys = hive.check_keys(partition_by)
@@ -276,7 +283,7 @@ class _Sink:
             options = replace(options, write=replace(write, max_bytes_in_flight=share))
         sink_options_of(options.write, "x")  # what no upload could have is refused before the first file is begun
         settings = SinkSettings(keys, roll, max_open, options.row_group_bytes)
-        return cls(settings, Naming(name, keys), options, on_error)
+        return cls(settings, Naming(name, keys), options, on_error, check_fencing(fencing))
 
     def writer(
         self,
@@ -318,7 +325,14 @@ class _Sink:
         own = replace(self.options, own_metadata=place.keys(self.naming.name))
         try:
             return await new_file(
-                (store, key), None, schema=ingest, options=own, mode="x", on_error=self.on_error
+                (store, key),
+                None,
+                schema=ingest,
+                options=own,
+                mode="x",
+                on_error=self.on_error,
+                fencing=self.fencing,
+                alone=True,
             )
         except AlreadyExistsError as error:
             error.hint = "each writer to a data set has a name= of its own; after a crash go on: resume_dataset"

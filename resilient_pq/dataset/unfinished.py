@@ -22,7 +22,16 @@ from resilient_pq.errors import (
     Where,
     located,
 )
-from resilient_pq.io import FetchCounters, LocalStore, MultipartStore, SinkOptions, WriteStore
+from resilient_pq.io import (
+    FetchCounters,
+    Lease,
+    LeaseTerms,
+    LocalStore,
+    MultipartStore,
+    SinkOptions,
+    WriteStore,
+    find_epoch,
+)
 from resilient_pq.io.cancellation import all_or_none
 from resilient_pq.io.protocols import folder_prefix
 from resilient_pq.reader.contents import FileState
@@ -63,7 +72,7 @@ class Folder:
         """The key of what has a name below the folder."""
         return self.store.beside(f"{folder_prefix(self.key)}_", relative)
 
-    async def complete_and_unfinished(self) -> tuple[list[NamedFile], list[Unfinished]]:
+    async def found(self) -> Found:
         """The files of the sink, and those that it did not finish.
 
         Raises:
@@ -77,10 +86,13 @@ class Folder:
             for upload in await self.store.list_uploads(prefix):
                 if found := self._understood(upload.key.removeprefix(prefix)):
                     unfinished.append(Unfinished(found, upload.upload_id))
-        named = [found for name in await self.store.list_names(self.key) if (found := self._understood(name))]
+        names = await self.store.list_names(self.key)
+        named = [found for name in names if (found := self._understood(name))]
         complete = [found for found in named if not found.partial]
         unfinished += [Unfinished(found) for found in named if found.partial and isinstance(self.store, LocalStore)]
-        return complete, unfinished
+        with located(Where(key=self.url)):
+            epochs = [found for name in names if (found := self.naming.of_epoch(name))]
+        return Found(complete, unfinished, epochs if isinstance(self.store, MultipartStore) else [])
 
     def _understood(self, name: str) -> NamedFile | None:
         with located(Where(key=self.url)):
@@ -100,6 +112,21 @@ class Unfinished:
     upload_id: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What lies in the folder of one sink.
+
+    Attributes:
+        complete: Files.
+        unfinished: Those that it did not finish.
+        epochs: Those that have an epoch object: their uploads were open a moment ago, or their sink was killed.
+    """
+
+    complete: Sequence[NamedFile]
+    unfinished: Sequence[Unfinished]
+    epochs: Sequence[NamedFile]
+
+
 async def refuse_begun(folder: Folder) -> None:
     """Raise where there is a file of the sink already.
 
@@ -109,8 +136,8 @@ async def refuse_begun(folder: Folder) -> None:
     """
     if not folder.store.capabilities.list_names:
         return  # each file is refused where one of its name exists
-    complete, unfinished = await folder.complete_and_unfinished()
-    for found in (*complete, *(each.file for each in unfinished)):
+    there = await folder.found()
+    for found in (*there.complete, *(each.file for each in there.unfinished), *there.epochs):
         raise AlreadyExistsError(
             f"the data set has files of the name {folder.naming.name!r} already",
             where=Where(key=folder.store.url_of(folder.key_of(found.relative))),
@@ -123,15 +150,18 @@ async def completed(folder: Folder) -> Begun:
 
     Raises:
         AlreadyExistsError: A sink of this name is alive: it holds a file.
+        WriterFencedError: Another sink resumes at this moment.
         RecoveryError: Two sinks of this name have written, a file is damaged, or the newest one of a partition does not
             say how many rows are before it.
         SchemaError: There is a file of its name, and of other partitions.
         UnsupportedError: The store cannot list.
         StoreError: The store refuses.
     """
-    complete, unfinished = await folder.complete_and_unfinished()
-    newest = {found.partition: found for found in sorted(complete, key=lambda each: each.sequence)}
-    unfinished = await _without_conflicts(folder, newest, unfinished)
+    there = await folder.found()
+    # Before the parts of any upload are listed: what the sink before was told to be stored is in them then.
+    leases = await _side_by_side(there.epochs, lambda each: _taken(folder, each))
+    newest = {found.partition: found for found in sorted(there.complete, key=lambda each: each.sequence)}
+    unfinished = await _without_conflicts(folder, newest, there.unfinished)
     done = await _side_by_side(unfinished, lambda each: _complete(folder, each))
     ended = [each.file for each, kept in zip(unfinished, done, strict=True) if kept]
     newest |= {found.partition: found for found in ended}
@@ -140,8 +170,26 @@ async def completed(folder: Folder) -> Begun:
         file.partition: Partition(file.partition, file.sequence + 1, file.first_row + file.num_rows)
         for file in files
     }
+    await _side_by_side([lease for lease in leases if lease is not None], lambda lease: lease.release())
     made = {(found.partition, found.sequence) for found in ended}
     return Begun(partitions, [file for file in files if (file.partition, file.sequence) in made])
+
+
+async def _taken(folder: Folder, file: NamedFile) -> Lease | None:
+    """The lease of a file, from its sink; None where it is gone."""
+    store, key = folder.store, folder.key_of(file.relative)
+    assert isinstance(store, MultipartStore)
+    found = await find_epoch(store, key)
+    if found is None:
+        return None
+    epoch = found.epoch
+    lease = Lease(
+        store,
+        key,
+        LeaseTerms(epoch.file_id, exclusive=True, strict=True, found=found, before=epoch.uploads),
+    )
+    await lease.take()
+    return lease
 
 
 async def _without_conflicts(

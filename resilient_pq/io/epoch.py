@@ -91,6 +91,8 @@ class LeaseTerms:
         file_id: Of the file that is written, hexadecimal; None where that is found out later.
         exclusive: Whether the epoch object must still be what was `found`; otherwise a new file is begun, whatever
             epoch there is.
+        strict: Whether nothing at all is written without the lease: an object that one request could write is an
+            upload all the same, which the next holder can end.
         found: The epoch that was found; None for none.
         before: Uploads of earlier epochs that may hold rows of the file.
         standing: The version of the object that was found, by its ETag; None for none.
@@ -98,6 +100,7 @@ class LeaseTerms:
 
     file_id: str | None
     exclusive: bool = False
+    strict: bool = False
     found: FoundEpoch | None = None
     before: tuple[str, ...] = ()
     standing: str | None = None
@@ -106,6 +109,13 @@ class LeaseTerms:
 def epoch_name(name: str) -> str:
     """The name of the epoch object that lies beside an object."""
     return f"_{name}{EPOCH_SUFFIX}"
+
+
+def named_by_epoch(name: str) -> str | None:
+    """The name of the object that an epoch object lies beside, by its own; None for what is none."""
+    if not name.startswith("_") or not name.endswith(EPOCH_SUFFIX):
+        return None
+    return name[1 : -len(EPOCH_SUFFIX)]
 
 
 def new_owner() -> str:

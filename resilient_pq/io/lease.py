@@ -272,7 +272,7 @@ class Lease:
 
     def _go_without(self, error: AccessDeniedError) -> None:
         """Credentials may allow to write the object, and neither to read nor to write beside it."""
-        if self._terms.exclusive:
+        if self._terms.strict:
             raise error
         self.fencing = Fencing.NONE
         log.warning(

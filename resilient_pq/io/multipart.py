@@ -80,6 +80,7 @@ class MultipartSink(ObjectSink):
         self._commit_seconds = 0.0
         self._in_doubt = False  # whether the store may have published the object without saying so
         self._lease = None if options.lease is None else Lease(store, key, options.lease)
+        self._gone = False  # whether somebody else completed or aborted the upload
         self._promised = 0  # bytes that were stored when the lease was last found to be held
         self._confirming = False
 
@@ -227,7 +228,7 @@ class MultipartSink(ObjectSink):
         self._refuse_ended()
         exclusive, if_match = self._options.mode == "x", self._options.if_match
         # One who takes the lease over must be able to end what is on its way: an upload, but no single request.
-        self._plan.close(in_parts=self._options.lease is not None and self._options.lease.exclusive)
+        self._plan.close(in_parts=self._options.lease is not None and self._options.lease.strict)
         if self._plan.single:
             data = self._buffers.take_all()
             return await self._publish(
@@ -456,6 +457,7 @@ class MultipartSink(ObjectSink):
                 where=error.where.merged_with(self._where),
                 hint=f"look at it; to replace it all the same: {self.rescue_command()}",
             )
+        self._gone = True
         return WriterFencedError(
             f"the upload {self.upload_id} was completed or aborted by somebody else",
             where=error.where.merged_with(self._where),
@@ -478,19 +480,19 @@ class MultipartSink(ObjectSink):
                 self._in_doubt = not self._plan.single
                 raise
             self._outcome, self._info = "completed", info
-            await self._release_completed()
+            await self._release_ended()
             return info
 
         return await finish_first(publish(), patience=_GRACE_SECONDS)
 
-    async def _release_completed(self) -> None:
-        """Remove the epoch object; the next one who finds it knows by the file id that it is of the complete object."""
+    async def _release_ended(self) -> None:
+        """Remove the epoch object of an upload that is no more; one that stays does no harm to who finds it."""
         if self._lease is None:
             return
         try:
             await self._lease.release()
         except (StoreError, UnsupportedError, WriterFencedError) as error:
-            log.warning("%s: the object is complete; its epoch object stays: %s", self._where.key, error)
+            log.warning("%s: its epoch object stays: %s", self._where.key, error)
 
     async def _settle(self) -> None:
         """Wait for what is being sent, for a while; afterwards no task of the sink is left."""
@@ -514,6 +516,8 @@ class MultipartSink(ObjectSink):
 
     async def _settle_and_tidy(self) -> None:
         await self._settle()
+        if self._gone:
+            await self._release_ended()  # unless the one who ended the upload goes on with it
         if not self._plan.adds_nothing or self._in_doubt or self.upload_id is None:
             return
         try:

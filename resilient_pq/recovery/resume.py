@@ -326,7 +326,8 @@ async def _uploaded(store: MultipartStore, request: _Request) -> tuple[ObjectSin
         raise NotFoundError("no unfinished file of this name", hint="begin it: create, or look at the key")
     if request.fencing:
         etag = None if taken.standing is None else taken.standing.etag
-        terms = LeaseTerms(request.new_id.hex(), exclusive=True, found=taken.found, standing=etag)
+        file_id = request.new_id.hex()
+        terms = LeaseTerms(file_id, exclusive=True, strict=True, found=taken.found, standing=etag)
         options = replace(options, lease=terms)
     if taken.standing is not None:
         options = replace(options, if_match=taken.standing.etag)

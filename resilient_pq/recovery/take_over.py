@@ -151,7 +151,9 @@ async def take_over(wanted: Wanted) -> TakenOver:
             file_id = seen.expected_id or (seen.file_id if seen.is_unfinished else None)
             etag = None if seen.info is None else seen.info.etag
             before = tuple(seen.candidates)
-            terms = LeaseTerms(file_id, exclusive=True, found=seen.found, before=before, standing=etag)
+            terms = LeaseTerms(
+                file_id, exclusive=True, strict=True, found=seen.found, before=before, standing=etag
+            )
             lease = Lease(wanted.store, wanted.key, terms)
             await lease.take()
         return await _gone_on_with(wanted, seen, lease)
@@ -170,6 +172,16 @@ async def _let_go(lease: Lease) -> None:
 
 
 async def _look(wanted: Wanted, found: FoundEpoch | None) -> _Seen:
+    """What lies there, of one moment."""
+    for _ in range(_MAX_ROUNDS - 1):
+        try:
+            return await _look_once(wanted, found)
+        except (NotFoundError, ObjectChangedError):
+            continue  # the object was replaced while it was read
+    return await _look_once(wanted, found)
+
+
+async def _look_once(wanted: Wanted, found: FoundEpoch | None) -> _Seen:
     """What lies there: the uploads first, since one that is completed meanwhile is seen as an object."""
     store, key = wanted.store, wanted.key
     listed = [] if wanted.upload_id is not None else await uploads_of(store, key)

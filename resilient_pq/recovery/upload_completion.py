@@ -19,6 +19,7 @@ from resilient_pq.commands import command
 from resilient_pq.errors import (
     AccessDeniedError,
     AlreadyExistsError,
+    FormatError,
     NotFoundError,
     NothingToRecoverError,
     PreconditionError,
@@ -29,6 +30,7 @@ from resilient_pq.errors import (
     located,
 )
 from resilient_pq.io import (
+<<<<<<< HEAD
     WRITING,
     FetchCounters,
     MultipartStore,
@@ -39,6 +41,17 @@ from resilient_pq.io import (
     with_retry,
 )
 from resilient_pq.io.resolve import imported
+=======
+    FetchCounters,
+    Lease,
+    LeaseTerms,
+    MultipartStore,
+    ObjectInfo,
+    Part,
+    find_epoch,
+    resolve,
+)
+>>>>>>> epoch
 from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.reading import read_contents
 from resilient_pq.recovery.report import Outcome, Report, recovered_name
@@ -137,6 +150,7 @@ async def complete_upload(
         RecoveryError: Several uploads are open and none was named; or the parts changed meanwhile, since the writer
             is alive; or `metadata` are not of such a file.
         FormatError: `metadata` are damaged.
+        WriterFencedError: Somebody else resumes or completes it at this moment.
         UnsupportedError: The store has no uploads, or `metadata` speak of encrypted columns.
         StoreError: The store refused.
     """
@@ -146,12 +160,31 @@ async def complete_upload(
         with located(Where(key=store.url_of(key))):
             # What is missing is told first: nobody should replace an object for the sake of an upload that is gone.
             chosen = upload_id or await only_upload(store, key)
+            lease = await _taken(store, key, chosen)
             found = upload_parts(await store.list_parts(key, chosen))
             condition = await _condition(store, key, overwrite=overwrite)
             upload = _Completion(store, key, chosen, condition)
             if contents is None:
-                return await upload.of_parts(found, gap_free=gap_free)
-            return await upload.of_metadata(found, contents)
+                done = await upload.of_parts(found, gap_free=gap_free)
+            else:
+                done = await upload.of_metadata(found, contents)
+            if lease is not None:
+                await lease.release()
+            return done
+
+
+async def _taken(store: MultipartStore, key: str, upload_id: str) -> Lease | None:
+    """The lease of an upload, from its writer, which is told of nothing more from now on that it is stored."""
+    try:
+        found = await find_epoch(store, key)
+    except (AccessDeniedError, FormatError):
+        return None
+    if found is None or upload_id not in found.epoch.uploads:
+        return None
+    terms = LeaseTerms(found.epoch.file_id, exclusive=True, found=found, before=found.epoch.uploads)
+    lease = Lease(store, key, terms)
+    await lease.take()
+    return lease
 
 
 async def _contents_of(

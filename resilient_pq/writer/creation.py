@@ -157,14 +157,25 @@ def new_file(
     mode: Literal["w", "x"],
     on_error: Literal["keep", "abort"],
     fencing: Literal["lease", "none"] = "none",
+    alone: bool = False,
 ) -> Creation[Writer]:
     """A writer to a new object; the arguments are those of `create`.
+
+    Args:
+        url: Where.
+        storage_options: For a URL.
+        schema: Of what is written.
+        options: How it is encoded.
+        mode: As of `create`.
+        on_error: As of `create`.
+        fencing: As of `create`.
+        alone: Whether the lease is refused where an unfinished file has one already, which is taken over otherwise.
 
     Raises:
         SchemaError: A size that no upload could have.
     """
     file_id = new_file_id()
-    lease = LeaseTerms(file_id.hex()) if fencing == "lease" else None
+    lease = LeaseTerms(file_id.hex(), exclusive=alone) if fencing == "lease" else None
     sink_options = replace(sink_options_of(options.write, mode), lease=lease)
 
     async def begin(store: WriteStore, key: str) -> tuple[ObjectSink, None]:

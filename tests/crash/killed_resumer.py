@@ -14,6 +14,7 @@ import json
 import os
 import random
 import sys
+import traceback
 from typing import Any
 
 import aiobotocore.session  # noqa: F401  (imported before the fork, as all that S3 needs)
@@ -57,6 +58,7 @@ def main(url: str, storage_options: str, num_rows: int, size: int) -> None:
         try:
             asyncio.run(run(url, options, num_rows, size, int(line)))
         except BaseException as error:
+            traceback.print_exc()
             say("ended", type(error).__name__)
         os._exit(0)
 

@@ -8,6 +8,7 @@ import random
 import warnings
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,7 @@ class Mortal(MemoryStore):
         super().__init__()
         self.lives: int | None = None
         self.after = False
-        self.num_requests = 0
+        self.num_requests = self.num_deleted = 0
 
     async def _request(self, request: Any) -> Any:
         if self.lives == 0:
@@ -63,6 +64,10 @@ class Mortal(MemoryStore):
     async def put(self, *arguments: Any, **options: Any) -> ObjectInfo:
         info: ObjectInfo = await self._request(super().put(*arguments, **options))
         return info
+
+    async def delete(self, *arguments: Any, **options: Any) -> None:
+        self.num_deleted += 1
+        await self._request(super().delete(*arguments, **options))
 
     async def create_upload(self, key: str) -> str:
         upload_id: str = await self._request(super().create_upload(key))
@@ -193,8 +198,12 @@ async def die_everywhere(stream_of: Any, *, roll_rows: int, after: bool) -> int:
     for lives in range(1, total + 1):
         store, stream = Mortal(), stream_of()
         store.lives, store.after = lives, after
-        with pytest.raises((rpq.StoreError, rpq.WriterFencedError)):
+        try:
             await stream.run((store, "set"))
+        except (rpq.StoreError, rpq.WriterFencedError):
+            assert store.lives == 0
+        else:
+            assert store.num_deleted and store.lives == 0, "only the removal of an epoch object may fail"
         store.lives = 1 + lives % 5  # within what it resumes, or soon after
         try:
             await stream.run((store, "set"))
@@ -529,3 +538,96 @@ async def test_a_folder_is_made_with_those_above_it(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(rpq.StoreError, match="file"):
         await store.make_folder("file/below")
+
+
+# --- one owner
+
+
+class Versions(Mortal):
+    """Lists every version of a part and completes with an older one, as SeaweedFS does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent: list[tuple[str, Part, bytes]] = []
+
+    async def put_part(self, key: str, upload_id: str, number: int, data: Any) -> Part:
+        part = await super().put_part(key, upload_id, number, data)
+        self.sent.append((upload_id, *self._uploads[upload_id].parts[number]))
+        return part
+
+    async def complete_upload(self, key: str, upload_id: str, parts: Sequence[Part], **rest: Any) -> ObjectInfo:
+        for name, part, content in self.sent:
+            if name == upload_id and part in parts:
+                self._upload(key, upload_id).parts[part.number] = part, content
+        return await super().complete_upload(key, upload_id, parts, **rest)
+
+
+class Pausing(Versions):
+    """Lets something else happen between the listing of an upload and its completion."""
+
+    meanwhile: Any = None
+
+    async def complete_upload(self, *arguments: Any, **rest: Any) -> ObjectInfo:
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            await meanwhile()
+        return await super().complete_upload(*arguments, **rest)
+
+
+@pytest.mark.parametrize("fencing", ["lease", "none"])
+async def test_a_sink_that_wakes_while_another_takes_over(fencing: Any) -> None:
+    """What it stores after its parts were listed is lost on such a store: with a lease it is never told otherwise."""
+    store = Pausing()
+    zombie = await rpq.create_dataset((store, "d"), roll_rows=100, fencing=fencing)
+    await zombie.write({"n": list(range(10))})
+    await zombie.checkpoint()
+    told: list[int] = []
+
+    async def wake() -> None:
+        await zombie.write({"n": list(range(10, 20))})
+        with suppress(rpq.WriterFencedError):
+            told.append((await zombie.checkpoint()).num_rows)
+
+    store.meanwhile = wake
+    sink = await rpq.resume_dataset((store, "d"), fencing=fencing)
+    assert sink.num_rows_stored == 10
+    assert told == ([] if fencing == "lease" else [20])
+
+
+async def test_two_sinks_that_begin_the_same_file() -> None:
+    store = Mortal()
+    sinks = [await rpq.create_dataset((store, "d"), roll_rows=100) for _ in range(2)]
+    for sink in sinks:
+        await sink.write({"n": list(range(10))})
+    assert (await sinks[1].checkpoint()).state == "stored"
+    with pytest.raises(rpq.WriterFencedError):
+        await sinks[0].checkpoint()
+    await sinks[1].close()
+    assert await store.list_names("d") == ["part-00000000.parquet"]
+
+
+async def test_a_sink_that_was_killed_when_it_had_announced_a_file() -> None:
+    """Nothing stands in the way of the one that comes next."""
+    for lives in range(1, 9):
+        store = Mortal()
+        sink = await rpq.create_dataset((store, "d"), roll_rows=100)
+        await sink.write({"n": list(range(10))})
+        store.lives = lives
+        with suppress(rpq.StoreError, rpq.WriterFailedError):
+            await sink.checkpoint()
+            await sink.close()
+        store.lives = None
+        async with rpq.resume_dataset((store, "d"), roll_rows=100) as sink:
+            await sink.write({"n": list(range(sink.num_rows_stored, 20))})
+            await sink.checkpoint()
+        async with rpq.open_many((store, "d")) as dataset:
+            assert (await dataset.read()).to_pylist() == [{"n": n} for n in range(20)]
+        left = [name for name in await store.list_names("d") if not name.endswith(".parquet")]
+        assert not left and not await store.list_uploads("")
+
+
+async def test_small_files_of_a_data_set_are_one_request_each() -> None:
+    store = Mortal()
+    async with rpq.create_dataset((store, "d"), roll_rows=10) as sink:
+        await sink.write({"n": list(range(40))})
+    assert store.num_requests == 4

@@ -96,12 +96,10 @@ class UploadStore(MemoryStore):
         """A sink as S3 has it."""
         return MultipartSink(self, key, replace(options, undecided_grace=self._grace))
 
-    async def put(
-        self, key: str, data: Sequence[Buffer] | Buffer, *, if_none_match: bool = False
-    ) -> ObjectInfo:
+    async def put(self, key: str, data: Sequence[Buffer] | Buffer, **conditions: Any) -> ObjectInfo:
         with self._request("put"):
             await self._pause()
-            return await super().put(key, data, if_none_match=if_none_match)
+            return await super().put(key, data, **conditions)
 
     async def create_upload(self, key: str) -> str:
         with self._request("create"):

@@ -217,20 +217,23 @@ async def test_the_log_knows_the_rows_of_a_checkpoint_before_it_is_stored(tmp_pa
     writer = await rpq.create((store, "f"), row_group_rows=10, **options)
     await writer.write(rows(0, 30))
     await writer.checkpoint()
-    send, sent, written = store.put_part, asyncio.Event(), asyncio.Event()
+    send, read, written = store.put_part, store.read_tail, asyncio.Event()
+    answered = asyncio.Event()
 
-    async def send_and_tell(*arguments: Any) -> Any:
+    async def send_later(*arguments: Any) -> Any:
         await written.wait()
-        part = await send(*arguments)
-        sent.set()
-        return part
+        return await send(*arguments)
 
-    store.put_part = send_and_tell  # type: ignore[method-assign]
+    async def read_and_tell(*arguments: Any) -> Any:
+        answered.set()  # what is asked last before a checkpoint counts as stored: whether the lease is held still
+        return await read(*arguments)
+
+    store.put_part, store.read_tail = send_later, read_and_tell  # type: ignore[method-assign]
     await writer.write(rows(30, 60))
     written.set()
     while writer.last_checkpoint.state is not rpq.StoredState.STORED:
-        sent.clear()
-        await sent.wait()
+        await answered.wait()
+        await asyncio.sleep(0)
     (upload,) = await rpq.list_uploads((store, ""), log=log)
     assert (upload.stored_bytes, upload.num_rows) == (writer.last_checkpoint.offset, 60)
     assert read_log(log)[-1].stored is False

@@ -304,9 +304,10 @@ class PublishingStore(MemoryStore):
     async def create(self, key: str, options: SinkOptions = DEFAULT_SINK_OPTIONS) -> ObjectSink:
         return MultipartSink(self, key, options)
 
-    async def put(self, *args: Any, **options: Any) -> ObjectInfo:
-        await self._wait()
-        return await super().put(*args, **options)
+    async def put(self, key: str, *args: Any, **options: Any) -> ObjectInfo:
+        if key == "file":  # an epoch object publishes nothing
+            await self._wait()
+        return await super().put(key, *args, **options)
 
     async def complete_upload(self, *args: Any, **options: Any) -> ObjectInfo:
         await self._wait()
