@@ -31,6 +31,7 @@ from resilient_pq.reader.known_pages import (
 from resilient_pq.reader.lost import LostRegion, RowGroupLeft, lost_regions
 from resilient_pq.reader.on_damage import OnDamage, choose_rows, rows_kept
 from resilient_pq.reader.plan import ChunkRead, RowGroupRead
+from resilient_pq.reader.stated import stated_of
 from resilient_pq.reader.surviving import Reading, Run, SurvivingChunk, next_page, survivors
 
 #: A damaged row group that is said to have more rows is not believed: one byte and more is needed for each.
@@ -120,6 +121,7 @@ class DamagedRowGroups:
                 pages,
                 num_rows=group.num_rows,
                 search=next_page,
+                agrees=stated_of(self._objects.contents.metadata, chunk.chunk).agrees,
                 verify=self._verify,
             )
             for chunk, pages in zip(damaged, known, strict=True)
