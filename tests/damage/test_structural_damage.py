@@ -48,7 +48,10 @@ def test_a_sample_of_structural_damage(family: int) -> None:
 
 
 #: Cases that were wrong once, each of another cause.
-ONCE_WRONG = (8134, 8411, 8845, 9188, 10159, 10312, 10448, 10741, 10753, 10760, 11102, 11119, 11180, 12414, 12780, 12874, 15242)
+ONCE_WRONG = (
+    8134, 8411, 8845, 9188, 10159, 10312, 10448, 10741, 10753, 10760, 11102, 11119, 11180, 12414, 12780, 12874, 15242,
+    20460, 20911, 21105, 21251,
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("seed", ONCE_WRONG)
