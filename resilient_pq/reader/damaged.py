@@ -31,6 +31,7 @@ from resilient_pq.reader.known_pages import (
 from resilient_pq.reader.lost import LostRegion, RowGroupLeft, lost_regions
 from resilient_pq.reader.on_damage import OnDamage, choose_rows, rows_kept
 from resilient_pq.reader.plan import ChunkRead, RowGroupRead
+from resilient_pq.reader.stated import stated_of
 from resilient_pq.reader.surviving import Reading, Run, SurvivingChunk, next_page, survivors
 
 #: A damaged row group that is said to have more rows is not believed: one byte and more is needed for each.
@@ -120,6 +121,7 @@ class DamagedRowGroups:
                 pages,
                 num_rows=group.num_rows,
                 search=next_page,
+                agrees=stated_of(self._objects.contents.metadata, chunk.chunk).agrees,
                 verify=self._verify,
             )
             for chunk, pages in zip(damaged, known, strict=True)
@@ -134,7 +136,10 @@ class DamagedRowGroups:
             raise FormatError(
                 f"there is not enough memory for {group.num_rows:,} rows", where=Where(row_group=group.ordinal)
             ) from error
-        return replace(found, lost=tuple(self._located(region, group) for region in found.lost))
+        lost = [self._located(region, group) for region in found.lost]
+        if any(_held(each) > group.num_rows for each in left):  # more than are stated: nobody knows how many there were
+            lost = [replace(region, num_rows=None) for region in lost]
+        return replace(found, lost=tuple(lost))
 
     async def _beside(self, chunk: ChunkRead, place: ByteRange) -> memoryview | None:
         end = min(place.end, self._objects.contents.data_end_in(chunk.file))
@@ -180,6 +185,11 @@ class DamagedRowGroups:
             return await self._objects.read_range(file, place)
         except FormatError:
             return None
+
+
+def _held(left: SurvivingChunk) -> int:
+    """The rows that the pages of a chunk hold, as far as they can be counted."""
+    return sum(fate.num_rows or 0 for fate in left.pages)
 
 
 def _with_sums(group: RowGroupRead) -> set[int]:

@@ -226,7 +226,7 @@ def survivors(
     fates = _counted(chunk, fates)
     fates = _without_dictionary(fates)
     cut_short = known is not None and not known.complete
-    fates = _aligned(fates, num_rows, cut_short=cut_short)
+    fates = _aligned(fates, num_rows, cut_short=cut_short, begins=known is None or known.begins)
     aligned = _row_aligned(chunk, fates, known)
     return _decoded(chunk, fates, num_rows, agrees, row_aligned=aligned, bounded=not cut_short)
 
@@ -634,10 +634,13 @@ def _row_aligned(chunk: ChunkRead, fates: Sequence[PageFate], known: KnownPages 
     return bool(pages) and all(page.header.type == PageType.DATA_PAGE_V2 for page in pages)
 
 
-def _aligned(fates: Sequence[PageFate], num_rows: int | None, *, cut_short: bool) -> list[PageFate]:
+def _aligned(
+    fates: Sequence[PageFate], num_rows: int | None, *, cut_short: bool, begins: bool
+) -> list[PageFate]:
     """The fates with the row that each page begins with, counted from the front, from the end, or by an index.
 
-    Where pages may be missing behind the last (`cut_short`), fewer rows than there should be contradict nothing.
+    Where pages may be missing behind the last (`cut_short`), fewer rows than there should be contradict nothing. Where
+    they may be missing before the first (not `begins`), nothing is counted from the front.
     """
     placed = _as_indexed(fates, None if cut_short else num_rows)
     counted = sum(fate.num_rows or 0 for fate in placed if fate.page is not None)
@@ -649,7 +652,7 @@ def _aligned(fates: Sequence[PageFate], num_rows: int | None, *, cut_short: bool
     if num_rows is not None and all(fate.num_rows is not None for fate in placed) and total != num_rows:
         # The header of a lost page lies about its count: it proves nothing.
         placed = [replace(fate, num_rows=None) if _is_doubtful(fate) else fate for fate in placed]
-    _count_forward(placed)
+    _count_forward(placed, 0 if begins else None)
     if num_rows is not None:
         _count_backward(placed, num_rows)
     return placed
@@ -678,8 +681,7 @@ def _is_doubtful(fate: PageFate) -> bool:
     return fate.page is None and not fate.is_dictionary
 
 
-def _count_forward(fates: list[PageFate]) -> None:
-    row: int | None = 0
+def _count_forward(fates: list[PageFate], row: int | None) -> None:
     for i, fate in enumerate(fates):
         if fate.is_dictionary:
             continue

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -13,6 +14,7 @@ from resilient_pq.arrow.stored_schema import ARROW_SCHEMA_KEY, is_stored_schema
 from resilient_pq.errors import FormatError, NotParquetError, RecoveryError, TornFileError, Where
 from resilient_pq.format.footer import MAGIC, Footer
 from resilient_pq.format.metadata import ColumnChunk, FileMetaData, RowGroup, SchemaElement, Type
+from resilient_pq.format.page_search import FoundPage
 from resilient_pq.format.quirks import Quirks
 from resilient_pq.format.records import RecordHeader
 from resilient_pq.format.schema import Schema
@@ -191,10 +193,11 @@ class Understanding:
         known: list[KnownRowGroup] = []
         ordinal, carved, end = 0, None, len(MAGIC)
         counted: int | None = 0
-        for row_group in everything:
-            told = row_group.numbered or row_group.method is not Method.CARVED
+        for row_group, most in zip(everything, _most_ordinals(everything), strict=True):
+            told = _is_numbered(row_group)
             if not told:
                 following = ordinal if carved is None else ordinal + max(row_group.ordinal - carved - 1, 0)
+                following = following if most is None else max(ordinal, min(following, most))
             else:
                 following = max(ordinal, row_group.ordinal)
             carved = row_group.ordinal if row_group.method is Method.CARVED else carved
@@ -215,6 +218,22 @@ class Understanding:
         """Climb from the ground, with other bytes."""
         self.source, self.moved = source, True
         self.climbed = [rung for rung in self.climbed if rung in (Rung.PLACEMENT, Rung.IDENTITY, Rung.CARVING)]
+
+
+def _is_numbered(row_group: KnownRowGroup) -> bool:
+    return row_group.numbered or row_group.method is not Method.CARVED
+
+
+def _most_ordinals(row_groups: Sequence[KnownRowGroup]) -> list[int | None]:
+    """What number each row group can have at most, by those of which something tells behind it."""
+    found: list[int | None] = []
+    most: int | None = None
+    for row_group in reversed(row_groups):
+        if _is_numbered(row_group):
+            most = row_group.ordinal if most is None else min(most, row_group.ordinal)
+        found.append(most)
+        most = None if most is None else most - 1
+    return found[::-1]
 
 
 async def understand(
@@ -465,6 +484,7 @@ async def _carving(known: Understanding) -> None:
     """Search for pages where no footer and no record tells of row groups."""
     size = known.source.info.size
     files = await known.source.drive(carve.files_in(0, size))
+    files = [replace(file, pages=_outside_records(file.pages, known.survey)) for file in files]
     files = [file for file in files if file.pages]
     if not files:
         return
@@ -493,6 +513,14 @@ async def _carving(known: Understanding) -> None:
         known.contents = _contents(rebuilt.metadata, [], size)
     known.add_in_place(found)
     known.end = known.end or FileEnd(0, size)
+
+
+def _outside_records(pages: tuple[FoundPage, ...], survey: Survey | None) -> tuple[FoundPage, ...]:
+    """Pages without what only looks like some in the payload of a record: there are copies of page headers."""
+    found = {} if survey is None else survey.found
+    places = sorted((at, at + header.end - header.offset) for at, header in found.items())
+    within = (bisect_right(places, (page.offset, page.offset)) - 1 for page in pages)
+    return tuple(page for page, i in zip(pages, within, strict=True) if i < 0 or places[i][1] < page.end)
 
 
 async def _rebuilt(known: Understanding, file: carve.FoundFile) -> RebuiltFile:

@@ -30,28 +30,19 @@ from resilient_pq.errors import (
     located,
 )
 from resilient_pq.io import (
-<<<<<<< HEAD
     WRITING,
-    FetchCounters,
-    MultipartStore,
-    ObjectInfo,
-    Part,
-    RetryPolicy,
-    resolve,
-    with_retry,
-)
-from resilient_pq.io.resolve import imported
-=======
     FetchCounters,
     Lease,
     LeaseTerms,
     MultipartStore,
     ObjectInfo,
     Part,
+    RetryPolicy,
     find_epoch,
     resolve,
+    with_retry,
 )
->>>>>>> epoch
+from resilient_pq.io.resolve import imported
 from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.reading import read_contents
 from resilient_pq.recovery.report import Outcome, Report, recovered_name

@@ -71,6 +71,20 @@ class Original:
         return named
 
     @cached_property
+    def told_by_footers(self) -> set[int]:
+        """Row groups that a footer names which tells of the file that lies there: its last one, or one in its place.
+
+        A checkpoint that lies elsewhere than it was written came there with the end of another version.
+        """
+        named: set[int] = set()
+        for record in self.file.records(CHECKPOINT, FINAL):
+            place = slice(record.place.start, record.place.stop)
+            in_place = self._data[place] == self.file.data[place]
+            if in_place or (record.kind == FINAL and self._there(record.place)):
+                named |= set(range(record.num_row_groups))
+        return named
+
+    @cached_property
     def named(self) -> set[int]:
         """Row groups of which a whole record tells all pages."""
         records = self.file.records(ROW_GROUP)

@@ -51,6 +51,7 @@ class RowsTrial:
         self.all = {version: Original(file, self.case.data) for version, file in files.items()}
         self.originals = [self.all[version] for version in self.case.versions]
         self.rows = self.originals[0].count
+        self.alike: frozenset[str] = frozenset()
         self.store = MemoryStore()
 
     def fail(self, kind: str, words: object = "") -> None:
@@ -80,14 +81,15 @@ class RowsTrial:
         by_name = {original.version: original for original in self.originals}
         return by_name[counts.most_common(1)[0][0]] if counts else None
 
-    def unverifiable(self, winner: Original | None, position: int | None = None) -> bool:
-        """Whether nothing that is left can tell a wrong value in a row."""
+    def unverifiable(self, winner: Original | None, *positions: int | None) -> bool:
+        """Whether nothing that is left can tell a wrong value in a row, which is at one of some places; none for any."""
         family = self.case.family
         if not family.ours:
             return self.case.exchanged or not family.checksummed or not self.counted(winner)
         if not self.case.exchanged or winner is None:
             return self.case.exchanged
-        groups = range(len(winner.starts) - 1) if position is None else [winner.row_group_of(position)]
+        known = [position for position in positions if position is not None]
+        groups = [winner.row_group_of(position) for position in known] or range(len(winner.starts) - 1)
         return not winner.named.issuperset(groups)
 
     def end_known(self, winner: Original) -> bool:
@@ -96,9 +98,9 @@ class RowsTrial:
         return winner.end_known or any(other.end_known for other in alike)
 
     def meant(self, winner: Original) -> list[Original]:
-        """Whose rows the file may be said to have: another may have its id, or nothing that tells it apart."""
+        """Whose rows the file may be said to have: another may have its id, all rows, or nothing that tells it apart."""
         soft = not self.case.family.ours and self.unverifiable(winner)
-        return [o for o in self.originals if o is winner or soft or o.same_file_as(winner)]
+        return [o for o in self.originals if o is winner or soft or o.same_file_as(winner) or o.version in self.alike]
 
     def counted(self, winner: Original | None) -> bool:
         """Whether anything that is left can tell which rows of the file they are."""
@@ -118,12 +120,15 @@ class RowsTrial:
     def judge_rows(self, what: str, found: Matched, *, counted: bool = True) -> tuple[Original | None, list[int] | None]:
         """Hold rows against the originals: the version that they are of, and their places in it if all are right."""
         winner = self.winner(found.rows)
+        self.alike = frozenset.intersection(*map(frozenset, found.rows)) if found.rows else frozenset()
         places: list[int] = []
         bad: list[tuple[str, str]] = []
         for number, row in enumerate(found.rows):
             if not row:
+                # Its id may be what is of another row: the rows beside it tell where it is, too.
                 at = None if winner is None else winner.position.get(found.ids[number])
-                kind = UNVERIFIABLE if self.unverifiable(winner, at) else "wrong values"
+                beside = places[-1] if at is not None and places else None
+                kind = UNVERIFIABLE if self.unverifiable(winner, at, beside) else "wrong values"
                 bad.append((kind, found.wrong[number]))
                 continue
             assert winner is not None
@@ -131,7 +136,7 @@ class RowsTrial:
                 place = row[winner.version]
                 group = winner.row_group_of(place)
                 others = [o for o in self.originals if o is not winner and o.same_file_as(winner)]
-                naming = [o.version for o in others if group in o.named_by_footers]
+                naming = [o.version for o in others if group in o.told_by_footers]
                 if group not in winner.named_by_footers and naming and not row.keys() & naming:
                     bad.append(("rows that the footer contradicts", f"row {number} of {winner.version}"))
             else:

@@ -36,23 +36,26 @@ class Rebuilding:
         before: int | None = 0
         for ordinal, group in enumerate(groups):
             is_last = ordinal == len(groups) - 1
+            # Pages of one column alone are in each other's rows, whichever these are.
+            adrift = sum(map(bool, group.spans)) == 1 and not any(s[0].begins_chunk for s in group.spans if s)
             ended = not is_last or (bool(group.spans[-1]) and group.spans[-1][-1].ends_chunk)
             num_rows = group.num_rows if ended else None
             chunks = tuple(
-                self._chunk(ordinal, leaf, group.spans[leaf.ordinal], group.num_rows) for leaf in self.schema.leaves
+                self._chunk(ordinal, leaf, group.spans[leaf.ordinal], group.num_rows, adrift=adrift)
+                for leaf in self.schema.leaves
             )
             places = [chunk.read.range for chunk in chunks if chunk is not None]
             start = min((place.start for place in places), default=start)
             end = max((place.end for place in places), default=start)
             told = group.first_row is not None
-            before = group.first_row if told else before
+            before = None if adrift else group.first_row if told else before
             known.append(KnownRowGroup(ordinal, num_rows, before, chunks, Method.CARVED, start, end, numbered=told))
             before = None if before is None or num_rows is None else before + num_rows
             start = end
         return tuple(known)
 
     def _chunk(
-        self, row_group: int, leaf: Leaf, spans: Sequence[PlacedSpan], num_rows: int | None
+        self, row_group: int, leaf: Leaf, spans: Sequence[PlacedSpan], num_rows: int | None, *, adrift: bool
     ) -> KnownChunk | None:
         if not spans:
             return None
@@ -66,7 +69,8 @@ class Rebuilding:
         place = ByteRange(pages[0].offset, pages[-1].end)
         rows = num_rows if num_rows is not None else sum(placed.span.rows for placed in spans)
         metadata = self._metadata(leaf, probed, place)
-        return KnownChunk(ChunkRead(row_group, leaf, metadata, place, rows), KnownPages(pages, complete=whole))
+        known = KnownPages(pages, complete=whole, begins=adrift or spans[0].begins_chunk)
+        return KnownChunk(ChunkRead(row_group, leaf, metadata, place, rows), known)
 
     def _first_rows(self, leaf: Leaf, placed: PlacedSpan, num_rows: int | None) -> Iterable[int | None]:
         """The row that each page begins with; None for dictionaries, and where it is not known."""
