@@ -128,8 +128,9 @@ class KillableServer:
             try:
                 answer = getattr(self.client, operation)(Bucket="outages", **parameters)
                 return answer["Body"].read() if "Body" in answer else answer
-            except botocore.exceptions.BotoCoreError:
-                if time.monotonic() > deadline:
+            except (botocore.exceptions.BotoCoreError, botocore.exceptions.ClientError) as error:
+                status = getattr(error, "response", {}).get("ResponseMetadata", {}).get("HTTPStatusCode", 500)
+                if status < 500 or time.monotonic() > deadline:
                     raise
                 time.sleep(0.1)
 
