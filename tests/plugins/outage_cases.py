@@ -126,7 +126,10 @@ class CaseRun:
 
         troubles = [*run.dealt.troubles, *([run.blow] if run.blow else [])]
         bench.proxy.begin(troubles, seed=self.case.seed, blow=strike)
-        completable = bool(bench.server.uploads(self.judge.prefix))
+        told = any(
+            rows for child in self.children for (rows,) in child.words("stored") if run.what == "complete"
+        )
+        completable = told and bool(bench.server.uploads(self.judge.prefix))
         for _ in range(run.subjects):
             tag = len(self.children) + 1
             started.append(Child(self._job(run, tag), run, tag))

@@ -96,7 +96,11 @@ class Judge:
             self.find("wrong value", f"{child}: {text}")
         if child.struck != "kill" and child.status not in (0, 3) and child.job.what != "command":
             self.find("crashed", f"{child}\n{child.output[-3000:]}")
-        if child.job.what == "command" and child.status not in (0, 1, 4, -9, -6) and not self._rivals(child):
+        if (
+            child.job.what == "command"
+            and child.status not in (0, 1, 4, -9, -6, 3 if child.hopeless else 0)
+            and not self._rivals(child)
+        ):
             self.find("exit status", f"{child}\n{child.output[-3000:]}")
         for name, begin, end in child.words("called"):
             allowed = self._allowed(child, begin, end)
@@ -122,7 +126,7 @@ class Judge:
             return True
         begin, end = child.begun, child.ended
         met = [(stop - start, kind) for start, stop, kind in self.windows if start < end and stop > begin]
-        if any(kind == "expired" and seconds > 0.1 for seconds, kind in met):
+        if any(kind == "expired" and seconds > 0.03 for seconds, kind in met):
             return True
         attempt = child.job.attempt_seconds
         worst = sum(seconds + attempt for seconds, _ in met)

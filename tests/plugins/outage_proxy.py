@@ -20,6 +20,7 @@ from typing import Any, Protocol
 
 from outage_http import PIECE, Message, Seen, joined, kind_of, made_up, reset, take_body, until_gone
 from outage_schedule import SINGLES, WINDOWS, Plan, Trouble
+from outage_server import free_ports
 
 _UPLOAD_ID = re.compile(rb"<UploadId>([^<]+)</UploadId>")
 
@@ -70,7 +71,7 @@ class OutageProxy:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
-        self._port, self._num_asked = 0, 0
+        self._port, self._num_asked = free_ports(1)[0], 0
         self._run(self._listen())
         self.endpoint_url = f"http://127.0.0.1:{self._port}"
         self._write_credentials()
@@ -121,7 +122,6 @@ class OutageProxy:
 
     async def _listen(self) -> None:
         self._listener = await asyncio.start_server(self._accept, "127.0.0.1", self._port)
-        self._port = self._listener.sockets[0].getsockname()[1]
 
     async def _close_listener(self) -> None:
         if self._listener is not None:

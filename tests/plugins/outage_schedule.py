@@ -110,7 +110,10 @@ def draw(
         nth = rng.randint(1, max(1, most))
         if rng.random() < 0.5:
             seconds = round(rng.choice((rng.uniform(1, 10), rng.uniform(1, 30), rng.uniform(20, 90))), 1)
-            troubles.append(Trouble(rng.choice(WINDOWS), request, nth, seconds))
+            kind = rng.choice(WINDOWS)
+            if kind == "expired" and rng.random() < 0.5:
+                seconds = 0.0  # the next token is there already
+            troubles.append(Trouble(kind, request, nth, seconds))
         else:
             kind = rng.choice(SINGLES)
             seconds = round(rng.uniform(5, 60), 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import socket
 import subprocess
@@ -127,8 +128,9 @@ class KillableServer:
             try:
                 answer = getattr(self.client, operation)(Bucket="outages", **parameters)
                 return answer["Body"].read() if "Body" in answer else answer
-            except botocore.exceptions.BotoCoreError:
-                if time.monotonic() > deadline:
+            except (botocore.exceptions.BotoCoreError, botocore.exceptions.ClientError) as error:
+                status = getattr(error, "response", {}).get("ResponseMetadata", {}).get("HTTPStatusCode", 500)
+                if status < 500 or time.monotonic() > deadline:
                     raise
                 time.sleep(0.1)
 
@@ -152,17 +154,19 @@ class KillableServer:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports whose twins, 10,000 higher, are free too."""
+    """Ports whose twins, 10,000 higher, are free too.
+
+    They are below those that the system gives to clients: of a server that is down nobody is to take the port.
+    """
     found: list[int] = []
     while len(found) < count:
+        port = random.randrange(12_000, 22_000)
         with socket.socket() as first, socket.socket() as second:
-            first.bind(("127.0.0.1", 0))
-            port: int = first.getsockname()[1]
-            if port + 10_000 > 65_535 or port in found:
-                continue
             try:
+                first.bind(("127.0.0.1", port))
                 second.bind(("127.0.0.1", port + 10_000))
             except OSError:
                 continue
+        if port not in found:
             found.append(port)
     return found
