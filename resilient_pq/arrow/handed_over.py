@@ -8,8 +8,8 @@ from typing import Any
 
 from resilient_pq.errors import OutOfMemoryError, ResilientPQError, SchemaError
 
-#: What pyarrow puts behind the message of an error of Python code that it called: a whole traceback.
-_DETAIL = " Detail: Python exception"
+#: What pyarrow puts behind the message of an error of Python code that it called, before a whole traceback.
+_DETAIL = "Detail: Python exception: "
 
 
 @contextmanager
@@ -31,12 +31,19 @@ def taking(what: str, maker: object) -> Iterator[None]:
     except MemoryError as error:
         raise OutOfMemoryError(str(error)) from error
     except Exception as error:  # any library may be behind the interface, and any code behind the library
-        said = str(error).partition(_DETAIL)[0].strip().splitlines()
         name = f"{type(maker).__module__.partition('.')[0]}.{type(maker).__qualname__}"
         raise SchemaError(
-            f"{what} cannot be taken from an object of type {name}: {said[0] if said else type(error).__name__}",
+            f"{what} cannot be taken from an object of type {name}: {_said(error)}",
             hint="what was raised there is the cause of this error (__cause__)",
         ) from error
+
+
+def _said(error: Exception) -> str:
+    """The first line of what an error says; of one that comes from Python code, its type and message there."""
+    text, _, traceback = str(error).partition(_DETAIL)
+    raised = [line for line in traceback.splitlines()[1:] if line.strip() and not line.startswith(" ")]
+    said = raised or text.strip().splitlines()
+    return said[0] if said else type(error).__name__
 
 
 def each_taken(arrays: Iterable[Any], maker: object) -> Iterator[Any]:

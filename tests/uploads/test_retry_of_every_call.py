@@ -71,6 +71,7 @@ CALLS: dict[str, tuple[Call, RetryPolicy]] = {
     "recover": (lambda how: rpq.recover("here.parquet", "s3://bucket/saved.parquet", **how), WRITING),
     "convert": (lambda how: rpq.convert("here.parquet", "s3://bucket/a.parquet", **how), WRITING),
     "create": (lambda how: entered(rpq.create(URL, **how)), WRITING),
+    "create_or_resume": (lambda how: entered(rpq.create_or_resume(URL, **how)), WRITING),
     "create_dataset": (lambda how: entered(rpq.create_dataset("s3://bucket/days", **how)), WRITING),
     "resume": (lambda how: entered(rpq.resume(URL, **how)), WRITING),
     "resume_dataset": (lambda how: entered(rpq.resume_dataset("s3://bucket/days", **how)), WRITING),
