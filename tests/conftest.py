@@ -367,7 +367,8 @@ def _answers(server: S3, process: subprocess.Popen[bytes]) -> bool:
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline and process.poll() is None:
         try:
-            with contextlib.suppress(server.client.exceptions.BucketAlreadyExists):
+            errors = server.client.exceptions
+            with contextlib.suppress(errors.BucketAlreadyExists, errors.BucketAlreadyOwnedByYou):
                 server.client.create_bucket(Bucket=SHARED_BUCKET)
             server.client.put_object(Bucket=SHARED_BUCKET, Key="probe", Body=b"1")
         except (botocore.exceptions.BotoCoreError, botocore.exceptions.ClientError):
