@@ -192,7 +192,8 @@ class Held:
 
     def rows(self, start: int, end: int, by: int) -> dict[str, list[Any]]:
         rows = range(start, end)
-        return {"id": list(rows), "by": [by] * len(rows), "noise": [bytes(self.row_bytes)] * len(rows)}
+        noise = [random.Random(number).randbytes(self.row_bytes) for number in rows]
+        return {"id": list(rows), "by": [by] * len(rows), "noise": noise}
 
     def epoch_of(self, writer: Any, actor: Actor) -> int:
         lease = writer._sink._lease
