@@ -105,6 +105,7 @@ PURE = (
     "folder.result",
     "folder.summary",
     "io.ranges",
+    "io.epoch",
     "io.upload_plan",
 )
 NOT_IN_PURE = {"asyncio", "os", "socket", "pathlib", "time", "random", "logging", "tempfile", "threading"}

@@ -45,6 +45,8 @@ log = logging.getLogger("resilient_pq.io")
 _MAX_ATTEMPTS = 5
 #: The clocks of a writer and of its store differ by less: S3 refuses what is signed by one that differs more.
 MOST_SKEW = timedelta(minutes=15)
+#: An upload whose beginning was not answered was begun no longer before that which was asked for again.
+_LOST_REPLY = timedelta(minutes=5)
 
 
 def epoch_key(store: ReadStore, key: str) -> str:
@@ -293,6 +295,47 @@ class Lease:
             where=Where(key=self._store.url_of(self._object)),
             hint="what was stored is theirs now, and no row of it is lost; only one writer at a time can go on",
         )
+
+
+async def leased_upload(store: MultipartStore, key: str, lease: Lease | None) -> str:
+    """Begin an upload, and name it in its lease before any part of it is sent: one that nobody names holds nothing.
+
+    Returns:
+        The id of the upload.
+
+    Raises:
+        WriterFencedError: Somebody else holds the lease; no upload is left.
+        StoreError: The store refuses.
+    """
+    if lease is None:
+        return await store.create_upload(key)
+    await lease.take()
+    upload_id = await store.create_upload(key)
+    try:
+        twice = lease.is_held and store.begun_twice(upload_id)
+        listed = await store.list_uploads(key) if twice else []
+        await lease.name(upload_id)
+    except BaseException:
+        await _drop(store, key, upload_id)
+        raise
+    # Nobody has taken the lease since these were listed: none of them is of a writer that is to hold it.
+    begun = next((each.initiated for each in listed if each.upload_id == upload_id), None)
+    others = [each for each in listed if each.key == key and each.upload_id != upload_id]
+    for each in others:
+        if begun is not None and each.initiated is not None and abs(begun - each.initiated) < _LOST_REPLY:
+            for empty in await empty_uploads(store, [each]):
+                await _drop(store, key, empty)
+    return upload_id
+
+
+async def _drop(store: MultipartStore, key: str, upload_id: str) -> None:
+    """Remove an upload that nobody will write to."""
+    try:
+        await store.abort_upload(key, upload_id)
+    except NotFoundError:
+        return
+    except StoreError as error:
+        log.warning("%s: the upload %s was not removed: %s", store.url_of(key), upload_id, error)
 
 
 async def empty_uploads(

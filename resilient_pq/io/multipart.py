@@ -24,7 +24,7 @@ from resilient_pq.errors import (
     located,
 )
 from resilient_pq.io.cancellation import finish_first
-from resilient_pq.io.lease import Lease, empty_uploads
+from resilient_pq.io.lease import Lease, leased_upload
 from resilient_pq.io.part_buffers import PartBuffers
 from resilient_pq.io.protocols import (
     DEFAULT_SINK_OPTIONS,
@@ -46,8 +46,6 @@ log = logging.getLogger("resilient_pq.io")
 # How long abort and keep wait for the parts that are being sent before they are broken off, and how long the
 # request that aborts may take.
 _GRACE_SECONDS = 10.0
-# Seconds before an upload in which another one was begun by the same request, had its answer been lost.
-_LOST_REPLY_SECONDS = 300.0
 
 
 class MultipartSink(ObjectSink):
@@ -414,41 +412,8 @@ class MultipartSink(ObjectSink):
     async def _begun(self) -> str:
         """The upload id; a sender that is cancelled leaves the request that asks for it alone."""
         if self._beginning is None:
-            self._beginning = asyncio.create_task(self._begin())
+            self._beginning = asyncio.create_task(leased_upload(self._store, self._key, self._lease))
         return await asyncio.shield(self._beginning)
-
-    async def _begin(self) -> str:
-        """Begin the upload, named in the lease before any part of it is sent: one that nobody names holds nothing."""
-        if self._lease is None:
-            return await self._store.create_upload(self._key)
-        await self._lease.take()
-        upload_id = await self._store.create_upload(self._key)
-        try:
-            twice = self._lease.is_held and self._store.begun_twice(upload_id)
-            listed = await self._store.list_uploads(self._key) if twice else []
-            await self._lease.name(upload_id)
-        except BaseException:
-            await self._drop(upload_id)
-            raise
-        # Nobody has taken the lease since these were listed: none of them is of a writer that is to hold it.
-        begun = next((each.initiated for each in listed if each.upload_id == upload_id), None)
-        for each in listed:
-            if each.key != self._key or each.upload_id == upload_id or None in (begun, each.initiated):
-                continue
-            assert begun is not None and each.initiated is not None
-            if abs((begun - each.initiated).total_seconds()) < _LOST_REPLY_SECONDS:
-                for empty in await empty_uploads(self._store, [each]):
-                    await self._drop(empty)
-        return upload_id
-
-    async def _drop(self, upload_id: str) -> None:
-        """Remove an upload that nobody will write to."""
-        try:
-            await self._store.abort_upload(self._key, upload_id)
-        except NotFoundError:
-            return
-        except StoreError as error:
-            log.warning("%s: the upload %s was not removed: %s", self._store.url_of(self._key), upload_id, error)
 
     def _fenced(self, error: StoreError) -> WriterFencedError:
         if isinstance(error, ObjectChangedError):
@@ -532,20 +497,16 @@ class MultipartSink(ObjectSink):
     async def _remove(self) -> None:
         self._failure = self._failure or WriterClosedError("the upload was aborted", where=self._where)
         await self._settle()
-        if self._lease is not None:
-            try:
-                async with asyncio.timeout(_GRACE_SECONDS):
-                    await self._lease.release()
-            except (WriterFencedError, TimeoutError) as error:
-                # Rows of it may be stored for the one who goes on with it.
-                log.warning("%s: not removed: %s", self.describe(), error or "no answer")
-                return
-        if self.upload_id is None:
-            return
         hint = f"remove it later: upload id {self.upload_id} of {self._store.url_of(self._key)}"
         try:
             async with asyncio.timeout(_GRACE_SECONDS):
-                await self._store.abort_upload(self._key, self.upload_id)
+                if self._lease is not None:
+                    await self._lease.release()  # from then on nobody goes on with the upload
+                if self.upload_id is not None:
+                    await self._store.abort_upload(self._key, self.upload_id)
+        except WriterFencedError as error:
+            # Rows of it may be stored for the one who goes on with it.
+            log.warning("%s: not removed: %s", self.describe(), error.message)
         except NotFoundError:
             return  # somebody else removed or completed it: nothing of ours is left
         except TimeoutError:
@@ -555,5 +516,6 @@ class MultipartSink(ObjectSink):
                 hint=hint,
             ) from None
         except StoreError as error:
-            error.hint = error.hint or hint
+            if self.upload_id is not None:
+                error.hint = error.hint or hint
             raise

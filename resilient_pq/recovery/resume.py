@@ -15,6 +15,7 @@ from resilient_pq.arrow.ingest import Ingest
 from resilient_pq.errors import (
     AlreadyExistsError,
     NotFoundError,
+    ObjectChangedError,
     RecoveryError,
     UnsupportedError,
     Where,
@@ -318,7 +319,13 @@ async def _uploaded(store: MultipartStore, request: _Request) -> tuple[ObjectSin
         )
     )
     if taken.source is not None and taken.contents is not None:
-        resumed = await request.behind(taken.source, up_to_checkpoint(taken.source, taken.contents))
+        try:
+            candidates = up_to_checkpoint(taken.source, taken.contents)
+        except RecoveryError as error:
+            if (await store.head(request.key)).etag != taken.source.info.etag:
+                raise ObjectChangedError("somebody else has written the object meanwhile") from error
+            raise
+        resumed = await request.behind(taken.source, candidates)
         return await new_upload(store, taken.source, options, taken.lease), resumed
     if request.new_id is None:
         if taken.lease is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -174,10 +175,8 @@ async def _let_go(lease: Lease) -> None:
 async def _look(wanted: Wanted, found: FoundEpoch | None) -> _Seen:
     """What lies there, of one moment."""
     for _ in range(_MAX_ROUNDS - 1):
-        try:
+        with suppress(NotFoundError, ObjectChangedError):  # the object was replaced while it was read
             return await _look_once(wanted, found)
-        except (NotFoundError, ObjectChangedError):
-            continue  # the object was replaced while it was read
     return await _look_once(wanted, found)
 
 
@@ -211,8 +210,7 @@ def _refuse_ended(wanted: Wanted, seen: _Seen) -> None:
     if seen.standing is None or seen.is_unfinished:
         return
     what = "a complete file" if seen.state is FileState.COMPLETE else "another object"
-    ended_without = not seen.candidates or seen.is_completed
-    if ended_without and not wanted.or_new:
+    if (not seen.candidates or seen.is_completed) and not wanted.or_new:
         raise ended(seen.state)
     if wanted.overwrite:
         return

@@ -149,7 +149,7 @@ def run(s3: Any, errors: Path, *, seed: int, disturbances: int, num_rows: int, s
 
 
 def test_killed_and_woken(s3: Any, tmp_path: Path) -> None:
-    run(s3, tmp_path / "errors", seed=1, disturbances=3, num_rows=200, size=1_000)
+    run(s3, tmp_path / "errors", seed=1, disturbances=2, num_rows=200, size=1_000)
 
 
 @pytest.mark.thorough

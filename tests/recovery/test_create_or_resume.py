@@ -512,6 +512,34 @@ def test_blocking(tmp_path: Path) -> None:
 # --- on servers
 
 
+async def test_of_many_who_resume_on_a_server_one_is_told(s3: Any) -> None:
+    settings: dict[str, Any] = {"storage_options": s3.storage_options, "checkpoint_every": None}
+
+    async def more(num_rows: int) -> int:
+        writer = await rpq.create_or_resume(s3.url("f"), **settings)
+        start = writer.num_rows_stored
+        try:
+            await writer.write(rows(start, start + num_rows))
+            await writer.checkpoint()
+        finally:
+            await writer._sink.keep()
+            await writer._store.close()
+        return start
+
+    assert await more(10) == 0
+    for _ in range(3):
+        outcomes = await asyncio.gather(*(more(5) for _ in range(6)), return_exceptions=True)
+        told = [outcome for outcome in outcomes if isinstance(outcome, int)]
+        refused = (rpq.WriterFencedError, rpq.ObjectChangedError)
+        assert all(isinstance(other, refused) for other in outcomes if not isinstance(other, int)), outcomes
+        # One may take over from another that was told before.
+        assert told and sorted(set(told)) == sorted(told), outcomes
+        writer = await rpq.create_or_resume(s3.url("f"), **settings)
+        assert writer.num_rows_stored >= max(told) + 5
+        await writer._sink.keep()
+        await writer._store.close()
+
+
 async def test_a_lost_answer_to_the_beginning_of_an_upload(s3_proxy: Any) -> None:
     """Two uploads were begun: the one that nobody knows of is removed."""
     s3, proxy = s3_proxy

@@ -192,7 +192,8 @@ class Held:
 
     def rows(self, start: int, end: int, by: int) -> dict[str, list[Any]]:
         rows = range(start, end)
-        return {"id": list(rows), "by": [by] * len(rows), "noise": [bytes(self.row_bytes)] * len(rows)}
+        noise = [random.Random(number).randbytes(self.row_bytes) for number in rows]
+        return {"id": list(rows), "by": [by] * len(rows), "noise": noise}
 
     def epoch_of(self, writer: Any, actor: Actor) -> int:
         lease = writer._sink._lease
@@ -290,11 +291,13 @@ async def run(seed: int, store: Parts, *, row_bytes: int = 10, fencing: Fencing 
 
 
 STORES = [Parts, Lenient]
+#: Seeds that found something once.
+FOUND = (139, 198, 221, 265, 992, 1193, 21090)
 
 
 @pytest.mark.parametrize("kind", STORES)
 async def test_nothing_told_is_lost(kind: type[Parts]) -> None:
-    for seed in range(12):
+    for seed in (*range(12), *FOUND):
         await (await run(seed, kind())).check()
 
 
