@@ -20,24 +20,22 @@ import resilient_pq as rpq
 CASES, BATCH = 20_000, 5 * CASES_OF_A_FAMILY
 #: Families of the quick sample, of which each has a few cases.
 SAMPLE, CASES_OF_EACH = 18, 9
-#: Of a batch so many cases may still be wrong: what pages without a checksum of their chunk are, in files of others whose
-#: pages were moved or whose footer is gone, is guessed wrongly now and then. The aim is none.
-MOST_WRONG = 12
-#: What no case may be: a report that says more than is there, or that contradicts itself.
-NEVER = frozenset({"verdict", "end not proven", "check says sound", "counts", "foreign exception", "the source changed"})
+
+
+#: Of a batch so many cases may still be wrong: of files of others without a footer, columns that are made up. The aim is none.
+MOST_WRONG = 1
 
 
 def held(seeds: list[int], most_wrong: int = 0) -> None:
     """Run cases, and say which of them are wrong."""
-    wrong, never = [], 0
+    wrong = []
     for seed in seeds:
         case = case_of(seed)
         failures = failures_of(tried(case), timed=False)
         if failures:
             words = "".join(f"\n    {failure}" for failure in failures)
             wrong.append(f"--case {seed} ({case.family.kind}; {case.damage}: {case.words}){words}")
-            never += any(failure.kind in NEVER for failure in failures)
-    assert len(wrong) <= most_wrong and never <= most_wrong // 6, f"{len(wrong)} of {len(seeds)} cases:\n" + "\n".join(wrong)
+    assert len(wrong) <= most_wrong, f"{len(wrong)} of {len(seeds)} cases:\n" + "\n".join(wrong)
 
 
 @pytest.mark.parametrize("family", range(SAMPLE))
@@ -49,7 +47,7 @@ def test_a_sample_of_structural_damage(family: int) -> None:
 
 #: Cases that were wrong once, each of another cause.
 ONCE_WRONG = (
-    8411, 8845, 9188, 10159, 10312, 10741, 10753, 10760, 11102, 11119, 11180, 12414, 12874, 15242, 20911, 21105,
+    4876, 8411, 8845, 9188, 10159, 10312, 10741, 10753, 10760, 11102, 11119, 11180, 12414, 12874, 15242, 20911, 21105,
 )  # fmt: skip
 
 

@@ -201,11 +201,30 @@ class Layout:
             return self._most_even(good, start, end)
         if good:
             return good[0]
-        return max(
+        best = max(
             ways,
             key=lambda way: (way.counted and way.num_rows in expected, way.end, len(way.spans)),
             default=None,
         )
+        if best is None:
+            return None
+        # Of a row group that was cut, the last pages may be more of one chunk, or begin the next.
+        told = best.counted and best.num_rows in expected
+        rivals = [way for way in ways if way.end == best.end and (way.num_rows in expected or not told)]
+        return self._in_common(rivals) if len(rivals) > 1 else best
+
+    def _in_common(self, ways: Sequence[LaidGroup]) -> LaidGroup:
+        """What ways to lay out the same pages agree in: the pages behind that may be of several columns."""
+        spans: list[Span] = []
+        for each in zip(*(way.spans for way in ways), strict=False):
+            if any(span != each[0] for span in each):
+                leaf, start, end = each[0].leaf, each[0].start, min(span.end for span in each)
+                rows = self._columns[self.columns[leaf]].rows(start, end)
+                spans.append(Span(leaf, start, end, rows, whole=False))
+                break
+            spans.append(each[0])
+        counted = ways[0].num_rows if any(span.whole for span in spans) else spans[0].rows
+        return LaidGroup(counted, tuple(spans), spans[-1].end, whole=False)
 
     def _lay_all(
         self, start: int, end: int, leaf: int, counts: Sequence[int], expected: Set[int]
