@@ -81,12 +81,12 @@ class Job:
     @property
     def attempt_seconds(self) -> float:
         """One attempt takes no longer without progress."""
-        return max(PROGRESS_SECONDS * self.scale, 2.0)
+        return max(PROGRESS_SECONDS * self.scale, 1.0)
 
     @property
     def patience(self) -> float:
         """Seconds that it goes on trying; a busy machine may take one to begin."""
-        return max(self.retry_seconds * self.scale, 2.0)
+        return max(self.retry_seconds * self.scale, 2.5)
 
     @property
     def storage_options(self) -> dict[str, Any]:
