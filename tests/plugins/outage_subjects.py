@@ -106,7 +106,7 @@ class Job:
             return {}
         fields = {
             "seconds": self.patience,
-            "base_delay": 0.1,
+            "base_delay": max(0.1 * self.scale, 0.02),
             "max_delay": max(5 * self.scale, 0.5),
         }
         return {"retry": retry.RetryPolicy(**fields)}
