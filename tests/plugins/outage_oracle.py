@@ -149,8 +149,9 @@ class Judge:
                 allowed += stop - start
         slow = max((each.seconds for each in child.run.dealt.troubles if each.kind == "trickle"), default=0.0)
         for seen in self.seen:
-            if seen.fate in SINGLES and begin <= seen.at <= end:
-                allowed += attempt + (slow * job.scale if seen.fate == "trickle" else 0.0)
+            more = attempt + (slow * job.scale if seen.fate == "trickle" else 0.0)
+            if seen.fate in SINGLES and begin - more <= seen.at <= end:
+                allowed += more
         return allowed
 
     def judge_uploads(self) -> None:

@@ -363,7 +363,8 @@ class OutageProxy:
         for at in range(0, len(answer), size):
             writer.write(answer[at : at + size])
             await writer.drain()
-            await asyncio.sleep(seconds * size / max(len(answer), size))
+            if at + size < len(answer):
+                await asyncio.sleep(seconds * size / len(answer))
 
     async def _pass_on(self, message: Message, seen: Seen, writer: asyncio.StreamWriter) -> bool:
         answer = await self._asked(message, seen)

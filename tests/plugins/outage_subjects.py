@@ -81,12 +81,12 @@ class Job:
     @property
     def attempt_seconds(self) -> float:
         """One attempt takes no longer without progress."""
-        return max(PROGRESS_SECONDS * self.scale, 2.0)
+        return max(PROGRESS_SECONDS * self.scale, 1.0)
 
     @property
     def patience(self) -> float:
         """Seconds that it goes on trying; a busy machine may take one to begin."""
-        return max(self.retry_seconds * self.scale, 2.0)
+        return max(self.retry_seconds * self.scale, 2.5)
 
     @property
     def storage_options(self) -> dict[str, Any]:
@@ -106,7 +106,7 @@ class Job:
             return {}
         fields = {
             "seconds": self.patience,
-            "base_delay": 0.1,
+            "base_delay": max(0.1 * self.scale, 0.02),
             "max_delay": max(5 * self.scale, 0.5),
         }
         return {"retry": retry.RetryPolicy(**fields)}
