@@ -195,14 +195,18 @@ async def test_every_way_to_break_a_request(
 
 
 async def test_a_part_that_lands_late_replaces_nothing(
-    s3_proxy: Any, rows_promised: Callable[[Any], int], complete_by_the_rule: Callable[..., Any]
+    s3_proxy: Any,
+    rows_promised: Callable[[Any], int],
+    complete_by_the_rule: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The open slot is sent, not answered, sent again, and lands once more while the next checkpoint is committed."""
     s3, proxy = s3_proxy
     retry = RetryPolicy(attempts=2, base_delay=0.001, max_delay=0.01)
+    monkeypatch.setitem(globals(), "GRACE", 4.0)  # it is counted from the attempt that was not answered
 
     def release_when_other_bytes_are_sent() -> list[int]:
-        proxy.wait_for("PUT", "partNumber=1", count=proxy.count("PUT", "partNumber=1") + 1, seconds=GRACE / 2)
+        proxy.wait_for("PUT", "partNumber=1", count=proxy.count("PUT", "partNumber=1") + 1, seconds=GRACE / 8)
         return list(proxy.release())
 
     async def write(store: S3Store) -> None:
