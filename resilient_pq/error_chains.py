@@ -36,7 +36,9 @@ class Link:
         if isinstance(self.content, bytes):
             return _remade(self.content)
         kind, args, attributes = self.content
-        error = kind.__new__(kind, *args)
+        base = kind.__base__  # of several bases that which has the memory of the error, as MemoryError has not
+        assert base is not None
+        error: BaseException = base.__new__(kind, *args)
         error.args = args
         error.__dict__.update(attributes)
         return error

@@ -12,6 +12,7 @@ Any room may import this module; how errors are pickled is beside it, in `error_
     ├─ UnsupportedError (NotImplementedError)
     │  └─ CodecUnavailableError           .codec
     ├─ SchemaError (ValueError)           a batch or a request does not fit the schema
+    ├─ SourceError                        the source of the rows failed while it handed them over
     ├─ WriterStateError (RuntimeError)
     │  ├─ WriterClosedError
     │  ├─ WriterFailedError               an earlier write failed; .num_rows_stored
@@ -189,6 +190,10 @@ class CodecUnavailableError(UnsupportedError):
 
 class SchemaError(ResilientPQError, ValueError):
     """A batch does not fit the schema of the file, or a request names what the schema does not have."""
+
+
+class SourceError(ResilientPQError):
+    """The source of the rows failed while it handed them over; the rows before it were taken, and the writer failed."""
 
 
 class WriterStateError(ResilientPQError, RuntimeError):

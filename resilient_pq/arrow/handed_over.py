@@ -6,23 +6,24 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from resilient_pq.errors import OutOfMemoryError, ResilientPQError, SchemaError
+from resilient_pq.errors import OutOfMemoryError, ResilientPQError, SchemaError, SourceError
 
 #: What pyarrow puts behind the message of an error of Python code that it called, before a whole traceback.
 _DETAIL = "Detail: Python exception: "
 
 
 @contextmanager
-def taking(what: str, maker: object) -> Iterator[None]:
+def taking(what: str, maker: object, failure: type[ResilientPQError] = SchemaError) -> Iterator[None]:
     """Take something from an object of another library.
 
     Args:
         what: What is taken: "rows", "a schema".
         maker: The object.
+        failure: What is raised for whatever else than a lack of memory it raised, which is the cause; it names the
+            library's type.
 
     Raises:
         OutOfMemoryError: It had too little memory.
-        SchemaError: Whatever else it raised, as the cause; it names the library's type.
     """
     try:
         yield
@@ -32,7 +33,7 @@ def taking(what: str, maker: object) -> Iterator[None]:
         raise OutOfMemoryError(str(error)) from error
     except Exception as error:  # any library may be behind the interface, and any code behind the library
         name = f"{type(maker).__module__.partition('.')[0]}.{type(maker).__qualname__}"
-        raise SchemaError(
+        raise failure(
             f"{what} cannot be taken from an object of type {name}: {_said(error)}",
             hint="what was raised there is the cause of this error (__cause__)",
         ) from error
@@ -47,11 +48,15 @@ def _said(error: Exception) -> str:
 
 
 def each_taken(arrays: Iterable[Any], maker: object) -> Iterator[Any]:
-    """The arrays of a stream; each is made by its library only when it is taken."""
+    """The arrays of a stream; each is made by its library only when it is taken.
+
+    Raises:
+        SourceError: The stream failed; its rows so far were taken.
+    """
     with taking("rows", maker):
         remaining = iter(arrays)
     while True:
-        with taking("rows", maker):
+        with taking("rows", maker, SourceError):
             try:
                 array = next(remaining)
             except StopIteration:

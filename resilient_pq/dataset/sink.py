@@ -232,6 +232,7 @@ class DatasetWriter(Lifetime):
             data: As of `Writer.write`, with the columns of the partitions.
 
         Raises:
+            SourceError: A stream failed while it handed over its rows; the writer has failed, too.
             SchemaError: The data do not fit the schema; no row of the batch at fault is taken. Or a value cannot name a
                 partition; a batch of more than 16 MiB is split in pieces, and those before it are taken then, as
                 `num_rows` tells.

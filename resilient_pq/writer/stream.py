@@ -211,6 +211,7 @@ class Writer(StoresInTime):
                 are, so they must not be changed afterwards; arrays of NumPy, frames of pandas and lists may.
 
         Raises:
+            SourceError: A stream failed while it handed over its rows; the writer has failed, too.
             SchemaError: The data do not fit the schema; no row of the batch at fault is taken.
             FileFullError: The file reached a limit of the format and was completed.
             StoreError: The store refused; the writer has failed.
