@@ -9,6 +9,7 @@ runs one case and tells all of it. The exit status is 1 when anything was found.
 from __future__ import annotations
 
 import argparse
+import shutil
 import signal
 import sys
 import tempfile
@@ -73,6 +74,7 @@ def main(arguments: Sequence[str]) -> int:
     finally:
         for bench in benches:
             bench.close()
+            shutil.rmtree(bench.folder, ignore_errors=True)
     print(f"{len(seeds)} cases; found: {dict(found) or 'nothing'}")
     return 1 if found else 0
 

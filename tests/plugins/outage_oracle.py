@@ -150,7 +150,9 @@ class Judge:
         slow = max((each.seconds for each in child.run.dealt.troubles if each.kind == "trickle"), default=0.0)
         for seen in self.seen:
             more = attempt + (slow * job.scale if seen.fate == "trickle" else 0.0)
-            if seen.fate in SINGLES and begin - more <= seen.at <= end:
+            if seen.kind in ("part", "copy") and seen.fate and not seen.delivered:
+                more += job.undecided_grace  # it may arrive so long
+            if (seen.fate in SINGLES or more > attempt) and begin - more <= seen.at <= end:
                 allowed += more
         return allowed
 

@@ -84,6 +84,11 @@ class Job:
         return max(PROGRESS_SECONDS * self.scale, 1.0)
 
     @property
+    def undecided_grace(self) -> float:
+        """Seconds that a part may still arrive."""
+        return 60 * self.scale
+
+    @property
     def patience(self) -> float:
         """Seconds that it goes on trying; a busy machine may take one to begin."""
         return max(self.retry_seconds * self.scale, 2.5)
@@ -215,7 +220,7 @@ async def write_file(job: Job, voice: Voice) -> None:
     rng = random.Random(job.seed)
     options = rpq.WriteOptions(
         max_bytes_in_flight=rng.choice((5, 12, 60)) * MiB,
-        undecided_grace=60 * job.scale,
+        undecided_grace=job.undecided_grace,
         checkpoint_bytes=rng.choice((None, 4 * MiB)),
     )
     with voice.calling("create_or_resume"):
@@ -258,7 +263,9 @@ async def leaving(writer: Any, voice: Voice, finish: bool) -> AsyncIterator[None
 async def write_sink(job: Job, voice: Voice) -> None:
     """Go on with a data set of two partitions."""
     rng = random.Random(job.seed)
-    options = rpq.WriteOptions(max_bytes_in_flight=rng.choice((5, 20)) * MiB, undecided_grace=60 * job.scale)
+    options = rpq.WriteOptions(
+        max_bytes_in_flight=rng.choice((5, 20)) * MiB, undecided_grace=job.undecided_grace
+    )
     in_time = {"max_unstored_seconds": rng.choice((None, 30 * job.scale))} if _IN_TIME else {}
     with voice.calling("resume_dataset"):
         sink = await rpq.resume_dataset(
