@@ -111,7 +111,7 @@ def test_any_combination(one_paged_file: Any, held_against_the_best: Any, rng: r
 async def test_many_combinations(paged_file: Any, held_against_the_best: Any, on_damage: str) -> None:
     rng = seeded("many", len(paged_file.data), on_damage)
     for _ in range(1500):
-        await held_against_the_best(paged_file, paged_file.damaged_somewhere(rng), on_damage)
+        await held_against_the_best(paged_file, paged_file.damaged_somewhere(rng), on_damage, keep_unplaced=True)
 
 
 @pytest.mark.thorough
@@ -120,7 +120,9 @@ async def test_many_combinations(paged_file: Any, held_against_the_best: Any, on
 async def test_every_sector(paged_file: Any, held_against_the_best: Any, on_damage: str) -> None:
     for start in range(0, len(paged_file.data), SECTOR):
         for fill in (bytes(SECTOR), b"\xff" * SECTOR, seeded(start).randbytes(SECTOR)):
-            await held_against_the_best(paged_file, paged_file.written_over((start, fill)), on_damage)
+            damaged = paged_file.written_over((start, fill))
+            # Where a sector took a record and a page header before it, nothing proves the place of the chunk's pages.
+            await held_against_the_best(paged_file, damaged, on_damage, keep_unplaced=True)
 
 
 @pytest.mark.thorough
