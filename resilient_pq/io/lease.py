@@ -132,7 +132,7 @@ class Lease:
             WriterFencedError: Somebody else was first.
             StoreError: The store refuses.
         """
-        if self._held is not None:
+        if self._held is not None or self.fencing is Fencing.NONE:
             return
         found = self._terms.found
         for attempt in range(_MAX_ATTEMPTS):

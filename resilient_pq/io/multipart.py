@@ -225,8 +225,7 @@ class MultipartSink(ObjectSink):
         """
         self._refuse_ended()
         exclusive, if_match = self._options.mode == "x", self._options.if_match
-        # One who takes the lease over must be able to end what is on its way: an upload, but no single request.
-        self._plan.close(in_parts=self._options.lease is not None and self._options.lease.strict)
+        self._plan.close(in_parts=await self._is_held_alone())
         if self._plan.single:
             data = self._buffers.take_all()
             return await self._publish(
@@ -244,6 +243,18 @@ class MultipartSink(ObjectSink):
                 self._key, upload_id, parts, if_none_match=exclusive, if_match=if_match
             )
         )
+
+    async def _is_held_alone(self) -> bool:
+        """Whether one who takes the lease over must be able to end what is on its way: an upload, but no single request.
+
+        Where nothing was sent yet, the lease is taken first: who may not have it may still write the object.
+        """
+        lease, terms = self._lease, self._options.lease
+        if lease is None or terms is None or not terms.exclusive:
+            return False
+        if not self._plan.begun:
+            await lease.take()
+        return lease.is_held
 
     async def abort(self) -> None:
         """Break the upload off and remove its parts, unless the store may have published the object.
