@@ -30,6 +30,7 @@ from resilient_pq.format.records import RecordChain
 from resilient_pq.format.schema import Schema
 from resilient_pq.io import Fencing, ObjectInfo, ObjectSink, StoredState, WriteStore
 from resilient_pq.io.cancellation import finish_in_thread
+from resilient_pq.io.leftovers import abort_after
 from resilient_pq.off_loop import AT_ONCE, off_loop
 from resilient_pq.writer.checkpoint_log import CheckpointLog
 from resilient_pq.writer.encoder import ClosedRowGroup, Encoder
@@ -511,7 +512,7 @@ class Writer(StoresInTime):
                 if not any(isinstance(known, WriterFencedError) for known in (error, self._failure)):
                     self._tell_what_is_kept(error)
             else:
-                await self._sink.abort()
+                await abort_after(self._sink, error)
         finally:
             await self._let_go()
 
