@@ -52,28 +52,33 @@ async def drop_upload(
         _tell(store.url_of(key), f"the upload {upload_id} was not removed ({reason}); to remove it: {command}", error)
 
 
-async def abort_after(sink: ObjectSink, error: BaseException) -> None:
+async def abort_after(sink: ObjectSink, error: BaseException) -> str | None:
     """Abort what is written, after an error that is raised then; where the store refuses, that error says what is left.
 
     Args:
         sink: Of the object.
         error: Why it is given up.
+
+    Returns:
+        What it says; None where nothing is left.
     """
     try:
         await sink.abort()
     except ResilientPQError as refused:
         note = f"what was written was not removed: {refused.message}"
-        _tell(sink.describe(), note if refused.hint is None else f"{note}; {refused.hint}", error)
-        return
+        return _tell(sink.describe(), note if refused.hint is None else f"{note}; {refused.hint}", error)
     if sink.in_doubt and (command := sink.rescue_command()) is not None:
         note = f"it is not known whether it was published; if it was not, complete what was sent: {command}"
-        _tell(sink.describe(), note, error)
+        return _tell(sink.describe(), note, error)
+    return None
 
 
-def _tell(place: str, note: str, error: BaseException | None) -> None:
+def _tell(place: str, note: str, error: BaseException | None) -> str:
     log.warning("%s: %s", place, note)
+    told = f"{place}: {note}"
     if error is not None:
-        error.add_note(f"{place}: {note}")
+        error.add_note(told)
+    return told
 
 
 async def empty_uploads(

@@ -133,6 +133,7 @@ class Writer(StoresInTime):
                 if sink.upload_id is not None:
                     self._unlogged.append(resumed.last_checkpoint)  # it is in a new upload, which no log knows yet
         self._info: ObjectInfo | None = None
+        self._left: str | None = None  # what its end could not remove, in words
 
     # -- what a caller can ask -------------------------------------------------------------------
 
@@ -512,7 +513,7 @@ class Writer(StoresInTime):
                 if not any(isinstance(known, WriterFencedError) for known in (error, self._failure)):
                     self._tell_what_is_kept(error)
             else:
-                await abort_after(self._sink, error)
+                self._left = await abort_after(self._sink, error)
         finally:
             await self._let_go()
 

@@ -79,6 +79,16 @@ async def test_a_writer_whose_upload_cannot_be_removed(
     assert writer.closed
 
 
+async def test_a_sink_whose_upload_cannot_be_removed() -> None:
+    store = Parts(expired("put_part"), denied())
+    with pytest.raises(rpq.AccessDeniedError, match="put_part: ExpiredToken") as caught:
+        async with rpq.create_dataset((store, "d"), options=OPTIONS, compression="none") as sink:
+            await sink.write(ROWS)
+            await sink.checkpoint()
+    (note,) = caught.value.__notes__
+    assert await the_upload(store, "d/part-00000000.parquet") in note
+
+
 async def test_an_abort_that_was_asked_for_raises_what_refused_it() -> None:
     store = Parts(denied())
     writer = await rpq.create((store, "f"), options=OPTIONS, compression="none")
