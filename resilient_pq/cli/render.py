@@ -285,6 +285,8 @@ def recovered(output: Output, report: Report) -> None:
             output.line("written", kept.output)
         for url in kept.outputs.values():
             output.line("written", url)
+    for note in report.notes:
+        output.note(note)
     output.next(*report.next)
     output.document(report.to_json())
 

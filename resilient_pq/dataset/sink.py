@@ -18,6 +18,7 @@ from resilient_pq.errors import (
     FileFullError,
     ResilientPQError,
     SchemaError,
+    StoreError,
     Where,
     WriterClosedError,
     located,
@@ -475,9 +476,15 @@ def _share(num_bytes: int, bytes_taken: int) -> float:
 
 
 async def _ended(writer: Writer) -> None:
-    """End a file unpublished: each tells its own log, and the caller's error is told once."""
+    """End a file unpublished: what is kept of it the caller's error is told once, of all files together.
+
+    Raises:
+        StoreError: Something is left of it that should not be.
+    """
     ended = WriterClosedError("the data set's writer has ended")
     await writer.__aexit__(type(ended), ended, None)
+    if writer._left is not None:
+        raise StoreError(writer._left)
 
 
 async def _failures(work: Iterable[Awaitable[None]]) -> list[BaseException]:

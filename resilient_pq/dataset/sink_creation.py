@@ -86,7 +86,8 @@ def create_dataset(
         on_error: What becomes of the stored rows of open files after an exception: "keep" them for `resume_dataset`,
             or "abort". Published files stay in any case.
         metadata: Key-value metadata for the footer of each file.
-        fencing: "lease" or "none", as of `create`, for each file that is an upload; small files are one request each.
+        fencing: "lease" or "none", as of `create`, for each file; with "none" a small one is a single request on S3,
+            and nine otherwise.
         options: The less common settings. `checkpoint_log` and `overwrite_partial` are of single files;
             `max_bytes_in_flight` is shared by the open files where there are partitions.
         storage_options: Credentials, endpoint and so on, as fsspec and pandas take them.

@@ -158,8 +158,11 @@ async def completed(folder: Folder) -> Begun:
         StoreError: The store refuses.
     """
     there = await folder.found()
-    # Before the parts of any upload are listed: what the sink before was told to be stored is in them then.
+    # Before the parts of any upload are listed: what the sink before was told to be stored is in them then. And before
+    # the uploads are: it begins none afterwards that it could complete.
     leases = await _side_by_side(there.epochs, lambda each: _taken(folder, each))
+    if leases:
+        there = await folder.found()
     newest = {found.partition: found for found in sorted(there.complete, key=lambda each: each.sequence)}
     unfinished = await _without_conflicts(folder, newest, there.unfinished)
     done = await _side_by_side(unfinished, lambda each: _complete(folder, each))

@@ -15,6 +15,7 @@ from resilient_pq.format.values import LeafData
 from resilient_pq.formats.trevni.codecs import Checksum, Codec
 from resilient_pq.formats.trevni.writer import BLOCK_BYTES, TrevniOptions, encode
 from resilient_pq.io import WRITING, ObjectInfo, RetryPolicy, SinkOptions, WriteStore, place_of, with_retry
+from resilient_pq.io.leftovers import abort_after
 from resilient_pq.writer.owned import owned
 
 _CODECS = {"none": Codec.NULL, "deflate": Codec.DEFLATE, "snappy": Codec.SNAPPY, "bzip2": Codec.BZIP2}
@@ -80,8 +81,8 @@ async def write_trevni(
             try:
                 await sink.write(*pieces)
                 return await sink.complete()
-            except BaseException:
-                await sink.abort()
+            except BaseException as error:
+                await abort_after(sink, error)
                 raise
 
 

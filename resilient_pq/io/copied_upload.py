@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 
-from resilient_pq.errors import NotFoundError, ObjectChangedError, RangeError, StoreError, Where
+from resilient_pq.errors import NotFoundError, ObjectChangedError, RangeError, Where
 from resilient_pq.io.cancellation import finish_first
+from resilient_pq.io.lease import twins_of
+from resilient_pq.io.leftovers import drop_upload
 from resilient_pq.io.protocols import MiB, MultipartStore, ObjectInfo, Part, ReadStore, SinkOptions, bare_etag
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.io.upload_plan import part_size
-
-log = logging.getLogger("resilient_pq.io")
 
 #: Copies under way at one time, within what the store lets be under way of all requests; their bytes do not pass
 #: through here.
@@ -96,24 +96,19 @@ async def copied_upload(
     async def begin() -> str:
         return await store.create_upload(key)
 
-    async def drop(upload_id: str) -> None:
-        try:
-            async with asyncio.timeout(_GRACE_SECONDS):
-                await store.abort_upload(key, upload_id)
-        except NotFoundError:
-            return  # somebody else removed it
-        except (StoreError, TimeoutError) as error:
-            log.warning("%s: the upload %s was not removed: %s", store.url_of(key), upload_id, error)
-
+    drop = partial(drop_upload, store, key)
     upload_id = await finish_first(begin(), undo=drop, patience=_GRACE_SECONDS)
     try:
+        twins = await twins_of(store, key, upload_id)
         if begun is not None:
             await begun(upload_id)
+        for twin in twins:
+            await drop(twin)
         parts = await _copies(store, key, upload_id, source, places, copied or (lambda _: None))
         await _refuse_changed(store, source, end)
         yield CopiedUpload(upload_id, tuple(parts), places[-1].end if places else 0)
-    except BaseException:
-        await finish_first(drop(upload_id))
+    except BaseException as error:
+        await finish_first(drop(upload_id, error))
         raise
 
 

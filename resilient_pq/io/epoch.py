@@ -90,9 +90,9 @@ class LeaseTerms:
     Attributes:
         file_id: Of the file that is written, hexadecimal; None where that is found out later.
         exclusive: Whether the epoch object must still be what was `found`; otherwise a new file is begun, whatever
-            epoch there is.
-        strict: Whether nothing at all is written without the lease: an object that one request could write is an
-            upload all the same, which the next holder can end.
+            epoch there is. An object that one request could write is an upload all the same, which the next holder
+            can end.
+        strict: Whether nothing at all is written where the credentials do not allow the lease.
         found: The epoch that was found; None for none.
         before: Uploads of earlier epochs that may hold rows of the file.
         standing: The version of the object that was found, by its ETag; None for none.

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 
 from resilient_pq.errors import (
@@ -37,16 +37,15 @@ from resilient_pq.io.epoch import (
     new_owner,
     parse_epoch,
 )
-from resilient_pq.io.protocols import Fencing, MultipartStore, ReadStore, UploadInfo
+from resilient_pq.io.leftovers import drop_upload, empty_uploads, upload_command
+from resilient_pq.io.protocols import Fencing, MultipartStore, ReadStore
 
 log = logging.getLogger("resilient_pq.io")
 
-#: How often a lease is asked for that others take over and over, by one who begins a new file whatever there is.
-_MAX_ATTEMPTS = 5
-#: The clocks of a writer and of its store differ by less: S3 refuses what is signed by one that differs more.
-MOST_SKEW = timedelta(minutes=15)
 #: An upload whose beginning was not answered was begun no longer before that which was asked for again.
 _LOST_REPLY = timedelta(minutes=5)
+#: How often a lease is asked for that others take over and over, by one who begins a new file whatever there is.
+_MAX_ATTEMPTS = 5
 
 
 def epoch_key(store: ReadStore, key: str) -> str:
@@ -132,7 +131,7 @@ class Lease:
             WriterFencedError: Somebody else was first.
             StoreError: The store refuses.
         """
-        if self._held is not None:
+        if self._held is not None or self.fencing is Fencing.NONE:
             return
         found = self._terms.found
         for attempt in range(_MAX_ATTEMPTS):
@@ -307,58 +306,49 @@ async def leased_upload(store: MultipartStore, key: str, lease: Lease | None) ->
         WriterFencedError: Somebody else holds the lease; no upload is left.
         StoreError: The store refuses.
     """
-    if lease is None:
-        return await store.create_upload(key)
-    await lease.take()
+    if lease is not None:
+        await lease.take()
     upload_id = await store.create_upload(key)
     try:
-        twice = lease.is_held and store.begun_twice(upload_id)
-        listed = await store.list_uploads(key) if twice else []
-        await lease.name(upload_id)
-    except BaseException:
-        await _drop(store, key, upload_id)
+        twins = await twins_of(store, key, upload_id)
+        if lease is not None:
+            await lease.name(upload_id)
+    except BaseException as error:
+        await drop_upload(store, key, upload_id, error)
         raise
     # Nobody has taken the lease since these were listed: none of them is of a writer that is to hold it.
-    begun = next((each.initiated for each in listed if each.upload_id == upload_id), None)
-    others = [each for each in listed if each.key == key and each.upload_id != upload_id]
-    for each in others:
-        if begun is not None and each.initiated is not None and abs(begun - each.initiated) < _LOST_REPLY:
-            for empty in await empty_uploads(store, [each]):
-                await _drop(store, key, empty)
+    for twin in twins:
+        await drop_upload(store, key, twin)
     return upload_id
 
 
-async def _drop(store: MultipartStore, key: str, upload_id: str) -> None:
-    """Remove an upload that nobody will write to."""
-    try:
-        await store.abort_upload(key, upload_id)
-    except NotFoundError:
-        return
-    except StoreError as error:
-        log.warning("%s: the upload %s was not removed: %s", store.url_of(key), upload_id, error)
+async def twins_of(store: MultipartStore, key: str, upload_id: str) -> Sequence[str]:
+    """The empty uploads that were begun beside one, by requests whose answers were lost.
 
-
-async def empty_uploads(
-    store: MultipartStore, uploads: Collection[UploadInfo], epoch: Epoch | None = None
-) -> list[str]:
-    """Those of some uploads that hold no part; with an epoch, only those that were begun since its file was.
-
-    Args:
-        store: Where they are.
-        uploads: Listed before the lease was taken, or asked for once more, by its holder: no other writer of ours can
-            ever be told that anything is stored in them.
-        epoch: Of the file that they were begun for, as far as they are ours.
+    Of no other writer anybody can be told that anything is stored in them: they hold no part, and no epoch object names
+    them.
     """
-    empty = []
-    for upload in uploads:
-        if epoch is not None and (
-            upload.initiated is None
-            or upload.initiated.timestamp() < epoch.began - MOST_SKEW.total_seconds()
-        ):
-            continue
-        try:
-            if not await store.list_parts(upload.key, upload.upload_id):
-                empty.append(upload.upload_id)
-        except NotFoundError:
-            continue  # ended meanwhile
-    return empty
+    if not store.begun_twice(upload_id):
+        return []
+    try:
+        found = await find_epoch(store, key)
+        named = () if found is None else found.epoch.uploads
+        listed = [each for each in await store.list_uploads(key) if each.key == key]
+        begun = next((each.initiated for each in listed if each.upload_id == upload_id), None)
+        others = [
+            each
+            for each in listed
+            if each.upload_id not in (upload_id, *named)
+            and begun is not None
+            and each.initiated is not None
+            and abs(begun - each.initiated) < _LOST_REPLY
+        ]
+        return await empty_uploads(store, others)
+    except (StoreError, UnsupportedError, FormatError) as error:
+        log.warning(
+            "%s: a request to begin its upload was not answered, and may have left an empty one (%s); see: %s",
+            store.url_of(key),
+            error.message,
+            upload_command(store, "list", key),
+        )
+        return []

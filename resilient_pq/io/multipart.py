@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import shlex
 from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from typing import Any, Literal
@@ -25,6 +24,7 @@ from resilient_pq.errors import (
 )
 from resilient_pq.io.cancellation import finish_first
 from resilient_pq.io.lease import Lease, leased_upload
+from resilient_pq.io.leftovers import upload_command
 from resilient_pq.io.part_buffers import PartBuffers
 from resilient_pq.io.protocols import (
     DEFAULT_SINK_OPTIONS,
@@ -175,6 +175,11 @@ class MultipartSink(ObjectSink):
         return self._info
 
     @property
+    def in_doubt(self) -> bool:
+        """Whether the store may have completed the upload without saying so."""
+        return self._in_doubt and self._outcome != "completed"
+
+    @property
     def upload_id(self) -> str | None:
         """The id of the upload, once one was begun."""
         task = self._beginning
@@ -225,8 +230,7 @@ class MultipartSink(ObjectSink):
         """
         self._refuse_ended()
         exclusive, if_match = self._options.mode == "x", self._options.if_match
-        # One who takes the lease over must be able to end what is on its way: an upload, but no single request.
-        self._plan.close(in_parts=self._options.lease is not None and self._options.lease.strict)
+        self._plan.close(in_parts=await self._is_held_alone())
         if self._plan.single:
             data = self._buffers.take_all()
             return await self._publish(
@@ -244,6 +248,18 @@ class MultipartSink(ObjectSink):
                 self._key, upload_id, parts, if_none_match=exclusive, if_match=if_match
             )
         )
+
+    async def _is_held_alone(self) -> bool:
+        """Whether one who takes the lease over must be able to end what is on its way: no single request, an upload.
+
+        Where nothing was sent yet, the lease is taken first: who may not have it may still write the object.
+        """
+        lease, terms = self._lease, self._options.lease
+        if lease is None or terms is None or not terms.exclusive:
+            return False
+        if not self._plan.begun:
+            await lease.take()
+        return lease.is_held
 
     async def abort(self) -> None:
         """Break the upload off and remove its parts, unless the store may have published the object.
@@ -286,8 +302,7 @@ class MultipartSink(ObjectSink):
 
     def _command(self, verb: str, *options: str) -> str:
         """A command about the upload, for a shell."""
-        url = self._store.url_of(self._key)
-        return shlex.join(["rpq", "uploads", verb, url, *options, *self._store.command_arguments])
+        return upload_command(self._store, verb, self._key, *options)
 
     @property
     def _where(self) -> Where:
@@ -497,7 +512,8 @@ class MultipartSink(ObjectSink):
     async def _remove(self) -> None:
         self._failure = self._failure or WriterClosedError("the upload was aborted", where=self._where)
         await self._settle()
-        hint = f"remove it later: upload id {self.upload_id} of {self._store.url_of(self._key)}"
+        hint = None if self.upload_id is None else self._command("abort", "--upload-id", self.upload_id)
+        hint = None if hint is None else f"remove it later: {hint}"
         try:
             async with asyncio.timeout(_GRACE_SECONDS):
                 if self._lease is not None:
@@ -516,6 +532,5 @@ class MultipartSink(ObjectSink):
                 hint=hint,
             ) from None
         except StoreError as error:
-            if self.upload_id is not None:
-                error.hint = error.hint or hint
+            error.hint = "; ".join(said for said in (error.hint, hint) if said) or None
             raise

@@ -359,6 +359,11 @@ class ObjectSink(Protocol):
         return None
 
     @property
+    def in_doubt(self) -> bool:
+        """Whether the store may have published the object without saying so: what was sent is never removed then."""
+        return False
+
+    @property
     def upload_id(self) -> str | None:
         """The id of the open upload that the bytes go to; None where there is none."""
         return None

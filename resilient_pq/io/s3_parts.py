@@ -26,9 +26,10 @@ from resilient_pq.io.s3_objects import S3Objects, may_be_about_checksums, split_
 log = logging.getLogger("resilient_pq.io")
 
 # When a store is asked for a part that was sent whole and not answered: at once, and again after waits of so many
-# times the first one of the policy, 3 s in all. It is not sent again meanwhile: of two copies under way nobody could
-# tell which has arrived.
+# times the first one of the policy, 3 s in all; but no more than this share of the time that the policy allows, so that
+# several may be lost. It is not sent again meanwhile: of two copies under way nobody could tell which has arrived.
 _ASKED_AGAIN = (0, 2, 4, 8, 16)
+_SHARE_ASKED = 0.1
 # A page has 1,000 parts, and some stores list a part that was sent twice twice.
 _ON_FIRST_PAGE = 500
 
@@ -274,8 +275,10 @@ class S3Parts(S3Objects):
             nonlocal adrift, to_ask
             assert arrived is not None
             to_ask = True  # if the store does not answer now
+            policy = self._attempts.policy
+            unit = min(policy.base_delay, _SHARE_ASKED * policy.seconds / sum(_ASKED_AGAIN))
             for factor in waits:
-                await asyncio.sleep(factor * self._attempts.policy.base_delay)
+                await asyncio.sleep(factor * unit)
                 part = await arrived()
                 if part is not None:
                     adrift -= 1

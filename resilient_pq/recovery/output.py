@@ -19,6 +19,7 @@ from resilient_pq.errors import AlreadyExistsError, RecoveryError
 from resilient_pq.format.footer import LINEAGE_KEY
 from resilient_pq.format.records import RecordChain
 from resilient_pq.io import ObjectInfo, ObjectSink, SinkOptions, WriteStore
+from resilient_pq.io.leftovers import abort_after
 from resilient_pq.io.location import without_query
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader.contents import FileState
@@ -341,6 +342,6 @@ async def completing(sink: ObjectSink) -> AsyncIterator[None]:
     try:
         yield
         await sink.complete()
-    except BaseException:
-        await sink.abort()
+    except BaseException as error:
+        await abort_after(sink, error)
         raise

@@ -123,6 +123,7 @@ class Report:
         pages_verified: Of the column chunks without damage, the pages whose bytes a checksum vouches for; None but of a
             check.
         pages_decoded: Of these, the pages that have none: they were decoded, and a changed value would not be seen.
+        notes: More for people: which uploads are open for the name of the output, and how to remove them.
     """
 
     verb: str
@@ -138,6 +139,7 @@ class Report:
     schema_from: str | None = None
     pages_verified: int | None = None
     pages_decoded: int | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def exit_code(self) -> int:
@@ -177,6 +179,7 @@ class Report:
                 "outputs": dict(self.kept.outputs),
                 "ledger": None if self.kept.ledger is None else self.kept.ledger.to_json(),
                 "schema_from": self.schema_from,
+                "notes": list(self.notes),
             }
         return document
 

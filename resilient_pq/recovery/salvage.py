@@ -6,6 +6,7 @@ written, so there is no output where nothing can be kept. What a store copies by
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -22,6 +23,7 @@ from resilient_pq.errors import (
     located,
 )
 from resilient_pq.io import WRITING, RetryPolicy, place_of, with_retry
+from resilient_pq.io.leftovers import uploads_left
 from resilient_pq.off_loop import off_loop
 from resilient_pq.reader.data_file import writing_again
 from resilient_pq.reader.on_damage import OnDamage
@@ -49,6 +51,8 @@ from resilient_pq.recovery.report import Damage, Finding, Kept, LostRegion, Outc
 from resilient_pq.recovery.schema_source import Siblings, known_schema
 from resilient_pq.recovery.source import Location, Source, open_source
 from resilient_pq.recovery.understanding import Understanding, understand
+
+log = logging.getLogger("resilient_pq.recovery")
 
 _FILE_ID = re.compile("[0-9a-fA-F]{32}")
 
@@ -328,7 +332,21 @@ async def _recover(known: Understanding, request: _Request, progress: Progress |
     if copied is None:  # it has to be read after all, and then it is compared
         return await _recover(known, replace(request, verify=True), progress)
     kept = replace(report.kept, num_bytes=copied.num_bytes, num_bytes_unread=copied.num_bytes_unread)
-    return replace(report, kept=kept)
+    return replace(report, kept=kept, notes=await _left_open(source, request.target))
+
+
+async def _left_open(source: Source, target: Target) -> tuple[str, ...]:
+    """What there is to say of uploads for the name of the output: a recovery that was killed leaves its own.
+
+    Whether one is still written to nobody can tell, so none is removed. Where the source is smaller than a part, one
+    that was killed before began none, and nothing is asked.
+    """
+    if source.info.size < target.options.part_bytes:
+        return ()
+    notes = await uploads_left(target.store, target.key)
+    for note in notes:
+        log.warning("%s", note)
+    return notes
 
 
 def _report(

@@ -16,6 +16,7 @@ from resilient_pq.errors import (
 )
 from resilient_pq.io import MultipartSink, MultipartStore, ObjectSink, SinkOptions, WriteStore
 from resilient_pq.io.copied_upload import copied_upload, parts_to_copy
+from resilient_pq.io.leftovers import abort_after
 from resilient_pq.io.protocols import MiB
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.recovery.findings import Progress
@@ -121,8 +122,8 @@ async def prefixed_sink(
         return None
     try:
         await _send(source, sink, begun.num_bytes, prefix_end, progress)
-    except BaseException:
-        await sink.abort()
+    except BaseException as error:
+        await abort_after(sink, error)
         raise
     log.info("%s: %d bytes were copied within %s", url, begun.num_bytes, store.name)
     return PrefixedSink(sink, begun.num_bytes)

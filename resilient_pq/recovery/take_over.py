@@ -34,7 +34,8 @@ from resilient_pq.io import (
     UploadInfo,
     find_epoch,
 )
-from resilient_pq.io.lease import empty_uploads, forget_epoch
+from resilient_pq.io.lease import forget_epoch
+from resilient_pq.io.leftovers import empty_uploads
 from resilient_pq.reader.contents import Contents, FileState
 from resilient_pq.recovery.resume_upload import begins_with, completable, complete_by_rule, ended
 from resilient_pq.recovery.source import Source

@@ -30,6 +30,7 @@ from resilient_pq.format.records import RecordChain
 from resilient_pq.format.schema import Schema
 from resilient_pq.io import Fencing, ObjectInfo, ObjectSink, StoredState, WriteStore
 from resilient_pq.io.cancellation import finish_in_thread
+from resilient_pq.io.leftovers import abort_after
 from resilient_pq.off_loop import AT_ONCE, off_loop
 from resilient_pq.writer.checkpoint_log import CheckpointLog
 from resilient_pq.writer.encoder import ClosedRowGroup, Encoder
@@ -132,6 +133,7 @@ class Writer(StoresInTime):
                 if sink.upload_id is not None:
                     self._unlogged.append(resumed.last_checkpoint)  # it is in a new upload, which no log knows yet
         self._info: ObjectInfo | None = None
+        self._left: str | None = None  # what its end could not remove, in words
 
     # -- what a caller can ask -------------------------------------------------------------------
 
@@ -511,7 +513,7 @@ class Writer(StoresInTime):
                 if not any(isinstance(known, WriterFencedError) for known in (error, self._failure)):
                     self._tell_what_is_kept(error)
             else:
-                await self._sink.abort()
+                self._left = await abort_after(self._sink, error)
         finally:
             await self._let_go()
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import json
 import random
 import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from resilient_pq.cli.exit_codes import ExitCode
 
@@ -71,3 +76,18 @@ def test_a_writer_that_fails_says_how_to_rescue_what_it_stored(rpq_run: Run, s3_
     assert " rows are kept in " in note and f"note        {note}" in ended.err.replace("\n", " ")
     command = shlex.split(note[note.index("rpq uploads complete") :])
     assert rpq_run(*command[1:]).words("completed")[0].startswith(url)
+
+
+def test_the_upload_of_a_recovery_that_was_killed_is_named(rpq_run: Run, s3: Any) -> None:
+    """The command leads to the same store."""
+    rows, written = pa.table({"x": np.random.default_rng(5).random(1_000_000)}), io.BytesIO()
+    pq.write_table(rows, written, row_group_size=100_000, compression="none", use_dictionary=False)
+    s3.client.put_object(Bucket=s3.bucket, Key="day.parquet", Body=written.getvalue())
+    left = s3.client.create_multipart_upload(Bucket=s3.bucket, Key="out.parquet")["UploadId"]
+    places = s3.url("day.parquet"), s3.url("out.parquet"), "--endpoint-url", s3.endpoint_url
+    ended = rpq_run("recover", *places)
+    assert ended.code == ExitCode.SOUND and left in ended.err
+    (note,) = rpq_run("recover", *places, "--overwrite", "--json").document["notes"]
+    assert left in note
+    assert rpq_run(*shlex.split(note[note.index("rpq uploads abort") :])[1:]).code == ExitCode.SOUND
+    assert not s3.upload_ids()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import os
 import random
 import warnings
@@ -23,6 +24,7 @@ import resilient_pq as rpq
 from resilient_pq.io import LocalStore, MemoryStore, ObjectInfo, ObjectSink, Part, SinkOptions
 from resilient_pq.io.multipart import MultipartSink
 from resilient_pq.io.protocols import DEFAULT_SINK_OPTIONS
+from resilient_pq.io.testing import RecordingStore
 
 MiB = 1024 * 1024
 
@@ -626,8 +628,89 @@ async def test_a_sink_that_was_killed_when_it_had_announced_a_file() -> None:
         assert not left and not await store.list_uploads("")
 
 
-async def test_small_files_of_a_data_set_are_one_request_each() -> None:
+@pytest.mark.parametrize(("fencing", "requests"), [("lease", 6), ("none", 1)])
+async def test_what_a_small_file_of_a_data_set_costs(fencing: Any, requests: int) -> None:
+    """An upload, since one who takes over can end that, between the first and the last version of its epoch object."""
     store = Mortal()
-    async with rpq.create_dataset((store, "d"), roll_rows=10) as sink:
+    async with rpq.create_dataset((store, "d"), roll_rows=10, fencing=fencing) as sink:
         await sink.write({"n": list(range(40))})
-    assert store.num_requests == 4
+    assert store.num_requests == 4 * requests
+
+
+role: contextvars.ContextVar[str] = contextvars.ContextVar("role", default="")
+
+
+class TwoSinks(RecordingStore):
+    """Before one of the second sink's requests the first begins, and sleeps before one of its own until it is woken."""
+
+    def __init__(self, begin_at: int, sleep_at: int) -> None:
+        super().__init__(MemoryStore())
+        self.left = {"second": begin_at, "first": sleep_at}
+        self.sleeps, self.woken = asyncio.Event(), asyncio.Event()
+        self.first: asyncio.Task[None] | None = None
+
+    async def create(self, key: str, options: SinkOptions = DEFAULT_SINK_OPTIONS) -> ObjectSink:
+        if options.mode == "x" and await self.exists(key):
+            raise rpq.AlreadyExistsError("the object exists already")
+        return MultipartSink(self, key, options)
+
+    async def _do(self, call: Any, action: Any) -> Any:
+        who = role.get()
+        if who and self.left[who] == 0:
+            if who == "first":
+                self.sleeps.set()
+                await self.woken.wait()
+            else:
+                self.first = asyncio.create_task(self.publish())
+                sleeping = asyncio.create_task(self.sleeps.wait())
+                await asyncio.wait([self.first, sleeping], return_when=asyncio.FIRST_COMPLETED)
+                sleeping.cancel()
+        if who:
+            self.left[who] -= 1
+        return await super()._do(call, action)
+
+    async def publish(self) -> None:
+        role.set("first")
+        with suppress(rpq.ResilientPQError):
+            async with rpq.create_dataset((self, "d")) as sink:
+                await sink.write({"n": [-1, -2]})
+
+    async def store_rows(self) -> int:
+        role.set("second")
+        sink = await rpq.resume_dataset((self, "d"))
+        await sink.write({"n": [1, 2, 3]})
+        assert (await sink.checkpoint()).state == "stored"
+        return sink.num_rows_stored
+
+
+async def test_a_small_file_is_not_published_over_what_another_sink_was_told_to_be_stored() -> None:
+    store = Mortal()
+    sinks = [await rpq.resume_dataset((store, "d")) for _ in range(2)]
+    for sink in sinks:
+        await sink.write({"n": list(range(3))})
+    assert (await sinks[0].checkpoint()).state == "stored"
+    with pytest.raises(rpq.WriterFencedError):
+        await sinks[1].close()
+    await sinks[0].write({"n": [3]})
+    await sinks[0].close()
+    async with rpq.open_many((store, "d")) as dataset:
+        assert (await dataset.read()).to_pylist() == [{"n": n} for n in range(4)]
+
+
+@pytest.mark.parametrize("begin_at", range(15))
+async def test_a_sink_that_sleeps_while_it_publishes_a_small_file(begin_at: int) -> None:
+    """Whichever request it sleeps before, and whichever one of the next sink's it begins at."""
+    num_asleep = num_told = 0
+    for sleep_at in range(16):
+        store, told = TwoSinks(begin_at, sleep_at), 0
+        with suppress(rpq.ResilientPQError):
+            told = await asyncio.create_task(store.store_rows())
+        num_asleep += store.sleeps.is_set()
+        store.woken.set()
+        if store.first is not None:
+            await store.first
+        if told:
+            num_told += 1
+            async with rpq.resume_dataset((store, "d")) as sink:
+                assert sink.num_rows_stored == told, sleep_at
+    assert num_told and (num_asleep or begin_at > 10)

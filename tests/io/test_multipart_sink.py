@@ -443,7 +443,7 @@ async def test_an_abort_that_fails_says_what_to_do(monkeypatch: pytest.MonkeyPat
     await sink.write(payload(4 * MiB))
     with pytest.raises(TransientError, match="503") as caught:
         await sink.abort()
-    assert caught.value.hint == f"remove it later: upload id {sink.upload_id} of memory:a"
+    assert caught.value.hint == f"remove it later: rpq uploads abort memory:a --upload-id {sink.upload_id}"
 
     monkeypatch.setattr("resilient_pq.io.multipart._GRACE_SECONDS", 0.01)
 

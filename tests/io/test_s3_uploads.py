@@ -340,6 +340,18 @@ async def test_one_of_two_attempts_may_arrive_yet(s3_proxy: Any) -> None:
         await store.abort_upload(key, upload_id)
 
 
+async def test_several_requests_may_be_lost_in_a_short_time(moto_proxy: Any) -> None:
+    """What is waited for while the store is asked for a part is a share of the time that there is."""
+    s3, proxy = moto_proxy
+    key = new_key(s3)
+    async with S3Store(s3.storage_options, retry=RetryPolicy(seconds=3)) as store:
+        upload_id = await store.create_upload(key)
+        proxy.on("PUT", reset=True, times=3)
+        part = await store.put_part(key, upload_id, 1, LAST)
+        assert (part.undecided, proxy.count("PUT")) == (True, 4)
+        await store.abort_upload(key, upload_id)
+
+
 async def test_bytes_that_were_there_before_tell_nothing(s3_proxy: Any) -> None:
     s3, proxy = s3_proxy
     key = new_key(s3)

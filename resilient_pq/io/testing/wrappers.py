@@ -310,6 +310,11 @@ class _SinkAround(ObjectSink):
         return self._sink.published
 
     @property
+    def in_doubt(self) -> bool:
+        """The inner sink's."""
+        return self._sink.in_doubt
+
+    @property
     def upload_id(self) -> str | None:
         """The inner sink's."""
         return self._sink.upload_id
