@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import io
+import math
 import os
 import re
 import sys
@@ -66,6 +67,7 @@ async def open_rows(
     storage_options: Mapping[str, Any] | None = None,
     block_bytes: int = BLOCK_BYTES,
     as_written: Collection[str] = (),
+    block_seconds: float | None = None,
 ) -> AsyncIterator[Rows]:
     """Open a source of rows.
 
@@ -75,6 +77,7 @@ async def open_rows(
         storage_options: For a URL.
         block_bytes: Bytes of text that are parsed at a time.
         as_written: Columns of JSON in which texts stay texts, though all of them are times.
+        block_seconds: Seconds that lines of text wait for others to be parsed with them; None for no limit.
 
     Raises:
         UnsupportedError: The form is not known, or needs a package that is not installed.
@@ -87,7 +90,7 @@ async def open_rows(
         file = _opened(src)
         counted, size = readers.InputStream(file), os.fstat(file.fileno()).st_size
         name = "stdin" if src == STDIN else src
-        text_options = readers.TextOptions(block_bytes, as_written)
+        text_options = readers.TextOptions(block_bytes, as_written, block_seconds or math.inf)
         items = in_background(
             _items(file, read(io.BufferedReader(counted, MiB), name, text_options)), file.stop
         )

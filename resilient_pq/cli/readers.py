@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import errno
 import io
+import math
 import os
 import select
 import threading
+import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -148,10 +150,12 @@ class TextOptions:
     Attributes:
         block_bytes: Bytes that are parsed at a time; types are taken from the first block.
         as_written: Columns of JSON in which texts stay texts, though all of them are times.
+        block_seconds: Seconds that the lines of a block may wait for more to come; looked at when some do.
     """
 
     block_bytes: int
     as_written: Collection[str] = ()
+    block_seconds: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +205,7 @@ def read_csv(stream: io.BufferedReader, name: str, text_options: TextOptions) ->
     """
     _pyarrow("csv", "CSV")
     schema = None
-    for block, hint in _blocks(stream, name, text_options.block_bytes, _CSV):
+    for block, hint in _blocks(stream, name, text_options, _CSV):
         with _explained(name, hint):
             table = _parsed_csv(block, schema)
         if schema is None:
@@ -231,7 +235,7 @@ def read_json_lines(stream: io.BufferedReader, name: str, text_options: TextOpti
     """One JSON object per line, understood as `pyarrow.json` does by default, but for columns `as_written`."""
     _pyarrow("json", "JSON lines")
     schema = None
-    for block, hint in _blocks(stream, name, text_options.block_bytes, _JSON_LINES):
+    for block, hint in _blocks(stream, name, text_options, _JSON_LINES):
         with _explained(name, hint):
             if schema is None:
                 table = _first_of_json(block, text_options.as_written)
@@ -262,26 +266,32 @@ def _parsed(block: bytes, **options: Any) -> Any:
     )
 
 
-def _blocks(stream: io.BufferedReader, name: str, block_bytes: int, form: _Lines) -> Iterator[tuple[bytes, str]]:
+def _blocks(
+    stream: io.BufferedReader, name: str, text_options: TextOptions, form: _Lines
+) -> Iterator[tuple[bytes, str]]:
     """Blocks of whole lines that are not blank, each with what to tell where it cannot be understood."""
-    first_line, is_first = 1, True
-    for whole in _whole_lines(stream, name, block_bytes, form):
+    first_line, is_first, types_from = 1, True, 0
+    for whole in _whole_lines(stream, name, text_options, form):
         lines = whole.count(b"\n")
         hint = f"in the lines {first_line:,} to {first_line + max(lines - 1, 0):,}"
         if not is_first:
-            hint = f"{hint}; {_TYPES_HINT.format(f'{block_bytes:,}')}"
+            hint = f"{hint}; {_TYPES_HINT.format(f'{types_from:,}')}"
         first_line += lines
         block = whole.removeprefix(_BYTE_ORDER_MARK)
         if block.strip(form.blank):
             yield block, hint
+            types_from = len(whole) if is_first else types_from
             is_first = False
 
 
-def _whole_lines(stream: io.BufferedReader, name: str, block_bytes: int, form: _Lines) -> Iterator[bytes]:
-    """The bytes of the stream in pieces of about that size, cut between lines."""
+def _whole_lines(
+    stream: io.BufferedReader, name: str, text_options: TextOptions, form: _Lines
+) -> Iterator[bytes]:
+    """The bytes of the stream in pieces of about the size of a block, cut between lines."""
     pieces: list[bytes] = []
-    while block := stream.read(block_bytes):
-        is_last = len(block) < block_bytes
+    is_last = False
+    while not is_last:
+        block, is_last = _read_block(stream, text_options)
         end = 0 if is_last else next((end for mark in form.ends if (end := block.rfind(mark) + 1)), 0)
         pieces.append(block[:end] if end else block)
         if end:
@@ -294,6 +304,21 @@ def _whole_lines(stream: io.BufferedReader, name: str, block_bytes: int, form: _
                 hint=f"is it {form.name}?",
             )
     yield b"".join(pieces)
+
+
+def _read_block(stream: io.BufferedReader, text_options: TextOptions) -> tuple[bytes, bool]:
+    """As many bytes as a block has, or fewer where they come slowly; and whether they are the last ones."""
+    pieces: list[bytes] = []
+    missing, deadline = text_options.block_bytes, math.inf
+    while missing and time.monotonic() < deadline:
+        piece = stream.read1(min(missing, MiB))
+        if not piece:
+            return b"".join(pieces), True
+        if not pieces:
+            deadline = time.monotonic() + text_options.block_seconds
+        pieces.append(piece)
+        missing -= len(piece)
+    return b"".join(pieces), False
 
 
 def read_arrow(stream: io.BufferedReader, name: str, _text_options: TextOptions) -> Iterator[Any]:

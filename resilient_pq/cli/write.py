@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -117,7 +117,7 @@ def write(
     Rows are streamed: memory is bounded by the row group, whatever the size of the input. DST appears when it is
     complete, and not before; until then a local file is DST.partial, and what is in it can be recovered. CSV and
     JSON lines are read by pyarrow with its defaults (pip install 'resilient_pq[ingest]'); their types are taken
-    from the first 8 MiB.
+    from the first 8 MiB, or from what comes in a third of --max-unstored-seconds.
 
     With one of the options of a data set DST is a folder, and each file in it appears when it is full. A run that was
     interrupted leaves files that are unfinished: the same with --resume completes them, and goes on in new ones.
@@ -151,16 +151,25 @@ def write(
     if rolling or resume:
         begin: Any = partial(rpq.resume_dataset, replay_from={}) if resume else rpq.create_dataset
         creating = partial(begin, dst, **settings, **rolling)
-        work = partial(_write_dataset, src=src, keys=keys or (), creating=creating, reached=reached)
+        waiting = _block_seconds(settings)
+        work = partial(
+            _write_dataset, src=src, keys=keys or (), block_seconds=waiting, creating=creating, reached=reached
+        )
         return run_verb(NAME, work, as_json=as_json)
     settings["mode"] = mode
     return run_verb(NAME, lambda output: _write(output, src, dst, settings, reached), as_json=as_json)
 
 
+def _block_seconds(settings: Mapping[str, Any]) -> float | None:
+    """A third of the time that rows may take until they are stored: the writer knows them from then on."""
+    bound = settings["max_unstored_seconds"]
+    return None if bound is None else bound / 3
+
+
 async def _write(output: Output, src: str, dst: str, settings: dict[str, Any], reached: Storage) -> int:
     began = time.monotonic()
     options = reached.options
-    async with open_rows(src, storage_options=options) as rows:
+    async with open_rows(src, storage_options=options, block_seconds=_block_seconds(settings)) as rows:
         creation = rpq.create(dst, rows.schema, metadata=rows.metadata, storage_options=options, **settings)
         async with creation as writer:
             await _feed(output, rows, writer)
@@ -173,12 +182,14 @@ async def _write_dataset(
     output: Output,
     src: str,
     keys: Collection[str],
+    block_seconds: float | None,
     creating: Callable[..., Creation[rpq.DatasetWriter]],
     reached: Storage,
 ) -> int:
     began = time.monotonic()
     # The days of JSON, "2026-08-01", are read as times, which name no partitions.
-    async with open_rows(src, storage_options=reached.options, as_written=keys) as rows:
+    reading = open_rows(src, storage_options=reached.options, as_written=keys, block_seconds=block_seconds)
+    async with reading as rows:
         creation = creating(rows.schema, metadata=rows.metadata, storage_options=reached.options)
         async with creation as writer:
             completed = writer.files

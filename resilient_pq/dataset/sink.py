@@ -446,8 +446,11 @@ class DatasetWriter(Lifetime):
             log.error("%s: %s", self.url, note)
             error.add_note(note)
         left = [stored for each in self._open.values() if (stored := _file(each).writer.num_rows_stored)]
-        if left:
-            note = f"{sum(left):,} rows are kept in {len(left):,} unfinished files; go on with rpq.resume_dataset"
+        if left or self._files:
+            kept = [f"{len(self._files):,} files are published"] if self._files else []
+            if left:
+                kept.append(f"{sum(left):,} rows are kept in {len(left):,} unfinished files")
+            note = "; ".join([*kept, "go on with rpq.resume_dataset"])
             if isinstance(error, ResilientPQError) and error.hint is None:
                 error.hint = note
             else:

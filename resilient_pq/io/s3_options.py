@@ -25,6 +25,11 @@ def s3fs_options(storage_options: Mapping[str, Any]) -> dict[str, Any]:
             the message: it may be a secret.
     """
     found = {name: value for name, value in storage_options.items() if name in _known()}
+    for name in _OF_OPTIONS & set(found):
+        if not isinstance(found[name], Mapping | None):
+            raise UnsupportedError(
+                f"storage_options: {name!r} is not a dict of options", hint=f'as JSON: {name}={{"name": "value"}}'
+            )
     said_by: dict[str, str] = {}
     for name, value in storage_options.items():
         if name in _known():
@@ -80,6 +85,8 @@ _MEANINGS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
     "allow_http": ("allow_http", _nothing),  # the endpoint says so
     "unsigned_payload": ("unsigned_payload", _nothing),  # they are, where the connection is secure
 }
+#: Whose values are options themselves.
+_OF_OPTIONS: Final = frozenset({"client_kwargs", "config_kwargs", "s3_additional_kwargs"})
 #: What s3fs takes of others, and gives to nobody: of fsspec itself.
 _OF_FSSPEC: Final = frozenset({"use_listings_cache", "listings_expiry_time", "max_paths", "skip_instance_cache"})
 

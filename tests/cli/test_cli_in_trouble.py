@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import os
 import resource
 import signal
@@ -14,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -313,6 +315,35 @@ def test_csv_is_what_pyarrow_makes_of_it(rows: list[list[str]], end: str, block_
     assert found, data
     assert found[0] == expected.schema
     assert pa.concat_tables([found[0].empty_table(), *found[1:]]).to_pylist() == expected.to_pylist()
+
+
+class Trickle(io.RawIOBase):
+    """Lines that come one after the other, each a second later than the one before."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, lines: list[bytes]) -> None:
+        self._lines, self._now = iter(lines), 0.0
+        monkeypatch.setattr(readers, "time", SimpleNamespace(monotonic=lambda: self._now))
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        self._now += 1
+        line = next(self._lines, b"")
+        buffer[: len(line)] = line
+        return len(line)
+
+
+@pytest.mark.parametrize(("seconds", "blocks"), [(3.0, [4, 4, 2]), (None, [10])])
+def test_lines_that_come_slowly_do_not_wait_for_a_block(
+    seconds: float | None, blocks: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = Trickle(monkeypatch, [b'{"a": %d}\n' % number for number in range(10)])
+    options = readers.TextOptions(1 << 20, (), math.inf if seconds is None else seconds)
+    schema, *tables = readers.read_json_lines(io.BufferedReader(lines), "stdin", options)
+    assert [len(table) for table in tables] == blocks
+    assert pa.concat_tables(tables)["a"].to_pylist() == list(range(10))
+    assert schema == pa.schema([("a", pa.int64())])
 
 
 def test_the_document_of_an_interrupt(rpq_command: list[str], tmp_path: Path) -> None:

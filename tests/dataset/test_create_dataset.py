@@ -554,7 +554,8 @@ async def test_after_an_exception_nothing_more_is_published(
             await writer.checkpoint()
             raise ValueError
     assert [file.num_rows for file in writer.files] == [3, 3]
-    assert caught.value.__notes__ == ["2 rows are kept in 2 unfinished files; go on with rpq.resume_dataset"]
+    kept = "2 files are published; 2 rows are kept in 2 unfinished files; go on with rpq.resume_dataset"
+    assert caught.value.__notes__ == [kept]
     assert writer.num_rows_stored == 8
     # What `rpq recover` makes of one file has no place in the data set.
     assert all(message.endswith("go on with rpq.resume_dataset") for message in caplog.messages)

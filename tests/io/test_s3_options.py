@@ -57,7 +57,8 @@ def test_a_spelling_of_others(ours: dict[str, Any], theirs: dict[str, Any]) -> N
 
 def test_what_s3fs_takes_is_left_alone() -> None:
     names = [name for name in inspect.signature(s3fs.S3FileSystem.__init__).parameters if name not in ("self", "kwargs")]
-    options = {name: object() for name in [*names, "profile", "use_listings_cache", "skip_instance_cache"]}
+    options: dict[str, Any] = {name: object() for name in [*names, "profile", "use_listings_cache", "skip_instance_cache"]}
+    options |= {name: {"a": object()} for name in options if name.endswith("_kwargs")}
     assert s3fs_options(options) == options
 
 
@@ -118,3 +119,11 @@ async def test_a_store_is_reached_by_the_words_of_polars(s3: Any) -> None:
         await store.put(f"{s3.bucket}/a", b"by other words")
         assert store.command_arguments == ("--endpoint-url", s3.endpoint_url)
         assert bytes((await other.read_tail(f"{s3.bucket}/a", 5)).data) == b"words"
+
+
+@pytest.mark.parametrize("name", ["client_kwargs", "config_kwargs", "s3_additional_kwargs"])
+@pytest.mark.parametrize("value", ["{bad", [1], 5])
+def test_options_that_are_no_dict_are_named(name: str, value: object) -> None:
+    with pytest.raises(UnsupportedError, match=f"'{name}' is not a dict") as caught:
+        s3fs_options({name: value})
+    assert "JSON" in str(caught.value)
