@@ -475,9 +475,14 @@ def empty_bucket() -> EmptyBucket:
 def _empty(s3: S3) -> None:
     for upload in s3.client.list_multipart_uploads(Bucket=s3.bucket).get("Uploads", []):
         s3.client.abort_multipart_upload(Bucket=s3.bucket, Key=upload["Key"], UploadId=upload["UploadId"])
+    folders: set[str] = set()
     while names := s3.object_names():  # a thousand at a time
         for name in names:
             s3.client.delete_object(Bucket=s3.bucket, Key=name)
+            folders |= {name[: i + 1] for i, letter in enumerate(name) if letter == "/"}
+    # On SeaweedFS a folder stays for a while when it is empty, and no object can have its name then.
+    for folder in sorted(folders, key=len, reverse=True):
+        s3.client.delete_object(Bucket=s3.bucket, Key=folder)
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ def test_the_program_is_installed_as_rpq() -> None:
     found = [entry.value for entry in entry_points(group="console_scripts", name="rpq")]
     if not found:
         pytest.skip("the package is not installed")
-    assert set(found) == {"resilient_pq.cli.main:main"}
+    assert set(found) == {"resilient_pq_command:main"}
 
 
 def test_help_lists_every_verb_in_order(rpq_run: Callable[..., Any]) -> None:

@@ -351,6 +351,8 @@ def test_the_document_of_an_interrupt(rpq_command: list[str], tmp_path: Path) ->
         tasks = Path(f"/proc/{process.pid}/task")
         wait_for(lambda: any("poll_schedule" in (task / "wchan").read_text() for task in tasks.iterdir()))
         process.send_signal(signal.SIGHUP)
-        out, _ = process.communicate(timeout=30)
+        process.wait(timeout=30)  # not `communicate`, which closes stdin: the end of it may come first
+        assert process.stdout is not None
+        out = process.stdout.read()
     assert process.returncode == 129
     assert json.loads(out)["outcome"] == "interrupted"

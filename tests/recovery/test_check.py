@@ -175,6 +175,7 @@ async def test_json_of_a_recovery(small: Any) -> None:
     await store.put("file", small.data[: small.records(Kind.CHUNK)[-1].end + 20])
     document = (await rpq.recover((store, "file"), (store, "out"))).to_json()
     added = ["rows_kept", "rows_lost", "bytes_kept", "bytes_unread", "lost", "output", "outputs", "ledger", "schema_from"]
+    added.append("notes")
     assert list(document)[-len(added) :] == added
     assert (document["verb"], document["outcome"], document["output"]) == ("recover", "partial", "memory:out")
     assert (document["rows_kept"], document["rows_lost"]) == (40, None)
