@@ -33,10 +33,14 @@ NUM_ROWS = 400_000
 
 @contextmanager
 def running(command: list[str], **options: Any) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that does not outlive its test."""
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **{"stdin": subprocess.DEVNULL, **options}
-    ) as process:
+    """A process that does not outlive its test, and ignores no signal that the tests were told to ignore."""
+
+    def heed() -> None:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
+
+    settings: dict[str, Any] = {"stdin": subprocess.DEVNULL, "preexec_fn": heed, **options}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **settings) as process:
         try:
             yield process
         finally:
