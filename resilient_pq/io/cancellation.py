@@ -6,9 +6,12 @@ import asyncio
 import contextvars
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 Result = TypeVar("Result")
+
+#: Seconds that a request under way may go on for, and that one which tidies up may take, when its caller has ended.
+GRACE_SECONDS: Final = 10.0
 
 
 async def all_or_none(work: Iterable[Coroutine[Any, Any, Result]]) -> list[Result]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from resilient_pq.errors import NotFoundError, ObjectChangedError, RangeError, Where
-from resilient_pq.io.cancellation import finish_first
+from resilient_pq.io.cancellation import GRACE_SECONDS, finish_first
 from resilient_pq.io.lease import twins_of
 from resilient_pq.io.leftovers import drop_upload
 from resilient_pq.io.protocols import MiB, MultipartStore, ObjectInfo, Part, ReadStore, SinkOptions, bare_etag
@@ -20,9 +20,6 @@ from resilient_pq.io.upload_plan import part_size
 #: Copies under way at one time, within what the store lets be under way of all requests; their bytes do not pass
 #: through here.
 _MAX_COPIES = 16
-#: Seconds that copies under way are waited for when one of them failed: one that a store carries out after the
-#: upload was aborted would stay.
-_GRACE_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +94,7 @@ async def copied_upload(
         return await store.create_upload(key)
 
     drop = partial(drop_upload, store, key)
-    upload_id = await finish_first(begin(), undo=drop, patience=_GRACE_SECONDS)
+    upload_id = await finish_first(begin(), undo=drop, patience=GRACE_SECONDS)
     try:
         twins = await twins_of(store, key, upload_id)
         if begun is not None:
@@ -149,9 +146,9 @@ async def _copies(
 
 
 async def _ended(tasks: Sequence[asyncio.Task[None]]) -> None:
-    """Wait for tasks, for a while; what is under way then is broken off."""
+    """Wait for copies, for a while: one carried out when its upload was aborted stays. Then they are broken off."""
     if tasks:
-        await asyncio.wait(tasks, timeout=_GRACE_SECONDS)
+        await asyncio.wait(tasks, timeout=GRACE_SECONDS)
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

@@ -9,6 +9,7 @@ from collections.abc import Collection
 from datetime import timedelta
 
 from resilient_pq.errors import NotFoundError, ResilientPQError, StoreError, UnsupportedError
+from resilient_pq.io.cancellation import GRACE_SECONDS
 from resilient_pq.io.epoch import Epoch
 from resilient_pq.io.protocols import MultipartStore, ObjectSink, UploadInfo
 
@@ -16,8 +17,6 @@ log = logging.getLogger("resilient_pq.io")
 
 #: The clocks of a writer and of its store differ by less: S3 refuses what is signed by one that differs more.
 MOST_SKEW = timedelta(minutes=15)
-#: How long the request that drops an upload may take, in seconds.
-_GRACE_SECONDS = 10.0
 
 
 def upload_command(store: MultipartStore, verb: str, key: str, *options: str) -> str:
@@ -42,7 +41,7 @@ async def drop_upload(
         error: Why it is given up; says so, too.
     """
     try:
-        async with asyncio.timeout(_GRACE_SECONDS):
+        async with asyncio.timeout(GRACE_SECONDS):
             await store.abort_upload(key, upload_id)
     except NotFoundError:
         return  # somebody else ended it

@@ -22,7 +22,7 @@ from resilient_pq.errors import (
     WriterFencedError,
     located,
 )
-from resilient_pq.io.cancellation import finish_first
+from resilient_pq.io.cancellation import GRACE_SECONDS, finish_first
 from resilient_pq.io.lease import Lease, leased_upload
 from resilient_pq.io.leftovers import upload_command
 from resilient_pq.io.part_buffers import PartBuffers
@@ -43,9 +43,6 @@ from resilient_pq.io.upload_probe import findable_parts
 
 log = logging.getLogger("resilient_pq.io")
 
-# How long abort and keep wait for the parts that are being sent before they are broken off, and how long the
-# request that aborts may take.
-_GRACE_SECONDS = 10.0
 
 
 class MultipartSink(ObjectSink):
@@ -463,7 +460,7 @@ class MultipartSink(ObjectSink):
             await self._release_ended()
             return info
 
-        return await finish_first(publish(), patience=_GRACE_SECONDS)
+        return await finish_first(publish(), patience=GRACE_SECONDS)
 
     async def _release_ended(self) -> None:
         """Remove the epoch object of an upload that is no more; one that stays does no harm to who finds it."""
@@ -478,7 +475,7 @@ class MultipartSink(ObjectSink):
         """Wait for what is being sent, for a while; afterwards no task of the sink is left."""
         self._plan.stop()
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + _GRACE_SECONDS
+        deadline = loop.time() + GRACE_SECONDS
         while self._tasks and (left := deadline - loop.time()) > 0:
             await asyncio.wait(self._tasks, timeout=left, return_when=asyncio.FIRST_COMPLETED)
         if self._timer is not None:
@@ -501,7 +498,7 @@ class MultipartSink(ObjectSink):
         if not self._plan.adds_nothing or self._in_doubt or self.upload_id is None:
             return
         try:
-            async with asyncio.timeout(_GRACE_SECONDS):
+            async with asyncio.timeout(GRACE_SECONDS):
                 # Of an object that somebody removed or replaced meanwhile, this is the only copy.
                 if (await self._store.head(self._key)).etag == self._options.if_match:
                     await self._store.abort_upload(self._key, self.upload_id)
@@ -515,7 +512,7 @@ class MultipartSink(ObjectSink):
         hint = None if self.upload_id is None else self._command("abort", "--upload-id", self.upload_id)
         hint = None if hint is None else f"remove it later: {hint}"
         try:
-            async with asyncio.timeout(_GRACE_SECONDS):
+            async with asyncio.timeout(GRACE_SECONDS):
                 if self._lease is not None:
                     await self._lease.release()  # from then on nobody goes on with the upload
                 if self.upload_id is not None:
@@ -527,7 +524,7 @@ class MultipartSink(ObjectSink):
             return  # somebody else removed or completed it: nothing of ours is left
         except TimeoutError:
             raise TransientError(
-                f"the upload was not removed: no answer in {_GRACE_SECONDS:.0f} s",
+                f"the upload was not removed: no answer in {GRACE_SECONDS:.0f} s",
                 where=self._where,
                 hint=hint,
             ) from None

@@ -7,14 +7,11 @@ import tempfile
 from abc import abstractmethod
 from typing import Protocol, Self
 
-from resilient_pq.io.cancellation import finish_first
+from resilient_pq.io.cancellation import GRACE_SECONDS, finish_first
 from resilient_pq.io.local import LocalSink, in_thread
 from resilient_pq.io.os_errors import explained
 from resilient_pq.io.partial_file import SUFFIX, PartialFile
 from resilient_pq.io.protocols import ObjectInfo, StoredState
-
-# How long a file that is being sent may go on for after a cancellation.
-_GRACE_SECONDS = 10.0
 
 
 class TakesFiles(Protocol):
@@ -69,7 +66,7 @@ class SpooledSink(LocalSink):
             await in_thread(self._file.discard)
             return info
 
-        return await finish_first(send(), patience=_GRACE_SECONDS)
+        return await finish_first(send(), patience=GRACE_SECONDS)
 
 
 def _spool(name: str) -> PartialFile:

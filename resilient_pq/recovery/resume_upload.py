@@ -33,7 +33,7 @@ from resilient_pq.io import (
     Part,
     SinkOptions,
 )
-from resilient_pq.io.cancellation import finish_first
+from resilient_pq.io.cancellation import GRACE_SECONDS, finish_first
 from resilient_pq.io.copied_upload import copied_upload
 from resilient_pq.io.protocols import MiB, bare_etag
 from resilient_pq.io.ranges import ByteRange
@@ -49,8 +49,6 @@ log = logging.getLogger("resilient_pq.recovery")
 _COMPARED_BYTES = 8 * MiB
 #: How often an upload is looked at that goes on changing, since its writer lives.
 _MAX_LISTINGS = 5
-#: Seconds that a completion under way is waited for after a cancellation.
-_GRACE_SECONDS = 10.0
 
 
 async def completed_upload(store: MultipartStore, key: str, upload: str) -> ObjectInfo | None:
@@ -125,7 +123,7 @@ async def complete_by_rule(
             if_match=None if instead is None else instead.etag,
         )
         try:
-            info = await finish_first(completing, patience=_GRACE_SECONDS)
+            info = await finish_first(completing, patience=GRACE_SECONDS)
             break
         except (NotFoundError, AlreadyExistsError, ObjectChangedError):
             raise

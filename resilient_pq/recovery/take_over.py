@@ -35,7 +35,7 @@ from resilient_pq.io import (
     find_epoch,
 )
 from resilient_pq.io.lease import forget_epoch
-from resilient_pq.io.leftovers import empty_uploads
+from resilient_pq.io.leftovers import drop_upload, empty_uploads
 from resilient_pq.reader.contents import Contents, FileState
 from resilient_pq.recovery.resume_upload import begins_with, completable, complete_by_rule, ended
 from resilient_pq.recovery.source import Source
@@ -379,12 +379,7 @@ async def _without_leftovers(
         if each.upload_id not in empty:
             log.warning("%s: the upload %s is left; it is of another writer", store.url_of(key), each.upload_id)
             continue
-        try:
-            await store.abort_upload(key, each.upload_id)
-        except NotFoundError:
-            continue
-        except StoreError as error:
-            log.warning("%s: the empty upload %s was not removed: %s", store.url_of(key), each.upload_id, error)
+        await drop_upload(store, key, each.upload_id)
 
 
 def _source(store: MultipartStore, info: ObjectInfo) -> Source:

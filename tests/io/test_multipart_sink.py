@@ -427,7 +427,7 @@ async def test_kept_parts_arrive_and_stay() -> None:
 
 
 async def test_parts_that_do_not_end_are_broken_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("resilient_pq.io.multipart._GRACE_SECONDS", 0.01)
+    monkeypatch.setattr("resilient_pq.io.multipart.GRACE_SECONDS", 0.01)
     store, before = SlowStore(), asyncio.all_tasks()
     sink = MultipartSink(store, "a", SMALL)
     await sink.write(payload(4 * MiB))
@@ -445,7 +445,7 @@ async def test_an_abort_that_fails_says_what_to_do(monkeypatch: pytest.MonkeyPat
         await sink.abort()
     assert caught.value.hint == f"remove it later: rpq uploads abort memory:a --upload-id {sink.upload_id}"
 
-    monkeypatch.setattr("resilient_pq.io.multipart._GRACE_SECONDS", 0.01)
+    monkeypatch.setattr("resilient_pq.io.multipart.GRACE_SECONDS", 0.01)
 
     class Silent(MemoryStore):
         async def abort_upload(self, key: str, upload_id: str) -> None:
@@ -634,7 +634,7 @@ async def test_a_cancellation_does_not_wait_for_a_store_that_is_down(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """What publishes is tried again for minutes; nobody who has cancelled it waits for that."""
-    monkeypatch.setattr("resilient_pq.io.multipart._GRACE_SECONDS", 0.01)
+    monkeypatch.setattr("resilient_pq.io.multipart.GRACE_SECONDS", 0.01)
 
     class Down(MemoryStore):
         begun = asyncio.Event()
