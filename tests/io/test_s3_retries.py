@@ -135,7 +135,7 @@ async def test_fewer_requests_are_sent_to_a_store_that_throttles(moto_proxy: Any
 
 async def test_what_hangs_is_given_up_and_asked_again(moto_proxy: Any) -> None:
     s3, proxy = moto_proxy
-    options = {**s3.storage_options, "config_kwargs": {"read_timeout": 0.3}}
+    options = {**s3.storage_options, "config_kwargs": {"read_timeout": 1.5}}
     async with S3Store(options, retry=QUICK) as store:
         upload_id = await store.create_upload(f"{s3.bucket}/hung")
         for method, match in (("PUT", "partNumber"), ("GET", "uploadId"), ("POST", "uploadId")):

@@ -145,7 +145,7 @@ async def test_no_answer_is_given_up_and_asked_again(moto_proxy: Any) -> None:
     s3, proxy = moto_proxy
     s3.client.put_object(Bucket=s3.bucket, Key="a", Body=DATA)
     proxy.on("GET", hang=True)
-    async with store_of(s3, config_kwargs={"read_timeout": 0.3}) as store:
+    async with store_of(s3, config_kwargs={"read_timeout": 1.5}) as store:
         assert bytes((await store.read_tail(f"{s3.bucket}/a", 10)).data) == DATA[-10:]
     assert proxy.count("GET") == 2
 
