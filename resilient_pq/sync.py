@@ -21,210 +21,21 @@ import functools
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from types import TracebackType
-from typing import Any, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
 
 import nanoarrow
 
 import resilient_pq
-from resilient_pq import (
-    AccessDeniedError,
-    AlreadyExistsError,
-    Batches,
-    BucketNotFoundError,
-    Checkpoint,
-    ChecksumError,
-    CodecUnavailableError,
-    ColumnBloomFilter,
-    ColumnStatistics,
-    CompletedBy,
-    CompletedUpload,
-    CredentialsExpiredError,
-    CutTimestampWarning,
-    Damage,
-    Dataset,
-    DatasetCheckpoint,
-    DatasetFile,
-    DatasetWriter,
-    DecodedColumnIndex,
-    EncodingError,
-    Fencing,
-    FetchCounters,
-    File,
-    FileEntry,
-    FileError,
-    FileFullError,
-    FileResult,
-    FileResults,
-    FileState,
-    Finding,
-    FollowOptions,
-    FormatError,
-    IncompleteFileWarning,
-    Kept,
-    KnownCheckpoint,
-    LostRegion,
-    NotFoundError,
-    NothingToRecoverError,
-    NotParquetError,
-    ObjectChangedError,
-    ObjectInfo,
-    Outcome,
-    OutOfMemoryError,
-    PlannedChunk,
-    PlannedRead,
-    PlannedRequest,
-    PlannedRowGroup,
-    PreconditionError,
-    RangeError,
-    ReadOptions,
-    Records,
-    RecoveryError,
-    Report,
-    ResilientPQError,
-    ResumeInfo,
-    RetryPolicy,
-    RowsLostError,
-    RunSummary,
-    Schema,
-    SchemaError,
-    SortingColumn,
-    SourceError,
-    StoredState,
-    StoreError,
-    Table,
-    ThriftError,
-    ThrottledError,
-    TornFileError,
-    TransientError,
-    TrevniBlock,
-    TrevniFile,
-    UnsupportedError,
-    Upload,
-    Where,
-    WriteOptions,
-    Writer,
-    WriterClosedError,
-    WriterFailedError,
-    WriterFencedError,
-    WriterStateError,
-    WrittenMetadata,
-    __version__,
-    schema_from_arrow,
-    schema_to_arrow,
-)
 from resilient_pq.arrow.field import Field
 from resilient_pq.arrow.stream import lazy_stream
 from resilient_pq.portal import portal as _loop
+from resilient_pq.public_names import *
 from resilient_pq.reader.opening import Opening
+from resilient_pq.version import __version__ as __version__
 from resilient_pq.writer.creation import Creation
 
-# Every name that is not a function is the same here. They are written out because type checkers keep to the first
-# meaning of a name: after an ``import *``, `open` would be the asynchronous one to them.
-__all__ = [
-    "AccessDeniedError",
-    "AlreadyExistsError",
-    "Batches",
-    "BucketNotFoundError",
-    "Checkpoint",
-    "ChecksumError",
-    "CodecUnavailableError",
-    "ColumnBloomFilter",
-    "ColumnStatistics",
-    "CompletedBy",
-    "CompletedUpload",
-    "CredentialsExpiredError",
-    "CutTimestampWarning",
-    "Damage",
-    "Dataset",
-    "DatasetCheckpoint",
-    "DatasetFile",
-    "DatasetWriter",
-    "DecodedColumnIndex",
-    "EncodingError",
-    "Fencing",
-    "FetchCounters",
-    "File",
-    "FileEntry",
-    "FileError",
-    "FileFullError",
-    "FileResult",
-    "FileResults",
-    "FileState",
-    "Finding",
-    "FollowOptions",
-    "FormatError",
-    "IncompleteFileWarning",
-    "Kept",
-    "KnownCheckpoint",
-    "LostRegion",
-    "NotFoundError",
-    "NotParquetError",
-    "NothingToRecoverError",
-    "ObjectChangedError",
-    "ObjectInfo",
-    "OutOfMemoryError",
-    "Outcome",
-    "PlannedChunk",
-    "PlannedRead",
-    "PlannedRequest",
-    "PlannedRowGroup",
-    "PreconditionError",
-    "RangeError",
-    "ReadOptions",
-    "Records",
-    "RecoveryError",
-    "Report",
-    "ResilientPQError",
-    "ResumeInfo",
-    "RetryPolicy",
-    "RowsLostError",
-    "RunSummary",
-    "Schema",
-    "SchemaError",
-    "SortingColumn",
-    "SourceError",
-    "StoreError",
-    "StoredState",
-    "Table",
-    "ThriftError",
-    "ThrottledError",
-    "TornFileError",
-    "TransientError",
-    "TrevniBlock",
-    "TrevniFile",
-    "UnsupportedError",
-    "Upload",
-    "Where",
-    "WriteOptions",
-    "Writer",
-    "WriterClosedError",
-    "WriterFailedError",
-    "WriterFencedError",
-    "WriterStateError",
-    "WrittenMetadata",
-    "__version__",
-    "abort_upload",
-    "check",
-    "check_many",
-    "complete_upload",
-    "convert",
-    "create",
-    "create_dataset",
-    "create_or_resume",
-    "list_uploads",
-    "open",
-    "open_many",
-    "open_trevni",
-    "recover",
-    "recover_many",
-    "resume",
-    "resume_dataset",
-    "resume_info",
-    "schema_from_arrow",
-    "schema_to_arrow",
-    "write_metadata",
-    "write_trevni",
-]
+if not TYPE_CHECKING:  # type checkers go by the aliases
+    __all__ = resilient_pq.__all__
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -253,17 +64,17 @@ def _adapt(value: Any) -> Any:
     return value
 
 
-def _iterate(batches: Batches) -> Iterator[Table]:
+def _iterate(source: Batches | FileResults) -> Iterator[Any]:
     """Leaving the loop early closes the asynchronous iterator, too."""
 
-    async def following() -> Table | None:
-        return await anext(batches, None)
+    async def following() -> Any:
+        return await anext(source, None)
 
     try:
-        while (batch := _loop.run(following())) is not None:
-            yield batch
+        while (item := _loop.run(following())) is not None:
+            yield item
     finally:
-        _loop.end(batches.aclose())
+        _loop.end(source.aclose())
 
 
 def _rows(records: Records) -> Iterator[dict[str, Any]]:
@@ -273,7 +84,17 @@ def _rows(records: Records) -> Iterator[dict[str, Any]]:
             yield from batch.to_pylist(inexact=records.inexact)
 
 
+@overload
+def _blocking(function: Callable[P, Creation[Any]]) -> Callable[P, Blocking]: ...
+@overload
+def _blocking(function: Callable[P, Opening[Any]]) -> Callable[P, BlockingReader]: ...
+@overload
+def _blocking(function: Callable[P, FileResults]) -> Callable[P, BlockingResults]: ...
+@overload
+def _blocking(function: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, R]: ...
 def _blocking(function: Callable[P, Any]) -> Callable[P, Any]:
+    """The same function, for callers that block; the overloads say what type checkers see."""
+
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> Any:
         return _adapt(function(*args, **kwargs))
@@ -321,7 +142,7 @@ class BlockingBatches(Iterator[Table]):
     def __init__(self, batches: Batches) -> None:
         """Take over a stream; `File.batches` is the way to get one."""
         self._batches = batches
-        self._tables = _iterate(batches)
+        self._tables: Iterator[Table] = _iterate(batches)
 
     @property
     def schema(self) -> nanoarrow.Schema:
@@ -377,7 +198,7 @@ class BlockingResults(Iterator[FileResult]):
     def __init__(self, results: FileResults) -> None:
         """Take over what is under way; `check_many` and `recover_many` are the ways to get one."""
         self._results = results
-        self._each = _each_of(results)
+        self._each: Iterator[FileResult] = _iterate(results)
 
     @property
     def verb(self) -> str:
@@ -412,19 +233,6 @@ class BlockingResults(Iterator[FileResult]):
         self.close()
 
 
-def _each_of(results: FileResults) -> Iterator[FileResult]:
-    """Leaving the loop early closes the asynchronous iterator, too."""
-
-    async def following() -> FileResult | None:
-        return await anext(results, None)
-
-    try:
-        while (result := _loop.run(following())) is not None:
-            yield result
-    finally:
-        _loop.end(results.aclose())
-
-
 class BlockingReader(Blocking):
     """A `File`, a `Dataset` or a `TrevniFile` whose methods block.
 
@@ -447,42 +255,22 @@ class BlockingReader(Blocking):
         return self.batches().__arrow_c_stream__()
 
 
-def _opened(function: Callable[P, Creation[Any]]) -> Callable[P, Blocking]:
-    """`_blocking`, for type checkers: gives what is open, to be used as a context manager or not."""
-    return _blocking(function)
-
-
-def _opened_reader(function: Callable[P, Opening[Any]]) -> Callable[P, BlockingReader]:
-    """The same of what is read."""
-    return _blocking(function)
-
-
-def _awaited(function: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, R]:
-    """`_blocking`, for type checkers: gives what the coroutine returns."""
-    return _blocking(function)
-
-
-def _iterated(function: Callable[P, FileResults]) -> Callable[P, BlockingResults]:
-    """The same of what is done with many files."""
-    return _blocking(function)
-
-
-create = _opened(resilient_pq.create)
-resume = _opened(resilient_pq.resume)
-create_or_resume = _opened(resilient_pq.create_or_resume)
-create_dataset = _opened(resilient_pq.create_dataset)
-resume_dataset = _opened(resilient_pq.resume_dataset)
-open = _opened_reader(resilient_pq.open)
-open_many = _opened_reader(resilient_pq.open_many)
-open_trevni = _opened_reader(resilient_pq.open_trevni)
-check = _awaited(resilient_pq.check)
-recover = _awaited(resilient_pq.recover)
-check_many = _iterated(resilient_pq.check_many)
-recover_many = _iterated(resilient_pq.recover_many)
-convert = _awaited(resilient_pq.convert)
-complete_upload = _awaited(resilient_pq.complete_upload)
-list_uploads = _awaited(resilient_pq.list_uploads)
-abort_upload = _awaited(resilient_pq.abort_upload)
-resume_info = _awaited(resilient_pq.resume_info)
-write_metadata = _awaited(resilient_pq.write_metadata)
-write_trevni = _awaited(resilient_pq.write_trevni)
+create = _blocking(resilient_pq.create)
+resume = _blocking(resilient_pq.resume)
+create_or_resume = _blocking(resilient_pq.create_or_resume)
+create_dataset = _blocking(resilient_pq.create_dataset)
+resume_dataset = _blocking(resilient_pq.resume_dataset)
+open = _blocking(resilient_pq.open)
+open_many = _blocking(resilient_pq.open_many)
+open_trevni = _blocking(resilient_pq.open_trevni)
+check = _blocking(resilient_pq.check)
+recover = _blocking(resilient_pq.recover)
+check_many = _blocking(resilient_pq.check_many)
+recover_many = _blocking(resilient_pq.recover_many)
+convert = _blocking(resilient_pq.convert)
+complete_upload = _blocking(resilient_pq.complete_upload)
+list_uploads = _blocking(resilient_pq.list_uploads)
+abort_upload = _blocking(resilient_pq.abort_upload)
+resume_info = _blocking(resilient_pq.resume_info)
+write_metadata = _blocking(resilient_pq.write_metadata)
+write_trevni = _blocking(resilient_pq.write_trevni)
