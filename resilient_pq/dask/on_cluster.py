@@ -79,13 +79,12 @@ class Before:
         return cls(is_empty, {key: frozenset(each) for key, each in found.items()})
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Waiting:
     """A file, and who waits for its result."""
 
     order: Order
     result: asyncio.Future[FileResult]
-    again: bool = False
 
     @property
     def size(self) -> int:
@@ -138,22 +137,20 @@ class OnCluster:
         """
         self._client = client
         self._workers = Workers(client, workers_timeout)
-        self._looking_after: asyncio.Task[None] | None = None
-        self._given_up: StoreError | None = None
-        self._answers: set[asyncio.Event] = set()
+        self._next_look = 0.0
         self._reach = (storage_options, dst_storage_options)
         self._dst = dst
         self._before: Before | None = None
         self._looking = asyncio.Lock()
         self._waiting: deque[_Waiting] = deque()
-        self._under_way: set[asyncio.Task[None]] = set()
-        self._timer: asyncio.TimerHandle | None = None
-        self._slots: int = _TASKS_EACH * max(1, sum(client.nthreads().values()))
+        self._lanes: set[asyncio.Task[None]] = set()
+        self._num_busy = 0
+        self._most_lanes: int = _TASKS_EACH * max(1, sum(client.nthreads().values()))
 
     @property
     def max_files(self) -> int:
         """As many files as keep all workers busy."""
-        return self._slots * _MOST_FILES
+        return self._most_lanes * _MOST_FILES
 
     async def __call__(self, task: FileTask) -> FileResult:
         """What becomes of one file; only what ends the whole run is raised."""
@@ -163,7 +160,10 @@ class OnCluster:
             return FileResult(task.verb, task.name, error=FileError.of(error))
         result: asyncio.Future[FileResult] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Waiting(order, result))
-        self._send_soon()
+        if len(self._lanes) < self._most_lanes:
+            lane = asyncio.get_running_loop().create_task(self._lane())
+            self._lanes.add(lane)
+            lane.add_done_callback(self._lanes.discard)
         return replace(await result, url=task.name)
 
     async def _order(self, task: FileTask) -> Order:
@@ -191,112 +191,84 @@ class OnCluster:
                 self._before = looked or Before(False, {})
             return self._before
 
-    # -- sending -----------------------------------------------------------------------------------
-
-    def _send_soon(self) -> None:
-        """Send what waits when there is enough of it for a task, or when no more comes for a moment."""
-        if len(self._waiting) >= _MOST_FILES:
-            self._send()
-        elif self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(_WAITING, self._send)
-
-    def _send(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        while self._waiting and len(self._under_way) < self._slots:
-            batch = self._next_batch()
-            if batch:
-                task = asyncio.get_running_loop().create_task(self._done_elsewhere(batch))
-                self._under_way.add(task)
-                task.add_done_callback(self._ended)
-        if self._under_way and self._looking_after is None:
-            self._looking_after = asyncio.get_running_loop().create_task(self._look_after_workers())
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._under_way.discard(task)
-        if self._waiting:
-            self._send_soon()
-        elif not self._under_way and self._looking_after is not None:
-            self._looking_after.cancel()
-            self._looking_after = None
-
-    async def _look_after_workers(self) -> None:
-        """While answers are waited for, see that there is somebody to give them."""
-        while self._given_up is None:
-            await asyncio.sleep(self._workers.look_seconds)
+    async def _lane(self) -> None:
+        """One task after the other, as long as files wait."""
+        await asyncio.sleep(_WAITING)
+        while batch := self._next_batch():
+            self._num_busy += 1
             try:
-                await asyncio.to_thread(self._workers.look)
-            except StoreError as error:
-                self._given_up = error
-        for answer in self._answers:
-            answer.set()
+                await self._done_elsewhere(batch)
+            finally:
+                self._num_busy -= 1
 
     def _next_batch(self) -> list[_Waiting]:
-        """A fair share of what waits; those that nobody waits for any more are dropped."""
-        share = min(_MOST_FILES, math.ceil(len(self._waiting) / (self._slots - len(self._under_way))))
+        """A fair share of the files that wait; those that nobody waits for any more are dropped."""
+        share = min(_MOST_FILES, math.ceil(len(self._waiting) / (self._most_lanes - self._num_busy)))
         batch: list[_Waiting] = []
         held = 0
         while self._waiting and len(batch) < share:
-            following = self._waiting[0]
-            alone = batch and (held + following.size > _MOST_BYTES or following.again or batch[0].again)
-            if alone:
+            if batch and held + self._waiting[0].size > _MOST_BYTES:
                 break
-            self._waiting.popleft()
+            following = self._waiting.popleft()
             if not following.result.cancelled():
                 batch.append(following)
                 held += following.size
         return batch
 
-    async def _done_elsewhere(self, waiting: list[_Waiting]) -> None:
-        """Have a worker do a batch, and tell who waits."""
-        name = f"resilient-pq-batch-{secrets.token_hex(8)}"
-        orders = tuple(each.order for each in waiting)
-        batch = Batch(name, orders, *self._reach, again=any(each.again for each in waiting))
+    async def _done_elsewhere(self, files: list[_Waiting], *, again: bool = False) -> None:
+        """Have a worker do some files, and tell who waits."""
         try:
-            results = await self._answer(waiting, batch)
+            results = await self._answer(files, again=again)
         except KilledWorker as error:
-            if len(waiting) > 1:
-                self._alone(waiting)
+            if len(files) > 1:
+                for each in files:  # one of them killed too many workers: which?
+                    await self._done_elsewhere([each], again=True)
                 return
-            results = [_killed(waiting[0].order, error)]
+            results = [_killed(files[0].order, error)]
         except BaseException as error:
-            for each in waiting:
+            for each in files:
                 if not each.result.done():
                     each.result.set_exception(error)
             if not isinstance(error, Exception):
                 raise
             return
-        for each, result in zip(waiting, results, strict=True):
+        for each, result in zip(files, results, strict=False):  # none of files that nobody waits for
             if not each.result.done():
                 each.result.set_result(result)
 
-    async def _answer(self, waiting: list[_Waiting], batch: Batch) -> list[FileResult]:
-        """The results of a batch; given up when nobody waits for any of them."""
-        if self._given_up is not None:
-            raise self._given_up
-        future = self._client.submit(do_batch, batch, key=batch.name, pure=False)
-        done, loop = asyncio.Event(), asyncio.get_running_loop()
-        future.add_done_callback(lambda _: loop.call_soon_threadsafe(done.set))
+    async def _answer(self, files: list[_Waiting], *, again: bool) -> list[FileResult]:
+        """The results of a batch; none where nobody waits for any of them."""
+        name = f"resilient-pq-batch-{secrets.token_hex(8)}"
+        batch = Batch(name, tuple(each.order for each in files), *self._reach, again=again)
+        future = self._client.submit(do_batch, batch, key=name, pure=False)
+        loop, ended = asyncio.get_running_loop(), asyncio.Event()
+        future.add_done_callback(lambda _: loop.call_soon_threadsafe(ended.set))
 
         def given_up(_: asyncio.Future[FileResult]) -> None:
-            if all(each.result.done() for each in waiting):
-                done.set()
+            if all(each.result.done() for each in files):
+                ended.set()
 
-        for each in waiting:
+        for each in files:
             each.result.add_done_callback(given_up)
-        self._answers.add(done)
         try:
-            await done.wait()
+            while not ended.is_set():
+                try:
+                    await asyncio.wait_for(ended.wait(), self._workers.look_seconds)
+                except TimeoutError:
+                    await self._look()
+            if not future.done():
+                return []
+            return await asyncio.to_thread(self._fetched, future, name)
         finally:
-            self._answers.discard(done)
-        if self._given_up is not None and not future.done():
-            future.cancel()
-            raise self._given_up
-        if all(each.result.done() for each in waiting):
-            future.cancel()
-            return []
-        return await asyncio.to_thread(self._fetched, future, batch.name)
+            if not future.done():
+                future.cancel()
+
+    async def _look(self) -> None:
+        """See that there is somebody to answer, once for all who wait."""
+        now = asyncio.get_running_loop().time()
+        if now >= self._next_look:
+            self._next_look = now + self._workers.look_seconds
+            await asyncio.to_thread(self._workers.look)
 
     def _fetched(self, future: Future, name: str) -> list[FileResult]:
         try:
@@ -305,13 +277,6 @@ class OnCluster:
         finally:
             future.release()
             Event(name, client=self._client).clear()
-
-    def _alone(self, waiting: list[_Waiting]) -> None:
-        """Files of which one has killed too many workers: each by itself, to find out which."""
-        for each in waiting:
-            each.again = True
-        self._waiting.extendleft(reversed(waiting))
-        self._send_soon()
 
 
 def _killed(order: Order, error: KilledWorker) -> FileResult:
