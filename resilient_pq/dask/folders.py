@@ -63,6 +63,7 @@ def check(
     """
 
     storage_options = with_retry(storage_options, retry)
+
     async def begun() -> FileResults:
         run, files = _by_cluster(
             client, max_files, storage_options=storage_options, workers_timeout=workers_timeout
@@ -176,9 +177,7 @@ def recover(
     return BlockingResults(portal.run(begun()))
 
 
-def _by_cluster(
-    client: Client | None, max_files: int | None, **reach: Any
-) -> tuple[RunFile, int]:
+def _by_cluster(client: Client | None, max_files: int | None, **reach: Any) -> tuple[RunFile, int]:
     """What does a file, and how many of them at one time."""
     if client is None:
         try:
@@ -190,11 +189,7 @@ def _by_cluster(
 
 
 def everywhere(urls: Urls) -> Urls:
-    """The same files by names that hold in other processes too.
-
-    Raises:
-        SchemaError: One is neither a URL nor a path.
-    """
+    """The same files by names that hold in other processes too."""
     if isinstance(urls, Sequence) and not isinstance(urls, str):
         return [everywhere_one(url) for url in urls]
     return everywhere_one(urls)
@@ -203,7 +198,9 @@ def everywhere(urls: Urls) -> Urls:
 def everywhere_one(url: Any) -> Location:
     """The same of one: paths become absolute, as workers are in other folders."""
     if not isinstance(url, str | os.PathLike):
-        raise SchemaError(f"{scrubbed(repr(url))} is no URL and no path", hint="other processes find files by those")
+        raise SchemaError(
+            f"{scrubbed(repr(url))} is no URL and no path", hint="other processes find files by those"
+        )
     text = os.fspath(url)
     if isinstance(url, str) and (not text or "://" in text or "::" in text):
         return url

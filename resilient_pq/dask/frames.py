@@ -127,15 +127,7 @@ def arrow_strings() -> bool:
 
 
 def index_of(schema: pa.Schema, index: str | Literal[False] | None) -> tuple[str | None, str | None]:
-    """The column that becomes the index, and what the index is called.
-
-    Args:
-        schema: Of a file; pandas says there what was its index.
-        index: As of `read`.
-
-    Raises:
-        SchemaError: There is no such column.
-    """
+    """The column that becomes the index, and what the index is called."""
     if index is False:
         return None, None
     if index is not None:

@@ -21,15 +21,12 @@ class Nulls:
     """Looks at the statistics of row groups, one by one."""
 
     def __init__(self, types: FrameTypes, *, damage_is_null: bool) -> None:
-        """Nothing is known yet.
-
-        Args:
-            types: Of the frames.
-            damage_is_null: Whether values that are lost become null: then any column may have some.
-        """
+        """Nothing is known yet."""
         self._types = types
         self._damage_is_null = damage_is_null
-        self._kinds = {field.name: field.type for field in types.schema if is_by_nulls(field.type, types.backend)}
+        self._kinds = {
+            field.name: field.type for field in types.schema if is_by_nulls(field.type, types.backend)
+        }
         self._with_nulls: set[str] = set()
         self._untold: set[str] = set()
         self._large: set[str] = set()

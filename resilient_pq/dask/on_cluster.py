@@ -93,11 +93,7 @@ class _Waiting:
 
 
 def connected(address: str) -> Client:
-    """A client of a scheduler; the caller closes it. Blocks until it is reached, or for some seconds.
-
-    Raises:
-        StoreError: It is not reached.
-    """
+    """A client of a scheduler; the caller closes it. Blocks until it is reached, or for some seconds."""
     try:
         return Client(address, set_as_default=False, timeout=_CONNECTING)
     except (OSError, ValueError) as error:
@@ -123,18 +119,7 @@ class OnCluster:
         dst: Location | None = None,
         workers_timeout: float | None = None,
     ) -> None:
-        """Nothing is sent yet.
-
-        Args:
-            client: Of the cluster; one that blocks.
-            storage_options: Credentials, endpoint and so on, which workers get too.
-            dst_storage_options: The same for outputs; None means those of the files.
-            dst: The folder of the outputs; None where nothing is written.
-            workers_timeout: Seconds without any worker after which a run ends; None waits for ever.
-
-        Raises:
-            SchemaError: `workers_timeout` is no number above 0.
-        """
+        """Nothing is sent yet."""
         self._client = client
         self._workers = Workers(client, workers_timeout)
         self._next_look = 0.0
@@ -179,7 +164,9 @@ class OnCluster:
         before = await self._known_before()
         is_free = before.is_empty or not await store.exists(key)
         dst = location_of(store, key)
-        not_ours = before.unfinished.get(os.fspath(dst) if isinstance(store, LocalStore) else key, frozenset())
+        not_ours = before.unfinished.get(
+            os.fspath(dst) if isinstance(store, LocalStore) else key, frozenset()
+        )
         near = tuple(location_of(*place) for place in task.near)
         return Order(task.verb, url, task.size, dst, near, task.options, is_free, not_ours)
 
@@ -187,7 +174,11 @@ class OnCluster:
         async with self._looking:
             if self._before is None:
                 source, output = self._reach
-                looked = None if self._dst is None else await Before.of(self._dst, source if output is None else output)
+                looked = (
+                    None
+                    if self._dst is None
+                    else await Before.of(self._dst, source if output is None else output)
+                )
                 self._before = looked or Before(False, {})
             return self._before
 

@@ -153,7 +153,9 @@ def _partials_of(path: str) -> list[str]:
 def is_partial_of(name: str, other: str) -> bool:
     """Whether a file's name is what a recovery to `name` writes before it is complete."""
     drawn = other.removeprefix(f"{name}.").removesuffix(PARTIAL)
-    return other == f"{name}.{drawn}{PARTIAL}" and len(drawn) == _DRAWN and set(drawn) <= set("0123456789abcdef")
+    return (
+        other == f"{name}.{drawn}{PARTIAL}" and len(drawn) == _DRAWN and set(drawn) <= set("0123456789abcdef")
+    )
 
 
 #: Characters that `LocalStore` draws for a partial file of its own.

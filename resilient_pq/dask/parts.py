@@ -78,7 +78,9 @@ async def _written(table: pa.Table, part: Part) -> WrittenPart:
         if await store.exists(key):
             return await _published(store, key)
         options = replace(part.encoding, write=replace(part.encoding.write, overwrite_partial=True))
-        creation = new_file((store, key), None, schema=part.schema, options=options, mode="x", on_error="abort")
+        creation = new_file(
+            (store, key), None, schema=part.schema, options=options, mode="x", on_error="abort"
+        )
         with suppress(AlreadyExistsError):  # an attempt that was taken for dead was first
             async with creation as writer:
                 await writer.write(table)
@@ -94,10 +96,6 @@ async def remove_unfinished(store: WriteStore, keys: Sequence[str]) -> None:
     """Remove what attempts left behind that ended in the middle: open uploads, each with its parts.
 
     A ``NAME.partial`` is left to the writer that follows, which takes its place.
-
-    Args:
-        store: Where.
-        keys: Of files of this run alone.
     """
     if not isinstance(store, MultipartStore) or not store.capabilities.list_parts:
         return

@@ -92,7 +92,9 @@ def read(
     """
     storage_options = with_retry(storage_options, retry)
     if dtype_backend is not None and dtype_backend not in get_args(Backend):
-        raise SchemaError(f"dtype_backend is {dtype_backend!r}", hint=f"one of {', '.join(get_args(Backend))}, or None")
+        raise SchemaError(
+            f"dtype_backend is {dtype_backend!r}", hint=f"one of {', '.join(get_args(Backend))}, or None"
+        )
     how = Reading.checked(verify=verify, on_damage=on_damage, on_lost=None, options=options)
     request = Request(columns, filters, index, partitioning, dtype_backend, how, storage_options)
     partitions, task = portal.run(_planned(_checked(urls), request))
@@ -110,7 +112,7 @@ def _checked(urls: Urls) -> Urls:
     if not isinstance(named, Sequence) or not all(isinstance(url, str | os.PathLike) for url in named):
         raise SchemaError(
             f"urls is {scrubbed(repr(urls))}",
-            hint="it is a URL, a path, or a list of them: other processes find files by those"
+            hint="it is a URL, a path, or a list of them: other processes find files by those",
         )
     return urls
 
@@ -151,12 +153,7 @@ class ReadPartition:
 
     @with_errors_detached
     def __call__(self, row_group: ShippedRowGroup, columns: Sequence[str] | None = None) -> pd.DataFrame:
-        """The rows of a row group.
-
-        Args:
-            row_group: What to read.
-            columns: Some of the columns of the frame; None for all.
-        """
+        """The rows of a row group."""
         types = self.types
         names = types.columns if columns is None else list(columns)
         schema = pa.schema([types.schema.field(name) for name in names])
@@ -212,7 +209,9 @@ def _task(dataset: Dataset, request: Request) -> ReadPartition:
     schema = pa.schema(dataset.batches(columns=columns, filters=request.filters).schema).remove_metadata()
     if len(set(schema.names)) < len(schema.names):
         raise SchemaError("two columns have one name", hint="choose one with columns=")
-    dictionaries = stored_dictionaries(dataset.files[0].contents.key_value) if request.backend is None else frozenset()
+    dictionaries = (
+        stored_dictionaries(dataset.files[0].contents.key_value) if request.backend is None else frozenset()
+    )
     types = FrameTypes(
         schema, index, index_name, categories=dictionaries & {*schema.names}, backend=request.backend,
         arrow_strings=arrow_strings(),

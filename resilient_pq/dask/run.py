@@ -46,11 +46,7 @@ class Run:
         name: str,
         storage_options: Mapping[str, Any] | None,
     ) -> Self:
-        """A run that nobody has begun yet.
-
-        Raises:
-            SchemaError: `dst` is no folder's URL or path, or `name` cannot begin the name of a file.
-        """
+        """A run that nobody has begun yet."""
         if not isinstance(dst, str | os.PathLike) or not os.fspath(dst):
             raise SchemaError(f"dst is {dst!r}", hint="it is the URL or the path of a folder")
         number = secrets.token_hex(4)
@@ -61,7 +57,9 @@ class Run:
         except FormatError:
             usable = False
         if not usable:
-            raise SchemaError(f"name is {name!r}, which no data file's name begins with", hint='such as name="part"')
+            raise SchemaError(
+                f"name is {name!r}, which no data file's name begins with", hint='such as name="part"'
+            )
         return cls(dst, names, number, storage_options)
 
     @property
@@ -73,23 +71,18 @@ class Run:
         """The store, and the key of the summary in it; of a folder itself there may be no key."""
         if not isinstance(self.dst, str):
             return resolve(Path(self.dst) / METADATA_NAME, self.storage_options, retry=WRITING)
-        return resolve(f"{self.dst.rstrip('/') or self.dst}/{METADATA_NAME}", self.storage_options, retry=WRITING)
+        return resolve(
+            f"{self.dst.rstrip('/') or self.dst}/{METADATA_NAME}", self.storage_options, retry=WRITING
+        )
 
     async def prepared(self, *, overwrite: bool) -> tuple[tuple[Location, ...], list[str]]:
-        """Make the folder, and look what is in it.
-
-        Returns:
-            Where workers put the files, in order; and the names of the files that are there already, summaries among
-            them.
-
-        Raises:
-            AlreadyExistsError: There are some, and `overwrite` is False.
-            StoreError: The store cannot say.
-        """
+        """Make the folder; gives where workers put the files, and the names of those that are there already."""
         store, key = self._resolved()
         async with store:
             listed = await store.list_names(key.removesuffix(METADATA_NAME))
-            old = [name for name in listed if is_data_file(name) or name in (METADATA_NAME, COMMON_METADATA_NAME)]
+            old = [
+                name for name in listed if is_data_file(name) or name in (METADATA_NAME, COMMON_METADATA_NAME)
+            ]
             if old and not overwrite:
                 raise AlreadyExistsError(
                     f"there are Parquet files in the folder already: {', '.join(old[:3])}{', ...' * (len(old) > 3)}",
@@ -100,12 +93,7 @@ class Run:
             return tuple(location_of(store, store.beside(key, name)) for name in self.names), old
 
     async def completed(self, old: Sequence[str], *, with_summary: bool) -> WrittenMetadata | None:
-        """Write the summary of the files, then remove those that were there before.
-
-        Args:
-            old: What `prepared` found.
-            with_summary: Whether there is to be a summary; else one that is there is removed first.
-        """
+        """Write the summary of the files, then remove those that were there before."""
         store, key = self._resolved()
         async with store:
             summary = None
@@ -127,7 +115,9 @@ class Run:
         async with store:
             keys = [store.beside(key, name) for name in self.names]
             await remove_unfinished(store, keys)
-            listed = {store.beside(key, name) for name in await store.list_names(key.removesuffix(METADATA_NAME))}
+            listed = {
+                store.beside(key, name) for name in await store.list_names(key.removesuffix(METADATA_NAME))
+            }
             for mine in keys:
                 if mine in listed:
                     await store.delete(mine)

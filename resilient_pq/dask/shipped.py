@@ -85,14 +85,7 @@ class ShippedRowGroup:
 
     @classmethod
     def of(cls, shipped: ShippedFile, file: File, ordinal: int, leaves: Collection[int]) -> ShippedRowGroup:
-        """A row group of an open file, whose data files are pinned.
-
-        Args:
-            shipped: The same file.
-            file: Open.
-            ordinal: Which row group.
-            leaves: The ordinals of the leaves that are wanted of it.
-        """
+        """A row group of an open file, whose data files are pinned."""
         whole = file.metadata.row_groups[ordinal]
         # A footer has a chunk for each leaf; of those that nobody wants nothing is said.
         columns = [column if i in leaves else ColumnChunk() for i, column in enumerate(whole.columns)]
@@ -101,13 +94,7 @@ class ShippedRowGroup:
         return cls(shipped, ordinal, thrift.encode(replace(whole, columns=columns)), pinned)
 
     def opened(self, store: ReadStore, key: str, how: Reading) -> File:
-        """The file, as if it had this row group only; nothing is asked of the store.
-
-        Args:
-            store: Where `ShippedFile.url` leads.
-            key: The same.
-            how: How it is read.
-        """
+        """The file, as if it had this row group only; nothing is asked of the store."""
         contents = self._contents()
         info = replace(self.file.info, key=key)
         file = File(

@@ -18,14 +18,6 @@ def schema_of(frame: Any, schema: Types | None, *, write_index: bool | None) -> 
     """The schema of all files of a Dask DataFrame, by its metadata alone.
 
     Columns of objects become text: what they hold is known by nobody before it is computed.
-
-    Args:
-        frame: The Dask DataFrame.
-        schema: As of `write`.
-        write_index: As of `write`.
-
-    Raises:
-        SchemaError: There is no such column, two have one name, or one has a name that is no text.
     """
     # Some rows of every type: without any, pandas' objects would be nulls to Arrow.
     sample: pd.DataFrame = frame._meta_nonempty
@@ -38,7 +30,9 @@ def schema_of(frame: Any, schema: Types | None, *, write_index: bool | None) -> 
     try:
         found = pa.Schema.from_pandas(sample, preserve_index=keep)
     except (pa.ArrowException, TypeError, ValueError) as error:
-        raise SchemaError(f"a column has no type in Arrow: {error}", hint="schema={'column': pyarrow type}") from error
+        raise SchemaError(
+            f"a column has no type in Arrow: {error}", hint="schema={'column': pyarrow type}"
+        ) from error
     fields = [field.with_type(_settled(field.type)).with_nullable(True) for field in found]
     chosen: dict[str, pa.DataType] = dict(schema or {})
     if unknown := [name for name in chosen if name not in found.names]:
@@ -48,15 +42,7 @@ def schema_of(frame: Any, schema: Types | None, *, write_index: bool | None) -> 
 
 
 def table_of(frame: pd.DataFrame, schema: pa.Schema) -> pa.Table:
-    """The rows of a partition.
-
-    Args:
-        frame: The partition.
-        schema: As of `schema_of`; its columns are taken from those of the frame and from its index.
-
-    Raises:
-        SchemaError: A column does not hold values of its type; it names the column where there is one at fault.
-    """
+    """The rows of a partition."""
     try:
         table = pa.Table.from_pandas(frame, schema=schema, preserve_index=True, safe=True)
     except (pa.ArrowException, KeyError, TypeError, ValueError, OverflowError) as error:
@@ -81,6 +67,8 @@ def _settled(kind: pa.DataType) -> pa.DataType:
 def _check_names(names: Sequence[Any]) -> None:
     for name in names:
         if not isinstance(name, str):
-            raise SchemaError(f"the column {name!r} has a name that is no text", hint="rename it: frame.rename(...)")
+            raise SchemaError(
+                f"the column {name!r} has a name that is no text", hint="rename it: frame.rename(...)"
+            )
     if twice := [name for name in names if list(names).count(name) > 1]:
         raise SchemaError(f"two columns are called {twice[0]!r}", hint="rename one: frame.rename(...)")

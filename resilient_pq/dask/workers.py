@@ -24,18 +24,11 @@ class Workers:
     def __init__(
         self, client: Client, timeout: float | None, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Nothing is looked at yet.
-
-        Args:
-            client: Of the cluster; one that blocks.
-            timeout: Seconds without any worker after which `look` raises; None for never.
-            clock: Seconds.
-
-        Raises:
-            SchemaError: `timeout` is no number above 0.
-        """
+        """Nothing is looked at yet."""
         if timeout is not None and (not isinstance(timeout, int | float) or not timeout > 0):
-            raise SchemaError(f"workers_timeout is {timeout!r}", hint="it is a number of seconds above 0, or None")
+            raise SchemaError(
+                f"workers_timeout is {timeout!r}", hint="it is a number of seconds above 0, or None"
+            )
         self._client = client
         self._timeout = timeout
         self._clock = clock
@@ -48,11 +41,7 @@ class Workers:
         return LOOK_SECONDS if self._timeout is None else min(LOOK_SECONDS, self._timeout / 4)
 
     def look(self) -> None:
-        """Ask the scheduler, and say in the log when there have been no workers for long; blocks.
-
-        Raises:
-            StoreError: There have been none for longer than the caller waits.
-        """
+        """Ask the scheduler, and say in the log when there have been no workers for long; blocks."""
         now = self._clock()
         if self._client.nthreads():
             if self._has_warned and self._since is not None:

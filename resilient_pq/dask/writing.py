@@ -124,7 +124,9 @@ def write(
         checkpoint_every, checkpoint_overhead, metadata, check_options(options, "abort"),
     )  # fmt: skip
     if not isinstance(frame, dd.DataFrame):
-        raise SchemaError(f"frame is {type(frame).__name__}", hint="it is a Dask DataFrame; a series has to_frame()")
+        raise SchemaError(
+            f"frame is {type(frame).__name__}", hint="it is a Dask DataFrame; a series has to_frame()"
+        )
     run = Run.of(frame.npartitions, dst, name, storage_options)
     file_schema = schema_of(frame, schema, write_index=write_index)
     locations, old = portal.run(run.prepared(overwrite=overwrite))
@@ -149,11 +151,7 @@ def _gathered(futures: list[Future], workers: Workers) -> list[WrittenPart]:
 
 
 def _ended(futures: list[Future], workers: Workers) -> Iterator[Future]:
-    """The futures as they end.
-
-    Raises:
-        StoreError: There are no workers, and were none for too long.
-    """
+    """The futures as they end."""
     ended: SimpleQueue[Future] = SimpleQueue()
     for future in futures:
         future.add_done_callback(ended.put)
@@ -189,9 +187,6 @@ def _stop(run: Run, client: Client, futures: list[Future], workers: Workers) -> 
 
     Whatever begins once the event is set ends at once, so those that the scheduler has sent out by then are all that
     may still write.
-
-    Raises:
-        StoreError: Workers died of it, and there are none.
     """
     Event(run.stop, client=client).set()
     under_way = {key for keys in client.processing().values() for key in keys}

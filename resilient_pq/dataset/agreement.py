@@ -19,17 +19,7 @@ _TEXTS = frozenset({"u", "U", "vu"})
 
 
 def agreed(schema: Field, other: Field, first: str, name: str) -> Field:
-    """The schema that the rows of the files so far and those of one more have.
-
-    Args:
-        schema: Of the files so far.
-        other: Of one more. Its columns may be in another order, where no two have one name.
-        first: What the first of the files is called.
-        name: What the one more is called.
-
-    Raises:
-        SchemaError: The files have not the same columns, or the types of one do not agree; it names both files.
-    """
+    """The schema that the rows of the files so far and those of one more have."""
     if schema == other:
         return schema
     ours, theirs = _names(schema), _names(other)
@@ -53,18 +43,15 @@ def agreed(schema: Field, other: Field, first: str, name: str) -> Field:
         both = _both(one, another)
         if both is None:
             where = Where(key=name, column=one.name)
-            raise _differ(f"column {one.name!r} is {_words(one)} in {first} and {_words(another)} in {name}", where)
+            raise _differ(
+                f"column {one.name!r} is {_words(one)} in {first} and {_words(another)} in {name}", where
+            )
         columns.append(both)
     return schema.with_children(*columns)
 
 
 def as_agreed(part: Field, whole: Field) -> Field:
-    """What was asked for of one file, in the types that were agreed upon.
-
-    Args:
-        part: Some columns, or some fields of them, as one file has them; strings may be views.
-        whole: The agreed type of all.
-    """
+    """What was asked for of one file, in the types that were agreed upon."""
     if part.kind == "+s":
         by_name = {child.name: child for child in whole.children}
         children = tuple(as_agreed(child, by_name[child.name]) for child in part.children)
@@ -80,7 +67,9 @@ def _names(schema: Field) -> list[str]:
 
 def _differ(difference: str, where: Where) -> SchemaError:
     return SchemaError(
-        f"the schemas differ: {difference}", where=where, hint="open files of one schema together, others apart"
+        f"the schemas differ: {difference}",
+        where=where,
+        hint="open files of one schema together, others apart",
     )
 
 

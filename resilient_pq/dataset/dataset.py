@@ -168,7 +168,9 @@ class Dataset:
         """
         check_batch_rows(batch_rows)
         field, jobs = self._jobs(columns, filters, limit, strings)
-        return Batches.of(field, read_ahead(jobs, self._how.options.fetch), batch_rows, self._tell, limit=limit)
+        return Batches.of(
+            field, read_ahead(jobs, self._how.options.fetch), batch_rows, self._tell, limit=limit
+        )
 
     def records(
         self,
@@ -225,7 +227,11 @@ class Dataset:
                 else:
                     async with aclosing(following):
                         async for job in following:
-                            yield job if together is None else Job(job.portion, together.reading(position, job.read))
+                            yield (
+                                job
+                                if together is None
+                                else Job(job.portion, together.reading(position, job.read))
+                            )
 
         return field if together is None else together.field, all_jobs()
 
@@ -255,13 +261,7 @@ class Together:
     """Columns of files, and those in the names of their folders, in the order that was asked for."""
 
     def __init__(self, folders: FolderColumns, field: Field, chosen: Sequence[str]) -> None:
-        """Find each column.
-
-        Args:
-            folders: Columns in the names of folders.
-            field: The struct of the columns that are read from files, in their order among all.
-            chosen: Names of all columns, and paths of fields inside of them.
-        """
+        """Find each column."""
         self._folders = folders
         in_folders = {name: column for column, name in enumerate(folders.names)}
         own = list(reversed(field.children))
@@ -306,12 +306,7 @@ def _failing(error: ResilientPQError) -> Callable[[Sequence[RowGroupRead]], Any]
 
 
 def _schema_of(files: Sequence[File]) -> Field:
-    """The Arrow schema of all files.
-
-    Raises:
-        SchemaError: The schemas of two files differ.
-        UnsupportedError: There is no Arrow type for a column.
-    """
+    """The Arrow schema of all files."""
     first = files[0]
     schema = Field.of(first.arrow_schema)
     seen = {_stored(first)}
@@ -378,7 +373,8 @@ def open_many(
     how = Reading.checked(verify=verify, on_damage=on_damage, on_lost=on_lost, options=options)
     if filters is not None and partitioning is None:
         raise SchemaError(
-            "filters of open_many are about the names of folders", hint='partitioning="hive"; or filters= of read'
+            "filters of open_many are about the names of folders",
+            hint='partitioning="hive"; or filters= of read',
         )
 
     async def opening() -> Dataset:
@@ -432,7 +428,9 @@ async def _open_all(places: Sequence[Place], how: Reading, counters: FetchCounte
                 )
             except NotFoundError as error:
                 if is_pattern(key):
-                    error.hint = error.hint or "in a list, names are taken as they are; a pattern stands alone"
+                    error.hint = (
+                        error.hint or "in a list, names are taken as they are; a pattern stands alone"
+                    )
                 raise
 
     await all_or_none(open_in_turn() for _ in range(min(how.options.max_requests, len(places))))

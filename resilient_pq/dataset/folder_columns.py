@@ -47,16 +47,7 @@ class FolderColumns:
     """
 
     def __init__(self, names: Sequence[str], partitioning: object) -> None:
-        """Read names.
-
-        Args:
-            names: Of the files, with slashes; of Windows, with backslashes.
-            partitioning: "hive" has the types found out: integers where all values are, else text. An Arrow schema
-                says them.
-
-        Raises:
-            SchemaError: Two files have not the same folders, or a value is none of its type.
-        """
+        """Read names."""
         named = [_folders(name) for name in names]
         first: dict[str, str | None] = named[0] if named else {}
         for name, values in zip(names, named, strict=True):
@@ -82,7 +73,9 @@ class FolderColumns:
         chosen = copy.copy(self)
         rows = np.array(files, np.int64)
         chosen._num_files = len(files)
-        chosen._data = tuple(take_rows(leaf, data, rows) for leaf, data in zip(self._leaves, self._data, strict=True))
+        chosen._data = tuple(
+            take_rows(leaf, data, rows) for leaf, data in zip(self._leaves, self._data, strict=True)
+        )
         return chosen
 
     @property
@@ -91,14 +84,7 @@ class FolderColumns:
         return [child.name for child in self.field.children]
 
     def narrowed(self, filters: Filters | None) -> list[Narrowed | None]:
-        """For each file what is left of a filter when its folders are known; None where no row of it can be wanted.
-
-        Args:
-            filters: As of `File.read`, on these columns too.
-
-        Raises:
-            SchemaError: It is no filter, or not of these columns.
-        """
+        """For each file what is left of a filter when its folders are known; None where no row of it can be wanted."""
         if filters is None:
             return [Narrowed(None)] * self._num_files
         left: list[list[list[Any]]] = [[] for _ in range(self._num_files)]
@@ -192,11 +178,7 @@ _READERS: Final[dict[str, Callable[[str], Any]]] = {
 
 
 def _values(field: Field, texts: Sequence[str | None], names: Sequence[str]) -> list[Any]:
-    """The values that texts stand for.
-
-    Raises:
-        SchemaError: One is none of the type.
-    """
+    """The values that texts stand for."""
     read = _READERS.get(field.kind)
     if read is None:
         raise SchemaError(

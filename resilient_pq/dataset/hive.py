@@ -29,11 +29,7 @@ _FIRST_DAY, _LAST_DAY = np.datetime64("0001-01-01", "D"), np.datetime64("9999-12
 
 
 def check_keys(partition_by: Sequence[str] | str | None) -> tuple[str, ...]:
-    """The columns of a partition, as a caller names them.
-
-    Raises:
-        SchemaError: One is named twice, or its name would not come back from the name of a folder.
-    """
+    """The columns of a partition, as a caller names them."""
     keys = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by or ())
     for key in keys:
         if not isinstance(key, str) or not key or key[0] in "._" or set(key) & _NOT_IN_KEYS:
@@ -47,11 +43,7 @@ def check_keys(partition_by: Sequence[str] | str | None) -> tuple[str, ...]:
 
 
 def partition_leaves(schema: Schema, keys: Sequence[str]) -> list[Leaf]:
-    """The columns whose values name the partitions.
-
-    Raises:
-        SchemaError: There is no such column, its values have no names, or no other columns are left.
-    """
+    """The columns whose values name the partitions."""
     found = []
     for key in keys:
         columns = [column for column in schema.columns if column.node.name == key]
@@ -62,7 +54,11 @@ def partition_leaves(schema: Schema, keys: Sequence[str]) -> list[Leaf]:
                 hint=f"columns: {', '.join(schema.names)}",
             )
         node = columns[0].node
-        if not isinstance(node, Primitive) or columns[0].leaves[0].max_repetition_level or not _has_names(node):
+        if (
+            not isinstance(node, Primitive)
+            or columns[0].leaves[0].max_repetition_level
+            or not _has_names(node)
+        ):
             raise SchemaError(
                 f"column {key!r} cannot name partitions: it is no integer, text, date or boolean",
                 where=Where(column=key),
@@ -86,12 +82,7 @@ def _has_names(node: Primitive) -> bool:
 
 
 def segments(leaf: Leaf, values: Values) -> list[str]:
-    """The names of folders for values of a column.
-
-    Raises:
-        SchemaError: A text is the one that stands for null, or too long for a name; or a date is beyond the years that
-            have four digits.
-    """
+    """The names of folders for values of a column."""
     names = [f"{leaf.path[0]}={quote_from_bytes(text, safe='')}" for text in _texts(leaf, values)]
     for name in names:
         if len(name.encode()) > _MOST_NAME_BYTES:

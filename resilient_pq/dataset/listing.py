@@ -19,24 +19,15 @@ Source: TypeAlias = str | os.PathLike[str] | tuple[ReadStore, str]
 
 
 async def find_files(sources: Source | Sequence[Source], stores: Stores) -> list[Place]:
-    """The objects that a caller means, in the order in which their rows are wanted.
-
-    Args:
-        sources: As of `open_many`.
-        stores: What URLs lead into.
-
-    Raises:
-        SchemaError: They are none, or nothing that names files.
-        NotFoundError: There is no file in the folder, or none that matches the pattern.
-        StoreError: The store could not say.
-    """
+    """The objects that a caller means, in the order in which their rows are wanted."""
     await imported(sources, *(sources if isinstance(sources, list | tuple) else ()))
     if (scope := scope_of(sources, stores)) is not None:
         return await _of_scope(scope)
     files: Any = sources
     if not isinstance(files, Sequence) or isinstance(files, bytes | bytearray):
         raise SchemaError(
-            f"urls is {sources!r}", hint="it is a folder, a pattern such as data/*.parquet, or a list of files"
+            f"urls is {sources!r}",
+            hint="it is a folder, a pattern such as data/*.parquet, or a list of files",
         )
     if not files:
         raise SchemaError("urls is an empty list: there is nothing to open")
@@ -44,12 +35,7 @@ async def find_files(sources: Source | Sequence[Source], stores: Stores) -> list
 
 
 def scope_of(sources: Source | Sequence[Source], stores: Stores) -> Scope | None:
-    """The folder, pattern or file that one source names; None for a list of files.
-
-    Raises:
-        StoreError: It names nothing.
-        UnsupportedError: The scheme is not known, or needs a package that is not installed.
-    """
+    """The folder, pattern or file that one source names; None for a list of files."""
     if isinstance(sources, tuple) and len(sources) == 2 and isinstance(sources[0], ReadStore):
         return Scope.below(sources[0], str(sources[1]))
     return Scope.named(sources, stores) if isinstance(sources, str | os.PathLike) else None
@@ -63,7 +49,7 @@ def _file(source: Any, stores: Stores) -> Place:
         return stores.resolve(source)
     raise SchemaError(
         f"{scrubbed(repr(source))} in urls names no file",
-        hint="it is a URL, a path, or a pair of a store and a key in it"
+        hint="it is a URL, a path, or a pair of a store and a key in it",
     )
 
 

@@ -53,12 +53,6 @@ def known_to_have_ended(files: Iterable[tuple[str, Mapping[str, str | None], int
 
     The next file of a sink is begun when the one before it has ended, and counts its rows. What was cut short since has
     fewer.
-
-    Args:
-        files: URL, key-value metadata, and rows of each.
-
-    Returns:
-        The URLs of those behind which the next one stands.
     """
     begins: set[tuple[str, str, int, int]] = set()
     ends: dict[str, tuple[str, str, int, int]] = {}
@@ -124,11 +118,7 @@ class Naming:
         return None if name is None else self.understood(f"{folder}{slash}{name}")
 
     def understood(self, relative: str) -> NamedFile | None:
-        """What a name below the folder is; None where it is none of this sink's.
-
-        Raises:
-            SchemaError: It is one of this name, and of other partitions.
-        """
+        """What a name below the folder is; None where it is none of this sink's."""
         *folders, last = relative.split("/")
         found = re.fullmatch(rf"{re.escape(self.name)}-(\d{{8,18}})\.parquet({re.escape(_PARTIAL)})?", last)
         if found is None or not all("=" in folder for folder in folders):

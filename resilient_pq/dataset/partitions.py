@@ -32,15 +32,7 @@ class Partitioning:
     """
 
     def __init__(self, whole: Ingest, keys: Sequence[str]) -> None:
-        """Prepare to split.
-
-        Args:
-            whole: Takes rows as they come.
-            keys: The columns whose values name the partitions; without any there is one.
-
-        Raises:
-            SchemaError: As of `hive.partition_leaves`.
-        """
+        """Prepare to split."""
         self.whole = whole
         self._leaves = hive.partition_leaves(whole.schema, keys)
         self.files = whole.without(keys) if keys else whole
@@ -54,9 +46,6 @@ class Partitioning:
 
         Large batches are split in pieces, so that what is copied is bounded; the rows of a partition come in their
         order, piece by piece.
-
-        Raises:
-            SchemaError: A value has no name that readers would take for it; no row of the piece is given out.
         """
         if not self._leaves:
             yield [("", batch)]

@@ -64,13 +64,7 @@ class Roll:
             raise SchemaError(f"roll_seconds is {seconds!r}; it is a number of seconds above 0")
 
     def rows_that_fit(self, num_rows: int, num_bytes: int, filled: Filled) -> int:
-        """How many rows of a batch go into a file that is not full; at least one.
-
-        Args:
-            num_rows: Rows of the batch that are left.
-            num_bytes: Their bytes in memory.
-            filled: What is in the file.
-        """
+        """How many rows of a batch go into a file that is not full; at least one."""
         fit = num_rows
         if self.rows is not None:
             fit = min(fit, self.rows - filled.num_rows)

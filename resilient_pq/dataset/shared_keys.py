@@ -26,12 +26,7 @@ class SharedKeys:
     """
 
     def __init__(self, schema: Schema, key_value: Mapping[str, str | None]) -> None:
-        """Begin with the first file.
-
-        Args:
-            schema: Of all files.
-            key_value: Of the first file.
-        """
+        """Begin with the first file."""
         self._schema = schema
         self._kept = {key: value for key, value in key_value.items() if not key.startswith(_OWN_PREFIX)}
         self._stored = {key_value.get(ARROW_SCHEMA_KEY)}

@@ -185,7 +185,9 @@ class DatasetWriter(Lifetime):
         self._files = begun.files
         self._open: OrderedDict[str, Partition] = OrderedDict()  # the least recently written first
         self._partitioning: Partitioning | None = None
-        self._most_buffered = 0  # no less than `num_bytes_buffered`, which is not asked of many files for each piece
+        self._most_buffered = (
+            0  # no less than `num_bytes_buffered`, which is not asked of many files for each piece
+        )
         self._share = 1.0  # bytes of the last file for each byte that its rows took in memory
         self._opened = asyncio.Event()
         self._timer: asyncio.Task[None] | None = None
@@ -363,7 +365,12 @@ class DatasetWriter(Lifetime):
         writer, place = file.writer, file.place
         self._files.append(
             DatasetFile(
-                writer.url, place.partition, place.sequence, place.first_row, writer.num_rows, writer.num_bytes
+                writer.url,
+                place.partition,
+                place.sequence,
+                place.first_row,
+                writer.num_rows,
+                writer.num_bytes,
             )
         )
         if file.bytes_taken:
@@ -479,11 +486,7 @@ def _share(num_bytes: int, bytes_taken: int) -> float:
 
 
 async def _ended(writer: Writer) -> None:
-    """End a file unpublished: what is kept of it the caller's error is told once, of all files together.
-
-    Raises:
-        StoreError: Something is left of it that should not be.
-    """
+    """End a file unpublished: what is kept of it the caller's error is told once, of all files together."""
     ended = WriterClosedError("the data set's writer has ended")
     await writer.__aexit__(type(ended), ended, None)
     if writer._left is not None:

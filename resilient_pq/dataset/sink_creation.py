@@ -201,7 +201,9 @@ def resume_dataset(
         ),
     )  # fmt: skip
     rows = replay_from.num_rows_by_partition if isinstance(replay_from, DatasetCheckpoint) else replay_from
-    if rows is not None and not (isinstance(rows, Mapping) and all(_is_count(each, 0) for each in rows.values())):
+    if rows is not None and not (
+        isinstance(rows, Mapping) and all(_is_count(each, 0) for each in rows.values())
+    ):
         raise SchemaError(
             f"replay_from is {replay_from!r}; it is a checkpoint, or a dict of rows by the folder of a partition",
             hint="rows are whole numbers, 0 or more",
@@ -217,11 +219,7 @@ def resume_dataset(
 
 
 def _replay(folder: Folder, partitions: Mapping[str, Partition], rows: Mapping[str, int]) -> None:
-    """Note how many rows of each partition will come that are stored already.
-
-    Raises:
-        RecoveryError: Rows between what is stored and what will come would be missing.
-    """
+    """Note how many rows of each partition will come that are stored already."""
     for name in (name for name in rows if name not in partitions and rows[name]):
         raise _missing(folder, name, 0, rows[name])
     for name, partition in partitions.items():
@@ -282,7 +280,9 @@ class _Sink:
             # Parts that are on their way from one file stay there while others are written.
             share = max(1, write.max_bytes_in_flight // max_open)
             options = replace(options, write=replace(write, max_bytes_in_flight=share))
-        sink_options_of(options.write, "x")  # what no upload could have is refused before the first file is begun
+        sink_options_of(
+            options.write, "x"
+        )  # what no upload could have is refused before the first file is begun
         settings = SinkSettings(keys, roll, max_open, options.row_group_bytes)
         return cls(settings, Naming(name, keys), options, on_error, check_fencing(fencing))
 
@@ -336,7 +336,9 @@ class _Sink:
                 alone=True,
             )
         except AlreadyExistsError as error:
-            error.hint = "each writer to a data set has a name= of its own; after a crash go on: resume_dataset"
+            error.hint = (
+                "each writer to a data set has a name= of its own; after a crash go on: resume_dataset"
+            )
             raise
 
 

@@ -47,17 +47,7 @@ class Summary:
         self._row_groups: list[bytes] = []
 
     def add(self, name: str, size: int, contents: Contents) -> None:
-        """Take in the row groups of one more file, behind those of the files before it.
-
-        Args:
-            name: The file, relative to the folder, with slashes.
-            size: Its bytes.
-            contents: Its footer; its row groups are changed.
-
-        Raises:
-            SchemaError: Its schema is not that of the first file, or it is there already.
-            UnsupportedError: It cannot be named in a summary, or is one itself.
-        """
+        """Take in the row groups of one more file, behind those of the files before it."""
         self._check(name, contents)
         metadata = contents.metadata
         if self._schema is None or self._keys is None:
@@ -94,14 +84,7 @@ class Summary:
             raise UnsupportedError("the file is a summary itself: its rows lie in other files")
 
     def metadata(self, file_id: bytes) -> bytes:
-        """The bytes of ``_metadata``.
-
-        Args:
-            file_id: 16 random bytes.
-
-        Raises:
-            UnsupportedError: The footer would be larger than readers take.
-        """
+        """The bytes of ``_metadata``."""
         sizes = {footer.FILES_KEY: json.dumps(self._sizes, ensure_ascii=False, separators=(",", ":"))}
         return self._file(file_id, self._row_groups, self.num_rows, sizes)
 

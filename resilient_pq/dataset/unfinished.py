@@ -73,12 +73,7 @@ class Folder:
         return self.store.beside(f"{folder_prefix(self.key)}_", relative)
 
     async def found(self) -> Found:
-        """The files of the sink, and those that it did not finish.
-
-        Raises:
-            SchemaError: There is one of its name, and of other partitions.
-            UnsupportedError: The store cannot list.
-        """
+        """The files of the sink, and those that it did not finish."""
         unfinished = []
         # Uploads first: one that is completed meanwhile, by a request that was still on its way, is seen as a file.
         if isinstance(self.store, MultipartStore) and self.store.capabilities.list_parts:
@@ -89,7 +84,9 @@ class Folder:
         names = await self.store.list_names(self.key)
         named = [found for name in names if (found := self._understood(name))]
         complete = [found for found in named if not found.partial]
-        unfinished += [Unfinished(found) for found in named if found.partial and isinstance(self.store, LocalStore)]
+        unfinished += [
+            Unfinished(found) for found in named if found.partial and isinstance(self.store, LocalStore)
+        ]
         with located(Where(key=self.url)):
             epochs = [found for name in names if (found := self.naming.of_epoch(name))]
         return Found(complete, unfinished, epochs if isinstance(self.store, MultipartStore) else [])
@@ -128,12 +125,7 @@ class Found:
 
 
 async def refuse_begun(folder: Folder) -> None:
-    """Raise where there is a file of the sink already.
-
-    Raises:
-        AlreadyExistsError: There is one, or one that is unfinished.
-        SchemaError: There is one of its name, and of other partitions.
-    """
+    """Raise where there is a file of the sink already."""
     if not folder.store.capabilities.list_names:
         return  # each file is refused where one of its name exists
     there = await folder.found()
@@ -146,17 +138,7 @@ async def refuse_begun(folder: Folder) -> None:
 
 
 async def completed(folder: Folder) -> Begun:
-    """Complete what a sink left, and see what is stored of each partition.
-
-    Raises:
-        AlreadyExistsError: A sink of this name is alive: it holds a file.
-        WriterFencedError: Another sink resumes at this moment.
-        RecoveryError: Two sinks of this name have written, a file is damaged, or the newest one of a partition does not
-            say how many rows are before it.
-        SchemaError: There is a file of its name, and of other partitions.
-        UnsupportedError: The store cannot list.
-        StoreError: The store refuses.
-    """
+    """Complete what a sink left, and see what is stored of each partition."""
     there = await folder.found()
     # Before the parts of any upload are listed: what the sink before was told to be stored is in them then. And before
     # the uploads are: it begins none afterwards that it could complete.
@@ -203,9 +185,6 @@ async def _without_conflicts(
     A sink publishes each file before it begins the next one. What is left beside that is a local file with both of its
     names, or an upload that was begun and never used, since the answer to its beginning was lost; or the work of
     another sink.
-
-    Raises:
-        RecoveryError: There is such work, and rows are stored in it.
     """
     by_partition: defaultdict[str, list[Unfinished]] = defaultdict(list)
     for each in unfinished:
@@ -281,11 +260,7 @@ async def _complete_local(store: LocalStore, key: str) -> bool:
 
 
 async def _read(folder: Folder, found: NamedFile) -> DatasetFile:
-    """What the newest file of a partition says of itself.
-
-    Raises:
-        RecoveryError: It is not as a sink of this name left it.
-    """
+    """What the newest file of a partition says of itself."""
     store, key = folder.store, folder.key_of(found.relative)
     url = store.url_of(key)
     with located(Where(key=url)):

@@ -98,19 +98,13 @@ class Ahead(Generic[T]):
     def __init__(
         self, max_threads: int, max_waiting_bytes: int, size_of: Callable[[T], int], *, worth_taking: int = 0
     ) -> None:
-        """Begin without calls.
-
-        Args:
-            max_threads: Calls that are made at one time.
-            max_waiting_bytes: No call is begun while finished ones that wait to be taken, or whose results are being
-                dealt with, have more bytes than this.
-            size_of: Bytes of a result.
-            worth_taking: Bytes of results for which whoever waits is woken while threads are at work, which costs them
-                the interpreter's lock; or twice as many that are free then. Less than `max_waiting_bytes`.
-        """
+        """Begin without calls."""
         self.max_threads = max_threads
+        # No call begins while finished ones that wait to be taken, or whose results are dealt with, have more.
         self._max_waiting_bytes = max_waiting_bytes
         self._size_of = size_of
+        # Bytes for which whoever waits is woken while threads are at work, which costs them the interpreter's lock;
+        # twice as many where they are free then.
         self._worth_taking = worth_taking
         self._lock = threading.Lock()
         self._to_call: deque[_Unit[T]] = deque()
@@ -119,7 +113,9 @@ class Ahead(Generic[T]):
         self._waiting_bytes = self._taken_bytes = self._left_bytes = 0
         self._freed_bytes = 0  # of calls whose results wait
         self._workers: set[asyncio.Task[None]] = set()
-        self._running = 0  # threads at work, which are more than `max_threads` for a while after that was made less
+        self._running = (
+            0  # threads at work, which are more than `max_threads` for a while after that was made less
+        )
         self._taker_waits = self._failed = False
         self._no_thread: BaseException | None = None
         self._changed = asyncio.Event()
@@ -130,13 +126,7 @@ class Ahead(Generic[T]):
         return self._left_bytes
 
     def add(self, call: Callable[[SideBySide], list[T]], num_bytes: int) -> None:
-        """Make a call as soon as a thread is free.
-
-        Args:
-            call: Gives one result or more. It is given what has threads without a call make some of its own, and let
-                go of when it has ended.
-            num_bytes: Bytes that are free then.
-        """
+        """Make a call as soon as a thread is free; `num_bytes` are free when it has ended."""
         unit = _Unit(call, num_bytes)
         with self._lock:
             self._to_call.append(unit)
@@ -150,9 +140,6 @@ class Ahead(Generic[T]):
         Those of a call are not parted; there are no more than `most`, unless the first call alone gave more.
 
         Until the next `take`, they count as waiting. There must be calls whose results have not been taken.
-
-        Raises:
-            BaseException: What the next call raised.
         """
         with self._lock:
             self._waiting_bytes -= self._taken_bytes

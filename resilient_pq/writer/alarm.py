@@ -17,11 +17,7 @@ class Alarm:
     """
 
     def __init__(self, call: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Not set.
-
-        Args:
-            call: A method, which is not called where its object is gone, or while it is still at work.
-        """
+        """Not set; `call` is not called where its object is gone, or while it is still at work."""
         self.when = math.inf
         self._call = weakref.WeakMethod(call)
         self._handle: asyncio.TimerHandle | None = None

@@ -75,14 +75,7 @@ def _line(event: dict[str, Any]) -> str:
 
 
 def parse_log(lines: Iterable[bytes]) -> list[LoggedCheckpoint]:
-    """The checkpoints that a log names, in its order.
-
-    Args:
-        lines: As they stand in the file; those that are no event are passed over.
-
-    Raises:
-        FormatError: There are lines, and not one of them is an event.
-    """
+    """The checkpoints that a log names, in its order."""
     found: list[LoggedCheckpoint] = []
     begun: dict[str | None, tuple[str | None, str | None]] = {}
     seen = known = 0
@@ -98,7 +91,9 @@ def parse_log(lines: Iterable[bytes]) -> list[LoggedCheckpoint]:
         elif event["event"] in _CHECKPOINTS:
             url, file_id = begun.get(upload_id, (None, None))
             counts = event["ordinal"], event["num_rows"], event["offset"]
-            found.append(LoggedCheckpoint(*counts, upload_id, url, file_id, stored=event["event"] == "stored"))
+            found.append(
+                LoggedCheckpoint(*counts, upload_id, url, file_id, stored=event["event"] == "stored")
+            )
     if seen and not known:
         raise FormatError("this is no log of checkpoints", hint="name the file that checkpoint_log named")
     return found
@@ -124,16 +119,7 @@ def _event(line: bytes) -> dict[str, Any] | None:
 def rows_stored(
     log: Iterable[LoggedCheckpoint], *, upload_id: str | None, num_bytes: int | None
 ) -> int | None:
-    """Rows of an upload, by the log of its writer.
-
-    Args:
-        log: What `read_log` gave.
-        upload_id: The upload.
-        num_bytes: Bytes of the parts that would be completed.
-
-    Returns:
-        The rows of the checkpoint that ends just there; None when the log names none, since then nobody knows.
-    """
+    """Rows of an upload up to the checkpoint that ends just at `num_bytes`; None where the log names none."""
     ends = {checkpoint.offset: checkpoint.num_rows for checkpoint in log if checkpoint.upload_id == upload_id}
     return None if num_bytes is None else ends.get(num_bytes)
 
@@ -153,15 +139,7 @@ class CheckpointLog:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> CheckpointLog:
-        """Begin a log, or go on with one that is there.
-
-        Args:
-            path: A local file. A new one can be read by its owner alone, as it names the file's id, which those who
-                supply data are better not told.
-
-        Raises:
-            StoreError: It cannot be written.
-        """
+        """Begin a log, or go on with one that is there."""
         name = os.fspath(path)
         with explained("cannot write the log of checkpoints", name):
             file = open(name, "a+b", buffering=0, opener=_private)  # noqa: SIM115 (`close` closes it)
@@ -171,44 +149,15 @@ class CheckpointLog:
         return cls(file, name)
 
     def begun(self, *, url: str, upload_id: str | None, file_id: str) -> None:
-        """Note that a file was begun, or an upload that goes on with it.
-
-        Args:
-            url: The object that is written.
-            upload_id: Its upload; None for a local file.
-            file_id: The file's id, hexadecimal.
-
-        Raises:
-            StoreError: The line cannot be written.
-        """
+        """Note that a file was begun, or an upload that goes on with it."""
         self._append(begun_line(url=url, upload_id=upload_id, file_id=file_id))
 
     def written(self, *, ordinal: int, num_rows: int, offset: int, upload_id: str) -> None:
-        """Note that a checkpoint is on its way to an upload.
-
-        Args:
-            ordinal: Its number in the file, from 1.
-            num_rows: Rows before it.
-            offset: Bytes of the file up to its end.
-            upload_id: The upload that will hold it.
-
-        Raises:
-            StoreError: The line cannot be written.
-        """
+        """Note that a checkpoint is on its way to an upload."""
         self._append(written_line(ordinal=ordinal, num_rows=num_rows, offset=offset, upload_id=upload_id))
 
     def stored(self, *, ordinal: int, num_rows: int, offset: int, upload_id: str | None) -> None:
-        """Note that a checkpoint was stored.
-
-        Args:
-            ordinal: Its number in the file, from 1.
-            num_rows: Rows before it.
-            offset: Bytes of the file up to its end.
-            upload_id: The upload that holds it; None for a local file.
-
-        Raises:
-            StoreError: The line cannot be written.
-        """
+        """Note that a checkpoint was stored."""
         self._append(stored_line(ordinal=ordinal, num_rows=num_rows, offset=offset, upload_id=upload_id))
 
     def close(self) -> None:
@@ -235,13 +184,7 @@ class CheckpointLog:
 
 
 def read_log(path: str | os.PathLike[str]) -> list[LoggedCheckpoint]:
-    """The checkpoints that a log names, in its order.
-
-    Raises:
-        NotFoundError: There is no such file.
-        StoreError: It cannot be read.
-        FormatError: It is no log.
-    """
+    """The checkpoints that a log names, in its order."""
     name = os.fspath(path)
     with explained("cannot read the log of checkpoints", name), open(name, "rb") as file:
         try:
@@ -262,4 +205,6 @@ def _ends_a_line(file: IO[bytes], size: int) -> bool:
 
 
 def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
+    return os.open(
+        path, flags, 0o600
+    )  # it names the file's id, which those who supply data are better not told

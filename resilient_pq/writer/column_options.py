@@ -18,11 +18,7 @@ _NULLS = {"at_start": True, "at_end": False}
 
 
 def check_names(schema: Schema, setting: str, names: Collection[Any]) -> None:
-    """Refuse names that are neither a leaf column's nor a top-level column's.
-
-    Raises:
-        SchemaError: There is no such column.
-    """
+    """Refuse names that are neither a leaf column's nor a top-level column's."""
     known = {leaf.column_path for leaf in schema.leaves} | set(schema.names)
     for name in names:
         if name not in known:
@@ -32,11 +28,7 @@ def check_names(schema: Schema, setting: str, names: Collection[Any]) -> None:
 
 
 def check_key_values(setting: str, key_values: Mapping[Any, Any]) -> None:
-    """Refuse key-value metadata that is no text, or that only the writer itself writes.
-
-    Raises:
-        SchemaError: Which pair it is.
-    """
+    """Refuse key-value metadata that is no text, or that only the writer itself writes."""
     for key, value in key_values.items():
         if not isinstance(key, str) or not isinstance(value, str):
             raise SchemaError(f"{setting} {key!r} is not text")
@@ -47,11 +39,7 @@ def check_key_values(setting: str, key_values: Mapping[Any, Any]) -> None:
 def column_metadata(
     schema: Schema, given: Mapping[str, Mapping[str, str]] | None
 ) -> list[tuple[tuple[str, str], ...]]:
-    """The key-value metadata for the chunks of each leaf column.
-
-    Raises:
-        SchemaError: There is no such column, or a pair is no text.
-    """
+    """The key-value metadata for the chunks of each leaf column."""
     known = given or {}
     check_names(schema, "column_metadata", known)
     for pairs in known.values():
@@ -64,11 +52,7 @@ def column_metadata(
 def bloom_filters(
     schema: Schema, given: Mapping[str, Any] | Sequence[str] | None
 ) -> list[FilterOptions | None]:
-    """How the bloom filters of each leaf column are sized; None for those that get none.
-
-    Raises:
-        SchemaError: There is no such column, it cannot have filters, or an option is out of range.
-    """
+    """How the bloom filters of each leaf column are sized; None for those that get none."""
     if isinstance(given, str):
         raise SchemaError("bloom_filter_options is one string", hint=f"bloom_filter_options=[{given!r}]")
     if not isinstance(given, Mapping):
@@ -108,11 +92,7 @@ def _filter_options(name: str, options: Any) -> FilterOptions | None:
 
 
 def sorting_columns(schema: Schema, given: Sequence[Any] | None) -> list[tuple[Leaf, SortingColumn]]:
-    """The sort order that a caller declares, with the leaves.
-
-    Raises:
-        SchemaError: There is no such column, or its values have no order.
-    """
+    """The sort order that a caller declares, with the leaves."""
     if isinstance(given, str | SortingColumn):
         raise SchemaError("sorting_columns is one column; it is a list of them")
     found: list[tuple[Leaf, SortingColumn]] = []

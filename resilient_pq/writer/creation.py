@@ -159,21 +159,7 @@ def new_file(
     fencing: Literal["lease", "none"] = "none",
     alone: bool = False,
 ) -> Creation[Writer]:
-    """A writer to a new object; the arguments are those of `create`.
-
-    Args:
-        url: Where.
-        storage_options: For a URL.
-        schema: Of what is written.
-        options: How it is encoded.
-        mode: As of `create`.
-        on_error: As of `create`.
-        fencing: As of `create`.
-        alone: Whether the lease is refused where an unfinished file has one already, which is taken over otherwise.
-
-    Raises:
-        SchemaError: A size that no upload could have.
-    """
+    """A writer to a new object, as of `create`; `alone` refuses to take over the lease of an unfinished file."""
     file_id = new_file_id()
     lease = LeaseTerms(file_id.hex(), exclusive=alone) if fencing == "lease" else None
     sink_options = replace(sink_options_of(options.write, mode), lease=lease)
@@ -201,17 +187,7 @@ def writer_of(
     on_error: Literal["keep", "abort"],
     file_id: bytes | None = None,
 ) -> Creation[Writer]:
-    """A writer to an object, whichever way that is begun.
-
-    Args:
-        url: A URL, a path, or a pair of a store and a key in it; the writer closes a store that it was not given.
-        storage_options: For a URL.
-        begin: Called with the store and the key.
-        schema: Of what is written; None where the first batch, or what is in place, tells.
-        options: How it is encoded.
-        on_error: What becomes of stored rows after an exception.
-        file_id: Of a new file.
-    """
+    """A writer to an object, whichever way that is begun."""
     log_path = options.write.checkpoint_log
 
     async def opening() -> Writer:
@@ -245,22 +221,14 @@ def writer_of(
 
 
 def check_fencing(fencing: str) -> Literal["lease", "none"]:
-    """What is said of fencing.
-
-    Raises:
-        SchemaError: It is something else.
-    """
+    """What is said of fencing."""
     if fencing not in ("lease", "none"):
         raise SchemaError(f"fencing is {fencing!r}; it is 'lease' or 'none'")
     return "lease" if fencing == "lease" else "none"
 
 
 def check_options(options: WriteOptions | None, on_error: str) -> WriteOptions:
-    """The less common settings, or their defaults.
-
-    Raises:
-        SchemaError: `options` or `on_error` is something else.
-    """
+    """The less common settings, or their defaults."""
     if on_error not in ("keep", "abort"):
         raise SchemaError(f"on_error is {on_error!r}; it is 'keep' or 'abort'")
     rest = WriteOptions() if options is None else options
@@ -270,11 +238,7 @@ def check_options(options: WriteOptions | None, on_error: str) -> WriteOptions:
 
 
 def sink_options_of(options: WriteOptions, mode: Literal["w", "x"]) -> SinkOptions:
-    """What a store is told of the settings.
-
-    Raises:
-        SchemaError: A size that no upload could have.
-    """
+    """What a store is told of the settings."""
     try:
         return SinkOptions(
             mode=mode,

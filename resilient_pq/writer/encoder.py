@@ -64,12 +64,7 @@ class Encoder:
     """
 
     def __init__(self, layout: Layout, options: EncoderOptions) -> None:
-        """Prepare to encode.
-
-        Args:
-            layout: Where the bytes go: a new file's, or one of row groups that are in place already.
-            options: How to encode what comes.
-        """
+        """Prepare to encode."""
         schema = layout.schema
         self.layout = layout
         self.num_rows_taken = layout.num_rows
@@ -83,11 +78,7 @@ class Encoder:
         self._since_checkpoint = layout.num_row_groups_since_checkpoint
 
     def take(self, batch: Batch, start: int) -> int:
-        """Take rows of `batch` from `start` on into the open row group, as many as fit; returns how many.
-
-        Raises:
-            EncodingError: Rows that were taken before have changed since; the open row group is lost.
-        """
+        """Take rows of `batch` from `start` on into the open row group, as many as fit; returns how many."""
         rest = batch.num_rows - start
         count = policy.rows_that_fit(
             rest,
@@ -118,11 +109,7 @@ class Encoder:
         return min(max(shares), 1.0)
 
     def row_group_due(self, seconds_since: float) -> bool:
-        """Whether the open row group has reached its limit in rows or bytes, or a checkpoint wants it closed.
-
-        Args:
-            seconds_since: Seconds since the last checkpoint.
-        """
+        """Whether the open row group has reached its limit in rows or bytes, or a checkpoint wants it closed."""
         limit = self._options.row_group_rows
         return self._open_rows > 0 and (
             self._no_more_fit
@@ -177,14 +164,12 @@ class Encoder:
         return policy.soon_full(self._num_closed, self.layout.serialized_bytes)
 
     def close_row_group(self) -> ClosedRowGroup:
-        """Close the open row group; rows may be taken into the next one before this one is laid out.
-
-        Raises:
-            EncodingError: Its rows have changed since they were taken; it is lost.
-        """
+        """Close the open row group; rows may be taken into the next one before this one is laid out."""
         leaves, rows = self.layout.schema.leaves, self._open
         try:
-            in_order = is_sorted([(leaf, rows[leaf.ordinal].rows(), column) for leaf, column in self._sorting])
+            in_order = is_sorted(
+                [(leaf, rows[leaf.ordinal].rows(), column) for leaf, column in self._sorting]
+            )
         except SchemaError as error:
             raise _changed(error, self._num_closed) from error
         sizes = [chunk.num_bytes for chunk in rows]
@@ -248,15 +233,24 @@ class Encoder:
 
 
 def _encode(
-    chunks: Sequence[tuple[Leaf, OpenChunk, ChunkOptions]], row_group: int, num_rows: int, side_by_side: SideBySide
+    chunks: Sequence[tuple[Leaf, OpenChunk, ChunkOptions]],
+    row_group: int,
+    num_rows: int,
+    side_by_side: SideBySide,
 ) -> list[EncodedChunk]:
     return [
-        _encode_one(leaf, chunk, options, row_group, num_rows, side_by_side) for leaf, chunk, options in chunks
+        _encode_one(leaf, chunk, options, row_group, num_rows, side_by_side)
+        for leaf, chunk, options in chunks
     ]
 
 
 def _encode_one(
-    leaf: Leaf, chunk: OpenChunk, options: ChunkOptions, row_group: int, num_rows: int, side_by_side: SideBySide
+    leaf: Leaf,
+    chunk: OpenChunk,
+    options: ChunkOptions,
+    row_group: int,
+    num_rows: int,
+    side_by_side: SideBySide,
 ) -> EncodedChunk:
     with located(Where(row_group=row_group, column=leaf.column_path)):
         try:

@@ -35,15 +35,7 @@ class StoresInTime(Lifetime):
     def __init__(
         self, store: WriteStore, url: str, sink: ObjectSink, options: EncoderOptions, *, owns_store: bool
     ) -> None:
-        """Begin without rows.
-
-        Args:
-            store: Where it writes.
-            url: What it writes.
-            sink: Takes the bytes.
-            options: They have the bound.
-            owns_store: Whether the store is closed with it.
-        """
+        """Begin without rows."""
         super().__init__(store, url, owns_store=owns_store)
         self._sink = sink
         self._options = options

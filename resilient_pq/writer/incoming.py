@@ -43,13 +43,7 @@ class Incoming:
     def __init__(
         self, batches: Iterator[Batch], encoder: Encoder, taking: Callable[[int], None] | None = None
     ) -> None:
-        """Take nothing yet.
-
-        Args:
-            batches: The rows.
-            encoder: What takes them.
-            taking: Told how many rows the encoder has, before it takes more.
-        """
+        """Take nothing yet."""
         self.num_rows_left = 0
         self.error: Exception | None = None
         self._batches = batches
@@ -60,11 +54,7 @@ class Incoming:
         self._waiting = False  # for the source
 
     def pause(self) -> bool:
-        """Where the source keeps `take` waiting, keep it there until `resume`: the encoder is the caller's meanwhile.
-
-        Returns:
-            Whether it is paused; it is not where it is at work, or not called at all.
-        """
+        """Where the source keeps `take` waiting, keep it there until `resume`: the encoder is the caller's meanwhile."""
         if not self._waiting or not self._at_work.acquire(blocking=False):
             return False
         if self._waiting:
@@ -77,15 +67,7 @@ class Incoming:
         self._at_work.release()
 
     def take(self, seconds_since_checkpoint: float, *, between_row_groups: bool) -> Stop:
-        """Take rows until something else is to be done; then it may be called again, unless they ended or were refused.
-
-        Args:
-            seconds_since_checkpoint: Seconds since the last checkpoint, at this moment.
-            between_row_groups: Whether all row groups that were closed are complete: then a checkpoint may be due.
-
-        Raises:
-            EncodingError: Rows that were taken before have changed since; the open row group is lost.
-        """
+        """Take rows until something else is to be done; then it may be called again, unless they ended or were refused."""
         with self._at_work:
             return self._take(seconds_since_checkpoint, between_row_groups=between_row_groups)
 

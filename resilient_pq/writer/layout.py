@@ -99,15 +99,7 @@ class Layout:
         *,
         made_like: FileMetaData | None = None,
     ) -> None:
-        """Prepare to lay out a file.
-
-        Args:
-            schema: The columns.
-            chain: Makes the records.
-            key_value: Key-value metadata of every footer.
-            made_like: The file whose chunks are taken over, if they are: its `created_by` and its column orders
-                say how far their statistics can be trusted, and which bugs of their writer to expect.
-        """
+        """Prepare to lay out a file."""
         self.schema = schema
         self.offset = 0
         self.num_rows = 0
@@ -121,6 +113,7 @@ class Layout:
         self._created_by: str | None = CREATED_BY
         self._column_orders: list[ColumnOrder] | None = [ColumnOrder(TYPE_ORDER=Empty())] * len(schema.leaves)
         if made_like is not None:
+            # They say how far statistics of chunks that are taken over can be trusted.
             self._created_by, self._column_orders = made_like.created_by, made_like.column_orders
         self._key_value = dict(key_value)
         self._chunks: list[EncodedChunk] = []
@@ -142,13 +135,7 @@ class Layout:
     def resume(
         self, offset: int, row_groups: Sequence[PlacedRowGroup], checkpoints: Sequence[tuple[int, int]]
     ) -> None:
-        """Go on behind bytes that are in place already.
-
-        Args:
-            offset: How many there are.
-            row_groups: The complete row groups among them.
-            checkpoints: Offset of each checkpoint's record among them, and the rows before it.
-        """
+        """Go on behind bytes that are in place already."""
         self.offset = offset
         for placed in row_groups:
             none = [None] * len(placed.row_group.columns)
@@ -278,17 +265,16 @@ class Layout:
         return self._anchor_bytes + self.serialized_bytes + named + len(footer.CHECKPOINTS_KEY)
 
     def finish(self, *, state: str = "complete", extra: Mapping[str, str] | None = None) -> Buffers:
-        """The last bytes of the file: the page indexes, then the final footer.
-
-        Args:
-            state: What the file says of itself.
-            extra: Further key-value metadata of the final footer.
-        """
+        """The last bytes of the file: the page indexes, then the final footer."""
         column_index_at = self.offset
-        column_indexes = [index for laid in self.row_groups for index in laid.column_indexes if index is not None]
+        column_indexes = [
+            index for laid in self.row_groups for index in laid.column_indexes if index is not None
+        ]
         self.offset += sum(map(len, column_indexes))
         offset_index_at = self.offset
-        offset_indexes = [index for laid in self.row_groups for index in laid.offset_indexes if index is not None]
+        offset_indexes = [
+            index for laid in self.row_groups for index in laid.offset_indexes if index is not None
+        ]
         self.offset += sum(map(len, offset_indexes))
         serialized = self._with_indexes(column_index_at, offset_index_at)
         payload = self._footer(serialized, state, extra or {})

@@ -30,20 +30,16 @@ class Lifetime(ABC):
     _AFTER_FAILURE: ClassVar[str]
 
     def __init__(self, store: WriteStore, url: str, *, owns_store: bool) -> None:
-        """Begin.
-
-        Args:
-            store: Where it writes.
-            url: What it writes.
-            owns_store: Whether the store is closed with it.
-        """
+        """Begin."""
         self.url = url
         self._store = store
         self._owns_store = owns_store
         self._lock = asyncio.Lock()
         self._closed = False
         self._failure: BaseException | None = None
-        self._untold: BaseException | None = None  # the failure, where it came between calls: the next one raises it
+        self._untold: BaseException | None = (
+            None  # the failure, where it came between calls: the next one raises it
+        )
 
     @property
     def closed(self) -> bool:

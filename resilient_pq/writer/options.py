@@ -136,11 +136,7 @@ class EncoderOptions:
     max_unstored_seconds: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what can never work, before anything is written.
-
-        Raises:
-            SchemaError: A setting is out of range.
-        """
+        """Refuse what can never work, before anything is written."""
         compression.check_level(self.codec, self.compression_level)
         _check_count("row_group_bytes", self.row_group_bytes)
         _check_count("page_bytes", self.page_bytes)
@@ -207,11 +203,7 @@ class EncoderOptions:
         return compression.codec_named(self.compression)
 
     def chunk_options(self, schema: Schema) -> list[ChunkOptions]:
-        """How the chunks of each leaf column are written.
-
-        Raises:
-            SchemaError: A setting names a column or an encoding that is not there.
-        """
+        """How the chunks of each leaf column are written."""
         if not isinstance(self.encodings, str):
             check_names(schema, "encodings", self.encodings)
         filters = bloom_filters(schema, self.write.bloom_filter_options)
@@ -265,7 +257,8 @@ def _encoding_named(name: str, leaf: Leaf) -> Encoding | None:
     if encoding not in WRITABLE_ENCODINGS:
         names = ", ".join(known.name for known in WRITABLE_ENCODINGS)
         raise SchemaError(
-            f"column {leaf.column_path!r}: unknown encoding {name!r}", hint=f"one of: auto, {_COMPACT}, {names}"
+            f"column {leaf.column_path!r}: unknown encoding {name!r}",
+            hint=f"one of: auto, {_COMPACT}, {names}",
         )
     if leaf.node.physical_type not in WRITABLE_ENCODINGS[encoding]:
         raise SchemaError(

@@ -39,16 +39,7 @@ class Pipeline:
         row_group_bytes: int,
         laid_out: Callable[[ClosedRowGroup, bool], Awaitable[None]],
     ) -> None:
-        """Begin without row groups.
-
-        Args:
-            encoder: Whose row groups these are.
-            sink: Where the bytes go.
-            max_threads: Chunks that are encoded at one time. A single one is never encoded beside anything else.
-            row_group_bytes: The size of row groups, of which all bounds are parts.
-            laid_out: Called when a row group is complete, its bytes being pushed: it may push what belongs
-                behind it. Is told as well whether a footer follows in any case.
-        """
+        """Begin without row groups; `laid_out` is told of each complete one, and whether a footer follows."""
         self._encoder = encoder
         self._sink = sink
         self._max_threads = max_threads
@@ -62,7 +53,9 @@ class Pipeline:
         )
         self._closing: deque[ClosedRowGroup] = deque()  # those of which not all is in the file
         self._num_laid = 0  # chunks of the first of them that are
-        self._pushing: asyncio.Task[None] | None = None  # what is being pushed while the next chunks are encoded
+        self._pushing: asyncio.Task[None] | None = (
+            None  # what is being pushed while the next chunks are encoded
+        )
 
     @property
     def busy(self) -> bool:
@@ -70,11 +63,7 @@ class Pipeline:
         return bool(self._closing)
 
     async def close_row_group(self, *, ending: bool = False) -> None:
-        """Have the open row group encoded; returns while the last of it is, where the next rows may be taken then.
-
-        Args:
-            ending: Whether a footer follows it in any case: then no automatic checkpoint stands between the two.
-        """
+        """Have the open row group encoded; returns while the last of it is, where the next rows may be taken then."""
         closed = await finish_in_thread(self._encoder.close_row_group)
         self._ahead.max_threads = min(self._max_threads, closed.max_threads)
         while closed.calls:

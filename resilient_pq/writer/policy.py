@@ -90,31 +90,14 @@ def row_group_due(progress: Progress, cadence: Cadence, *, row_group_bytes: int)
 def commit_due(
     cost: int, resent: int, bytes_written: int, overhead: float, *, seconds_since: float = 0.0
 ) -> bool:
-    """Whether a checkpoint that nobody asked for is worth sending bytes twice.
-
-    Args:
-        cost: Bytes that making it durable would cause to be sent again.
-        resent: Bytes that were sent again so far.
-        bytes_written: All bytes of the file so far.
-        overhead: Share of them that may be sent again.
-        seconds_since: Seconds since a checkpoint was made durable last.
-    """
+    """Whether a checkpoint that nobody asked for is worth sending bytes twice."""
     return resent + cost <= overhead * bytes_written or seconds_since >= PATIENCE_SECONDS
 
 
 def rows_that_fit(
     num_rows: int, num_bytes: int, *, open_rows: int, open_bytes: int, max_rows: int | None, max_bytes: int
 ) -> int:
-    """How many rows of a batch go into the open row group; at least one when the group is empty.
-
-    Args:
-        num_rows: Rows of the batch that are left.
-        num_bytes: Their bytes in memory.
-        open_rows: Rows in the open row group.
-        open_bytes: Their bytes in memory.
-        max_rows: Rows that close a row group; None for no such limit.
-        max_bytes: Bytes that close a row group.
-    """
+    """How many rows of a batch go into the open row group; at least one when the group is empty."""
     fit = num_rows
     if max_rows is not None:
         fit = min(fit, max_rows - open_rows)

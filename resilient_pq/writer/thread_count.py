@@ -24,11 +24,7 @@ _TOGETHER: Final = 256 * 1024
 
 
 def threads_worth(chunks: Iterable[tuple[int, CompressionCodec]]) -> int:
-    """How many threads at most should encode the chunks of a row group, one or more.
-
-    Args:
-        chunks: Bytes of each in memory, and its codec.
-    """
+    """How many threads at most should encode the chunks of a row group, one or more."""
     python = beside = 0.0
     for num_bytes, codec in chunks:
         python += _PYTHON_SECONDS
@@ -39,14 +35,7 @@ def threads_worth(chunks: Iterable[tuple[int, CompressionCodec]]) -> int:
 
 
 def pieces_of_work(sizes: Sequence[int]) -> Iterator[range]:
-    """Chunks in their order, small neighbours together.
-
-    Args:
-        sizes: Bytes of each in memory.
-
-    Yields:
-        The indexes of those that are one piece of work.
-    """
+    """Chunks in their order, small neighbours together."""
     start = num_bytes = 0
     for index, size in enumerate(sizes):
         if index > start and num_bytes + size > _TOGETHER:
