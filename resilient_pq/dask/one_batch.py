@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from resilient_pq.dask.events import is_set, set_event
+from resilient_pq.dask.parts import remove_unfinished
 from resilient_pq.dask.shipped import Location, location_of, with_errors_detached
-from resilient_pq.errors import NotFoundError, ResilientPQError
+from resilient_pq.errors import ResilientPQError
 from resilient_pq.folder.one import check_one, recover_one
 from resilient_pq.folder.result import FileError, FileResult
-from resilient_pq.io import READING, WRITING, LocalStore, MultipartStore, Stores, WriteStore
+from resilient_pq.io import READING, WRITING, LocalStore, Stores, WriteStore
 from resilient_pq.io.location import shown
 from resilient_pq.io.partial_file import SUFFIX as PARTIAL
 from resilient_pq.io.partial_file import is_held
@@ -130,11 +131,7 @@ async def _one(order: Order, stores: Stores, outputs: Stores, *, again: bool) ->
 
 async def _remove_leftovers(store: WriteStore, key: str, not_ours: frozenset[str]) -> None:
     """Remove what an attempt left that died in the middle: open uploads, and partial files that nobody writes."""
-    if isinstance(store, MultipartStore) and store.capabilities.list_parts:
-        for upload in await store.list_uploads(key):
-            if upload.key == key and upload.upload_id not in not_ours:
-                with suppress(NotFoundError):  # it ended meanwhile
-                    await store.abort_upload(key, upload.upload_id)
+    await remove_unfinished(store, [key], not_ours)
     if isinstance(store, LocalStore):
         for partial in await asyncio.to_thread(_partials_of, os.fspath(location_of(store, key))):
             if partial not in not_ours:
@@ -146,17 +143,6 @@ def _partials_of(path: str) -> list[str]:
     folder, name = os.path.split(path)
     if not os.path.isdir(folder):
         return []
-    beside = [os.path.join(folder, other) for other in os.listdir(folder) if is_partial_of(name, other)]
+    partial = re.compile(rf"{re.escape(name)}\.[0-9a-f]{{16}}{re.escape(PARTIAL)}")
+    beside = [os.path.join(folder, other) for other in os.listdir(folder) if partial.fullmatch(other)]
     return [found for found in beside if is_held(found) is False]
-
-
-def is_partial_of(name: str, other: str) -> bool:
-    """Whether a file's name is what a recovery to `name` writes before it is complete."""
-    drawn = other.removeprefix(f"{name}.").removesuffix(PARTIAL)
-    return (
-        other == f"{name}.{drawn}{PARTIAL}" and len(drawn) == _DRAWN and set(drawn) <= set("0123456789abcdef")
-    )
-
-
-#: Characters that `LocalStore` draws for a partial file of its own.
-_DRAWN = 16

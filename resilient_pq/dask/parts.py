@@ -8,7 +8,7 @@ late replaces nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -92,15 +92,14 @@ async def _published(store: WriteStore, key: str) -> WrittenPart:
     return WrittenPart(contents.num_rows, info.size)
 
 
-async def remove_unfinished(store: WriteStore, keys: Sequence[str]) -> None:
-    """Remove what attempts left behind that ended in the middle: open uploads, each with its parts.
-
-    A ``NAME.partial`` is left to the writer that follows, which takes its place.
-    """
+async def remove_unfinished(
+    store: WriteStore, keys: Sequence[str], not_ours: Collection[str] = frozenset()
+) -> None:
+    """Abort the uploads of attempts that ended in the middle; a ``NAME.partial`` is left to the next writer."""
     if not isinstance(store, MultipartStore) or not store.capabilities.list_parts:
         return
     for key in keys:
         for upload in await store.list_uploads(key):
-            if upload.key == key:
+            if upload.key == key and upload.upload_id not in not_ours:
                 with suppress(NotFoundError):  # it ended meanwhile
                     await store.abort_upload(key, upload.upload_id)

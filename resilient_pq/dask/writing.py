@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any
 
 import dask
 import dask.dataframe as dd
-from distributed import Client, Event, Future
+from distributed import Client, Event, Future, LocalCluster, default_client
 
-from resilient_pq.dask.clients import client_of
 from resilient_pq.dask.parts import Part, WrittenPart, write_part
 from resilient_pq.dask.run import Run
 from resilient_pq.dask.tables import Types, schema_of
@@ -132,7 +131,7 @@ def write(
     locations, old = portal.run(run.prepared(overwrite=overwrite))
     parts = [Part(location, file_schema, run.stop, encoding, storage_options) for location in locations]
     partitions = frame.to_delayed()
-    with client_of(client) as computing, _undone_where_it_fails(run, computing, workers_timeout) as futures:
+    with _client_of(client) as computing, _undone_where_it_fails(run, computing, workers_timeout) as futures:
         tasks = [dask.delayed(write_part)(*pair) for pair in zip(partitions, parts, strict=True)]
         futures.extend(computing.compute(tasks))
         written = _gathered(futures, Workers(computing, workers_timeout))
@@ -140,6 +139,21 @@ def write(
         summary = portal.run(run.completed(old, with_summary=write_metadata))
     num_rows, num_bytes = sum(part.num_rows for part in written), sum(part.size for part in written)
     return WrittenFrame(shown(os.fspath(dst)), run.names, num_rows, num_bytes, summary)
+
+
+@contextmanager
+def _client_of(client: Client | None) -> Iterator[Client]:
+    """The client that is given; else that of this thread; else one to a cluster in this process, closed at the end."""
+    with ExitStack() as closing:
+        if client is None:
+            try:
+                client = default_client()
+            except ValueError:
+                cluster = LocalCluster(processes=False, n_workers=1, dashboard_address="127.0.0.1:0")
+                client = closing.enter_context(Client(closing.enter_context(cluster), set_as_default=False))
+        # Waiting for futures asks for the client of this thread, whoever made them.
+        closing.enter_context(client.as_current())
+        yield client
 
 
 def _gathered(futures: list[Future], workers: Workers) -> list[WrittenPart]:

@@ -1,10 +1,9 @@
 """Checking and recovering many files: found, done side by side, counted, and remembered. An async shell.
 
 How one file is done is an argument, `RunFile`: ``async (FileTask) -> FileResult``. `run_here` does it in this process;
-another one hands `FileTask.url`, `dst_url`, `schema_from` and `options`, which can all be pickled, to `check_one` or
-`recover_one` in a worker and awaits the answer. It is called for as many files at a time as ``max_files`` says, it is
-cancelled when the run ends early, and it gives errors of a file as results: what it raises ends the run. Listing,
-bounds, the journal and the counting stay here, whoever does the work.
+another one names the same places to `check_one` or `recover_one` in a worker and awaits the answer. It is called for as
+many files at a time as ``max_files`` says, it is cancelled when the run ends early, and it gives errors of a file as
+results: what it raises ends the run. Listing, bounds, the journal and the counting stay here, whoever does the work.
 """
 
 from __future__ import annotations

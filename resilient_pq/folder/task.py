@@ -39,22 +39,13 @@ class FileTask:
     @property
     def url(self) -> str:
         """The file by a name that leads to it from anywhere, where its store has one; to be sent, not to be shown."""
-        return _url(self.source)
+        store, key = self.source
+        return store.address_of(key)
 
     @property
     def name(self) -> str:
         """The file by its name for people, which is that of its result."""
         return shown_place(self.source)
-
-    @property
-    def dst_url(self) -> str | None:
-        """The same of the output."""
-        return None if self.target is None else _url(self.target)
-
-    @property
-    def schema_from(self) -> tuple[str, ...]:
-        """The same of the files near it."""
-        return tuple(map(_url, self.near))
 
 
 #: Does what is to be done with a file, here or elsewhere; raises only what ends the whole run.
@@ -68,8 +59,3 @@ async def run_here(task: FileTask) -> FileResult:
     if task.target is None:
         return await check_one(task.source, size=task.size)
     return await recover_one(task.source, task.target, task.options, schema_from=task.near, size=task.size)
-
-
-def _url(place: Place) -> str:
-    store, key = place
-    return store.address_of(key)

@@ -54,7 +54,7 @@ class Incoming:
         self._waiting = False  # for the source
 
     def pause(self) -> bool:
-        """Where the source keeps `take` waiting, keep it there until `resume`: the encoder is the caller's meanwhile."""
+        """Keep `take` waiting until `resume`, where the source does: the encoder is the caller's meanwhile."""
         if not self._waiting or not self._at_work.acquire(blocking=False):
             return False
         if self._waiting:
@@ -67,7 +67,7 @@ class Incoming:
         self._at_work.release()
 
     def take(self, seconds_since_checkpoint: float, *, between_row_groups: bool) -> Stop:
-        """Take rows until something else is to be done; then it may be called again, unless they ended or were refused."""
+        """Take rows until something else is to be done, they end, or they are refused."""
         with self._at_work:
             return self._take(seconds_since_checkpoint, between_row_groups=between_row_groups)
 
