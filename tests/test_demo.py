@@ -23,9 +23,8 @@ import pytest
 
 from resilient_pq import sync as rpq
 from resilient_pq.cli import demo_rows, demo_story
-from resilient_pq.cli.demo_kill import kill_half_way
+from resilient_pq.cli.demo_kill import Job, kill_half_way, packed
 from resilient_pq.cli.demo_rows import DemoRows, columns_to_compare, compare
-from resilient_pq.cli.demo_writer import Job
 from resilient_pq.cli.flights import Flights
 from resilient_pq.cli.main import run
 
@@ -196,7 +195,7 @@ def test_a_writer_whose_parent_is_gone_publishes_nothing(tmp_path: Path) -> None
     job = Job(str(url), DemoRows(100, 1), {})
     done = subprocess.run(
         [sys.executable, "-m", "resilient_pq.cli.demo_writer"],
-        input=f"{job.to_json()}\n".encode(), stdout=subprocess.DEVNULL, timeout=60, check=False,
+        input=packed(job), stdout=subprocess.DEVNULL, timeout=60, check=False,
     )  # fmt: skip
     assert done.returncode == 0
     assert list(tmp_path.iterdir()) == []

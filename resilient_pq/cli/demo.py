@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from resilient_pq.cli.demo_places import Bucket, Folder, Place
+from resilient_pq.cli import demo_places
 from resilient_pq.cli.demo_rows import DemoRows
 from resilient_pq.cli.demo_story import Story
 from resilient_pq.cli.exit_codes import epilog
@@ -66,11 +66,12 @@ def demo(
     source = DemoRows(rows, seed, input_path)
 
     async def work(output: Output) -> int:
-        if bucket is None:
-            place: Place = Folder(keep)
-        else:
-            place = Bucket(bucket, options, create=create_bucket, keep=keep_objects)
-        async with place:
-            return await Story(output, source, place).tell()
+        place = (
+            demo_places.folder(keep)
+            if bucket is None
+            else demo_places.bucket(bucket, options, create=create_bucket, keep=keep_objects)
+        )
+        async with place as found:
+            return await Story(output, source, found).tell()
 
     return run_verb(NAME, work, as_json=as_json)

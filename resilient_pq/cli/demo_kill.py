@@ -3,21 +3,50 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import pickle
 import random
 import sys
 import time
-from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import aclosing, asynccontextmanager, suppress
+from asyncio.subprocess import PIPE
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
+from typing import Any
 
-from resilient_pq.cli.demo_writer import Job, Progress
-from resilient_pq.errors import RecoveryError
+from resilient_pq.cli.demo_rows import DemoRows
+from resilient_pq.errors import RecoveryError, ResilientPQError
 
 #: Share of the rows after which the writer is killed.
 HALF_WAY = 0.5
 #: A writer at the end of its rows tells fifty times a second how much is stored by now.
 MAX_REPORTS_AT_END = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What the writer writes, and where.
+
+    Attributes:
+        url: The file.
+        rows: Its rows.
+        storage_options: How to reach the store.
+        part_bytes: Bytes of a part of an upload; None for the default.
+    """
+
+    url: str
+    rows: DemoRows
+    storage_options: dict[str, Any]
+    part_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far the writer is: the share of all rows, the rows that it took, and those that survive it."""
+
+    share: float = 0.0
+    accepted: int = 0
+    stored: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,41 +64,19 @@ class Killed:
     seconds: float
 
 
+def packed(value: object) -> bytes:
+    """Anything on its way to another process, as a line."""
+    return base64.b64encode(pickle.dumps(value)) + b"\n"
+
+
+def unpacked(line: bytes) -> Any:
+    """The other way round."""
+    return pickle.loads(base64.b64decode(line))
+
+
 async def kill_half_way(job: Job, watch: Callable[[int, Progress], None]) -> Killed:
-    """Run a writer, and kill it with SIGKILL at some moment after half of its rows.
-
-    A complete row group has reached the store by then, where the rows are enough for one.
-
-    Args:
-        job: What it writes.
-        watch: Called with its process id and how far it is.
-
-    Raises:
-        ResilientPQError: The writer could not write.
-    """
+    """Run a writer, and kill it with SIGKILL at some moment after half of its rows, when a row group is stored."""
     began = time.monotonic()
-    async with _writer(job) as process, aclosing(_reports(process)) as reports:
-        told, at_end, last = 0, 0, Progress()
-        async for last in reports:
-            watch(process.pid, last)
-            told, at_end = told + 1, at_end + (last.share >= 1)
-            if last.share >= HALF_WAY and (last.stored or at_end > MAX_REPORTS_AT_END):
-                break
-        else:
-            raise RecoveryError("the writer ended before it could be killed")
-        # Not just after it told something, but anywhere between.
-        await asyncio.sleep(random.random() * 3 * (time.monotonic() - began) / told)
-        process.kill()
-        seconds = time.monotonic() - began
-        async for progress in reports:  # what it still told before it died
-            last = progress
-        await process.wait()
-    return Killed(process.pid, last, seconds)
-
-
-@asynccontextmanager
-async def _writer(job: Job) -> AsyncIterator[Process]:
-    """The process; whatever happens, it is dead at the end of the block."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -78,21 +85,36 @@ async def _writer(job: Job) -> AsyncIterator[Process]:
         stdout=PIPE,
         start_new_session=True,  # Ctrl-C is for us alone
     )
+    assert process.stdin is not None and process.stdout is not None
     try:
-        assert process.stdin is not None
-        process.stdin.write(f"{job.to_json()}\n".encode())
-        yield process
+        process.stdin.write(packed(job))
+        async with aclosing(_reports(process.stdout)) as reports:
+            told, at_end, last = 0, 0, Progress()
+            async for last in reports:
+                watch(process.pid, last)
+                told, at_end = told + 1, at_end + (last.share >= 1)
+                if last.share >= HALF_WAY and (last.stored or at_end > MAX_REPORTS_AT_END):
+                    break
+            else:
+                raise RecoveryError("the writer ended before it could be killed")
+            # Not just after it told something, but anywhere between.
+            await asyncio.sleep(random.random() * 3 * (time.monotonic() - began) / told)
+            process.kill()
+            seconds = time.monotonic() - began
+            async for progress in reports:  # what it still told before it died
+                last = progress
+        await process.wait()  # or a second kill takes the exit status that asyncio waits for
+        return Killed(process.pid, last, seconds)
     finally:
         with suppress(ProcessLookupError):
             process.kill()
         await process.wait()
 
 
-async def _reports(process: Process) -> AsyncGenerator[Progress, None]:
+async def _reports(stdout: asyncio.StreamReader) -> AsyncGenerator[Progress, None]:
     """What the writer tells; the line that it was killed in the middle of is left out."""
-    assert process.stdout is not None
-    while (line := await process.stdout.readline()).endswith(b"\n"):
-        progress = Progress.from_json(line)
-        if progress.failure is not None:
-            raise progress.failure.to_error()
-        yield progress
+    while (line := await stdout.readline()).endswith(b"\n"):
+        told = unpacked(line)
+        if isinstance(told, ResilientPQError):
+            raise told
+        yield told

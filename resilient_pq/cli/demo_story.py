@@ -5,42 +5,21 @@ from __future__ import annotations
 import asyncio
 import time
 import warnings
-from collections.abc import Awaitable
 from contextlib import aclosing
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import Any
 
 import resilient_pq as rpq
 from resilient_pq.cli import render
-from resilient_pq.cli.demo_kill import Killed, kill_half_way
+from resilient_pq.cli.demo_kill import Job, Killed, Progress, kill_half_way
 from resilient_pq.cli.demo_places import Place
-from resilient_pq.cli.demo_rows import Comparison, DemoRows, columns_to_compare, compare
-from resilient_pq.cli.demo_writer import Job, Progress
+from resilient_pq.cli.demo_rows import DemoRows, columns_to_compare, compare
 from resilient_pq.cli.exit_codes import ExitCode
 from resilient_pq.cli.render import Output
 from resilient_pq.cli.words import counted, durations, in_bytes
 from resilient_pq.commands import command
 from resilient_pq.errors import RecoveryError
-
-Result = TypeVar("Result")
-
-
-@dataclass(frozen=True, slots=True)
-class ReadBack:
-    """What reading the recovered file showed.
-
-    Attributes:
-        columns: Those that were read.
-        comparison: With what was written.
-        requests: Asked of the store.
-        num_bytes: That came back.
-    """
-
-    columns: list[str]
-    comparison: Comparison
-    requests: int
-    num_bytes: int
 
 
 @dataclass(slots=True)
@@ -60,14 +39,17 @@ class Story:
     async def tell(self) -> int:
         """All of it; gives the exit code."""
         killed = await self._kill()
-        report = await self._look()
-        if self.place.torn:
-            report = await self._recover()
-        self._count_lost(killed, report)
+        leftover, words = await self.place.leftover()
+        self.output.line("left", words)
+        report = await self._check(leftover)
+        if self.place.part_bytes is None:
+            report = await self._recover(leftover)
+        missing = max(killed.last.accepted - report.num_rows, 0)
+        self.output.line("lost", f"{counted(missing, 'row')} or a few more, accepted and not yet stored")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", rpq.IncompleteFileWarning)  # that is what the story is about
             read = await self._read_back()
-        witnessed = await self._witness(read.columns)
+        witnessed = await self._witness(read["columns_read"])
         return self._judge(killed, report, read, witnessed)
 
     async def _kill(self) -> Killed:
@@ -86,8 +68,7 @@ class Story:
         self.output.line("kill -9", f"process {killed.pid} after {durations(killed.seconds)}")
         self.output.line(
             "",
-            f"it had told of {counted(last.accepted, 'row')} accepted,"
-            f" {last.stored:,} of them stored",
+            f"it had told of {counted(last.accepted, 'row')} accepted, {last.stored:,} of them stored",
         )
         if not last.stored:
             raise RecoveryError(
@@ -96,48 +77,49 @@ class Story:
             )
         return killed
 
-    async def _look(self) -> rpq.Report:
-        """What the writer left, and what a check says of it."""
-        url, words = await self.place.leftover()
-        self.output.line("left", words)
-        report, seconds = await _timed(rpq.check(url, storage_options=self.place.storage_options))
+    async def _check(self, url: str) -> rpq.Report:
+        began = time.monotonic()
+        report = await rpq.check(url, storage_options=self.place.storage_options)
         label = "check"
         for finding in report.findings:
             self.output.line(label, f"{finding.damage}: {finding.message}")
             label = ""
-        rows = f"{counted(report.num_rows, 'row')} in {counted(report.num_row_groups, 'row group')}"
-        self.output.line(label, f"sound: {rows}, every checksum compared; {durations(seconds)}")
+        seconds = durations(time.monotonic() - began)
+        self.output.line(label, f"sound: {_rows_of(report)}, every checksum compared; {seconds}")
         return report
 
-    async def _recover(self) -> rpq.Report:
+    async def _recover(self, url: str) -> rpq.Report:
+        began = time.monotonic()
         recovered_url, options = self.place.recovered_url, self.place.storage_options
-        url, _ = await self.place.leftover()
-        report, seconds = await _timed(rpq.recover(url, recovered_url, storage_options=options))
+        report = await rpq.recover(url, recovered_url, storage_options=options)
         assert report.kept is not None
-        rows = f"{counted(report.num_rows, 'row')} in {counted(report.num_row_groups, 'row group')}"
-        self.output.line("recover", f"{rows}, to {recovered_url}")
-        self.output.line("", f"{in_bytes(report.kept.num_bytes)} copied as they were; {durations(seconds)}")
+        self.output.line("recover", f"{_rows_of(report)}, to {recovered_url}")
+        seconds = durations(time.monotonic() - began)
+        self.output.line("", f"{in_bytes(report.kept.num_bytes)} copied as they were; {seconds}")
         return report
 
-    def _count_lost(self, killed: Killed, report: rpq.Report) -> None:
-        missing = max(killed.last.accepted - report.num_rows, 0)
-        self.output.line("lost", f"{counted(missing, 'row')} or a few more, accepted and not yet stored")
-
-    async def _read_back(self) -> ReadBack:
+    async def _read_back(self) -> dict[str, Any]:
+        """What reading the recovered file showed, for the document."""
         began = time.monotonic()
         async with rpq.open(self.place.recovered_url, storage_options=self.place.storage_options) as file:
             async with self.source.open() as written:
                 columns = columns_to_compare(written.schema)
                 async with aclosing(file.batches(columns=columns)) as kept:
-                    comparison = await compare(kept, written.pieces, columns)
-            read = ReadBack(columns, comparison, file.counters.requests, file.counters.bytes)
+                    compared = await compare(kept, written.pieces, columns)
+            requests, num_bytes = file.counters.requests, file.counters.bytes
             size = counted(file.info.size, "byte")
-        asked = f"{counted(read.num_bytes, 'byte')} in {counted(read.requests, 'request')}"
+        asked = f"{counted(num_bytes, 'byte')} in {counted(requests, 'request')}"
         self.output.line("read", f"{' and '.join(columns)}: {asked}, of a file of {size}")
-        verdict = comparison.difference or "every value is the one that was written"
+        verdict = compared.difference or "every value is the one that was written"
         seconds = durations(time.monotonic() - began)
-        self.output.line("compare", f"{counted(comparison.num_rows, 'row')}: {verdict}; {seconds}")
-        return read
+        self.output.line("compare", f"{counted(compared.num_rows, 'row')}: {verdict}; {seconds}")
+        return {
+            "rows_compared": compared.num_rows,
+            "difference": compared.difference,
+            "columns_read": columns,
+            "bytes_read": num_bytes,
+            "requests": requests,
+        }
 
     async def _witness(self, columns: list[str]) -> int | None:
         """The rows that pyarrow can read of the recovered file; None where it is not installed, or on S3."""
@@ -158,18 +140,17 @@ class Story:
         self.output.line("pyarrow", f"{version} opens it, and reads {counted(table.num_rows, 'row')}")
         return int(table.num_rows)
 
-    def _judge(self, killed: Killed, report: rpq.Report, read: ReadBack, witnessed: int | None) -> int:
+    def _judge(self, killed: Killed, report: rpq.Report, read: dict[str, Any], witnessed: int | None) -> int:
         """Whether the promise held: what was stored is back, all of it, as it was written."""
-        kept, compared = report.num_rows, read.comparison
+        kept = report.num_rows
         held = (
             kept >= killed.last.stored
-            and compared.difference is None
-            and compared.num_rows == kept
+            and read["difference"] is None
+            and read["rows_compared"] == kept
             and witnessed in (None, kept)
         )
         if held:
-            groups = counted(report.num_row_groups, "row group")
-            self.output.line("held", f"all that was stored is back: {counted(kept, 'row')} in {groups}")
+            self.output.line("held", f"all that was stored is back: {_rows_of(report)}")
         else:
             self.output.line("broken", f"{counted(killed.last.stored, 'row')} were stored, {kept:,} are back")
         following = [command("inspect", self.place.recovered_url)] if self.place.kept else []
@@ -177,17 +158,13 @@ class Story:
         self.output.document(
             report.to_json()
             | render.document("demo", "held" if held else "broken", rows=kept)
+            | read
             | {
                 "findings": [finding.to_json() for finding in report.findings],
                 "next": following,
                 "output": self.place.recovered_url if self.place.kept else None,
                 "rows_accepted": killed.last.accepted,
                 "rows_stored": killed.last.stored,
-                "rows_compared": compared.num_rows,
-                "difference": compared.difference,
-                "columns_read": read.columns,
-                "bytes_read": read.num_bytes,
-                "requests": read.requests,
                 "pyarrow_rows": witnessed,
                 "seconds_to_kill": round(killed.seconds, 3),
             }
@@ -195,7 +172,5 @@ class Story:
         return ExitCode.SOUND if held else ExitCode.DAMAGE
 
 
-async def _timed(work: Awaitable[Result]) -> tuple[Result, float]:
-    """The result, and how many seconds it took."""
-    began = time.monotonic()
-    return await work, time.monotonic() - began
+def _rows_of(report: rpq.Report) -> str:
+    return f"{counted(report.num_rows, 'row')} in {counted(report.num_row_groups, 'row group')}"
