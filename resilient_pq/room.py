@@ -23,8 +23,8 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-KiB = 1024
-MiB = 1024 * KiB
+from resilient_pq.units import KiB, MiB
+
 #: Bytes from which on room is mapped: what a heap's page faults would cost is then more than what an extent does.
 _MAPPED: Final = 64 * KiB
 #: Extents are whole pages of the system: what is free can go back to it.

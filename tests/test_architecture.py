@@ -34,7 +34,7 @@ ROOMS = {
     "dask": {"folder", "dataset", "recovery", "writer", "reader", "arrow", "format", "io", ""},
     "cli": {"dask", "dataset", "folder", "formats", "recovery", "writer", "reader", "arrow", "format", "io", ""},
 }
-OPEN_TO_ALL = {"checksum", "commands", "error_chains", "errors", "off_loop", "room", "version"}
+OPEN_TO_ALL = {"checksum", "commands", "error_chains", "errors", "off_loop", "room", "units", "version"}
 #: The sans-io core: bytes in, values out.
 NOT_IN_FORMAT = {
     "asyncio",

@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 
 from resilient_pq import room
-
-MiB = 1024 * 1024
+from resilient_pq.units import MiB
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ from typing import Any
 import resilient_pq as rpq
 from resilient_pq.io import MultipartStore, resolve
 from resilient_pq.io.os_errors import explained
-from resilient_pq.io.protocols import MiB
+from resilient_pq.units import MiB
 
 NAME = "demo.parquet"
 RECOVERED_NAME = "demo.recovered.parquet"

@@ -22,8 +22,7 @@ from resilient_pq.cli.background import in_background
 from resilient_pq.errors import UnsupportedError, Where
 from resilient_pq.io.location import shown
 from resilient_pq.io.os_errors import explained
-
-MiB = 1024 * 1024
+from resilient_pq.units import MiB
 
 #: Bytes of text that are parsed at a time; their types are taken from the first block.
 BLOCK_BYTES = 8 * MiB

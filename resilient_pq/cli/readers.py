@@ -23,8 +23,7 @@ from typing import Any, Protocol
 from resilient_pq.arrow.field import Field
 from resilient_pq.errors import FormatError, ResilientPQError, UnsupportedError, Where
 from resilient_pq.io.os_errors import from_os_error
-
-MiB = 1024 * 1024
+from resilient_pq.units import MiB
 
 #: Bytes of one line of JSON, and of the schema of an Arrow stream, that are still believed.
 MAX_LINE_BYTES = 256 * MiB

@@ -29,8 +29,6 @@ from resilient_pq.commands import command
 from resilient_pq.writer.creation import Creation
 from resilient_pq.writer.options import MAX_UNSTORED_SECONDS
 
-MiB = 1024 * 1024
-
 NAME = "write"
 EPILOG = epilog(
     "the file is written",

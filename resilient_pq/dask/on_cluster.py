@@ -28,7 +28,7 @@ from resilient_pq.folder.task import FileTask
 from resilient_pq.io import LocalStore, MultipartStore, Stores
 from resilient_pq.io.location import scrubbed, shown
 from resilient_pq.io.partial_file import SUFFIX as PARTIAL
-from resilient_pq.io.protocols import MiB
+from resilient_pq.units import MiB
 
 #: Tasks under way for each thread of a worker: one that runs, and one that is there when it ends.
 _TASKS_EACH = 2

@@ -22,8 +22,9 @@ from resilient_pq.errors import SchemaError, StoreError
 from resilient_pq.io import RetryPolicy, with_retry
 from resilient_pq.io.location import shown
 from resilient_pq.portal import portal
+from resilient_pq.units import MiB
 from resilient_pq.writer.creation import check_options
-from resilient_pq.writer.options import EncoderOptions, MiB, WriteOptions
+from resilient_pq.writer.options import EncoderOptions, WriteOptions
 
 
 @dataclass(frozen=True, slots=True)

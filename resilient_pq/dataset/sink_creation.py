@@ -20,8 +20,9 @@ from resilient_pq.dataset.unfinished import Folder, completed, refuse_begun
 from resilient_pq.errors import AlreadyExistsError, RecoveryError, SchemaError, Where
 from resilient_pq.io import WRITING, RetryPolicy, WriteStore, resolve, with_retry
 from resilient_pq.io.resolve import imported
+from resilient_pq.units import MiB
 from resilient_pq.writer.creation import Creation, check_fencing, check_options, new_file, sink_options_of
-from resilient_pq.writer.options import MAX_UNSTORED_SECONDS, EncoderOptions, MiB, WriteOptions
+from resilient_pq.writer.options import MAX_UNSTORED_SECONDS, EncoderOptions, WriteOptions
 from resilient_pq.writer.stream import Writer
 
 #: Files that are open at one time where nothing is said. On S3 each may hold three parts of 5 MiB in memory.

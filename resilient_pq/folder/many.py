@@ -27,10 +27,10 @@ from resilient_pq.folder.task import FileTask, RunFile, run_here
 from resilient_pq.io import WRITING, LocalStore, RetryPolicy, Stores, WriteStore, with_retry
 from resilient_pq.io.local import in_thread
 from resilient_pq.io.location import Address, shown
-from resilient_pq.io.protocols import MiB
 from resilient_pq.reader.on_damage import OnDamage
 from resilient_pq.recovery.salvage import RecoverOptions
 from resilient_pq.recovery.source import Location
+from resilient_pq.units import MiB
 
 #: Files under way at one time: as many as a store answers requests at one time.
 DEFAULT_MAX_FILES = 16

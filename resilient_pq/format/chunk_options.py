@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from resilient_pq.format.bloom import FilterOptions
 from resilient_pq.format.metadata import CompressionCodec, Encoding
-
-MiB = 1024 * 1024
+from resilient_pq.units import MiB
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,9 +36,7 @@ from resilient_pq.format.metadata import (
 )
 from resilient_pq.format.page import Page, read_header
 from resilient_pq.format.records import RECORD_MAGIC
-
-KiB = 1024
-MiB = 1024 * KiB
+from resilient_pq.units import KiB, MiB
 
 #: Type, sizes, a CRC32 perhaps, and the first field of what the type has for a header. 61,747 pages of eleven
 #: writers were looked at, from parquet-mr 1.0 on, and all headers begin so.

@@ -34,12 +34,12 @@ from resilient_pq.reader.options import ReadOptions
 from resilient_pq.recovery.findings import Progress
 from resilient_pq.recovery.output import Target, check_free, check_other
 from resilient_pq.recovery.report import Damage, Finding, Kept, LostRegion, Outcome, Report
+from resilient_pq.units import MiB
 from resilient_pq.writer.creation import Creation, create
 from resilient_pq.writer.options import MAX_UNSTORED_SECONDS, WriteOptions
 from resilient_pq.writer.stream import Writer
 
 VERB: Final = "convert"
-MiB = 1024 * 1024
 
 
 

@@ -31,8 +31,7 @@ from resilient_pq.io import (
 from resilient_pq.io.counters import counting
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader.options import ReadOptions
-
-KiB, MiB = 1024, 1024 * 1024
+from resilient_pq.units import KiB, MiB
 
 #: Bytes asked for from the end of an object when it is opened, and then from its beginning: a small file comes whole.
 _OPENING_BYTES: Final = 64 * KiB

@@ -13,9 +13,10 @@ from resilient_pq.errors import NotFoundError, ObjectChangedError, RangeError, W
 from resilient_pq.io.cancellation import GRACE_SECONDS, finish_first
 from resilient_pq.io.lease import twins_of
 from resilient_pq.io.leftovers import drop_upload
-from resilient_pq.io.protocols import MiB, MultipartStore, ObjectInfo, Part, ReadStore, SinkOptions, bare_etag
+from resilient_pq.io.protocols import MultipartStore, ObjectInfo, Part, ReadStore, SinkOptions, bare_etag
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.io.upload_plan import part_size
+from resilient_pq.units import MiB
 
 #: Copies under way at one time, within what the store lets be under way of all requests; their bytes do not pass
 #: through here.

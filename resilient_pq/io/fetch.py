@@ -14,9 +14,10 @@ import numpy as np
 from resilient_pq import room
 from resilient_pq.errors import TransientError, Where
 from resilient_pq.io.counters import FetchCounters, counting
-from resilient_pq.io.protocols import MiB, ObjectInfo, ObjectTail, ReadStore
+from resilient_pq.io.protocols import ObjectInfo, ObjectTail, ReadStore
 from resilient_pq.io.ranges import ByteRange, MergedRange, MergeOptions, merge, smaller_blocks, union
 from resilient_pq.off_loop import Turns, off_loop
+from resilient_pq.units import MiB
 
 __all__ = ["FetchCounters", "FetchOptions", "Place", "fetch", "fetch_groups", "fetch_places", "merge_all"]
 

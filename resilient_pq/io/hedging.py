@@ -18,8 +18,8 @@ from resilient_pq.errors import StoreError
 from resilient_pq.io.cancellation import finish_first
 from resilient_pq.io.concurrency import RequestLimiter
 from resilient_pq.io.counters import count_hedge
-from resilient_pq.io.protocols import MiB
 from resilient_pq.io.request_log import attempt
+from resilient_pq.units import MiB
 
 log = logging.getLogger("resilient_pq.io")
 

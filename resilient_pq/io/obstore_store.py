@@ -49,9 +49,7 @@ from resilient_pq.io.protocols import (
     LISTED_AT_ONCE,
     Buffer,
     Capabilities,
-    KiB,
     ListedObject,
-    MiB,
     ObjectInfo,
     ObjectSink,
     SinkOptions,
@@ -63,6 +61,7 @@ from resilient_pq.io.ranged_get import Answer, AskTheSize, RangedGetStore
 from resilient_pq.io.request_log import RequestLine
 from resilient_pq.io.retry import NO_RETRIES, WRITING, RetryPolicy, retrying
 from resilient_pq.io.spooled import SpooledSink
+from resilient_pq.units import KiB, MiB
 
 if TYPE_CHECKING:
     from obstore import GetOptions

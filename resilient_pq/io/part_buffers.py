@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from resilient_pq.io.protocols import KiB
+from resilient_pq.units import KiB
 
 # Smaller pieces are copied together: a page header of 40 bytes is not worth a write of its own.
 _SMALL_PIECE = 64 * KiB

@@ -20,13 +20,11 @@ from typing import Literal, Protocol, Self, TypeAlias, runtime_checkable
 
 from resilient_pq.errors import NotFoundError, StoreError, UnsupportedError, Where
 from resilient_pq.io.epoch import LeaseTerms
+from resilient_pq.units import GiB, MiB
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 """What may be written: contiguous bytes, which must not change until the object is published."""
 
-KiB = 1024
-MiB = 1024 * KiB
-GiB = 1024 * MiB
 
 #: Objects in a page of a listing, at most, where that is not the store's choice.
 LISTED_AT_ONCE = 1_000

@@ -44,9 +44,10 @@ from resilient_pq.io.attempts import Attempts
 from resilient_pq.io.concurrency import RequestLimiter
 from resilient_pq.io.counters import count_request
 from resilient_pq.io.hedging import Hedging
-from resilient_pq.io.protocols import KiB, MiB, ObjectInfo, ObjectTail, ReadStore, bare_etag
+from resilient_pq.io.protocols import ObjectInfo, ObjectTail, ReadStore, bare_etag
 from resilient_pq.io.request_log import RequestLine
 from resilient_pq.io.retry import READING, RetryPolicy
+from resilient_pq.units import KiB, MiB
 
 log = logging.getLogger("resilient_pq.io")
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from resilient_pq.io.protocols import KiB, MiB
+from resilient_pq.units import KiB, MiB
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -26,7 +26,6 @@ from botocore.loaders import create_loader
 
 from resilient_pq.errors import StoreError, UnsupportedError
 from resilient_pq.io.location import cause_to_show, scrubbed
-from resilient_pq.io.protocols import KiB, MiB
 from resilient_pq.io.ranged_get import MAX_REQUESTS
 from resilient_pq.io.request_log import RequestLine
 from resilient_pq.io.retry import RetryPolicy
@@ -34,6 +33,7 @@ from resilient_pq.io.s3_credentials import Renewal
 from resilient_pq.io.s3_errors import code_of, from_s3_error
 from resilient_pq.io.s3_gets import S3Gets
 from resilient_pq.io.s3_options import s3fs_options
+from resilient_pq.units import KiB, MiB
 
 CONNECT_SECONDS = 5
 PROGRESS_SECONDS = 15

@@ -18,7 +18,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from resilient_pq.errors import StoreError, TransientError
-from resilient_pq.io.protocols import DEFAULT_SINK_OPTIONS, MiB, Part, SinkOptions, bare_etag
+from resilient_pq.io.protocols import DEFAULT_SINK_OPTIONS, Part, SinkOptions, bare_etag
+from resilient_pq.units import MiB
 
 MAX_PARTS = 10_000
 PARTS_PER_SIZE = 500

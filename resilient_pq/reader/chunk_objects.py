@@ -25,8 +25,8 @@ from resilient_pq.off_loop import off_loop
 from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.data_file import writing_again
 from resilient_pq.reader.plan import ChunkRead
+from resilient_pq.units import KiB
 
-KiB = 1024
 #: Small chunks that arrive together are given together up to this size: to hand one to a thread takes as long as to
 #: decode some ten KiB.
 _TOGETHER = 256 * KiB

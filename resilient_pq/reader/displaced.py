@@ -17,8 +17,8 @@ from resilient_pq.format.page_search import Proof, pages_in
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader.plan import ChunkRead
 from resilient_pq.reader.surviving import MISPLACED, SurvivingChunk
+from resilient_pq.units import KiB
 
-KiB = 1024
 #: Bytes before and behind the end of a chunk that are searched for a page across it, at least and at most.
 _LEAST, _MOST = 64 * KiB, 2 * KiB * KiB
 #: Reads some bytes of the object in which a chunk lies; fewer where they go beyond its end.

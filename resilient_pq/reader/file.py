@@ -39,10 +39,10 @@ from resilient_pq.reader.records import ROWS_AT_ONCE, Records
 from resilient_pq.reader.request import Filters, ReadRequest, Strings, check_limit, check_strings
 from resilient_pq.reader.row_groups import RowGroupArrays, RowGroupReader
 from resilient_pq.reader.streaming import Arriving, Batches, Job, Jobs, check_batch_rows, read_ahead
+from resilient_pq.units import MiB
 
 T = TypeVar("T")
 
-MiB = 1024 * 1024
 #: Bytes of free memory that stay when a file is closed: what a small one needs, for the next one of many.
 _KEPT_WHEN_CLOSED: Final = 16 * MiB
 

@@ -15,9 +15,8 @@ from resilient_pq.format.records import (
     parse_header,
 )
 from resilient_pq.io.ranges import ByteRange
+from resilient_pq.units import KiB, MiB
 
-KiB = 1024
-MiB = 1024 * KiB
 #: Bytes looked through for records at first, when going back from the end; doubled up to the larger one.
 _FIRST_WINDOW = 256 * KiB
 _LARGEST_WINDOW = 8 * MiB

@@ -7,9 +7,7 @@ from typing import Literal, Self
 
 from resilient_pq.errors import SchemaError
 from resilient_pq.io import FetchOptions, MergeOptions
-
-KiB = 1024
-MiB = 1024 * KiB
+from resilient_pq.units import KiB, MiB
 
 #: Gaps are read over whatever they waste up to this share of `ReadOptions.merge_gap`.
 _SMALL_GAP = 16

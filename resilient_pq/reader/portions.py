@@ -9,9 +9,8 @@ from typing import Final
 
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader.plan import RowGroupRead
+from resilient_pq.units import MiB
 
-KiB = 1024
-MiB = 1024 * KiB
 #: Row groups share a read up to this many bytes: more is fetched as fast by itself, and would keep first rows waiting.
 _TOGETHER: Final = 1 * MiB
 #: Of a small budget, they share one up to this part of it.

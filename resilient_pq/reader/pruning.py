@@ -27,9 +27,9 @@ from resilient_pq.reader.filters import Filter, Term
 from resilient_pq.reader.indexes import Chunk, Place
 from resilient_pq.reader.plan import ChunkRead, ReadPlan, RowGroupLeftOut, RowGroupRead, term_may_hold
 from resilient_pq.reader.selected_pages import page_rows, select_pages
+from resilient_pq.units import MiB
 
 T = TypeVar("T")
-MiB = 1024 * 1024
 #: An index is fetched where it has at most this share of the bytes that are read of its row group.
 _WORTH_FETCHING: Final = 0.25
 #: Bytes of indexes that are fetched for one read at most; row groups behind those are read as if they had none.

@@ -38,10 +38,10 @@ from resilient_pq.reader.on_damage import OnDamage
 from resilient_pq.reader.plan import ChunkRead, RowGroupRead
 from resilient_pq.reader.request import ReadRequest
 from resilient_pq.reader.thread_count import threads_worth
+from resilient_pq.units import KiB
 
 T = TypeVar("T")
 
-KiB = 1024
 #: Neighbours are read and decoded as one piece of work up to this size: less is done sooner than handed to a thread.
 _TOGETHER: Final = 128 * KiB
 #: Bytes that nobody wants between them are read over up to this many: another call costs as much.

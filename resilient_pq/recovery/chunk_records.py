@@ -34,8 +34,8 @@ from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader.known_pages import KnownPage, KnownPages
 from resilient_pq.reader.plan import ChunkRead
 from resilient_pq.recovery.known import KnownChunk, KnownRowGroup, Method
+from resilient_pq.units import KiB
 
-KiB = 1024
 _PLACE_SIZE: Final = CHUNK_RECORD_SIZE - HEADER_SIZE
 #: Read where a page header begins: most take less than a hundred bytes, and small pages follow in it.
 _WINDOW: Final = 16 * KiB

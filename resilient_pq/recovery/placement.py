@@ -32,9 +32,8 @@ from resilient_pq.io.ranges import ByteRange
 from resilient_pq.recovery.scan import outermost
 from resilient_pq.recovery.seam import BORDERS, seam
 from resilient_pq.recovery.view import Segment, View
+from resilient_pq.units import KiB, MiB
 
-KiB = 1024
-MiB = 1024 * KiB
 #: Bytes that are read and looked through at a time.
 _WINDOW: Final = 8 * MiB
 #: Read for the header of a page.

@@ -38,6 +38,7 @@ from resilient_pq.recovery.resume_upload import new_upload, up_to_checkpoint
 from resilient_pq.recovery.source import Source, open_source
 from resilient_pq.recovery.take_over import Wanted, take_over
 from resilient_pq.recovery.torn_at_once import was_torn_at_once
+from resilient_pq.units import MiB
 from resilient_pq.writer.checkpoint_log import read_log
 from resilient_pq.writer.creation import (
     Creation,
@@ -48,7 +49,7 @@ from resilient_pq.writer.creation import (
     writer_of,
 )
 from resilient_pq.writer.encoder import Encoder
-from resilient_pq.writer.options import MAX_UNSTORED_SECONDS, EncoderOptions, MiB, WriteOptions
+from resilient_pq.writer.options import MAX_UNSTORED_SECONDS, EncoderOptions, WriteOptions
 from resilient_pq.writer.stream import Resumed, Writer
 
 

@@ -35,13 +35,14 @@ from resilient_pq.io import (
 )
 from resilient_pq.io.cancellation import GRACE_SECONDS, finish_first
 from resilient_pq.io.copied_upload import copied_upload
-from resilient_pq.io.protocols import MiB, bare_etag
+from resilient_pq.io.protocols import bare_etag
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader.contents import Contents, FileState
 from resilient_pq.recovery.choose import Candidates, candidates_of_contents
 from resilient_pq.recovery.report import recovered_name
 from resilient_pq.recovery.source import Source
 from resilient_pq.recovery.upload_rule import upload_parts
+from resilient_pq.units import MiB
 
 log = logging.getLogger("resilient_pq.recovery")
 

@@ -8,9 +8,8 @@ from typing import Any, Final
 import numpy as np
 
 from resilient_pq.checksum import combine, crc32
+from resilient_pq.units import KiB, MiB
 
-KiB = 1024
-MiB = 1024 * KiB
 #: Sizes that pieces of a file are cut at, the likeliest first: parts of uploads, blocks, pages of memory, sectors.
 BORDERS: Final = (5 * MiB, MiB, 64 * KiB, 4 * KiB, 512)
 #: Of more bytes not every place is tried, but multiples of `BORDERS` alone. Where n places are tried, a seam is found

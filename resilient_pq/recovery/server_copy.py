@@ -17,10 +17,10 @@ from resilient_pq.errors import (
 from resilient_pq.io import MultipartSink, MultipartStore, ObjectSink, SinkOptions, WriteStore
 from resilient_pq.io.copied_upload import copied_upload, parts_to_copy
 from resilient_pq.io.leftovers import abort_after
-from resilient_pq.io.protocols import MiB
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.recovery.findings import Progress
 from resilient_pq.recovery.source import Source
+from resilient_pq.units import MiB
 
 log = logging.getLogger("resilient_pq.recovery")
 

@@ -7,8 +7,9 @@ other object is to be looked at as if nothing had been read.
 from __future__ import annotations
 
 from resilient_pq.io import ObjectInfo, ReadStore
-from resilient_pq.io.protocols import MiB, ObjectTail
+from resilient_pq.io.protocols import ObjectTail
 from resilient_pq.recovery.view_store import BytesStore
+from resilient_pq.units import MiB
 
 #: Objects up to this size are read whole: what is too small to be copied by a store is in memory then.
 SMALL_BYTES = 4 * MiB

@@ -35,9 +35,8 @@ from resilient_pq.format.schema import Schema
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader.contents import FileState, chunk_range
 from resilient_pq.recovery.scan import FileSpan, all_headers, file_spans, headers_in, in_place, outermost
+from resilient_pq.units import KiB, MiB
 
-KiB = 1024
-MiB = 1024 * KiB
 #: A window looked through for records, when going back from the end; doubled up to the larger one.
 _FIRST_WINDOW = 256 * KiB
 _LARGEST_WINDOW = 8 * MiB

@@ -35,9 +35,8 @@ from resilient_pq.recovery.footer_pieces import Pieces, footer_pieces
 from resilient_pq.recovery.known import KnownChunk, KnownRowGroup, Method, RebuiltFile, without_malformed_sums
 from resilient_pq.recovery.report import Damage, Finding
 from resilient_pq.recovery.view import Segment, View
+from resilient_pq.units import KiB, MiB
 
-KiB = 1024
-MiB = 1024 * KiB
 #: A window looked through for a footer, when going back from the end; doubled up to the larger one.
 _FIRST_WINDOW = 256 * KiB
 _LARGEST_WINDOW = 8 * MiB

@@ -20,8 +20,9 @@ from resilient_pq.io import (
     with_retry,
 )
 from resilient_pq.io.resolve import imported
+from resilient_pq.units import MiB
 from resilient_pq.writer.checkpoint_log import CheckpointLog
-from resilient_pq.writer.options import MAX_UNSTORED_SECONDS, EncoderOptions, MiB, WriteOptions
+from resilient_pq.writer.options import MAX_UNSTORED_SECONDS, EncoderOptions, WriteOptions
 from resilient_pq.writer.stream import Resumed, Writer
 
 Location = str | os.PathLike[str] | tuple[WriteStore, str]

@@ -16,10 +16,9 @@ from resilient_pq.format.chunk_options import ChunkOptions
 from resilient_pq.format.encodings import DICTIONARY_ENCODINGS, ENCODINGS
 from resilient_pq.format.metadata import CompressionCodec, Encoding, Type
 from resilient_pq.format.schema import Leaf, Schema
+from resilient_pq.units import MiB
 from resilient_pq.writer.column_options import bloom_filters, check_key_values, check_names, column_metadata
 from resilient_pq.writer.policy import Cadence
-
-MiB = 1024 * 1024
 
 #: Threads that encode where nothing is said: each one more has a column chunk more in memory.
 MAX_DEFAULT_THREADS = 4

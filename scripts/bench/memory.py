@@ -19,8 +19,8 @@ from pathlib import Path
 import numpy as np
 
 import resilient_pq as rpq
+from resilient_pq.units import MiB
 
-MiB = 1024 * 1024
 BATCH_ROWS = 65_536
 
 

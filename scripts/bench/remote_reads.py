@@ -40,8 +40,8 @@ from taking_turns import machine
 
 import resilient_pq as rpq
 from resilient_pq.format.metadata import ColumnMetaData
+from resilient_pq.units import KiB, MiB
 
-KiB, MiB = 1024, 1024 * 1024
 CONNECTIONS = 16
 UNSPLIT = 8 * MiB
 TAIL = 256 * KiB

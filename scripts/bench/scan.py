@@ -26,8 +26,8 @@ from resilient_pq import sync as rpq
 from resilient_pq.format.page_search import FoundPage, finding_pages
 from resilient_pq.format.records import HEADER_SIZE
 from resilient_pq.recovery.scan import headers_in
+from resilient_pq.units import MiB
 
-MiB = 1024 * 1024
 BLOCK = 8 * MiB
 BASE = "read, one CRC32"
 BATCH_ROWS = 1 << 20

@@ -38,7 +38,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import slow_s3
 
-MiB = 1024 * 1024
 BATCH_BYTES = 10_420_000
 NUM_COLUMNS = 20
 KEY, SECRET, BUCKET = "bench", "bench-secret", "bench"

@@ -20,11 +20,11 @@ import resilient_pq as rpq
 from resilient_pq.cli.exit_codes import ExitCode
 from resilient_pq.cli.options import parse_age
 from resilient_pq.cli.uploads import described
+from resilient_pq.units import MiB
 from resilient_pq.writer.checkpoint_log import CheckpointLog
 
 Run = Callable[..., Any]
 Crash = Callable[[str], Any]
-MiB = 1024 * 1024
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ import sys
 from typing import Any
 
 import resilient_pq as rpq
+from resilient_pq.units import MiB
 
-MiB = 1024 * 1024
 #: How both this program and who reads its files call the data set.
 SETTINGS: dict[str, Any] = {"partition_by": ["day", "kind"], "max_open": 3}
 

@@ -25,8 +25,7 @@ from resilient_pq.io import LocalStore, MemoryStore, ObjectInfo, ObjectSink, Par
 from resilient_pq.io.multipart import MultipartSink
 from resilient_pq.io.protocols import DEFAULT_SINK_OPTIONS
 from resilient_pq.io.testing import RecordingStore
-
-MiB = 1024 * 1024
+from resilient_pq.units import MiB
 
 
 class Mortal(MemoryStore):

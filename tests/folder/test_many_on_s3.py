@@ -12,8 +12,7 @@ import pytest
 import resilient_pq as rpq
 from resilient_pq.io import S3Store
 from resilient_pq.io.retry import NO_RETRIES
-
-MiB = 1024 * 1024
+from resilient_pq.units import MiB
 
 
 def put(s3: Any, files: Any, count: int) -> dict[str, str | None]:

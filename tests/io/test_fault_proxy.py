@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from resilient_pq.errors import AlreadyExistsError
-from resilient_pq.io.protocols import MiB, SinkOptions
+from resilient_pq.io.protocols import SinkOptions
 from resilient_pq.io.retry import NO_RETRIES, RetryPolicy
 from resilient_pq.io.s3 import S3Store
+from resilient_pq.units import MiB
 
 QUICK = RetryPolicy(attempts=6, base_delay=0.001, max_delay=0.01)
 

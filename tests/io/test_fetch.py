@@ -14,9 +14,10 @@ from resilient_pq.errors import NotFoundError, ObjectChangedError, TransientErro
 from resilient_pq.io.counters import FetchCounters, count_retry
 from resilient_pq.io.fetch import FetchOptions, Place, fetch, fetch_groups, fetch_places
 from resilient_pq.io.memory import MemoryStore
-from resilient_pq.io.protocols import MiB, ObjectInfo
+from resilient_pq.io.protocols import ObjectInfo
 from resilient_pq.io.ranges import ByteRange, MergeOptions
 from resilient_pq.io.testing import Call, Fault, FaultyStore, RecordingStore
+from resilient_pq.units import MiB
 
 DATA = bytes(range(256)) * 16  # 4 KiB
 APART = MergeOptions(always_gap=0, wide_gap=0, block_bytes=256)

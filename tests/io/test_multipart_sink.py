@@ -22,9 +22,10 @@ from resilient_pq.errors import (
 )
 from resilient_pq.io.memory import MemoryStore
 from resilient_pq.io.multipart import MultipartSink
-from resilient_pq.io.protocols import Buffer, GiB, MiB, ObjectInfo, Part, SinkOptions, StoredState
+from resilient_pq.io.protocols import Buffer, ObjectInfo, Part, SinkOptions, StoredState
 from resilient_pq.io.testing import Fault, FaultyStore, RecordingStore
 from resilient_pq.io.upload_plan import MAX_PARTS, max_object_size, part_size
+from resilient_pq.units import GiB, MiB
 
 SMALL = SinkOptions(part_bytes=MiB, max_part_bytes=4 * MiB, max_bytes_in_flight=3 * MiB)
 

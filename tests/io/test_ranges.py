@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resilient_pq.io.protocols import KiB, MiB
 from resilient_pq.io.ranges import ByteRange, MergeOptions, merge, union
+from resilient_pq.units import KiB, MiB
 
 byte_ranges = st.builds(
     lambda start, size: ByteRange(start, start + size), st.integers(0, 2000), st.integers(0, 400)

@@ -14,9 +14,9 @@ import pytest
 
 from resilient_pq.errors import AccessDeniedError, CredentialsExpiredError, StoreError
 from resilient_pq.io import RetryPolicy, S3Store, SinkOptions
-from resilient_pq.io.protocols import MiB
 from resilient_pq.io.s3_credentials import Renewal
 from resilient_pq.io.s3_errors import from_s3_error
+from resilient_pq.units import MiB
 
 QUICK = RetryPolicy(seconds=20, base_delay=0.001, max_delay=0.01)
 EXPIRED = b"<?xml version='1.0'?><Error><Code>ExpiredToken</Code><Message>it has expired</Message></Error>"

@@ -33,9 +33,10 @@ from resilient_pq.io import (
     counting,
     fetch,
 )
-from resilient_pq.io.protocols import MiB, ObjectInfo, Part
+from resilient_pq.io.protocols import ObjectInfo, Part
 from resilient_pq.io.s3_checksums import multipart_etag
 from resilient_pq.io.s3_client import retry_policy_from
+from resilient_pq.units import MiB
 
 DATA = bytes(range(256)) * 4096  # 1 MiB
 QUICK = RetryPolicy(attempts=6, base_delay=0.001, max_delay=0.01)

@@ -24,8 +24,9 @@ from resilient_pq.errors import (
 )
 from resilient_pq.io import RetryPolicy, S3Store, SinkOptions
 from resilient_pq.io.copied_upload import copied_upload
-from resilient_pq.io.protocols import MiB, ObjectInfo, Part
+from resilient_pq.io.protocols import ObjectInfo, Part
 from resilient_pq.io.s3_checksums import Fingerprint, crc32_of_parts, decoded, encoded, full_crc32
+from resilient_pq.units import MiB
 
 QUICK = RetryPolicy(attempts=3, base_delay=0.001, max_delay=0.01)
 FIRST = random.Random(1).randbytes(5 * MiB)

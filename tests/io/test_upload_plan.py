@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from resilient_pq.errors import StoreError
-from resilient_pq.io.protocols import GiB, MiB, Part, SinkOptions
+from resilient_pq.io.protocols import Part, SinkOptions
 from resilient_pq.io.upload_plan import (
     MAX_PARTS,
     Later,
@@ -22,6 +22,7 @@ from resilient_pq.io.upload_plan import (
     max_object_size,
     part_size,
 )
+from resilient_pq.units import GiB, MiB
 
 TiB = 1024 * GiB
 GRACE = 60.0

@@ -25,8 +25,8 @@ from resilient_pq.io import (
     StoredState,
     UploadInfo,
 )
-from resilient_pq.io.protocols import GiB, MiB
 from resilient_pq.io.upload_probe import findable_parts
+from resilient_pq.units import GiB, MiB
 
 SMALL = SinkOptions(part_bytes=MiB, max_part_bytes=4 * MiB, max_bytes_in_flight=3 * MiB)
 DATA = random.Random(5).randbytes(3 * MiB + 5)

@@ -30,10 +30,10 @@ import s3fs
 import resilient_pq as rpq
 from resilient_pq.cli.main import main as command_line
 from resilient_pq.io import retry
+from resilient_pq.units import MiB
 
 assert aiobotocore.session and s3fs  # what every child needs, loaded once
 
-MiB = 1024 * 1024
 #: Seconds of one attempt to connect, or without progress, as the package has them.
 CONNECT_SECONDS, PROGRESS_SECONDS = 5.0, 15.0
 

@@ -31,8 +31,8 @@ from resilient_pq.recovery.ledger import (
     complete_regions,
 )
 from resilient_pq.recovery.scan import headers_in, in_place
+from resilient_pq.units import KiB
 
-KiB = 1024
 ROW_GROUPS = 12
 ROWS = 2000
 PAGE_ROWS = 500

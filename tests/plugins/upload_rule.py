@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-MiB = 1024 * 1024
+from resilient_pq.units import MiB
 
 
 def parts_by_the_rule(parts: Iterable[tuple[int, int, str]]) -> list[tuple[int, int, str]] | None:

@@ -24,8 +24,7 @@ from resilient_pq.reader.plan import ChunkRead, RowGroupRead
 from resilient_pq.reader.portions import Portion, portions
 from resilient_pq.reader.row_groups import RowGroupArrays
 from resilient_pq.reader.streaming import Batches, Job, Jobs, read_ahead
-
-KiB = 1024
+from resilient_pq.units import KiB
 
 
 def group(ordinal: int, start: int, end: int, *, file: str | None = None, decoded: int = 0) -> RowGroupRead:

@@ -26,8 +26,7 @@ from resilient_pq.recovery.scan import all_headers
 from resilient_pq.recovery.seam import seam
 from resilient_pq.recovery.survey import survey
 from resilient_pq.recovery.view import Segment, View
-
-KiB = 1024
+from resilient_pq.units import KiB
 
 
 def drive(asking: Generator[ByteRange, memoryview, Any], data: bytes) -> Any:

@@ -22,8 +22,8 @@ import resilient_pq as rpq
 from resilient_pq.errors import FormatError, RecoveryError, UnsupportedError
 from resilient_pq.io import MemoryStore
 from resilient_pq.recovery.supplied_footer import fitted_footer, supplied_contents
+from resilient_pq.units import MiB
 
-MiB = 1024 * 1024
 PART = 5 * MiB
 
 

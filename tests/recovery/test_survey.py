@@ -12,8 +12,7 @@ from resilient_pq.format.footer import FILE_ID_KEY, STATE_KEY
 from resilient_pq.format.metadata import FileMetaData
 from resilient_pq.format.records import Kind
 from resilient_pq.recovery.survey import survey
-
-KiB = 1024
+from resilient_pq.units import KiB
 
 
 def found_rows(surveyed: Any) -> int:

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from resilient_pq.io import Part
 from resilient_pq.recovery.upload_rule import MIN_PART_BYTES, size_of, upload_parts
-
-MiB = 1024 * 1024
+from resilient_pq.units import MiB
 
 SIZES = st.sampled_from(
     [0, 1, MiB - 1, MiB, MiB + 1, 5 * MiB - 1, 5 * MiB, 5 * MiB + 1, 8 * MiB, 8 * MiB + 77]

@@ -16,9 +16,9 @@ import pytest
 
 import resilient_pq as rpq
 from resilient_pq.io import MemoryStore, ObjectInfo, Part
+from resilient_pq.units import MiB
 from resilient_pq.writer.checkpoint_log import CheckpointLog
 
-MiB = 1024 * 1024
 Crash = Callable[..., Any]
 
 

@@ -33,8 +33,6 @@ from resilient_pq.io.protocols import (
     pieces_of,
 )
 
-MiB = 1024 * 1024
-
 
 @dataclass(frozen=True)
 class Moment:

@@ -14,10 +14,10 @@ import pytest
 
 import resilient_pq as rpq
 from resilient_pq.io.s3 import S3Store
+from resilient_pq.units import MiB
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-MiB = 1024 * 1024
 
 
 class Scene:

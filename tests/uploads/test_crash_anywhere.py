@@ -11,10 +11,10 @@ import pytest
 
 import resilient_pq as rpq
 from resilient_pq.io import StoredState
+from resilient_pq.units import MiB
 
 pytestmark = pytest.mark.usefixtures("one_thread", "soon_larger")
 
-MiB = 1024 * 1024
 
 
 @pytest.fixture

@@ -15,8 +15,7 @@ import pytest
 import resilient_pq as rpq
 from resilient_pq.io.retry import NO_RETRIES
 from resilient_pq.io.s3 import S3Store
-
-MiB = 1024 * 1024
+from resilient_pq.units import MiB
 
 
 @pytest.fixture

@@ -19,8 +19,8 @@ import resilient_pq as rpq
 from resilient_pq.io import ObjectSink, SinkOptions, StoredState
 from resilient_pq.io.retry import RetryPolicy
 from resilient_pq.io.s3 import S3Store
+from resilient_pq.units import MiB
 
-MiB = 1024 * 1024
 GRACE = 0.5  # seconds
 ERROR = b"<?xml version='1.0'?><Error><Code>%s</Code><Message>said so</Message></Error>"
 

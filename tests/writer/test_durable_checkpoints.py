@@ -13,7 +13,8 @@ import pytest
 
 import resilient_pq as rpq
 from resilient_pq.io import MemoryStore, MultipartSink, ObjectSink, SinkOptions
-from resilient_pq.io.protocols import DEFAULT_SINK_OPTIONS, MiB
+from resilient_pq.io.protocols import DEFAULT_SINK_OPTIONS
+from resilient_pq.units import MiB
 from resilient_pq.writer.checkpoint_log import read_log
 
 SMALL = {"part_bytes": MiB, "max_part_bytes": MiB, "max_bytes_in_flight": 4 * MiB}

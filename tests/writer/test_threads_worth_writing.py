@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resilient_pq.format.metadata import CompressionCodec
+from resilient_pq.units import KiB, MiB
 from resilient_pq.writer.thread_count import pieces_of_work, threads_worth
 
-KiB, MiB = 1024, 1024 * 1024
 NONE, ZSTD = CompressionCodec.UNCOMPRESSED, CompressionCodec.ZSTD
 
 

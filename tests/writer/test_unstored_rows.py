@@ -23,7 +23,8 @@ import resilient_pq as rpq
 from resilient_pq.io import MemoryStore, MultipartSink, ObjectSink, SinkOptions
 from resilient_pq.io.local import LocalSink
 from resilient_pq.io.partial_file import PartialFile
-from resilient_pq.io.protocols import DEFAULT_SINK_OPTIONS, MiB, Part
+from resilient_pq.io.protocols import DEFAULT_SINK_OPTIONS, Part
+from resilient_pq.units import MiB
 from resilient_pq.writer import policy
 
 SMALL = {"part_bytes": MiB, "max_part_bytes": MiB, "max_bytes_in_flight": 4 * MiB}

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from resilient_pq.units import KiB, MiB
 from resilient_pq.writer.policy import (
     MAX_FOOTER_BYTES,
     MAX_ROW_GROUPS,
@@ -21,8 +22,6 @@ from resilient_pq.writer.policy import (
     row_group_due,
     rows_that_fit,
 )
-
-KiB, MiB = 1024, 1024 * 1024
 
 
 class Simulation:

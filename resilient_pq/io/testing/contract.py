@@ -33,7 +33,6 @@ from resilient_pq.errors import (
 )
 from resilient_pq.io.copied_upload import copied_upload
 from resilient_pq.io.protocols import (
-    MiB,
     MultipartStore,
     ObjectInfo,
     ReadStore,
@@ -42,6 +41,7 @@ from resilient_pq.io.protocols import (
     UploadInfo,
     WriteStore,
 )
+from resilient_pq.units import MiB
 
 DATA = bytes(range(256)) * 40
 

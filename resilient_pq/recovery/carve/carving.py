@@ -32,8 +32,8 @@ from resilient_pq.recovery.carve.reading import Asking, Window
 from resilient_pq.recovery.carve.rebuild import Rebuilding, common_codec, data_version
 from resilient_pq.recovery.known import RebuiltFile
 from resilient_pq.recovery.report import Damage, Finding
+from resilient_pq.units import KiB
 
-KiB = 1024
 #: What stands between two chunks is looked at where it is not larger.
 MOST_BETWEEN = 64 * KiB
 

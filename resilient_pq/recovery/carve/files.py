@@ -16,9 +16,8 @@ from resilient_pq.format.records import RECORD_MAGIC
 from resilient_pq.format.schema import Schema
 from resilient_pq.recovery.carve.limits import CarveLimits
 from resilient_pq.recovery.carve.reading import Asking, Window, search
+from resilient_pq.units import KiB, MiB
 
-KiB = 1024
-MiB = 1024 * KiB
 _MAGIC = re.compile(re.escape(MAGIC))
 #: Magics looked at in one search; bytes with more of them are made of them.
 _MOST_MAGICS = 1 << 16

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 
 from resilient_pq.format.page_search import SearchLimits
 from resilient_pq.recovery.budget import SearchBudget
-
-MiB = 1 << 20
+from resilient_pq.units import MiB
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from typing import TypeVar
 
 from resilient_pq.format.page_search import FoundPage, SearchLimits, finding_pages
 from resilient_pq.io.ranges import ByteRange
+from resilient_pq.units import MiB
 
-MiB = 1 << 20
 _WINDOW = 8 * MiB
 
 T = TypeVar("T")
