@@ -99,7 +99,6 @@ PURE = (
     "dataset.naming",
     "dataset.partitions",
     "dataset.rolling",
-    "dataset.shared_keys",
     "dataset.summary",
     "folder.pattern",
     "folder.result",

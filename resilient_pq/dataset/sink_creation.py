@@ -281,9 +281,8 @@ class _Sink:
             # Parts that are on their way from one file stay there while others are written.
             share = max(1, write.max_bytes_in_flight // max_open)
             options = replace(options, write=replace(write, max_bytes_in_flight=share))
-        sink_options_of(
-            options.write, "x"
-        )  # what no upload could have is refused before the first file is begun
+        # What no upload could have is refused before the first file is begun.
+        sink_options_of(options.write, "x")
         settings = SinkSettings(keys, roll, max_open, options.row_group_bytes)
         return cls(settings, Naming(name, keys), options, on_error, check_fencing(fencing))
 

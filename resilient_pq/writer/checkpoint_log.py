@@ -205,6 +205,5 @@ def _ends_a_line(file: IO[bytes], size: int) -> bool:
 
 
 def _private(path: str, flags: int) -> int:
-    return os.open(
-        path, flags, 0o600
-    )  # it names the file's id, which those who supply data are better not told
+    # It names the file's id, which those who supply data are better not told.
+    return os.open(path, flags, 0o600)

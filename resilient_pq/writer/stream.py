@@ -122,9 +122,8 @@ class Writer(StoresInTime):
         self._rows_in_place = self._rows_safe = resumed.encoder.layout.num_rows if resumed else 0
         self._given_schema = schema
         self._file_id = file_id or os.urandom(16)
-        self._checkpoints = deque(
-            [Checkpoint(0, 0, 0, StoredState.ACCEPTED)]
-        )  # from the newest stored one on
+        # From the newest stored one on.
+        self._checkpoints = deque([Checkpoint(0, 0, 0, StoredState.ACCEPTED)])
         self._checkpoint_time = self._commit_time = 0.0
         if resumed:
             self._ingest = resumed.ingest
@@ -133,9 +132,8 @@ class Writer(StoresInTime):
             if resumed.encoder.layout.num_checkpoints:
                 self._checkpoints[0] = resumed.last_checkpoint
                 if sink.upload_id is not None:
-                    self._unlogged.append(
-                        resumed.last_checkpoint
-                    )  # it is in a new upload, which no log knows yet
+                    # It is in a new upload, which no log knows yet.
+                    self._unlogged.append(resumed.last_checkpoint)
         self._info: ObjectInfo | None = None
         self._left: str | None = None  # what its end could not remove, in words
 

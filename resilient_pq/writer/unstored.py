@@ -33,9 +33,8 @@ class Unstored:
         self.bound = bound
         self.clock = clock
         self._lock = threading.Lock()
-        self._marks: deque[tuple[int, float]] = (
-            deque()
-        )  # a row, and when it was taken: with those behind it, or before
+        # A row, and when it was taken: with those behind it, or before.
+        self._marks: deque[tuple[int, float]] = deque()
         self._took: deque[float] = deque(maxlen=_REMEMBERED)
 
     def take(self, num_rows: int) -> None:
