@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import logging
 import pickle
 import threading
@@ -12,11 +14,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from distributed import KilledWorker
 
 import resilient_pq.dask as rpqd
 from resilient_pq import sync as rpq
+from resilient_pq.dask import on_cluster
+from resilient_pq.dask.on_cluster import OnCluster
+from resilient_pq.dask.one_batch import Batch
 from resilient_pq.dask.shipped import with_errors_detached
 from resilient_pq.dask.workers import WARN_SECONDS, Workers
+from resilient_pq.folder.result import FileResult
+from resilient_pq.folder.task import FileTask
+from resilient_pq.io import LocalStore
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -93,7 +102,9 @@ def no_workers() -> Iterator[Any]:
     from distributed import Client, LocalCluster
 
     with (
-        LocalCluster(n_workers=0, host="127.0.0.1", dashboard_address="127.0.0.1:0", silence_logs=50) as cluster,
+        LocalCluster(
+            n_workers=0, host="127.0.0.1", dashboard_address="127.0.0.1:0", silence_logs=50
+        ) as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
         yield client
@@ -114,6 +125,76 @@ def test_a_check_and_a_recovery_end_without_workers(no_workers: Any, folder: Pat
     with pytest.raises(rpq.StoreError, match="no workers"):
         rpqd.recover(folder, tmp_path / "out", no_workers, workers_timeout=0.2, max_files=1).finish()
     assert not no_workers.processing()
+
+
+async def test_files_that_nobody_waits_for_any_more_are_cancelled(tmp_path: Path) -> None:
+    class Sent(Cluster):
+        """A client that is handed tasks, of which none ever ends."""
+
+        def submit(self, *_: Any, **__: Any) -> Any:
+            sent.set()
+            return self
+
+        def add_done_callback(self, _: Any) -> None:
+            pass
+
+        def done(self) -> bool:
+            return False
+
+        def cancel(self) -> None:
+            cancelled.set()
+
+    sent, cancelled, failed = asyncio.Event(), asyncio.Event(), list[Any]()
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: failed.append(context))
+    run = OnCluster(Sent())  # type: ignore[arg-type]
+    files = [
+        asyncio.ensure_future(run(FileTask("check", (LocalStore(), str(tmp_path / name))))) for name in "ab"
+    ]
+    await sent.wait()
+    for file in files:
+        file.cancel()
+    await cancelled.wait()
+    for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        await asyncio.wait([task])
+    gc.collect()
+    assert not failed
+
+
+async def test_a_file_that_kills_workers_is_told_from_those_beside_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    @dataclass
+    class Sent:
+        """A task that has ended, or has killed its workers."""
+
+        batch: Batch
+
+        def add_done_callback(self, call: Any) -> None:
+            call(self)
+
+        def done(self) -> bool:
+            return True
+
+        def result(self) -> list[FileResult]:
+            names = [order.name for order in self.batch.orders]
+            batches.append((names, self.batch.again))
+            if "deadly" in " ".join(names):
+                raise KilledWorker("task", Cluster().scheduler, 3)
+            return [FileResult("check", name) for name in names]
+
+        def release(self) -> None:
+            pass
+
+    batches = list[Any]()
+    monkeypatch.setattr(on_cluster, "Event", lambda *_, **__: threading.Event())
+    run = OnCluster(type("Client", (Cluster,), {"submit": lambda _, __, batch, **___: Sent(batch)})())
+    names = ["a", "deadly", "c", "d"]
+    results = await asyncio.gather(*(run(FileTask("check", (LocalStore(), f"/{name}"))) for name in names))
+    assert [result.url for result in results] == [f"/{name}" for name in names]
+    assert [result.error is not None for result in results] == [False, True, False, False]
+    assert "died, one after the other" in results[1].error.message  # type: ignore[union-attr]
+    (together,) = (found for found, again in batches if len(found) > 1 and "/deadly" in found)
+    assert [found for found, again in batches if again] == [[name] for name in together]
 
 
 def test_a_frame_is_not_written_without_workers(no_workers: Any, noise_of: Any, tmp_path: Path) -> None:
