@@ -35,11 +35,11 @@ from resilient_pq.format.records import (
     RowGroupRecord,
 )
 from resilient_pq.format.schema import Schema
+from resilient_pq.units import MiB
 from resilient_pq.version import CREATED_BY
 
 Buffers = Sequence[Any]
 
-_MIB = 1024 * 1024
 _GAP_BYTES = 64
 
 
@@ -248,7 +248,7 @@ class Layout:
         Parts of an upload are whole numbers of MiB; one that is not tells where the newest footer ends
         (docs/format.md).
         """
-        if (self.offset + HEADER_SIZE + len(payload)) % _MIB:
+        if (self.offset + HEADER_SIZE + len(payload)) % MiB:
             return []
         self.offset += _GAP_BYTES
         return [bytes(_GAP_BYTES)]
