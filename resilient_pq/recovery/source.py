@@ -14,10 +14,10 @@ from typing import Any, Self, TypeVar, cast
 
 from resilient_pq.errors import FormatError, NotParquetError, TornFileError, UnsupportedError, Where, located
 from resilient_pq.format.footer import ENCRYPTED_MAGIC, MAGIC
-from resilient_pq.io import FetchCounters, FetchOptions, ObjectInfo, ReadStore, resolve
+from resilient_pq.io import FetchCounters, FetchOptions, ObjectInfo, ReadStore
 from resilient_pq.io.protocols import KiB, MiB
 from resilient_pq.io.ranges import ByteRange
-from resilient_pq.io.resolve import imported
+from resilient_pq.io.resolve import reach
 from resilient_pq.off_loop import off_loop
 from resilient_pq.reader.chunk_objects import ChunkObjects
 from resilient_pq.reader.contents import Contents
@@ -288,8 +288,7 @@ async def open_source(
         StoreError: There is no such object, or the store refuses.
     """
     owns_store = not isinstance(location, tuple)
-    await imported(location)
-    store, key = location if isinstance(location, tuple) else resolve(location, storage_options)
+    store, key = await reach(location, storage_options)
     url = store.url_of(key)
     try:
         with located(Where(key=url)):
