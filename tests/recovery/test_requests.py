@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import resilient_pq as rpq
@@ -56,13 +56,18 @@ async def inspect(store: Any, key: str) -> None:
 @pytest.mark.parametrize(
     ("verb", "damage"),
     [
-        (check, bytes),
-        (check, flipped),
         (check, lambda data: data[: len(data) * 2 // 3]),
-        (recover, bytes),
         (recover, flipped),
-        (recover, lambda data: data[:-50]),
         (recover, lambda data: data[: len(data) * 2 // 3]),
+        *[
+            pytest.param(*each, marks=pytest.mark.thorough)
+            for each in [
+                (check, bytes),
+                (check, flipped),
+                (recover, bytes),
+                (recover, lambda data: data[:-50]),
+            ]
+        ],
         (inspect, bytes),
     ],
 )
@@ -102,6 +107,7 @@ class Reading:
         return await open_source((store, "a"), None)
 
 
+@settings(max_examples=30)
 @given(READS)
 def test_any_reads_give_the_bytes_and_hold_few(reads: list[tuple[int, int, bool]]) -> None:
     async def compare(reading: Reading) -> None:
@@ -120,6 +126,7 @@ def test_any_reads_give_the_bytes_and_hold_few(reads: list[tuple[int, int, bool]
         asyncio.run(compare(Reading(patch)))
 
 
+@settings(max_examples=30)
 @given(st.lists(st.integers(1, 300), min_size=20, max_size=60), st.booleans())
 def test_neighbours_share_requests_in_either_direction(sizes: list[int], backward: bool) -> None:
     async def read(reading: Reading) -> None:
