@@ -112,11 +112,12 @@ AsMeasured = Callable[[], contextlib.AbstractContextManager[None]]
 @pytest.fixture(scope="session", autouse=True)
 def thread_counts_as_measured() -> Iterator[AsMeasured]:
     """Tables of tests stand for larger ones: their chunks are worth as many threads as there are, each for itself."""
-    from resilient_pq.reader import thread_count as reading
-    from resilient_pq.writer import thread_count as writing
+    from resilient_pq.format import thread_count
 
-    set_aside = [(reading, "_PYTHON_SECONDS", 1e-15), (writing, "_PYTHON_SECONDS", 1e-15), (writing, "_TOGETHER", 0)]
-    measured = [(module, name, getattr(module, name)) for module, name, _ in set_aside]
+    costs = (thread_count.READING, thread_count.WRITING)
+    set_aside: list[tuple[object, str, float]] = [(cost, "python_seconds", 1e-15) for cost in costs]
+    set_aside.append((thread_count, "_TOGETHER", 0))
+    measured = [(owner, name, getattr(owner, name)) for owner, name, _ in set_aside]
 
     @contextlib.contextmanager
     def as_measured() -> Iterator[None]:

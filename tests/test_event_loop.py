@@ -10,10 +10,14 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BytesIO
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from loop_watch import LIMIT, LoopWatch, watched
 
@@ -90,13 +94,18 @@ async def dataset(folder: Any, data: object) -> None:
 @pytest.mark.parametrize(
     ("num_columns", "num_row_groups"), [(1000, 2), pytest.param(2000, 8, marks=pytest.mark.thorough)]
 )
-async def test_many_columns_keep_no_callback_long(place: Place, num_columns: int, num_row_groups: int) -> None:
+async def test_many_columns_keep_no_callback_long(
+    place: Place, num_columns: int, num_row_groups: int
+) -> None:
     data, rows = wide(num_columns), ROWS * num_row_groups
     whole, torn, bad = place("whole.parquet"), place("torn.parquet"), place("bad.parquet")
     with watched() as watch:
         await calm(watch, "write", lambda: written(whole, data, num_row_groups))
         assert await calm(watch, "read", lambda: read(whole)) == rows
-        assert await calm(watch, "filter and limit", lambda: read(whole, filters=[("c1", ">=", 0)], limit=5)) == 5
+        assert (
+            await calm(watch, "filter and limit", lambda: read(whole, filters=[("c1", ">=", 0)], limit=5))
+            == 5
+        )
         content = await bytes_of(whole)
         await put(torn, content[: len(content) * 2 // 3])
         middle = len(content) // 2
@@ -110,6 +119,19 @@ async def test_many_columns_keep_no_callback_long(place: Place, num_columns: int
         if isinstance(folder, str):
             os.mkdir(folder)
         await calm(watch, "data set", lambda: dataset(folder, data))
+
+
+async def test_a_stream_of_very_many_columns_is_typed_in_a_thread(place: Place) -> None:
+    at, written = place("wide.parquet"), BytesIO()
+    pq.write_table(pa.table({f"c{i}": [1] for i in range(5000)}), written)
+    await put(at, written.getvalue())
+
+    async def stream() -> None:
+        async with rpq.open(at) as file:
+            assert [batch.num_rows async for batch in file.batches()] == [1]
+
+    with watched() as watch:
+        await calm(watch, "batches", stream)
 
 
 async def test_the_watch_sees_who_is_slow() -> None:
@@ -171,16 +193,33 @@ url, options = sys.argv[1], {}
 if url.startswith("s3"):
     options = {"key": "k", "secret": "s", "endpoint_url": sys.argv[3]}
 
-async def main():
-    for begin in (lambda: rpq.check(url, storage_options=options), lambda: opened()):
-        try:
-            await asyncio.create_task(begin())
-        except rpq.NotFoundError as error:
-            print(type(error).__name__)
-
 async def opened():
     async with rpq.open(url, storage_options=options):
         pass
+
+async def of_many(results):
+    async with results:
+        async for result in results:
+            print(result.error.type)
+
+BEGIN = {
+    "check": lambda: rpq.check(url, storage_options=options),
+    "open": opened,
+    "check_many": lambda: of_many(rpq.check_many([url], storage_options=options)),
+    "recover_many": lambda: of_many(
+        rpq.recover_many([url], sys.argv[5], storage_options=options, dst_storage_options={})
+    ),
+}
+
+async def main():
+    for name in sorted(BEGIN, key=lambda name: name != sys.argv[4]):
+        try:
+            await asyncio.create_task(begun(name))
+        except rpq.NotFoundError as error:
+            print(type(error).__name__)
+
+async def begun(name):
+    await BEGIN[name]()
 
 with watched() as watch:
     asyncio.run(main())
@@ -213,12 +252,38 @@ def nothing() -> Iterator[str]:
         thread.join()
 
 
-@pytest.mark.parametrize("url", ["s3://bucket/a.parquet", "{}/a.parquet", "memory://a/b.parquet"])
-def test_the_first_file_of_a_process_keeps_no_callback_long(url: str, nothing: str) -> None:
+S3, HTTP, FSSPEC = "s3://bucket/a.parquet", "{}/a.parquet", "memory://a/b.parquet"
+
+
+@pytest.mark.parametrize(
+    ("url", "first"),
+    [
+        (S3, "check"),
+        (S3, "check_many"),
+        (HTTP, "open"),
+        (FSSPEC, "check"),
+        *[
+            pytest.param(*each, marks=pytest.mark.thorough)
+            for each in [(S3, "recover_many"), *product((HTTP, FSSPEC), ("recover_many", "check_many"))]
+        ],
+    ],
+)
+def test_the_first_file_of_a_process_keeps_no_callback_long(
+    url: str, first: str, nothing: str, tmp_path: Path
+) -> None:
     """Clients are imported, and made, in a thread."""
     plugins = str(Path(__file__).parent / "plugins")
-    command = [sys.executable, "-c", _FIRST, url.format(nothing), plugins, nothing]
+    command = [
+        sys.executable,
+        "-c",
+        _FIRST,
+        url.format(nothing),
+        plugins,
+        nothing,
+        first,
+        str(tmp_path / "out"),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     lines = done.stdout.splitlines()
-    assert [line in ("NotFoundError", "BucketNotFoundError") for line in lines[:2]] == [True, True], done.stderr
-    assert lines[2] == "0", done.stdout
+    assert [line in ("NotFoundError", "BucketNotFoundError") for line in lines[:4]] == [True] * 4, done.stderr
+    assert lines[4] == "0", done.stdout

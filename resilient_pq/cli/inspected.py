@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -38,13 +39,16 @@ async def pages_of_column(file: rpq.File, name: str) -> AsyncIterator[PageFacts]
         raise SchemaError(
             f"there is no column {name!r}", where=Where(key=file.url), hint=f"columns: {', '.join(names)}"
         )
-    for ordinal in range(file.num_row_groups):
-        with located(Where(key=file.url)):
-            chunk = chunk_read(file.contents, ordinal, leaf)
-            data = await file.objects.read(chunk)
-            with located(chunk.where.merged_with(Where(key=file.objects.url_of(chunk.file)))):
-                for page in pages_of(data, chunk.range.start):
-                    yield facts.page_of(ordinal, page)
+    with located(Where(key=file.url)):
+        chunks = [chunk_read(file.contents, ordinal, leaf) for ordinal in range(file.num_row_groups)]
+        await file.objects.pin(chunk.file for chunk in chunks)
+        places = [file.objects.place_of(chunk) for chunk in chunks]
+        async with aclosing(file.objects.fetch_places(places, in_order=True)) as arriving:
+            async for ordinal, data in arriving:
+                chunk = chunks[ordinal]
+                with located(chunk.where.merged_with(Where(key=file.objects.url_of(chunk.file)))):
+                    for page in pages_of(data, chunk.range.start):
+                        yield facts.page_of(ordinal, page)
 
 
 def document_of(file: rpq.File, sections: Sections, pages: Sequence[PageFacts] | None) -> dict[str, Any]:

@@ -168,9 +168,7 @@ class Dataset:
         """
         check_batch_rows(batch_rows)
         field, jobs = self._jobs(columns, filters, limit, strings)
-        return Batches.of(
-            field, read_ahead(jobs, self._how.options.fetch), batch_rows, self._tell, limit=limit
-        )
+        return Batches.of(lambda: field, read_ahead(jobs, self._how.options.fetch), batch_rows, self._tell, limit=limit)
 
     def records(
         self,
@@ -209,7 +207,7 @@ class Dataset:
         # What the first file would be asked for tells the types, wanted or not.
         asked = None if wishes[0] is None else wishes[0].filters
         first, _ = self.files[0].jobs(own, None, strings, filters=asked, limit=limit)
-        field = as_agreed(first, self._field)
+        field = as_agreed(first(), self._field)
         names = [child.name for child in self._field.children] if own is None else own
         together = None if self.folders is None or chosen is None else Together(self.folders, field, chosen)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Sequence
 from typing import Any, TypeAlias
@@ -11,7 +12,6 @@ from resilient_pq.folder.pattern import is_data_file
 from resilient_pq.folder.scope import Place, Scope
 from resilient_pq.io import ReadStore, Stores
 from resilient_pq.io.location import scrubbed
-from resilient_pq.io.resolve import imported
 from resilient_pq.reader.data_file import METADATA_NAME
 
 #: A file as a caller names it: a URL, a path, or a pair of a store and a key in it.
@@ -20,10 +20,16 @@ Source: TypeAlias = str | os.PathLike[str] | tuple[ReadStore, str]
 
 async def find_files(sources: Source | Sequence[Source], stores: Stores) -> list[Place]:
     """The objects that a caller means, in the order in which their rows are wanted."""
-    await imported(sources, *(sources if isinstance(sources, list | tuple) else ()))
+    # In a thread: a file system of fsspec is imported then, and may connect.
+    named = await asyncio.to_thread(_named, sources, stores)
+    return await _of_scope(named) if isinstance(named, Scope) else named
+
+
+def _named(sources: Any, stores: Stores) -> Scope | list[Place]:
+    """What one source names, or the files of a list."""
     if (scope := scope_of(sources, stores)) is not None:
-        return await _of_scope(scope)
-    files: Any = sources
+        return scope
+    files = sources
     if not isinstance(files, Sequence) or isinstance(files, bytes | bytearray):
         raise SchemaError(
             f"urls is {sources!r}",

@@ -18,8 +18,8 @@ from resilient_pq.dataset.rolling import Roll
 from resilient_pq.dataset.sink import Begun, DatasetCheckpoint, DatasetWriter, Partition, SinkSettings
 from resilient_pq.dataset.unfinished import Folder, completed, refuse_begun
 from resilient_pq.errors import AlreadyExistsError, RecoveryError, SchemaError, Where
-from resilient_pq.io import WRITING, RetryPolicy, WriteStore, resolve, with_retry
-from resilient_pq.io.resolve import imported
+from resilient_pq.io import WRITING, RetryPolicy, WriteStore, with_retry
+from resilient_pq.io.resolve import reach
 from resilient_pq.units import MiB
 from resilient_pq.writer.creation import Creation, check_fencing, check_options, new_file, sink_options_of
 from resilient_pq.writer.options import MAX_UNSTORED_SECONDS, EncoderOptions, WriteOptions
@@ -297,11 +297,7 @@ class _Sink:
 
         async def opening() -> DatasetWriter:
             owns_store = not isinstance(dst, tuple)
-            await imported(dst)
-            if isinstance(dst, tuple):
-                store, key = dst
-            else:
-                store, key = resolve(dst, storage_options, bucket_alone=True, retry=WRITING)
+            store, key = await reach(dst, storage_options, bucket_alone=True, retry=WRITING)
             folder = Folder(store, key, self.naming)
             try:
                 return DatasetWriter(

@@ -33,10 +33,9 @@ from resilient_pq.io import (
     ReadStore,
     RetryPolicy,
     WriteStore,
-    resolve,
     with_retry,
 )
-from resilient_pq.io.resolve import imported
+from resilient_pq.io.resolve import reach
 from resilient_pq.reader.contents import Contents, FileState
 from resilient_pq.reader.data_file import COMMON_METADATA_NAME, METADATA_NAME, data_file
 from resilient_pq.reader.opening import IncompleteFileWarning
@@ -112,9 +111,8 @@ async def write_metadata(
         IncompleteFileWarning: A file is a checkpoint of a writer that never finished, or what a recovery could keep
             of one; the summary then says so of itself.
     """
-    await imported(root_path)
     storage_options = with_retry(storage_options, retry)
-    store, key = _summary_key(root_path, storage_options)
+    store, key = await _summary_key(root_path, storage_options)
     try:
         common_key = store.beside(key, COMMON_METADATA_NAME) if common_metadata else None
         if not overwrite:
@@ -138,7 +136,7 @@ async def write_metadata(
     )
 
 
-def _summary_key(
+async def _summary_key(
     root_path: str | os.PathLike[str] | tuple[WriteStore, str], storage_options: Mapping[str, Any] | None
 ) -> tuple[WriteStore, str]:
     """The store of a folder, and the key of its summary."""
@@ -146,11 +144,11 @@ def _summary_key(
         store, folder = root_path
         return store, f"{folder.rstrip('/')}/{METADATA_NAME}" if folder else METADATA_NAME
     if not isinstance(root_path, str):
-        return resolve(Path(root_path) / METADATA_NAME, storage_options, retry=WRITING)
+        return await reach(Path(root_path) / METADATA_NAME, storage_options, retry=WRITING)
     if not root_path:
         raise StoreError("an empty path names no folder", hint='the folder that one is in is "."')
     slash = "" if root_path.endswith("/") else "/"
-    return resolve(f"{root_path}{slash}{METADATA_NAME}", storage_options, retry=WRITING)
+    return await reach(f"{root_path}{slash}{METADATA_NAME}", storage_options, retry=WRITING)
 
 
 async def _refuse_existing(store: ReadStore, *keys: str) -> None:

@@ -28,7 +28,11 @@ class Bounds(Generic[Job]):
 
 
 async def in_flight(
-    jobs: AsyncGenerator[Job, None], do: Callable[[Job], Coroutine[Any, Any, Result]], bounds: Bounds[Job]
+    jobs: AsyncGenerator[Job, None],
+    do: Callable[[Job], Coroutine[Any, Any, Result]],
+    bounds: Bounds[Job],
+    *,
+    in_order: bool = False,
 ) -> AsyncGenerator[Result, None]:
     """What becomes of jobs, as they end; the next ones begin meanwhile, as far as the bounds allow.
 
@@ -39,32 +43,40 @@ async def in_flight(
         jobs: The jobs; asked for one by one, when there is room for them, and closed at the end.
         do: Does one.
         bounds: How much may be under way.
+        in_order: Give results in the order of the jobs.
     """
     running: dict[asyncio.Task[Result], int] = {}
-    ended: asyncio.Queue[asyncio.Task[Any]] = asyncio.Queue()
-    freed = asyncio.Event()
+    ended, freed = asyncio.Event(), asyncio.Event()
 
     async def begin() -> None:
         async with aclosing(jobs):
             async for job in jobs:
                 weight = bounds.weigh(job)
-                while running and (len(running) >= bounds.jobs or sum(running.values()) + weight > bounds.weight):
+                while running and (
+                    len(running) >= bounds.jobs or sum(running.values()) + weight > bounds.weight
+                ):
                     freed.clear()
                     await freed.wait()
                 task = asyncio.ensure_future(do(job))
                 running[task] = weight
-                task.add_done_callback(ended.put_nowait)
+                task.add_done_callback(lambda _: ended.set())
 
     beginning = asyncio.ensure_future(begin())
-    beginning.add_done_callback(ended.put_nowait)
+    beginning.add_done_callback(lambda _: ended.set())
     try:
         while running or not beginning.done():
-            task = await ended.get()
-            result = task.result()
-            if task is not beginning:
+            ended.clear()
+            first = [*running][: 1 if in_order else None]
+            task = next((each for each in first if each.done()), None)
+            if task is not None:
+                result = task.result()
                 del running[task]  # only now: what nobody has taken yet counts as well
                 freed.set()
                 yield result
+            elif not (in_order and running) and beginning.done() and beginning.exception() is not None:
+                break
+            else:
+                await ended.wait()
         beginning.result()
     finally:
         left = [beginning, *running]
@@ -73,35 +85,15 @@ async def in_flight(
         await asyncio.gather(*left, return_exceptions=True)
 
 
-async def ahead(source: AsyncGenerator[Job, None], most: int) -> AsyncGenerator[Job, None]:
+def ahead(source: AsyncGenerator[Job, None], most: int) -> AsyncGenerator[Job, None]:
     """What a generator gives, asked for while what came before is not used yet.
 
     Args:
         source: The generator; it is closed at the end.
         most: How much is kept until it is used.
     """
-    ready: asyncio.Queue[Job | None] = asyncio.Queue(most)
 
-    async def ask() -> None:
-        async with aclosing(source):
-            async for each in source:
-                await ready.put(each)
-        await ready.put(None)
+    async def itself(each: Job) -> Job:
+        return each
 
-    asking = asyncio.ensure_future(ask())
-    waiting: asyncio.Future[Job | None] | None = None
-    try:
-        while True:
-            waiting = asyncio.ensure_future(ready.get())
-            await asyncio.wait([waiting, asking], return_when=asyncio.FIRST_COMPLETED)
-            if not waiting.done():
-                asking.result()  # it failed, and there will be no more
-            each = await waiting
-            if each is None:
-                return
-            yield each
-    finally:
-        left: list[asyncio.Future[Any]] = [asking] if waiting is None else [asking, waiting]
-        for task in left:
-            task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
+    return in_flight(source, itself, Bounds(most, most, lambda _: 1), in_order=True)

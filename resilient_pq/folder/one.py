@@ -13,9 +13,8 @@ from typing import Any
 from resilient_pq.errors import NothingToRecoverError
 from resilient_pq.folder.result import FileError, FileResult
 from resilient_pq.folder.scope import shown_place
-from resilient_pq.io import READING, WRITING, ReadStore, RetryPolicy, Stores, WriteStore
+from resilient_pq.io import READING, WRITING, ReadStore, RetryPolicy, Stores
 from resilient_pq.io.location import shown
-from resilient_pq.io.resolve import imported
 from resilient_pq.recovery.check import check, check_if_sound
 from resilient_pq.recovery.findings import Progress
 from resilient_pq.recovery.report import Report
@@ -46,8 +45,7 @@ async def check_one(
     name = _name(url)
     async with _reached(stores, storage_options) as reached:
         try:
-            await imported(url)
-            place = _place(url, reached)
+            place = await reached.reach(url)
             name = shown_place(place)
             small = await _small(place, size)
             if small is not None:
@@ -92,11 +90,10 @@ async def recover_one(
         same = reached if dst_stores is None and dst_storage_options is None else dst_stores
         async with _reached(same, dst_storage_options, WRITING) as dst_reached:
             try:
-                await imported(url, dst, *schema_from)
-                place = _place(url, reached)
+                place = await reached.reach(url)
                 name = shown_place(place)
-                siblings = [_place(each, reached) for each in schema_from]
-                target = _place(dst, dst_reached)
+                siblings = [await reached.reach(each) for each in schema_from]
+                target = await dst_reached.reach(dst)
                 small = await _small(place, size)
                 if small is not None:
                     sound = await salvage_if_sound((small, place[1]), target, options)
@@ -119,10 +116,6 @@ async def _small(place: tuple[ReadStore, str], size: int | None) -> SmallObject 
 def _name(location: Location) -> str:
     """What to call a place before its store is known."""
     return shown_place(location) if isinstance(location, tuple) else shown(str(location))
-
-
-def _place(location: Location, stores: Stores) -> tuple[WriteStore, str]:
-    return location if isinstance(location, tuple) else stores.resolve(location)
 
 
 @asynccontextmanager

@@ -28,8 +28,8 @@ from resilient_pq.formats.trevni.metadata import ValueType
 from resilient_pq.formats.trevni.rows import RowReader, WindowRows
 from resilient_pq.formats.trevni.values import Position, read_values
 from resilient_pq.formats.trevni_source import Source, given_schema, open_source, windows
-from resilient_pq.io import FetchCounters, ObjectInfo, ReadStore, RetryPolicy, resolve, with_retry
-from resilient_pq.io.resolve import imported
+from resilient_pq.io import FetchCounters, ObjectInfo, ReadStore, RetryPolicy, with_retry
+from resilient_pq.io.resolve import reach
 from resilient_pq.reader.file import OnLost
 from resilient_pq.reader.on_damage import OnDamage
 from resilient_pq.reader.opening import Opening
@@ -272,7 +272,7 @@ class TrevniFile:
         """
         check_batch_rows(batch_rows)
         request = self._request(columns)
-        return Batches(request.field, self._tables(request, self._kept(request, batch_rows, offset, limit)))
+        return Batches(lambda: request.field, self._tables(request, self._kept(request, batch_rows, offset, limit)))
 
     def _request(self, columns: Sequence[str] | None) -> _Request:
         with located(Where(key=self.url)):
@@ -397,8 +397,7 @@ def open_trevni(
     given = given_schema(schema)
 
     async def opening() -> TrevniFile:
-        await imported(url)
-        store, key = url if isinstance(url, tuple) else resolve(url, storage_options)
+        store, key = await reach(url, storage_options)
         owns_store = not isinstance(url, tuple)
         try:
             with located(Where(key=store.url_of(key))):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-import aiohttp
 import fsspec
 from fsspec.core import url_to_fs
 
@@ -61,14 +61,6 @@ _VERSION_FIELDS = (
     "modified",
     "mtime",
     "created",
-)
-
-
-_OF_CONNECTIONS = (
-    aiohttp.ClientConnectionError,
-    aiohttp.ClientPayloadError,
-    TimeoutError,
-    ConnectionError,
 )
 
 
@@ -300,8 +292,11 @@ class FsspecStore(WriteStore):
 
 def _is_of_connections(error: BaseException | None) -> bool:
     """Whether a connection failed or broke; drivers wrap what tells, and some call it a file that is not there."""
+    kinds: tuple[type[BaseException], ...] = (TimeoutError, ConnectionError)
+    if (aiohttp := sys.modules.get("aiohttp")) is not None:  # it is slow to import, and raises nothing before
+        kinds += (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError)
     while error is not None:
-        if isinstance(error, _OF_CONNECTIONS):
+        if isinstance(error, kinds):
             return True
         error = error.__cause__ or error.__context__
     return False

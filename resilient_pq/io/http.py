@@ -5,11 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import quote, urlsplit, urlunsplit
-
-import aiohttp
-from fsspec.implementations.http import HTTPFileSystem
 
 from resilient_pq.errors import (
     AccessDeniedError,
@@ -37,8 +34,9 @@ from resilient_pq.io.ranged_get import Answer, RangedGetStore
 from resilient_pq.io.request_log import RequestLine
 from resilient_pq.io.retry import READING, RetryPolicy, retry_after
 
-# Connect within 5 s; once connected, some byte every 15 s.
-_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=5, sock_read=15)
+if TYPE_CHECKING:
+    import aiohttp
+
 # What a server answers to HEAD that has none for this URL: a presigned URL is signed for one method.
 _NO_HEAD = frozenset({400, 401, 403, 405, 501})
 _SIZE = re.compile(r"\s*bytes\s+(?:\d+-\d+|\*)/(\d{1,19})\s*", re.ASCII | re.IGNORECASE)
@@ -170,7 +168,9 @@ class HttpStore(RangedGetStore, WriteStore):
     async def _info(self, method: str, key: str, byte_range: str) -> ObjectInfo | None:
         """What an answer says of the file, whatever is in its body; None where it does not tell the size."""
         with RequestLine(method, self.url_of(key), byte_range) as line:
-            response = await self._request(method, key, {"Range": byte_range} if byte_range else {}, empty=True)
+            response = await self._request(
+                method, key, {"Range": byte_range} if byte_range else {}, empty=True
+            )
         size, told = response.content_length, response.headers.get("Content-Range")
         if response.status in (206, 416):
             match = None if told is None else _SIZE.fullmatch(told)
@@ -191,7 +191,9 @@ class HttpStore(RangedGetStore, WriteStore):
             headers: Its headers.
             empty: Whether 416 is an answer: to a request for the first byte.
         """
-        filesystem = self._connected()
+        filesystem = await self._connected()
+        import aiohttp  # noqa: PLC0415 (imported when it was connected)
+
         options = dict(filesystem.kwargs)
         headers = {**options.pop("headers", {}), "Accept-Encoding": "identity", **headers}
         try:
@@ -202,7 +204,10 @@ class HttpStore(RangedGetStore, WriteStore):
         except TypeError as error:
             reason = f"storage_options do not fit a web server: {scrubbed(str(error))}"
             raise UnsupportedError(reason) from cause_to_show(error)
-        except (ValueError, aiohttp.TooManyRedirects) as error:  # of InvalidURL, and of what no URL parser takes
+        except (
+            ValueError,
+            aiohttp.TooManyRedirects,
+        ) as error:  # of InvalidURL, and of what no URL parser takes
             # Parsers name the very part that they do not take, which may be one of a password.
             reason = scrubbed(str(error)) if shown(url) == url else type(error).__name__
             raise StoreError(f"not a URL that can be read: {reason}", where=self._where(url)) from None
@@ -238,22 +243,29 @@ class HttpStore(RangedGetStore, WriteStore):
             return TransientError(message, where=where)
         return StoreError(message, where=where)
 
-    def _connected(self) -> Any:
+    async def _connected(self) -> Any:
         loop = asyncio.get_running_loop()
+        if self._filesystem is None and not self._closed:
+            filesystem = await asyncio.to_thread(_filesystem, self._options, loop)
+            if self._filesystem is None:
+                self._filesystem, self._loop = filesystem, loop
         if self._closed:
             raise StoreError("the store is closed")
-        if self._filesystem is None:
-            client_options = {"timeout": _TIMEOUT, **self._options.get("client_kwargs", {})}
-            self._filesystem = HTTPFileSystem(
-                **{**self._options, "client_kwargs": client_options},
-                asynchronous=True,
-                loop=loop,
-                skip_instance_cache=True,
-            )
-            self._loop = loop
         if loop is not self._loop:
             raise StoreError("the store belongs to another event loop; make one in each")
         return self._filesystem
+
+
+def _filesystem(storage_options: Mapping[str, Any], loop: asyncio.AbstractEventLoop) -> Any:
+    """A file system of fsspec; called in a thread, as what it imports takes 0.1 s."""
+    import aiohttp  # noqa: PLC0415
+    from fsspec.implementations.http import HTTPFileSystem  # noqa: PLC0415
+
+    # Connect within 5 s; once connected, some byte every 15 s.
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=5, sock_read=15)
+    client_options = {"timeout": timeout, **storage_options.get("client_kwargs", {})}
+    options = {**storage_options, "client_kwargs": client_options}
+    return HTTPFileSystem(**options, asynchronous=True, loop=loop, skip_instance_cache=True)
 
 
 class _HttpBody:
@@ -264,6 +276,8 @@ class _HttpBody:
 
     async def read(self, size: int) -> bytes:
         """The next bytes, none at the end."""
+        import aiohttp  # noqa: PLC0415 (imported when it was connected)
+
         try:
             return await self._response.content.read(size)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import sys
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
-from importlib import import_module
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from resilient_pq.errors import SchemaError, StoreError, Where
@@ -24,16 +22,8 @@ _RETRY = "retry"
 
 # One letter is a drive of Windows.
 _SCHEME = re.compile(r"([a-z][a-z0-9+.\-_]+)(::|://)", re.IGNORECASE | re.ASCII)
-#: The modules of the stores that bring a client with them, by scheme; of all other schemes that of fsspec.
-_MODULES = {
-    "s3": "resilient_pq.io.s3",
-    "s3a": "resilient_pq.io.s3",
-    "http": "resilient_pq.io.http",
-    "https": "resilient_pq.io.http",
-}
-_FSSPEC = "resilient_pq.io.fsspec_store"
-#: Those that are imported, or cannot be.
-_IMPORTED: set[str] = set()
+#: The schemes that have stores of their own, which import their clients when they connect.
+_OURS = frozenset({"file", "local", "s3", "s3a", "http", "https"})
 
 
 def resolve(
@@ -64,34 +54,21 @@ def resolve(
     return Stores(storage_options, retry).resolve(url, bucket_alone=bucket_alone)
 
 
-async def imported(*urls: object) -> None:
-    """Have the clients imported that stores of URLs take, in a thread: some take a second, which no event loop has.
-
-    Args:
-        *urls: As of `resolve`; anything else is left alone.
-    """
-    wanted = {name for url in urls if isinstance(url, str) for name in _clients(url)} - _IMPORTED
-    if wanted:
-        await asyncio.to_thread(_import, wanted)
-
-
-def _clients(url: str) -> list[str]:
-    """What is imported for a URL: modules of ours, and schemes of fsspec with a colon behind."""
-    schemes = [match[1].lower() for match in _SCHEME.finditer(url)]
-    if not schemes or schemes[0] in ("file", "local"):
-        return []
-    ours = _MODULES.get(schemes[0]) if len(schemes) == 1 and "::" not in url else None
-    return [ours] if ours is not None else [_FSSPEC, *(f"{scheme}:" for scheme in schemes)]
+async def reach(
+    location: str | os.PathLike[str] | tuple[S, str],
+    storage_options: Mapping[str, Any] | None = None,
+    *,
+    bucket_alone: bool = False,
+    retry: RetryPolicy = READING,
+) -> tuple[S | WriteStore, str]:
+    """As `resolve`, without keeping the event loop busy; a pair of a store and a key is given as it is."""
+    return await Stores(storage_options, retry).reach(location, bucket_alone=bucket_alone)
 
 
-def _import(names: set[str]) -> None:
-    for name in sorted(names, key=lambda name: name.endswith(":")):
-        with suppress(ImportError, ValueError):  # `resolve` says what is missing
-            if name.endswith(":"):
-                sys.modules[_FSSPEC].fsspec.get_filesystem_class(name[:-1])
-            else:
-                import_module(name)
-        _IMPORTED.add(name)
+def _is_of_fsspec(url: str | os.PathLike[str]) -> bool:
+    """Whether a URL leads to a file system of fsspec, with what that imports."""
+    match = None if isinstance(url, os.PathLike) else _SCHEME.match(url)
+    return match is not None and (match[2] != "://" or match[1].lower() not in _OURS)
 
 
 @asynccontextmanager
@@ -113,15 +90,12 @@ async def place_of(
     Raises:
         StoreError: As of `resolve`.
     """
-    if isinstance(location, tuple):
-        yield location
-        return
-    await imported(location)
-    store, key = resolve(location, storage_options, bucket_alone=bucket_alone, retry=retry)
+    store, key = await reach(location, storage_options, bucket_alone=bucket_alone, retry=retry)
     try:
         yield store, key
     finally:
-        await store.close()
+        if not isinstance(location, tuple):
+            await store.close()
 
 
 def with_retry(
@@ -160,6 +134,16 @@ class Stores:
         for store in (*self._shared.values(), *self._others):
             await store.close()
 
+    async def reach(
+        self, location: str | os.PathLike[str] | tuple[S, str], *, bucket_alone: bool = False
+    ) -> tuple[S | WriteStore, str]:
+        """As `resolve`; file systems of fsspec are made in a thread, as their imports take long, and some connect."""
+        if isinstance(location, tuple):
+            return location
+        if _is_of_fsspec(location):
+            return await asyncio.to_thread(self.resolve, location, bucket_alone=bucket_alone)
+        return self.resolve(location, bucket_alone=bucket_alone)
+
     def resolve(self, url: str | os.PathLike[str], *, bucket_alone: bool = False) -> tuple[WriteStore, str]:
         """The store for a URL, and the key in it; as `resolve`, which see."""
         text = os.fspath(url)
@@ -171,7 +155,6 @@ class Stores:
         scheme, rest = match[1].lower(), text[match.end() :]
         if match[2] == "://" and scheme in ("file", "local"):
             return self._one("file", LocalStore), os.path.expanduser(rest)
-        # Imported when needed: s3fs alone takes a quarter of a second.
         if match[2] == "://" and scheme in ("s3", "s3a"):
             bucket, _, name = rest.partition("/")
             if "@" in bucket or (":" in bucket and not bucket.startswith("arn:")):

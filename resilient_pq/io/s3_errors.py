@@ -4,24 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import aiohttp
-from botocore.exceptions import (
-    BotoCoreError,
-    ClientError,
-    CredentialRetrievalError,
-    HTTPClientError,
-    IncompleteReadError,
-    InvalidRegionError,
-    NoCredentialsError,
-    NoRegionError,
-    ParamValidationError,
-    PartialCredentialsError,
-    ProfileNotFound,
-    SSLError,
-)
-from botocore.exceptions import ConnectionError as BotoConnectionError
-from botocore.parsers import ResponseParserError
-
 from resilient_pq.errors import (
     AccessDeniedError,
     BucketNotFoundError,
@@ -96,6 +78,10 @@ def from_s3_error(
         url: The object it was about.
         doing: The operation, as S3 calls it.
     """
+    import aiohttp  # noqa: PLC0415 (there once a client is, and slow to import before)
+    from botocore import exceptions as botocore  # noqa: PLC0415
+    from botocore.parsers import ResponseParserError  # noqa: PLC0415
+
     where = Where(key=url)
     if (answer := _answer_behind(error)) is not None:
         ours = _from_answer(answer, bucket, where, doing)
@@ -103,20 +89,24 @@ def from_s3_error(
             ours.status = _code_and_status(answer)[1] or None
         return ours
     if isinstance(
-        error, NoCredentialsError | PartialCredentialsError | CredentialRetrievalError | ProfileNotFound
+        error,
+        botocore.NoCredentialsError
+        | botocore.PartialCredentialsError
+        | botocore.CredentialRetrievalError
+        | botocore.ProfileNotFound,
     ):
         return AccessDeniedError(
             f"no credentials for bucket {bucket}: {_reason(error)}", where=where, hint=_CREDENTIALS_HINT
         )
-    if isinstance(error, NoRegionError | InvalidRegionError):
+    if isinstance(error, botocore.NoRegionError | botocore.InvalidRegionError):
         return StoreError(f"{doing}: {_reason(error)}", where=where, hint="set AWS_DEFAULT_REGION")
-    if isinstance(error, SSLError | ParamValidationError | UnicodeError):
+    if isinstance(error, botocore.SSLError | botocore.ParamValidationError | UnicodeError):
         return StoreError(f"{doing}: {_reason(error)}", where=where)
     if isinstance(
         error,
-        HTTPClientError
-        | BotoConnectionError
-        | IncompleteReadError
+        botocore.HTTPClientError
+        | botocore.ConnectionError
+        | botocore.IncompleteReadError
         | ResponseParserError
         | aiohttp.ClientError
         | TimeoutError
@@ -124,7 +114,7 @@ def from_s3_error(
     ):
         return _undecided(TransientError(f"{doing}: {_reason(error)}", where=where, hint=_ENDPOINT_HINT))
     # botocore has no error of its own for an endpoint that is no URL.
-    if isinstance(error, BotoCoreError | OSError) or (
+    if isinstance(error, botocore.BotoCoreError | OSError) or (
         isinstance(error, ValueError) and "endpoint" in str(error)
     ):
         return StoreError(f"{doing}: {_reason(error)}", where=where)
@@ -150,6 +140,8 @@ def refuses_parameter(error: BaseException) -> bool:
 
 def _answer_behind(error: BaseException | None) -> dict[str, Any] | None:
     """The answer that an error was raised for; s3fs hides it behind the error it raised from, and so do we."""
+    from botocore.exceptions import ClientError  # noqa: PLC0415
+
     while error is not None:
         if isinstance(error, ClientError):
             return dict(error.response)
@@ -214,10 +206,14 @@ def _not_found(code: str, bucket: str, where: Where, doing: str) -> NotFoundErro
     if doing in _OF_BUCKETS and not code.startswith("NoSuch"):
         # S3 has codes for what may be missing there. This came from something else, such as a proxy or a website.
         return NotFoundError(
-            f"{doing} in bucket {bucket}: not found, and not said as S3 says it", where=where, hint=_ENDPOINT_HINT
+            f"{doing} in bucket {bucket}: not found, and not said as S3 says it",
+            where=where,
+            hint=_ENDPOINT_HINT,
         )
     return NotFoundError(f"no such object in bucket {bucket}", where=where)
 
 
 def _reason(error: BaseException) -> str:
-    return scrubbed(str(error)) or ("no progress" if isinstance(error, TimeoutError) else type(error).__name__)
+    return scrubbed(str(error)) or (
+        "no progress" if isinstance(error, TimeoutError) else type(error).__name__
+    )

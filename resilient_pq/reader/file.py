@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cache, cached_property, partial
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
@@ -386,8 +386,8 @@ class File:
         *,
         filters: Filters | None,
         limit: int | None,
-    ) -> tuple[Field, Arriving]:
-        """The rows of one row group after the other, read ahead, and the struct that they are."""
+    ) -> tuple[Callable[[], Field], Arriving]:
+        """The rows of one row group after the other, read ahead, and what gives the struct that they are."""
         field, jobs = self.jobs(columns, row_groups, strings, filters=filters, limit=limit)
         return field, read_ahead(jobs, self._options.fetch)
 
@@ -399,8 +399,8 @@ class File:
         *,
         filters: Filters | None = None,
         limit: int | None = None,
-    ) -> tuple[Field, Jobs]:
-        """What a stream of rows reads, in order, and the struct that the rows are: for streams of several files.
+    ) -> tuple[Callable[[], Field], Jobs]:
+        """What a stream of rows reads, in order, and what gives the struct that they are: for streams of several files.
 
         Args:
             columns: As of `read`.
@@ -410,17 +410,25 @@ class File:
             limit: As of `read`; more rows may come, as row groups are read whole.
         """
 
-        async def read(groups: Sequence[RowGroupRead]) -> list[RowGroupArrays]:
-            with located(Where(key=self.url)):
-                return await self._row_groups.read(request, groups)
-
         with located(Where(key=self.url)):
             wanted = row_groups_wanted(self.contents, row_groups)
-            # What is asked for is checked and typed now; where all of it lies is looked up when it is read.
-            request = self._request(columns, [], filters, limit, strings)
+            check_strings(strings)
+            check_limit(limit)
+            # What is asked for is checked now; its types, and where all of it lies, are looked up when it is read.
+            shown = plan_read(self.contents, columns, [], filters)
+        request = cache(partial(ReadRequest.of, self.contents, shown, strings, self._fields))
         fetch = self._options.fetch
 
+        async def read(groups: Sequence[RowGroupRead]) -> list[RowGroupArrays]:
+            with located(Where(key=self.url)):
+                return await self._row_groups.read(request(), groups)
+
+        def field() -> Field:
+            with located(Where(key=self.url)):
+                return request().field
+
         async def jobs() -> Jobs:
+            await off_loop(len(shown.columns), field)
             with located(Where(key=self.url)):
                 plan = await off_loop(
                     self.contents.num_chunks, plan_read, self.contents, columns, wanted, filters
@@ -429,7 +437,7 @@ class File:
             for portion in portions(plan.row_groups, gap=fetch.merge.always_gap, budget=fetch.memory_budget):
                 yield Job(portion, read)
 
-        return request.field, jobs()
+        return field, jobs()
 
     def records(
         self,

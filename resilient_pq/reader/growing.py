@@ -115,7 +115,7 @@ class GrowingFile(File):
         *,
         filters: Filters | None,
         limit: int | None,
-    ) -> tuple[Field, Arriving]:
+    ) -> tuple[Callable[[], Field], Arriving]:
         if row_groups is not None:
             return super()._arriving(columns, row_groups, strings, filters=filters, limit=limit)
         field, _ = self.jobs(columns, [], strings, filters=filters, limit=limit)

@@ -9,8 +9,8 @@ from types import TracebackType
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from resilient_pq.errors import FormatError, NotParquetError, SchemaError, Where, located
-from resilient_pq.io import FetchCounters, ReadStore, RetryPolicy, resolve, with_retry
-from resilient_pq.io.resolve import imported
+from resilient_pq.io import FetchCounters, ReadStore, RetryPolicy, with_retry
+from resilient_pq.io.resolve import reach
 from resilient_pq.reader.contents import FileState
 from resilient_pq.reader.data_file import remedy
 from resilient_pq.reader.file import File, OnLost
@@ -173,8 +173,7 @@ def open(
     following = FollowOptions() if follow is True else follow or None
 
     async def opening() -> File:
-        await imported(url)
-        store, key = url if isinstance(url, tuple) else resolve(url, storage_options)
+        store, key = await reach(url, storage_options)
         owns_store = not isinstance(url, tuple)
         try:
             if following is not None:

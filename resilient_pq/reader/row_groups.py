@@ -25,6 +25,7 @@ from resilient_pq.arrow.buffers import has_views
 from resilient_pq.errors import ChecksumError, FormatError, ResilientPQError, Where, located
 from resilient_pq.format.row_ranges import Rows, mask_within
 from resilient_pq.format.row_selection import select_rows
+from resilient_pq.format.thread_count import READING
 from resilient_pq.format.values import LeafColumn
 from resilient_pq.io import FetchCounters, FetchOptions, ObjectInfo, OpenObject, Place
 from resilient_pq.io.ranges import ByteRange, union
@@ -37,7 +38,6 @@ from resilient_pq.reader.lost import LostRegion
 from resilient_pq.reader.on_damage import OnDamage
 from resilient_pq.reader.plan import ChunkRead, RowGroupRead
 from resilient_pq.reader.request import ReadRequest
-from resilient_pq.reader.thread_count import threads_worth
 from resilient_pq.units import KiB
 
 T = TypeVar("T")
@@ -230,7 +230,8 @@ class _Work:
     @property
     def threads_worth(self) -> int:
         """How many threads at most should decode the chunks, one or more."""
-        return min(threads_worth(piece.chunk for piece in self.pieces), max(len(self.pieces), 1))
+        sizes = ((piece.chunk.num_decoded, piece.chunk.metadata.codec) for piece in self.pieces)
+        return min(READING.threads_worth(sizes), max(len(self.pieces), 1))
 
     def decode_some(self, group: Sequence[tuple[_Piece, Sequence[memoryview]]]) -> list[_Piece]:
         """Decode chunks; gives those of which all bytes are to be read again."""

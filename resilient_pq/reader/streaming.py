@@ -56,8 +56,8 @@ class Batches(AsyncIterator[Table]):
     was cancelled, says so to whoever asks for more: only after the last row it just ends.
     """
 
-    def __init__(self, field: Field, tables: AsyncGenerator[Table, None]) -> None:
-        """Take over a generator; `File.batches` is the way to get a stream."""
+    def __init__(self, field: Callable[[], Field], tables: AsyncGenerator[Table, None]) -> None:
+        """Take over a generator, and what gives its struct; `File.batches` is the way to get a stream."""
         self._field = field
         self._tables = tables
         self._stopped: Exception | None = None
@@ -65,7 +65,7 @@ class Batches(AsyncIterator[Table]):
     @classmethod
     def of(
         cls,
-        field: Field,
+        field: Callable[[], Field],
         arriving: Arriving,
         batch_rows: int,
         tell: Callable[[Sequence[LostRegion]], None],
@@ -78,11 +78,11 @@ class Batches(AsyncIterator[Table]):
     @property
     def schema(self) -> nanoarrow.Schema:
         """The Arrow schema of the batches; one may have a wider form of a type, where its values need it."""
-        return nanoarrow.Schema(self._field.to_c())
+        return nanoarrow.Schema(self._field().to_c())
 
     def __arrow_c_schema__(self) -> object:
         """The schema as a capsule of the Arrow C data interface."""
-        return self._field.to_c().__arrow_c_schema__()
+        return self._field().to_c().__arrow_c_schema__()
 
     async def __anext__(self) -> Table:
         """The next batch.
@@ -149,7 +149,7 @@ def check_batch_rows(batch_rows: int) -> None:
 
 
 async def batches_of(
-    field: Field,
+    field: Callable[[], Field],
     arriving: Arriving,
     *,
     batch_rows: int,
@@ -159,7 +159,7 @@ async def batches_of(
     """Rows in batches.
 
     Args:
-        field: The struct that the rows are.
+        field: Gives the struct that the rows are, quickly once some arrived.
         arriving: The rows of each row group; closed at the end.
         batch_rows: Rows of a batch, at most; one ends with its row group.
         tell: Called with what is lost of a row group, before its rows are given.
@@ -173,7 +173,7 @@ async def batches_of(
         while left != 0 and (rows := await anext(arriving, None)) is not None:
             tell(rows.lost)
             num_arrays = len(rows.arrays)
-            table = await off_loop(num_arrays, Table, field, [rows.arrays], rows.num_rows)
+            table = await off_loop(num_arrays, Table, field(), [rows.arrays], rows.num_rows)
             if left is not None:
                 table = await off_loop(num_arrays, table.slice, 0, left)
                 left -= table.num_rows

@@ -16,7 +16,7 @@ from resilient_pq.recovery.report import Finding
 
 #: Subjects that share a wave of requests: many, since requests are fetched ahead within it, and not so many that their
 #: list is large by itself.
-_WAVE = 1024
+_WAVE = 4096
 #: Examined side by side, since decoding what has no checksum keeps a core busy; each is held in memory meanwhile,
 #: besides what is fetched ahead (`FetchOptions.memory_budget`).
 _SIDE_BY_SIDE = min(4, os.cpu_count() or 1)

@@ -119,8 +119,8 @@ class Relaying:
             return None  # it has been reported as a finding, and readers do without
         if place is None or place.crc is None or not place.complete:
             return None
-        for _ in range(2):  # it may have been damaged on the way
-            data = await self._source.read(place.range)
+        for again in (False, True):  # it may have been damaged on the way
+            data = await self._source.read(place.range, again=again)
             if crc32(data) == place.crc:
                 return data
         return None
@@ -128,12 +128,12 @@ class Relaying:
 
 async def _read_again(source: Source, chunk: ChunkRead) -> memoryview:
     """The bytes of a chunk that was examined before, held against its checksums: it gets new ones from them."""
-    for attempt in (1, 2):
-        data = await source.read(chunk.range)
+    for again in (False, True):
+        data = await source.read(chunk.range, again=again)
         try:
             await asyncio.to_thread(verify_chunk, chunk, data)
         except FormatError as error:
-            if attempt == 2:
+            if again:
                 raise TransientError(
                     "a column chunk was whole before, and is not now", where=chunk.where
                 ) from error
@@ -161,5 +161,7 @@ def _options_like(left: SurvivingChunk | None) -> ChunkOptions:
         level=compression.check_level(codec, None),
         version=2 if v2 else 1,
         bloom_filter=None if metadata.bloom_filter_offset is None else FilterOptions(),
-        key_value=tuple((key, value) for key, value in pairs if value is not None and not key.startswith("rpq.")),
+        key_value=tuple(
+            (key, value) for key, value in pairs if value is not None and not key.startswith("rpq.")
+        ),
     )

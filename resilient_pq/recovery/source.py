@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from types import TracebackType
 from typing import Any, Self, TypeVar, cast
 
 from resilient_pq.errors import FormatError, NotParquetError, TornFileError, UnsupportedError, Where, located
 from resilient_pq.format.footer import ENCRYPTED_MAGIC, MAGIC
-from resilient_pq.io import FetchCounters, FetchOptions, ObjectInfo, ReadStore, resolve
+from resilient_pq.io import FetchCounters, FetchOptions, ObjectInfo, ReadStore
 from resilient_pq.io.ranges import ByteRange
-from resilient_pq.io.resolve import imported
+from resilient_pq.io.resolve import reach
 from resilient_pq.off_loop import off_loop
 from resilient_pq.reader.chunk_objects import ChunkObjects
 from resilient_pq.reader.contents import Contents
@@ -24,15 +25,67 @@ from resilient_pq.recovery import survey as surveying
 from resilient_pq.recovery.survey import Survey
 from resilient_pq.recovery.view import View
 from resilient_pq.recovery.view_store import BytesStore, ViewStore
+from resilient_pq.units import KiB, MiB
 
 T = TypeVar("T")
 
 Location = str | os.PathLike[str] | tuple[Any, str]
 
 #: Of an object, asked for first: footers are rarely longer.
-TAIL_BYTES = 256 * 1024
+TAIL_BYTES = 256 * KiB
 #: Bytes that are a piece of work (`off_loop`) for whoever searches them for something.
 _PIECE = 256
+#: Bytes requested for a small read of a remote object, and the most where such reads follow one another.
+_FIRST_WINDOW = 64 * KiB
+_LARGEST_WINDOW = 2 * MiB
+#: Windows kept of an object: data, indexes, filters and records are read in turn.
+_NUM_WINDOWS = 8
+
+
+class _Windows:
+    """The newest windows of one object: small reads that are near each other share requests."""
+
+    __slots__ = ("_kept", "_size")
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._kept: list[tuple[ByteRange, memoryview]] = []  # the last one used is the last
+
+    def find(self, place: ByteRange) -> memoryview | None:
+        """A copy of the bytes of a range that lies in one window: it keeps no window in memory."""
+        for i, (window, data) in enumerate(self._kept):
+            if window.start <= place.start and place.end <= window.end:
+                self._kept.append(self._kept.pop(i))
+                return memoryview(bytes(data[place.start - window.start : place.end - window.start]))
+        return None
+
+    def around(self, place: ByteRange) -> ByteRange:
+        """What to request for a range: twice as much as for the window that it continues, and of no other window."""
+        windows = [window for window, _ in self._kept]
+        before = max((one for one in windows if one.start <= place.start), key=_end, default=None)
+        behind = min((one for one in windows if one.start > place.start), key=_start, default=None)
+        last = self._size if behind is None else max(behind.start, place.end)
+        if before is not None and place.start <= before.end + before.size:
+            return ByteRange(place.start, max(place.end, min(place.start + _larger(before), last)))
+        if behind is not None and behind.start <= place.end + behind.size:
+            first = 0 if before is None else min(before.end, place.start)
+            return ByteRange(min(place.start, max(place.end - _larger(behind), first)), place.end)
+        return ByteRange(place.start, max(place.end, min(place.start + _FIRST_WINDOW, last)))
+
+    def keep(self, window: ByteRange, data: memoryview) -> None:
+        """Keep a window in place of the one that was not used for longest."""
+        self._kept = [*self._kept[1 - _NUM_WINDOWS :], (window, data)]
+
+    def forget(self, place: ByteRange) -> None:
+        """Drop the windows that have bytes of a range."""
+        self._kept = [one for one in self._kept if one[0].end <= place.start or place.end <= one[0].start]
+
+
+_start, _end = attrgetter("start"), attrgetter("end")
+
+
+def _larger(window: ByteRange) -> int:
+    return min(max(2 * window.size, _FIRST_WINDOW), _LARGEST_WINDOW)
 
 
 @dataclass(slots=True)
@@ -58,6 +111,11 @@ class Source:
     _objects: ChunkObjects | None = None
     _beneath: Source | None = None
     _view: View | None = None
+    _windows: _Windows = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Nothing is read yet."""
+        self._windows = _Windows(self.info.size)
 
     @property
     def address(self) -> str:
@@ -92,10 +150,30 @@ class Source:
             for _, piece in self._view.places(place):
                 yield from self._beneath.lies_at(piece)
 
-    async def read(self, place: ByteRange) -> memoryview:
-        """The bytes of a range."""
+    async def read(self, place: ByteRange, *, again: bool = False) -> memoryview:
+        """The bytes of a range.
+
+        Args:
+            place: The range. What is small and remote is requested together with what follows, and kept for a while.
+            again: Whether the bytes are to come from the store, as those that came before may have been damaged on
+                the way.
+        """
         if not place.size:
             return memoryview(b"")
+        # What opens for threads is local: a request costs nothing there, and a neighbour may be on a bad sector.
+        if place.size >= _LARGEST_WINDOW or self.origin.store.opener is not None:
+            return await self._requested(place)
+        if again:
+            self._windows.forget(place)
+        found = self._windows.find(place)
+        if found is None:
+            window = self._windows.around(place)
+            self._windows.keep(window, await self._requested(window))
+            found = self._windows.find(place)
+            assert found is not None
+        return found
+
+    async def _requested(self, place: ByteRange) -> memoryview:
         data = await self.store.read_range(self.key, place.start, place.end, pin=self.info)
         self.counters.requests += 1
         self.counters.bytes += place.size
@@ -124,7 +202,9 @@ class Source:
                 )
                 record = contents.footer.record
                 if self.file_id is not None and (record is None or record.file_id != self.file_id):
-                    return FormatError("the footer at the end is of another file", where=Where(offset=self.info.size))
+                    return FormatError(
+                        "the footer at the end is of another file", where=Where(offset=self.info.size)
+                    )
                 return contents
         except TornFileError as error:
             head = bytes(await self.read(ByteRange(0, min(len(MAGIC), self.info.size))))
@@ -168,7 +248,9 @@ class Source:
         """The same object, its bytes where they were written; the caller goes on closing this one."""
         store = ViewStore(self.store, self.info, view)
         info = replace(self.info, size=view.size)
-        return Source(store, self.key, self.url, info, self.counters, False, self.file_id, _beneath=self, _view=view)
+        return Source(
+            store, self.key, self.url, info, self.counters, False, self.file_id, _beneath=self, _view=view
+        )
 
     async def __aenter__(self) -> Self:
         """The source itself."""
@@ -182,7 +264,9 @@ class Source:
             await self.store.close()
 
 
-def _asked(asking: Generator[ByteRange, memoryview, T], data: memoryview | None) -> tuple[ByteRange | None, T | None]:
+def _asked(
+    asking: Generator[ByteRange, memoryview, T], data: memoryview | None
+) -> tuple[ByteRange | None, T | None]:
     """What a search wants after it was given some bytes, None at first; or its answer."""
     try:
         return (next(asking) if data is None else asking.send(data)), None
@@ -204,8 +288,7 @@ async def open_source(
         StoreError: There is no such object, or the store refuses.
     """
     owns_store = not isinstance(location, tuple)
-    await imported(location)
-    store, key = location if isinstance(location, tuple) else resolve(location, storage_options)
+    store, key = await reach(location, storage_options)
     url = store.url_of(key)
     try:
         with located(Where(key=url)):

@@ -39,10 +39,9 @@ from resilient_pq.io import (
     Part,
     RetryPolicy,
     find_epoch,
-    resolve,
     with_retry,
 )
-from resilient_pq.io.resolve import imported
+from resilient_pq.io.resolve import reach
 from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.reading import read_contents
 from resilient_pq.recovery.report import Outcome, Report, recovered_name
@@ -188,8 +187,7 @@ async def _contents_of(
         StoreError: They cannot be read.
     """
     if isinstance(metadata, str | os.PathLike):
-        await imported(metadata)
-        store, key = resolve(metadata, storage_options)
+        store, key = await reach(metadata, storage_options)
         async with store:
             with located(Where(key=store.url_of(key))):
                 _, contents = await read_contents(

@@ -16,10 +16,9 @@ from resilient_pq.io import (
     RetryPolicy,
     SinkOptions,
     WriteStore,
-    resolve,
     with_retry,
 )
-from resilient_pq.io.resolve import imported
+from resilient_pq.io.resolve import reach
 from resilient_pq.units import MiB
 from resilient_pq.writer.checkpoint_log import CheckpointLog
 from resilient_pq.writer.options import MAX_UNSTORED_SECONDS, EncoderOptions, WriteOptions
@@ -192,8 +191,7 @@ def writer_of(
     log_path = options.write.checkpoint_log
 
     async def opening() -> Writer:
-        await imported(url)
-        store, key = url if isinstance(url, tuple) else resolve(url, storage_options, retry=WRITING)
+        store, key = await reach(url, storage_options, retry=WRITING)
         owns_store = not isinstance(url, tuple)
         checkpoint_log: CheckpointLog | None = None
         try:

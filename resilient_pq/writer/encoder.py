@@ -20,12 +20,12 @@ from resilient_pq.format.open_chunk import OpenChunk
 from resilient_pq.format.schema import Leaf
 from resilient_pq.format.side_by_side import SideBySide
 from resilient_pq.format.sorting import is_sorted
+from resilient_pq.format.thread_count import WRITING, pieces_of_work
 from resilient_pq.writer import policy
 from resilient_pq.writer.column_options import sorting_columns
 from resilient_pq.writer.layout import Buffers, Layout
 from resilient_pq.writer.options import EncoderOptions
 from resilient_pq.writer.policy import Progress
-from resilient_pq.writer.thread_count import pieces_of_work, threads_worth
 
 #: Rows wait where they are when they are at least this part of a row group: one eighth.
 _LARGE: Final = 8
@@ -186,7 +186,7 @@ class Encoder:
                 )
                 for piece in pieces_of_work(sizes)
             ),
-            max_threads=threads_worth(zip(sizes, codecs, strict=True)),
+            max_threads=WRITING.threads_worth(zip(sizes, codecs, strict=True)),
             in_order=in_order,
         )
         self._num_closed += 1

@@ -86,6 +86,23 @@ async def test_a_listing_that_breaks_off_is_told_behind_what_it_gave() -> None:
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
+async def test_what_comes_ahead_of_a_failure_is_given_in_order() -> None:
+    async def breaking() -> AsyncGenerator[int, None]:
+        try:
+            for number in range(3):
+                yield number
+            raise StoreError("the listing broke off")
+        finally:
+            closed.append("numbers")
+
+    found = []
+    with pytest.raises(StoreError, match="broke off"):
+        async with aclosing(ahead(breaking(), 5)) as given:
+            async for each in given:
+                found.append(each)
+    assert found == [0, 1, 2]
+
+
 @pytest.mark.parametrize("taken", [1, 5, 50])
 async def test_leaving_early_cancels_what_is_under_way(taken: int) -> None:
     async with aclosing(in_flight(ahead(numbers(100), 2), double, bounds())) as results:

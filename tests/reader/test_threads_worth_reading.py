@@ -1,4 +1,4 @@
-"""`reader.thread_count`: small chunks are read by one thread, large ones by as many as there are."""
+"""`format.thread_count`: small chunks are read by one thread, large ones by as many as there are."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ import pytest
 
 import resilient_pq as rpq
 from resilient_pq.format.metadata import CompressionCodec
+from resilient_pq.format.thread_count import READING
 from resilient_pq.io.memory import MemoryStore
 from resilient_pq.reader import row_groups
 from resilient_pq.reader.file import File
 from resilient_pq.reader.plan import ChunkRead, chunk_read
-from resilient_pq.reader.thread_count import threads_worth
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -33,6 +33,10 @@ async def _opened(path: Path, rows: int, codec: str, row_group_rows: int) -> Fil
     async with rpq.create(path, compression=codec, row_group_rows=row_group_rows, encodings="PLAIN") as writer:
         await writer.write(table)
     return await rpq.open(path, options=rpq.ReadOptions(max_threads=2))
+
+
+def threads_worth(chunks: list[ChunkRead]) -> int:
+    return READING.threads_worth((chunk.num_decoded, chunk.metadata.codec) for chunk in chunks)
 
 
 def _chunks(file: File) -> list[ChunkRead]:

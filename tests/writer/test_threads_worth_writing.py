@@ -1,4 +1,4 @@
-"""`writer.thread_count`: small chunks are encoded together and by one thread, large ones by as many as there are."""
+"""`format.thread_count`: small chunks are encoded together and by one thread, large ones by as many as there are."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resilient_pq.format.metadata import CompressionCodec
-from resilient_pq.units import KiB, MiB
-from resilient_pq.writer.thread_count import pieces_of_work, threads_worth
+from resilient_pq.format.thread_count import WRITING, pieces_of_work
 
+KiB, MiB = 1024, 1024 * 1024
 NONE, ZSTD = CompressionCodec.UNCOMPRESSED, CompressionCodec.ZSTD
 
 
@@ -25,12 +25,12 @@ def as_measured(thread_counts_as_measured: Callable[[], AbstractContextManager[N
 
 
 def test_small_chunks_are_worth_one_thread() -> None:
-    assert threads_worth([]) == 1
-    assert threads_worth([(8 * KiB, NONE)] * 50) == 1
-    assert threads_worth([(8 * KiB, ZSTD)] * 50) == 1
-    assert threads_worth([(2 * MiB, NONE)] * 50) >= 2
-    assert threads_worth([(400 * KiB, ZSTD)] * 50) >= 2
-    assert threads_worth([(8 * KiB, NONE)] * 50 + [(200 * MiB, NONE)]) >= 2, "most of the time is the large one's"
+    assert WRITING.threads_worth([]) == 1
+    assert WRITING.threads_worth([(8 * KiB, NONE)] * 50) == 1
+    assert WRITING.threads_worth([(8 * KiB, ZSTD)] * 50) == 1
+    assert WRITING.threads_worth([(2 * MiB, NONE)] * 50) >= 2
+    assert WRITING.threads_worth([(400 * KiB, ZSTD)] * 50) >= 2
+    assert WRITING.threads_worth([(8 * KiB, NONE)] * 50 + [(200 * MiB, NONE)]) >= 2, "most of the time is the large one's"
 
 
 @given(st.lists(st.integers(0, 600 * KiB), max_size=60))
