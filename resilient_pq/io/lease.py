@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from datetime import timedelta
 
 from resilient_pq.errors import (
     AccessDeniedError,
     AlreadyExistsError,
+    BucketNotFoundError,
     FormatError,
     NotFoundError,
     ObjectChangedError,
@@ -162,7 +164,9 @@ class Lease:
         except AccessDeniedError as error:
             self._go_without(error)
             return
-        heeding = self.fencing is Fencing.LEASE and await self._store.heeds_conditions(self._key, epoch.to_json())
+        heeding = self.fencing is Fencing.LEASE and await self._store.heeds_conditions(
+            self._key, epoch.to_json()
+        )
         if self.fencing is Fencing.LEASE and not heeding:
             self._advisory()
         if self._terms.exclusive and found is None:
@@ -294,6 +298,27 @@ class Lease:
             where=Where(key=self._store.url_of(self._object)),
             hint="what was stored is theirs now, and no row of it is lost; only one writer at a time can go on",
         )
+
+
+@asynccontextmanager
+async def told_of_loss(lease: Lease | None) -> AsyncIterator[None]:
+    """Raise that a lease is lost for what its new holder did to the object and its uploads while the block ran.
+
+    Raises:
+        WriterFencedError: Something was gone, or written by another, and the lease is lost.
+    """
+    try:
+        yield
+    except (NotFoundError, AlreadyExistsError, ObjectChangedError) as error:
+        if lease is None or isinstance(error, BucketNotFoundError):
+            raise
+        try:
+            await lease.confirm()
+        except WriterFencedError as fenced:
+            raise fenced from error
+        except (StoreError, UnsupportedError, FormatError) as unknown:
+            log.debug("whether a lease is held cannot be told: %s", unknown)
+        raise
 
 
 async def leased_upload(store: MultipartStore, key: str, lease: Lease | None) -> str:
