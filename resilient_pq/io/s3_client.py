@@ -115,7 +115,8 @@ class S3Client:
         except StoreError as error:
             if self._renewal is None:
                 raise
-            refused = await self._renewal.after(error, used or self._renewal.in_use)
+            in_words = partial(self._refused_in_words, url, Bucket)
+            refused = await self._renewal.after(error, used or self._renewal.in_use, in_words)
             if refused is error:
                 raise
             if refused is not None:
@@ -124,6 +125,16 @@ class S3Client:
         if self._renewal is not None:
             self._renewal.granted()
         return answer
+
+    async def _refused_in_words(self, url: str, bucket: str) -> StoreError | None:
+        """What refuses these credentials any request, told in a body, which the answer to a HEAD has none of."""
+        try:
+            await self._sent("list_objects_v2", url, bucket, {"MaxKeys": 1})
+        except StoreError as error:
+            return error
+        except UnsupportedError:
+            return None
+        return None
 
     async def _sent(
         self, operation: str, url: str, bucket: str, parameters: Mapping[str, Any]
@@ -200,11 +211,15 @@ class S3Client:
                     filesystem = await asyncio.to_thread(_filesystem, self._options)
                     self._client = await filesystem.set_session()
                 except (TypeError, KeyError) as error:
-                    raise UnsupportedError(f"storage_options do not fit s3fs: {scrubbed(str(error))}") from None
+                    raise UnsupportedError(
+                        f"storage_options do not fit s3fs: {scrubbed(str(error))}"
+                    ) from None
                 self._client.meta.events.register_last("before-call.s3", _expect_only_for_large_bodies)
                 # A session of the caller's may have hooks of the caller's, which every request is to pass.
                 if not self._options.get("session"):
-                    with suppress(AttributeError):  # an aiobotocore that is made in another way: it works alone
+                    with suppress(
+                        AttributeError
+                    ):  # an aiobotocore that is made in another way: it works alone
                         self._gets = S3Gets(self._client)
                 if self._looks_up_credentials:
                     self._renewal = Renewal(

@@ -72,6 +72,7 @@ _DENIED = {
     "InvalidAccessKeyId": "the access key is not known to this endpoint; check `key` and `endpoint_url`",
     "SignatureDoesNotMatch": "the secret key does not belong to the access key; check `secret`",
     "ExpiredToken": "the session token has expired; get a new one",
+    "ExpiredTokenException": "the session token has expired; get a new one",
     "InvalidToken": "the session token is not valid; check `token`",
     "RequestTimeTooSkewed": "the clock of this machine is wrong",
 }
@@ -214,10 +215,14 @@ def _not_found(code: str, bucket: str, where: Where, doing: str) -> NotFoundErro
     if doing in _OF_BUCKETS and not code.startswith("NoSuch"):
         # S3 has codes for what may be missing there. This came from something else, such as a proxy or a website.
         return NotFoundError(
-            f"{doing} in bucket {bucket}: not found, and not said as S3 says it", where=where, hint=_ENDPOINT_HINT
+            f"{doing} in bucket {bucket}: not found, and not said as S3 says it",
+            where=where,
+            hint=_ENDPOINT_HINT,
         )
     return NotFoundError(f"no such object in bucket {bucket}", where=where)
 
 
 def _reason(error: BaseException) -> str:
-    return scrubbed(str(error)) or ("no progress" if isinstance(error, TimeoutError) else type(error).__name__)
+    return scrubbed(str(error)) or (
+        "no progress" if isinstance(error, TimeoutError) else type(error).__name__
+    )
