@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from resilient_pq.dask.parts import remove_unfinished
 from resilient_pq.dask.shipped import Location, location_of
 from resilient_pq.dataset.write import WrittenMetadata, write_metadata
 from resilient_pq.errors import AlreadyExistsError, FormatError, SchemaError, Where
@@ -61,7 +60,9 @@ class Run:
         except FormatError:
             usable = False
         if not usable:
-            raise SchemaError(f"name is {name!r}, which no data file's name begins with", hint='such as name="part"')
+            raise SchemaError(
+                f"name is {name!r}, which no data file's name begins with", hint='such as name="part"'
+            )
         return cls(dst, names, number, storage_options)
 
     @property
@@ -73,7 +74,9 @@ class Run:
         """The store, and the key of the summary in it; of a folder itself there may be no key."""
         if not isinstance(self.dst, str):
             return resolve(Path(self.dst) / METADATA_NAME, self.storage_options, retry=WRITING)
-        return resolve(f"{self.dst.rstrip('/') or self.dst}/{METADATA_NAME}", self.storage_options, retry=WRITING)
+        return resolve(
+            f"{self.dst.rstrip('/') or self.dst}/{METADATA_NAME}", self.storage_options, retry=WRITING
+        )
 
     async def prepared(self, *, overwrite: bool) -> tuple[tuple[Location, ...], list[str]]:
         """Make the folder, and look what is in it.
@@ -89,7 +92,9 @@ class Run:
         store, key = self._resolved()
         async with store:
             listed = await store.list_names(key.removesuffix(METADATA_NAME))
-            old = [name for name in listed if is_data_file(name) or name in (METADATA_NAME, COMMON_METADATA_NAME)]
+            old = [
+                name for name in listed if is_data_file(name) or name in (METADATA_NAME, COMMON_METADATA_NAME)
+            ]
             if old and not overwrite:
                 raise AlreadyExistsError(
                     f"there are Parquet files in the folder already: {', '.join(old[:3])}{', ...' * (len(old) > 3)}",
@@ -126,8 +131,11 @@ class Run:
         store, key = self._resolved()
         async with store:
             keys = [store.beside(key, name) for name in self.names]
-            await remove_unfinished(store, keys)
-            listed = {store.beside(key, name) for name in await store.list_names(key.removesuffix(METADATA_NAME))}
+            for mine in keys:
+                await store.discard_unfinished(mine)
+            listed = {
+                store.beside(key, name) for name in await store.list_names(key.removesuffix(METADATA_NAME))
+            }
             for mine in keys:
                 if mine in listed:
                     await store.delete(mine)

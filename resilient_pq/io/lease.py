@@ -358,7 +358,7 @@ async def twins_of(store: MultipartStore, key: str, upload_id: str) -> Sequence[
     try:
         found = await find_epoch(store, key)
         named = () if found is None else found.epoch.uploads
-        listed = [each for each in await store.list_uploads(key) if each.key == key]
+        listed = await store.uploads_of(key)
         begun = next((each.initiated for each in listed if each.upload_id == upload_id), None)
         others = [
             each

@@ -116,7 +116,7 @@ async def uploads_left(store: object, key: str) -> tuple[str, ...]:
     if not isinstance(store, MultipartStore) or not store.capabilities.list_parts:
         return ()
     try:
-        listed = await store.list_uploads(key)
+        listed = await store.uploads_of(key)
     except (StoreError, UnsupportedError) as error:
         log.debug("%s: cannot tell which uploads are open: %s", store.url_of(key), error.message)
         return ()
@@ -124,7 +124,6 @@ async def uploads_left(store: object, key: str) -> tuple[str, ...]:
         f"the upload {each.upload_id} is open for {store.url_of(key)}, begun {_time(each)}: unless somebody writes"
         f" to it, remove it: {drop_command(store, key, each.upload_id)}"
         for each in listed
-        if each.key == key
     )
 
 

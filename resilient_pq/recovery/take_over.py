@@ -40,7 +40,7 @@ from resilient_pq.reader.contents import Contents, FileState
 from resilient_pq.recovery.resume_upload import begins_with, completable, complete_by_rule, ended
 from resilient_pq.recovery.source import Source
 from resilient_pq.recovery.upload_rule import size_of
-from resilient_pq.recovery.uploads import object_there, uploads_of
+from resilient_pq.recovery.uploads import object_there
 
 log = logging.getLogger("resilient_pq.recovery")
 
@@ -187,7 +187,7 @@ async def _look(wanted: Wanted, found: FoundEpoch | None) -> _Seen:
 async def _look_once(wanted: Wanted, found: FoundEpoch | None) -> _Seen:
     """What lies there: the uploads first, since one that is completed meanwhile is seen as an object."""
     store, key = wanted.store, wanted.key
-    listed = [] if wanted.upload_id is not None else await uploads_of(store, key)
+    listed = [] if wanted.upload_id is not None else await store.uploads_of(key)
     there = await object_there(store, key)
     standing = None if there is None else _source(store, there)
     contents = None if standing is None else await _contents(standing)
