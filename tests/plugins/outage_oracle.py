@@ -126,8 +126,6 @@ class Judge:
             return True
         begin, end = child.begun, child.ended
         met = [(stop - start, kind) for start, stop, kind in self.windows if start < end and stop > begin]
-        if any(kind == "expired" and seconds > 0.03 for seconds, kind in met):
-            return True
         attempt = child.job.attempt_seconds
         worst = sum(seconds + attempt for seconds, _ in met)
         for seen in self.seen:
