@@ -347,6 +347,20 @@ async def leased_upload(store: MultipartStore, key: str, lease: Lease | None) ->
     return upload_id
 
 
+async def drop_twins(store: MultipartStore, key: str, upload_id: str, lease: Lease | None) -> None:
+    """Drop the empty uploads beside one that is about to be completed: a store may have carried a request out late.
+
+    Raises:
+        WriterFencedError: Somebody else has taken the lease over; they are left, since one may be theirs.
+        StoreError: The store could not say who holds it.
+    """
+    twins = await twins_of(store, key, upload_id)
+    if twins and lease is not None:
+        await lease.confirm()
+    for twin in twins:
+        await drop_upload(store, key, twin)
+
+
 async def twins_of(store: MultipartStore, key: str, upload_id: str) -> Sequence[str]:
     """The empty uploads that were begun beside one, by requests whose answers were lost.
 

@@ -187,7 +187,8 @@ class Judge:
             if more := set(server.names(self.prefix)) - kept:
                 self.find("objects left", more)
         told = self._told()
-        if uploads := [upload_id for _, upload_id in server.uploads(self.prefix) if upload_id not in told]:
+        left = [upload_id for _, upload_id in server.uploads(self.prefix) if upload_id not in told]
+        if uploads := [upload_id for upload_id in left if not self._came_too_late(upload_id)]:
             rule = (
                 "uploads left after a kill"
                 if any(child.struck for child in self.children)
@@ -200,6 +201,12 @@ class Judge:
             self._look_at_files()
         elif self.case.scenario == "recover":
             self._look_at_recovered()
+
+    def _came_too_late(self, upload_id: str) -> bool:
+        """Whether the server got the request for it when the file was completed already: nobody looks then."""
+        late = [seen for seen in self.seen if seen.upload_id == upload_id and seen.fate == "late"]
+        ends = [seen.at for seen in self.seen if seen.kind == "complete"]
+        return any(seen.at < end < seen.asked_at for seen in late for end in ends)
 
     def _origin(self, upload_id: str) -> str:
         made = [str(seen) for seen in self.seen if seen.upload_id == upload_id]
