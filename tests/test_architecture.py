@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -292,6 +293,12 @@ def test_the_limit_of_requests_is_pure_but_for_one_shell() -> None:
         if isinstance(node, ast.ClassDef) and any(isinstance(inner, waiting) for inner in ast.walk(node))
     ]
     assert shells == ["RequestLimiter"]
+
+
+def test_one_module_alone_starts_processes() -> None:
+    """Whoever starts another has to say what becomes of it when it is killed, as `tests/test_demo.py` does."""
+    starts = re.compile(r"subprocess|multiprocessing|ProcessPool|Popen|os\.(fork|system|popen|exec|spawn|posix_spawn)")
+    assert [path for path in MODULES if starts.search(path.read_text())] == [module("cli.demo_kill")]
 
 
 def test_io_knows_no_parquet() -> None:
