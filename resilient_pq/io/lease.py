@@ -300,6 +300,23 @@ class Lease:
         )
 
 
+async def taken_over(store: MultipartStore, key: str, found: FoundEpoch, *, strict: bool = True) -> Lease:
+    """The lease of an object, from the holder that was found; uploads stay those of earlier epochs until it ends.
+
+    Raises:
+        WriterFencedError: Somebody else was first.
+        StoreError: The store refuses; of credentials that may not write there only where it is `strict`.
+    """
+    epoch = found.epoch
+    lease = Lease(
+        store,
+        key,
+        LeaseTerms(epoch.file_id, exclusive=True, strict=strict, found=found, before=epoch.uploads),
+    )
+    await lease.take()
+    return lease
+
+
 @asynccontextmanager
 async def told_of_loss(lease: Lease | None) -> AsyncIterator[None]:
     """Raise that a lease is lost for what its new holder did to the object and its uploads while the block ran.

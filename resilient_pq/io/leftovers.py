@@ -48,7 +48,11 @@ async def drop_upload(
     except (StoreError, UnsupportedError, TimeoutError) as refused:
         reason = refused.message if isinstance(refused, ResilientPQError) else "no answer"
         command = drop_command(store, key, upload_id)
-        _tell(store.url_of(key), f"the upload {upload_id} was not removed ({reason}); to remove it: {command}", error)
+        _tell(
+            store.url_of(key),
+            f"the upload {upload_id} was not removed ({reason}); to remove it: {command}",
+            error,
+        )
 
 
 async def abort_after(sink: ObjectSink, error: BaseException) -> str | None:
@@ -94,8 +98,7 @@ async def empty_uploads(
     empty = []
     for upload in uploads:
         if epoch is not None and (
-            upload.initiated is None
-            or upload.initiated.timestamp() < epoch.began - MOST_SKEW.total_seconds()
+            upload.initiated is None or upload.initiated.timestamp() < epoch.began - MOST_SKEW.total_seconds()
         ):
             continue
         try:
@@ -128,4 +131,6 @@ async def uploads_left(store: object, key: str) -> tuple[str, ...]:
 
 
 def _time(upload: UploadInfo) -> str:
-    return "at an unknown time" if upload.initiated is None else upload.initiated.isoformat(timespec="seconds")
+    return (
+        "at an unknown time" if upload.initiated is None else upload.initiated.isoformat(timespec="seconds")
+    )

@@ -122,7 +122,9 @@ class Writer(StoresInTime):
         self._rows_in_place = self._rows_safe = resumed.encoder.layout.num_rows if resumed else 0
         self._given_schema = schema
         self._file_id = file_id or os.urandom(16)
-        self._checkpoints = deque([Checkpoint(0, 0, 0, StoredState.ACCEPTED)])  # from the newest stored one on
+        self._checkpoints = deque(
+            [Checkpoint(0, 0, 0, StoredState.ACCEPTED)]
+        )  # from the newest stored one on
         self._checkpoint_time = self._commit_time = 0.0
         if resumed:
             self._ingest = resumed.ingest
@@ -131,7 +133,9 @@ class Writer(StoresInTime):
             if resumed.encoder.layout.num_checkpoints:
                 self._checkpoints[0] = resumed.last_checkpoint
                 if sink.upload_id is not None:
-                    self._unlogged.append(resumed.last_checkpoint)  # it is in a new upload, which no log knows yet
+                    self._unlogged.append(
+                        resumed.last_checkpoint
+                    )  # it is in a new upload, which no log knows yet
         self._info: ObjectInfo | None = None
         self._left: str | None = None  # what its end could not remove, in words
 
@@ -456,7 +460,9 @@ class Writer(StoresInTime):
         async with self._failing(but=_REFUSALS):
             if self._encoder is None:
                 if self._given_schema is None:
-                    raise SchemaError("nothing was written and no schema was given", where=Where(key=self.url))
+                    raise SchemaError(
+                        "nothing was written and no schema was given", where=Where(key=self.url)
+                    )
                 self._ingest = self._ingest or Ingest.from_schema(self._given_schema)
                 await self._start()
             await self._finish()
@@ -522,7 +528,7 @@ class Writer(StoresInTime):
         if self._options.own_metadata is not None:
             note += "; go on with rpq.resume_dataset"  # which believes only what its own writer left
         elif (command := self._sink.rescue_command()) is not None:
-            note += f"; complete it: {command}; or go on with it from Python: rpq.resume"
+            note += f"; go on with it from Python (rpq.resume), or complete it: {command}"
         log.error("%s: not published; %s", self.url, note)
         if isinstance(error, ResilientPQError) and error.hint is None:
             error.hint = note

@@ -94,7 +94,7 @@ def _interrupted(
     if partial.exists():
         kept = int(lines[0].split()[1].replace(",", ""))
         assert rpq.check(partial).num_rows >= kept  # and what was on its way to the disk
-        told = shlex.split(re.search(r"complete it: rpq (.*?);", lines[0])[1])  # type: ignore[index]
+        told = shlex.split(re.search(r"complete it: rpq (.*)", lines[0])[1])  # type: ignore[index]
         subprocess.run([*command, *told], check=False, timeout=60, capture_output=True)
         assert rpq.check(written).num_rows >= kept
         written.unlink()
