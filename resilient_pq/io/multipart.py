@@ -22,8 +22,9 @@ from resilient_pq.errors import (
     WriterFencedError,
     located,
 )
+from resilient_pq.io.begun_upload import drop_twins, leased_upload
 from resilient_pq.io.cancellation import GRACE_SECONDS, finish_first
-from resilient_pq.io.lease import Lease, drop_twins, leased_upload
+from resilient_pq.io.lease import Lease
 from resilient_pq.io.leftovers import upload_command
 from resilient_pq.io.part_buffers import PartBuffers
 from resilient_pq.io.protocols import (
