@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -32,7 +33,19 @@ ROOMS = {
     "folder": {"recovery", "writer", "reader", "arrow", "format", "io"},
     "formats": {"recovery", "writer", "reader", "arrow", "format", "io"},
     "dask": {"folder", "dataset", "recovery", "writer", "reader", "arrow", "format", "io", ""},
-    "cli": {"dask", "dataset", "folder", "formats", "recovery", "writer", "reader", "arrow", "format", "io", ""},
+    "cli": {
+        "dask",
+        "dataset",
+        "folder",
+        "formats",
+        "recovery",
+        "writer",
+        "reader",
+        "arrow",
+        "format",
+        "io",
+        "",
+    },
 }
 OPEN_TO_ALL = {"checksum", "commands", "error_chains", "errors", "off_loop", "room", "units", "version"}
 #: The sans-io core: bytes in, values out.
@@ -293,6 +306,14 @@ def test_the_limit_of_requests_is_pure_but_for_one_shell() -> None:
     assert shells == ["RequestLimiter"]
 
 
+def test_one_module_alone_starts_processes() -> None:
+    """Whoever starts another has to say what becomes of it when it is killed, as `tests/test_demo.py` does."""
+    starts = re.compile(
+        r"subprocess|multiprocessing|ProcessPool|Popen|os\.(fork|system|popen|exec|spawn|posix_spawn)"
+    )
+    assert [path for path in MODULES if starts.search(path.read_text())] == [module("cli.demo_kill")]
+
+
 def test_io_knows_no_parquet() -> None:
     wrong = []
     for path in MODULES:
@@ -307,7 +328,18 @@ def test_io_knows_no_parquet() -> None:
 
 def test_imports_take_no_heavy_libraries_with_them() -> None:
     """What is needed only sometimes is imported only then: `import resilient_pq` stays quick."""
-    heavy = ("dask", "pandas", "polars", "pyarrow", "duckdb", "s3fs", "aiobotocore", "botocore", "typer", "rich")
+    heavy = (
+        "dask",
+        "pandas",
+        "polars",
+        "pyarrow",
+        "duckdb",
+        "s3fs",
+        "aiobotocore",
+        "botocore",
+        "typer",
+        "rich",
+    )
     program = f"import sys, resilient_pq; print([name for name in {heavy!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -190,6 +190,28 @@ def test_interrupted(number: signal.Signals, tmp_path: Path) -> None:
     assert not partial[0].exists()
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc tells which children there are")
+@pytest.mark.parametrize("began", [False, True], ids=["at once", "while it writes"])
+def test_the_writer_is_killed_by_somebody_else(began: bool, tmp_path: Path) -> None:
+    """As where memory runs out: one sentence, and nothing is left. It is the only child that a verb starts."""
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    arguments = [*COMMAND, "--rows", "50_000_000"]
+    with subprocess.Popen(
+        arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        children, deadline = Path(f"/proc/{process.pid}/task/{process.pid}/children"), time.monotonic() + 60
+        while not children.read_text() or (began and not list(tmp_path.glob("*/demo.parquet.partial"))):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        os.kill(int(children.read_text()), signal.SIGKILL)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 2, err
+    told, hint = err.splitlines()
+    assert told == "error       the writer ended before the demo could kill it: signal 9 ended it"
+    assert "--rows" in hint
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_writer_whose_parent_is_gone_publishes_nothing(tmp_path: Path) -> None:
     url = tmp_path / "demo.parquet"
     job = Job(str(url), DemoRows(100, 1), {})

@@ -96,7 +96,12 @@ async def kill_half_way(job: Job, watch: Callable[[int, Progress], None]) -> Kil
                 if last.share >= HALF_WAY and (last.stored or at_end > MAX_REPORTS_AT_END):
                     break
             else:
-                raise RecoveryError("the writer ended before it could be killed")
+                status = await process.wait()
+                how = f"signal {-status} ended it" if status < 0 else f"it ended with {status}"
+                raise RecoveryError(
+                    f"the writer ended before the demo could kill it: {how}",
+                    hint="if memory ran out, write fewer rows: --rows",
+                )
             # Not just after it told something, but anywhere between.
             await asyncio.sleep(random.random() * 3 * (time.monotonic() - began) / told)
             process.kill()

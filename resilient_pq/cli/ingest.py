@@ -90,9 +90,7 @@ async def open_rows(
         counted, size = readers.InputStream(file), os.fstat(file.fileno()).st_size
         name = "stdin" if src == STDIN else src
         text_options = readers.TextOptions(block_bytes, as_written, block_seconds or math.inf)
-        items = in_background(
-            _items(file, read(io.BufferedReader(counted, MiB), name, text_options)), file.stop
-        )
+        items = in_background(_items(file, read(counted, name, text_options)), file.stop)
         async with aclosing(items):
             schema = await anext(items)
             batches = _counted(items, counted, size, block_bytes if ending in _TEXT else size)

@@ -65,12 +65,17 @@ class StoppableFile(io.FileIO):
         Raises:
             OSError: `stop` was called.
         """
-        if self._wakes is not None:
-            select.select([self.fileno(), self._wakes], [], [])
+        self.wait()
         if self._stopped.is_set():
             # Not EINTR, after which a buffered reader asks again.
             raise OSError(errno.ECANCELED, os.strerror(errno.ECANCELED))
         return super().readinto(buffer) or 0
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Wait until something can be read, or `stop` was called; False where neither is so after some seconds."""
+        if self._wakes is None:
+            return True
+        return any(select.select([self.fileno(), self._wakes], [], [], seconds))
 
     def stop(self) -> None:
         """Read no more: a read that is under way raises `OSError`, and so does every later one."""
@@ -136,10 +141,20 @@ class InputStream(io.RawIOBase):
         self.num_bytes += count
         return count
 
+    def wait(self, seconds: float) -> bool:
+        """Wait until something can be read, for so long at most; True, too, of what cannot be waited for so."""
+        if self._head or not isinstance(self._stream, StoppableFile | InputStream):
+            return True
+        return self._stream.wait(seconds)
 
-def buffered(stream: Stream, *, head: bytes = b"") -> io.BufferedReader:
-    """`head` and the stream behind it, read in whole pieces as large as they are asked for."""
-    return io.BufferedReader(InputStream(stream, head=head), MiB)
+
+def _taken(stream: InputStream, size: int) -> bytes:
+    """The next bytes, and none behind them; fewer at the end."""
+    pieces: list[bytes] = []
+    while size and (piece := stream.read(size)):
+        pieces.append(piece)
+        size -= len(piece)
+    return b"".join(pieces)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +164,7 @@ class TextOptions:
     Attributes:
         block_bytes: Bytes that are parsed at a time; types are taken from the first block.
         as_written: Columns of JSON in which texts stay texts, though all of them are times.
-        block_seconds: Seconds that the lines of a block may wait for more to come; looked at when some do.
+        block_seconds: Seconds that the lines of a block may wait for more to come.
     """
 
     block_bytes: int
@@ -165,22 +180,24 @@ class _Lines:
         name: What it is called.
         ends: What ends a line: the first of these that is there.
         blank: Bytes of which lines are made that say nothing.
+        has_header: Whether the first line tells nothing of the types.
     """
 
     name: str
     ends: tuple[bytes, ...]
     blank: bytes
+    has_header: bool
 
 
-_CSV = _Lines("CSV", (b"\n", b"\r"), b"\r\n")
-_JSON_LINES = _Lines("JSON lines", (b"\n",), b" \t\n\r\v\f")
+_CSV = _Lines("CSV", (b"\n", b"\r"), b"\r\n", has_header=True)
+_JSON_LINES = _Lines("JSON lines", (b"\n",), b" \t\n\r\v\f", has_header=False)
 
 
-def read_stdin(stream: io.BufferedReader, name: str, text_options: TextOptions) -> Iterator[Any]:
+def read_stdin(stream: InputStream, name: str, text_options: TextOptions) -> Iterator[Any]:
     """An Arrow IPC stream or JSON lines, whichever comes."""
-    head = stream.read(len(_ARROW_FILE_MAGIC))
+    head = _taken(stream, len(_ARROW_FILE_MAGIC))
     text = head.removeprefix(_BYTE_ORDER_MARK).lstrip()
-    rest = buffered(stream, head=head)
+    rest = InputStream(stream, head=head)
     if head == _ARROW_FILE_MAGIC or head.startswith(_CONTINUATION):
         yield from read_arrow(rest, name, text_options)
         return
@@ -196,7 +213,7 @@ def read_stdin(stream: io.BufferedReader, name: str, text_options: TextOptions) 
     )
 
 
-def read_csv(stream: io.BufferedReader, name: str, text_options: TextOptions) -> Iterator[Any]:
+def read_csv(stream: InputStream, name: str, text_options: TextOptions) -> Iterator[Any]:
     """CSV with a header line, understood as `pyarrow.csv` does by default.
 
     Blocks are read here and parsed in memory. pyarrow's own stream would read from threads of its own, which nobody can
@@ -230,7 +247,7 @@ def _parsed_csv(block: bytes, schema: Any) -> Any:
     return table if schema is None else table.rename_columns(schema.names)
 
 
-def read_json_lines(stream: io.BufferedReader, name: str, text_options: TextOptions) -> Iterator[Any]:
+def read_json_lines(stream: InputStream, name: str, text_options: TextOptions) -> Iterator[Any]:
     """One JSON object per line, understood as `pyarrow.json` does by default, but for columns `as_written`."""
     _pyarrow("json", "JSON lines")
     schema = None
@@ -252,8 +269,12 @@ def _first_of_json(block: bytes, as_written: Collection[str]) -> Any:
     """The first block, which tells the types."""
     pa = import_module("pyarrow")
     table = _parsed(block)
-    times = [field.name for field in table.schema if field.name in as_written and pa.types.is_timestamp(field.type)]
-    return _parsed(block, explicit_schema=pa.schema([(each, pa.string()) for each in times])) if times else table
+    times = [
+        field.name for field in table.schema if field.name in as_written and pa.types.is_timestamp(field.type)
+    ]
+    return (
+        _parsed(block, explicit_schema=pa.schema([(each, pa.string()) for each in times])) if times else table
+    )
 
 
 def _parsed(block: bytes, **options: Any) -> Any:
@@ -266,7 +287,7 @@ def _parsed(block: bytes, **options: Any) -> Any:
 
 
 def _blocks(
-    stream: io.BufferedReader, name: str, text_options: TextOptions, form: _Lines
+    stream: InputStream, name: str, text_options: TextOptions, form: _Lines
 ) -> Iterator[tuple[bytes, str]]:
     """Blocks of whole lines that are not blank, each with what to tell where it cannot be understood."""
     first_line, is_first, types_from = 1, True, 0
@@ -283,19 +304,19 @@ def _blocks(
             is_first = False
 
 
-def _whole_lines(
-    stream: io.BufferedReader, name: str, text_options: TextOptions, form: _Lines
-) -> Iterator[bytes]:
+def _whole_lines(stream: InputStream, name: str, text_options: TextOptions, form: _Lines) -> Iterator[bytes]:
     """The bytes of the stream in pieces of about the size of a block, cut between lines."""
     pieces: list[bytes] = []
-    is_last = False
+    is_first, is_last = True, False
     while not is_last:
         block, is_last = _read_block(stream, text_options)
         end = 0 if is_last else next((end for mark in form.ends if (end := block.rfind(mark) + 1)), 0)
         pieces.append(block[:end] if end else block)
-        if end:
+        if end and not (is_first and form.has_header and _is_one_line(b"".join(pieces), form)):
             yield b"".join(pieces)
-            pieces = [block[end:]]
+            is_first, pieces = False, [block[end:]]
+        elif end:
+            pieces.append(block[end:])
         elif sum(map(len, pieces)) > MAX_LINE_BYTES:
             raise FormatError(
                 f"a line has more than {MAX_LINE_BYTES:,} bytes",
@@ -305,12 +326,18 @@ def _whole_lines(
     yield b"".join(pieces)
 
 
-def _read_block(stream: io.BufferedReader, text_options: TextOptions) -> tuple[bytes, bool]:
+def _is_one_line(text: bytes, form: _Lines) -> bool:
+    return not any(mark in text.strip(form.blank) for mark in form.ends)
+
+
+def _read_block(stream: InputStream, text_options: TextOptions) -> tuple[bytes, bool]:
     """As many bytes as a block has, or fewer where they come slowly; and whether they are the last ones."""
     pieces: list[bytes] = []
     missing, deadline = text_options.block_bytes, math.inf
-    while missing and time.monotonic() < deadline:
-        piece = stream.read1(min(missing, MiB))
+    while missing and (left := deadline - time.monotonic()) > 0:
+        if left < math.inf and not stream.wait(left):
+            break
+        piece = stream.read(min(missing, MiB))
         if not piece:
             return b"".join(pieces), True
         if not pieces:
@@ -320,13 +347,13 @@ def _read_block(stream: io.BufferedReader, text_options: TextOptions) -> tuple[b
     return b"".join(pieces), False
 
 
-def read_arrow(stream: io.BufferedReader, name: str, _text_options: TextOptions) -> Iterator[Any]:
+def read_arrow(stream: InputStream, name: str, _text_options: TextOptions) -> Iterator[Any]:
     """An Arrow IPC stream or file; a file that cannot be read from its end is taken for the stream in it."""
-    head = stream.read(len(_ARROW_FILE_MAGIC))
+    head = _taken(stream, len(_ARROW_FILE_MAGIC))
     if head == _ARROW_FILE_MAGIC:
         if stream.seekable() and find_spec("pyarrow") is not None:
-            return _read_arrow_file(stream, name)
-        head = stream.read(len(_ARROW_FILE_MAGIC))
+            return _read_arrow_file(io.BufferedReader(stream, MiB), name)
+        head = _taken(stream, len(_ARROW_FILE_MAGIC))
     return _read_arrow_stream(stream, head, name)
 
 
@@ -339,9 +366,9 @@ def _read_arrow_file(stream: io.BufferedReader, name: str) -> Iterator[Any]:
             yield reader.get_batch(ordinal)
 
 
-def _read_arrow_stream(stream: io.BufferedReader, head: bytes, name: str) -> Iterator[Any]:
+def _read_arrow_stream(stream: InputStream, head: bytes, name: str) -> Iterator[Any]:
     message = _schema_message(stream, head, name)
-    whole = buffered(stream, head=message)
+    whole = io.BufferedReader(InputStream(stream, head=message), MiB)
     if _nanoarrow_can_read(message):
         opened = _nanoarrow_stream(whole)
     else:
@@ -368,7 +395,7 @@ def _nanoarrow_stream(stream: Any) -> Any:
     return nanoarrow.c_array_stream(nanoarrow.ipc.InputStream.from_readable(stream))
 
 
-def _schema_message(stream: io.BufferedReader, head: bytes, name: str) -> bytes:
+def _schema_message(stream: InputStream, head: bytes, name: str) -> bytes:
     """The first message of an Arrow stream, which has no body: `head`, and the rest of it from the stream."""
     where = Where(key=name, offset=0)
     if len(head) < len(_ARROW_FILE_MAGIC) or not head.startswith(_CONTINUATION):
@@ -376,7 +403,7 @@ def _schema_message(stream: io.BufferedReader, head: bytes, name: str) -> bytes:
     length = int.from_bytes(head[4:], "little", signed=True)
     if not 0 < length <= MAX_SCHEMA_BYTES:
         raise FormatError(f"the schema of an Arrow IPC stream cannot have {length:,} bytes", where=where)
-    rest = stream.read(length)
+    rest = _taken(stream, length)
     if len(rest) < length:
         raise FormatError("the Arrow IPC stream ends within its schema", where=where)
     return head + rest

@@ -70,7 +70,11 @@ def write(
     ] = 0.02,
     max_unstored_seconds: Annotated[
         float,
-        typer.Option(min=0, metavar="SECONDS", help="Seconds after which a row is stored, at most; 0 for no bound."),
+        typer.Option(
+            min=0,
+            metavar="SECONDS",
+            help="Seconds after which a row that came whole is stored, at most; 0 for no bound.",
+        ),
     ] = MAX_UNSTORED_SECONDS,
     checkpoint_seconds: Annotated[
         float | None,
@@ -91,10 +95,14 @@ def write(
     ] = False,
     partition_by: Annotated[
         str | None,
-        typer.Option(metavar="COLUMN,COLUMN", help="A data set: columns whose values are folders, as Hive has them."),
+        typer.Option(
+            metavar="COLUMN,COLUMN", help="A data set: columns whose values are folders, as Hive has them."
+        ),
     ] = None,
     roll_rows: Annotated[int | None, typer.Option(metavar="ROWS", help="A data set: rows of a file.")] = None,
-    roll_bytes: Annotated[int | None, size_option("--roll-bytes", "A data set: bytes of a file, about.")] = None,
+    roll_bytes: Annotated[
+        int | None, size_option("--roll-bytes", "A data set: bytes of a file, about.")
+    ] = None,
     roll_seconds: Annotated[
         float | None, typer.Option(metavar="SECONDS", help="A data set: seconds that a file is open.")
     ] = None,
@@ -103,7 +111,9 @@ def write(
     ] = None,
     resume: Annotated[
         bool,
-        typer.Option("--resume", help="A data set: go on with one; rows of SRC that are stored are passed over."),
+        typer.Option(
+            "--resume", help="A data set: go on with one; rows of SRC that are stored are passed over."
+        ),
     ] = False,
     endpoint_url: EndpointUrl = None,
     storage_option: StorageOptions = None,
@@ -115,7 +125,8 @@ def write(
     Rows are streamed: memory is bounded by the row group, whatever the size of the input. DST appears when it is
     complete, and not before; until then a local file is DST.partial, and what is in it can be recovered. CSV and
     JSON lines are read by pyarrow with its defaults (pip install 'resilient_pq[ingest]'); their types are taken
-    from the first 8 MiB, or from what comes in a third of --max-unstored-seconds.
+    from the first 8 MiB, or from what comes in a third of --max-unstored-seconds. A source that stops keeps no row that
+    came whole from being stored in time; only on Windows the last rows wait until more come.
 
     With one of the options of a data set DST is a folder, and each file in it appears when it is full. A run that was
     interrupted leaves files that are unfinished: the same with --resume completes them, and goes on in new ones.
@@ -151,7 +162,12 @@ def write(
         creating = partial(begin, dst, **settings, **rolling)
         waiting = _block_seconds(settings)
         work = partial(
-            _write_dataset, src=src, keys=keys or (), block_seconds=waiting, creating=creating, reached=reached
+            _write_dataset,
+            src=src,
+            keys=keys or (),
+            block_seconds=waiting,
+            creating=creating,
+            reached=reached,
         )
         return run_verb(NAME, work, as_json=as_json)
     settings["mode"] = mode

@@ -9,21 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from resilient_pq.dask.events import is_set, set_event
-from resilient_pq.dask.parts import remove_unfinished
-from resilient_pq.dask.shipped import Location, location_of, with_errors_detached
+from resilient_pq.dask.shipped import Location, with_errors_detached
 from resilient_pq.errors import ResilientPQError
 from resilient_pq.folder.one import check_one, recover_one
 from resilient_pq.folder.result import FileError, FileResult
-from resilient_pq.io import READING, WRITING, LocalStore, Stores, WriteStore
+from resilient_pq.io import READING, WRITING, Stores
 from resilient_pq.io.location import shown
-from resilient_pq.io.partial_file import SUFFIX as PARTIAL
-from resilient_pq.io.partial_file import is_held
 from resilient_pq.portal import portal
 from resilient_pq.recovery.salvage import RecoverOptions
 
@@ -114,7 +110,7 @@ async def _one(order: Order, stores: Stores, outputs: Stores, *, again: bool) ->
     if again:
         try:
             store, key = outputs.resolve(order.dst)
-            await _remove_leftovers(store, key, order.not_ours)
+            await store.discard_unfinished(key, keep=order.not_ours)
         except ResilientPQError as error:
             return FileResult(order.verb, order.name, error=FileError.of(error))
         options = replace(options, overwrite=options.overwrite or order.is_free)
@@ -127,22 +123,3 @@ async def _one(order: Order, stores: Stores, outputs: Stores, *, again: bool) ->
         stores=stores,
         dst_stores=outputs,
     )
-
-
-async def _remove_leftovers(store: WriteStore, key: str, not_ours: frozenset[str]) -> None:
-    """Remove what an attempt left that died in the middle: open uploads, and partial files that nobody writes."""
-    await remove_unfinished(store, [key], not_ours)
-    if isinstance(store, LocalStore):
-        for partial in await asyncio.to_thread(_partials_of, os.fspath(location_of(store, key))):
-            if partial not in not_ours:
-                await store.delete(partial)
-
-
-def _partials_of(path: str) -> list[str]:
-    """The files that dead recoveries to a path were writing: ``NAME.<random>.partial`` that nobody holds."""
-    folder, name = os.path.split(path)
-    if not os.path.isdir(folder):
-        return []
-    partial = re.compile(rf"{re.escape(name)}\.[0-9a-f]{{16}}{re.escape(PARTIAL)}")
-    beside = [os.path.join(folder, other) for other in os.listdir(folder) if partial.fullmatch(other)]
-    return [found for found in beside if is_held(found) is False]

@@ -8,7 +8,7 @@ late replaces nothing.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -19,8 +19,8 @@ import pyarrow as pa
 from resilient_pq.dask.events import is_set
 from resilient_pq.dask.shipped import Location, with_errors_detached
 from resilient_pq.dask.tables import table_of
-from resilient_pq.errors import AlreadyExistsError, NotFoundError
-from resilient_pq.io import WRITING, FetchCounters, MultipartStore, WriteStore, resolve
+from resilient_pq.errors import AlreadyExistsError
+from resilient_pq.io import WRITING, FetchCounters, WriteStore, resolve
 from resilient_pq.portal import portal
 from resilient_pq.reader.reading import read_contents
 from resilient_pq.writer.creation import new_file
@@ -74,7 +74,8 @@ def write_part(frame: pd.DataFrame, part: Part) -> WrittenPart | None:
 async def _written(table: pa.Table, part: Part) -> WrittenPart:
     store, key = resolve(part.url, part.storage_options, retry=WRITING)
     async with store:
-        await remove_unfinished(store, [key])
+        # A NAME.partial stays for the writer that follows, which takes its place.
+        await store.discard_unfinished(key)
         if await store.exists(key):
             return await _published(store, key)
         options = replace(part.encoding, write=replace(part.encoding.write, overwrite_partial=True))
@@ -90,16 +91,3 @@ async def _written(table: pa.Table, part: Part) -> WrittenPart:
 async def _published(store: WriteStore, key: str) -> WrittenPart:
     info, contents = await read_contents(store, key, tail_bytes=_TAIL_BYTES, counters=FetchCounters())
     return WrittenPart(contents.num_rows, info.size)
-
-
-async def remove_unfinished(
-    store: WriteStore, keys: Sequence[str], not_ours: Collection[str] = frozenset()
-) -> None:
-    """Abort the uploads of attempts that ended in the middle; a ``NAME.partial`` is left to the next writer."""
-    if not isinstance(store, MultipartStore) or not store.capabilities.list_parts:
-        return
-    for key in keys:
-        for upload in await store.list_uploads(key):
-            if upload.key == key and upload.upload_id not in not_ours:
-                with suppress(NotFoundError):  # it ended meanwhile
-                    await store.abort_upload(key, upload.upload_id)

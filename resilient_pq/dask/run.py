@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from resilient_pq.dask.parts import remove_unfinished
 from resilient_pq.dask.shipped import Location, location_of
 from resilient_pq.dataset.write import WrittenMetadata, write_metadata
 from resilient_pq.errors import AlreadyExistsError, FormatError, SchemaError, Where
@@ -114,7 +113,8 @@ class Run:
         store, key = self._resolved()
         async with store:
             keys = [store.beside(key, name) for name in self.names]
-            await remove_unfinished(store, keys)
+            for mine in keys:
+                await store.discard_unfinished(mine)
             listed = {
                 store.beside(key, name) for name in await store.list_names(key.removesuffix(METADATA_NAME))
             }

@@ -25,7 +25,6 @@ from resilient_pq.errors import (
 from resilient_pq.io import (
     FetchCounters,
     Lease,
-    LeaseTerms,
     LocalStore,
     MultipartStore,
     SinkOptions,
@@ -33,14 +32,14 @@ from resilient_pq.io import (
     find_epoch,
 )
 from resilient_pq.io.cancellation import all_or_none
+from resilient_pq.io.lease import taken_over, told_of_loss
 from resilient_pq.io.protocols import folder_prefix
 from resilient_pq.reader.contents import FileState
 from resilient_pq.reader.reading import read_contents
 from resilient_pq.recovery.resume import resume
-from resilient_pq.recovery.resume_upload import completed_upload
+from resilient_pq.recovery.resume_upload import completed_upload, parts_or_aborted
 from resilient_pq.recovery.source import TAIL_BYTES
 from resilient_pq.recovery.torn_at_once import was_torn_at_once
-from resilient_pq.recovery.upload_rule import upload_parts
 
 #: Files that are completed, or footers that are read, at one time.
 _MAX_CONCURRENCY: Final = 16
@@ -142,12 +141,14 @@ async def completed(folder: Folder) -> Begun:
     there = await folder.found()
     # Before the parts of any upload are listed: what the sink before was told to be stored is in them then. And before
     # the uploads are: it begins none afterwards that it could complete.
-    leases = await _side_by_side(there.epochs, lambda each: _taken(folder, each))
+    epochs = there.epochs
+    leases = await _side_by_side(epochs, lambda each: _taken(folder, each))
     if leases:
         there = await folder.found()
     newest = {found.partition: found for found in sorted(there.complete, key=lambda each: each.sequence)}
     unfinished = await _without_conflicts(folder, newest, there.unfinished)
-    done = await _side_by_side(unfinished, lambda each: _complete(folder, each))
+    held = {epoch.relative: lease for epoch, lease in zip(epochs, leases, strict=True)}
+    done = await _side_by_side(unfinished, lambda each: _complete(folder, each, held.get(each.file.relative)))
     ended = [each.file for each, kept in zip(unfinished, done, strict=True) if kept]
     newest |= {found.partition: found for found in ended}
     files = await _side_by_side(newest.values(), lambda each: _read(folder, each))
@@ -165,16 +166,7 @@ async def _taken(folder: Folder, file: NamedFile) -> Lease | None:
     store, key = folder.store, folder.key_of(file.relative)
     assert isinstance(store, MultipartStore)
     found = await find_epoch(store, key)
-    if found is None:
-        return None
-    epoch = found.epoch
-    lease = Lease(
-        store,
-        key,
-        LeaseTerms(epoch.file_id, exclusive=True, strict=True, found=found, before=epoch.uploads),
-    )
-    await lease.take()
-    return lease
+    return None if found is None else await taken_over(store, key, found)
 
 
 async def _without_conflicts(
@@ -214,12 +206,9 @@ async def _was_empty(folder: Folder, unfinished: Unfinished) -> bool:
             await sink.keep()
             return False
         assert isinstance(store, MultipartStore) and unfinished.upload_id is not None
-        if upload_parts(await store.list_parts(key, unfinished.upload_id)).by_rule is not None:
-            return False
-        await store.abort_upload(key, unfinished.upload_id)
+        return await parts_or_aborted(store, key, unfinished.upload_id) is None
     except NotFoundError:  # gone since it was listed
         return True
-    return True
 
 
 def _two_sinks(folder: Folder, unfinished: Unfinished) -> RecoveryError:
@@ -233,14 +222,15 @@ def _two_sinks(folder: Folder, unfinished: Unfinished) -> RecoveryError:
     )
 
 
-async def _complete(folder: Folder, unfinished: Unfinished) -> bool:
+async def _complete(folder: Folder, unfinished: Unfinished, lease: Lease | None) -> bool:
     """Make a finished file of it; False where no row of it was stored, and nothing is left of it then."""
     store, key = folder.store, folder.key_of(unfinished.file.relative)
     with located(Where(key=store.url_of(key))):
         if isinstance(store, LocalStore):
             return await _complete_local(store, key)
         assert isinstance(store, MultipartStore) and unfinished.upload_id is not None
-        return await completed_upload(store, key, unfinished.upload_id) is not None
+        async with told_of_loss(lease):
+            return await completed_upload(store, key, unfinished.upload_id) is not None
 
 
 async def _complete_local(store: LocalStore, key: str) -> bool:

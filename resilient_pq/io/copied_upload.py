@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from resilient_pq.errors import NotFoundError, ObjectChangedError, RangeError, Where
+from resilient_pq.io.begun_upload import twins_of
 from resilient_pq.io.cancellation import GRACE_SECONDS, finish_first
-from resilient_pq.io.lease import twins_of
 from resilient_pq.io.leftovers import drop_upload
 from resilient_pq.io.protocols import MultipartStore, ObjectInfo, Part, ReadStore, SinkOptions, bare_etag
 from resilient_pq.io.ranges import ByteRange

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
-from datetime import timedelta
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 
 from resilient_pq.errors import (
     AccessDeniedError,
     AlreadyExistsError,
+    BucketNotFoundError,
     FormatError,
     NotFoundError,
     ObjectChangedError,
@@ -37,13 +38,10 @@ from resilient_pq.io.epoch import (
     new_owner,
     parse_epoch,
 )
-from resilient_pq.io.leftovers import drop_upload, empty_uploads, upload_command
 from resilient_pq.io.protocols import Fencing, MultipartStore, ReadStore
 
 log = logging.getLogger("resilient_pq.io")
 
-#: An upload whose beginning was not answered was begun no longer before that which was asked for again.
-_LOST_REPLY = timedelta(minutes=5)
 #: How often a lease is asked for that others take over and over, by one who begins a new file whatever there is.
 _MAX_ATTEMPTS = 5
 
@@ -162,7 +160,9 @@ class Lease:
         except AccessDeniedError as error:
             self._go_without(error)
             return
-        heeding = self.fencing is Fencing.LEASE and await self._store.heeds_conditions(self._key, epoch.to_json())
+        heeding = self.fencing is Fencing.LEASE and await self._store.heeds_conditions(
+            self._key, epoch.to_json()
+        )
         if self.fencing is Fencing.LEASE and not heeding:
             self._advisory()
         if self._terms.exclusive and found is None:
@@ -296,59 +296,39 @@ class Lease:
         )
 
 
-async def leased_upload(store: MultipartStore, key: str, lease: Lease | None) -> str:
-    """Begin an upload, and name it in its lease before any part of it is sent: one that nobody names holds nothing.
-
-    Returns:
-        The id of the upload.
+async def taken_over(store: MultipartStore, key: str, found: FoundEpoch, *, strict: bool = True) -> Lease:
+    """The lease of an object, from the holder that was found; uploads stay those of earlier epochs until it ends.
 
     Raises:
-        WriterFencedError: Somebody else holds the lease; no upload is left.
-        StoreError: The store refuses.
+        WriterFencedError: Somebody else was first.
+        StoreError: The store refuses; of credentials that may not write there only where it is `strict`.
     """
-    if lease is not None:
-        await lease.take()
-    upload_id = await store.create_upload(key)
+    epoch = found.epoch
+    lease = Lease(
+        store,
+        key,
+        LeaseTerms(epoch.file_id, exclusive=True, strict=strict, found=found, before=epoch.uploads),
+    )
+    await lease.take()
+    return lease
+
+
+@asynccontextmanager
+async def told_of_loss(lease: Lease | None) -> AsyncIterator[None]:
+    """Raise that a lease is lost for what its new holder did to the object and its uploads while the block ran.
+
+    Raises:
+        WriterFencedError: Something was gone, or written by another, and the lease is lost.
+    """
     try:
-        twins = await twins_of(store, key, upload_id)
-        if lease is not None:
-            await lease.name(upload_id)
-    except BaseException as error:
-        await drop_upload(store, key, upload_id, error)
+        yield
+    except (NotFoundError, AlreadyExistsError, ObjectChangedError) as error:
+        if lease is None or isinstance(error, BucketNotFoundError):
+            raise
+        try:
+            await lease.confirm()
+        except WriterFencedError as fenced:
+            raise fenced from error
+        except (StoreError, UnsupportedError, FormatError) as unknown:
+            log.debug("whether a lease is held cannot be told: %s", unknown)
         raise
-    # Nobody has taken the lease since these were listed: none of them is of a writer that is to hold it.
-    for twin in twins:
-        await drop_upload(store, key, twin)
-    return upload_id
-
-
-async def twins_of(store: MultipartStore, key: str, upload_id: str) -> Sequence[str]:
-    """The empty uploads that were begun beside one, by requests whose answers were lost.
-
-    Of no other writer anybody can be told that anything is stored in them: they hold no part, and no epoch object names
-    them.
-    """
-    if not store.begun_twice(upload_id):
-        return []
-    try:
-        found = await find_epoch(store, key)
-        named = () if found is None else found.epoch.uploads
-        listed = [each for each in await store.list_uploads(key) if each.key == key]
-        begun = next((each.initiated for each in listed if each.upload_id == upload_id), None)
-        others = [
-            each
-            for each in listed
-            if each.upload_id not in (upload_id, *named)
-            and begun is not None
-            and each.initiated is not None
-            and abs(begun - each.initiated) < _LOST_REPLY
-        ]
-        return await empty_uploads(store, others)
-    except (StoreError, UnsupportedError, FormatError) as error:
-        log.warning(
-            "%s: a request to begin its upload was not answered, and may have left an empty one (%s); see: %s",
-            store.url_of(key),
-            error.message,
-            upload_command(store, "list", key),
-        )
-        return []

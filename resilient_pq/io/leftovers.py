@@ -48,7 +48,11 @@ async def drop_upload(
     except (StoreError, UnsupportedError, TimeoutError) as refused:
         reason = refused.message if isinstance(refused, ResilientPQError) else "no answer"
         command = drop_command(store, key, upload_id)
-        _tell(store.url_of(key), f"the upload {upload_id} was not removed ({reason}); to remove it: {command}", error)
+        _tell(
+            store.url_of(key),
+            f"the upload {upload_id} was not removed ({reason}); to remove it: {command}",
+            error,
+        )
 
 
 async def abort_after(sink: ObjectSink, error: BaseException) -> str | None:
@@ -94,8 +98,7 @@ async def empty_uploads(
     empty = []
     for upload in uploads:
         if epoch is not None and (
-            upload.initiated is None
-            or upload.initiated.timestamp() < epoch.began - MOST_SKEW.total_seconds()
+            upload.initiated is None or upload.initiated.timestamp() < epoch.began - MOST_SKEW.total_seconds()
         ):
             continue
         try:
@@ -116,7 +119,7 @@ async def uploads_left(store: object, key: str) -> tuple[str, ...]:
     if not isinstance(store, MultipartStore) or not store.capabilities.list_parts:
         return ()
     try:
-        listed = await store.list_uploads(key)
+        listed = await store.uploads_of(key)
     except (StoreError, UnsupportedError) as error:
         log.debug("%s: cannot tell which uploads are open: %s", store.url_of(key), error.message)
         return ()
@@ -124,9 +127,10 @@ async def uploads_left(store: object, key: str) -> tuple[str, ...]:
         f"the upload {each.upload_id} is open for {store.url_of(key)}, begun {_time(each)}: unless somebody writes"
         f" to it, remove it: {drop_command(store, key, each.upload_id)}"
         for each in listed
-        if each.key == key
     )
 
 
 def _time(upload: UploadInfo) -> str:
-    return "at an unknown time" if upload.initiated is None else upload.initiated.isoformat(timespec="seconds")
+    return (
+        "at an unknown time" if upload.initiated is None else upload.initiated.isoformat(timespec="seconds")
+    )

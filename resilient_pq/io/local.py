@@ -8,7 +8,7 @@ import re
 import secrets
 import stat
 import threading
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from io import FileIO
 from itertools import islice
@@ -174,9 +174,9 @@ class LocalStore(WriteStore, GrowingStore):
         """Remove the file, if there is one."""
         await in_thread(_delete, self.url_of(key))
 
-    async def discard_unfinished(self, key: str) -> None:
-        """Remove ``NAME.<random>.partial``, where no living writer holds it."""
-        await in_thread(_discard_unfinished, behind_link(self.url_of(key)))
+    async def discard_unfinished(self, key: str, *, keep: Collection[str] = ()) -> None:
+        """Remove every ``NAME.<random>.partial`` but those to keep, by their paths, where no living writer holds it."""
+        await in_thread(_discard_unfinished, behind_link(self.url_of(key)), set(map(os.path.basename, keep)))
 
     async def close(self) -> None:
         """Nothing to let go of: files are open only while they are read."""
@@ -332,13 +332,17 @@ def _create(path: str, options: SinkOptions) -> PartialFile:
 _TOKEN_BYTES = 8
 
 
-def _discard_unfinished(path: str) -> None:
+def _discard_unfinished(path: str, keep: Collection[str]) -> None:
     folder, name = os.path.split(path)
     left = re.compile(rf"{re.escape(name)}\.[0-9a-f]{{{2 * _TOKEN_BYTES}}}{re.escape(SUFFIX)}")
-    with explained("cannot list", folder), suppress(FileNotFoundError), os.scandir(folder or os.curdir) as entries:
-        found = [entry.path for entry in entries if left.fullmatch(entry.name)]
+    with (
+        explained("cannot list", folder),
+        suppress(FileNotFoundError),
+        os.scandir(folder or os.curdir) as entries,
+    ):
+        found = [entry.path for entry in entries if left.fullmatch(entry.name) and entry.name not in keep]
         for each in found:
-            if not is_held(each):
+            if is_held(each) is False:
                 _delete(each)
 
 
@@ -375,7 +379,9 @@ def _status(path: str) -> os.stat_result:
 
 def _page_of(walking: Iterator[tuple[str, os.DirEntry[str] | StoreError]]) -> list[ListedObject]:
     """The next files, and what they are."""
-    return sorted((_listed(name, entry) for name, entry in islice(walking, LISTED_AT_ONCE)), key=attrgetter("name"))
+    return sorted(
+        (_listed(name, entry) for name, entry in islice(walking, LISTED_AT_ONCE)), key=attrgetter("name")
+    )
 
 
 def _listed(name: str, entry: os.DirEntry[str] | StoreError) -> ListedObject:

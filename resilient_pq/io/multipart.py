@@ -22,8 +22,9 @@ from resilient_pq.errors import (
     WriterFencedError,
     located,
 )
+from resilient_pq.io.begun_upload import drop_twins, leased_upload
 from resilient_pq.io.cancellation import GRACE_SECONDS, finish_first
-from resilient_pq.io.lease import Lease, leased_upload
+from resilient_pq.io.lease import Lease
 from resilient_pq.io.leftovers import upload_command
 from resilient_pq.io.part_buffers import PartBuffers
 from resilient_pq.io.protocols import (
@@ -42,7 +43,6 @@ from resilient_pq.io.upload_plan import Later, ListParts, PutPart, UploadPlan
 from resilient_pq.io.upload_probe import findable_parts
 
 log = logging.getLogger("resilient_pq.io")
-
 
 
 class MultipartSink(ObjectSink):
@@ -70,7 +70,9 @@ class MultipartSink(ObjectSink):
         self._failure: BaseException | None = None
         self._outcome: Literal["completed", "aborted", "kept"] | None = None
         self._info: ObjectInfo | None = None
-        self._tidied = False  # whether the upload was removed since it held no more than the object that stays
+        self._tidied = (
+            False  # whether the upload was removed since it held no more than the object that stays
+        )
         self._commit_begun: tuple[int, float] | None = None  # its end, and when
         self._commit_seconds = 0.0
         self._in_doubt = False  # whether the store may have published the object without saying so
@@ -212,7 +214,9 @@ class MultipartSink(ObjectSink):
             if self.num_bytes_stored < end:
                 self._commit_begun = end, asyncio.get_running_loop().time()
             self._pump()
-            while wait and (self._plan.committed_end < end or self._stored_end < end <= self._plan.stored_end):
+            while wait and (
+                self._plan.committed_end < end or self._stored_end < end <= self._plan.stored_end
+            ):
                 await self._change()
         return StoredState.STORED if self._stored_end >= self.position else StoredState.ACCEPTED
 
@@ -239,7 +243,10 @@ class MultipartSink(ObjectSink):
         parts, upload_id = self._plan.parts, await self._begun()
         stored = sum(part.size for part in parts)
         if stored != self.position:
-            raise StoreError(f"the parts have {stored:,} bytes instead of {self.position:,}", where=self._where)
+            raise StoreError(
+                f"the parts have {stored:,} bytes instead of {self.position:,}", where=self._where
+            )
+        await drop_twins(self._store, self._key, upload_id, self._lease)
         return await self._publish(
             self._store.complete_upload(
                 self._key, upload_id, parts, if_none_match=exclusive, if_match=if_match
@@ -403,13 +410,18 @@ class MultipartSink(ObjectSink):
             if self._plan.committing and self._plan.unanswered:
                 raise  # nothing else can tell what became of the request that was not answered
             if self._plan.promises:
-                log.warning("%s: whoever goes on with it needs to list parts, as these credentials may not: %s",
-                    self.describe(), error.message)
+                log.warning(
+                    "%s: whoever goes on with it needs to list parts, as these credentials may not: %s",
+                    self.describe(),
+                    error.message,
+                )
             self._plan.unlisted(findable=isinstance(error, AccessDeniedError))
             return
         if parts is None:
-            log.warning("%s: nothing is stored before it is complete: this store does not list what is unfinished",
-                self.describe())
+            log.warning(
+                "%s: nothing is stored before it is complete: this store does not list what is unfinished",
+                self.describe(),
+            )
             self._plan.unlisted(findable=False)
             return
         with located(self._where):
@@ -438,7 +450,8 @@ class MultipartSink(ObjectSink):
         return WriterFencedError(
             f"the upload {self.upload_id} was completed or aborted by somebody else",
             where=error.where.merged_with(self._where),
-            hint=error.hint or f"what was stored is theirs now; see what is there: {self._command('resume-info')}",
+            hint=error.hint
+            or f"what was stored is theirs now; see what is there: {self._command('resume-info')}",
         )
 
     # -- ending ----------------------------------------------------------------------------------

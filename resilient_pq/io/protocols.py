@@ -10,7 +10,7 @@ A store belongs to the event loop that first uses it, and is closed with `close(
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -247,7 +247,9 @@ class SinkOptions:
         if self.max_bytes_in_flight < 1:
             raise ValueError(f"max_bytes_in_flight is at least 1, not {self.max_bytes_in_flight:,}")
         if not self.undecided_grace >= 0:
-            raise ValueError(f"undecided_grace is not below 0 seconds, and {self.undecided_grace} is not that")
+            raise ValueError(
+                f"undecided_grace is not below 0 seconds, and {self.undecided_grace} is not that"
+            )
 
 
 DEFAULT_SINK_OPTIONS = SinkOptions()
@@ -588,12 +590,15 @@ class WriteStore(ReadStore, Protocol):
     async def delete(self, key: str) -> None:
         """Remove the object; one that is not there is no error."""
 
-
-    async def discard_unfinished(self, key: str) -> None:
+    async def discard_unfinished(self, key: str, *, keep: Collection[str] = ()) -> None:
         """Remove what writers of this very object left that died before they completed it, where that is stored.
 
         For objects that nobody else writes: an upload that goes on would be lost. The ``NAME.partial`` of a local file
         stays, since its rows may be wanted.
+
+        Args:
+            key: The object.
+            keep: What stays: ids of uploads, or paths of partial files.
         """
         return
 
@@ -716,13 +721,17 @@ class MultipartStore(WriteStore, Protocol):
         """Whether the beginning of an upload was asked for again, as no answer came: there may be another, empty."""
         return False
 
-    async def discard_unfinished(self, key: str) -> None:
-        """Abort every upload of this object, where uploads can be listed."""
+    async def discard_unfinished(self, key: str, *, keep: Collection[str] = ()) -> None:
+        """Abort every upload of this object but those to keep, by their ids, where uploads can be listed."""
         if self.capabilities.list_parts:
-            for upload in await self.list_uploads(key):
-                if upload.key == key:
-                    with suppress(NotFoundError):
+            for upload in await self.uploads_of(key):
+                if upload.upload_id not in keep:
+                    with suppress(NotFoundError):  # it ended meanwhile
                         await self.abort_upload(key, upload.upload_id)
+
+    async def uploads_of(self, key: str) -> list[UploadInfo]:
+        """The open uploads of this object: a listing has those of `day.parquet.old` beside those of `day.parquet`."""
+        return [upload for upload in await self.list_uploads(key) if upload.key == key]
 
     @abstractmethod
     async def list_uploads(self, prefix: str) -> list[UploadInfo]:

@@ -94,7 +94,8 @@ class S3Client:
         except StoreError as error:
             if self._renewal is None:
                 raise
-            refused = await self._renewal.after(error, used or self._renewal.in_use)
+            in_words = partial(self._refused_in_words, url, Bucket)
+            refused = await self._renewal.after(error, used or self._renewal.in_use, in_words)
             if refused is error:
                 raise
             if refused is not None:
@@ -103,6 +104,16 @@ class S3Client:
         if self._renewal is not None:
             self._renewal.granted()
         return answer
+
+    async def _refused_in_words(self, url: str, bucket: str) -> StoreError | None:
+        """What refuses these credentials any request, told in a body, which the answer to a HEAD has none of."""
+        try:
+            await self._sent("list_objects_v2", url, bucket, {"MaxKeys": 1})
+        except StoreError as error:
+            return error
+        except UnsupportedError:
+            return None
+        return None
 
     async def _sent(
         self, operation: str, url: str, bucket: str, parameters: Mapping[str, Any]

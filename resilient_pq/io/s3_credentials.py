@@ -21,8 +21,10 @@ log = logging.getLogger("resilient_pq.io")
 
 #: What stores call credentials that were right once.
 _EXPIRED: Final = frozenset(
-    {"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "InvalidToken", "InvalidAccessKeyId"}
+    {"ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired"}
 )
+#: What they call those that were removed since, or never were right.
+_UNKNOWN: Final = frozenset({"InvalidToken", "InvalidAccessKeyId"})
 #: The answer to a HEAD has no body that could say so.
 _WITHOUT_WORDS: Final = frozenset({400, 401, 403})
 #: Seconds in which such an answer does not lead to a look-up again that found nothing new.
@@ -39,7 +41,11 @@ class Renewal:
     """
 
     def __init__(
-        self, signer: Any, look_up: Callable[[], Awaitable[Any]], *, clock: Callable[[], float] = time.monotonic
+        self,
+        signer: Any,
+        look_up: Callable[[], Awaitable[Any]],
+        *,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Nothing was asked with them yet."""
         self._signer = signer
@@ -58,15 +64,18 @@ class Renewal:
         """Note that a request was: whatever is refused from now on may be so since credentials expired."""
         self._granted = True
 
-    async def after(self, error: StoreError, used: Any) -> StoreError | None:
+    async def after(
+        self, error: StoreError, used: Any, in_words: Callable[[], Awaitable[StoreError | None]]
+    ) -> StoreError | None:
         """What to raise for a request that was refused; None where it is to be sent once more, by other credentials.
 
         Args:
             error: Of the request.
             used: What was in use when it was sent.
+            in_words: What refuses a request whose answer says why; None where nothing does.
         """
-        told = code_of(error) in _EXPIRED or isinstance(error.__cause__, CredentialRetrievalError)
-        if not told and not await self._may_have_expired(error, used):
+        told = error if _is_of_credentials(error) else None
+        if told is None and not await self._may_have_expired(error, used):
             return error
         async with self._looking:
             if self.in_use is not used:
@@ -76,16 +85,20 @@ class Renewal:
                 self._signer._credentials = found
                 log.info("the credentials had expired, and were looked up again")
                 return None
-            self._looked_up_at = self._clock()
-        if not told or not self._granted:
+            if told is None:
+                refused = await in_words()
+                told = refused if refused is not None and _is_of_credentials(refused) else None
+            if told is None:
+                self._looked_up_at = self._clock()
+        if told is None or not (self._granted or code_of(told) in _EXPIRED):
             return error
         expired = CredentialsExpiredError(
-            error.message,
+            told.message,
             where=error.where,
             hint="nothing newer was found in the environment, the profile or the credential process",
         )
         expired.status = error.status
-        expired.__cause__ = error.__cause__
+        expired.__cause__ = told.__cause__
         return expired
 
     async def _may_have_expired(self, error: StoreError, used: Any) -> bool:
@@ -103,6 +116,11 @@ class Renewal:
         except (BotoCoreError, OSError) as error:
             log.warning("credentials cannot be looked up again: %s", type(error).__name__)
             return None
+
+
+def _is_of_credentials(error: StoreError) -> bool:
+    """Whether it says that other credentials may be granted what these were not."""
+    return code_of(error) in _EXPIRED | _UNKNOWN or isinstance(error.__cause__, CredentialRetrievalError)
 
 
 async def _named(credentials: Any) -> tuple[str, str, str | None] | None:

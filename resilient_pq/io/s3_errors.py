@@ -54,6 +54,7 @@ _DENIED = {
     "InvalidAccessKeyId": "the access key is not known to this endpoint; check `key` and `endpoint_url`",
     "SignatureDoesNotMatch": "the secret key does not belong to the access key; check `secret`",
     "ExpiredToken": "the session token has expired; get a new one",
+    "ExpiredTokenException": "the session token has expired; get a new one",
     "InvalidToken": "the session token is not valid; check `token`",
     "RequestTimeTooSkewed": "the clock of this machine is wrong",
 }

@@ -31,6 +31,7 @@ from resilient_pq.io import (
     WriteStore,
     with_retry,
 )
+from resilient_pq.io.lease import told_of_loss
 from resilient_pq.recovery.choose import Candidates
 from resilient_pq.recovery.continued import continued
 from resilient_pq.recovery.in_place import whole_prefix
@@ -196,6 +197,10 @@ def create_or_resume(
     file already, none of a new one: the source goes on with the row after them. However often it is killed and called
     again, each row that was ever said to be stored is in the file once.
 
+    Of several programs that call it for one file the newest wins: it takes the file over, and the others raise
+    `WriterFencedError`. A program that is restarted after that error takes the file back, so two of them would do so
+    without end: a supervisor restarts a program after every other failure, and ends it after this one.
+
     Args:
         url: As of `create`.
         schema: As of `create`, for a new file; one that is gone on with keeps its own.
@@ -222,8 +227,9 @@ def create_or_resume(
         SchemaError: A setting is out of range, or names a column that the file does not have.
         AlreadyExistsError: On entering, as all that follow: a complete file has this name, or another object, and
             `overwrite` is False; or a living writer holds the local file.
-        WriterFencedError: Somebody else begins or resumes the file at this moment.
-        ObjectChangedError: Somebody else has written the object meanwhile.
+        WriterFencedError: Somebody else begins or resumes the file at this moment; also raised by every later call of
+            a writer whose file somebody else has gone on with, or has completed.
+        ObjectChangedError: Somebody else has written the object meanwhile, without the lease.
         RecoveryError: What was left is damaged; or, of writers without a lease, several uploads are open.
         StoreError: The store refuses.
     """
@@ -242,7 +248,13 @@ def create_or_resume(
             return await _opened(request)
 
     return writer_of(
-        url, storage_options, begin, schema=schema, options=encoder_options, on_error=on_error, file_id=file_id
+        url,
+        storage_options,
+        begin,
+        schema=schema,
+        options=encoder_options,
+        on_error=on_error,
+        file_id=file_id,
     )
 
 
@@ -320,14 +332,15 @@ async def _uploaded(store: MultipartStore, request: _Request) -> tuple[ObjectSin
         )
     )
     if taken.source is not None and taken.contents is not None:
-        try:
-            candidates = up_to_checkpoint(taken.source, taken.contents)
-        except RecoveryError as error:
-            if (await store.head(request.key)).etag != taken.source.info.etag:
-                raise ObjectChangedError("somebody else has written the object meanwhile") from error
-            raise
-        resumed = await request.behind(taken.source, candidates)
-        return await new_upload(store, taken.source, options, taken.lease), resumed
+        async with told_of_loss(taken.lease):
+            try:
+                candidates = up_to_checkpoint(taken.source, taken.contents)
+            except RecoveryError as error:
+                if (await store.head(request.key)).etag != taken.source.info.etag:
+                    raise ObjectChangedError("somebody else has written the object meanwhile") from error
+                raise
+            resumed = await request.behind(taken.source, candidates)
+            return await new_upload(store, taken.source, options, taken.lease), resumed
     if request.new_id is None:
         if taken.lease is not None:
             await taken.lease.release()

@@ -41,7 +41,7 @@ from resilient_pq.reader.contents import Contents, FileState
 from resilient_pq.recovery.choose import Candidates, candidates_of_contents
 from resilient_pq.recovery.report import recovered_name
 from resilient_pq.recovery.source import Source
-from resilient_pq.recovery.upload_rule import upload_parts
+from resilient_pq.recovery.upload_rule import UploadParts, upload_parts
 from resilient_pq.units import MiB
 
 log = logging.getLogger("resilient_pq.recovery")
@@ -71,9 +71,8 @@ async def completed_upload(store: MultipartStore, key: str, upload: str) -> Obje
         RecoveryError: Its parts are not those of a writer of ours.
         StoreError: The store refuses.
     """
-    found = upload_parts(await store.list_parts(key, upload))
-    if found.by_rule is None:
-        await store.abort_upload(key, upload)
+    found = await parts_or_aborted(store, key, upload)
+    if found is None:
         return None
     if not found.fits_rule:
         raise RecoveryError(
@@ -82,6 +81,20 @@ async def completed_upload(store: MultipartStore, key: str, upload: str) -> Obje
             hint="complete or abort it: rpq uploads complete, rpq uploads abort",
         )
     return await complete_by_rule(store, key, upload, None)
+
+
+async def parts_or_aborted(store: MultipartStore, key: str, upload: str) -> UploadParts | None:
+    """The parts of an upload that holds a checkpoint; None where it holds none, and was aborted for that.
+
+    Raises:
+        NotFoundError: Somebody else completed or aborted it.
+        StoreError: The store refuses.
+    """
+    found = upload_parts(await store.list_parts(key, upload))
+    if found.by_rule is not None:
+        return found
+    await store.abort_upload(key, upload)
+    return None
 
 
 async def completable(store: MultipartStore, key: str, upload: str) -> tuple[Part, ...]:
@@ -182,7 +195,9 @@ def ended(state: FileState | None) -> RecoveryError:
             hint="a complete file cannot be added to; write another one beside it",
         )
     if state is FileState.SALVAGED:
-        return RecoveryError("a recovery made this file: rows may be missing from it, and it cannot be resumed")
+        return RecoveryError(
+            "a recovery made this file: rows may be missing from it, and it cannot be resumed"
+        )
     return RecoveryError("what stands there is no file of ours that was left unfinished")
 
 

@@ -34,13 +34,13 @@ from resilient_pq.io import (
     UploadInfo,
     find_epoch,
 )
-from resilient_pq.io.lease import forget_epoch
+from resilient_pq.io.lease import forget_epoch, told_of_loss
 from resilient_pq.io.leftovers import drop_upload, empty_uploads
 from resilient_pq.reader.contents import Contents, FileState
 from resilient_pq.recovery.resume_upload import begins_with, completable, complete_by_rule, ended
 from resilient_pq.recovery.source import Source
 from resilient_pq.recovery.upload_rule import size_of
-from resilient_pq.recovery.uploads import object_there, uploads_of
+from resilient_pq.recovery.uploads import object_there
 
 log = logging.getLogger("resilient_pq.recovery")
 
@@ -126,7 +126,9 @@ class _Seen:
     @property
     def is_completed(self) -> bool:
         """Whether the epoch object is left of the complete file that stands there."""
-        return self.state is FileState.COMPLETE and self.file_id is not None and self.expected_id == self.file_id
+        return (
+            self.state is FileState.COMPLETE and self.file_id is not None and self.expected_id == self.file_id
+        )
 
 
 async def take_over(wanted: Wanted) -> TakenOver:
@@ -158,7 +160,8 @@ async def take_over(wanted: Wanted) -> TakenOver:
             )
             lease = Lease(wanted.store, wanted.key, terms)
             await lease.take()
-        return await _gone_on_with(wanted, seen, lease)
+        async with told_of_loss(lease):
+            return await _gone_on_with(wanted, seen, lease)
     except BaseException:
         if lease is not None and seen.found is None:
             await _let_go(lease)
@@ -184,7 +187,7 @@ async def _look(wanted: Wanted, found: FoundEpoch | None) -> _Seen:
 async def _look_once(wanted: Wanted, found: FoundEpoch | None) -> _Seen:
     """What lies there: the uploads first, since one that is completed meanwhile is seen as an object."""
     store, key = wanted.store, wanted.key
-    listed = [] if wanted.upload_id is not None else await uploads_of(store, key)
+    listed = [] if wanted.upload_id is not None else await store.uploads_of(key)
     there = await object_there(store, key)
     standing = None if there is None else _source(store, there)
     contents = None if standing is None else await _contents(standing)
@@ -352,9 +355,7 @@ def _file_id_of(contents: Contents | FormatError, expected: str | None) -> str |
     return file_id
 
 
-async def _without_leftovers(
-    wanted: Wanted, first: _Seen, seen: _Seen, chosen: str | None
-) -> None:
+async def _without_leftovers(wanted: Wanted, first: _Seen, seen: _Seen, chosen: str | None) -> None:
     """Abort what is left of earlier epochs, and holds no row more.
 
     Those that the epoch object named, since the one of them that held most is completed: their writers can complete
@@ -377,7 +378,9 @@ async def _without_leftovers(
     empty = await empty_uploads(store, unnamed, epoch)
     for each in unnamed:
         if each.upload_id not in empty:
-            log.warning("%s: the upload %s is left; it is of another writer", store.url_of(key), each.upload_id)
+            log.warning(
+                "%s: the upload %s is left; it is of another writer", store.url_of(key), each.upload_id
+            )
             continue
         await drop_upload(store, key, each.upload_id)
 

@@ -33,7 +33,6 @@ from resilient_pq.io import (
     WRITING,
     FetchCounters,
     Lease,
-    LeaseTerms,
     MultipartStore,
     ObjectInfo,
     Part,
@@ -41,6 +40,7 @@ from resilient_pq.io import (
     find_epoch,
     with_retry,
 )
+from resilient_pq.io.lease import taken_over
 from resilient_pq.io.resolve import reach
 from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.reading import read_contents
@@ -171,15 +171,10 @@ async def _taken(store: MultipartStore, key: str, upload_id: str) -> Lease | Non
         return None
     if found is None or upload_id not in found.epoch.uploads:
         return None
-    terms = LeaseTerms(found.epoch.file_id, exclusive=True, found=found, before=found.epoch.uploads)
-    lease = Lease(store, key, terms)
-    await lease.take()
-    return lease
+    return await taken_over(store, key, found, strict=False)
 
 
-async def _contents_of(
-    metadata: SuppliedMetadata, storage_options: Mapping[str, Any] | None
-) -> Contents:
+async def _contents_of(metadata: SuppliedMetadata, storage_options: Mapping[str, Any] | None) -> Contents:
     """What the metadata say.
 
     Raises:
@@ -266,7 +261,9 @@ class _Completion:
             raise self._nothing("no row group of the metadata lies in the parts", found, contents)
         footer = await self.store.put_part(self.key, self.upload_id, len(before) + 1, made.footer)
         if all(part.crc32 is not None for part in before):
-            footer = replace(footer, crc32=crc32(made.footer))  # an upload with checksums has one of each part
+            footer = replace(
+                footer, crc32=crc32(made.footer)
+            )  # an upload with checksums has one of each part
         info = await self._publish((*before, footer), listed=before)
         return CompletedUpload(
             self.url,

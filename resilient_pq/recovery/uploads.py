@@ -200,11 +200,13 @@ async def resume_info(
     storage_options = with_retry(storage_options, retry)
     logged = await _read_log(log)
     async with multipart_store(url, storage_options) as (store, key):
-        found = await uploads_of(store, key)
+        found = await store.uploads_of(key)
         if upload_id is not None:
             found = [each for each in found if each.upload_id == upload_id]
             if not found:
-                raise NotFoundError(f"no such upload is open: {upload_id}", where=Where(key=store.url_of(key)))
+                raise NotFoundError(
+                    f"no such upload is open: {upload_id}", where=Where(key=store.url_of(key))
+                )
         uploads = tuple(await _described(store, found, logged))
         info = await object_there(store, key)
         contents = None if info is None else await _contents(store, key)
@@ -245,7 +247,7 @@ async def only_upload(store: MultipartStore, key: str) -> str:
         NotFoundError: There is none.
         RecoveryError: There are several.
     """
-    found = await uploads_of(store, key)
+    found = await store.uploads_of(key)
     where = Where(key=store.url_of(key))
     if not found:
         raise NotFoundError("no upload is open for this object", where=where)
@@ -265,11 +267,6 @@ async def object_there(store: MultipartStore, key: str) -> ObjectInfo | None:
         return await store.head(key)
     except NotFoundError:
         return None
-
-
-async def uploads_of(store: MultipartStore, key: str) -> list[UploadInfo]:
-    """A store lists what begins with a key: `day.parquet` has uploads of `day.parquet.old` beside its own."""
-    return [upload for upload in await store.list_uploads(key) if upload.key == key]
 
 
 async def _contents(store: MultipartStore, key: str) -> Contents | None:

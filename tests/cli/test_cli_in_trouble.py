@@ -6,7 +6,9 @@ import io
 import json
 import math
 import os
+import re
 import resource
+import shlex
 import signal
 import subprocess
 import sys
@@ -15,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from queue import Queue
 from types import SimpleNamespace
 from typing import Any
 
@@ -55,7 +58,9 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 
 def is_calm(err: str) -> bool:
-    return not any(word in err for word in ("Traceback", "Fatal Python error", "Exception ignored", "asyncgen"))
+    return not any(
+        word in err for word in ("Traceback", "Fatal Python error", "Exception ignored", "asyncgen")
+    )
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +74,9 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def _interrupted(source: Path, number: signal.Signals, command: list[str], folder: Path, after: float) -> None:
+def _interrupted(
+    source: Path, number: signal.Signals, command: list[str], folder: Path, after: float
+) -> None:
     written, partial = folder / "it's written.parquet", folder / "it's written.parquet.partial"
     partial.unlink(missing_ok=True)
     arguments = ["write", str(source), str(written), "--row-group-rows", "5000", "--compression", "gzip"]
@@ -87,6 +94,10 @@ def _interrupted(source: Path, number: signal.Signals, command: list[str], folde
     if partial.exists():
         kept = int(lines[0].split()[1].replace(",", ""))
         assert rpq.check(partial).num_rows >= kept  # and what was on its way to the disk
+        told = shlex.split(re.search(r"complete it: rpq (.*)", lines[0])[1])  # type: ignore[index]
+        subprocess.run([*command, *told], check=False, timeout=60, capture_output=True)
+        assert rpq.check(written).num_rows >= kept
+        written.unlink()
     else:
         assert "nothing was published" in lines[0]
 
@@ -111,7 +122,9 @@ def test_a_write_is_interrupted_anywhere(
 def test_a_pipe_to_which_nobody_writes(rpq_command: list[str], tmp_path: Path) -> None:
     """Opening it waits for a writer, which may never come: that must not keep the process."""
     os.mkfifo(tmp_path / "pipe.csv")
-    with running([*rpq_command, "write", str(tmp_path / "pipe.csv"), str(tmp_path / "written.parquet")]) as process:
+    with running(
+        [*rpq_command, "write", str(tmp_path / "pipe.csv"), str(tmp_path / "written.parquet")]
+    ) as process:
         tasks = Path(f"/proc/{process.pid}/task")
         wait_for(lambda: any("poll_schedule" in (task / "wchan").read_text() for task in tasks.iterdir()))
         process.send_signal(signal.SIGINT)
@@ -188,7 +201,13 @@ def _on_a_full_disk(verb: list[str], sources: Path, command: list[str]) -> None:
     # Python would leave compiled modules that end at the limit.
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(
-        [*command, *verb], cwd=sources, preexec_fn=limit, env=environment, capture_output=True, timeout=60, check=False
+        [*command, *verb],
+        cwd=sources,
+        preexec_fn=limit,
+        env=environment,
+        capture_output=True,
+        timeout=60,
+        check=False,
     )
     err = done.stderr.decode()
     assert done.returncode == 4, err
@@ -233,7 +252,11 @@ STREAMS = [">/dev/full", ">&-", "| true", "2>/dev/full", "2>&-", ">&- 2>&-", "<&
 def _into_nowhere(verb: list[str], streams: str, command: list[str], folder: Path) -> None:
     line = f'set -o pipefail; "$@" {streams}'
     done = subprocess.run(
-        ["bash", "-c", line, "bash", *command, *verb], cwd=folder, capture_output=True, timeout=60, check=False
+        ["bash", "-c", line, "bash", *command, *verb],
+        cwd=folder,
+        capture_output=True,
+        timeout=60,
+        check=False,
     )
     err = done.stderr.decode()
     assert is_calm(err), err
@@ -253,11 +276,15 @@ def test_nowhere_to_tell(verb: list[str], streams: str, sound: Path, rpq_command
 @pytest.mark.thorough
 @pytest.mark.parametrize("streams", STREAMS)
 @pytest.mark.parametrize("verb", TOLD, ids=" ".join)
-def test_nowhere_to_tell_with_any_verb(verb: list[str], streams: str, sound: Path, rpq_command: list[str]) -> None:
+def test_nowhere_to_tell_with_any_verb(
+    verb: list[str], streams: str, sound: Path, rpq_command: list[str]
+) -> None:
     _into_nowhere(verb, streams, rpq_command, sound.parent)
 
 
-def test_no_file_takes_the_number_of_a_closed_stream(sound: Path, rpq_command: list[str], tmp_path: Path) -> None:
+def test_no_file_takes_the_number_of_a_closed_stream(
+    sound: Path, rpq_command: list[str], tmp_path: Path
+) -> None:
     """Or what is meant for stderr would be written into it."""
     line = '"$@" <&- >&- 2>&-'
     written = tmp_path / "written.parquet"
@@ -292,22 +319,28 @@ def test_a_read_that_waits_is_stopped() -> None:
     os.close(end)
 
 
-_CELL = st.sampled_from(["", "1", "-7", "2.5", "word", '"a, b"', "2026-01-01", "true", " ", '"say ""so"""', "é"])
+_CELL = st.sampled_from(
+    ["", "1", "-7", "2.5", "word", '"a, b"', "2026-01-01", "true", " ", '"say ""so"""', "é"]
+)
 
 
 @given(
-    st.integers(1, 3).flatmap(lambda width: st.lists(st.lists(_CELL, min_size=width, max_size=width), max_size=40)),
+    st.integers(1, 3).flatmap(
+        lambda width: st.lists(st.lists(_CELL, min_size=width, max_size=width), max_size=40)
+    ),
     st.sampled_from(["\n", "\r\n", "\r"]),
     st.integers(60, 300),
     st.booleans(),
 )
-def test_csv_is_what_pyarrow_makes_of_it(rows: list[list[str]], end: str, block_bytes: int, ends: bool) -> None:
+def test_csv_is_what_pyarrow_makes_of_it(
+    rows: list[list[str]], end: str, block_bytes: int, ends: bool
+) -> None:
     """Block by block as its own stream, whose types are those of the first block."""
     names = [f"column {number % 2}" for number in range(len(rows[0]) if rows else 2)]
     data = end.join([",".join(cells) for cells in [names, *rows]]).encode() + (end.encode() if ends else b"")
     options = readers.TextOptions(block_bytes)
     try:
-        found = list(readers.read_csv(io.BufferedReader(io.BytesIO(data)), "a.csv", options))  # type: ignore[arg-type]
+        found = list(readers.read_csv(readers.InputStream(io.BytesIO(data)), "a.csv", options))
     except rpq.FormatError:
         found = []
     try:
@@ -344,14 +377,66 @@ def test_lines_that_come_slowly_do_not_wait_for_a_block(
 ) -> None:
     lines = Trickle(monkeypatch, [b'{"a": %d}\n' % number for number in range(10)])
     options = readers.TextOptions(1 << 20, (), math.inf if seconds is None else seconds)
-    schema, *tables = readers.read_json_lines(io.BufferedReader(lines), "stdin", options)
+    schema, *tables = readers.read_json_lines(readers.InputStream(lines), "stdin", options)
     assert [len(table) for table in tables] == blocks
     assert pa.concat_tables(tables)["a"].to_pylist() == list(range(10))
     assert schema == pa.schema([("a", pa.int64())])
 
 
+def _arrow_stream() -> tuple[bytes, bytes]:
+    """The schema and a batch, and what comes behind them."""
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, pa.schema([("a", pa.int64())])) as writer:
+        writer.write_batch(pa.record_batch({"a": [1]}))
+        size = sink.tell()
+        writer.write_batch(pa.record_batch({"a": [2]}))
+    return sink.getvalue()[:size], sink.getvalue()[size:]
+
+
+@pytest.mark.parametrize(
+    ("read", "first", "rest"),
+    [
+        (readers.read_stdin, b'{"a": 1}\n{"a"', b": 2}\n"),
+        (readers.read_csv, b"a\n1\n2", b"\n"),
+        (readers.read_stdin, *_arrow_stream()),
+    ],
+    ids=["json", "csv", "arrow"],
+)
+def test_a_source_that_stops_amid_a_block(read: Any, first: bytes, rest: bytes) -> None:
+    """What it gave is handed over before it gives more."""
+    begin, end = os.pipe()
+    found: Queue[Any] = Queue()
+
+    def run() -> None:
+        options = readers.TextOptions(1 << 20, (), 0.01)
+        for item in read(readers.InputStream(file), "stdin", options):
+            found.put(item)
+
+    with readers.StoppableFile(begin) as file:
+        thread = threading.Thread(target=run)
+        thread.start()
+        os.write(end, first)
+        try:
+            _, early = found.get(timeout=30), found.get(timeout=30)
+        finally:
+            os.write(end, rest)
+            os.close(end)
+            thread.join(timeout=30)
+    tables = [each if isinstance(each, pa.Table) else pa.record_batch(each) for each in (early, found.get())]
+    assert [table.to_pylist() for table in tables] == [[{"a": 1}], [{"a": 2}]]
+
+
+def test_a_header_that_comes_alone_tells_no_types(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = readers.InputStream(Trickle(monkeypatch, [b"\n", b"a\n", b"1\n", b"2\n"]))
+    schema, *tables = readers.read_csv(lines, "a.csv", readers.TextOptions(1 << 20, (), 0.5))
+    assert schema == pa.schema([("a", pa.int64())])
+    assert [table.to_pylist() for table in tables] == [[{"a": 1}, {"a": 2}]]
+
+
 def test_the_document_of_an_interrupt(rpq_command: list[str], tmp_path: Path) -> None:
-    with running([*rpq_command, "write", "-", str(tmp_path / "a.parquet"), "--json"], stdin=subprocess.PIPE) as process:
+    with running(
+        [*rpq_command, "write", "-", str(tmp_path / "a.parquet"), "--json"], stdin=subprocess.PIPE
+    ) as process:
         tasks = Path(f"/proc/{process.pid}/task")
         wait_for(lambda: any("poll_schedule" in (task / "wchan").read_text() for task in tasks.iterdir()))
         process.send_signal(signal.SIGHUP)

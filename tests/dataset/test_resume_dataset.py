@@ -118,7 +118,9 @@ class Stream:
         partitions = self.steps[at].partitions
         rows = range(first, first + len(partitions))
         noise = [random.Random(row).randbytes(self.row_bytes) for row in rows]
-        return pa.table({"n": pa.array(rows, pa.int64()), "p": pa.array(partitions, pa.int64()), "noise": noise}, SCHEMA)
+        return pa.table(
+            {"n": pa.array(rows, pa.int64()), "p": pa.array(partitions, pa.int64()), "noise": noise}, SCHEMA
+        )
 
     @property
     def rows(self) -> dict[str, list[int]]:
@@ -511,7 +513,9 @@ async def test_rows_that_are_stored_are_passed_over(tmp_path: Path) -> None:
     async with rpq.resume_dataset(tmp_path, replay_from={}, **settings) as writer:
         await writer.write(rows)
     assert not writer.files
-    found = sorted(row for path in tmp_path.rglob("*.parquet") for row in pq.ParquetFile(path).read()["n"].to_pylist())
+    found = sorted(
+        row for path in tmp_path.rglob("*.parquet") for row in pq.ParquetFile(path).read()["n"].to_pylist()
+    )
     assert found == list(range(20))
 
 
@@ -556,7 +560,9 @@ class Versions(Mortal):
         self.sent.append((upload_id, *self._uploads[upload_id].parts[number]))
         return part
 
-    async def complete_upload(self, key: str, upload_id: str, parts: Sequence[Part], **rest: Any) -> ObjectInfo:
+    async def complete_upload(
+        self, key: str, upload_id: str, parts: Sequence[Part], **rest: Any
+    ) -> ObjectInfo:
         for name, part, content in self.sent:
             if name == upload_id and part in parts:
                 self._upload(key, upload_id).parts[part.number] = part, content
@@ -593,6 +599,24 @@ async def test_a_sink_that_wakes_while_another_takes_over(fencing: Any) -> None:
     sink = await rpq.resume_dataset((store, "d"), fencing=fencing)
     assert sink.num_rows_stored == 10
     assert told == ([] if fencing == "lease" else [20])
+
+
+async def test_one_who_resumes_is_told_that_another_was_quicker() -> None:
+    """The upload that it is about to complete is no more: it has not vanished, it is the other one's."""
+    store = Pausing()
+    sink = await rpq.create_dataset((store, "d"), roll_rows=100)
+    await sink.write({"n": list(range(10))})
+    await sink.checkpoint()
+    quicker: list[int] = []
+
+    async def resume() -> None:
+        async with rpq.resume_dataset((store, "d"), roll_rows=100) as other:
+            quicker.append(other.num_rows_stored)
+
+    store.meanwhile = resume
+    with pytest.raises(rpq.WriterFencedError) as caught:
+        await rpq.resume_dataset((store, "d"), roll_rows=100)
+    assert quicker == [10] and caught.value.hint
 
 
 async def test_two_sinks_that_begin_the_same_file() -> None:

@@ -19,7 +19,16 @@ from resilient_pq.io.s3_errors import from_s3_error
 from resilient_pq.units import MiB
 
 QUICK = RetryPolicy(seconds=20, base_delay=0.001, max_delay=0.01)
-EXPIRED = b"<?xml version='1.0'?><Error><Code>ExpiredToken</Code><Message>it has expired</Message></Error>"
+
+
+def refusal(code: str) -> bytes:
+    """The body of an answer."""
+    return (
+        f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>it has expired</Message></Error>".encode()
+    )
+
+
+EXPIRED = refusal("ExpiredToken")
 
 
 class Wallet:
@@ -36,7 +45,9 @@ class Wallet:
         if kind == "process":
             program = folder / "program.py"
             program.write_text(f"print(open({str(folder / 'token.json')!r}).read())")
-            (folder / "config").write_text(f"[profile nightly]\ncredential_process = {sys.executable} {program}\n")
+            (folder / "config").write_text(
+                f"[profile nightly]\ncredential_process = {sys.executable} {program}\n"
+            )
 
     def put(self, key: str, token: str) -> None:
         if self._kind == "environment":
@@ -56,7 +67,6 @@ def wallet(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
     found = Wallet(request.param, tmp_path, monkeypatch)
     found.put("FIRST", "1")
     return found
-
 
 
 async def test_what_has_expired_is_looked_up_again(moto_proxy: Any, wallet: Wallet) -> None:
@@ -98,30 +108,63 @@ async def test_what_has_expired_is_looked_up_again(moto_proxy: Any, wallet: Wall
 
 
 async def test_newer_credentials_are_waited_for(moto_proxy: Any, wallet: Wallet) -> None:
-    """Whoever renews them may be a moment late; what was granted before is worth the wait."""
+    """Whoever renews them may be a moment late; a program that begins meanwhile waits as one that runs."""
     s3, proxy = moto_proxy
-    async with S3Store({"endpoint_url": s3.endpoint_url}, retry=QUICK) as store:
-        await store.put(f"{s3.bucket}/a", b"0123456789")
-        proxy.on("PUT", times=5, status=403, body=EXPIRED)
-        refused = itertools.count(1)
-        proxy.arrived = lambda: wallet.put("LATER", "2") if next(refused) == 5 else None
-        await store.put(f"{s3.bucket}/a", b"again")
-    assert s3.read("a") == b"again"
-    assert "Credential=LATER/" in proxy.requests[-1].headers["authorization"]
+    for number, code in enumerate(
+        ("ExpiredToken", "ExpiredTokenException", "RequestExpired", "InvalidAccessKeyId")
+    ):
+        async with S3Store({"endpoint_url": s3.endpoint_url}, retry=QUICK) as store:
+            if code == "InvalidAccessKeyId":  # which is not said of what expired, but of what was removed
+                await store.put(f"{s3.bucket}/a", b"0123456789")
+            proxy.on("PUT", times=5, status=403, body=refusal(code))
+            refused = itertools.count(1)
+            proxy.arrived = lambda n=number, of=refused: (
+                wallet.put(f"LATER{n}", "2") if next(of) == 5 else None
+            )
+            await store.put(f"{s3.bucket}/a", f"again {code}".encode())
+        proxy.arrived = lambda: None
+        assert s3.read("a") == f"again {code}".encode()
+        assert f"Credential=LATER{number}/" in proxy.requests[-1].headers["authorization"]
 
 
-async def test_credentials_that_never_were_right_are_not_waited_for(moto_proxy: Any, wallet: Wallet) -> None:
+@pytest.mark.parametrize("wallet", ["environment"], indirect=True)
+@pytest.mark.parametrize("status", [400, 403])
+async def test_an_expired_token_is_waited_for_by_a_program_that_begins_with_a_head(
+    moto_proxy: Any, wallet: Wallet, status: int
+) -> None:
+    """Its answer has no body: another request tells that the token has expired."""
     s3, proxy = moto_proxy
-    proxy.on("PUT", times=100, status=403, body=EXPIRED)
+    async with S3Store({"endpoint_url": s3.endpoint_url}) as before:
+        await before.put(f"{s3.bucket}/a", b"0123456789")
+    proxy.on("HEAD", times=5, status=status, body=b"")
+    proxy.on("GET", times=5, status=status, body=EXPIRED)
+    refused = itertools.count(1)
+    proxy.arrived = lambda: wallet.put("LATER", "2") if next(refused) == 10 else None
     async with S3Store({"endpoint_url": s3.endpoint_url}, retry=QUICK) as store:
-        with pytest.raises(AccessDeniedError, match="it has expired") as caught:
-            await store.put(f"{s3.bucket}/a", b"0123456789")
-    assert type(caught.value) is AccessDeniedError
-    assert proxy.count("PUT") == 1
+        assert (await store.head(f"{s3.bucket}/a")).size == 10
+
+
+@pytest.mark.parametrize(
+    "code", ["InvalidAccessKeyId", "InvalidToken", "SignatureDoesNotMatch", "AccessDenied"]
+)
+async def test_credentials_that_never_were_right_are_not_waited_for(
+    moto_proxy: Any, wallet: Wallet, code: str
+) -> None:
+    s3, proxy = moto_proxy
+    for method in ("PUT", "HEAD", "GET"):
+        proxy.on(method, times=100, status=403, body=b"" if method == "HEAD" else refusal(code))
+    async with S3Store({"endpoint_url": s3.endpoint_url}, retry=QUICK) as store:
+        for request in (store.put(f"{s3.bucket}/a", b"0123456789"), store.head(f"{s3.bucket}/a")):
+            with pytest.raises(AccessDeniedError) as caught:
+                await request
+            assert type(caught.value) is AccessDeniedError
+    assert (proxy.count("PUT"), proxy.count("HEAD"), proxy.count("GET")) == (1, 1, 1)
 
 
 @pytest.mark.parametrize("options", [{"key": "k", "secret": "s", "token": "t"}, {"anon": True}])
-async def test_credentials_that_the_caller_names_are_the_callers(moto_proxy: Any, options: dict[str, Any]) -> None:
+async def test_credentials_that_the_caller_names_are_the_callers(
+    moto_proxy: Any, options: dict[str, Any]
+) -> None:
     s3, proxy = moto_proxy
     async with S3Store({"endpoint_url": s3.endpoint_url, **options}, retry=QUICK) as store:
         proxy.on("GET", times=100, status=403, body=EXPIRED)
@@ -153,13 +196,19 @@ def credentials(name: str, token: str | None = "t") -> Any:
 
 
 class Lookups:
-    """A renewal, what it finds, and how often it looks."""
+    """A renewal, what it finds, and how often it looks; other requests are refused for what they are."""
 
     def __init__(self, token: str | None = "t") -> None:
         self.count = 0
         self.now = 0.0
         self.first = self.newest = credentials("first", token)
         self.renewal = Renewal(SimpleNamespace(_credentials=self.first), self.look, clock=lambda: self.now)
+
+    async def after(self, error: StoreError) -> StoreError | None:
+        async def in_words() -> StoreError:
+            return refused("AccessDenied", 403)
+
+        return await self.renewal.after(error, self.first, in_words)
 
     async def look(self) -> Any:
         self.count += 1
@@ -173,6 +222,8 @@ class Lookups:
     [
         ("ExpiredToken", 403, True),
         ("ExpiredToken", 400, True),
+        ("ExpiredTokenException", 403, True),
+        ("RequestExpired", 400, True),
         ("InvalidAccessKeyId", 403, True),
         ("403", 403, True),
         ("400", 400, True),
@@ -186,14 +237,14 @@ class Lookups:
 async def test_which_refusals_lead_to_a_look_up(code: str, status: int, looks: bool) -> None:
     found = Lookups()
     found.newest = credentials("second")
-    outcome = await found.renewal.after(refused(code, status), found.first)
+    outcome = await found.after(refused(code, status))
     assert (outcome is None, found.count) == (looks, int(looks))
 
 
 async def test_lasting_credentials_do_not_expire_without_a_word() -> None:
     found = Lookups(token=None)
     error = refused("403", 403)
-    assert await found.renewal.after(error, found.first) is error
+    assert await found.after(error) is error
     assert found.count == 0
 
 
@@ -203,10 +254,10 @@ async def test_a_refusal_without_a_word_leads_to_a_look_up_once_a_minute() -> No
     found.renewal.granted()
     error = refused("403", 403)
     for _ in range(5):
-        assert await found.renewal.after(error, found.first) is error
+        assert await found.after(error) is error
     assert found.count == 1
     found.now = 61.0
-    assert await found.renewal.after(error, found.first) is error
+    assert await found.after(error) is error
     assert found.count == 2
 
 
@@ -214,14 +265,16 @@ async def test_requests_that_fail_together_look_once() -> None:
     found = Lookups()
     found.newest = credentials("second")
     error = refused("ExpiredToken", 403)
-    assert [await found.renewal.after(error, found.first) for _ in range(8)] == [None] * 8
+    assert [await found.after(error) for _ in range(8)] == [None] * 8
     assert found.count == 1
 
 
 async def test_a_process_that_fails_for_a_while() -> None:
     found = Lookups()
     found.renewal.granted()
-    found.newest = botocore.exceptions.CredentialRetrievalError(provider="custom-process", error_msg="no network")
-    outcome = await found.renewal.after(refused("ExpiredToken", 403), found.first)
+    found.newest = botocore.exceptions.CredentialRetrievalError(
+        provider="custom-process", error_msg="no network"
+    )
+    outcome = await found.after(refused("ExpiredToken", 403))
     assert isinstance(outcome, CredentialsExpiredError)
     assert outcome.retryable

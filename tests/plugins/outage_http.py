@@ -24,6 +24,7 @@ class Seen:
         status: What the server answered; 0 where it was not asked, or not heard.
         upload_id: Of the upload it began.
         delivered: Whether its whole reply was given to the client.
+        asked_at: When the server got it last.
     """
 
     at: float
@@ -33,6 +34,7 @@ class Seen:
     status: int = 0
     upload_id: str = ""
     delivered: bool = False
+    asked_at: float = 0.0
 
     def __str__(self) -> str:
         """As a line of a report."""

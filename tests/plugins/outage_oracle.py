@@ -126,8 +126,6 @@ class Judge:
             return True
         begin, end = child.begun, child.ended
         met = [(stop - start, kind) for start, stop, kind in self.windows if start < end and stop > begin]
-        if any(kind == "expired" and seconds > 0.03 for seconds, kind in met):
-            return True
         attempt = child.job.attempt_seconds
         worst = sum(seconds + attempt for seconds, _ in met)
         for seen in self.seen:
@@ -189,7 +187,8 @@ class Judge:
             if more := set(server.names(self.prefix)) - kept:
                 self.find("objects left", more)
         told = self._told()
-        if uploads := [upload_id for _, upload_id in server.uploads(self.prefix) if upload_id not in told]:
+        left = [upload_id for _, upload_id in server.uploads(self.prefix) if upload_id not in told]
+        if uploads := [upload_id for upload_id in left if not self._came_too_late(upload_id)]:
             rule = (
                 "uploads left after a kill"
                 if any(child.struck for child in self.children)
@@ -202,6 +201,12 @@ class Judge:
             self._look_at_files()
         elif self.case.scenario == "recover":
             self._look_at_recovered()
+
+    def _came_too_late(self, upload_id: str) -> bool:
+        """Whether the server got the request for it when the file was completed already: nobody looks then."""
+        late = [seen for seen in self.seen if seen.upload_id == upload_id and seen.fate == "late"]
+        ends = [seen.at for seen in self.seen if seen.kind == "complete"]
+        return any(seen.at < end < seen.asked_at for seen in late for end in ends)
 
     def _origin(self, upload_id: str) -> str:
         made = [str(seen) for seen in self.seen if seen.upload_id == upload_id]

@@ -389,6 +389,7 @@ class OutageProxy:
     async def _asked(self, message: Message, seen: Seen) -> bytes | None:
         """The server's answer, with its length said; None where it has none."""
         self._num_asked += 1
+        seen.asked_at = time.monotonic()
         try:
             reader, writer = await asyncio.open_connection("127.0.0.1", self._server.port)
             try:

@@ -11,7 +11,7 @@ import pytest
 
 import resilient_pq as rpq
 from resilient_pq.io import Lease, LeaseTerms, MemoryStore, MultipartSink, ObjectSink, SinkOptions
-from resilient_pq.io.lease import leased_upload
+from resilient_pq.io.begun_upload import leased_upload
 from resilient_pq.io.protocols import DEFAULT_SINK_OPTIONS
 from resilient_pq.io.testing import Fault, FaultyStore
 

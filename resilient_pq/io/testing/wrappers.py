@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
@@ -152,9 +152,9 @@ class _Around(MultipartStore):
         """The inner store's."""
         return self._multipart.begun_twice(upload_id)
 
-    async def discard_unfinished(self, key: str) -> None:
+    async def discard_unfinished(self, key: str, *, keep: Collection[str] = ()) -> None:
         """Handed on."""
-        await self._do(Call("discard_unfinished", key), lambda: self.inner.discard_unfinished(key))
+        await self._do(Call("discard_unfinished", key), lambda: self.inner.discard_unfinished(key, keep=keep))
 
     def upload_options(self, options: SinkOptions) -> SinkOptions:
         """The inner store's."""
