@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import shlex
 from collections.abc import Collection
 from datetime import timedelta
@@ -106,25 +107,26 @@ async def empty_uploads(
     return empty
 
 
-async def uploads_left(store: object, key: str) -> tuple[str, ...]:
-    """What there is to say of each upload that is open for an object: which it is, and how to drop it.
+async def uploads_left(store: object, keys: Collection[str]) -> tuple[str, ...]:
+    """What there is to say of each upload that is open for one of some objects: which it is, and how to drop it.
 
     Args:
-        store: Where the object is; nothing is said of one that has no uploads, or does not list them.
-        key: The object.
+        store: Where the objects are; nothing is said of one that has no uploads, or does not list them.
+        keys: The objects.
     """
     if not isinstance(store, MultipartStore) or not store.capabilities.list_parts:
         return ()
+    common = os.path.commonprefix(list(keys))  # noqa: RUF071 (names begin with it, folders or not)
     try:
-        listed = await store.list_uploads(key)
+        listed = await store.list_uploads(common)
     except (StoreError, UnsupportedError) as error:
-        log.debug("%s: cannot tell which uploads are open: %s", store.url_of(key), error.message)
+        log.debug("%s: cannot tell which uploads are open: %s", store.url_of(common), error.message)
         return ()
     return tuple(
-        f"the upload {each.upload_id} is open for {store.url_of(key)}, begun {_time(each)}: unless somebody writes"
-        f" to it, remove it: {drop_command(store, key, each.upload_id)}"
+        f"the upload {each.upload_id} is open for {store.url_of(each.key)}, begun {_time(each)}: unless somebody writes"
+        f" to it, remove it: {drop_command(store, each.key, each.upload_id)}"
         for each in listed
-        if each.key == key
+        if each.key in keys
     )
 
 
