@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from resilient_pq.errors import SchemaError, StoreError, Where
 from resilient_pq.io.local import LocalStore
-from resilient_pq.io.location import Address, is_shown, shown
+from resilient_pq.io.location import Address, is_shown, mistyped, shown
 from resilient_pq.io.protocols import ReadStore, WriteStore
 from resilient_pq.io.retry import READING, RetryPolicy
 
@@ -135,6 +135,21 @@ def with_retry(
     return {**(storage_options or {}), _RETRY: retry}
 
 
+def refuse_mistyped(path: str) -> None:
+    """Refuse a path that leads nowhere and begins like a URL with a password, which errors of files would tell.
+
+    Raises:
+        StoreError: It does.
+    """
+    folder = mistyped(path)
+    if folder is not None and not os.path.lexists(folder):
+        raise StoreError(
+            "it has a user and a password like a URL, and no scheme before them that is known",
+            where=Where(key=shown(path)),
+            hint="write https://... or the like, or ./ before the name of a file",
+        )
+
+
 class Stores:
     """The stores that URLs lead into: one for all files of this machine, one for all of S3, one for all of HTTP.
 
@@ -166,6 +181,8 @@ class Stores:
         if not text:
             raise StoreError("an empty path names no object")
         match = _SCHEME.match(text)
+        if not isinstance(url, os.PathLike):
+            refuse_mistyped(text)
         if match is None or isinstance(url, os.PathLike):
             return self._one("file", LocalStore), os.path.expanduser(text)
         scheme, rest = match[1].lower(), text[match.end() :]

@@ -71,6 +71,8 @@ def urls(guarded_site: Any, sound: Path, torn: Path, flipped: Path) -> dict[str,
         "cached none": f"simplecache::{site.url('404')}",
         "no scheme": f"unheard-of://plantedUser:plantedPa55@host/a?sig={site.secrets[2]}",
         "of S3": "s3://plantedUser:plantedPa55@bucket/a.parquet",
+        "one slash": "http:/plantedUser:plantedPa55@host/a.parquet",
+        "no scheme at all": "plantedUser:plantedPa55@host/a.csv",
     }
     for name in ("missing", "403", "404", "429", "500", "loop", "elsewhere", "cut", "garbled"):
         found[name] = site.url(name)
@@ -80,6 +82,7 @@ def urls(guarded_site: Any, sound: Path, torn: Path, flipped: Path) -> dict[str,
 NAMES = [
     "sound", "torn", "flipped", "empty", "page", "stub", "no TLS", "nobody", "no URL", "other key", "cached",
     "cached none", "no scheme", "of S3", "missing", "403", "404", "429", "500", "loop", "elsewhere", "cut", "garbled",
+    "one slash", "no scheme at all",
 ]  # fmt: skip
 
 
