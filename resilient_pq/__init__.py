@@ -17,6 +17,13 @@ The names here are asynchronous; `resilient_pq.sync` has the same names, blockin
 
 from __future__ import annotations
 
+import sys as _sys
+
+if _sys.argv[:1] == ["-m"] and {"resilient_pq", "-mresilient_pq"} & set(_sys.orig_argv):  # which imports this first
+    import resilient_pq_command as _command
+
+    _command.end_calmly()
+
 from resilient_pq.arrow.int96 import CutTimestampWarning
 from resilient_pq.arrow.schema import schema_from_arrow, schema_to_arrow
 from resilient_pq.arrow.table import Table
