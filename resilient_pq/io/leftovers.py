@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import shlex
 from collections.abc import Collection
 from datetime import timedelta
 
+from resilient_pq.commands import shell_line
 from resilient_pq.errors import NotFoundError, ResilientPQError, StoreError, UnsupportedError
 from resilient_pq.io.cancellation import GRACE_SECONDS
 from resilient_pq.io.epoch import Epoch
@@ -22,7 +22,7 @@ MOST_SKEW = timedelta(minutes=15)
 
 def upload_command(store: MultipartStore, verb: str, key: str, *options: str) -> str:
     """A command about the uploads of an object, for a shell."""
-    return shlex.join(["rpq", "uploads", verb, store.url_of(key), *options, *store.command_arguments])
+    return shell_line(["rpq", "uploads", verb, store.url_of(key), *options, *store.command_arguments])
 
 
 def drop_command(store: MultipartStore, key: str, upload_id: str) -> str:

@@ -18,6 +18,7 @@ __all__ = [
     "Address",
     "cause_to_show",
     "fingerprint",
+    "has_user",
     "is_shown",
     "is_web",
     "let_go",
@@ -73,6 +74,11 @@ def shown(url: str) -> str:
         url: A URL, a chain such as ``simplecache::https://``, or a path. A display form stays as it is.
     """
     return "::".join(map(_link_shown, _LINK.split(url)))
+
+
+def has_user(url: str) -> bool:
+    """Whether the display form of a URL lacks a user, or a user and a password."""
+    return not url.startswith(without_query(shown(url)))
 
 
 def mistyped(path: str) -> str | None:

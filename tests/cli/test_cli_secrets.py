@@ -232,7 +232,7 @@ def test_secrets_of_other_file_systems(
 
 
 def test_the_next_command_for_a_web_source_names_a_local_output(
-    rpq_run: Run, guarded_site: Any, flipped: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    rpq_run: Run, guarded_site: Any, flipped: Path, torn: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     guarded_site.put("flipped.parquet", flipped.read_bytes())
@@ -240,7 +240,13 @@ def test_the_next_command_for_a_web_source_names_a_local_output(
     ended = rpq_run("check", url)
     (following,) = ended.words("next")
     assert shlex.split(following) == ["rpq", "recover", shown(url), "flipped.recovered.parquet"]
-    assert "without its query" in ended.err
+    assert "the query of a URL" in ended.err
+    guarded_site.put("torn.parquet", torn.read_bytes())
+    for verb in ("inspect", "cat"):
+        planted = 'headers={"X": "plantedHeader"}'
+        ended = rpq_run(verb, guarded_site.signed("torn.parquet"), "--storage-option", planted)
+        assert (ended.code, "rpq " in ended.err) == (ExitCode.DAMAGE, True), ended.err
+        assert "--storage-option headers=..., the query of a URL" in ended.err
     refused = rpq_run(*shlex.split(following)[1:])
     assert (refused.code, "with its query" in refused.err) == (ExitCode.STORE, True)
     done = rpq_run("recover", url, "flipped.recovered.parquet")
