@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
@@ -23,6 +24,7 @@ from resilient_pq.errors import (
 )
 from resilient_pq.io.counters import count_request
 from resilient_pq.io.location import Address, cause_to_show, scrubbed, shown
+from resilient_pq.io.option_kinds import OPTIONS, Kind, check_kinds, check_names
 from resilient_pq.io.protocols import (
     DEFAULT_SINK_OPTIONS,
     Buffer,
@@ -37,6 +39,19 @@ from resilient_pq.io.ranged_get import Answer, RangedGetStore
 from resilient_pq.io.request_log import RequestLine
 from resilient_pq.io.retry import READING, RetryPolicy, retry_after
 
+_CLIENT_OPTIONS = frozenset(inspect.signature(aiohttp.ClientSession.__init__).parameters) - {"self"}
+_TEXTS: Kind = (
+    lambda value: isinstance(value, Mapping) and all(isinstance(each, str) for each in (*value, *value.values())),
+    "a dict of texts",
+)
+_OF_TIMES: Kind = (lambda value: isinstance(value, aiohttp.ClientTimeout), "a ClientTimeout of aiohttp")
+_KINDS: dict[str, Kind] = {
+    "client_kwargs": OPTIONS,
+    **dict.fromkeys(("headers", "client_kwargs.headers"), _TEXTS),
+    **dict.fromkeys(("cookies", "client_kwargs.cookies"), OPTIONS),
+    "client_kwargs.timeout": _OF_TIMES,
+    "get_client": (callable, "a function"),
+}
 # Connect within 5 s; once connected, some byte every 15 s.
 _TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=5, sock_read=15)
 # What a server answers to HEAD that has none for this URL: a presigned URL is signed for one method.
@@ -64,6 +79,8 @@ class HttpStore(RangedGetStore, WriteStore):
         """Nothing is opened before the first request."""
         super().__init__(retry)
         self._options = dict(storage_options or {})
+        check_kinds(self._options, _KINDS)
+        check_names(self._options, "client_kwargs", _CLIENT_OPTIONS)
         self._filesystem: Any = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False

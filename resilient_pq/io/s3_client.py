@@ -199,7 +199,7 @@ class S3Client:
                 try:
                     filesystem = await asyncio.to_thread(_filesystem, self._options)
                     self._client = await filesystem.set_session()
-                except (TypeError, KeyError) as error:
+                except (TypeError, KeyError, AttributeError) as error:
                     raise UnsupportedError(f"storage_options do not fit s3fs: {scrubbed(str(error))}") from None
                 self._client.meta.events.register_last("before-call.s3", _expect_only_for_large_bodies)
                 # A session of the caller's may have hooks of the caller's, which every request is to pass.

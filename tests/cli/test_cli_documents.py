@@ -30,7 +30,7 @@ def _words(section: str) -> set[str]:
 
 def _sections(verb: str) -> list[str]:
     """Those whose titles name a verb, or its group."""
-    names = {verb, verb.split()[0], *(["recover"] if verb == "demo" else [])}
+    names = {verb, verb.split(maxsplit=1)[0], *(["recover"] if verb == "demo" else [])}
     return [text for title, text in SECTIONS.items() if any(f"`{name}`" in title for name in names)]
 
 

@@ -248,7 +248,7 @@ def test_the_next_command_for_a_web_source_names_a_local_output(
         assert (ended.code, "rpq " in ended.err) == (ExitCode.DAMAGE, True), ended.err
         assert "--storage-option headers=..., the query of a URL" in ended.err
     refused = rpq_run(*shlex.split(following)[1:])
-    assert (refused.code, "with its query" in refused.err) == (ExitCode.STORE, True)
+    assert (refused.code, "with its query" in refused.err) == (ExitCode.USAGE, True)
     done = rpq_run("recover", url, "flipped.recovered.parquet")
     assert (done.code, Path("flipped.recovered.parquet").stat().st_size > 0) == (ExitCode.DAMAGE, True)
     many = rpq_run("check", url, "--resume", "journal")
