@@ -7,8 +7,8 @@ import signal
 from contextlib import suppress
 
 
-def main() -> int:
-    """Run the command line, and end calmly where it is interrupted before anything is begun, too."""
+def end_calmly() -> None:
+    """Have Ctrl-C end the process with a line while the package is imported, and no verb is at work yet."""
 
     def leave(number: int, _: object) -> None:
         with suppress(OSError):  # stderr is closed
@@ -17,6 +17,11 @@ def main() -> int:
 
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, leave)
+
+
+def main() -> int:
+    """Run the command line."""
+    end_calmly()
     from resilient_pq.cli.main import main as run  # noqa: PLC0415 (what takes the moment)
 
     return run()

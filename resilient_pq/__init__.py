@@ -15,7 +15,13 @@ The names here are asynchronous; `resilient_pq.sync` has the same names, blockin
     report = await rpq.recover("s3://bucket/torn.parquet", "s3://bucket/saved.parquet")
 """
 
+import sys as _sys
 from typing import TYPE_CHECKING
+
+if _sys.argv[:1] == ["-m"] and {"resilient_pq", "-mresilient_pq"} & set(_sys.orig_argv):  # which imports this first
+    import resilient_pq_command as _command
+
+    _command.end_calmly()
 
 from resilient_pq.dataset.dataset import open_many as open_many
 from resilient_pq.dataset.sink_creation import create_dataset as create_dataset

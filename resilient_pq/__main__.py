@@ -4,6 +4,6 @@ from __future__ import annotations
 
 import sys
 
-from resilient_pq.cli.main import main
+from resilient_pq_command import main
 
 sys.exit(main())

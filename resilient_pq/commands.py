@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterable
 
 #: What is in here has its name for one process only, or is given once: a command could not find it again.
 _PASSING = ("/dev/", "/proc/")
@@ -20,7 +21,26 @@ def command(verb: str, *operands: str) -> tuple[str, ...]:
 
 def in_shell(verb: str, *operands: str) -> str:
     """The same as a line for a shell."""
-    return shlex.join(command(verb, *operands))
+    return shell_line(command(verb, *operands))
+
+
+def shell_line(arguments: Iterable[str]) -> str:
+    """Arguments as a line that can be pasted into a shell, whatever is in them: ``$'...'`` around what is no text."""
+    return " ".join(map(_quoted, arguments))
+
+
+def _quoted(argument: str) -> str:
+    if argument.isprintable():
+        return shlex.quote(argument)
+    return "$'" + "".join(map(_escaped, argument)) + "'"
+
+
+def _escaped(char: str) -> str:
+    if char.isprintable():
+        return f"\\{char}" if char in "\\'" else char
+    # What stands for a byte that is no UTF-8 becomes that byte again.
+    errors = "surrogateescape" if "\udc80" <= char <= "\udcff" else "surrogatepass"
+    return "".join(f"\\x{byte:02x}" for byte in char.encode("utf-8", errors))
 
 
 def lasts(name: str) -> bool:

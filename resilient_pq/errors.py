@@ -243,12 +243,14 @@ class StoreError(ResilientPQError, OSError):
         keep_upload: True where the upload that it is about is whole and must not be aborted: completing it
             again may succeed, or did already.
         status: The HTTP status that the store answered with, where the error is about such an answer.
+        misnamed: True where the URL or path that was given names nothing, which no store was asked about.
     """
 
     retryable: ClassVar[bool] = False
     undecided: bool = False
     keep_upload: bool = False
     status: int | None = None
+    misnamed: bool = False
 
 
 class NotFoundError(StoreError, FileNotFoundError):

@@ -44,6 +44,9 @@ there is a document for each as a line and one of all as the last, and the exit 
 | 4 | a store failed, refused, or has no such object |
 | 130, 143, 129 | interrupted, by Ctrl-C (SIGINT), SIGTERM, SIGHUP; a second one ends at once |
 
+What is wrong whatever a store holds is 2: options, their values, names that lead nowhere. What a store or a file system
+answered is 4, that there is no such object included.
+
 Any other exit status must be taken for a failure. This page is made by `scripts/cli_docs.py`.
 """
 

@@ -63,13 +63,13 @@ def cat(
     With --on-damage, what is lost is told on stderr, and under "lost" with --json; `rpq recover` keeps what is left.
     """
     names = split_names(columns)
-    options = storage(endpoint_url, storage_option, retry_for).options
+    reached = storage(endpoint_url, storage_option, retry_for)
 
     async def work(output: Output) -> int:
         lost: list[rpq.LostRegion] = []
         try:
             async with rpq.open(
-                url, on_damage=on_damage, on_lost=lost.append, storage_options=options
+                url, on_damage=on_damage, on_lost=lost.append, storage_options=reached.options
             ) as file:
                 await _cat(output, file, names, head, form, lost)
         except rpq.FormatError as error:
@@ -80,7 +80,7 @@ def cat(
             render.lost_while_reading(output, lost)
         return ExitCode.DAMAGE if lost else ExitCode.SOUND
 
-    return run_verb(NAME, work, as_json=as_json)
+    return run_verb(NAME, work, as_json=as_json, urls=[url], reached=reached)
 
 
 async def _cat(

@@ -57,7 +57,7 @@ def check(
             surely_many=resume is not None or scheduler is not None,
         )
 
-    return run_verb(NAME, work, as_json=as_json)
+    return run_verb(NAME, work, as_json=as_json, urls=urls, reached=reached)
 
 
 async def _check(output: Output, url: str, reached: Storage) -> int:

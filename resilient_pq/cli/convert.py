@@ -86,7 +86,9 @@ def convert(
         "overwrite": overwrite,
         "storage_options": reached.options,
     }
-    return run_verb(NAME, lambda output: _convert(output, src, dst, asked, reached), as_json=as_json)
+    return run_verb(
+        NAME, lambda output: _convert(output, src, dst, asked, reached), as_json=as_json, urls=[src], reached=reached
+    )
 
 
 async def _convert(output: Output, src: str, dst: str, asked: dict[str, Any], reached: Storage) -> int:

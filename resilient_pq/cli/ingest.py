@@ -22,6 +22,7 @@ from resilient_pq.cli.background import in_background
 from resilient_pq.errors import UnsupportedError, Where
 from resilient_pq.io.location import shown
 from resilient_pq.io.os_errors import explained
+from resilient_pq.io.resolve import refuse_mistyped
 from resilient_pq.units import MiB
 
 #: Bytes of text that are parsed at a time; their types are taken from the first block.
@@ -109,6 +110,7 @@ async def open_rows(
 
 
 def _opened(src: str) -> readers.StoppableFile:
+    refuse_mistyped(src)
     with explained("cannot read", "stdin" if src == STDIN else src):
         if src != STDIN:
             return readers.StoppableFile(src)

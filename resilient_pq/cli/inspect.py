@@ -17,7 +17,7 @@ from resilient_pq.cli.many import MaxFiles, Urls
 from resilient_pq.cli.options import AsJson, EndpointUrl, RetryFor, Storage, StorageOptions, storage
 from resilient_pq.cli.render import Output
 from resilient_pq.cli.running import run_verb
-from resilient_pq.commands import in_shell
+from resilient_pq.commands import command, shell_line
 from resilient_pq.errors import FormatError, Where, located
 from resilient_pq.folder.many import DEFAULT_MAX_FILES
 from resilient_pq.io import resolve
@@ -70,7 +70,7 @@ def inspect(
             many=lambda: inspect_many(output, urls, sections, max_files, reached),
         )
 
-    return run_verb(NAME, work, as_json=as_json)
+    return run_verb(NAME, work, as_json=as_json, urls=urls, reached=reached)
 
 
 async def _inspect(output: Output, url: str, sections: Sections, reached: Storage) -> int:
@@ -84,7 +84,7 @@ async def _inspect(output: Output, url: str, sections: Sections, reached: Storag
                 _show(output, file, sections, pages)
                 output.document(document_of(file, sections, pages))
     except FormatError as error:
-        error.hint = error.hint or in_shell("check", shown(url))
+        error.hint = error.hint or shell_line(reached.command(command("check", shown(url))))
         raise
     finally:
         await store.close()

@@ -38,7 +38,13 @@ def metadata(
     with _ or . are passed over. Run it again when files were added, replaced or removed.
     """
     reached = storage(endpoint_url, storage_option, retry_for)
-    return run_verb(NAME, lambda output: _metadata(output, folder, overwrite, reached), as_json=as_json)
+    return run_verb(
+        NAME,
+        lambda output: _metadata(output, folder, overwrite, reached),
+        as_json=as_json,
+        urls=[folder],
+        reached=reached,
+    )
 
 
 async def _metadata(output: Output, folder: str, overwrite: bool, reached: Storage) -> int:

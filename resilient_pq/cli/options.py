@@ -72,10 +72,12 @@ class Storage:
     Attributes:
         options: What the library takes as `storage_options`.
         arguments: The same as arguments for a command to run next, credentials left out.
+        left_out: What was left out there, for people.
     """
 
     options: dict[str, Any] = field(repr=False)
     arguments: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
     def command(self, command: Sequence[str]) -> tuple[str, ...]:
         """The command with the arguments that it needs to reach the same store."""
@@ -94,6 +96,7 @@ def storage(endpoint_url: str | None, pairs: Sequence[str] | None, retry_for: fl
     """
     options: dict[str, Any] = {}
     arguments: list[str] = []
+    left_out: list[str] = []
     for pair in pairs or ():
         name, found, value = pair.partition("=")
         if not found or not name:
@@ -103,11 +106,15 @@ def storage(endpoint_url: str | None, pairs: Sequence[str] | None, retry_for: fl
         told = scrubbed(pair)
         if not any(word in told.lower() for word in _PRIVATE):
             arguments += ["--storage-option", told]
+        if told != pair or told not in arguments:
+            left_out.append(f"--storage-option {name}=...")
     if endpoint_url is not None:
         options["endpoint_url"] = endpoint_url
         arguments += ["--endpoint-url", scrubbed(endpoint_url)]
+        if arguments[-1] != endpoint_url:
+            left_out.append("the user and password of --endpoint-url")
     retry = None if retry_for is None else RetryPolicy(seconds=retry_for)
-    return Storage(dict(with_retry(options, retry) or {}), tuple(arguments))
+    return Storage(dict(with_retry(options, retry) or {}), tuple(arguments), tuple(left_out))
 
 
 def _json_or_text(value: str) -> Any:

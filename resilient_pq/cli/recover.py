@@ -161,7 +161,7 @@ def recover(
             surely_many=resume is not None or only_damaged or scheduler is not None,
         )
 
-    return run_verb(NAME, work, as_json=as_json)
+    return run_verb(NAME, work, as_json=as_json, urls=copies, reached=reached)
 
 
 async def _recover_many(output: Output, asked: _Asked, reached: Storage) -> int:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import sys
 import time
 from collections.abc import Sequence
@@ -21,12 +20,13 @@ from rich.text import Text
 from resilient_pq.cli.ledger.account import MEANINGS, lost_rows, nulled_words, rows_lost_words
 from resilient_pq.cli.ledger.grid import UNHARMED
 from resilient_pq.cli.ledger.terminal import ledger_map
+from resilient_pq.cli.options import Storage
 from resilient_pq.cli.streams import OutputClosedError, console, is_terminal, write_note, write_text
 from resilient_pq.cli.words import counted, in_bytes, printable
-from resilient_pq.commands import in_shell
+from resilient_pq.commands import in_shell, shell_line
 from resilient_pq.errors import ResilientPQError, StoreError, Where
 from resilient_pq.folder.summary import RunSummary
-from resilient_pq.io.location import is_shown, scrubbed
+from resilient_pq.io.location import has_user, is_shown, scrubbed, shown
 from resilient_pq.recovery.ledger import Ledger, PageState
 from resilient_pq.recovery.report import SCHEMA_VERSION, Finding, Kept, LostRegion, Outcome, Report
 
@@ -66,12 +66,20 @@ class Output:
         verb: Whose words they are.
         as_json: Whether stdout gets one JSON document, and nothing else.
         as_lines: Whether it gets many of them, each as a line.
+        url: What it is about, as it may be shown; None where that is not known.
+        reached: How stores are reached; commands to run next need the same.
     """
 
-    def __init__(self, verb: str, *, as_json: bool = False) -> None:
-        """Speak for `verb`."""
+    def __init__(
+        self, verb: str, *, as_json: bool = False, urls: Sequence[str] = (), reached: Storage | None = None
+    ) -> None:
+        """Speak for `verb`, about some URLs."""
         self.verb = verb
         self.as_json = as_json
+        self.url = " ".join(map(shown, urls)) or None
+        self.reached = reached or Storage({})
+        users = ["the user and password of a URL"] if any(map(has_user, urls)) else []
+        self._left_out = [*self.reached.left_out, *users]
         self.as_lines = False
         self._out = console(sys.stdout)
         self._err = console(sys.stderr, stderr=True)
@@ -86,9 +94,17 @@ class Output:
     def next(self, *commands: Sequence[str]) -> None:
         """The commands to run next, as one would type them."""
         for command in commands:
-            self.line("next", shlex.join(command))
-        if not self.as_json and any(is_shown(word) for command in commands for word in command):
-            self.note("a URL in it stands without its query, which may be a signature: name it with that")
+            self.line("next", shell_line(command))
+        if commands and not self.as_json:
+            self._note_left_out([word for command in commands for word in command])
+
+    def _note_left_out(self, words: Sequence[str], *more: str) -> None:
+        """Which options and parts of URLs a command lacks that was printed, and that it needs."""
+        left_out = [*more, *self._left_out]
+        if any(is_shown(word) for word in words):
+            left_out.append("the query of a URL, which may be a signature")
+        if left_out:
+            self.note(f"the command lacks what has to be given again: {', '.join(left_out)}")
 
     def block(self, text: str) -> None:
         """Lines of the result that have a form of their own, such as a schema."""
@@ -158,9 +174,13 @@ class Output:
         notes = list(getattr(error, "__notes__", ()))  # of a writer: what is kept, and the command that rescues it
         for note in notes:
             self.note(note)
+        told = "\n".join([error.hint or "", *notes])
+        if "rpq " in told:
+            given = zip(self.reached.arguments[::2], self.reached.arguments[1::2], strict=True)
+            lacking = [shell_line(option) for option in given if option[1] not in told]
+            self._note_left_out([word.strip("`'\";:,") for word in told.split()], *lacking)
         self._end(
-            document(
-                self.verb,
+            self._document(
                 "error",
                 notes=notes,
                 error={
@@ -175,12 +195,12 @@ class Output:
     def refused(self, message: str) -> None:
         """A command that could not be understood; the words for people are printed already."""
         error = {"type": "UsageError", "message": message, "where": _place(Where()), "hint": None}
-        self._end(document(self.verb, "error", error=error))
+        self._end(self._document("error", error=error))
 
     def interrupted(self, notes: Sequence[str]) -> None:
         """An interrupt, and what was kept in spite of it."""
         _print(self._err, "interrupted", "; ".join(notes) or _NOTHING_KEPT)
-        self._end(document(self.verb, "interrupted", notes=list(notes)))
+        self._end(self._document("interrupted", notes=list(notes)))
 
     def ending(self) -> None:
         """An interrupted verb that still has something to do."""
@@ -190,7 +210,7 @@ class Output:
         """The end in the middle of everything: straight to stderr, as nothing may be waited for."""
         shown = _FIRST_OF_LINE + _SHOW_CURSOR if is_terminal(sys.stderr) else ""
         line = f"{'interrupted'.ljust(LABEL_WIDTH)}at once: what was stored before is kept; `rpq check` tells\n"
-        ended = json.dumps(document(self.verb, "interrupted", notes=[])) if self.as_json else ""
+        ended = json.dumps(self._document("interrupted")) if self.as_json else ""
         with suppress(OSError):
             os.write(2, f"{shown}{line}".encode())
             os.write(1, ended.encode())
@@ -207,7 +227,11 @@ class Output:
             "where": _place(Where()),
             "hint": None,
         }
-        self._end(document(self.verb, "error", error=unknown))
+        self._end(self._document("error", error=unknown))
+
+    def _document(self, outcome: str, *, notes: Sequence[str] = (), **rest: Any) -> dict[str, Any]:
+        """The document of a run that did not come to its end."""
+        return document(self.verb, outcome, url=self.url, notes=list(notes), **rest)
 
     def _end(self, document: dict[str, Any]) -> None:
         """The last document; that nobody can be given it is no second error."""
@@ -293,8 +317,8 @@ def recovered(output: Output, report: Report) -> None:
 
 def summarised(output: Output, summary: RunSummary) -> None:
     """What became of many files: how many fared how, and the worst of them."""
-    shown = summary.worst[:MAX_LISTED]
-    if shown:
+    worst = summary.worst[:MAX_LISTED]
+    if worst:
         rows = [
             (
                 entry.outcome,
@@ -302,12 +326,12 @@ def summarised(output: Output, summary: RunSummary) -> None:
                 "" if entry.rows_lost is None else f"{entry.rows_lost:,}",
                 f"{entry.url}: {entry.message}" if entry.message else entry.url,
             )
-            for entry in shown
+            for entry in worst
         ]
         output.table(("outcome", "rows", "lost", "file, and what is wrong with it"), rows, left=1, last_left=True)
         others = sum(summary.outcomes.values()) - sum(summary.outcomes.get(each, 0) for each in ("sound", "read"))
-        if others > len(shown):
-            output.line("", f"and {others - len(shown):,} more, which --json lists")
+        if others > len(worst):
+            output.line("", f"and {others - len(worst):,} more, which --json lists")
         output.block("")
     outcomes = ", ".join(f"{count:,} {_OUTCOMES.get(outcome, outcome)}" for outcome, count in _by_badness(summary))
     output.line("files", f"{counted(summary.num_files, 'file')}, {in_bytes(summary.size)}: {outcomes}")

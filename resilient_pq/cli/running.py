@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import warnings
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from resilient_pq.cli.exit_codes import ExitCode
 from resilient_pq.cli.interrupts import InterruptedVerbError, Interrupts
+from resilient_pq.cli.options import Storage
 from resilient_pq.cli.render import Output
 from resilient_pq.cli.streams import OutputClosedError
 from resilient_pq.errors import OutOfMemoryError, ResilientPQError
@@ -20,15 +21,19 @@ from resilient_pq.folder.result import exit_code_of
 Work = Callable[[Output], Coroutine[Any, Any, int]]
 
 
-def run_verb(verb: str, work: Work, *, as_json: bool) -> int:
+def run_verb(
+    verb: str, work: Work, *, as_json: bool, urls: Sequence[str] = (), reached: Storage | None = None
+) -> int:
     """The exit code of a verb.
 
     Args:
         verb: Its name.
         work: What it does. SIGINT, SIGTERM and SIGHUP cancel it; a second one ends the process.
         as_json: Whether stdout gets one JSON document.
+        urls: What it is about: what it looks at, or what it writes.
+        reached: How stores are reached.
     """
-    output = Output(verb, as_json=as_json)
+    output = Output(verb, as_json=as_json, urls=urls, reached=reached)
     interrupts = Interrupts(waiting=output.ending, leaving=output.leaving)
     with interrupts:
         code = _outcome(output, work, interrupts)

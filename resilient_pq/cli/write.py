@@ -169,9 +169,15 @@ def write(
             creating=creating,
             reached=reached,
         )
-        return run_verb(NAME, work, as_json=as_json)
+        return run_verb(NAME, work, as_json=as_json, urls=[dst], reached=reached)
     settings["mode"] = mode
-    return run_verb(NAME, lambda output: _write(output, src, dst, settings, reached), as_json=as_json)
+    return run_verb(
+        NAME,
+        lambda output: _write(output, src, dst, settings, reached),
+        as_json=as_json,
+        urls=[dst],
+        reached=reached,
+    )
 
 
 def _block_seconds(settings: Mapping[str, Any]) -> float | None:

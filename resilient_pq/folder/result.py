@@ -29,6 +29,8 @@ def exit_code_of(error: Exception) -> int:
     match error:
         case NothingToRecoverError():
             return 3
+        case StoreError(misnamed=True):
+            return 2
         case StoreError() | WriterFailedError():
             return 4
         case FormatError() | FileFullError() | RowsLostError():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -20,6 +21,7 @@ from resilient_pq.errors import (
 )
 from resilient_pq.io.counters import count_request
 from resilient_pq.io.location import Address, cause_to_show, scrubbed, shown
+from resilient_pq.io.option_kinds import OPTIONS, Kind, check_kinds, check_names
 from resilient_pq.io.protocols import (
     DEFAULT_SINK_OPTIONS,
     Buffer,
@@ -37,6 +39,25 @@ from resilient_pq.io.retry import READING, RetryPolicy, retry_after
 if TYPE_CHECKING:
     import aiohttp
 
+_TEXTS: Kind = (
+    lambda value: isinstance(value, Mapping) and all(isinstance(each, str) for each in (*value, *value.values())),
+    "a dict of texts",
+)
+
+
+def _is_timeout(value: Any) -> bool:
+    import aiohttp  # noqa: PLC0415 (slow to import, and there where a value of its is)
+
+    return isinstance(value, aiohttp.ClientTimeout)
+
+
+_KINDS: dict[str, Kind] = {
+    "client_kwargs": OPTIONS,
+    **dict.fromkeys(("headers", "client_kwargs.headers"), _TEXTS),
+    **dict.fromkeys(("cookies", "client_kwargs.cookies"), OPTIONS),
+    "client_kwargs.timeout": (_is_timeout, "a ClientTimeout of aiohttp"),
+    "get_client": (callable, "a function"),
+}
 # What a server answers to HEAD that has none for this URL: a presigned URL is signed for one method.
 _NO_HEAD = frozenset({400, 401, 403, 405, 501})
 _SIZE = re.compile(r"\s*bytes\s+(?:\d+-\d+|\*)/(\d{1,19})\s*", re.ASCII | re.IGNORECASE)
@@ -62,6 +83,12 @@ class HttpStore(RangedGetStore, WriteStore):
         """Nothing is opened before the first request."""
         super().__init__(retry)
         self._options = dict(storage_options or {})
+        check_kinds(self._options, _KINDS)
+        if self._options.get("client_kwargs"):
+            import aiohttp  # noqa: PLC0415 (slow to import, and rarely needed before the store connects)
+
+            known = frozenset(inspect.signature(aiohttp.ClientSession.__init__).parameters) - {"self"}
+            check_names(self._options, "client_kwargs", known)
         self._filesystem: Any = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False

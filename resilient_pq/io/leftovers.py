@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import shlex
+import os
 from collections.abc import Collection
 from datetime import timedelta
 
+from resilient_pq.commands import shell_line
 from resilient_pq.errors import NotFoundError, ResilientPQError, StoreError, UnsupportedError
 from resilient_pq.io.cancellation import GRACE_SECONDS
 from resilient_pq.io.epoch import Epoch
@@ -21,7 +22,7 @@ MOST_SKEW = timedelta(minutes=15)
 
 def upload_command(store: MultipartStore, verb: str, key: str, *options: str) -> str:
     """A command about the uploads of an object, for a shell."""
-    return shlex.join(["rpq", "uploads", verb, store.url_of(key), *options, *store.command_arguments])
+    return shell_line(["rpq", "uploads", verb, store.url_of(key), *options, *store.command_arguments])
 
 
 def drop_command(store: MultipartStore, key: str, upload_id: str) -> str:
@@ -109,24 +110,26 @@ async def empty_uploads(
     return empty
 
 
-async def uploads_left(store: object, key: str) -> tuple[str, ...]:
-    """What there is to say of each upload that is open for an object: which it is, and how to drop it.
+async def uploads_left(store: object, keys: Collection[str]) -> tuple[str, ...]:
+    """What there is to say of each upload that is open for one of some objects: which it is, and how to drop it.
 
     Args:
-        store: Where the object is; nothing is said of one that has no uploads, or does not list them.
-        key: The object.
+        store: Where the objects are; nothing is said of one that has no uploads, or does not list them.
+        keys: The objects.
     """
     if not isinstance(store, MultipartStore) or not store.capabilities.list_parts:
         return ()
+    common = os.path.commonprefix(list(keys))  # noqa: RUF071 (names begin with it, folders or not)
     try:
-        listed = await store.uploads_of(key)
+        listed = await store.list_uploads(common)
     except (StoreError, UnsupportedError) as error:
-        log.debug("%s: cannot tell which uploads are open: %s", store.url_of(key), error.message)
+        log.debug("%s: cannot tell which uploads are open: %s", store.url_of(common), error.message)
         return ()
     return tuple(
-        f"the upload {each.upload_id} is open for {store.url_of(key)}, begun {_time(each)}: unless somebody writes"
-        f" to it, remove it: {drop_command(store, key, each.upload_id)}"
+        f"the upload {each.upload_id} is open for {store.url_of(each.key)}, begun {_time(each)}: unless somebody writes"
+        f" to it, remove it: {drop_command(store, each.key, each.upload_id)}"
         for each in listed
+        if each.key in keys
     )
 
 

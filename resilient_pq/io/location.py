@@ -18,9 +18,11 @@ __all__ = [
     "Address",
     "cause_to_show",
     "fingerprint",
+    "has_user",
     "is_shown",
     "is_web",
     "let_go",
+    "mistyped",
     "scrubbed",
     "shown",
     "without_query",
@@ -39,7 +41,15 @@ _QUERY: Final = re.compile(r"\?[^/?#=\s]+=")
 #: Stands for a query, and is never one: a display form can be told from a URL, and is that of itself.
 _HASHED: Final = re.compile(r"\?~[0-9a-f]{8}")
 _URL_IN_TEXT: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://[^\s'\"<>]+")
-_USER_IN_TEXT: Final = re.compile(r"(?<![\w/])[^\s'\"<>/:@=]+:[^\s'\"<>/@]+@(?=[\w\[])")
+_USER_IN_TEXT: Final = re.compile(
+    r"(?:(?<![\w/])|(?<=[A-Za-z]:/)|(?<=:///))[^\s'\"<>/:@=]+:[^\s'\"<>/@]+@(?=[\w\[])"
+)
+#: A user and a password before a host, where a scheme is missing or mistyped; a drive of Windows is none.
+_MISTYPED: Final = re.compile(
+    r"(?![A-Za-z]:[\\/])(?P<scheme>[A-Za-z][\w+.\-]+(?::/?|//?))?"
+    r"[^/:@\s]+:(?:[^/@]|(?<!/)/(?!/))*@(?P<host>[\w.\-\[\]:]+)(?=/|$)",
+    re.ASCII,
+)
 _QUERY_IN_TEXT: Final = re.compile(r"\?[^/?#=\s'\"<>]+=[^\s'\"<>]*")
 
 
@@ -64,6 +74,20 @@ def shown(url: str) -> str:
         url: A URL, a chain such as ``simplecache::https://``, or a path. A display form stays as it is.
     """
     return "::".join(map(_link_shown, _LINK.split(url)))
+
+
+def has_user(url: str) -> bool:
+    """Whether the display form of a URL lacks a user, or a user and a password."""
+    return not url.startswith(without_query(shown(url)))
+
+
+def mistyped(path: str) -> str | None:
+    """Of a path that begins like a URL with a user and a password: the folder that this would be; None of others.
+
+    ``http:/me:secret@host/day.parquet``, ``me:secret@host/day.parquet``.
+    """
+    found = _MISTYPED.match(path)
+    return None if found is None or (found["scheme"] is None and found.end() == len(path)) else found[0]
 
 
 def without_query(url: str) -> str:
@@ -130,8 +154,10 @@ def _chain(error: BaseException) -> list[BaseException]:
 def _link_shown(link: str) -> str:
     scheme, found, rest = link.partition("://")
     if not found or _SCHEME.fullmatch(scheme) is None:
-        return link
+        return link if mistyped(link) is None else _MISTYPED.sub(r"\g<scheme>\g<host>", link, count=1)
     kind = scheme.lower()
+    if kind not in _WHOLE_NAMES and rest.startswith("/") and mistyped(named := rest.lstrip("/")):
+        rest = "/" * (len(rest) - len(named)) + _without_user(kind, named)
     rest = _without_user(kind, rest)
     query = None if kind in _WHOLE_NAMES else (_WEB_QUERY if kind in _WEB else _QUERY).search(rest)
     if query is None or _HASHED.fullmatch(rest, query.start()):

@@ -53,5 +53,6 @@ def from_os_error(error: OSError, doing: str, path: str, *, hint: str | None = N
     if isinstance(error, IsADirectoryError):
         return StoreError(f"{doing}: it is a folder", where=where, hint=hint or "name a file in it")
     if error.errno in _FULL:
-        return StoreError(f"{doing}: {reason}", where=where, hint=hint or "free some space, then resume or begin again")
+        again = "free some space, then begin again, or resume what a writer kept in NAME.partial"
+        return StoreError(f"{doing}: {reason}", where=where, hint=hint or again)
     return StoreError(f"{doing}: {reason}", where=where, hint=hint)

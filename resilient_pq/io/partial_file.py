@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
-import shlex
 import stat
 import threading
 from collections.abc import Sequence
 
-from resilient_pq.commands import in_shell
+from resilient_pq.commands import in_shell, shell_line
 from resilient_pq.errors import AlreadyExistsError, NotFoundError, StoreError, Where
 from resilient_pq.io.os_errors import explained, from_os_error
 
@@ -293,14 +292,14 @@ def _left_over(path: str) -> AlreadyExistsError:
         "an earlier writer left a partial file",
         where=Where(key=path),
         hint=f"go on with it: resume; keep its rows: `{in_shell('recover', path, 'OUTPUT')}`;"
-        " replace it: overwrite_partial=True",
+        " replace it: remove it, or `rpq write --overwrite-partial` (overwrite_partial=True)",
     )
 
 
 def _cannot_create(error: OSError, target: str) -> StoreError:
     folder = os.path.abspath(os.path.dirname(target))  # in this order: of "a/" it is a
     if isinstance(error, FileNotFoundError):
-        hint = f"create it: mkdir -p {shlex.quote(folder)}"
+        hint = "create it: " + shell_line(["mkdir", "-p", folder])
         return NotFoundError("no such folder", where=Where(key=folder), hint=hint)
     return from_os_error(error, "cannot create", target + SUFFIX)
 

@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from resilient_pq.errors import SchemaError, StoreError, Where
+from resilient_pq.errors import NOWHERE, SchemaError, StoreError, Where
 from resilient_pq.io.local import LocalStore
-from resilient_pq.io.location import Address, is_shown, shown
+from resilient_pq.io.location import Address, is_shown, mistyped, shown
 from resilient_pq.io.protocols import ReadStore, WriteStore
 from resilient_pq.io.retry import READING, RetryPolicy
 
@@ -104,9 +104,34 @@ def with_retry(
     """Storage options that bring a policy along to wherever a store is made of them, be it another process."""
     if retry is None:
         return storage_options
-    if not isinstance(retry, RetryPolicy):
-        raise SchemaError(f"retry is {retry!r}", hint="it takes a RetryPolicy, such as RetryPolicy(seconds=300)")
-    return {**(storage_options or {}), _RETRY: retry}
+    return {**(storage_options or {}), _RETRY: _policy(retry)}
+
+
+def _policy(retry: object) -> RetryPolicy:
+    if isinstance(retry, RetryPolicy):
+        return retry
+    raise SchemaError(f"retry is {retry!r}", hint="it takes a RetryPolicy, such as RetryPolicy(seconds=300)")
+
+
+def _misnamed(message: str, *, where: Where = NOWHERE, hint: str | None = None) -> StoreError:
+    error = StoreError(message, where=where, hint=hint)
+    error.misnamed = True
+    return error
+
+
+def refuse_mistyped(path: str) -> None:
+    """Refuse a path that leads nowhere and begins like a URL with a password, which errors of files would tell.
+
+    Raises:
+        StoreError: It does.
+    """
+    folder = mistyped(path)
+    if folder is not None and not os.path.lexists(folder):
+        raise _misnamed(
+            "it has a user and a password like a URL, and no scheme before them that is known",
+            where=Where(key=shown(path)),
+            hint="write https://... or the like, or ./ before the name of a file",
+        )
 
 
 class Stores:
@@ -125,7 +150,7 @@ class Stores:
             retry: As of `resolve`, for all of them.
         """
         self._storage_options = dict(storage_options or {})
-        self._retry: RetryPolicy = self._storage_options.pop(_RETRY, None) or retry
+        self._retry = _policy(self._storage_options.pop(_RETRY, None) or retry)
         self._shared: dict[str, WriteStore] = {}
         self._others: list[WriteStore] = []
 
@@ -148,8 +173,10 @@ class Stores:
         """The store for a URL, and the key in it; as `resolve`, which see."""
         text = os.fspath(url)
         if not text:
-            raise StoreError("an empty path names no object")
+            raise _misnamed("an empty path names no object")
         match = _SCHEME.match(text)
+        if not isinstance(url, os.PathLike):
+            refuse_mistyped(text)
         if match is None or isinstance(url, os.PathLike):
             return self._one("file", LocalStore), os.path.expanduser(text)
         scheme, rest = match[1].lower(), text[match.end() :]
@@ -158,18 +185,18 @@ class Stores:
         if match[2] == "://" and scheme in ("s3", "s3a"):
             bucket, _, name = rest.partition("/")
             if "@" in bucket or (":" in bucket and not bucket.startswith("arn:")):
-                raise StoreError(
+                raise _misnamed(
                     "the URL has a user and a password, which URLs of S3 have not",
                     where=Where(key=shown(text)),
                     hint="give `key` and `secret` in storage_options, or set AWS_ACCESS_KEY_ID and the rest",
                 )
             if not bucket or not (name or bucket_alone):
-                raise StoreError("the URL names no object", where=Where(key=text), hint="write s3://bucket/name")
+                raise _misnamed("the URL names no object", where=Where(key=text), hint="write s3://bucket/name")
             from resilient_pq.io.s3 import S3Store  # noqa: PLC0415
 
             return self._one("s3", lambda: S3Store(self._storage_options, retry=self._retry)), rest
         if is_shown(text):
-            raise StoreError(
+            raise _misnamed(
                 "the URL stands here as it is shown, with a hash instead of its query, and leads nowhere",
                 where=Where(key=text),
                 hint="name it with its query",

@@ -191,10 +191,8 @@ class S3Client:
                 try:
                     filesystem = await asyncio.to_thread(_filesystem, self._options, self._progress_seconds)
                     self._client = await filesystem.set_session()
-                except (TypeError, KeyError) as error:
-                    raise UnsupportedError(
-                        f"storage_options do not fit s3fs: {scrubbed(str(error))}"
-                    ) from None
+                except (TypeError, KeyError, AttributeError) as error:
+                    raise UnsupportedError(f"storage_options do not fit s3fs: {scrubbed(str(error))}") from None
                 from resilient_pq.io.s3_connection import prepared  # noqa: PLC0415
 
                 # A session of the caller's may have hooks of the caller's, which every request is to pass.

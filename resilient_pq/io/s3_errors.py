@@ -101,7 +101,11 @@ def from_s3_error(
         )
     if isinstance(error, botocore.NoRegionError | botocore.InvalidRegionError):
         return StoreError(f"{doing}: {_reason(error)}", where=where, hint="set AWS_DEFAULT_REGION")
-    if isinstance(error, botocore.SSLError | botocore.ParamValidationError | UnicodeError):
+    # What botocore wraps whatever it is: of what the options say, which no repetition mends.
+    within = error.kwargs.get("error") if isinstance(error, botocore.HTTPClientError) else None
+    if isinstance(error, botocore.SSLError | botocore.ParamValidationError | UnicodeError) or (
+        isinstance(within, TypeError | ValueError | AttributeError) and not isinstance(within, aiohttp.ClientError)
+    ):
         return StoreError(f"{doing}: {_reason(error)}", where=where)
     if isinstance(
         error,

@@ -13,6 +13,16 @@ from functools import cache
 from typing import Any, Final
 
 from resilient_pq.errors import UnsupportedError
+from resilient_pq.io.option_kinds import (
+    ENDPOINT,
+    NUMBER,
+    OPTIONS,
+    TEXT,
+    WHOLE,
+    Kind,
+    check_kinds,
+    check_names,
+)
 
 _TRUE: Final = frozenset({"true", "1", "yes", "y", "on", "t"})
 
@@ -28,12 +38,7 @@ def s3fs_options(storage_options: Mapping[str, Any]) -> dict[str, Any]:
     if any(name not in known and _bare(name) not in _MEANINGS for name in storage_options):
         known = _known()
     found = {name: value for name, value in storage_options.items() if name in known}
-    for name in _OF_OPTIONS & set(found):
-        if not isinstance(found[name], Mapping | None):
-            raise UnsupportedError(
-                f"storage_options: {name!r} is not a dict of options",
-                hint=f'as JSON: {name}={{"name": "value"}}',
-            )
+    check_kinds(found, _KINDS)
     said_by: dict[str, str] = {}
     for name, value in storage_options.items():
         if name in known:
@@ -51,6 +56,10 @@ def s3fs_options(storage_options: Mapping[str, Any]) -> dict[str, Any]:
             )
         said_by[place] = name
         _put(found, place, ours)
+    check_kinds(found, _KINDS)
+    for place, usual in _USUAL_WITHIN.items():
+        if not usual.issuperset(found.get(place) or ()):
+            check_names(found, place, _known_within()[place])
     return found
 
 
@@ -89,8 +98,29 @@ _MEANINGS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
     "allow_http": ("allow_http", _nothing),  # the endpoint says so
     "unsigned_payload": ("unsigned_payload", _nothing),  # they are, where the connection is secure
 }
-#: Whose values are options themselves.
-_OF_OPTIONS: Final = frozenset({"client_kwargs", "config_kwargs", "s3_additional_kwargs"})
+#: Of the options that a client would take as they are, and say in its own words later that it cannot.
+_KINDS: Final[dict[str, Kind]] = {
+    **dict.fromkeys(("client_kwargs", "config_kwargs", "s3_additional_kwargs"), OPTIONS),
+    **dict.fromkeys(("config_kwargs.s3", "config_kwargs.proxies", "config_kwargs.retries"), OPTIONS),
+    **dict.fromkeys(("key", "secret", "token", "username", "password", "profile"), TEXT),
+    **dict.fromkeys(("client_kwargs.region_name", "config_kwargs.region_name"), TEXT),
+    **{f"client_kwargs.aws_{name}": TEXT for name in ("access_key_id", "secret_access_key", "session_token")},
+    **dict.fromkeys(("endpoint_url", "client_kwargs.endpoint_url"), ENDPOINT),
+    **dict.fromkeys(("config_kwargs.connect_timeout", "config_kwargs.read_timeout"), NUMBER),
+    "config_kwargs.max_pool_connections": WHOLE,
+    **dict.fromkeys(("config_kwargs.retries.max_attempts", "config_kwargs.retries.total_max_attempts"), WHOLE),
+    "client_kwargs.verify": (lambda value: isinstance(value, bool | str), "true, false or the path of certificates"),
+    "session": (lambda value: hasattr(value, "get_component"), "a session of aiobotocore"),
+}
+#: What every aiobotocore takes in options that are dicts; it is imported for other names.
+_USUAL_WITHIN: Final[dict[str, frozenset[str]]] = {
+    "client_kwargs": frozenset(
+        {"region_name", "endpoint_url", "aws_access_key_id", "aws_secret_access_key", "aws_session_token", "verify"}
+    ),
+    "config_kwargs": frozenset(
+        {"connect_timeout", "max_pool_connections", "proxies", "read_timeout", "retries", "s3", "signature_version"}
+    ),
+}
 #: What s3fs takes of others, and gives to nobody: of fsspec itself.
 _OF_FSSPEC: Final = frozenset(
     {"use_listings_cache", "listings_expiry_time", "max_paths", "skip_instance_cache"}
@@ -98,7 +128,7 @@ _OF_FSSPEC: Final = frozenset(
 
 #: What every s3fs takes: for other names the installed one is asked, which takes 0.2 s where it is not imported.
 _OF_S3FS: Final = (
-    _OF_OPTIONS
+    frozenset({"client_kwargs", "config_kwargs", "s3_additional_kwargs"})
     | _OF_FSSPEC
     | {
         "anon",
@@ -142,6 +172,19 @@ def _known() -> frozenset[str]:
         if parameter.kind is not parameter.VAR_KEYWORD
     }
     return frozenset(takes - {"self"}) | _OF_FSSPEC
+
+
+@cache
+def _known_within() -> dict[str, frozenset[str]]:
+    """What the installed aiobotocore takes in options that are dicts."""
+    from aiobotocore.config import AioConfig  # noqa: PLC0415
+    from aiobotocore.session import AioSession  # noqa: PLC0415
+
+    client = inspect.signature(AioSession._create_client).parameters
+    config = {*inspect.signature(AioConfig.__init__).parameters, *AioConfig.OPTION_DEFAULTS}
+    # Those that s3fs gives by itself would be given twice.
+    ours = {"self", "service_name", "config", "kwargs", "args", "client_kwargs"}
+    return {"client_kwargs": frozenset(client) - ours, "config_kwargs": frozenset(config) - {"self", "kwargs"}}
 
 
 def _nearest(name: str) -> str:

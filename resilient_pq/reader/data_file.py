@@ -8,9 +8,8 @@ from outside, so nothing but a name below that folder is taken.
 from __future__ import annotations
 
 import re
-import shlex
 
-from resilient_pq.commands import command, in_shell, lasts
+from resilient_pq.commands import command, in_shell, lasts, shell_line
 from resilient_pq.errors import FormatError
 from resilient_pq.io.location import without_query
 
@@ -63,5 +62,5 @@ def writing_again(url: str) -> tuple[str, ...]:
 def remedy(url: str) -> str:
     """The command for a file whose footer is damaged: a summary is written again, anything else is recovered."""
     if is_summary_name(url):
-        return shlex.join(writing_again(url))
+        return shell_line(writing_again(url))
     return in_shell("recover", url, "RECOVERED") if lasts(url) else "save it to a file, and recover that"

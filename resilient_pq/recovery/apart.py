@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator
-from contextlib import aclosing
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -21,7 +21,9 @@ from resilient_pq.format.metadata import ColumnOrder, Empty, Repetition, Type
 from resilient_pq.format.records import RecordChain
 from resilient_pq.format.schema import Group, Primitive, Schema, Selection
 from resilient_pq.format.values import LeafData
+from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.on_damage import OnDamage
+from resilient_pq.reader.surviving import SurvivingChunk
 from resilient_pq.recovery.continued import own_keys
 from resilient_pq.recovery.draft import Draft
 from resilient_pq.recovery.examination import Examiner
@@ -41,6 +43,18 @@ from resilient_pq.writer.layout import Layout
 _OF_ALL_COLUMNS = ("ARROW:schema", "pandas")
 #: Of the name of a column that go into that of its output; names of files have 255 in most file systems.
 _NAME_BYTES = 100
+#: Outputs that are open at one time, and bytes that their columns have in the input: sinks hold some of what they get.
+_MOST_OPEN = 128
+_BATCH_BYTES = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A column, where it goes, and what is kept of it: row groups with rows, by their ordinals."""
+
+    column: Selection
+    target: Target
+    kept: dict[int, KeptRowGroup]
 
 
 async def publish_apart(output: Output, target: Target) -> dict[str, str]:
@@ -54,25 +68,44 @@ async def publish_apart(output: Output, target: Target) -> dict[str, str]:
         AlreadyExistsError: One of them is there already, and is not to be replaced; none was written.
         StoreError: A store refused; outputs that were written before stay.
     """
-    contents = output.known.contents
+    contents, row_groups = output.known.contents, output.known.row_groups
     assert contents is not None
-    targets = dict(_targets(contents.schema, target))
+    targets = dict(targets_of(contents.schema, target))
     for one in targets.values():
         for source in (output.known.source, *(other.source for other in output.examined.means.others)):
             await check_other(source.address, one)
         await check_free(one)
     await make_folder(target)
-    written: dict[str, str] = {}
+    parts = []
     for column in contents.schema.columns:
-        rows = keep(contents.schema, output.known.row_groups, output.examined.found, OnDamage.DROP, [column])
+        rows = keep(contents.schema, row_groups, output.examined.found, OnDamage.DROP, [column])
         if rows.row_groups:
-            one = targets[column.position]
-            await _publish(output, one, column, rows.row_groups)
-            written[column.node.name] = one.url
-    return written
+            kept = {each.known.ordinal: each for each in rows.row_groups if each.num_rows}  # the others encode nothing
+            parts.append(_Part(column, targets[column.position], kept))
+    batches = _Batches(output, contents)
+    for batch in _batched(parts):
+        await batches.publish(batch)
+    return {part.column.node.name: part.target.url for part in parts}
 
 
-def _targets(schema: Schema, target: Target) -> Iterator[tuple[int, Target]]:
+def _batched(parts: Sequence[_Part]) -> Iterator[list[_Part]]:
+    """As many columns as are written at one time."""
+    batch: list[_Part] = []
+    size = 0
+    for part in parts:
+        ordinals = [leaf.ordinal for leaf in part.column.leaves]
+        chunks = [each.known.chunks[ordinal] for each in part.kept.values() for ordinal in ordinals]
+        num_bytes = sum(chunk.read.range.size for chunk in chunks if chunk is not None)
+        if batch and (len(batch) == _MOST_OPEN or size + num_bytes > _BATCH_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(part)
+        size += num_bytes
+    if batch:
+        yield batch
+
+
+def targets_of(schema: Schema, target: Target) -> Iterator[tuple[int, Target]]:
     """Where each column goes: its name stands before the ending. Names that are no names of files get a number."""
     base, ending = os.path.splitext(target.key)
     used: set[str] = set()
@@ -93,38 +126,63 @@ def _schema_of(column: Selection) -> Schema:
     return Schema(Group("schema", Repetition.REQUIRED, (number, column.node)))
 
 
-async def _publish(
-    output: Output, target: Target, column: Selection, kept: tuple[KeptRowGroup, ...]
-) -> None:
-    contents, source = output.known.contents, output.known.source
-    assert contents is not None
-    schema = _schema_of(column)
-    keys = {key: value for key, value in own_keys(contents).items() if key not in _OF_ALL_COLUMNS}
-    orders = contents.metadata.column_orders
-    if orders is not None and len(orders) == len(contents.schema.leaves):
-        orders = [ColumnOrder(TYPE_ORDER=Empty()), *(orders[leaf.ordinal] for leaf in column.leaves)]
-    else:
-        orders = None
-    made_like = replace(contents.metadata, column_orders=orders)
-    layout = Layout(schema, RecordChain(os.urandom(16)), keys, made_like=made_like)
-    examiner = Examiner(source, output.examined.means, contents)
-    relaying = Relaying(source, contents, examiner, output.known.positions)
-    sink = await target.store.create(target.key, target.options)
-    numbers_of = row_numbers(output.known.row_groups, output.examined.found)
-    async with completing(sink):
-        draft = Draft(sink, layout, created_by=contents.metadata.created_by)
+class _Batches:
+    """Writes the outputs of some columns at one time: a row group that is damaged is examined once for all of them."""
+
+    def __init__(self, output: Output, contents: Contents) -> None:
+        """Keep what all outputs have in common."""
+        self._contents = contents
+        self._row_groups = output.known.row_groups
+        self._keys = {key: value for key, value in own_keys(contents).items() if key not in _OF_ALL_COLUMNS}
+        self._lineage = {LINEAGE_KEY: output.lineage}
+        self._first_rows = row_numbers(output.known.row_groups, output.examined.found).first
+        self._examiner = Examiner(output.known.source, output.examined.means, contents)
+        self._relaying = Relaying(output.known.source, contents, self._examiner, output.known.positions)
+
+    async def publish(self, batch: Sequence[_Part]) -> None:
+        """Write and publish the outputs of some columns."""
+        async with AsyncExitStack() as sinks:
+            drafts = [(part, await self._begun(part, sinks)) for part in batch]
+            for known in self._row_groups:
+                left: Sequence[SurvivingChunk | None] | None = None
+                for part, draft in drafts:
+                    kept = part.kept.get(known.ordinal)
+                    if kept is None:
+                        continue
+                    if left is None and not kept.in_place:
+                        left = await self._examiner.chunks(kept.known)
+                    await self._row_group(draft, part.column, kept, left)
+            for part, draft in drafts:
+                await draft.finish(self._lineage, sum(kept.num_rows for kept in part.kept.values()))
+
+    async def _begun(self, part: _Part, sinks: AsyncExitStack) -> Draft:
+        column, metadata = part.column, self._contents.metadata
+        orders = metadata.column_orders
+        if orders is not None and len(orders) == len(self._contents.schema.leaves):
+            orders = [ColumnOrder(TYPE_ORDER=Empty()), *(orders[leaf.ordinal] for leaf in column.leaves)]
+        else:
+            orders = None
+        made_like = replace(metadata, column_orders=orders)
+        layout = Layout(_schema_of(column), RecordChain(os.urandom(16)), self._keys, made_like=made_like)
+        sink = await part.target.store.create(part.target.key, part.target.options)
+        await sinks.enter_async_context(completing(sink))
+        draft = Draft(sink, layout, created_by=metadata.created_by)
         await draft.start()
-        for row_group in [each for each in kept if each.num_rows]:  # without rows there is nothing to encode
-            numbers = _numbers(row_group, numbers_of.first[row_group.known.ordinal])
-            data = LeafData(len(numbers), None, None, numbers)
-            encoded = await asyncio.to_thread(encode_chunk, schema.leaves[0], [data], ChunkOptions())
-            leaves = iter(schema.leaves)
-            await draft.chunk(next(leaves), encoded, row_group.num_rows, is_copy=False)
-            async with aclosing(relaying.chunks(row_group, column.leaves)) as chunks:
-                async for chunk, size in chunks:
-                    await draft.chunk(next(leaves), chunk, row_group.num_rows, is_copy=size > 0)
-            await draft.end_row_group(row_group.num_rows)
-        await draft.finish({LINEAGE_KEY: output.lineage}, sum(row_group.num_rows for row_group in kept))
+        return draft
+
+    async def _row_group(
+        self, draft: Draft, column: Selection, kept: KeptRowGroup, left: Sequence[SurvivingChunk | None] | None
+    ) -> None:
+        numbers = _numbers(kept, self._first_rows[kept.known.ordinal])
+        data = LeafData(len(numbers), None, None, numbers)
+        leaves = iter(draft.leaves)
+        number_leaf = next(leaves)
+        encoded = await asyncio.to_thread(encode_chunk, number_leaf, [data], ChunkOptions())
+        await draft.chunk(number_leaf, encoded, kept.num_rows, is_copy=False)
+        async with aclosing(self._relaying.chunks(kept, column.leaves, left)) as chunks:
+            async for chunk, size in chunks:
+                await draft.chunk(next(leaves), chunk, kept.num_rows, is_copy=size > 0)
+        await draft.end_row_group(kept.num_rows)
 
 
 def _numbers(row_group: KeptRowGroup, first_row: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

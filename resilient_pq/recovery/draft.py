@@ -57,6 +57,11 @@ class Draft:
         self._chunks: list[_Placed] = []
         self._row_groups: list[tuple[int, list[_Placed]]] = []
 
+    @property
+    def leaves(self) -> Sequence[Leaf]:
+        """The columns of the file."""
+        return self._layout.schema.leaves
+
     async def start(self) -> None:
         """Push the first bytes of the file."""
         await self._push(self._layout.start())

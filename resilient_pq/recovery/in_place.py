@@ -43,7 +43,7 @@ async def whole_prefix(source: Source) -> Candidates:
         raise RecoveryError(
             "there is nothing to go on with: not even the schema is whole in it",
             where=Where(key=source.url),
-            hint="begin anew: create with overwrite_partial=True",
+            hint="begin anew: `rpq write --overwrite-partial` (create with overwrite_partial=True)",
         )
     if known.contents.state not in (FileState.IN_PROGRESS, FileState.COMPLETE):
         raise RecoveryError("only what a writer left unfinished can be resumed", where=Where(key=source.url))

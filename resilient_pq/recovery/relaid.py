@@ -49,13 +49,14 @@ class Relaying:
         self._positions = positions
 
     async def chunks(
-        self, kept: KeptRowGroup, leaves: Sequence[Leaf]
+        self, kept: KeptRowGroup, leaves: Sequence[Leaf], left: Sequence[SurvivingChunk | None] | None = None
     ) -> AsyncGenerator[tuple[EncodedChunk, int], None]:
         """The chunks of a row group that is kept, each with how many bytes of the input it has as they were.
 
         Args:
             kept: Which one.
             leaves: The columns wanted.
+            left: What is left of its chunks; None examines them.
 
         Raises:
             TransientError: What was whole before is not any more.
@@ -67,7 +68,7 @@ class Relaying:
                 assert chunk is not None  # or it would not be whole
                 yield await self._as_it_is(kept, chunk.read), chunk.read.range.size
             return
-        left = await self._examiner.chunks(kept.known)
+        left = await self._examiner.chunks(kept.known) if left is None else left
         for leaf in leaves:
             yield await self._of_what_is_left(kept, leaf, left[leaf.ordinal])
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -22,14 +22,14 @@ from resilient_pq.errors import (
     Where,
     located,
 )
-from resilient_pq.io import WRITING, RetryPolicy, place_of, with_retry
+from resilient_pq.io import WRITING, RetryPolicy, WriteStore, place_of, with_retry
 from resilient_pq.io.leftovers import uploads_left
 from resilient_pq.off_loop import off_loop
 from resilient_pq.reader.data_file import writing_again
 from resilient_pq.reader.on_damage import OnDamage
 from resilient_pq.reader.surviving import next_page
 from resilient_pq.recovery.accounting import ledger_of, nothing_kept
-from resilient_pq.recovery.apart import publish_apart
+from resilient_pq.recovery.apart import publish_apart, targets_of
 from resilient_pq.recovery.bit_repair import with_bit_turned_back
 from resilient_pq.recovery.copies import merged
 from resilient_pq.recovery.examination import Means
@@ -327,23 +327,24 @@ async def _recover(known: Understanding, request: _Request, progress: Progress |
     if policy is OnDamage.COLUMNS and not sound:
         outputs = await publish_apart(output, request.target)
         kept = replace(report.kept, output=None, outputs=outputs)
-        return replace(report, kept=kept, next=tuple(command("check", url) for url in outputs.values()))
+        names = {one.key for _, one in targets_of(contents.schema, request.target)}
+        next_commands = tuple(command("check", url) for url in outputs.values())
+        return replace(report, kept=kept, next=next_commands, notes=await _left_open(request.target.store, names))
     copied = await publish(output, request.target, progress)
     if copied is None:  # it has to be read after all, and then it is compared
         return await _recover(known, replace(request, verify=True), progress)
     kept = replace(report.kept, num_bytes=copied.num_bytes, num_bytes_unread=copied.num_bytes_unread)
-    return replace(report, kept=kept, notes=await _left_open(source, request.target))
+    if source.info.size < request.target.options.part_bytes:
+        return replace(report, kept=kept)  # a recovery that was killed before began no upload
+    return replace(report, kept=kept, notes=await _left_open(request.target.store, {request.target.key}))
 
 
-async def _left_open(source: Source, target: Target) -> tuple[str, ...]:
-    """What there is to say of uploads for the name of the output: a recovery that was killed leaves its own.
+async def _left_open(store: WriteStore, keys: Collection[str]) -> tuple[str, ...]:
+    """What there is to say of uploads for the names of outputs: a recovery that was killed leaves its own.
 
-    Whether one is still written to nobody can tell, so none is removed. Where the source is smaller than a part, one
-    that was killed before began none, and nothing is asked.
+    Whether one is still written to nobody can tell, so none is removed.
     """
-    if source.info.size < target.options.part_bytes:
-        return ()
-    notes = await uploads_left(target.store, target.key)
+    notes = await uploads_left(store, keys)
     for note in notes:
         log.warning("%s", note)
     return notes

@@ -8,14 +8,13 @@ from __future__ import annotations
 import asyncio
 import io
 import os
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Protocol, TypeAlias
 
 from resilient_pq.checksum import crc32
-from resilient_pq.commands import command
+from resilient_pq.commands import command, shell_line
 from resilient_pq.errors import (
     AccessDeniedError,
     AlreadyExistsError,
@@ -296,7 +295,7 @@ class _Completion:
             except UnsupportedError:  # the store knows no conditions: what it said a moment ago must do
                 return await self.store.complete_upload(self.key, self.upload_id, parts)
         except asyncio.CancelledError as error:
-            telling = shlex.join(["rpq", "uploads", "resume-info", self.url, *self.store.command_arguments])
+            telling = shell_line(["rpq", "uploads", "resume-info", self.url, *self.store.command_arguments])
             error.add_note(f"the upload may be completed already: {telling}")
             raise
         except (NotFoundError, AlreadyExistsError, AccessDeniedError, PreconditionError):

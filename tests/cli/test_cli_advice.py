@@ -11,11 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from resilient_pq import sync as rpq
+from resilient_pq.commands import shell_line
 
 Run = Callable[..., Any]
 NAMES = ["-dash.parquet", "it's a \"name\" $HOME;.parquet", "--help", "a\\b c.parquet", "ünïcode*.parquet"]
+NAMES += ["new\nline\x1b[31m'\\.parquet", os.fsdecode(b"no \xff utf-8.parquet")]
 
 
 @pytest.fixture
@@ -33,7 +37,13 @@ def _run_by_shell(line: str, rpq_command: list[str]) -> subprocess.CompletedProc
     return subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60, check=False)
 
 
-@pytest.mark.parametrize("name", [NAMES[0], NAMES[1], *(pytest.param(n, marks=pytest.mark.thorough) for n in NAMES[2:])])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(NAMES[:2] + NAMES[-2:]),
+        *(pytest.param(n, marks=pytest.mark.thorough) for n in NAMES[2:-2]),
+    ],
+)
 def test_what_check_says_to_run_next(
     name: str, folder: Path, torn: Path, rpq_run: Run, rpq_command: list[str]
 ) -> None:
@@ -47,6 +57,25 @@ def test_what_check_says_to_run_next(
     following = done.stdout.splitlines()[-1]
     assert following.startswith("next        ")
     assert "500 rows" in _run_by_shell(following[12:], rpq_command).stdout
+
+
+_ANYTHING = st.text(st.characters(blacklist_categories=("Cs",), blacklist_characters="\0") | st.sampled_from("'\\$`\n"))
+
+
+@given(st.lists(_ANYTHING | st.binary().map(lambda data: os.fsdecode(data.replace(b"\0", b""))), min_size=1))
+@settings(max_examples=20, deadline=None)
+def test_a_line_for_a_shell(arguments: list[str]) -> None:
+    line = shell_line(arguments)
+    assert line.isprintable()
+    said = subprocess.run(["bash", "-c", f"printf '%s\\0' {line}"], capture_output=True, check=True, env={"LC_ALL": "C"})
+    assert said.stdout.split(b"\0")[:-1] == [os.fsencode(each) for each in arguments]
+
+
+def test_a_file_that_a_writer_left(folder: Path, sound: Path, rpq_run: Run) -> None:
+    """The hint names options that the command line has."""
+    Path("out.parquet.partial").write_bytes(b"of a dead writer")
+    assert "--overwrite-partial" in rpq_run("write", sound, "out.parquet").err
+    assert rpq_run("write", sound, "out.parquet", "--overwrite-partial").code == 0
 
 
 def test_the_hint_of_an_error(folder: Path, torn: Path, rpq_run: Run, rpq_command: list[str]) -> None:

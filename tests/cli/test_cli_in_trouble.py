@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import math
@@ -157,23 +158,27 @@ sys.exit(run_verb("write", work, as_json=False))
     assert err.startswith(b"interrupted at once")
 
 
-def test_an_interrupt_before_anything_is_imported() -> None:
-    code = """
+@pytest.mark.parametrize(
+    ("program", "module"),
+    [
+        (["-c", "import resilient_pq_command; resilient_pq_command.main()"], "resilient_pq"),
+        (["-m", "resilient_pq"], "resilient_pq.errors"),
+        (["-m", "resilient_pq"], "resilient_pq.cli.main"),
+    ],
+)
+def test_an_interrupt_while_modules_are_imported(program: list[str], module: str, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(f"""
 import os, signal, sys
 class Finder:
     def find_spec(self, name, *rest):
-        if name == "resilient_pq":
+        if name == {module!r}:
             os.kill(os.getpid(), signal.SIGINT)
 sys.meta_path.insert(0, Finder())
-import resilient_pq_command
-sys.exit(resilient_pq_command.main())
-"""
-    root = Path(__file__).parents[2]
-    done = subprocess.run(
-        [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(root)}, capture_output=True, timeout=30,
-        check=False,
-    )  # fmt: skip
-    assert (done.returncode, done.stderr) == (130, b"interrupted nothing was begun\n")
+""")
+    path = os.pathsep.join([str(tmp_path), str(Path(__file__).parents[2])])
+    with running([sys.executable, *program, "--version"], env={**os.environ, "PYTHONPATH": path}) as process:
+        _, err = process.communicate(timeout=30)
+    assert (process.returncode, err) == (130, b"interrupted nothing was begun\n")
 
 
 # -- a disk that is full -------------------------------------------------------------------------
@@ -186,6 +191,8 @@ FULL_DISK = [
     ["recover", "flipped.parquet", "out.parquet", "--on-damage", "columns"],
     ["recover", "flipped.parquet", "out.parquet", "--on-damage", "null", "--html", "page.html"],
     ["recover", "torn.parquet", "out.parquet"],
+    ["convert", "rows.trv", "out.parquet"],
+    ["metadata", "files"],
 ]
 
 
@@ -193,6 +200,12 @@ def _on_a_full_disk(verb: list[str], sources: Path, command: list[str]) -> None:
     whole = (sources / "rows.parquet").read_bytes()
     (sources / "flipped.parquet").write_bytes(whole[:200_000] + bytes([whole[200_000] ^ 1]) + whole[200_001:])
     (sources / "torn.parquet").write_bytes(whole[: len(whole) * 2 // 3])
+    if verb[0] == "convert" and not (sources / "rows.trv").exists():
+        rpq.write_trevni(sources / "rows.trv", {"text": [hashlib.sha256(b"%d" % i).hexdigest() for i in range(5_000)]})
+    if verb[0] == "metadata" and not (sources / "files").exists():
+        (sources / "files").mkdir()
+        for number in range(100):  # so that their summary is longer than a file may be
+            os.link(sources / "rows.parquet", sources / "files" / f"{number}.parquet")
     most = 150_000  # bytes of a file, from which on the system refuses to make it longer
 
     def limit() -> None:
@@ -214,6 +227,7 @@ def _on_a_full_disk(verb: list[str], sources: Path, command: list[str]) -> None:
     assert is_calm(err), err
     assert err.startswith("error       cannot write: File too large")
     assert not (sources / "out.parquet").exists()
+    assert [path.name for path in sources.glob("files/*_*")] in ([], ["_common_metadata"])
     for left in sources.glob("out.parquet.partial"):
         left.unlink()
 

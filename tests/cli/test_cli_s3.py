@@ -35,7 +35,8 @@ def test_from_one_end_to_the_other(rpq_run: Run, s3: Any, sound: Path, torn: Pat
     s3.client.put_object(Bucket=s3.bucket, Key="torn.parquet", Body=torn.read_bytes())
     credentials = ("--storage-option", f"key={s3.key}", "--storage-option", f"secret={s3.secret}")
     found = rpq_run("check", s3.url("torn.parquet"), *endpoint, *credentials)
-    assert (found.code, found.err) == (ExitCode.DAMAGE, "")
+    lacking = "--storage-option key=..., --storage-option secret=..."
+    assert (found.code, found.err.count("\n"), lacking in found.err) == (ExitCode.DAMAGE, 1, True)
     assert s3.secret not in found.out
     recovered = rpq_run(*found.words("next")[0].split()[1:])
     assert recovered.code == ExitCode.DAMAGE

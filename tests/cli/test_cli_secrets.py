@@ -71,6 +71,8 @@ def urls(guarded_site: Any, sound: Path, torn: Path, flipped: Path) -> dict[str,
         "cached none": f"simplecache::{site.url('404')}",
         "no scheme": f"unheard-of://plantedUser:plantedPa55@host/a?sig={site.secrets[2]}",
         "of S3": "s3://plantedUser:plantedPa55@bucket/a.parquet",
+        "one slash": "http:/plantedUser:plantedPa55@host/a.parquet",
+        "no scheme at all": "plantedUser:plantedPa55@host/a.csv",
     }
     for name in ("missing", "403", "404", "429", "500", "loop", "elsewhere", "cut", "garbled"):
         found[name] = site.url(name)
@@ -80,6 +82,7 @@ def urls(guarded_site: Any, sound: Path, torn: Path, flipped: Path) -> dict[str,
 NAMES = [
     "sound", "torn", "flipped", "empty", "page", "stub", "no TLS", "nobody", "no URL", "other key", "cached",
     "cached none", "no scheme", "of S3", "missing", "403", "404", "429", "500", "loop", "elsewhere", "cut", "garbled",
+    "one slash", "no scheme at all",
 ]  # fmt: skip
 
 
@@ -229,7 +232,7 @@ def test_secrets_of_other_file_systems(
 
 
 def test_the_next_command_for_a_web_source_names_a_local_output(
-    rpq_run: Run, guarded_site: Any, flipped: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    rpq_run: Run, guarded_site: Any, flipped: Path, torn: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     guarded_site.put("flipped.parquet", flipped.read_bytes())
@@ -237,9 +240,15 @@ def test_the_next_command_for_a_web_source_names_a_local_output(
     ended = rpq_run("check", url)
     (following,) = ended.words("next")
     assert shlex.split(following) == ["rpq", "recover", shown(url), "flipped.recovered.parquet"]
-    assert "without its query" in ended.err
+    assert "the query of a URL" in ended.err
+    guarded_site.put("torn.parquet", torn.read_bytes())
+    for verb in ("inspect", "cat"):
+        planted = 'headers={"X": "plantedHeader"}'
+        ended = rpq_run(verb, guarded_site.signed("torn.parquet"), "--storage-option", planted)
+        assert (ended.code, "rpq " in ended.err) == (ExitCode.DAMAGE, True), ended.err
+        assert "--storage-option headers=..., the query of a URL" in ended.err
     refused = rpq_run(*shlex.split(following)[1:])
-    assert (refused.code, "with its query" in refused.err) == (ExitCode.STORE, True)
+    assert (refused.code, "with its query" in refused.err) == (ExitCode.USAGE, True)
     done = rpq_run("recover", url, "flipped.recovered.parquet")
     assert (done.code, Path("flipped.recovered.parquet").stat().st_size > 0) == (ExitCode.DAMAGE, True)
     many = rpq_run("check", url, "--resume", "journal")

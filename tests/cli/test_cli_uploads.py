@@ -194,7 +194,7 @@ def test_what_is_refused(s3: Any, reached: Any, rpq_run: Run, tmp_path: Path) ->
     assert ended.code == ExitCode.USAGE and "several uploads" in ended.err
     assert len(s3.upload_ids()) == 2
     ended = rpq_run("uploads", "abort", f"s3://{s3.bucket}", *reached)
-    assert ended.code == ExitCode.STORE and "names no object" in ended.err
+    assert ended.code == ExitCode.USAGE and "names no object" in ended.err
     ended = rpq_run("uploads", "list", tmp_path)
     assert ended.code == ExitCode.USAGE and "s3://" in ended.err
 

@@ -80,11 +80,29 @@ def test_no_secret_of_any_place_of_a_url_is_shown(
         ("s3://KEY:SECRET/WITH/SLASH@bucket/a", "s3://bucket/a"),
         ("/folder/a@b?c=d.parquet", "/folder/a@b?c=d.parquet"),
         ("C:\\folder\\a", "C:\\folder\\a"),
+        ("C:/folder/a@b/c", "C:/folder/a@b/c"),
+        ("./day:1@b/c", "./day:1@b/c"),
+        ("/srv/day:1@b/c", "/srv/day:1@b/c"),
+        ("day:1@b.parquet", "day:1@b.parquet"),
+        ("s3://bucket/day:1@b/c", "s3://bucket/day:1@b/c"),
+        ("file:///day:1@b/c", "file:///day:1@b/c"),
     ],
 )
 def test_what_is_a_name_stays(url: str, expected: str) -> None:
     assert shown(url) == expected
     assert not is_shown(expected)
+
+
+@given(
+    before=st.sampled_from(["", "http:/", "https//", "https/", "http:", "ftp:/", "http:///", "https:////"]),
+    user=SECRETS,
+    password=SECRETS | SECRETS.map(lambda text: f"{text}/{text}"),
+    host=st.sampled_from(["host", "host:81", "[::1]:81", "127.0.0.1"]),
+)
+def test_no_password_of_a_mistyped_url_is_shown(before: str, user: str, password: str, host: str) -> None:
+    found = shown(f"{before}{user}:{password}@{host}/a/t.parquet")
+    assert found == f"{before}{host}/a/t.parquet"
+    assert shown(found) == found
 
 
 def test_two_signatures_of_one_object_stay_two() -> None:

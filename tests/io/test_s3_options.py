@@ -7,11 +7,14 @@ from typing import Any
 
 import pytest
 import s3fs
+from aiobotocore.session import AioSession
+from botocore.exceptions import HTTPClientError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resilient_pq.errors import UnsupportedError
+from resilient_pq.errors import SchemaError, StoreError, UnsupportedError
 from resilient_pq.io import S3Store, resolve
+from resilient_pq.io.s3_errors import from_s3_error
 from resilient_pq.io.s3_options import s3fs_options
 
 #: As s3fs has it, and how Polars, delta-rs, obstore and DuckDB's neighbours write it.
@@ -57,8 +60,9 @@ def test_a_spelling_of_others(ours: dict[str, Any], theirs: dict[str, Any]) -> N
 
 def test_what_s3fs_takes_is_left_alone() -> None:
     names = [name for name in inspect.signature(s3fs.S3FileSystem.__init__).parameters if name not in ("self", "kwargs")]
-    options: dict[str, Any] = {name: object() for name in [*names, "profile", "use_listings_cache", "skip_instance_cache"]}
-    options |= {name: {"a": object()} for name in options if name.endswith("_kwargs")}
+    options: dict[str, Any] = dict.fromkeys([*names, "profile", "use_listings_cache", "skip_instance_cache"], "a")
+    options |= {"client_kwargs": {"use_ssl": object()}, "config_kwargs": {"user_agent": object()}}
+    options |= {"s3_additional_kwargs": {"a": object()}, "session": AioSession()}
     assert s3fs_options(options) == options
 
 
@@ -127,3 +131,46 @@ def test_options_that_are_no_dict_are_named(name: str, value: object) -> None:
     with pytest.raises(UnsupportedError, match=f"'{name}' is not a dict") as caught:
         s3fs_options({name: value})
     assert "JSON" in str(caught.value)
+
+
+WRONG: list[tuple[str, dict[str, Any], str]] = [
+    ("s3://b/k", {"client_kwargs": {"nonsense": "SECRET"}}, "nonsense"),
+    ("s3://b/k", {"client_kwargs": {"config": "SECRET"}}, "config"),
+    ("s3://b/k", {"client_kwargs": {"region_name": 5}}, "client_kwargs.region_name"),
+    ("s3://b/k", {"client_kwargs": {"verify": 5}}, "client_kwargs.verify"),
+    ("s3://b/k", {"client_kwargs": {"endpoint_url": "http://me:SECRET@h"}}, "client_kwargs.endpoint_url"),
+    ("s3://b/k", {"config_kwargs": {"nonsense": "SECRET"}}, "nonsense"),
+    ("s3://b/k", {"config_kwargs": {"conect_timeout": 5}}, "conect_timeout"),
+    *(("s3://b/k", {"config_kwargs": {name: "SECRET"}}, f"config_kwargs.{name}")
+      for name in ("connect_timeout", "read_timeout", "max_pool_connections", "proxies", "s3", "retries")),
+    ("s3://b/k", {"config_kwargs": {"retries": {"max_attempts": "SECRET"}}}, "config_kwargs.retries.max_attempts"),
+    ("s3://b/k", {"session": {}}, "session"),
+    ("s3://b/k", {"endpoint_url": "http://me:SECRET@h:1"}, "endpoint_url"),
+    ("s3://b/k", {"key": 5}, "key"),
+    ("s3://b/k", {"aws_session_token": 5}, "token"),
+    ("http://h/k", {"headers": "SECRET"}, "headers"),
+    ("http://h/k", {"headers": {"a": 5}}, "headers"),
+    ("http://h/k", {"client_kwargs": "SECRET"}, "client_kwargs"),
+    ("http://h/k", {"client_kwargs": {"headers": "SECRET"}}, "client_kwargs.headers"),
+    ("http://h/k", {"client_kwargs": {"timeout": 5}}, "client_kwargs.timeout"),
+    ("http://h/k", {"client_kwargs": {"nonsense": "SECRET"}}, "nonsense"),
+    ("http://h/k", {"cookies": "SECRET"}, "cookies"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("url", "options", "place"), WRONG, ids=str)
+def test_a_value_of_another_kind_is_refused_before_any_request(url: str, options: dict[str, Any], place: str) -> None:
+    with pytest.raises(UnsupportedError) as caught:
+        resolve(url, options)
+    assert f"'{place}'" in str(caught.value) and "SECRET" not in str(caught.value)
+
+
+def test_a_policy_that_is_none() -> None:
+    with pytest.raises(SchemaError, match="RetryPolicy"):
+        resolve("s3://b/k", {"retry": 5})
+
+
+@pytest.mark.parametrize("error", [TypeError("'<=' not supported"), ValueError("no header of this kind")])
+def test_what_no_repetition_mends_is_not_repeated(error: Exception) -> None:
+    ours = from_s3_error(HTTPClientError(error=error), bucket="b", url="s3://b/k", doing="head_object")
+    assert isinstance(ours, StoreError) and not ours.retryable

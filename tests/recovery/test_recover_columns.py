@@ -16,8 +16,22 @@ import resilient_pq as rpq
 from resilient_pq.format import footer, thrift
 from resilient_pq.format.metadata import FileMetaData
 from resilient_pq.io.memory import MemoryStore
+from resilient_pq.recovery import apart
 
-HOSTILE = ["id", "a/b", "a.b", "", "A/B", "row", "..", "x y", "\N{LATIN SMALL LETTER E WITH ACUTE}", "c" * 300, "a\0b", "CON"]
+HOSTILE = [
+    "id",
+    "a/b",
+    "a.b",
+    "",
+    "A/B",
+    "row",
+    "..",
+    "x y",
+    "\N{LATIN SMALL LETTER E WITH ACUTE}",
+    "c" * 300,
+    "a\0b",
+    "CON",
+]
 
 
 def seeded(*parts: object) -> random.Random:
@@ -116,13 +130,50 @@ async def test_only_the_rows_of_a_lost_page_are_missing() -> None:
     assert all(region.num_nulled == 0 or region.where.column == "a" for region in report.kept.lost)
 
 
+class Counting(MemoryStore):
+    """Memory that counts what is read."""
+
+    num_reads = 0
+
+    async def read_range(self, *args: Any, **options: Any) -> Any:
+        self.num_reads += 1
+        return await super().read_range(*args, **options)
+
+
+async def test_reads_grow_with_the_columns_and_not_with_their_square() -> None:
+    reads = []
+    for count in (8, 32):
+        store = Counting()
+        table = rows_of([f"c{i}" for i in range(count)])
+        await store.put("d", damaged(theirs(table), 1, rng=seeded("many")))
+        store.num_reads = 0
+        report = await rpq.recover((store, "d"), (store, "out.parquet"), on_damage="columns")
+        assert report.kept is not None and len(report.kept.outputs) == count
+        reads.append(store.num_reads)
+    assert reads[1] <= 6 * reads[0]
+
+
+@pytest.mark.parametrize("limit", ["_MOST_OPEN", "_BATCH_BYTES"])
+async def test_columns_that_are_written_one_after_the_other(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(apart, limit, 1)
+    store, table = MemoryStore(), rows_of(["id", "a", "b", "c"])
+    await store.put("d", damaged(theirs(table), 1, 2, rng=seeded("batches")))
+    assert (
+        len(await assert_outputs(await rpq.recover((store, "d"), (store, "o"), on_damage="columns"), store, table)) == 4
+    )
+
+
 async def test_of_a_sound_file_there_is_one_output() -> None:
     table = rows_of(["id", "a"])
     store = MemoryStore()
     await store.put("d", theirs(table))
     report = await rpq.recover((store, "d"), (store, "out.parquet"), on_damage="columns")
     assert report.kept is not None
-    assert (report.outcome, report.kept.output, report.kept.outputs) == (rpq.Outcome.SOUND, "memory:out.parquet", {})
+    assert (report.outcome, report.kept.output, report.kept.outputs) == (
+        rpq.Outcome.SOUND,
+        "memory:out.parquet",
+        {},
+    )
     assert await content(store, "out.parquet") == theirs(table)
 
 
@@ -132,7 +183,9 @@ async def test_a_column_of_which_nothing_is_left() -> None:
     metadata = pq.read_metadata(io.BytesIO(data))
     for row_group in range(metadata.num_row_groups):
         chunk = metadata.row_group(row_group).column(1)
-        data[chunk.data_page_offset : chunk.data_page_offset + chunk.total_compressed_size] = bytes(chunk.total_compressed_size)
+        data[chunk.data_page_offset : chunk.data_page_offset + chunk.total_compressed_size] = bytes(
+            chunk.total_compressed_size
+        )
     store = MemoryStore()
     await store.put("d", bytes(data))
     report = await rpq.recover((store, "d"), (store, "out.parquet"), on_damage="columns")
@@ -162,7 +215,10 @@ async def test_the_damaged_file_is_never_the_output_of_a_column() -> None:
             await store.put(name, data)
         with pytest.raises(rpq.RecoveryError, match=r"out\.(id|a)\.parquet is the file that is read"):
             await rpq.recover(
-                [(store, name) for name in copies], (store, "out.parquet"), on_damage="columns", overwrite=True
+                [(store, name) for name in copies],
+                (store, "out.parquet"),
+                on_damage="columns",
+                overwrite=True,
             )
         assert await content(store, copies[-1]) == data
 

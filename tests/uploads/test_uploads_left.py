@@ -152,11 +152,25 @@ async def test_the_upload_of_a_recovery_that_was_killed_is_named(caplog: pytest.
 
 
 @pytest.mark.filterwarnings("ignore::resilient_pq.IncompleteFileWarning")
-async def test_a_recovery_does_not_need_to_list_uploads() -> None:
+async def test_the_uploads_of_a_killed_recovery_of_columns_are_named() -> None:
+    """By one request for all outputs."""
+    store = Parts()
+    await damaged(store)
+    left = {name: await store.create_upload(name) for name in ("out.id.parquet", "out.noise.parquet")}
+    await store.create_upload("out.parquet")
+    store.faults.append(Fault("list_uploads", rpq.TransientError("a second one"), skip=1, times=100))
+    report = await rpq.recover((store, "src"), (store, "out.parquet"), on_damage="columns")
+    commands = [note.partition("remove it: ")[2] for note in report.notes]
+    assert commands == [f"rpq uploads abort memory:{key} --upload-id {each}" for key, each in left.items()]
+
+
+@pytest.mark.parametrize("on_damage", ["drop", "columns"])
+@pytest.mark.filterwarnings("ignore::resilient_pq.IncompleteFileWarning")
+async def test_a_recovery_does_not_need_to_list_uploads(on_damage: Any) -> None:
     store = Parts()
     await damaged(store)
     store.faults.append(expired("list_uploads"))
-    assert (await rpq.recover((store, "src"), (store, "out"))).notes == ()
+    assert (await rpq.recover((store, "src"), (store, "out"), on_damage=on_damage)).notes == ()
 
 
 @pytest.mark.parametrize("prefix", [True, False])

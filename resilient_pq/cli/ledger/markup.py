@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import html
-import shlex
 from collections.abc import Iterator, Sequence
 
 from resilient_pq.cli.words import printable
+from resilient_pq.commands import shell_line
 
 #: Characters of a name or a reason; a hostile file's may be of any length.
 MAX_CHARACTERS = 300
@@ -27,7 +27,7 @@ def lines(words: str) -> str:
 
 def command(arguments: Sequence[str]) -> str:
     """A command as one would type it, whole: half of one does something else."""
-    return html.escape(printable(shlex.join(arguments)))
+    return html.escape(shell_line(arguments))
 
 
 def table(

@@ -71,7 +71,9 @@ def uploads_abort(
     reached = storage(endpoint_url, storage_option, retry_for)
     chosen.refuse_young(url, older_than)
     wishes = _Wishes(url, upload_id, older_than, log)
-    return run_verb(NAME, lambda output: _abort(output, wishes, reached), as_json=as_json)
+    return run_verb(
+        NAME, lambda output: _abort(output, wishes, reached), as_json=as_json, urls=[url], reached=reached
+    )
 
 
 async def _abort(output: Output, wishes: _Wishes, reached: Storage) -> int:

@@ -95,10 +95,18 @@ def uploads_complete(
     chosen.refuse_young(url, older_than)
     wishes = _Wishes(url, upload_id, overwrite, gap_free, metadata)
     if older_than is None:
-        return run_verb(NAME, lambda output: _complete(output, wishes, reached), as_json=as_json)
+        return run_verb(
+            NAME, lambda output: _complete(output, wishes, reached), as_json=as_json, urls=[url], reached=reached
+        )
     if upload_id is not None or metadata is not None:
         raise typer.BadParameter("it is about one upload, and --older-than about many", param_hint="--older-than")
-    return run_verb(NAME, lambda output: _complete_many(output, wishes, older_than, reached), as_json=as_json)
+    return run_verb(
+        NAME,
+        lambda output: _complete_many(output, wishes, older_than, reached),
+        as_json=as_json,
+        urls=[url],
+        reached=reached,
+    )
 
 
 async def _complete_many(output: Output, wishes: _Wishes, older_than: timedelta, reached: Storage) -> int:

@@ -50,7 +50,13 @@ def uploads_list(
     was stored; gap-free, where the parts are not as a writer of this package leaves them, up to the first missing part.
     """
     reached = storage(endpoint_url, storage_option, retry_for)
-    return run_verb(NAME, lambda output: _list(output, url, older_than, log, reached), as_json=as_json)
+    return run_verb(
+        NAME,
+        lambda output: _list(output, url, older_than, log, reached),
+        as_json=as_json,
+        urls=[url],
+        reached=reached,
+    )
 
 
 async def _list(

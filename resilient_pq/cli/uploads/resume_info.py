@@ -46,7 +46,13 @@ def uploads_resume_info(
     read, and nothing changed.
     """
     reached = storage(endpoint_url, storage_option, retry_for)
-    return run_verb(NAME, lambda output: _resume_info(output, url, upload_id, log, reached), as_json=as_json)
+    return run_verb(
+        NAME,
+        lambda output: _resume_info(output, url, upload_id, log, reached),
+        as_json=as_json,
+        urls=[url],
+        reached=reached,
+    )
 
 
 async def _resume_info(

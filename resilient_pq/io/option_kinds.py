@@ -1,0 +1,55 @@
+"""What kind of value each storage option takes, by its place: ``config_kwargs.read_timeout``. Pure."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Final
+
+from resilient_pq.errors import UnsupportedError
+
+#: Says whether a value is of a kind, and what that is called.
+Kind = tuple[Callable[[Any], bool], str]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
+
+
+def _is_endpoint(value: Any) -> bool:
+    return isinstance(value, str) and "@" not in value.rpartition("://")[2].partition("/")[0]
+
+
+TEXT: Final[Kind] = (lambda value: isinstance(value, str), "text")
+NUMBER: Final[Kind] = (_is_number, "a number from 0 on")
+WHOLE: Final[Kind] = (lambda value: isinstance(value, int) and _is_number(value), "a whole number from 0 on")
+OPTIONS: Final[Kind] = (lambda value: isinstance(value, Mapping), "a dict of options")
+ENDPOINT: Final[Kind] = (_is_endpoint, "a URL without a user and a password")
+
+
+def check_kinds(options: Mapping[str, Any], kinds: Mapping[str, Kind]) -> None:
+    """Refuse options of another kind; those that are not there, or None, are left alone.
+
+    Raises:
+        UnsupportedError: One is. No value is in the message: it may be a secret.
+    """
+    for place, (is_kind, words) in kinds.items():
+        found: Any = options
+        for name in place.split("."):
+            found = found.get(name) if isinstance(found, Mapping) else None
+        if found is not None and not is_kind(found):
+            hint = f'as JSON: {place}={{"name": "value"}}' if words == OPTIONS[1] and "." not in place else None
+            raise UnsupportedError(f"storage_options: {place!r} is not {words}", hint=hint)
+
+
+def check_names(options: Mapping[str, Any], place: str, known: Collection[str]) -> None:
+    """Refuse options within an option that nobody knows.
+
+    Raises:
+        UnsupportedError: One is such.
+    """
+    for name in options.get(place) or ():
+        if name not in known:
+            close = difflib.get_close_matches(str(name), known, n=1, cutoff=0.7)
+            hint = f"did you mean {close[0]!r}?" if close else f"{place} has {', '.join(sorted(known))}"
+            raise UnsupportedError(f"storage_options: there is no {name!r} in {place!r}", hint=hint)
