@@ -65,8 +65,7 @@ from resilient_pq.format.bounds import ColumnStatistics, DecodedColumnIndex
 from resilient_pq.format.schema import Schema
 from resilient_pq.format.sorting import SortingColumn
 from resilient_pq.formats.convert import convert
-from resilient_pq.formats.trevni_file import TrevniBlock, TrevniFile, open_trevni
-from resilient_pq.formats.trevni_write import write_trevni
+from resilient_pq.formats.trevni_file import TrevniFile, open_trevni
 from resilient_pq.io import Fencing, FetchCounters, ObjectInfo, RetryPolicy, StoredState
 from resilient_pq.reader.bloom_filter import ColumnBloomFilter
 from resilient_pq.reader.contents import FileState, KnownCheckpoint
@@ -158,7 +157,6 @@ __all__ = [
     "ThrottledError",
     "TornFileError",
     "TransientError",
-    "TrevniBlock",
     "TrevniFile",
     "UnsupportedError",
     "Upload",
@@ -191,5 +189,4 @@ __all__ = [
     "schema_from_arrow",
     "schema_to_arrow",
     "write_metadata",
-    "write_trevni",
 ]

@@ -96,7 +96,6 @@ from resilient_pq import (
     ThrottledError,
     TornFileError,
     TransientError,
-    TrevniBlock,
     TrevniFile,
     UnsupportedError,
     Upload,
@@ -190,7 +189,6 @@ __all__ = [
     "ThrottledError",
     "TornFileError",
     "TransientError",
-    "TrevniBlock",
     "TrevniFile",
     "UnsupportedError",
     "Upload",
@@ -223,7 +221,6 @@ __all__ = [
     "schema_from_arrow",
     "schema_to_arrow",
     "write_metadata",
-    "write_trevni",
 ]
 
 P = ParamSpec("P")
@@ -485,4 +482,3 @@ list_uploads = _awaited(resilient_pq.list_uploads)
 abort_upload = _awaited(resilient_pq.abort_upload)
 resume_info = _awaited(resilient_pq.resume_info)
 write_metadata = _awaited(resilient_pq.write_metadata)
-write_trevni = _awaited(resilient_pq.write_trevni)

@@ -49,7 +49,11 @@ _TIMES: Final[dict[tuple[str, str], Logical]] = {
     **{
         ("long", f"{local}timestamp-{name}"): Timestamp(unit, not local)
         for local in ("", "local-")
-        for name, unit in (("millis", TimeUnit.MILLIS), ("micros", TimeUnit.MICROS), ("nanos", TimeUnit.NANOS))
+        for name, unit in (
+            ("millis", TimeUnit.MILLIS),
+            ("micros", TimeUnit.MICROS),
+            ("nanos", TimeUnit.NANOS),
+        )
     },
 }
 #: Of a fixed that is a decimal, as wide as Parquet's readers take them.
@@ -107,7 +111,10 @@ class _Walk:
                     raise MismatchError(f"the record {name} contains itself")
                 self._open.append(name)
                 fields = tuple(
-                    (field_name, self.shape(kept, _below(path, field_name, "#"), parent, namespace, depth + 1))
+                    (
+                        field_name,
+                        self.shape(kept, _below(path, field_name, "#"), parent, namespace, depth + 1),
+                    )
                     for field_name, kept in _fields(schema)
                 )
                 self._open.pop()
@@ -219,7 +226,9 @@ def _logical(kind: str, schema: dict[str, Any], physical: LeafType) -> Logical |
         precision, scale = schema.get("precision"), schema.get("scale", 0)
         if not isinstance(precision, int) or not isinstance(scale, int):
             return None
-        return Decimal(precision, scale) if 0 <= scale <= precision and 1 <= precision <= _MOST_DIGITS else None
+        return (
+            Decimal(precision, scale) if 0 <= scale <= precision and 1 <= precision <= _MOST_DIGITS else None
+        )
     if name == "uuid" and physical.length == 16:
         return logical.UUID
     return _TIMES.get((kind, name))

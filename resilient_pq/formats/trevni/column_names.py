@@ -74,7 +74,7 @@ class _Names:
         match items[0].rest:
             case "" if not column.is_array:
                 return self._scalar(items[0].position)
-            case ("" | "[]") if column.is_array:
+            case "" | "[]" if column.is_array:
                 return Array(items[0].position, self._element(items[0].position))
             case ">" if column.is_array:
                 return self._map(items[0].position)
@@ -133,7 +133,9 @@ def _scalar(columns: Sequence[ColumnMetadata], position: int) -> Scalar:
     return Scalar(position, LEAF_TYPES[kind], is_null=kind is ValueType.NULL)
 
 
-def _plain(columns: Sequence[ColumnMetadata], below: dict[str | None, list[int]], parent: str | None) -> Record:
+def _plain(
+    columns: Sequence[ColumnMetadata], below: dict[str | None, list[int]], parent: str | None
+) -> Record:
     """Every column by its whole name."""
     fields: list[tuple[str, Shape]] = []
     for position in below.get(parent, []):

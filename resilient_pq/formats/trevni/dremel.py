@@ -79,7 +79,9 @@ def _inferred(columns: Sequence[ColumnMetadata]) -> tuple[Schema, list[int]]:
             raise UnsupportedError(f"the name has more than {MAX_DEPTH} parts", where=column.where)
         for part in parts:
             if branch.column is not None:
-                raise SchemaError(f"a column lies in the column {branch.name!r}", where=column.where, hint=_HINT)
+                raise SchemaError(
+                    f"a column lies in the column {branch.name!r}", where=column.where, hint=_HINT
+                )
             branch = branch.children.setdefault(part, _Branch(part))
         if branch.children or branch.column is not None:
             raise SchemaError("a column is a group of other columns, too", where=column.where, hint=_HINT)
@@ -154,5 +156,3 @@ def _node(branch: _Branch, columns: Sequence[ColumnMetadata], order: list[int]) 
         return Primitive(branch.name, branch.repetition, *LEAF_TYPES[columns[branch.column].type])
     children = tuple(_node(child, columns, order) for child in branch.children.values())
     return Group(branch.name, branch.repetition, children)
-
-

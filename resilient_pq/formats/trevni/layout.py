@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from resilient_pq.errors import FormatError, SchemaError
 from resilient_pq.format.schema import Schema
 from resilient_pq.formats.trevni import avro_schema, column_names, dremel, shape
@@ -12,45 +10,28 @@ from resilient_pq.formats.trevni.metadata import AVRO_SCHEMA
 from resilient_pq.formats.trevni.shape import Layout
 
 
-@dataclass(frozen=True, slots=True)
-class FoundLayout:
-    """A layout, and what there is to say of it.
-
-    Attributes:
-        layout: The layout.
-        note: Why the schema that the file has in its metadata was passed over; None where it was not.
-    """
-
-    layout: Layout
-    note: str | None = None
-
-
-def layout_of(header: Header, schema: Schema | None = None) -> FoundLayout:
-    """The layout of a file.
+def layout_of(header: Header, schema: Schema | None) -> tuple[Layout, str | None]:
+    """The layout of a file, and why the Avro schema that it has was passed over, where it was.
 
     Args:
         header: Its header.
         schema: Of the same columns in the same order, for files with levels; None takes what the file tells.
-
-    Raises:
-        FormatError: Some columns have levels, and others lengths.
-        SchemaError: Levels do not tell a schema and none was passed, or the one passed is not that of the columns.
-        UnsupportedError: The records are nested too deeply.
     """
     columns = header.columns
     if any(column.has_levels for column in columns):
         mixed = next((column for column in columns if column.is_array or column.parent is not None), None)
         if mixed is not None:
             raise FormatError("the column has lengths, and others have levels", where=mixed.where)
-        return FoundLayout(dremel.layout_of(columns, schema))
+        return dremel.layout_of(columns, schema), None
     if schema is not None:
         raise SchemaError(
-            "a schema can be passed only for files whose columns have levels", hint="this one tells its schema itself"
+            "a schema can be passed only for files whose columns have levels",
+            hint="this one tells its schema itself",
         )
     note = None
     if AVRO_SCHEMA in header.metadata:
         try:
-            return FoundLayout(shape.layout_of(avro_schema.record_of(header.metadata[AVRO_SCHEMA], columns)))
+            return shape.layout_of(avro_schema.record_of(header.metadata[AVRO_SCHEMA], columns)), None
         except avro_schema.MismatchError as error:
             note = f"the Avro schema of the file was passed over, and the names of the columns taken: {error}"
-    return FoundLayout(shape.layout_of(column_names.record_of(columns)), note)
+    return shape.layout_of(column_names.record_of(columns)), note

@@ -102,10 +102,9 @@ def _checked_text(values: Values) -> Values:
 
 
 def conversion(leaf: Leaf, source: Source, column: ColumnMetadata) -> Convert | None:
-    """What becomes of the values of a column in a leaf; None where nothing does.
+    """What makes the values of a leaf, or an EncodingError, of those of a column; None where they are the same.
 
-    It raises EncodingError for values that the leaf cannot have. Text of the draft's dialect is not looked at: what
-    Impala takes for strings is any bytes.
+    Text of the draft's dialect is not looked at: what Impala takes for strings is any bytes.
     """
     if source.symbols:
         return _symbols_of(source.symbols)

@@ -217,9 +217,7 @@ class _Builder:
                 below = (*steps, Step(lengths, False))
                 return self.node(value, name, below, depth + 1, Repetition.OPTIONAL)
 
-    def _leaf(
-        self, scalar: Scalar, name: str, steps: tuple[Step, ...], repetition: Repetition
-    ) -> Primitive:
+    def _leaf(self, scalar: Scalar, name: str, steps: tuple[Step, ...], repetition: Repetition) -> Primitive:
         if scalar.is_null:
             if repetition is Repetition.OPTIONAL:
                 steps = steps[:-1]  # there or not, it is null
