@@ -187,14 +187,7 @@ async def _understood(
 
 @dataclass(frozen=True, slots=True)
 class _Conversion:
-    """What is converted, for its report.
-
-    Attributes:
-        source: The file.
-        stream: Its rows, and what of them is lost.
-        schema: That of the output.
-        verify: Whether checksums are compared.
-    """
+    """What is converted, and what its report says."""
 
     source: Source
     stream: RowStream

@@ -42,18 +42,9 @@ _MOST_HEADER_BYTES: Final = 256 * MiB
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A file whose header is understood.
+    """A file whose header is understood: its bytes, the tables of its blocks or what is wrong with them, its records.
 
-    Attributes:
-        store: Where it is.
-        tail: Which version of it is read, and its last bytes: what lies in them costs no request.
-        url: What to call it.
-        header: Its header.
-        tables: By the position of each column the table of its blocks, or what is wrong with it.
-        layout: Its records.
-        num_rows: Its rows, as its columns have them.
-        notes: What is odd about it and costs no rows.
-        options: How it is read.
+    `tail` says which version of it is read, and what lies in it costs no request; `notes` are odd and cost no rows.
     """
 
     store: ReadStore
@@ -203,13 +194,7 @@ def _checked(table: BlockTable, num_rows: int) -> BlockTable | FormatError:
 
 @dataclass(frozen=True, slots=True)
 class KeptRows:
-    """Rows that are kept of a window.
-
-    Attributes:
-        end: The row of the file behind the window.
-        num_rows: How many are kept.
-        leaves: By the ordinal of each leaf, its rows.
-    """
+    """Rows that are kept of a window, by the ordinal of each leaf, and the row of the file behind the window."""
 
     end: int
     num_rows: int

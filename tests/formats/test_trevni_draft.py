@@ -17,7 +17,7 @@ from typing import Any
 import cramjam
 import pyarrow.parquet as pq
 import pytest
-from trevni_bytes import blocks_of, pairs, string, zint
+from trevni_bytes import CHECKSUMS, assembled, blocks_of, body, string, zint
 
 import resilient_pq as rpq
 
@@ -70,7 +70,6 @@ def draft(num_rows: int, columns: list[Column], codec: str | None = None, packed
     meta = {"trevni.codec": codec.encode()} if codec else {}
     if checksum:
         meta["trevni.checksum"] = checksum.encode()
-    head = b"Trv\x01" + struct.pack("<qi", num_rows, len(columns)) + pairs(meta)
     bodies = []
     for name, kind, definition, repetition, blocks in columns:
         described = {"trevni.name": name.encode(), "trevni.type": kind.encode()}
@@ -78,8 +77,7 @@ def draft(num_rows: int, columns: list[Column], codec: str | None = None, packed
             described["trevni.definition"] = str(definition).encode()
         if repetition:
             described["trevni.repetition"] = str(repetition).encode()
-        head += pairs(described)
-        table, data = struct.pack("<i", len(blocks)), b""
+        table, packed_blocks = [], []
         for entries in blocks:
             block = STORED[kind]([value for _, d, value in entries if d == definition])
             if definition:
@@ -87,16 +85,10 @@ def draft(num_rows: int, columns: list[Column], codec: str | None = None, packed
             if repetition:
                 block += integers([r for r, _, _ in entries], repetition.bit_length())
             stored = COMPRESSED[packed or codec](block) if codec else block
-            table += struct.pack("<iii", len(entries), len(block), len(stored) if codec else 0)
-            data += stored
-            if checksum == "crc-32":
-                data += struct.pack("<I", zlib.crc32(block))
-        bodies.append(table + data)
-    start = len(head) + 8 * len(columns)
-    for body in bodies:
-        head += struct.pack("<q", start)
-        start += len(body)
-    return head + b"".join(bodies)
+            table.append((len(entries), len(block), len(stored) if codec else 0))
+            packed_blocks.append(stored + CHECKSUMS[checksum or "null"](block))
+        bodies.append((described, body(table, packed_blocks)))
+    return assembled(1, num_rows, meta, bodies)
 
 
 def flat(values: list[Any]) -> list[Entry]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import cramjam
 import pytest
-from trevni_bytes import in_memory, pairs, zint
+from trevni_bytes import assembled, body, in_memory, zint
 
 import resilient_pq as rpq
 from resilient_pq.formats.trevni import column_reader
@@ -22,17 +22,14 @@ Block = tuple[int, int, bytes]
 
 def avro(num_rows: int, columns: list[tuple[dict[str, Any], list[Block]]], meta: dict[str, bytes] | None = None, version: int = 2) -> bytes:
     """A file of Avro's dialect."""
-    head = b"Trv" + bytes([version]) + struct.pack("<QI", num_rows, len(columns)) + pairs(meta or {})
-    bodies = []
-    for described, blocks in columns:
-        head += pairs({f"trevni.{key}": str(value).encode() for key, value in described.items()})
-        table = b"".join(struct.pack("<III", rows, size, len(data)) for rows, size, data in blocks)
-        bodies.append(struct.pack("<I", len(blocks)) + table + b"".join(data for _, _, data in blocks))
-    start = len(head) + 8 * len(columns)
-    for body in bodies:
-        head += struct.pack("<Q", start)
-        start += len(body)
-    return head + b"".join(bodies)
+    bodies = [
+        (
+            {f"trevni.{key}": str(value).encode() for key, value in described.items()},
+            body([(rows, size, len(data)) for rows, size, data in blocks], [data for _, _, data in blocks]),
+        )
+        for described, blocks in columns
+    ]
+    return assembled(version, num_rows, meta or {}, bodies)
 
 
 def plain(rows: int, data: bytes) -> Block:

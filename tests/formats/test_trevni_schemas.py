@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import struct
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from trevni_bytes import in_memory, pairs, string, zint
+from trevni_bytes import assembled, body, in_memory, string, zint
 
 import resilient_pq as rpq
 from resilient_pq.io.memory import MemoryStore
@@ -31,7 +30,6 @@ async def stored(
     num_rows: int, columns: list[Column], schema: Any = None, version: int = 2, behind: bytes = b""
 ) -> tuple[MemoryStore, str]:
     meta = {} if schema is None else {"avro.schema": json.dumps(schema).encode()}
-    head = b"Trv" + bytes([version]) + struct.pack("<QI", num_rows, len(columns)) + pairs(meta)
     bodies = []
     for name, kind, parent, is_array, data in columns:
         described = {"trevni.name": name.encode(), "trevni.type": kind.encode()}
@@ -39,13 +37,8 @@ async def stored(
             described["trevni.parent"] = parent.encode()
         if is_array:
             described["trevni.array"] = b""
-        head += pairs(described)
-        bodies.append(struct.pack("<IIII", 1, num_rows, len(data), len(data)) + data)
-    start = len(head) + 8 * len(columns)
-    for body in bodies:
-        head += struct.pack("<Q", start)
-        start += len(body)
-    return await in_memory(head + b"".join(bodies) + behind)
+        bodies.append((described, body([(num_rows, len(data), len(data))], [data])))
+    return await in_memory(assembled(version, num_rows, meta, bodies) + behind)
 
 
 def record(**fields: Any) -> dict[str, Any]:

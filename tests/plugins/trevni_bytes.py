@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import bz2
 import json
-import re
 import struct
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import count, groupby
+from itertools import accumulate, count, groupby
 from pathlib import Path
 from typing import Any, Literal
 
@@ -54,6 +53,25 @@ def string(value: bytes) -> bytes:
 def packed(values: Sequence[bool]) -> bytes:
     """Booleans, the first in the lowest bit of the first byte."""
     return sum(value << at for at, value in enumerate(values)).to_bytes((len(values) + 7) // 8, "little")
+
+
+def body(table: Sequence[tuple[int, int, int]], blocks: Sequence[bytes]) -> bytes:
+    """A column: the table of its blocks, with rows, size and stored size of each, and the blocks."""
+    return b"".join([struct.pack("<I", len(table)), *(struct.pack("<III", *each) for each in table), *blocks])
+
+
+def assembled(
+    version: int,
+    num_rows: int,
+    said: Mapping[str, bytes],
+    columns: Sequence[tuple[Mapping[str, bytes], bytes]],
+) -> bytes:
+    """A file of columns, each what it says of itself and its body."""
+    head = b"Trv" + bytes([version]) + struct.pack("<QI", num_rows, len(columns)) + pairs(said)
+    head += b"".join(pairs(described) for described, _ in columns)
+    sizes = accumulate([len(head) + 8 * len(columns), *(len(data) for _, data in columns)])
+    starts = [struct.pack("<Q", start) for start, _ in zip(sizes, columns, strict=False)]
+    return b"".join([head, *starts, *(data for _, data in columns)])
 
 
 @dataclass
@@ -109,111 +127,100 @@ class Column:
                 found.append([])
                 size = 0
             found[-1].append(row)
-            plain = self.type != "boolean" or self.is_array
-            size += sum(len(self.values(slot)) if plain else 0 for slot in row) + len(row) * self.is_array
+            size += sum(len(self.values(slot)) + self.is_array for slot in row)
         return [(len(rows), self.block(rows)) for rows in found]
 
 
-class Records:
-    """The columns of a schema of Arrow, its Avro schema, and what takes the values of rows."""
+SIMPLE = {
+    pa.null(): "null", pa.bool_(): "boolean", pa.int32(): "int", pa.int64(): "long", pa.float32(): "float",
+    pa.float64(): "double", pa.string(): "string", pa.binary(): "bytes",
+}  # fmt: skip
+#: What takes a value, or the values of a length.
+Take = Callable[[Any], object]
 
-    SIMPLE = (
-        (pa.types.is_null, "null"), (pa.types.is_boolean, "boolean"), (pa.types.is_int32, "int"),
-        (pa.types.is_int64, "long"), (pa.types.is_float32, "float"), (pa.types.is_float64, "double"),
-        (pa.types.is_string, "string"), (pa.types.is_binary, "bytes"), (pa.types.is_date32, "int"),
-        (pa.types.is_fixed_size_binary, "bytes"),
-    )  # fmt: skip
+
+def simple_of(kind: Any, named: str) -> tuple[str, Any] | None:
+    """How values of a type are stored, and its Avro schema; None where others lie in it."""
+    if pa.types.is_fixed_size_binary(kind):
+        return "bytes", {"type": "fixed", "name": named, "size": kind.byte_width}
+    if pa.types.is_date32(kind):
+        return "int", {"type": "int", "logicalType": "date"}
+    return (SIMPLE[kind], SIMPLE[kind]) if kind in SIMPLE else None
+
+
+def branch_of(kind: Any, named: str) -> str:
+    """What Avro calls the branch of a union: a type that has a name by that."""
+    if pa.types.is_struct(kind) or pa.types.is_fixed_size_binary(kind):
+        return named
+    simple = simple_of(kind, named)
+    return simple[0] if simple else "map" if pa.types.is_map(kind) else "array"
+
+
+class Records:
+    """The columns of a schema of Arrow, and its Avro schema; types are named by numbers."""
 
     def __init__(self, schema: Any) -> None:
         self.columns: list[Column] = []
-        self.names: dict[str, str] = {}
-        fields = [(each, self.value(each, each.name, None)) for each in schema]
-        self.avro = {
-            "type": "record",
-            "name": "Row",
-            "fields": [{"name": f.name, "type": v[0]} for f, v in fields],
-        }
-        self.takes = [(each.name, take) for each, (_, take) in fields]
+        self.numbers = count()
+        self.avro, self.take_row = self.value(pa.field("", pa.struct(list(schema)), False), "", None)
 
     def take(self, row: Mapping[str, Any]) -> None:
         """A row."""
         for column in self.columns:
             column.rows.append([])
-        for name, take in self.takes:
-            take(row[name])
+        self.take_row(row)
 
-    def column(self, *described: Any) -> Column:
-        self.columns.append(Column(*described))
-        return self.columns[-1]
-
-    def value(self, node: Any, path: str, parent: str | None) -> tuple[Any, Callable[[Any], None]]:
+    def value(self, node: Any, path: str, parent: str | None, named: str | None = None) -> tuple[Any, Take]:
         """The Avro schema of a value, and what takes one."""
-        if node.nullable and not pa.types.is_null(node.type):
-            node = node.with_nullable(False)
-            items, take = self.elements(node, f"{path}/{self.branch(node, path)}", parent)
+        kind, named = node.type, named or f"T{next(self.numbers)}"
+        if node.nullable and kind != pa.null():
+            below = f"{path}/{branch_of(kind, named)}"
+            items, take = self.elements(node.with_nullable(False), below, parent, named)
             return ["null", items], lambda value: take([] if value is None else [value])
-        if (simple := self.simple(node.type, path)) is not None:
+        if simple := simple_of(kind, named):
             column = self.column(path, simple[0], parent)
             return simple[1], lambda value: column.rows[-1].append([stored(value)])
-        if pa.types.is_struct(node.type):
-            inside = [(child.name, *self.value(child, f"{path}#{child.name}", parent)) for child in node.type]
-            schema = {"type": "record", "name": self.named(path)}
-            schema["fields"] = [{"name": name, "type": kind} for name, kind, _ in inside]
-            return schema, lambda value: [take(value[name]) for name, _, take in inside] and None
-        if pa.types.is_map(node.type):
-            lengths = self.column(f"{path}>", "null", parent, True)
-            keys = self.column(f"{path}>key", "string", f"{path}>")
-            kind, take = self.value(node.type.item_field, f"{path}>value", f"{path}>")
-
-            def take_map(value: Any) -> None:
-                lengths.rows[-1].append([None] * len(value))
-                for key, item in value:
-                    keys.rows[-1].append([key])
-                    take(item)
-
-            return {"type": "map", "values": kind}, take_map
-        items, take = self.elements(node.type.value_field, f"{path}[]", parent)
+        if pa.types.is_struct(kind):
+            inside = [(each.name, *self.value(each, f"{path}#{each.name}".lstrip("#"), parent)) for each in kind]
+            fields = [{"name": name, "type": type_of} for name, type_of, _ in inside]
+            schema = {"type": "record", "name": named, "fields": fields}
+            return schema, lambda value: [take(value[name]) for name, _, take in inside]
+        if pa.types.is_map(kind):
+            return self.map(kind, f"{path}>", parent)
+        items, take = self.elements(kind.value_field, f"{path}[]", parent)
         return {"type": "array", "items": items}, take
 
-    def elements(self, node: Any, path: str, parent: str | None) -> tuple[Any, Callable[[Any], Any]]:
+    def map(self, kind: Any, path: str, parent: str | None) -> tuple[Any, Take]:
+        lengths, keys = self.column(path, "null", parent, True), self.column(f"{path}key", "string", path)
+        values, take = self.value(kind.item_field, f"{path}value", path)
+
+        def take_map(items: Any) -> None:
+            lengths.rows[-1].append([None] * len(items))
+            for key, item in items:
+                keys.rows[-1].append([key])
+                take(item)
+
+        return {"type": "map", "values": values}, take_map
+
+    def elements(self, node: Any, path: str, parent: str | None, named: str | None = None) -> tuple[Any, Take]:
         """What lies in a column with lengths: its own values where these are simple, else columns."""
-        simple = None if node.nullable and not pa.types.is_null(node.type) else self.simple(node.type, path)
-        if simple is not None:
-            column = self.column(path, simple[0], parent, True)
+        named = named or f"T{next(self.numbers)}"
+        simple = None if node.nullable and node.type != pa.null() else simple_of(node.type, named)
+        column = self.column(path, simple[0] if simple else "null", parent, True)
+        if simple:
             return simple[1], lambda values: column.rows[-1].append(list(map(stored, values)))
-        lengths = self.column(path, "null", parent, True)
-        schema, take = self.value(node, path, path)
+        schema, take = self.value(node, path, path, named)
 
         def take_all(values: Any) -> None:
-            lengths.rows[-1].append([None] * len(values))
+            column.rows[-1].append([None] * len(values))
             for value in values:
                 take(value)
 
         return schema, take_all
 
-    def simple(self, kind: Any, path: str) -> tuple[str, Any] | None:
-        """How values of a type are stored, and its Avro schema; None where others lie in it."""
-        stored_as = next((name for is_it, name in self.SIMPLE if is_it(kind)), None)
-        if pa.types.is_fixed_size_binary(kind):
-            return "bytes", {"type": "fixed", "name": self.named(path), "size": kind.byte_width}
-        if pa.types.is_date32(kind):
-            return "int", {"type": "int", "logicalType": "date"}
-        return None if stored_as is None else (stored_as, stored_as)
-
-    def branch(self, node: Any, path: str) -> str:
-        """What Avro calls the branch of a union."""
-        if pa.types.is_struct(node.type) or pa.types.is_fixed_size_binary(node.type):
-            return self.named(path)
-        simple = self.simple(node.type, path)
-        return "map" if pa.types.is_map(node.type) else "array" if simple is None else simple[0]
-
-    def named(self, path: str) -> str:
-        """A name for a type by its place, unlike all others; a branch of a union is called by its type's name."""
-        head, _, tail = path.rpartition("/")
-        place = head if self.names.get(head) == tail else path
-        name, taken = re.sub(r"[^A-Za-z0-9_]+", "_", place), {"Row", *self.names.values()}
-        numbered = (f"{name}_{number}" if number else name for number in count())
-        return self.names.setdefault(place, next(each for each in numbered if each not in taken))
+    def column(self, *described: Any) -> Column:
+        self.columns.append(Column(*described))
+        return self.columns[-1]
 
 
 def stored(value: Any) -> Any:
@@ -230,31 +237,22 @@ def trevni(
     metadata: Mapping[str, bytes] | None = None,
 ) -> bytes:
     """A file of the rows of a table of Arrow, or of a dict of columns."""
-    table = data if isinstance(data, pa.Table) else pa.table(data)
-    records = Records(table.schema)
-    for batch in table.to_batches(max_chunksize=4096):
+    rows_of = data if isinstance(data, pa.Table) else pa.table(data)
+    records = Records(rows_of.schema)
+    for batch in rows_of.to_batches(max_chunksize=4096):
         for row in batch.to_pylist():
             records.take(row)
     said = {"trevni.codec": codec.encode(), "trevni.checksum": checksum.encode()}
     said["avro.schema"] = json.dumps(records.avro, separators=(",", ":")).encode()
-    head = (
-        b"Trv\x02"
-        + struct.pack("<QI", table.num_rows, len(records.columns))
-        + pairs({**(metadata or {}), **said})
-    )
-    bodies = []
+    columns = []
     for column in records.columns:
-        head += pairs(column.described())
-        descriptors, blocks = [], []
-        for rows, raw in column.blocks(block_bytes):
-            blocks += [CODECS[codec](raw), CHECKSUMS[checksum](raw)]
-            descriptors.append(struct.pack("<III", rows, len(raw), len(blocks[-2])))
-        bodies.append(b"".join([struct.pack("<I", len(descriptors)), *descriptors, *blocks]))
-    start = len(head) + 8 * len(bodies)
-    for body in bodies:
-        head += struct.pack("<Q", start)
-        start += len(body)
-    return head + b"".join(bodies)
+        blocks = [
+            (rows, raw, CODECS[codec](raw), CHECKSUMS[checksum](raw))
+            for rows, raw in column.blocks(block_bytes)
+        ]
+        table = [(rows, len(raw), len(packed)) for rows, raw, packed, _ in blocks]
+        columns.append((column.described(), body(table, [packed + crc for *_, packed, crc in blocks])))
+    return assembled(2, rows_of.num_rows, {**(metadata or {}), **said}, columns)
 
 
 def write_trevni(path: Path, data: Any, **options: Any) -> None:

@@ -29,15 +29,8 @@ from resilient_pq.formats.trevni.shape import (
 )
 
 #: How values of the types that have no others inside are stored.
-VALUE_TYPES: Final = {
-    "null": ValueType.NULL,
-    "boolean": ValueType.BOOLEAN,
-    "int": ValueType.INT,
-    "long": ValueType.LONG,
-    "float": ValueType.FLOAT,
-    "double": ValueType.DOUBLE,
-    "bytes": ValueType.BYTES,
-    "string": ValueType.STRING,
+_SIMPLE = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
+VALUE_TYPES: Final = {name: ValueType(name) for name in _SIMPLE} | {
     "enum": ValueType.INT,
     "fixed": ValueType.BYTES,
 }
@@ -67,15 +60,7 @@ class MismatchError(Exception):
 
 
 def record_of(text: bytes, columns: Sequence[ColumnMetadata]) -> Record:
-    """The records of a file.
-
-    Args:
-        text: The schema, as JSON.
-        columns: The columns of the file.
-
-    Raises:
-        MismatchError: It is no schema, or not that of the columns.
-    """
+    """The records of a file by its schema, as JSON; a MismatchError where it is none, or not that of the columns."""
     try:
         schema = json.loads(text)
     except (ValueError, RecursionError) as error:

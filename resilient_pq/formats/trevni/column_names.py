@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from resilient_pq.formats.trevni.metadata import ColumnMetadata, ValueType
 from resilient_pq.formats.trevni.shape import LEAF_TYPES, Array, Map, Maybe, Record, Scalar, Shape
@@ -20,14 +20,8 @@ class _UnknownNamesError(Exception):
     """Names are not as Avro's writer has them."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Item:
-    """A column of which a part of the name is understood already.
-
-    Attributes:
-        rest: What is left of its name.
-        position: Which column.
-    """
+class _Item(NamedTuple):
+    """What is not yet understood of the name of a column, and which one."""
 
     rest: str
     position: int

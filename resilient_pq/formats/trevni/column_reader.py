@@ -26,15 +26,7 @@ MAX_ELEMENTS: Final = 1 << 24
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Loss:
-    """Bytes that some rows of a column are lost with.
-
-    Attributes:
-        column: The name of the column.
-        block: The block, or the first of several; None where the table of blocks itself is bad.
-        start: Absolute offset of the first byte.
-        end: Offset after the last byte; beyond the end of the file where it was cut.
-        error: Why.
-    """
+    """Bytes of a block, or of more; or the whole column where `block` is None, and why its rows are lost with them."""
 
     column: str
     block: int | None
@@ -68,21 +60,10 @@ class TooManyElementsError(Exception):
 
 @dataclass(slots=True)
 class ColumnReader:
-    """A column, and where reading it has come to.
+    """A column, and where reading it has come to: `at` in a block, with some of its blocks at hand.
 
-    Attributes:
-        metadata: Of the column.
-        version: Of the file.
-        table: Of its blocks; one without blocks where it is bad.
-        first_rows: The first row of each block, and the end of the last.
-        leaf: The leaf that it is, of a column with levels.
-        children: The columns that lie in its elements, and are read.
-        at: Where in its block the next row begins.
-        blocks: Blocks at hand, by number.
-        decoded: Blocks of a column with levels, decoded.
-        gaps: Rows that it lost, but for those passed by.
-        at_most_one: Whether its lengths are 0 or 1.
-        convert: What becomes of its values.
+    `first_rows` has the first row of each block, and the end of the last; `leaf` the one that it is, of a column with
+    levels; `children` are the columns that lie in its elements; `gaps` the rows that it lost, but for those passed by.
     """
 
     metadata: ColumnMetadata
@@ -130,12 +111,8 @@ class ColumnReader:
     def take(self, row: int, end: int, parent: NDArray[np.int64] | None) -> Taken:
         """What it has in some rows, of which the first is the next one, or the first of a block.
 
-        A BadBlockError, or a TooManyElementsError where fewer rows are to be taken, leaves `at` to be set back.
-
-        Args:
-            row: The first row.
-            end: The row after the last.
-            parent: Where it lies in the elements of another column, `Taken.ends` of that one.
+        `parent` is `Taken.ends` of the column whose elements it lies in. A BadBlockError, or a TooManyElementsError
+        where fewer rows are to be taken, leaves `at` to be set back.
         """
         if self.metadata.has_levels:
             return self._take_levels(row, end)

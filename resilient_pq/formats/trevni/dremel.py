@@ -33,15 +33,7 @@ class _Branch:
 
 
 def layout_of(columns: Sequence[ColumnMetadata], schema: Schema | None) -> Layout:
-    """The schema of the records, and where its leaves come from.
-
-    Args:
-        columns: The columns of the file.
-        schema: Of the same columns in the same order; None takes what the levels tell.
-
-    Raises:
-        SchemaError: The levels do not tell, or `schema` is not that of the columns.
-    """
+    """The layout of columns by a schema of the same columns in the same order; None takes what the levels tell."""
     if schema is None:
         schema, order = _inferred(columns)
     else:
@@ -95,11 +87,7 @@ def _inferred(columns: Sequence[ColumnMetadata]) -> tuple[Schema, list[int]]:
 
 
 def _choose(branch: _Branch, columns: Sequence[ColumnMetadata]) -> None:
-    """Find what every node of a top-level column is.
-
-    Raises:
-        SchemaError: The levels leave no choice that fits all of them, or several.
-    """
+    """Find what every node of a top-level column is, where the levels leave one choice that fits all of them."""
     nodes = list(_nodes(branch))
     ways = [(way, columns[column]) for way in _ways(branch, ()) if (column := way[-1].column) is not None]
     found: list[dict[int, Repetition]] = []

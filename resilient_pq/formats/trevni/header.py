@@ -29,10 +29,9 @@ _LEAST_READ: Final = 1 << 12
 class Version(IntEnum):
     """The fourth byte of a file.
 
-    1 was used twice: by the draft that Impala followed in 2012, and by Avro's writer from January to March 2013. What
-    they differ in stands in the metadata of each column: only the former has definition levels, and types as fixed8.
-    Of files without any of these both dialects say the same, but for blocks whose compressed size is said to be 0,
-    which are not compressed in the former, and empty in the latter: there their size before compression is 0 as well.
+    1 was used twice: by the draft that Impala followed in 2012, and by Avro's writer early in 2013. What they differ in
+    stands in the metadata of each column, but for blocks whose compressed size is said to be 0: they are not compressed
+    in the former, and empty in the latter, where their size before compression is 0 as well.
     """
 
     FIRST = 0
@@ -52,16 +51,7 @@ class NeedBytes:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a file begins with.
-
-    Attributes:
-        version: Its fourth byte.
-        num_rows: Rows that it is said to have.
-        metadata: The pairs of the file.
-        columns: Its columns, in order.
-        starts: Where the table of each column's blocks begins.
-        size: Bytes of the header.
-    """
+    """What a file begins with; `starts` says where the table of each column's blocks begins, `size` its own bytes."""
 
     version: Version
     num_rows: int
@@ -73,18 +63,9 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class BlockTable:
-    """Where the blocks of a column lie.
+    """Where the blocks of a column lie, and what each is said to have of rows: with repetition levels entries.
 
-    Attributes:
-        column: The column.
-        offsets: Where each block begins.
-        stored_sizes: Bytes of each, as they are stored, without the checksum.
-        sizes: Bytes of each before compression.
-        compressed: Which went through the codec of the column: all, but for blocks of the draft's dialect without a
-            compressed size.
-        counts: For each what it is said to have of rows: with repetition levels entries, otherwise rows.
-        start: Where the table begins.
-        end: Where the last block ends.
+    All went through the codec of the column, but for blocks of the draft's dialect without a compressed size.
     """
 
     column: ColumnMetadata

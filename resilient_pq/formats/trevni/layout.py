@@ -11,12 +11,7 @@ from resilient_pq.formats.trevni.shape import Layout
 
 
 def layout_of(header: Header, schema: Schema | None) -> tuple[Layout, str | None]:
-    """The layout of a file, and why the Avro schema that it has was passed over, where it was.
-
-    Args:
-        header: Its header.
-        schema: Of the same columns in the same order, for files with levels; None takes what the file tells.
-    """
+    """The layout of a file, and why the Avro schema that it has was passed over, where it was."""
     columns = header.columns
     if any(column.has_levels for column in columns):
         mixed = next((column for column in columns if column.is_array or column.parent is not None), None)

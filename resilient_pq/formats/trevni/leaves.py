@@ -24,14 +24,7 @@ Convert = Callable[[Values], Values]
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What a column has in the rows of a window.
-
-    Attributes:
-        lengths: Of its arrays.
-        values: Its values.
-        ends: For each row, and for the end, how many elements there are before it.
-        data: Of a column with levels, all of it.
-    """
+    """What a column has in the rows of a window: `ends` counts, for each row and the end, the elements before it."""
 
     lengths: NDArray[np.int64] | None
     values: Values

@@ -52,16 +52,9 @@ class ValueType(StrEnum):
 class ColumnMetadata:
     """What a column says of itself, with what the file says for all of them.
 
-    Attributes:
-        name: Its name, unlike those of all others.
-        type: How its values are stored.
-        codec: How its blocks are compressed.
-        checksum: What stands behind each block.
-        is_array: Whether each slot of `parent`, or each row, has any number of values, and the blocks their lengths.
-        parent: The name of the array column in whose elements the values lie; None where they lie in rows.
-        has_first_values: Whether the table of blocks has the first value of each.
-        max_definition_level: Above 0 where the blocks have definition levels.
-        max_repetition_level: Above 0 where they have repetition levels, too.
+    An array has any number of values in each slot of its parent, or in each row, and the blocks their lengths; its
+    parent is the array column, by name, in whose elements the values lie. Where the highest levels are above 0, the
+    blocks have levels instead.
     """
 
     name: str

@@ -51,14 +51,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class WindowRows:
-    """The rows of a window.
-
-    Attributes:
-        first_row: Number of the first in the file.
-        num_rows: How many.
-        leaves: By the ordinal of each wanted leaf, its rows; None where it lost them.
-        losses: By the ordinal of each leaf that lost them, with what.
-    """
+    """The rows of a window: by the ordinal of each wanted leaf its data, None where they are lost, and what with."""
 
     first_row: int
     num_rows: int
@@ -89,20 +82,9 @@ class RowReader:
         stop: int,
         verify: bool,
     ) -> None:
-        """Begin before the first row of the file.
+        """Begin before the first row of the file; those before `start` are read and passed over.
 
-        Args:
-            header: The file's header.
-            tables: Of each column that is needed the table of its blocks, or what is wrong with it.
-            layout: Of the file.
-            leaves: Those wanted.
-            size: Bytes of the file.
-            num_rows: Rows of the file.
-            first_rows: Of columns with repetition levels, whose tables do not tell, the first row of each block, and
-                the end of the last: see `placed_rows`.
-            start: The first row wanted; those before are read and passed over.
-            stop: The row after the last wanted.
-            verify: Whether checksums are compared.
+        `first_rows` has what tables of columns with repetition levels do not tell, see `placed_rows`.
         """
         self._header = header
         self._sources = {leaf.ordinal: layout.sources[leaf.ordinal] for leaf in leaves}
@@ -162,11 +144,9 @@ class RowReader:
     # --- what to fetch --------------------------------------------------------------------------------------------
 
     def next_window(self, most_rows: int, most_bytes: int) -> Window | None:
-        """The rows to take next, and the blocks that they need and that are not at hand; None after the last row.
+        """The rows to take next, so many at most, and the blocks that they need and that are not at hand.
 
-        Args:
-            most_rows: Rows that it may have.
-            most_bytes: Bytes, decompressed, that its blocks may have; one block of each column it has in any case.
+        These have at most so many bytes, decompressed, but one of each column in any case. None after the last row.
         """
         if self.row >= self._stop:
             return None

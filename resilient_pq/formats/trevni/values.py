@@ -48,11 +48,7 @@ _MORE: Final = 0x80
 class Position:
     """A place in a block, between two values.
 
-    Attributes:
-        at: The byte that comes next.
-        bit: Bits of the byte before `at` that are booleans already; 0 where the next boolean begins a byte.
-        run_left: Lengths still to come of the run that was read last.
-        run_value: What they are, 0 or 1.
+    `bit` bits of the byte before `at` are booleans already; of the last run of lengths, `run_left` are to come.
     """
 
     at: int = 0
