@@ -70,15 +70,10 @@ class _Owned:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some consecutive slots of an Arrow array.
+    """Some consecutive slots of an Arrow array, counted from the beginning of its buffers.
 
-    Attributes:
-        field: The array's type.
-        owner: What keeps the memory alive: the outermost nanoarrow `CArray`. Views of children do not.
-        view: The nanoarrow `CArrayView` of the whole array.
-        start: First slot, counted from the beginning of the buffers: the array's own offset is in it.
-        length: How many slots.
-        known: The buffers that were looked at, whole, by their number and type; all slices of an array share them.
+    `owner`, the outermost nanoarrow `CArray`, keeps the memory alive: views of children do not. All slices of an array
+    share `known`, the buffers that were looked at, whole, by their number and type.
     """
 
     field: Field
@@ -237,15 +232,7 @@ def span(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> tuple[int, in
 def make_array(
     field: Field, length: int, buffers: Sequence[Any], valid: Valid | None, children: Sequence[Any] = ()
 ) -> Any:
-    """A nanoarrow `CArray` over NumPy arrays, which it keeps alive and does not copy.
-
-    Args:
-        field: Its type; the types of `children` must be those of its children.
-        length: How many slots.
-        buffers: The buffers behind the validity bitmap.
-        valid: Which slots are not null; None where all are valid.
-        children: `CArray`s.
-    """
+    """A nanoarrow `CArray` over NumPy arrays, which it keeps alive and does not copy."""
     bitmap = None if valid is None else np.packbits(valid, bitorder="little")
     return _from_buffers(field, length, [bitmap, *buffers], _null_count(valid), children)
 
@@ -253,14 +240,7 @@ def make_array(
 def make_view_array(
     field: Field, views: NDArray[np.int32], buffers: Sequence[NDArray[np.uint8]], valid: Valid | None
 ) -> Any:
-    """A nanoarrow `CArray` of strings or binaries over views, and over buffers that have no more than 2**31 - 1 bytes.
-
-    Args:
-        field: Its type, of string or binary views.
-        views: Four words for each slot.
-        buffers: What they lead into.
-        valid: Which slots are not null; None where all are valid.
-    """
+    """A nanoarrow `CArray` of strings or binaries over views, and buffers of at most 2**31 - 1 bytes each."""
     # The last buffer of such arrays has the sizes of those that views lead into (C data interface).
     sizes = np.array([buffer.size for buffer in buffers], np.int64)
     return make_array(field, len(views), [views.view(np.uint8).ravel(), *buffers, sizes.view(np.uint8)], valid)

@@ -14,12 +14,7 @@ from resilient_pq.format.values import MAX_SMALL_OFFSET, ByteArrays
 
 
 def byte_arrays_of(part: Part, positions: NDArray[Any] | None) -> ByteArrays:
-    """The values of a string or binary array of any layout.
-
-    Args:
-        part: The array.
-        positions: The slots wanted, in order, or for each slot whether it is; None is all, and copies only views.
-    """
+    """Values of a string or binary array of any layout, of slots or a mask of them; None copies views alone."""
     if part.field.kind in VIEW_KINDS:
         views = part.views() if positions is None else part.views()[positions]
         return ByteArrays(*kernels.views_join(np.ascontiguousarray(views), part.view_buffers()))

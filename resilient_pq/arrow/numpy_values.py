@@ -17,16 +17,7 @@ _UNIT_LETTERS = {"s": "s", "ms": "m", "us": "u", "ns": "n"}
 
 
 def array_of_numpy(name: str, array: NDArray[Any], field: Field | None = None) -> tuple[Field, Any]:
-    """An Arrow array of a one-dimensional NumPy array; masked values and NaT are null, NaN is a value.
-
-    Args:
-        name: The column's name.
-        array: Booleans, numbers, datetime64, timedelta64, text, bytes, or Python objects.
-        field: The type of Python objects, where it is known already.
-
-    Raises:
-        SchemaError: The array has several dimensions, or values that have no Arrow type.
-    """
+    """An Arrow array of a one-dimensional NumPy array; masked values and NaT are null, NaN is a value."""
     if array.ndim != 1:
         raise _misfit(name, f"it has {array.ndim} dimensions, not one")
     mask = np.ma.getmaskarray(array) if isinstance(array, np.ma.MaskedArray) else None

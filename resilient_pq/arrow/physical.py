@@ -29,12 +29,7 @@ _LARGEST_VALUE: Final = 2**31 - 1
 
 
 class UnstorableValueError(Exception):
-    """A value has no form in Parquet; who knows the column and the row makes a `SchemaError` of it.
-
-    Attributes:
-        index: Which of the values asked for, from 0.
-        message: What is the matter with it.
-    """
+    """A value, by its index, has no form in Parquet; who knows the column and the row makes a `SchemaError` of it."""
 
     def __init__(self, index: int, message: str) -> None:
         """Keep both."""
@@ -57,17 +52,7 @@ def may_fail(part: Part) -> bool:
 
 
 def physical_values(node: Primitive, part: Part, positions: Positions | None) -> Values:
-    """The values of some slots of an array, as a leaf's `LeafData` has them.
-
-    Args:
-        node: The leaf that the values are for; its type is that of the array by `schema_from_arrow`, or has it
-            by `arrow_field_of`.
-        part: The array.
-        positions: The slots that have a value, in order, or for each slot whether it has one; None is all of them.
-
-    Raises:
-        UnstorableValueError: A value does not fit.
-    """
+    """The values of some slots of an array, or of those in a mask, as a leaf's `LeafData` has them."""
     field = part.field
     if field.dictionary is not None:
         return _dictionary_values(node, part, positions)

@@ -20,15 +20,10 @@ from resilient_pq.errors import SchemaError
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Some rows, column by column.
+    """Some rows, column by column, and which of them are not null as a whole.
 
     Columns stay in the arrays that they came in: nanoarrow's own slices and parents of arrays are copies of what
     is in them, and those of views write beyond their memory.
-
-    Attributes:
-        length: How many rows.
-        columns: The slots of each column.
-        valid: Which rows are not null as a whole; None where none is.
     """
 
     length: int
@@ -54,28 +49,14 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Record batches of one type, to be taken once.
-
-    Attributes:
-        field: The struct of their columns; the table's metadata is its metadata.
-        batches: The rows, in order.
-    """
+    """Record batches of one type, to be taken once."""
 
     field: Field
     batches: Iterator[Rows]
 
 
 def open_source(data: object, expected: Field | None = None) -> Source:
-    """Record batches of what a caller has.
-
-    Args:
-        data: Anything with ``__arrow_c_stream__`` or ``__arrow_c_array__`` whose items are rows, a dict of
-            columns (Arrow arrays, NumPy arrays, lists), or a list of dict records.
-        expected: The struct of columns that lists and records are made into; None finds their types out.
-
-    Raises:
-        SchemaError: `data` is none of these, its columns differ in length, or its values fit no type.
-    """
+    """Record batches of what a caller has, see `Ingest.batches`; lists and records become `expected`."""
     if isinstance(data, Source):
         return data
     if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):

@@ -34,15 +34,7 @@ async def check_one(
     stores: Stores | None = None,
     progress: Progress | None = None,
 ) -> FileResult:
-    """Check a file, and say what was found, or why nothing could be.
-
-    Args:
-        url: A URL, a path, or a pair of a store and a key in it.
-        storage_options: Credentials, endpoint and so on; passed over where there are `stores`.
-        size: Bytes of the file, if they are known: a small one is then read by one request.
-        stores: What URLs lead into, left open; one for many files saves connecting anew for each.
-        progress: As of `check`.
-    """
+    """Check a file, of which a known small size saves requests, and say what was found, or why nothing could be."""
     name = _name(url)
     async with _reached(stores, storage_options) as reached:
         try:
@@ -74,18 +66,8 @@ async def recover_one(
 ) -> FileResult:
     """Recover a file to a new one, whose folder is made, and say what was kept, or why nothing could be.
 
-    Args:
-        url: A URL, a path, or a pair of a store and a key in it.
-        dst: Where the output goes.
-        options: How.
-        schema_from: Files that are likely to have the same columns, the likeliest first: asked for their schema where
-            `url` does not tell its own, and `options` names none.
-        size: Bytes of the file, if they are known: a small one is then read by one request, if it is sound.
-        storage_options: Credentials, endpoint and so on; passed over where there are `stores`.
-        dst_storage_options: The same for `dst`; None means those of `url`, and its stores.
-        stores: What URLs lead into, left open.
-        dst_stores: What `dst` leads into, left open; None means `stores`, if there are no `dst_storage_options`.
-        progress: As of `recover`.
+    Where it does not tell its schema, and the options name none, `schema_from` are asked, the likeliest first.
+    Stores are left open; without `dst_storage_options` those of `url` are those of `dst` as well.
     """
     name = _name(url)
     async with _reached(stores, storage_options, WRITING) as reached:
