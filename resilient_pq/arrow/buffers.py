@@ -1,7 +1,6 @@
 """The buffers of Arrow arrays as NumPy sees them: reading them without a copy, and building arrays from them.
 
-Layouts are those of the Arrow columnar format; bitmaps have the least significant bit first. May import
-nanoarrow, NumPy and `field`.
+Layouts are those of the Arrow columnar format; bitmaps have the least significant bit first.
 """
 
 from __future__ import annotations
@@ -15,7 +14,11 @@ import nanoarrow
 import numpy as np
 from numpy.typing import NDArray
 
+from resilient_pq import room
 from resilient_pq.arrow.field import Field, shared_c
+from resilient_pq.format import kernels
+from resilient_pq.format.encodings.dictionary import strings_at
+from resilient_pq.format.values import ByteArrays
 
 Valid = NDArray[np.bool_]
 
@@ -310,3 +313,20 @@ def array_of_part(part: Part, children: Sequence[Any] = ()) -> Any:
     if part.field.kind in _HAVE_OFFSETS and not buffers[1].size:
         buffers[1] = part.offsets()  # of an array without slots nanoarrow does not see the only one there is
     return _from_buffers(part.field, part.length, buffers, _null_count(valid), children, part.start)
+
+
+def byte_arrays_of(part: Part, positions: NDArray[Any] | None) -> ByteArrays:
+    """Values of a string or binary array of any layout, of slots or a mask of them; None copies views alone."""
+    if part.field.kind in VIEW_KINDS:
+        views = part.views() if positions is None else part.views()[positions]
+        return ByteArrays(*kernels.views_join(np.ascontiguousarray(views), part.view_buffers()))
+    whole = ByteArrays(part.offsets(), part.data())
+    if positions is None:
+        return whole
+    if positions.dtype != np.bool_:
+        return strings_at(whole, positions)
+    # Nulls have no bytes most of the time, and then the others are back to back as they lie.
+    offsets: NDArray[Any] = room.empty((int(np.count_nonzero(positions)) + 1,), whole.offsets.dtype)
+    if kernels.compact_offsets(whole.offsets, positions, offsets):
+        return ByteArrays(offsets, whole.data)
+    return strings_at(whole, np.flatnonzero(positions))

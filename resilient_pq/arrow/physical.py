@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resilient_pq import room
-from resilient_pq.arrow.buffers import Part, num_bytes
-from resilient_pq.arrow.byte_strings import byte_arrays_of, take
+from resilient_pq.arrow.buffers import Part, byte_arrays_of, num_bytes
 from resilient_pq.arrow.int96 import int96_rows
 from resilient_pq.format import kernels
+from resilient_pq.format.encodings.dictionary import strings_at
 from resilient_pq.format.metadata import Type
 from resilient_pq.format.schema import Primitive
 from resilient_pq.format.values import ByteArrays, Values, empty_fixed, fixed_width, room_for
@@ -112,7 +112,7 @@ def _dictionary_values(node: Primitive, part: Part, positions: Positions | None)
     except UnstorableValueError as error:
         raise UnstorableValueError(int(np.argmax(places == error.index)), error.message) from None
     if isinstance(values, ByteArrays):
-        return take(values, places)
+        return strings_at(values, places)
     out = room.empty((len(places), *values.shape[1:]), values.dtype)
     kernels.gather(values, places, out)
     return out

@@ -18,8 +18,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 from numpy.typing import NDArray
 
-from resilient_pq.arrow.buffers import DTYPES, Part, span
-from resilient_pq.arrow.byte_strings import byte_arrays_of
+from resilient_pq.arrow.buffers import DTYPES, Part, byte_arrays_of, span
 from resilient_pq.arrow.field import PER_SECOND, Field
 from resilient_pq.errors import FormatError, SchemaError, UnsupportedError, Where
 from resilient_pq.format.values import ByteArrays

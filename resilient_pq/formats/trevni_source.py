@@ -15,10 +15,11 @@ from resilient_pq.format.open_chunk import concatenate
 from resilient_pq.format.row_selection import null_rows
 from resilient_pq.format.schema import Leaf, Schema, Selection
 from resilient_pq.format.values import LeafData
+from resilient_pq.formats.trevni import avro_schema, column_names, dremel, shape
 from resilient_pq.formats.trevni.column_reader import Loss
 from resilient_pq.formats.trevni.header import BlockTable, Header, NeedBytes, read_block_table, read_header
-from resilient_pq.formats.trevni.layout import layout_of
 from resilient_pq.formats.trevni.levels import read_block
+from resilient_pq.formats.trevni.metadata import AVRO_SCHEMA
 from resilient_pq.formats.trevni.rows import RowReader, Window, WindowRows, needed_columns, placed_rows
 from resilient_pq.formats.trevni.shape import Layout
 from resilient_pq.io import ObjectInfo, ObjectTail, Place, ReadStore, fetch_groups
@@ -83,7 +84,7 @@ async def open_source(store: ReadStore, key: str, *, schema: Schema | None, opti
         header = await _read_header(store, tail.info, memoryview(tail.data) if tail.offset == 0 else None)
     except FormatError:
         header = await _read_header(store, tail.info, None)  # a transfer can go wrong as well as a disk
-    layout, note = layout_of(header, schema)
+    layout, note = _layout_of(header, schema)
     notes = [] if note is None else [note]
     tables = await _read_tables(store, tail, header, options)
     num_rows = _num_rows(header, tables, notes)
@@ -92,6 +93,28 @@ async def open_source(store: ReadStore, key: str, *, schema: Schema | None, opti
         if isinstance(table, BlockTable) and not table.column.max_repetition_level:
             tables[position] = _checked(table, num_rows)
     return Source(store, tail, store.url_of(key), header, tables, layout, num_rows, tuple(notes), options)
+
+
+def _layout_of(header: Header, schema: Schema | None) -> tuple[Layout, str | None]:
+    """The layout of a file, and why the Avro schema that it has was passed over, where it was."""
+    columns = header.columns
+    if any(column.has_levels for column in columns):
+        mixed = next((column for column in columns if column.is_array or column.parent is not None), None)
+        if mixed is not None:
+            raise FormatError("the column has lengths, and others have levels", where=mixed.where)
+        return dremel.layout_of(columns, schema), None
+    if schema is not None:
+        raise SchemaError(
+            "a schema can be passed only for files whose columns have levels",
+            hint="this one tells its schema itself",
+        )
+    note = None
+    if AVRO_SCHEMA in header.metadata:
+        try:
+            return shape.layout_of(avro_schema.record_of(header.metadata[AVRO_SCHEMA], columns)), None
+        except avro_schema.MismatchError as error:
+            note = f"the Avro schema of the file was passed over, and the names of the columns taken: {error}"
+    return shape.layout_of(column_names.record_of(columns)), note
 
 
 async def _read_header(store: ReadStore, info: ObjectInfo, data: memoryview | None) -> Header:

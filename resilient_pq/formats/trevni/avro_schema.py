@@ -186,9 +186,9 @@ def _logical(kind: str, schema: dict[str, Any], physical: LeafType) -> Logical |
         return None
     if kind in ("bytes", "fixed") and name == "decimal":
         precision, scale = schema.get("precision"), schema.get("scale", 0)
-        known = isinstance(precision, int) and isinstance(scale, int)
-        fits = known and 0 <= scale <= precision and 1 <= precision <= _MOST_DIGITS
-        return Decimal(precision, scale) if fits else None
+        if not isinstance(precision, int) or not isinstance(scale, int) or not 1 <= precision <= _MOST_DIGITS:
+            return None
+        return Decimal(precision, scale) if 0 <= scale <= precision else None
     if name == "uuid" and physical.length == 16:
         return logical.UUID
     return _TIMES.get((kind, name))
