@@ -197,15 +197,9 @@ def _field_id(field: Field) -> int | None:
     return value if value is not None and value < 2**31 else None
 
 
-def arrow_schema_of(
-    schema: Schema,
-    key_value: Mapping[str, str | None],
-    columns: Sequence[int] | None = None,
-    *,
-    int96_unit: str = "ns",
-) -> Any:
+def arrow_schema_of(schema: Schema, key_value: Mapping[str, str | None]) -> Any:
     """The Arrow schema of a file, as a nanoarrow `CSchema` of a struct; see `ColumnFields`."""
-    return ColumnFields(schema, key_value, int96_unit=int96_unit).struct(columns).to_c()
+    return ColumnFields(schema, key_value).struct().to_c()
 
 
 class ColumnFields:

@@ -6,9 +6,8 @@ they are what runs in another process, or on another machine.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
 
 from resilient_pq.errors import NothingToRecoverError
 from resilient_pq.folder.result import FileError, FileResult
@@ -17,7 +16,6 @@ from resilient_pq.io import READING, WRITING, ReadStore, RetryPolicy, Stores, Wr
 from resilient_pq.io.location import shown
 from resilient_pq.io.resolve import imported
 from resilient_pq.recovery.check import check, check_if_sound
-from resilient_pq.recovery.findings import Progress
 from resilient_pq.recovery.report import Report
 from resilient_pq.recovery.salvage import RecoverOptions, salvage, salvage_if_sound
 from resilient_pq.recovery.small import SMALL_BYTES, SmallObject
@@ -26,17 +24,10 @@ from resilient_pq.recovery.source import Location
 DEFAULT_RECOVER_OPTIONS = RecoverOptions(make_folder=True)
 
 
-async def check_one(
-    url: Location,
-    storage_options: Mapping[str, Any] | None = None,
-    *,
-    size: int | None = None,
-    stores: Stores | None = None,
-    progress: Progress | None = None,
-) -> FileResult:
+async def check_one(url: Location, *, size: int | None = None, stores: Stores | None = None) -> FileResult:
     """Check a file, of which a known small size saves requests, and say what was found, or why nothing could be."""
     name = _name(url)
-    async with _reached(stores, storage_options) as reached:
+    async with _reached(stores, READING) as reached:
         try:
             await imported(url)
             place = _place(url, reached)
@@ -46,7 +37,7 @@ async def check_one(
                 report = await check_if_sound((small, place[1]))
                 if report is not None:
                     return FileResult("check", name, report)
-            return FileResult("check", name, await check(place, progress=progress))
+            return FileResult("check", name, await check(place))
         except Exception as error:
             return FileResult("check", name, error=FileError.of(error))
 
@@ -58,39 +49,34 @@ async def recover_one(
     *,
     schema_from: Sequence[Location] = (),
     size: int | None = None,
-    storage_options: Mapping[str, Any] | None = None,
-    dst_storage_options: Mapping[str, Any] | None = None,
     stores: Stores | None = None,
     dst_stores: Stores | None = None,
-    progress: Progress | None = None,
 ) -> FileResult:
     """Recover a file to a new one, whose folder is made, and say what was kept, or why nothing could be.
 
     Where it does not tell its schema, and the options name none, `schema_from` are asked, the likeliest first.
-    Stores are left open; without `dst_storage_options` those of `url` are those of `dst` as well.
+    Stores are left open; those of `url` are those of `dst` as well where there are no others.
     """
     name = _name(url)
-    async with _reached(stores, storage_options, WRITING) as reached:
-        same = reached if dst_stores is None and dst_storage_options is None else dst_stores
-        async with _reached(same, dst_storage_options, WRITING) as dst_reached:
-            try:
-                await imported(url, dst, *schema_from)
-                place = _place(url, reached)
-                name = shown_place(place)
-                siblings = [_place(each, reached) for each in schema_from]
-                target = _place(dst, dst_reached)
-                small = await _small(place, size)
-                if small is not None:
-                    sound = await salvage_if_sound((small, place[1]), target, options)
-                    if sound is not None:
-                        return FileResult("recover", name, sound)
-                report = await salvage([place], target, options, siblings=siblings, progress=progress)
-                return FileResult("recover", name, report)
-            except NothingToRecoverError as error:
-                nothing = error.report if isinstance(error.report, Report) else None
-                return FileResult("recover", name, nothing, None if nothing else FileError.of(error))
-            except Exception as error:
-                return FileResult("recover", name, error=FileError.of(error))
+    async with _reached(stores, WRITING) as reached:
+        try:
+            await imported(url, dst, *schema_from)
+            place = _place(url, reached)
+            name = shown_place(place)
+            siblings = [_place(each, reached) for each in schema_from]
+            target = _place(dst, reached if dst_stores is None else dst_stores)
+            small = await _small(place, size)
+            if small is not None:
+                sound = await salvage_if_sound((small, place[1]), target, options)
+                if sound is not None:
+                    return FileResult("recover", name, sound)
+            report = await salvage([place], target, options, siblings=siblings)
+            return FileResult("recover", name, report)
+        except NothingToRecoverError as error:
+            nothing = error.report if isinstance(error.report, Report) else None
+            return FileResult("recover", name, nothing, None if nothing else FileError.of(error))
+        except Exception as error:
+            return FileResult("recover", name, error=FileError.of(error))
 
 
 async def _small(place: tuple[ReadStore, str], size: int | None) -> SmallObject | None:
@@ -108,14 +94,12 @@ def _place(location: Location, stores: Stores) -> tuple[WriteStore, str]:
 
 
 @asynccontextmanager
-async def _reached(
-    stores: Stores | None, storage_options: Mapping[str, Any] | None, retry: RetryPolicy = READING
-) -> AsyncIterator[Stores]:
+async def _reached(stores: Stores | None, retry: RetryPolicy) -> AsyncIterator[Stores]:
     """The stores that are given, or some of their own that are closed at the end."""
     if stores is not None:
         yield stores
         return
-    own = Stores(storage_options, retry)
+    own = Stores(None, retry)
     try:
         yield own
     finally:
