@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -26,8 +26,7 @@ from resilient_pq.formats.trevni_source import (
     given_schema,
     open_source,
 )
-from resilient_pq.io import ReadStore, RetryPolicy, resolve, with_retry
-from resilient_pq.io.resolve import imported
+from resilient_pq.io import ReadStore, RetryPolicy, place_of, with_retry
 from resilient_pq.reader.file import OnLost
 from resilient_pq.reader.opening import Opening
 from resilient_pq.reader.options import ReadOptions
@@ -43,12 +42,12 @@ class TrevniFile:
         url: What is read.
     """
 
-    def __init__(self, source: Source, how: Reading, *, owns_store: bool) -> None:
+    def __init__(self, source: Source, how: Reading, held: AsyncExitStack) -> None:
         """Use `open_trevni` instead."""
         self.url = source.url
         self._source = source
         self._how = how
-        self._owns_store = owns_store
+        self._held = held
 
     @property
     def num_rows(self) -> int:
@@ -162,9 +161,7 @@ class TrevniFile:
 
     async def close(self) -> None:
         """Let go of the file; a second call does nothing."""
-        if self._owns_store:
-            self._owns_store = False
-            await self._source.store.close()
+        await self._held.aclose()
 
     async def __aenter__(self) -> Self:
         """The file itself."""
@@ -220,16 +217,10 @@ def open_trevni(
     given = given_schema(schema)
 
     async def opening() -> TrevniFile:
-        await imported(url)
-        store, key = url if isinstance(url, tuple) else resolve(url, storage_options)
-        owns_store = not isinstance(url, tuple)
-        try:
+        async with AsyncExitStack() as stack:
+            store, key = await stack.enter_async_context(place_of(url, storage_options))
             with located(Where(key=store.url_of(key))):
                 source = await open_source(store, key, schema=given, options=how.options)
-        except BaseException:
-            if owns_store:
-                await store.close()
-            raise
-        return TrevniFile(source, how, owns_store=owns_store)
+            return TrevniFile(source, how, stack.pop_all())
 
     return Opening(opening)
