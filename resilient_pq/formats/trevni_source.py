@@ -290,7 +290,11 @@ class RowStream:
         with located(Where(key=source.url)):
             reader = self._reader = await self._row_reader(start, stop)
             most_bytes = source.options.memory_budget
-            while (window := await asyncio.to_thread(reader.next_window, most_rows, most_bytes)) is not None:
+            while True:
+                wished = most_rows if reader.row >= start else max(most_rows, BATCH_ROWS)
+                window = await asyncio.to_thread(reader.next_window, wished, most_bytes)
+                if window is None:
+                    return
                 await self._supply(reader, window)
                 rows = await asyncio.to_thread(reader.take, window)
                 if rows is not None:
@@ -298,6 +302,8 @@ class RowStream:
 
     async def _row_reader(self, start: int, stop: int | None) -> RowReader:
         source = self._source
+        stop = source.num_rows if stop is None else min(stop, source.num_rows)
+        stop = stop if start < stop else 0  # nothing is read for no rows
         positions = needed_columns(source.layout.sources[leaf.ordinal] for leaf in self.leaves)
         tables = {position: source.tables[position] for position in positions}
         first_rows = {}
@@ -317,7 +323,7 @@ class RowStream:
             num_rows=source.num_rows,
             first_rows=first_rows,
             start=start,
-            stop=source.num_rows if stop is None else min(stop, source.num_rows),
+            stop=stop,
             verify=self._verify,
         )
 
