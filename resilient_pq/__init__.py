@@ -31,7 +31,6 @@ from resilient_pq.folder.many import check_many as check_many
 from resilient_pq.folder.many import recover_many as recover_many
 from resilient_pq.formats.convert import convert as convert
 from resilient_pq.formats.trevni_file import open_trevni as open_trevni
-from resilient_pq.formats.trevni_write import write_trevni as write_trevni
 from resilient_pq.public_names import *
 from resilient_pq.reader.opening import open as open
 from resilient_pq.recovery.check import check as check

@@ -53,7 +53,6 @@ from resilient_pq.format.bounds import ColumnStatistics as ColumnStatistics
 from resilient_pq.format.bounds import DecodedColumnIndex as DecodedColumnIndex
 from resilient_pq.format.schema import Schema as Schema
 from resilient_pq.format.sorting import SortingColumn as SortingColumn
-from resilient_pq.formats.trevni_file import TrevniBlock as TrevniBlock
 from resilient_pq.formats.trevni_file import TrevniFile as TrevniFile
 from resilient_pq.io import Fencing as Fencing
 from resilient_pq.io import FetchCounters as FetchCounters

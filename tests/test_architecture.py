@@ -104,8 +104,6 @@ PURE = (
     "recovery.supplied_footer",
     "recovery.upload_rule",
     "recovery.view",
-    "formats.left",
-    "formats.text_metadata",
     "dataset.agreement",
     "dataset.folder_columns",
     "dataset.hive",

@@ -21,6 +21,7 @@ from contextlib import ExitStack, redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
+from trevni_bytes import write_trevni
 
 from resilient_pq.cli.main import run as cli
 
@@ -47,6 +48,7 @@ def with_blocks(language: str) -> list[object]:
 @pytest.mark.parametrize("document", with_blocks("python"))
 def test_python_blocks_run(document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One after the other in one folder, `await` at the top level allowed, as in a notebook."""
+    put_sample(tmp_path)
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, object] = {"__name__": "__docs__", "__builtins__": builtins}
     for number, source in enumerate(blocks(document, "python")):
@@ -71,10 +73,16 @@ def test_console_blocks_run_in_a_shell(
     run_blocks(document, in_shell, tmp_path, monkeypatch)
 
 
+def put_sample(folder: Path) -> None:
+    """The file of another format that documents speak of; ours are made by what they show."""
+    write_trevni(folder / "old.trv", {"day": [1, 2, 3], "tags": [["a"], [], ["b", "c"]]})
+
+
 def run_blocks(
     document: Path, run: Callable[[str], str], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Run the console blocks of a document in a folder, and compare what they print."""
+    put_sample(folder)
     monkeypatch.chdir(folder)
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("COLUMNS", "120")

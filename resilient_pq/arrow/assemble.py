@@ -61,15 +61,7 @@ def to_arrow(arrow_type: Any, branch: Branch, leaves: Sequence[LeafColumn]) -> A
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A place in the tree from the column down to its leaves.
-
-    Attributes:
-        length: Slots of the parent's array.
-        places: Which slot of the leaves' steps each of them is; None is in their own order.
-        depth: How many steps have been taken.
-        first: The first leaf below.
-        alive: Which of the slots lie in groups that are there; None where all do.
-    """
+    """A place in the tree from the column down to its leaves, its slots in the order of `places`."""
 
     length: int
     places: Places | None = None

@@ -1,7 +1,6 @@
 """The buffers of Arrow arrays as NumPy sees them: reading them without a copy, and building arrays from them.
 
-Layouts are those of the Arrow columnar format; bitmaps have the least significant bit first. May import
-nanoarrow, NumPy and `field`.
+Layouts are those of the Arrow columnar format; bitmaps have the least significant bit first.
 """
 
 from __future__ import annotations
@@ -15,7 +14,11 @@ import nanoarrow
 import numpy as np
 from numpy.typing import NDArray
 
+from resilient_pq import room
 from resilient_pq.arrow.field import Field, shared_c
+from resilient_pq.format import kernels
+from resilient_pq.format.encodings.dictionary import strings_at
+from resilient_pq.format.values import ByteArrays
 
 Valid = NDArray[np.bool_]
 
@@ -70,15 +73,10 @@ class _Owned:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some consecutive slots of an Arrow array.
+    """Some consecutive slots of an Arrow array, counted from the beginning of its buffers.
 
-    Attributes:
-        field: The array's type.
-        owner: What keeps the memory alive: the outermost nanoarrow `CArray`. Views of children do not.
-        view: The nanoarrow `CArrayView` of the whole array.
-        start: First slot, counted from the beginning of the buffers: the array's own offset is in it.
-        length: How many slots.
-        known: The buffers that were looked at, whole, by their number and type; all slices of an array share them.
+    `owner`, the outermost nanoarrow `CArray`, keeps the memory alive: views of children do not. All slices of an array
+    share `known`, the buffers that were looked at, whole, by their number and type.
     """
 
     field: Field
@@ -237,15 +235,7 @@ def span(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> tuple[int, in
 def make_array(
     field: Field, length: int, buffers: Sequence[Any], valid: Valid | None, children: Sequence[Any] = ()
 ) -> Any:
-    """A nanoarrow `CArray` over NumPy arrays, which it keeps alive and does not copy.
-
-    Args:
-        field: Its type; the types of `children` must be those of its children.
-        length: How many slots.
-        buffers: The buffers behind the validity bitmap.
-        valid: Which slots are not null; None where all are valid.
-        children: `CArray`s.
-    """
+    """A nanoarrow `CArray` over NumPy arrays, which it keeps alive and does not copy."""
     bitmap = None if valid is None else np.packbits(valid, bitorder="little")
     return _from_buffers(field, length, [bitmap, *buffers], _null_count(valid), children)
 
@@ -253,14 +243,7 @@ def make_array(
 def make_view_array(
     field: Field, views: NDArray[np.int32], buffers: Sequence[NDArray[np.uint8]], valid: Valid | None
 ) -> Any:
-    """A nanoarrow `CArray` of strings or binaries over views, and over buffers that have no more than 2**31 - 1 bytes.
-
-    Args:
-        field: Its type, of string or binary views.
-        views: Four words for each slot.
-        buffers: What they lead into.
-        valid: Which slots are not null; None where all are valid.
-    """
+    """A nanoarrow `CArray` of strings or binaries over views, and buffers of at most 2**31 - 1 bytes each."""
     # The last buffer of such arrays has the sizes of those that views lead into (C data interface).
     sizes = np.array([buffer.size for buffer in buffers], np.int64)
     return make_array(field, len(views), [views.view(np.uint8).ravel(), *buffers, sizes.view(np.uint8)], valid)
@@ -330,3 +313,20 @@ def array_of_part(part: Part, children: Sequence[Any] = ()) -> Any:
     if part.field.kind in _HAVE_OFFSETS and not buffers[1].size:
         buffers[1] = part.offsets()  # of an array without slots nanoarrow does not see the only one there is
     return _from_buffers(part.field, part.length, buffers, _null_count(valid), children, part.start)
+
+
+def byte_arrays_of(part: Part, positions: NDArray[Any] | None) -> ByteArrays:
+    """Values of a string or binary array of any layout, of slots or a mask of them; None copies views alone."""
+    if part.field.kind in VIEW_KINDS:
+        views = part.views() if positions is None else part.views()[positions]
+        return ByteArrays(*kernels.views_join(np.ascontiguousarray(views), part.view_buffers()))
+    whole = ByteArrays(part.offsets(), part.data())
+    if positions is None:
+        return whole
+    if positions.dtype != np.bool_:
+        return strings_at(whole, positions)
+    # Nulls have no bytes most of the time, and then the others are back to back as they lie.
+    offsets: NDArray[Any] = room.empty((int(np.count_nonzero(positions)) + 1,), whole.offsets.dtype)
+    if kernels.compact_offsets(whole.offsets, positions, offsets):
+        return ByteArrays(offsets, whole.data)
+    return strings_at(whole, np.flatnonzero(positions))

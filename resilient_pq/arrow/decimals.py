@@ -29,9 +29,6 @@ def decimal_rows(values: Values, size: int) -> NDArray[np.uint8]:
 
     Rows have `size` bytes, 16 or 32; or 32 where a value needs more than its precision lets expect, as some
     writers leave them.
-
-    Raises:
-        FormatError: A value does not fit into 32 bytes.
     """
     convert: Callable[[Any, int], NDArray[np.uint8]] = (
         _from_byte_arrays if isinstance(values, ByteArrays) else _from_fixed

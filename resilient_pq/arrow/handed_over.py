@@ -14,17 +14,7 @@ _DETAIL = "Detail: Python exception: "
 
 @contextmanager
 def taking(what: str, maker: object, failure: type[ResilientPQError] = SchemaError) -> Iterator[None]:
-    """Take something from an object of another library.
-
-    Args:
-        what: What is taken: "rows", "a schema".
-        maker: The object.
-        failure: What is raised for whatever else than a lack of memory it raised, which is the cause; it names the
-            library's type.
-
-    Raises:
-        OutOfMemoryError: It had too little memory.
-    """
+    """Take `what` from an object of another library; whatever it raises but a lack of memory becomes a `failure`."""
     try:
         yield
     except ResilientPQError:
@@ -48,11 +38,7 @@ def _said(error: Exception) -> str:
 
 
 def each_taken(arrays: Iterable[Any], maker: object) -> Iterator[Any]:
-    """The arrays of a stream; each is made by its library only when it is taken.
-
-    Raises:
-        SourceError: The stream failed; its rows so far were taken.
-    """
+    """The arrays of a stream, each made by its library only when it is taken; a SourceError where it fails."""
     with taking("rows", maker):
         remaining = iter(arrays)
     while True:

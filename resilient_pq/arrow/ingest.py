@@ -33,13 +33,7 @@ BATCH_BYTES: Final = 16 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Some rows, ready for the encoder.
-
-    Attributes:
-        num_rows: How many.
-        columns: One per leaf of the schema, in its order.
-        num_bytes: About what the leaves take in memory.
-    """
+    """Some rows, ready for the encoder: one column per leaf of the schema, and about what these take in memory."""
 
     num_rows: int
     columns: tuple[LeafRows | ShreddedRows, ...]
@@ -47,12 +41,7 @@ class Batch:
 
     @classmethod
     def of(cls, columns: Sequence[LeafRows | ShreddedRows], num_rows: int) -> Batch:
-        """Rows of leaves.
-
-        Args:
-            columns: One per leaf of the schema, in its order.
-            num_rows: Rows of each.
-        """
+        """Rows of leaves, one column per leaf of the schema."""
         return cls(num_rows, tuple(columns), sum(leaf.num_bytes for leaf in columns))
 
     @property
@@ -82,16 +71,9 @@ class Ingest:
 
     @classmethod
     def from_schema(cls, schema: object) -> Ingest:
-        """Take rows of a known schema.
+        """Take rows of a known schema: of an Arrow struct of columns, or an `Ingest`, which is itself.
 
-        Args:
-            schema: Anything with ``__arrow_c_schema__`` that describes a struct of columns, or a Parquet schema,
-                which is then kept as it is: its repeated fields, its annotations, its carriers of decimals. An
-                `Ingest` is itself.
-
-        Raises:
-            SchemaError: `schema` is not the schema of a table.
-            UnsupportedError: A column has a type that Parquet, or this version, has no form for.
+        A Parquet schema is kept as it is: its repeated fields, its annotations, its carriers of decimals.
         """
         if isinstance(schema, Ingest):
             return schema
@@ -104,33 +86,13 @@ class Ingest:
 
     @classmethod
     def from_file(cls, schema: Schema, key_value: Mapping[str, str | None]) -> Ingest:
-        """Take rows as the writer of a file took them.
-
-        Args:
-            schema: The columns of the file.
-            key_value: Its key-value metadata; what they keep of the Arrow schema says how rows are matched.
-
-        Raises:
-            UnsupportedError: A column has a type that this version has no form for.
-        """
+        """Take rows as the writer of a file took them, by what the key-value metadata keep of the Arrow schema."""
         _check_writable(schema)
         return cls(schema, ColumnFields(schema, key_value).struct())
 
     @classmethod
     def infer(cls, data: object) -> tuple[Ingest, Source]:
-        """Take the schema from the first rows.
-
-        Args:
-            data: What `batches` takes.
-
-        Returns:
-            The ingest, and the data to pass to `batches` in place of `data`, which may have been a stream
-            that can be read only once.
-
-        Raises:
-            SchemaError: `data` is nothing that rows can be taken from.
-            UnsupportedError: A column has a type that Parquet, or this version, has no form for.
-        """
+        """Take the schema from the first rows, and give the data back: they may be a stream that is read only once."""
         source = open_source(data)
         return cls.from_schema(source.field), source
 

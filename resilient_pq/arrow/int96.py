@@ -25,13 +25,7 @@ class CutTimestampWarning(UserWarning):
 
 
 def micros_of(field: Field, nanos: NDArray[np.int64], valid: Valid | None) -> NDArray[np.int64]:
-    """Nanoseconds as whole microseconds; where digits are lost, a warning says so.
-
-    Args:
-        field: What they belong to.
-        nanos: Counted from anywhere.
-        valid: Which of them are values; None where all are.
-    """
+    """Nanoseconds as whole microseconds; where digits are lost, a warning says so."""
     _warn_of_cuts(field, nanos if valid is None else nanos[valid])
     return nanos // _NANOS_PER_MICRO
 
@@ -47,17 +41,10 @@ def _warn_of_cuts(field: Field, nanos: NDArray[np.int64]) -> None:
 
 
 def int96_timestamps(field: Field, values: NDArray[Any], valid: Valid | None) -> tuple[Field, NDArray[Any]]:
-    """The values of an INT96 leaf, counted from 1970.
+    """The values of an INT96 leaf, counted from 1970 and cut to whole ones of the field's unit, and the field with it.
 
-    Args:
-        field: A time stamp of any unit; values are cut to whole ones of it. Of nanoseconds, they come in
-            microseconds where one is outside the years 1677 to 2262, which is all that nanoseconds reach.
-            Microseconds wrap around at 64 bits, as those of Spark do, which writes years beyond 292277 so.
-        values: Twelve bytes a row.
-        valid: Which rows have a value; None where all have.
-
-    Returns:
-        The field with the unit in which the values are, and the values.
+    Of nanoseconds, they come in microseconds where one is outside the years 1677 to 2262, which is all that nanoseconds
+    reach. Microseconds wrap around at 64 bits, as those of Spark do, which writes years beyond 292277 so.
     """
     words = np.ascontiguousarray(values)
     nanos = words[:, :8].copy().view("<i8").ravel()

@@ -41,11 +41,7 @@ class SchemaMessage:
     """A schema message, whose fields are read one by one: a file may have thousands, of which few are wanted."""
 
     def __init__(self, message: bytes) -> None:
-        """Find the fields.
-
-        Raises:
-            ValueError: The message is damaged as a whole.
-        """
+        """Find the fields; a ValueError where the message is damaged as a whole."""
         start = 8 if len(message) >= 8 and int.from_bytes(message[:4], "little") == _CONTINUATION else 4
         root = _Reader(message[start:]).root()
         if root.number(1, "B") != _SCHEMA_HEADER:
@@ -143,11 +139,7 @@ class _Table:
         self.offsets_size = reader.unpack("H", self.offsets_at)
 
     def verify(self, shape: Shape) -> None:
-        """Hold that the table, and what it points at by itself, can be read by whoever knows no more of it.
-
-        Raises:
-            ValueError: It cannot.
-        """
+        """Hold that the table, and what it points at by itself, can be read by whoever knows no more of it."""
         reader = self.reader
         reader.expect(self.at, 4, 4)
         reader.expect(self.offsets_at, 4, 2)
@@ -247,11 +239,7 @@ def _field(table: _Table, depth: int) -> Field:
 
 
 def _verify_field(table: _Table, depth: int) -> None:
-    """Hold that a field is one to every library.
-
-    Raises:
-        ValueError: It is not.
-    """
+    """Hold that a field is one to every library."""
     if depth > MAX_NESTING:
         raise ValueError("the schema is nested too deeply")
     table.verify(_FIELD)

@@ -47,14 +47,6 @@ def leaf_array(field: Field, column: LeafColumn, places: Places | None) -> Typed
     It comes as a wider type where it must, see `assemble.to_arrow`. Integers of 8 or 16 bits are the lowest
     bits of what is stored, whatever the others are: so do all readers, as some writers extend the sign of
     unsigned ones.
-
-    Args:
-        field: The type wanted, one that `schema.arrow_schema_of` gives for the leaf.
-        column: The leaf.
-        places: Where its slots stand in the array; None is in their own order.
-
-    Raises:
-        FormatError: A value is none of the type that the file's schema says.
     """
     # A required leaf has slots without a value, too, below groups that are null.
     present = column.present

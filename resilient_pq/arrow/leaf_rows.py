@@ -60,16 +60,8 @@ def _ways_below(node: Node) -> Iterator[Way]:
 class LeafRows:
     """Some rows of a leaf, still in the arrays of the caller.
 
-    Attributes:
-        leaf: The leaf.
-        rows: The array that the rows are of.
-        column: Where its column stands in them.
-        fit: How the column goes into the schema.
-        way: The way from there to the leaf.
-        start: The first row, counted in `rows`.
-        num_rows: How many.
-        first_row: The number of the first row of `rows` in what the caller gave, for messages.
-        known: What `shredded` gives, where it has been found out already.
+    `fit` says how its column, `column` of `rows`, goes into the schema, and `way` leads from there to the leaf;
+    `first_row` is the number of the first of `rows` in what the caller gave, for messages.
     """
 
     leaf: Leaf
@@ -124,11 +116,7 @@ class LeafRows:
         return self._at(self.start, self.num_rows + others.num_rows, None)
 
     def shredded(self) -> LeafData:
-        """Their levels and values.
-
-        Raises:
-            SchemaError: A null stands where none may, or a value has no form in Parquet.
-        """
+        """Their levels and values; a SchemaError where a null or a value may not stand."""
         if self.known is not None:
             return self.known
         shredder = _Shredder(self.leaf.node, self.num_rows, self.first_row + self.start)
@@ -137,12 +125,7 @@ class LeafRows:
 
 @dataclass(frozen=True, slots=True)
 class ShreddedRows:
-    """Some rows of a leaf as levels and values, which need nothing of the caller's any more.
-
-    Attributes:
-        leaf: The leaf.
-        data: Levels and values.
-    """
+    """Some rows of a leaf as levels and values, which need nothing of the caller's any more."""
 
     leaf: Leaf
     data: LeafData

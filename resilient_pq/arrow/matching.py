@@ -22,14 +22,10 @@ _LISTS_OF_FIXED_SIZE = {("+l", "+w"), ("+L", "+w")}
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """A node of the Parquet schema, and the Arrow data that goes into it.
+    """A node of the Parquet schema, and the Arrow data that goes into it, null where only nulls are there.
 
-    Attributes:
-        path: The column's path as a user names it, with dots.
-        node: The node; the element of a list is not REPEATED, also where the repeated node itself is the element.
-        found: The type of the data; null where only nulls are there, whatever the node's type.
-        positions: Of each child in `children`, where it stands among the children of `found`.
-        children: The fits of a struct's fields, of a list's element, or of a map's key and value.
+    The element of a list is not REPEATED, also where the repeated node itself is the element. `positions` says where
+    each of `children` stands among those of `found`.
     """
 
     path: str
@@ -40,16 +36,7 @@ class Fit:
 
 
 def fit_columns(expected: Field, nodes: Sequence[Node], found: Field) -> tuple[tuple[int, Fit], ...]:
-    """The columns that are expected, in their order, each with its position in what was found.
-
-    Args:
-        expected: The struct of all columns.
-        nodes: The Parquet nodes of the columns.
-        found: The struct that the data has.
-
-    Raises:
-        SchemaError: A column is missing, unknown, or of another type.
-    """
+    """The columns that are expected, in their order, each with its position in what was found."""
     if found.kind != "+s":
         raise SchemaError(
             f"rows come as a struct of columns, not as {found}",

@@ -15,12 +15,7 @@ from resilient_pq.format.schema import Group, Node, Primitive
 
 @dataclass(frozen=True, slots=True)
 class ListShape:
-    """A group that is a list.
-
-    Attributes:
-        repeated: The repeated node below the group.
-        element: The element below `repeated`; None where `repeated` itself is the element, never null.
-    """
+    """A group that is a list; where `element` is None the repeated node below it is the element, never null."""
 
     repeated: Node
     element: Node | None
@@ -28,13 +23,7 @@ class ListShape:
 
 @dataclass(frozen=True, slots=True)
 class MapShape:
-    """A group that is a map.
-
-    Attributes:
-        repeated: The repeated group of a key and a value.
-        key: Never null.
-        value: May be null.
-    """
+    """A group that is a map: a repeated group of a key, never null, and a value."""
 
     repeated: Group
     key: Node

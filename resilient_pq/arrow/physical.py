@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resilient_pq import room
-from resilient_pq.arrow.buffers import Part, num_bytes
-from resilient_pq.arrow.byte_strings import byte_arrays_of, take
+from resilient_pq.arrow.buffers import Part, byte_arrays_of, num_bytes
 from resilient_pq.arrow.int96 import int96_rows
 from resilient_pq.format import kernels
+from resilient_pq.format.encodings.dictionary import strings_at
 from resilient_pq.format.metadata import Type
 from resilient_pq.format.schema import Primitive
 from resilient_pq.format.values import ByteArrays, Values, empty_fixed, fixed_width, room_for
@@ -29,12 +29,7 @@ _LARGEST_VALUE: Final = 2**31 - 1
 
 
 class UnstorableValueError(Exception):
-    """A value has no form in Parquet; who knows the column and the row makes a `SchemaError` of it.
-
-    Attributes:
-        index: Which of the values asked for, from 0.
-        message: What is the matter with it.
-    """
+    """A value, by its index, has no form in Parquet; who knows the column and the row makes a `SchemaError` of it."""
 
     def __init__(self, index: int, message: str) -> None:
         """Keep both."""
@@ -57,17 +52,7 @@ def may_fail(part: Part) -> bool:
 
 
 def physical_values(node: Primitive, part: Part, positions: Positions | None) -> Values:
-    """The values of some slots of an array, as a leaf's `LeafData` has them.
-
-    Args:
-        node: The leaf that the values are for; its type is that of the array by `schema_from_arrow`, or has it
-            by `arrow_field_of`.
-        part: The array.
-        positions: The slots that have a value, in order, or for each slot whether it has one; None is all of them.
-
-    Raises:
-        UnstorableValueError: A value does not fit.
-    """
+    """The values of some slots of an array, or of those in a mask, as a leaf's `LeafData` has them."""
     field = part.field
     if field.dictionary is not None:
         return _dictionary_values(node, part, positions)
@@ -127,7 +112,7 @@ def _dictionary_values(node: Primitive, part: Part, positions: Positions | None)
     except UnstorableValueError as error:
         raise UnstorableValueError(int(np.argmax(places == error.index)), error.message) from None
     if isinstance(values, ByteArrays):
-        return take(values, places)
+        return strings_at(values, places)
     out = room.empty((len(places), *values.shape[1:]), values.dtype)
     kernels.gather(values, places, out)
     return out

@@ -16,15 +16,10 @@ from resilient_pq.format.schema import Node, Primitive, Schema, Selection
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A node, and what is wanted below it.
+    """A node, and what is wanted below it: `children` with wanted leaves, and where these stand among the node's.
 
-    Attributes:
-        node: The node, with all of its children.
-        shape: The list or map that the node stands for; None where it is a leaf or a struct. A map of which only
-            keys or only values are wanted is a list of structs.
-        children: The children with wanted leaves, in order.
-        positions: Where each of `children` stands among the node's.
-        num_leaves: Wanted leaves at or below the node.
+    `shape` is None where the node is a leaf or a struct; a map of which only keys, or values, are wanted is a list of
+    structs.
     """
 
     node: Node
@@ -59,15 +54,7 @@ class Branch:
 
 
 def branch_of(node: Node, wanted: Collection[int] | None = None) -> Branch:
-    """The wanted part of a node.
-
-    Args:
-        node: The node of a column.
-        wanted: Positions of the leaves wanted among those below the node; None is all.
-
-    Raises:
-        ValueError: Nothing is wanted.
-    """
+    """The wanted part of a node, by positions among the leaves below it; None is all."""
     branch, _ = _branch_of(node, wanted, 0)
     if branch is None:
         raise ValueError(f"no leaf of column {node.name!r} is wanted")
@@ -105,24 +92,14 @@ def _branch_of(node: Node, wanted: Collection[int] | None, first: int) -> tuple[
 
 
 def projected(field: Field, branch: Branch) -> Field:
-    """The Arrow field of the wanted part of a column.
-
-    Args:
-        field: The field of the whole column, as `arrow_schema_of` gives it.
-        branch: What is wanted of it.
-    """
+    """The Arrow field of the wanted part of a column."""
     if branch.is_repeated:
         return field.with_children(_of_slot(field.children[0], branch))
     return _of_slot(field, branch)
 
 
 def struct_projected(struct: Field, branches: Sequence[Branch]) -> Field:
-    """The Arrow struct of the wanted parts of some columns.
-
-    Args:
-        struct: The one that the whole columns are.
-        branches: What is wanted of each of them.
-    """
+    """The Arrow struct of the wanted parts of some columns."""
     return struct.with_children(*[projected(*pair) for pair in zip(struct.children, branches, strict=True)])
 
 

@@ -27,17 +27,7 @@ _MOST_DIGITS: Final = 1000
 
 
 def array_of(name: str, values: Sequence[Any], field: Field | None = None) -> tuple[Field, Any]:
-    """An Arrow array of Python values; None is null.
-
-    Args:
-        name: The column's name, or its path where it is nested, for errors.
-        values: Of one kind: bool, int, float (int among them), str, bytes, Decimal, date, datetime, time,
-            timedelta, dict (a struct) or list, tuple and array (a list).
-        field: The type, where it is known already.
-
-    Raises:
-        SchemaError: The values are of several kinds, of one that has no Arrow type, or do not fit `field`.
-    """
+    """An Arrow array of Python values of one kind; None is null, and int among float is float."""
     plain = [_plain(name, value) for value in values]
     if field is None:
         field = replace(_inferred(name, plain), name=name)

@@ -197,15 +197,9 @@ def _field_id(field: Field) -> int | None:
     return value if value is not None and value < 2**31 else None
 
 
-def arrow_schema_of(
-    schema: Schema,
-    key_value: Mapping[str, str | None],
-    columns: Sequence[int] | None = None,
-    *,
-    int96_unit: str = "ns",
-) -> Any:
+def arrow_schema_of(schema: Schema, key_value: Mapping[str, str | None]) -> Any:
     """The Arrow schema of a file, as a nanoarrow `CSchema` of a struct; see `ColumnFields`."""
-    return ColumnFields(schema, key_value, int96_unit=int96_unit).struct(columns).to_c()
+    return ColumnFields(schema, key_value).struct().to_c()
 
 
 class ColumnFields:
@@ -215,14 +209,7 @@ class ColumnFields:
     """
 
     def __init__(self, schema: Schema, key_value: Mapping[str, str | None], *, int96_unit: str = "ns") -> None:
-        """Nothing is worked out yet.
-
-        Args:
-            schema: The columns of the file.
-            key_value: The file's key-value metadata. ``ARROW:schema`` refines the types; where it is damaged, or
-                speaks of another type than the column has, it is ignored, column by column.
-            int96_unit: The unit of time stamps that INT96 columns become: ``s``, ``ms``, ``us`` or ``ns``.
-        """
+        """Nothing is worked out yet; ``ARROW:schema`` refines types, column by column, where it is not damaged."""
         self._schema = schema
         self._key_value = key_value
         self._int96_unit = int96_unit
@@ -234,15 +221,9 @@ class ColumnFields:
             self._found = _shared_fields(_ThisSchema(schema), stored, int96_unit)
 
     def struct(self, columns: Sequence[int] | None = None) -> Field:
-        """The struct that columns are.
+        """The struct that columns are, of the top-level columns by position, None for all.
 
         Its metadata are those of the file without ``ARROW:schema`` and without our own ``rpq.*``.
-
-        Args:
-            columns: Positions of the top-level columns wanted, in order; None is all.
-
-        Raises:
-            UnsupportedError: A wanted column has a group without children, or is nested too deeply.
         """
         positions = range(len(self._schema.root.children)) if columns is None else columns
         missing = [position for position in positions if position not in self._found]
@@ -287,11 +268,7 @@ def _shared_fields(schema: _ThisSchema, stored: str, int96_unit: str) -> dict[in
 
 
 def arrow_field_of(node: Node, *, int96_unit: str = "ns") -> Field:
-    """The Arrow field of a top-level column, by its Parquet type alone.
-
-    Raises:
-        UnsupportedError: As `ColumnFields.struct`.
-    """
+    """The Arrow field of a top-level column, by its Parquet type alone."""
     return _field_of(node, (), int96_unit)
 
 

@@ -9,26 +9,25 @@ from typing import Any
 import nanoarrow
 import numpy as np
 from nanoarrow.c_array import CArray
+from numpy.typing import NDArray
 
-from resilient_pq.arrow.buffers import Part, Valid, num_bytes
+from resilient_pq.arrow.buffers import DTYPES, Part, Valid, make_array, num_bytes
 from resilient_pq.arrow.field import Field
 from resilient_pq.arrow.handed_over import each_taken, taking
-from resilient_pq.arrow.numpy_values import array_of_numpy
 from resilient_pq.arrow.python_values import array_of, member
-from resilient_pq.errors import SchemaError
+from resilient_pq.errors import SchemaError, Where
+
+#: Arrow's formats of NumPy's types.
+_FORMATS = {DTYPES[kind]: kind for kind in ("c", "C", "s", "S", "i", "I", "l", "L", "e", "f", "g")}
+_UNIT_LETTERS = {"s": "s", "ms": "m", "us": "u", "ns": "n"}
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Some rows, column by column.
+    """Some rows, column by column, and which of them are not null as a whole.
 
     Columns stay in the arrays that they came in: nanoarrow's own slices and parents of arrays are copies of what
     is in them, and those of views write beyond their memory.
-
-    Attributes:
-        length: How many rows.
-        columns: The slots of each column.
-        valid: Which rows are not null as a whole; None where none is.
     """
 
     length: int
@@ -54,28 +53,14 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Record batches of one type, to be taken once.
-
-    Attributes:
-        field: The struct of their columns; the table's metadata is its metadata.
-        batches: The rows, in order.
-    """
+    """Record batches of one type, to be taken once."""
 
     field: Field
     batches: Iterator[Rows]
 
 
 def open_source(data: object, expected: Field | None = None) -> Source:
-    """Record batches of what a caller has.
-
-    Args:
-        data: Anything with ``__arrow_c_stream__`` or ``__arrow_c_array__`` whose items are rows, a dict of
-            columns (Arrow arrays, NumPy arrays, lists), or a list of dict records.
-        expected: The struct of columns that lists and records are made into; None finds their types out.
-
-    Raises:
-        SchemaError: `data` is none of these, its columns differ in length, or its values fit no type.
-    """
+    """Record batches of what a caller has, see `Ingest.batches`; lists and records become `expected`."""
     if isinstance(data, Source):
         return data
     if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
@@ -165,7 +150,7 @@ def _column(name: str, values: Any, expected: Field | None) -> tuple[Field, list
     if isinstance(values, np.ndarray) or hasattr(values, "__array__"):
         with taking("values", values):
             array = values if isinstance(values, np.ndarray) else np.asarray(values)
-        field, array = array_of_numpy(name, array, expected)
+        field, array = _array_of_numpy(name, array, expected)
         return field, [Part.of(array, field)]
     raise SchemaError(
         f"column {name!r}: values cannot be taken from an object of type {type(values).__name__}",
@@ -199,3 +184,52 @@ def _cut(columns: Sequence[Sequence[Part]], ends: Sequence[Sequence[int]]) -> It
             children.append(chunk.slice(first, cut - row))
         yield Rows(cut - row, tuple(children))
         row = cut
+
+
+def _array_of_numpy(name: str, array: NDArray[Any], field: Field | None = None) -> tuple[Field, Any]:
+    """An Arrow array of a one-dimensional NumPy array; masked values and NaT are null, NaN is a value."""
+    if array.ndim != 1:
+        raise _misfit(name, f"it has {array.ndim} dimensions, not one")
+    mask = np.ma.getmaskarray(array) if isinstance(array, np.ma.MaskedArray) else None
+    values = np.asarray(array)
+    if values.dtype.kind in "OUST":
+        objects = values.tolist()
+        if mask is not None:
+            pairs = zip(objects, mask.tolist(), strict=True)
+            objects = [None if masked else value for value, masked in pairs]
+        return array_of(name, objects, field)
+    if values.dtype.kind in "mM":
+        nat = np.isnat(values)
+        mask = nat if mask is None else mask | nat
+    valid = None if mask is None or not mask.any() else ~mask
+    found, stored = _stored(name, values)
+    return found, make_array(found, len(values), [np.ascontiguousarray(stored)], valid)
+
+
+def _stored(name: str, values: NDArray[Any]) -> tuple[Field, NDArray[Any]]:
+    """The Arrow type, and the values as its data buffer has them."""
+    native = values.astype(values.dtype.newbyteorder("<"), copy=False)
+    if values.dtype.kind == "b":
+        return Field(name, "b"), np.packbits(values, bitorder="little")
+    if native.dtype in _FORMATS:
+        return Field(name, _FORMATS[native.dtype]), native
+    if values.dtype.kind in "mM":
+        unit, count = np.datetime_data(values.dtype)
+        if count == 1 and unit in _UNIT_LETTERS:
+            letter = _UNIT_LETTERS[unit]
+            kind = f"ts{letter}:" if values.dtype.kind == "M" else f"tD{letter}"
+            return Field(name, kind), native.view("<i8")
+        if count == 1 and unit == "D" and values.dtype.kind == "M":
+            return Field(name, "tdD"), _days(name, native)
+    raise _misfit(name, f"there is no Arrow type for NumPy's {values.dtype}")
+
+
+def _days(name: str, values: NDArray[Any]) -> NDArray[Any]:
+    days = np.where(np.isnat(values), 0, values.view("<i8"))
+    if len(days) and (days.min() < -(2**31) or days.max() >= 2**31):
+        raise _misfit(name, "a date is too far from 1970")
+    return days.astype("<i4")
+
+
+def _misfit(name: str, what: str) -> SchemaError:
+    return SchemaError(f"column {name!r}: {what}", where=Where(column=name))

@@ -26,9 +26,6 @@ def encode_arrow_schema(arrow: object) -> str:
 
     Types are normalised first (see `field.normalised`), so that every version of pyarrow reads it. Metadata
     of the schema itself stay in it: pyarrow looks for those of pandas here and nowhere else.
-
-    Args:
-        arrow: Anything with ``__arrow_c_schema__`` that describes a struct.
     """
     schema = replace(normalised(Field.of(arrow)), nullable=False).to_c()
     message = io.BytesIO()
@@ -39,12 +36,7 @@ def encode_arrow_schema(arrow: object) -> str:
 
 
 def is_stored_schema(text: str, num_columns: int) -> bool:
-    """Whether the value of the key is one to every library, and has fields. Some refuse a file in which it is not.
-
-    Args:
-        text: The value.
-        num_columns: Columns of the file.
-    """
+    """Whether the value of the key is one to every library, and has fields. Some refuse a file in which it is not."""
     try:
         message = base64.b64decode(text, validate=True)
         return is_whole(message) and bool(SchemaMessage(message).num_columns or not num_columns)
@@ -57,11 +49,6 @@ def stored_fields(text: str | None, names: Sequence[str], positions: Sequence[in
 
     A field belongs to the column at its position where the names are equal too, else to the one column that
     has its name.
-
-    Args:
-        text: The value of the key.
-        names: Of all columns of the file.
-        positions: The columns wanted.
     """
     message = _decode(text) if text else None
     if message is None:
@@ -94,12 +81,7 @@ def _decode(text: str) -> SchemaMessage | None:
 
 
 def refined(derived: Field, stored: Field) -> Field | None:
-    """The field of a column as its writer had it, None where that is not a form of what Parquet says.
-
-    Args:
-        derived: The field by the Parquet schema.
-        stored: The field that ``ARROW:schema`` has for it.
-    """
+    """The field of a column as its writer had it, None where that is not a form of what Parquet says."""
     format = _refined_format(derived, stored)
     children = _refined_children(derived, stored, by_position=derived.kind != "+s")
     if format is None or children is None:

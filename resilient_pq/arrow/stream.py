@@ -133,16 +133,10 @@ _GET_LAST_ERROR: Final = _GetLastError(_last_error)
 
 
 def lazy_stream(field: Field, tables: Iterator[Table], ended: Callable[[], object]) -> object:
-    """A capsule of the Arrow C stream interface that takes tables when their rows are asked for.
+    """A capsule of the Arrow C stream interface that takes tables when their rows are asked for, with the GIL held.
 
-    Args:
-        field: The struct that every table is.
-        tables: What to take; it is asked in the thread of whoever asks the stream, with the GIL held.
-        ended: Called once, in any thread, when the stream is released, read to its end or not; never when nothing but
-            its schema was asked of it.
-
-    Returns:
-        The capsule. What asking `tables` raises comes out of the stream as an error with the same text.
+    `ended` is called once, in any thread, when the stream is released, read to its end or not; never when nothing but
+    its schema was asked of it. What asking `tables` raises comes out of the stream as an error with the same text.
     """
     # An array that nobody gets: it dies with the stream, and that is how the end of the stream is known.
     life = np.zeros(1, np.uint8)

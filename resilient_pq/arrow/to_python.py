@@ -18,8 +18,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 from numpy.typing import NDArray
 
-from resilient_pq.arrow.buffers import DTYPES, Part, span
-from resilient_pq.arrow.byte_strings import byte_arrays_of
+from resilient_pq.arrow.buffers import DTYPES, Part, byte_arrays_of, span
 from resilient_pq.arrow.field import PER_SECOND, Field
 from resilient_pq.errors import FormatError, SchemaError, UnsupportedError, Where
 from resilient_pq.format.values import ByteArrays
@@ -35,20 +34,7 @@ _EXACT: Final = Context(prec=80)
 
 
 def python_values(part: Part, path: str, inexact: Inexact = "raise") -> list[Any]:
-    """The slots as Python values, None where they are null.
-
-    Args:
-        part: The slots.
-        path: The column's path, for errors.
-        inexact: What becomes of times that `datetime` cannot hold: an error, or NumPy's datetime64 and
-            timedelta64 (times of day as timedelta64 too), which know no time zone and stand for UTC then.
-
-    Raises:
-        FormatError: Text is not UTF-8.
-        SchemaError: A time cannot be held by `datetime`, and `inexact` is ``raise``; or an index leads out of its
-            dictionary.
-        UnsupportedError: The type is one that no table of ours has.
-    """
+    """The slots as Python values, None where they are null; `inexact` is as of `Table.to_pydict`."""
     field = part.field
     valid = part.valid()
     if field.kind == "n":

@@ -33,11 +33,7 @@ _BINARIES = ("z", "Z", "vz")
 
 
 def widest(fields: Sequence[Field]) -> Field:
-    """The first of some types, in the form that arrays of all of them can be brought to.
-
-    Raises:
-        ValueError: They differ in more than such forms.
-    """
+    """The first of some types, in the form that arrays of all of them can be brought to, or a ValueError."""
     first = widest_so_far = fields[0]
     for field in fields:
         if field.kind in _STRINGS and widest_so_far.kind in _STRINGS:

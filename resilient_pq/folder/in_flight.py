@@ -14,13 +14,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class Bounds(Generic[Job]):
-    """How much may be under way.
-
-    Attributes:
-        jobs: How many jobs.
-        weight: What all of them may weigh together; one job may weigh more.
-        weigh: What a job weighs.
-    """
+    """How much may be under way: jobs, and what they weigh together, though one job may weigh more."""
 
     jobs: int
     weight: int
@@ -38,12 +32,6 @@ async def in_flight(
 
     When it is closed, when the caller is cancelled, or when a job fails, all that are under way are cancelled, and
     waited for.
-
-    Args:
-        jobs: The jobs; asked for one by one, when there is room for them, and closed at the end.
-        do: Does one.
-        bounds: How much may be under way.
-        in_order: Give results in the order of the jobs.
     """
     running: dict[asyncio.Task[Result], int] = {}
     ended, freed = asyncio.Event(), asyncio.Event()
@@ -86,12 +74,7 @@ async def in_flight(
 
 
 def ahead(source: AsyncGenerator[Job, None], most: int) -> AsyncGenerator[Job, None]:
-    """What a generator gives, asked for while what came before is not used yet.
-
-    Args:
-        source: The generator; it is closed at the end.
-        most: How much is kept until it is used.
-    """
+    """What a generator gives, asked for while what came before, `most` at most, is not used yet."""
 
     async def itself(each: Job) -> Job:
         return each

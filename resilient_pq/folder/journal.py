@@ -34,13 +34,7 @@ _FORMAT = "resilient_pq journal 1"
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """What an earlier run says of a file.
-
-    Attributes:
-        entry: What became of it; None where it was only begun.
-        version: What the listing called its version then.
-        begun: Whether an output may be there that is its own, since there was none before.
-    """
+    """What an earlier run says of a file and its version; `begun` where an output may be there that is its own."""
 
     entry: FileEntry | None
     version: str | None
@@ -51,18 +45,7 @@ class Journal:
     """An open journal, locked against other runs."""
 
     def __init__(self, path: str | os.PathLike[str], run: Mapping[str, Any]) -> None:
-        """Begin a journal, or go on with one.
-
-        Args:
-            path: The file.
-            run: What the run does, as JSON: the verb, where, and all that its outcome depends on. A journal of another
-                one is refused.
-
-        Raises:
-            RecoveryError: The file is no journal, or that of another run.
-            AlreadyExistsError: Another run is writing it.
-            StoreError: It cannot be read or written.
-        """
+        """Begin a journal, or go on with one of the same run, which is all that outcomes depend on, as JSON."""
         self.path = os.fspath(path)
         with explained("cannot open the journal", self.path):
             # Binary, and without a buffer: a line is there, or it is not.

@@ -32,16 +32,9 @@ _ASKED_AT_ONCE = 32
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A file.
+    """A file by its scope and its name within it, with what its listing tells; or a folder that cannot be looked into.
 
-    Attributes:
-        scope: What it was found by.
-        name: Relative to the folder of that; of a file in a list, its own name.
-        place: Where it is.
-        size: Its bytes; None where nobody asked.
-        version: What the listing calls its version; None where it does not tell.
-        near: Data files that were listed around it: those of its own folder first, then those of the nearest parent.
-        error: Of a folder that cannot be looked into, why; it stands for all that is in there.
+    `near` are data files that were listed around it, those of its own folder first, then those of the nearest parent.
     """
 
     scope: Scope
@@ -68,11 +61,6 @@ def scopes_of(urls: Location | Sequence[Location], stores: Stores) -> list[Scope
 
     In a list what does not look like a folder is taken for a file: it would have to be asked for otherwise, each by
     itself.
-
-    Raises:
-        SchemaError: It is none of these.
-        StoreError: A URL names nothing.
-        UnsupportedError: The scheme is not known, or needs a package that is not installed.
     """
     if isinstance(urls, tuple) and len(urls) == 2 and isinstance(urls[0], ReadStore):
         return [Scope.below(urls[0], str(urls[1]))]
@@ -123,12 +111,7 @@ async def is_folder(url: str | os.PathLike[str], stores: Stores) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What is to be known of files besides their names.
-
-    Attributes:
-        versions: Also the versions of files that a list names: a request for each.
-        near: Also what was listed around them.
-    """
+    """Whether to ask for versions of files in a list, each by a request, and for what was listed around them."""
 
     versions: bool = False
     near: bool = False
@@ -138,17 +121,7 @@ _NAMES_ONLY = Wishes()
 
 
 async def find(scopes: Sequence[Scope], wishes: Wishes = _NAMES_ONLY) -> AsyncGenerator[Sequence[Found], None]:
-    """Every file once, a page at a time.
-
-    Args:
-        scopes: What to look for.
-        wishes: What is to be known of each.
-
-    Raises:
-        NotFoundError: There is no file in a folder, or none that matches a pattern.
-        UnsupportedError: The store cannot list.
-        StoreError: The store could not say.
-    """
+    """Every file once, a page at a time."""
     once = Once(scopes)
     named: list[Scope] = []
     for number, scope in enumerate(scopes):
@@ -248,12 +221,7 @@ def _version(size: int | None, etag: str | None) -> str | None:
 
 
 def nearest(name: str, around: Sequence[str]) -> list[str]:
-    """The names around one, itself left out: in its own folder first, then in the nearest parent, then by place.
-
-    Args:
-        name: A name with slashes.
-        around: Names, sorted or nearly.
-    """
+    """The names around one, of sorted ones: in its own folder first, then in the nearest parent, then by place."""
     at = bisect_left(around, name)
     candidates = range(max(0, at - _MOST_NEAR), min(len(around), at + _MOST_NEAR + 1))
     folders = name.split("/")[:-1]

@@ -181,17 +181,7 @@ def each_of_many(
     storage_options: Mapping[str, Any] | None = None,
     progress: RunProgress | None = None,
 ) -> FileResults:
-    """Do something that writes nothing with each file of many; as `check_many`, which see.
-
-    Args:
-        verb: What to call it.
-        urls: The files.
-        run: Does it with one file.
-        max_files: Files under way at one time.
-        resume: A journal.
-        storage_options: Credentials, endpoint and so on.
-        progress: Called after each file with what was counted so far.
-    """
+    """Do something that writes nothing with each file of many; as `check_many`, which see."""
     stores = Stores(storage_options)
     tasks = _Tasks(verb, scopes_of(urls, stores), (stores,), resume)
     return FileResults(verb, tasks, max_files=max_files, run=run, progress=progress)
@@ -293,14 +283,6 @@ def _refuse_inside(output: Scope, scope: Scope, *, same_names: bool) -> None:
 
     Above them they may be, too: from ``a/b`` to ``a``, the file ``a/b/b/c`` would become ``a/b/c``. Not where no name
     has a folder in it: what one file and ``a/b/*.parquet`` mean stays above.
-
-    Args:
-        output: Where the outputs go.
-        scope: What is recovered.
-        same_names: Whether one URL means one place in both stores.
-
-    Raises:
-        RecoveryError: They would be, or may be.
     """
     if scope.is_one_file:
         return  # it is compared with its own output
@@ -342,12 +324,7 @@ def _real_folder(scope: Scope) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Outputs:
-    """Where recoveries write, and how.
-
-    Attributes:
-        folder: Where.
-        options: How.
-    """
+    """Where recoveries write, and how."""
 
     folder: Scope
     options: RecoverOptions

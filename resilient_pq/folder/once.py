@@ -31,12 +31,7 @@ class Once:
                 self._below.append((number, scope, (store, name.removesuffix("_"))))
 
     async def belongs(self, place: Place, number: int) -> bool:
-        """Whether a file that was found in a scope belongs to it.
-
-        Args:
-            place: The file.
-            number: Of the scope.
-        """
+        """Whether a file that was found in a scope, by its number, belongs to it."""
         if not self._needed:
             return True
         store, name = self._identity(place)

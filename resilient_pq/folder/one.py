@@ -6,9 +6,8 @@ they are what runs in another process, or on another machine.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
 
 from resilient_pq.errors import NothingToRecoverError
 from resilient_pq.folder.result import FileError, FileResult
@@ -16,7 +15,6 @@ from resilient_pq.folder.scope import shown_place
 from resilient_pq.io import READING, WRITING, ReadStore, RetryPolicy, Stores
 from resilient_pq.io.location import shown
 from resilient_pq.recovery.check import check, check_if_sound
-from resilient_pq.recovery.findings import Progress
 from resilient_pq.recovery.report import Report
 from resilient_pq.recovery.salvage import RecoverOptions, salvage, salvage_if_sound
 from resilient_pq.recovery.small import SMALL_BYTES, SmallObject
@@ -25,25 +23,10 @@ from resilient_pq.recovery.source import Location
 DEFAULT_RECOVER_OPTIONS = RecoverOptions(make_folder=True)
 
 
-async def check_one(
-    url: Location,
-    storage_options: Mapping[str, Any] | None = None,
-    *,
-    size: int | None = None,
-    stores: Stores | None = None,
-    progress: Progress | None = None,
-) -> FileResult:
-    """Check a file, and say what was found, or why nothing could be.
-
-    Args:
-        url: A URL, a path, or a pair of a store and a key in it.
-        storage_options: Credentials, endpoint and so on; passed over where there are `stores`.
-        size: Bytes of the file, if they are known: a small one is then read by one request.
-        stores: What URLs lead into, left open; one for many files saves connecting anew for each.
-        progress: As of `check`.
-    """
+async def check_one(url: Location, *, size: int | None = None, stores: Stores | None = None) -> FileResult:
+    """Check a file, of which a known small size saves requests, and say what was found, or why nothing could be."""
     name = _name(url)
-    async with _reached(stores, storage_options) as reached:
+    async with _reached(stores, READING) as reached:
         try:
             place = await reached.reach(url)
             name = shown_place(place)
@@ -52,7 +35,7 @@ async def check_one(
                 report = await check_if_sound((small, place[1]))
                 if report is not None:
                     return FileResult("check", name, report)
-            return FileResult("check", name, await check(place, progress=progress))
+            return FileResult("check", name, await check(place))
         except Exception as error:
             return FileResult("check", name, error=FileError.of(error))
 
@@ -64,48 +47,33 @@ async def recover_one(
     *,
     schema_from: Sequence[Location] = (),
     size: int | None = None,
-    storage_options: Mapping[str, Any] | None = None,
-    dst_storage_options: Mapping[str, Any] | None = None,
     stores: Stores | None = None,
     dst_stores: Stores | None = None,
-    progress: Progress | None = None,
 ) -> FileResult:
     """Recover a file to a new one, whose folder is made, and say what was kept, or why nothing could be.
 
-    Args:
-        url: A URL, a path, or a pair of a store and a key in it.
-        dst: Where the output goes.
-        options: How.
-        schema_from: Files that are likely to have the same columns, the likeliest first: asked for their schema where
-            `url` does not tell its own, and `options` names none.
-        size: Bytes of the file, if they are known: a small one is then read by one request, if it is sound.
-        storage_options: Credentials, endpoint and so on; passed over where there are `stores`.
-        dst_storage_options: The same for `dst`; None means those of `url`, and its stores.
-        stores: What URLs lead into, left open.
-        dst_stores: What `dst` leads into, left open; None means `stores`, if there are no `dst_storage_options`.
-        progress: As of `recover`.
+    Where it does not tell its schema, and the options name none, `schema_from` are asked, the likeliest first.
+    Stores are left open; those of `url` are those of `dst` as well where there are no others.
     """
     name = _name(url)
-    async with _reached(stores, storage_options, WRITING) as reached:
-        same = reached if dst_stores is None and dst_storage_options is None else dst_stores
-        async with _reached(same, dst_storage_options, WRITING) as dst_reached:
-            try:
-                place = await reached.reach(url)
-                name = shown_place(place)
-                siblings = [await reached.reach(each) for each in schema_from]
-                target = await dst_reached.reach(dst)
-                small = await _small(place, size)
-                if small is not None:
-                    sound = await salvage_if_sound((small, place[1]), target, options)
-                    if sound is not None:
-                        return FileResult("recover", name, sound)
-                report = await salvage([place], target, options, siblings=siblings, progress=progress)
-                return FileResult("recover", name, report)
-            except NothingToRecoverError as error:
-                nothing = error.report if isinstance(error.report, Report) else None
-                return FileResult("recover", name, nothing, None if nothing else FileError.of(error))
-            except Exception as error:
-                return FileResult("recover", name, error=FileError.of(error))
+    async with _reached(stores, WRITING) as reached:
+        try:
+            place = await reached.reach(url)
+            name = shown_place(place)
+            siblings = [await reached.reach(each) for each in schema_from]
+            target = await (reached if dst_stores is None else dst_stores).reach(dst)
+            small = await _small(place, size)
+            if small is not None:
+                sound = await salvage_if_sound((small, place[1]), target, options)
+                if sound is not None:
+                    return FileResult("recover", name, sound)
+            report = await salvage([place], target, options, siblings=siblings)
+            return FileResult("recover", name, report)
+        except NothingToRecoverError as error:
+            nothing = error.report if isinstance(error.report, Report) else None
+            return FileResult("recover", name, nothing, None if nothing else FileError.of(error))
+        except Exception as error:
+            return FileResult("recover", name, error=FileError.of(error))
 
 
 async def _small(place: tuple[ReadStore, str], size: int | None) -> SmallObject | None:
@@ -119,14 +87,12 @@ def _name(location: Location) -> str:
 
 
 @asynccontextmanager
-async def _reached(
-    stores: Stores | None, storage_options: Mapping[str, Any] | None, retry: RetryPolicy = READING
-) -> AsyncIterator[Stores]:
+async def _reached(stores: Stores | None, retry: RetryPolicy) -> AsyncIterator[Stores]:
     """The stores that are given, or some of their own that are closed at the end."""
     if stores is not None:
         yield stores
         return
-    own = Stores(storage_options, retry)
+    own = Stores(None, retry)
     try:
         yield own
     finally:

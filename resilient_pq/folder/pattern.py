@@ -45,9 +45,6 @@ def matcher(pattern: str) -> re.Pattern[str]:
     ``*`` and ``?`` stand for characters within a part of a name, ``[abc]``, ``[a-z]`` and ``[!a]`` for one of some or
     of all others, and ``**`` as a whole part for any number of parts, none included. Parts that begin with a dot, or
     with an underscore and have no ``=``, are matched only by a part of the pattern that begins so.
-
-    Raises:
-        SchemaError: There is no such pattern, as with ``[z-a]``.
     """
     pieces: list[str] = []
     parts = pattern.split("/")
@@ -66,12 +63,7 @@ def matcher(pattern: str) -> re.Pattern[str]:
 
 
 def may_match_below(pattern: str, folder: str) -> bool:
-    """Whether names below a folder may match a pattern.
-
-    Args:
-        pattern: As of `matcher`.
-        folder: A name with a slash at its end.
-    """
+    """Whether names below a folder, a name with a slash at its end, may match a pattern."""
     wanted = pattern.split("/")
     for position, part in enumerate(folder.rstrip("/").split("/")):
         if wanted[position] == "**":

@@ -23,14 +23,9 @@ _ANYTHING = "_"
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Where to list, and what of it counts.
+    """Where to list, and what of it counts: names relative to a folder that match a pattern, all where it is None.
 
-    Attributes:
-        store: The store.
-        folder: What the keys of all objects begin with, with a slash at its end; empty for all of a store.
-        pattern: What names relative to it have to match; None where all count.
-        may_be_file: The key that it would be if it were an object and no folder; None where it cannot be one.
-        is_one_file: Whether it is that object, whatever else there may be.
+    `may_be_file` is the key that it would be if it were an object and no folder; `is_one_file` says that it is one.
     """
 
     store: ReadStore
@@ -41,12 +36,7 @@ class Scope:
 
     @classmethod
     def named(cls, url: str | os.PathLike[str], stores: Stores) -> Scope:
-        """The scope of a URL or a path.
-
-        Raises:
-            StoreError: It is empty, or names nothing.
-            UnsupportedError: The scheme is not known, or needs a package that is not installed.
-        """
+        """The scope of a URL or a path."""
         text = os.fspath(url)
         if not text or text.partition("://")[0].lower() in ("http", "https"):
             # An empty path is refused: everything below the current folder is ".". On the web nothing can be listed,
@@ -99,10 +89,6 @@ class Scope:
         """Everything below the folder, whether it counts or not, by name within a page.
 
         None where it is no folder, or where the store cannot tell: then it is taken for a file.
-
-        Raises:
-            StoreError: The store could not say.
-            UnsupportedError: The store cannot list, and there is a pattern.
         """
         if self.pattern is None and not self.store.capabilities.list_names:
             return
@@ -115,11 +101,7 @@ class Scope:
                 raise
 
     async def names(self) -> list[str]:
-        """The names of all that counts, sorted.
-
-        Raises:
-            StoreError: The store could not say, or a folder cannot be looked into.
-        """
+        """The names of all that counts, sorted."""
         matches = None if self.pattern is None else matcher(self.pattern).match
         async with aclosing(self.pages()) as pages:
             found = [name async for page in pages for name in names_of(page) if matches is None or matches(name)]

@@ -80,12 +80,7 @@ class FileEntry:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> FileEntry:
-        """The entry that `to_json` made the document of.
-
-        Raises:
-            KeyError: It is none of an entry.
-            TypeError: The same.
-        """
+        """The entry that `to_json` made the document of."""
         optional = ("pages_verified", "pages_decoded")  # older journals have none
         entry = cls(**{name: document[name] for name in cls.__slots__ if name in document or name not in optional})
         numbers = (entry.exit_code, entry.num_findings, entry.size)

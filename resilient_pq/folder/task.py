@@ -14,18 +14,7 @@ from resilient_pq.recovery.salvage import RecoverOptions
 
 @dataclass(frozen=True, slots=True)
 class FileTask:
-    """One file, and what is to be done with it.
-
-    Attributes:
-        verb: "check" or "recover".
-        source: The file.
-        size: Its bytes; None where nobody asked.
-        version: What the listing calls its version; None where it does not tell.
-        target: Where a recovery writes; None of a check.
-        near: Files that are likely to have the same columns, the likeliest first.
-        options: How to recover.
-        refused: Why it is not to be done.
-    """
+    """One file, and what is to be done with it, or why it is not; `near` have likely the same columns."""
 
     verb: str
     source: Place

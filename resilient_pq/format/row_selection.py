@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from resilient_pq.errors import EncodingError
 from resilient_pq.format import kernels
-from resilient_pq.format.encodings.dictionary import entries_at
+from resilient_pq.format.encodings.dictionary import entries_at, strings_at
 from resilient_pq.format.levels import row_starts
 from resilient_pq.format.metadata import Type
 from resilient_pq.format.schema import Leaf
@@ -159,9 +159,7 @@ def _values_kept(values: Values | ByteViews, slots: NDArray[np.bool_]) -> Values
         return ByteViews(values.views[slots], values.buffers, values.known_utf8)
     if not isinstance(values, ByteArrays):
         return values[slots]
-    kept = entries_at(values, np.flatnonzero(slots))
-    assert isinstance(kept, ByteArrays)
-    return ByteArrays(kept.offsets, kept.data, values.known_utf8)
+    return strings_at(values, np.flatnonzero(slots))
 
 
 def from_first_row(leaf: Leaf, data: LeafData) -> LeafData:

@@ -21,13 +21,11 @@ from resilient_pq.errors import (
     Where,
     located,
 )
-from resilient_pq.format.schema import Leaf, Schema, Selection
-from resilient_pq.formats.left import KeptRows, Losses, kept_rows
-from resilient_pq.formats.text_metadata import text_metadata
-from resilient_pq.formats.trevni.rows import RowReader, WindowRows, needed_columns
-from resilient_pq.formats.trevni_file import BATCH_ROWS
-from resilient_pq.formats.trevni_source import Source, given_schema, open_source, windows
-from resilient_pq.io import WRITING, FetchCounters, ReadStore, RetryPolicy, WriteStore, place_of, with_retry
+from resilient_pq.format.schema import Schema, Selection
+from resilient_pq.formats.trevni.metadata import text_metadata
+from resilient_pq.formats.trevni.rows import needed_columns
+from resilient_pq.formats.trevni_source import KeptRows, RowStream, Source, given_schema, open_source
+from resilient_pq.io import WRITING, ReadStore, RetryPolicy, WriteStore, place_of, with_retry
 from resilient_pq.reader.on_damage import OnDamage
 from resilient_pq.reader.opening import open
 from resilient_pq.reader.options import ReadOptions
@@ -40,72 +38,6 @@ from resilient_pq.writer.options import MAX_UNSTORED_SECONDS, WriteOptions
 from resilient_pq.writer.stream import Writer
 
 VERB: Final = "convert"
-
-
-
-@dataclass(frozen=True, slots=True)
-class _Request:
-    """What is converted, and how.
-
-    Attributes:
-        source: The file.
-        selected: The columns wanted.
-        schema: That of the output.
-        on_damage: RAISE, DROP or NULL.
-        verify: Whether checksums are compared.
-        progress: Called with the rows that are done and those that there are.
-    """
-
-    source: Source
-    selected: tuple[Selection, ...]
-    schema: Schema
-    on_damage: OnDamage
-    verify: bool
-    progress: Progress | None
-
-    @classmethod
-    def of(
-        cls,
-        source: Source,
-        columns: Sequence[str] | None,
-        on_damage: OnDamage,
-        *,
-        verify: bool,
-        progress: Progress | None,
-    ) -> _Request:
-        """Choose the columns.
-
-        Raises:
-            SchemaError: A name is no top-level column.
-            UnsupportedError: There are no columns at all.
-        """
-        whole = source.layout.schema
-        selected = tuple(whole.select(columns))
-        for column in selected:
-            if column != whole.columns[column.position]:
-                raise SchemaError(f"only whole columns are converted, and of {column.node.name!r} a part is wanted")
-        if not selected:
-            raise UnsupportedError("there is no column to convert")
-        nodes = tuple(column.node for column in selected)
-        return cls(source, selected, Schema(replace(whole.root, children=nodes)), on_damage, verify, progress)
-
-    @property
-    def leaves(self) -> list[Leaf]:
-        """The leaves of the columns wanted, in the order of the output."""
-        return [leaf for column in self.selected for leaf in column.leaves]
-
-    def batch(self, rows: KeptRows) -> Batch:
-        """Rows as the writer takes them."""
-        pairs = zip(self.schema.leaves, self.leaves, strict=True)
-        return Batch.of([ShreddedRows(out, rows.leaves[leaf.ordinal]) for out, leaf in pairs], rows.num_rows)
-
-    def refuse(self, rows: WindowRows) -> None:
-        """Raise what is wrong with rows, where that was asked for."""
-        if rows.losses and self.on_damage is OnDamage.RAISE:
-            error = next(iter(rows.losses.values())).error
-            raise RowsLostError(
-                f"rows would be lost: {error.message}", where=error.where, hint="on_damage may be drop or null"
-            ) from error
 
 
 async def convert(
@@ -189,13 +121,13 @@ async def convert(
         await check_free(target)
         with located(Where(key=store.url_of(key))):
             source = await _understood(store, key, given, read_options or ReadOptions(), policy)
-            request = _Request.of(source, columns, policy, verify=verify, progress=progress)
+            selected, out_schema = _selected(source, columns)
         rest = WriteOptions() if options is None else options
         if isinstance(rest, WriteOptions) and rest.permissions is None:
             rest = replace(rest, permissions=source.info.permissions)
         creation = create(
             (target.store, target.key),
-            request.schema,
+            out_schema,
             compression=compression,
             compression_level=compression_level,
             row_group_rows=row_group_rows,
@@ -208,9 +140,25 @@ async def convert(
             metadata=text_metadata(source.header.metadata),
             options=rest,
         )
-        done = await _converted(request, creation)
+        stream = RowStream(source, selected, policy, verify=verify, keep_empty=False)
+        conversion = _Conversion(source, stream, out_schema, verify)
+        await _write(conversion, creation, policy, progress)
         async with open((target.store, target.key)) as file:
-            return _report(request, done, Kept(file.url, file.num_rows, 0, 0), file.num_row_groups)
+            return conversion.report(Kept(file.url, file.num_rows, 0, 0), file.num_row_groups)
+
+
+def _selected(source: Source, columns: Sequence[str] | None) -> tuple[tuple[Selection, ...], Schema]:
+    """The columns wanted, and the schema of the output."""
+    whole = source.layout.schema
+    selected = tuple(whole.select(columns))
+    for column in selected:
+        if column != whole.columns[column.position]:
+            raise SchemaError(
+                f"only whole columns are converted, and of {column.node.name!r} a part is wanted"
+            )
+    if not selected:
+        raise UnsupportedError("there is no column to convert")
+    return selected, Schema(replace(whole.root, children=tuple(column.node for column in selected)))
 
 
 async def _understood(
@@ -218,7 +166,7 @@ async def _understood(
 ) -> Source:
     """The file, its header and its tables read."""
     try:
-        return await open_source(store, key, schema=schema, options=options, counters=FetchCounters())
+        return await open_source(store, key, schema=schema, options=options)
     except FormatError as error:
         if policy is OnDamage.RAISE:
             raise
@@ -238,96 +186,94 @@ async def _understood(
 
 
 @dataclass(frozen=True, slots=True)
-class _Done:
-    """What was converted.
+class _Conversion:
+    """What is converted, and what its report says."""
 
-    Attributes:
-        num_rows: Rows that were written.
-        losses: What was lost, counted.
-        reader: What read the rows.
-    """
+    source: Source
+    stream: RowStream
+    schema: Schema
+    verify: bool
 
-    num_rows: int
-    losses: Losses
-    reader: RowReader
+    def batch(self, rows: KeptRows) -> Batch:
+        """Rows as the writer takes them."""
+        pairs = zip(self.schema.leaves, self.stream.leaves, strict=True)
+        return Batch.of([ShreddedRows(out, rows.leaves[leaf.ordinal]) for out, leaf in pairs], rows.num_rows)
+
+    def report(self, kept: Kept, num_row_groups: int) -> Report:
+        """The report, where all rows were read."""
+        lost = self.stream.regions()
+        findings = [
+            Finding(
+                region.damage,
+                region.reason,
+                region.where,
+                region.start,
+                region.end,
+                costs_rows=bool(region.num_rows or region.num_nulled),
+            )
+            for region in lost
+        ]
+        findings += [
+            Finding(Damage.UNVERIFIED, note, Where(key=self.source.url), costs_rows=False)
+            for note in (*self.source.notes, *self._unverified())
+        ]
+        outcome = Outcome.RECOVERED if findings else Outcome.SOUND
+        if self.stream.num_lost or self.stream.num_nulled:
+            outcome = Outcome.PARTIAL if kept.output is not None else Outcome.NOTHING
+        return Report(
+            verb=VERB,
+            url=self.source.url,
+            outcome=outcome,
+            num_rows=kept.num_rows,
+            num_row_groups=num_row_groups,
+            size=self.source.info.size,
+            findings=tuple(findings),
+            next=() if kept.output is None else (command("check", kept.output),),
+            schema=str(self.schema),
+            kept=replace(kept, rows_lost=self.stream.num_lost, lost=lost),
+        )
+
+    def _unverified(self) -> Iterator[str]:
+        """What of the values nothing vouches for."""
+        if not self.verify or not self.source.num_rows:
+            return
+        columns = needed_columns(self.source.layout.sources[leaf.ordinal] for leaf in self.stream.leaves)
+        bare = sum(not self.source.header.columns[position].checksum.size for position in columns)
+        if bare:
+            yield f"{bare:,} of {len(columns):,} columns have no checksums: nothing vouches for their values"
+        unverified = self.stream.unverified
+        if unverified:
+            yield (
+                f"the checksums of {sum(unverified.values()):,} blocks in {len(unverified):,} columns are those of no"
+                " bytes, as Avro's writer leaves them with the null codec: nothing vouches for their values"
+            )
 
 
-async def _converted(request: _Request, creation: Creation[Writer]) -> _Done:
+async def _write(
+    conversion: _Conversion, creation: Creation[Writer], policy: OnDamage, progress: Progress | None
+) -> None:
     """Write the rows that are kept, and publish them; where there are none though there should be, nothing."""
-    source, losses = request.source, Losses(request.source.url)
-    readers: list[RowReader] = []
-    arriving = windows(
-        source, request.leaves, most_rows=BATCH_ROWS, verify=request.verify, begun=readers.append
-    )
-    num_rows = 0
+    source, arriving = conversion.source, conversion.stream.windows()
     async with AsyncExitStack() as stack, aclosing(arriving):
         writer = None if source.num_rows else await stack.enter_async_context(creation)
-        async for rows in arriving:
-            with located(Where(key=source.url)):
-                request.refuse(rows)
-            left = kept_rows(request.selected, rows, request.on_damage, losses, keep_empty=False)
-            if left is not None:
-                if writer is None:
-                    writer = await stack.enter_async_context(creation)
-                await writer.write(request.batch(left))
-                num_rows += left.num_rows
-            if request.progress is not None:
-                request.progress(rows.first_row + rows.num_rows, source.num_rows)
-        done = _Done(num_rows, losses, readers[0])
+        try:
+            async for rows in arriving:
+                if rows.num_rows:
+                    if writer is None:
+                        writer = await stack.enter_async_context(creation)
+                    await writer.write(conversion.batch(rows))
+                if progress is not None:
+                    progress(rows.end, source.num_rows)
+        except FormatError as error:
+            if policy is not OnDamage.RAISE:
+                raise
+            hint = "on_damage may be drop or null"
+            raise RowsLostError(
+                f"rows would be lost: {error.message}", where=error.where, hint=hint
+            ) from error
         if writer is None:
-            report = _report(request, done, Kept(None, 0, 0, 0), 0)
-            where = Where(key=source.url)
+            report = conversion.report(Kept(None, 0, 0, 0), 0)
             hint = "leave out the columns that are damaged: columns=, or --columns"
             raise NothingToRecoverError(
-                "nothing to convert: no row is whole", report=report, where=where, hint=hint
+                "nothing to convert: no row is whole", report=report, where=Where(key=source.url), hint=hint
             )
-    return done
-
-
-def _report(request: _Request, done: _Done, kept: Kept, num_row_groups: int) -> Report:
-    source = request.source
-    lost = done.losses.regions(done.reader.losses)
-    findings = [
-        Finding(region.damage, region.reason, region.where, region.start, region.end, costs_rows=_costs(region))
-        for region in lost
-    ]
-    findings += [
-        Finding(Damage.UNVERIFIED, note, Where(key=source.url), costs_rows=False)
-        for note in (*source.notes, *_unverified(request, done.reader))
-    ]
-    outcome = Outcome.RECOVERED if findings else Outcome.SOUND
-    if done.losses.num_rows or done.losses.num_nulled:
-        outcome = Outcome.PARTIAL if kept.output is not None else Outcome.NOTHING
-    return Report(
-        verb=VERB,
-        url=source.url,
-        outcome=outcome,
-        num_rows=kept.num_rows,
-        num_row_groups=num_row_groups,
-        size=source.info.size,
-        findings=tuple(findings),
-        next=() if kept.output is None else (command("check", kept.output),),
-        schema=str(request.schema),
-        kept=replace(kept, rows_lost=done.losses.num_rows, lost=lost),
-    )
-
-
-def _costs(region: LostRegion) -> bool:
-    return bool(region.num_rows or region.num_nulled)
-
-
-def _unverified(request: _Request, reader: RowReader) -> Iterator[str]:
-    """What of the values nothing vouches for."""
-    if not request.verify or not request.source.num_rows:
-        return
-    sources = request.source.layout.sources
-    columns = needed_columns(sources[leaf.ordinal] for leaf in request.leaves)
-    bare = sum(not request.source.header.columns[position].checksum.size for position in columns)
-    if bare:
-        yield f"{bare:,} of {len(columns):,} columns have no checksums: nothing vouches for their values"
-    if reader.unverified:
-        blocks = sum(reader.unverified.values())
-        yield (
-            f"the checksums of {blocks:,} blocks in {len(reader.unverified):,} columns are those of no bytes, as Avro's"
-            " writer leaves them with the null codec: nothing vouches for their values"
-        )

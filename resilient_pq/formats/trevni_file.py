@@ -5,90 +5,34 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
-from dataclasses import dataclass
+from contextlib import AsyncExitStack, aclosing
 from types import TracebackType
-from typing import Any, Final, Literal, Self
-
-import numpy as np
+from typing import Any, Literal, Self
 
 from resilient_pq.arrow.assemble import to_arrow
 from resilient_pq.arrow.field import Field
-from resilient_pq.arrow.projection import Branch, branches_of, struct_projected
+from resilient_pq.arrow.projection import branches_of, struct_projected
 from resilient_pq.arrow.schema import ColumnFields
 from resilient_pq.arrow.table import Table
-from resilient_pq.errors import FormatError, SchemaError, Where, located
+from resilient_pq.errors import SchemaError, Where, located
 from resilient_pq.format.row_selection import leaf_column
-from resilient_pq.format.schema import Schema, Selection
-from resilient_pq.format.values import ByteArrays
-from resilient_pq.formats.left import KeptRows, Losses, kept_rows
-from resilient_pq.formats.text_metadata import text_metadata
-from resilient_pq.formats.trevni.header import BlockTable
-from resilient_pq.formats.trevni.metadata import ValueType
-from resilient_pq.formats.trevni.rows import RowReader, WindowRows
-from resilient_pq.formats.trevni.values import Position, read_values
-from resilient_pq.formats.trevni_source import Source, given_schema, open_source, windows
-from resilient_pq.io import FetchCounters, ObjectInfo, ReadStore, RetryPolicy, with_retry
-from resilient_pq.io.resolve import reach
+from resilient_pq.format.schema import Schema
+from resilient_pq.formats.trevni.metadata import text_metadata
+from resilient_pq.formats.trevni_source import (
+    BATCH_ROWS,
+    KeptRows,
+    RowStream,
+    Source,
+    given_schema,
+    open_source,
+)
+from resilient_pq.io import ReadStore, RetryPolicy, place_of, with_retry
 from resilient_pq.reader.file import OnLost
-from resilient_pq.reader.on_damage import OnDamage
 from resilient_pq.reader.opening import Opening
 from resilient_pq.reader.options import ReadOptions
 from resilient_pq.reader.reading import Reading
 from resilient_pq.reader.request import check_limit
 from resilient_pq.reader.streaming import Batches, check_batch_rows
-
-#: Rows of a window, at most, where the caller has no wish.
-BATCH_ROWS: Final = 65_536
-
-
-@dataclass(frozen=True, slots=True)
-class TrevniBlock:
-    """One block of a column.
-
-    Attributes:
-        first_row: The first of its rows.
-        num_rows: How many it has.
-        offset: Where it begins in the file.
-        size: Bytes before compression.
-        stored_size: Bytes in the file, without the checksum.
-        first_value: Its first value, where the file says it outside of the block, else None.
-    """
-
-    first_row: int
-    num_rows: int
-    offset: int
-    size: int
-    stored_size: int
-    first_value: int | float | bool | bytes | str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Request:
-    """What is read, and the Arrow types that it becomes."""
-
-    selected: tuple[Selection, ...]
-    branches: tuple[Branch, ...]
-    field: Field
-
-    @classmethod
-    def of(cls, source: Source, columns: Sequence[str] | None, options: ReadOptions) -> _Request:
-        """What the names of columns select."""
-        schema = source.layout.schema
-        selected = tuple(schema.select(columns))
-        branches = branches_of(schema, selected)
-        unit = options.coerce_int96_timestamp_unit or "ns"
-        key_value = text_metadata(source.header.metadata)
-        whole = ColumnFields(schema, key_value, int96_unit=unit).struct([column.position for column in selected])
-        return cls(selected, branches, struct_projected(whole, branches))
-
-    def arrays(self, rows: KeptRows) -> list[Any]:
-        """The columns of some rows as Arrow arrays."""
-        arrays = []
-        for field, column, branch in zip(self.field.children, self.selected, self.branches, strict=True):
-            leaves = [leaf_column(leaf, rows.leaves[leaf.ordinal]) for leaf in column.leaves]
-            arrays.append(to_arrow(field, branch, leaves))
-        return arrays
 
 
 class TrevniFile:
@@ -98,25 +42,12 @@ class TrevniFile:
         url: What is read.
     """
 
-    def __init__(self, source: Source, how: Reading, *, owns_store: bool) -> None:
+    def __init__(self, source: Source, how: Reading, held: AsyncExitStack) -> None:
         """Use `open_trevni` instead."""
         self.url = source.url
         self._source = source
         self._how = how
-        self._owns_store = owns_store
-        self._unverified: dict[str, int] = {}
-
-    # --- what it is -----------------------------------------------------------------------------------------------
-
-    @property
-    def info(self) -> ObjectInfo:
-        """The version of the object that is read, and its size."""
-        return self._source.info
-
-    @property
-    def version(self) -> int:
-        """The fourth byte of the file: 0, 1 or 2."""
-        return int(self._source.header.version)
+        self._held = held
 
     @property
     def num_rows(self) -> int:
@@ -129,120 +60,31 @@ class TrevniFile:
         return dict(self._source.header.metadata)
 
     @property
-    def column_names(self) -> list[str]:
-        """Names of Trevni's columns, of which a nested record has several; `schema` has the records themselves."""
-        return [column.name for column in self._source.header.columns]
-
-    @property
     def notes(self) -> tuple[str, ...]:
         """What is odd about the file, and costs no rows."""
         return self._source.notes
-
-    @property
-    def unverified(self) -> dict[str, int]:
-        """By the name of a column how many of its blocks were read whose checksum says nothing.
-
-        Avro's writer sums up no bytes where blocks are not compressed, and stores the 0 that comes of it. Columns
-        without checksums are not among these.
-        """
-        return dict(self._unverified)
 
     @property
     def schema(self) -> Schema:
         """Its records as a Parquet schema, which is what `convert` writes."""
         return self._source.layout.schema
 
-    @property
-    def arrow_schema(self) -> Any:
-        """The Arrow schema of its records, with ``__arrow_c_schema__``."""
-        return self._request(None).field.to_c()
-
-    @property
-    def counters(self) -> FetchCounters:
-        """What reading cost so far."""
-        return self._source.counters
-
     def __repr__(self) -> str:
         """The file, its rows and columns."""
-        columns = len(self.column_names)
+        columns = len(self._source.header.columns)
         return f"<resilient_pq.TrevniFile {self.url}: {self.num_rows:,} rows, {columns:,} columns>"
-
-    def blocks(self, column: str) -> list[TrevniBlock]:
-        """The blocks of one of `column_names`, in order.
-
-        Of a column with repetition levels what counts as its rows are entries.
-
-        Raises:
-            SchemaError: There is no such column.
-            FormatError: The table of its blocks is damaged.
-        """
-        table = self._table(column)
-        first_rows = [0, *table.counts.cumsum().tolist()]
-        values = [_first_value(table, value) for value in table.first_values] or [None] * len(table)
-        described = zip(
-            first_rows, table.counts.tolist(), table.offsets.tolist(), table.sizes.tolist(),
-            table.stored_sizes.tolist(), values, strict=False,
-        )  # fmt: skip
-        return [TrevniBlock(*each) for each in described]
-
-    def first_row_of(self, column: str, value: int | float | bytes | str) -> int:
-        """The row to begin with to find a value of a sorted column: the first of the last block that begins before it.
-
-        No block is read for it. The column has to say the first values of its blocks (``trevni.values``); then all
-        rows before have lesser values.
-
-        Args:
-            column: One of `column_names`.
-            value: Of the column's type: text for strings.
-
-        Raises:
-            SchemaError: There is no such column, or it does not say first values.
-            FormatError: The table of its blocks is damaged.
-        """
-        blocks = self.blocks(column)
-        if not self._table(column).column.has_first_values:
-            raise SchemaError(f"the column {column!r} does not say the first values of its blocks")
-        row = 0
-        for block in blocks:
-            if block.first_value is None or not block.first_value < value:  # type: ignore[operator]
-                break
-            row = block.first_row
-        return row
-
-    def _table(self, name: str) -> BlockTable:
-        names = self.column_names
-        if name not in names:
-            raise SchemaError(f"there is no column {name!r}", hint=f"columns: {', '.join(names)}")
-        table = self._source.tables[names.index(name)]
-        if isinstance(table, FormatError):
-            raise table.at(Where(key=self.url))
-        return table
-
-    # --- rows -----------------------------------------------------------------------------------------------------
 
     async def read(
         self, columns: Sequence[str] | None = None, *, offset: int = 0, limit: int | None = None
     ) -> Table:
-        """Rows as a table.
-
-        Args:
-            columns: As of `batches`.
-            offset: As of `batches`.
-            limit: As of `batches`.
-
-        Raises:
-            SchemaError: As of `batches`.
-            FormatError: The file is damaged, and `open_trevni` was told to raise then.
-            ObjectChangedError: The object was replaced after it was opened.
-            StoreError: The store could not give the bytes.
-        """
-        request = self._request(columns)
+        """Rows as a table; the arguments and errors are those of `batches`."""
+        field, arriving = self._arriving(BATCH_ROWS, columns, offset, limit)
         chunks, num_rows = [], 0
-        async with aclosing(self._kept(request, BATCH_ROWS, offset, limit)) as kept:
-            async for rows in kept:
-                chunks.append(await asyncio.to_thread(request.arrays, rows))
-                num_rows += rows.num_rows
-        return Table(request.field, chunks, num_rows)
+        async with aclosing(arriving):
+            async for arrays, count in arriving:
+                chunks.append(arrays)
+                num_rows += count
+        return Table(field, chunks, num_rows)
 
     def batches(
         self,
@@ -254,14 +96,14 @@ class TrevniFile:
     ) -> Batches:
         """Rows as a stream of tables, in order.
 
-        Blocks are fetched by byte range as their rows come; those that end before the first row wanted are not.
+        Blocks are fetched by byte range as their rows come.
 
         Args:
             batch_rows: Rows of a batch, at most. There are fewer where their blocks exceed the `memory_budget` of
                 `ReadOptions`, and where a block is damaged.
             columns: Names of columns of `schema`, in the order wanted, or paths of fields inside of them; see
                 `Schema.select`. None for all.
-            offset: The first row wanted.
+            offset: The first row wanted; the blocks of those before are read, too.
             limit: How many rows of the file are wanted, at most, those that are damaged among them.
 
         Raises:
@@ -271,67 +113,55 @@ class TrevniFile:
             StoreError: On taking a batch: the store could not give the bytes.
         """
         check_batch_rows(batch_rows)
-        request = self._request(columns)
-        return Batches(lambda: request.field, self._tables(request, self._kept(request, batch_rows, offset, limit)))
+        field, arriving = self._arriving(batch_rows, columns, offset, limit)
 
-    def _request(self, columns: Sequence[str] | None) -> _Request:
-        with located(Where(key=self.url)):
-            return _Request.of(self._source, columns, self._how.options)
+        async def tables() -> AsyncGenerator[Table, None]:
+            async with aclosing(arriving):
+                async for arrays, num_rows in arriving:
+                    yield Table(field, [arrays], num_rows)
 
-    async def _tables(
-        self, request: _Request, kept: AsyncGenerator[KeptRows, None]
-    ) -> AsyncGenerator[Table, None]:
-        async with aclosing(kept):
-            async for rows in kept:
-                arrays = await asyncio.to_thread(request.arrays, rows)
-                yield Table(request.field, [arrays], rows.num_rows)
+        return Batches(lambda: field, tables())
 
-    def _kept(
-        self, request: _Request, batch_rows: int, offset: int, limit: int | None
-    ) -> AsyncGenerator[KeptRows, None]:
-        """The rows that are kept, window by window."""
+    def _arriving(
+        self, most_rows: int, columns: Sequence[str] | None, offset: int, limit: int | None
+    ) -> tuple[Field, AsyncGenerator[tuple[list[Any], int], None]]:
+        """The struct that rows are, and its arrays and how many rows these have, window by window."""
         check_limit(limit)
         if not isinstance(offset, int) or offset < 0:
             raise SchemaError(f"offset is {offset!r}; it is the number of a row, 0 or more")
-        losses = Losses(self.url)
-        readers: list[RowReader] = []
-        arriving = windows(
-            self._source,
-            [leaf for column in request.selected for leaf in column.leaves],
-            start=offset,
-            stop=None if limit is None else offset + limit,
-            most_rows=batch_rows,
-            verify=self._how.verify,
-            begun=readers.append,
+        schema, how = self.schema, self._how
+        with located(Where(key=self.url)):
+            selected = tuple(schema.select(columns))
+            branches = branches_of(schema, selected)
+            unit = how.options.coerce_int96_timestamp_unit or "ns"
+            fields = ColumnFields(schema, text_metadata(self.metadata), int96_unit=unit)
+            field = struct_projected(fields.struct([column.position for column in selected]), branches)
+        stream = RowStream(self._source, selected, how.on_damage, verify=how.verify, keep_empty=True)
+        windows = stream.windows(
+            start=offset, stop=None if limit is None else offset + limit, most_rows=most_rows
         )
 
-        async def kept() -> AsyncGenerator[KeptRows, None]:
-            with located(Where(key=self.url)):
-                async with aclosing(arriving):
-                    async for rows in arriving:
-                        self._raise_if_asked(rows)
-                        left = kept_rows(request.selected, rows, self._how.on_damage, losses, keep_empty=True)
-                        if left is not None:
-                            yield left
-                for name, blocks in readers[0].unverified.items():
-                    self._unverified[name] = self._unverified.get(name, 0) + blocks
-                if self._how.on_lost is not None:
-                    for region in losses.regions(readers[0].losses):
-                        self._how.on_lost(region)
+        def arrays_of(rows: KeptRows) -> list[Any]:
+            arrays = []
+            for child, column, branch in zip(field.children, selected, branches, strict=True):
+                leaves = [leaf_column(leaf, rows.leaves[leaf.ordinal]) for leaf in column.leaves]
+                arrays.append(to_arrow(child, branch, leaves))
+            return arrays
 
-        return kept()
+        async def arriving() -> AsyncGenerator[tuple[list[Any], int], None]:
+            async with aclosing(windows):
+                async for rows in windows:
+                    if rows.num_rows:
+                        yield await asyncio.to_thread(arrays_of, rows), rows.num_rows
+            if how.on_lost is not None:
+                for region in stream.regions():
+                    how.on_lost(region)
 
-    def _raise_if_asked(self, rows: WindowRows) -> None:
-        if rows.losses and self._how.on_damage is OnDamage.RAISE:
-            raise next(iter(rows.losses.values())).error
-
-    # --- ending ---------------------------------------------------------------------------------------------------
+        return field, arriving()
 
     async def close(self) -> None:
         """Let go of the file; a second call does nothing."""
-        if self._owns_store:
-            self._owns_store = False
-            await self._source.store.close()
+        await self._held.aclose()
 
     async def __aenter__(self) -> Self:
         """The file itself."""
@@ -342,16 +172,6 @@ class TrevniFile:
     ) -> None:
         """Close it."""
         await self.close()
-
-
-def _first_value(table: BlockTable, stored: bytes) -> Any:
-    kind = table.column.type
-    if kind is ValueType.NULL:
-        return None
-    values, _ = read_values(kind, np.frombuffer(stored, np.uint8), Position(), 1)
-    if isinstance(values, ByteArrays):
-        return values.value(0).decode("utf-8", "replace") if kind is ValueType.STRING else values.value(0)
-    return values[0].tobytes() if kind is ValueType.TIMESTAMP else values[0].item()
 
 
 def open_trevni(
@@ -397,15 +217,10 @@ def open_trevni(
     given = given_schema(schema)
 
     async def opening() -> TrevniFile:
-        store, key = await reach(url, storage_options)
-        owns_store = not isinstance(url, tuple)
-        try:
+        async with AsyncExitStack() as stack:
+            store, key = await stack.enter_async_context(place_of(url, storage_options))
             with located(Where(key=store.url_of(key))):
-                source = await open_source(store, key, schema=given, options=how.options, counters=FetchCounters())
-        except BaseException:
-            if owns_store:
-                await store.close()
-            raise
-        return TrevniFile(source, how, owns_store=owns_store)
+                source = await open_source(store, key, schema=given, options=how.options)
+            return TrevniFile(source, how, stack.pop_all())
 
     return Opening(opening)

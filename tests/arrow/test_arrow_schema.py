@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from resilient_pq.arrow.field import Field
 from resilient_pq.arrow.schema import (
+    ColumnFields,
     arrow_field_of,
     arrow_schema_of,
     decimal_width,
@@ -225,7 +226,7 @@ def test_metadata_of_the_file_becomes_that_of_the_schema() -> None:
 def test_columns_can_be_chosen() -> None:
     kinds = pa.schema({"a": pa.int8(), "b": pa.large_string(), "c": pa.date64()})
     schema = schema_from_arrow(kinds)
-    found = pa.schema(arrow_schema_of(schema, {"ARROW:schema": encode_arrow_schema(kinds)}, [2, 1]))
+    found = pa.schema(ColumnFields(schema, {"ARROW:schema": encode_arrow_schema(kinds)}).struct([2, 1]).to_c())
     assert found == pa.schema({"c": pa.date64(), "b": pa.large_string()})
 
 
@@ -459,7 +460,7 @@ def test_groups_that_hold_nothing() -> None:
     schema = Schema(Group("root", REQUIRED, (INT, Group("g", OPTIONAL, (Group("e", OPTIONAL, ()),)))))
     with pytest.raises(UnsupportedError, match=r"column 'g.e': a group without children"):
         arrow_schema_of(schema, {})
-    assert pa.schema(arrow_schema_of(schema, {}, [0])).names == ["x"]
+    assert pa.schema(ColumnFields(schema, {}).struct([0]).to_c()).names == ["x"]
 
 
 def test_groups_nested_too_deeply() -> None:

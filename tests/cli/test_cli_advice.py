@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from trevni_bytes import write_trevni
 
 from resilient_pq import sync as rpq
 from resilient_pq.commands import shell_line
@@ -142,7 +143,7 @@ def test_it_is_so_from_its_first_byte_on(torn: Path, folder: Path, monkeypatch: 
 
 def test_a_conversion_is_no_more_open_than_its_source(folder: Path) -> None:
     source, partial = folder / "source.trv", folder / "out.parquet.partial"
-    rpq.write_trevni(source, {"a": [1, 2, 3]})
+    write_trevni(source, {"a": [1, 2, 3]})
     source.chmod(0o600)
     partial.write_bytes(b"of a dead writer")
     partial.chmod(0o644)

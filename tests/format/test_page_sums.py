@@ -104,12 +104,15 @@ def test_a_record_tells_the_sums_without_the_pages(bodies: list[bytes]) -> None:
 def test_a_page_that_is_not_said_to_be_stored_has_a_crc32_of_its_own(data: Any, level: int, page: bytes) -> None:
     """A byte of the data is changed, and the trailer that goes with it: the CRC32 of a member may stay as it is."""
     body = bytes(compression.compress(CompressionCodec.GZIP, page, level))
-    if not page or (at := body.find(page)) < 0:
+    if not page or (at := body.rfind(page, 0, -8)) < 0:
         return
     changed = bytearray(page)
     changed[data.draw(st.integers(0, len(page) - 1))] ^= data.draw(st.integers(1, 255))
     other = body[:at] + changed + body[at + len(page) : -8] + zlib.crc32(changed).to_bytes(4, "little") + body[-4:]
-    assert zlib.decompress(other, 31) == changed
+    try:
+        assert zlib.decompress(other, 31) == changed
+    except zlib.error:  # a short page was found in the header or in the code, and is not stored there
+        return
     assert ends_stored(body) or zlib.crc32(other) != zlib.crc32(body)
     assert needs_hashes(CompressionCodec.GZIP)
 

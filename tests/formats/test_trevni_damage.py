@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from trevni_bytes import blocks_of, in_memory, trevni
 
 import resilient_pq as rpq
 from resilient_pq.io.memory import MemoryStore
@@ -29,18 +30,10 @@ TABLE = pa.table(
 )
 
 
-async def stored(data: bytes) -> tuple[MemoryStore, str]:
-    store = MemoryStore()
-    sink = await store.create("f.trv")
-    await sink.write(data)
-    await sink.complete()
-    return store, "f.trv"
-
-
 async def left(data: bytes, on_damage: Any = "drop") -> tuple[list[dict[str, Any]], list[rpq.LostRegion], int]:
     """The rows that are kept, what is lost, and how many rows the file says it has."""
     lost: list[rpq.LostRegion] = []
-    async with rpq.open_trevni(await stored(data), on_damage=on_damage, on_lost=lost.append) as file:
+    async with rpq.open_trevni(await in_memory(data), on_damage=on_damage, on_lost=lost.append) as file:
         return (await file.read()).to_pylist(), lost, file.num_rows
 
 
@@ -49,10 +42,9 @@ def is_subsequence(found: Sequence[Any], whole: Sequence[Any]) -> bool:
     return all(any(row == other for other in rest) for row in found)
 
 
-async def header_size(data: bytes) -> int:
+def header_size(data: bytes) -> int:
     """Where what checksums cover begins, but for the tables of blocks."""
-    async with rpq.open_trevni(await stored(data)) as file:
-        return min(block.offset for name in file.column_names for block in file.blocks(name))
+    return min(block.offset for blocks in blocks_of(data).values() for block in blocks)
 
 
 async def answer(data: bytes, whole: Sequence[dict[str, Any]], *, exact: bool) -> str:
@@ -88,7 +80,7 @@ async def test_flipped_bits_and_what_is_made_of_them(name: str, samples: Path) -
     data, rng = (samples / name).read_bytes(), random.Random(name)
     said = set()
     for _, spoilt in [*flips(data, rng, 15), *flips(data[: data.rindex(b"trevni.type")], rng, 15)]:
-        place = await stored(spoilt + data[len(spoilt) :])
+        place = await in_memory(spoilt + data[len(spoilt) :])
         try:
             report = await rpq.convert(place, (place[0], "new.parquet"))
         except (rpq.NothingToRecoverError, rpq.UnsupportedError) as error:
@@ -102,7 +94,7 @@ async def test_flipped_bits_and_what_is_made_of_them(name: str, samples: Path) -
 
 async def test_a_name_that_is_no_text(samples: Path) -> None:
     data = (samples / "enum.trv").read_bytes().replace(b"kind/Kind", b"k\xffnd/Kind")
-    place = await stored(data)
+    place = await in_memory(data)
     await rpq.convert(place, (place[0], "new.parquet"))
     async with rpq.open((place[0], "new.parquet")) as file:
         assert (await file.read()).to_pydict() == {"k\\xffnd": [None, 0, 1, 2]}
@@ -110,7 +102,7 @@ async def test_a_name_that_is_no_text(samples: Path) -> None:
 
 async def _flipped(data: bytes, whole: Sequence[dict[str, Any]], rng: random.Random | None, count: int) -> set[str]:
     said = set()
-    begin = await header_size(data)
+    begin = header_size(data)
     for at, spoilt in flips(data, rng, count):
         said.add(await answer(spoilt, whole, exact=at >= begin))
     return said
@@ -138,7 +130,7 @@ async def test_flipped_bits_that_no_checksum_covers(name: str, samples: Path, ro
 
 
 async def _cut(data: bytes, whole: Sequence[dict[str, Any]], places: Sequence[int]) -> None:
-    begin = await header_size(data)
+    begin = header_size(data)
     for at in places:
         said = await answer(data[:at], whole, exact=True)
         assert said in ("lost", "TornFileError", "FormatError"), at
@@ -162,15 +154,7 @@ async def test_files_cut_at_every_byte(name: str, samples: Path, rows_of: Any) -
 # --- which rows a block costs ----------------------------------------------------------------------------------------
 
 
-async def _written(**options: Any) -> bytes:
-    store = MemoryStore()
-    await rpq.write_trevni((store, "f.trv"), TABLE, block_bytes=24, compression="none", **options)
-    return bytes((await store.read_tail("f.trv", 1 << 30)).data)
-
-
-async def _blocks(data: bytes) -> dict[str, list[rpq.TrevniBlock]]:
-    async with rpq.open_trevni(await stored(data)) as file:
-        return {name: file.blocks(name) for name in file.column_names}
+DATA = trevni(TABLE, block_bytes=24, codec="null")
 
 
 def _parent(name: str, names: Iterable[str]) -> str | None:
@@ -178,9 +162,9 @@ def _parent(name: str, names: Iterable[str]) -> str | None:
     return max((other for other in names if other != name and name.startswith(other)), key=len, default=None)
 
 
-async def _rows_lost(data: bytes, column: str, block: int) -> set[int]:
+def _rows_lost(data: bytes, column: str, block: int) -> set[int]:
     """By the rules of the format: the rows of the block, and those of the columns in it up to where theirs begin anew."""
-    blocks = await _blocks(data)
+    blocks = blocks_of(data)
     bad = blocks[column][block]
     lost = set(range(bad.first_row, bad.first_row + bad.num_rows))
 
@@ -197,15 +181,14 @@ async def _rows_lost(data: bytes, column: str, block: int) -> set[int]:
 
 
 async def test_a_bad_block_costs_its_rows_and_those_that_need_its_lengths() -> None:
-    data = await _written()
     whole = TABLE.to_pylist()
     rng = random.Random(5)
-    places = [(name, block) for name, blocks in (await _blocks(data)).items() for block in range(len(blocks))]
+    places = [(name, block) for name, blocks in blocks_of(DATA).items() for block in range(len(blocks))]
     for column, block in rng.sample(places, 25):
-        place = (await _blocks(data))[column][block]
-        spoilt = bytearray(data)
+        place = blocks_of(DATA)[column][block]
+        spoilt = bytearray(DATA)
         spoilt[place.offset + rng.randrange(place.stored_size)] ^= 1 << rng.randrange(8)
-        gone = await _rows_lost(data, column, block)
+        gone = _rows_lost(DATA, column, block)
         found, lost, _ = await left(bytes(spoilt))
         assert found == [row for at, row in enumerate(whole) if at not in gone]
         assert [(region.where.column, region.where.page, region.num_rows) for region in lost] == [(column, block, len(gone))]
@@ -213,14 +196,13 @@ async def test_a_bad_block_costs_its_rows_and_those_that_need_its_lengths() -> N
 
 
 async def test_null_keeps_the_other_columns() -> None:
-    data = await _written()
     whole, rng = TABLE.to_pylist(), random.Random(8)
-    blocks = await _blocks(data)
-    for column in ("maybe/maybe", "deep/array", "deep/array[]/deep_array_#b/array[]", "names/array[]/string"):
+    blocks = blocks_of(DATA)
+    for column in ("maybe/T9", "deep/array", "deep/array[]/T5#b/array[]", "names/array[]/string"):
         for block in rng.choices(range(len(blocks[column])), k=2):
-            spoilt = bytearray(data)
+            spoilt = bytearray(DATA)
             spoilt[blocks[column][block].offset] ^= 255
-            gone = await _rows_lost(data, column, block)
+            gone = _rows_lost(DATA, column, block)
             found, lost, _ = await left(bytes(spoilt), "null")
             name = column.partition("/")[0]
             assert found == [{**row, name: None} if at in gone else row for at, row in enumerate(whole)]
@@ -232,10 +214,10 @@ async def test_null_keeps_the_other_columns() -> None:
 
 
 async def test_damage_is_an_error_where_that_was_asked_for() -> None:
-    data = bytearray(await _written())
-    place = (await _blocks(bytes(data)))["id/int"][2]
+    data = bytearray(DATA)
+    place = (blocks_of(bytes(data)))["id/int"][2]
     data[place.offset + place.stored_size - 1] ^= 2
-    async with rpq.open_trevni(await stored(bytes(data))) as file:
+    async with rpq.open_trevni(await in_memory(bytes(data))) as file:
         rows = []
         with pytest.raises(rpq.ChecksumError, match=r"column id/int, page 2, offset"):
             async for batch in file.batches():
@@ -244,13 +226,13 @@ async def test_damage_is_an_error_where_that_was_asked_for() -> None:
         assert (await file.read(columns=["names"])).num_rows == 40
         with pytest.raises(rpq.ChecksumError):
             await file.read(columns=["id"])
-    async with rpq.open_trevni(await stored(bytes(data)), verify=False) as file:
+    async with rpq.open_trevni(await in_memory(bytes(data)), verify=False) as file:
         assert (await file.read(columns=["id"])).num_rows == 40
 
 
 async def test_two_blocks_that_cost_the_same_rows_count_once() -> None:
-    data = bytearray(await _written())
-    blocks = await _blocks(bytes(data))
+    data = bytearray(DATA)
+    blocks = blocks_of(bytes(data))
     for column in ("id/int", "names/array"):
         data[blocks[column][0].offset] ^= 1
     found, lost, _ = await left(bytes(data))
@@ -275,13 +257,10 @@ class Unsteady(MemoryStore):
 
 async def test_what_is_bad_is_read_once_more(samples: Path, rows_of: Any) -> None:
     data = (samples / "types-blocks-deflate-crc32.trv").read_bytes()
-    blocks = await _blocks(data)
+    blocks = blocks_of(data)
     before_the_tail = [block for name in ("l", "s") for block in blocks[name] if block.offset < len(data) - 80_000]
     store = Unsteady({4, 700} | {block.offset + 9 for block in before_the_tail})
-    sink = await store.create("f.trv")
-    await sink.write(data)
-    await sink.complete()
-    async with rpq.open_trevni((store, "f.trv")) as file:
+    async with rpq.open_trevni(await in_memory(data, store)) as file:
         found = await file.read(columns=["l", "s"])
     assert not store.unsteady
     wanted = rows_of("types-blocks-deflate-crc32.trv")
@@ -292,18 +271,18 @@ async def test_the_number_of_rows_is_what_the_columns_say(samples: Path, rows_of
     """It stands in the header, which has no checksum, and again in the table of each column."""
     data = bytearray((samples / "dremel-deflate-crc32.trv").read_bytes())
     data[5] ^= 1
-    async with rpq.open_trevni(await stored(bytes(data))) as file:
+    async with rpq.open_trevni(await in_memory(bytes(data))) as file:
         assert (file.num_rows, len(file.notes)) == (2, 1)
         assert (await file.read()).to_pylist() == rows_of("dremel.trv")
 
 
 async def test_a_schema_that_is_not_that_of_the_columns_is_passed_over(samples: Path) -> None:
     data = (samples / "dremel-deflate-crc32.trv").read_bytes().replace(b'"name":"DocId"', b'"name":"DocIx"')
-    async with rpq.open_trevni(await stored(data)) as file:
+    async with rpq.open_trevni(await in_memory(data)) as file:
         assert "'DocId' is not the 'DocIx'" in file.notes[0]
         assert file.schema.names == ["DocId", "Links", "Name"]
         found = (await file.read()).to_pylist()
     assert found[0]["Links"] == {"Backward": [], "Forward": [20, 40, 60]}
-    report = await rpq.convert(await stored(data), (MemoryStore(), "new.parquet"))
+    report = await rpq.convert(await in_memory(data), (MemoryStore(), "new.parquet"))
     assert (report.outcome, report.exit_code) == ("recovered", 0)
     assert report.findings[0].message == file.notes[0]

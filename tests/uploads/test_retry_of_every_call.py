@@ -75,7 +75,6 @@ CALLS: dict[str, tuple[Call, RetryPolicy]] = {
     "create_dataset": (lambda how: entered(rpq.create_dataset("s3://bucket/days", **how)), WRITING),
     "resume": (lambda how: entered(rpq.resume(URL, **how)), WRITING),
     "resume_dataset": (lambda how: entered(rpq.resume_dataset("s3://bucket/days", **how)), WRITING),
-    "write_trevni": (lambda how: rpq.write_trevni("s3://bucket/a.trv", ROWS, **how), WRITING),
     "write_metadata": (lambda how: rpq.write_metadata("s3://bucket/days", **how), WRITING),
     "complete_upload": (lambda how: rpq.complete_upload(URL, **how), WRITING),
     "abort_upload": (lambda how: rpq.abort_upload(URL, **how), WRITING),

@@ -18,7 +18,7 @@ from resilient_pq.format.encodings import plain
 from resilient_pq.format.encodings.rle import bit_width
 from resilient_pq.format.metadata import Type
 from resilient_pq.format.schema import Primitive
-from resilient_pq.format.values import ByteArrays, Values, fixed_width, room_for
+from resilient_pq.format.values import MAX_SMALL_OFFSET, ByteArrays, Values, fixed_width, room_for
 
 MAX_BIT_WIDTH = 32
 
@@ -62,15 +62,20 @@ def entries_at(values: Values, positions: NDArray[np.int64]) -> Values:
     """The values at some positions, copied."""
     if not isinstance(values, ByteArrays):
         return values.take(positions, axis=0)  # far faster than indexing where a value is a row
-    chosen = positions.astype(np.int32)
+    return strings_at(values, positions)
+
+
+def strings_at(values: ByteArrays, positions: NDArray[Any]) -> ByteArrays:
+    """The strings at some positions, copied back to back."""
+    chosen = np.ascontiguousarray(positions, np.int32)
     lengths = room.empty((len(chosen),), np.int32)
     data = room.empty((kernels.byte_array_gather_lengths(values.offsets, chosen, lengths),), np.uint8)
     kernels.byte_array_gather(values.offsets, values.data, chosen, data)
-    return ByteArrays(_offsets(lengths), data)
+    return ByteArrays(_offsets(lengths, len(data)), data, values.known_utf8)
 
 
-def _offsets(lengths: NDArray[np.int32]) -> NDArray[np.int64]:
-    offsets: NDArray[np.int64] = room.empty((len(lengths) + 1,), np.int64)
+def _offsets(lengths: NDArray[np.int32], total: int) -> NDArray[Any]:
+    offsets: NDArray[Any] = room.empty((len(lengths) + 1,), np.int32 if total <= MAX_SMALL_OFFSET else np.int64)
     offsets[0] = 0
     np.cumsum(lengths, out=offsets[1:])
     return offsets
@@ -104,7 +109,7 @@ def decode_dictionary(node: Primitive, data: memoryview, count: int) -> Values:
     except (MemoryError, ValueError) as error:
         raise EncodingError(f"the dictionary's byte arrays take {total:,} bytes") from error
     strings.copy_to(values)
-    return ByteArrays(_offsets(lengths), values)
+    return ByteArrays(_offsets(lengths, len(values)), values)
 
 
 def decode_indices(data: memoryview, count: int) -> NDArray[np.int32]:

@@ -17,7 +17,6 @@ from resilient_pq.format.metadata import Type
 from resilient_pq.formats.trevni.metadata import ColumnMetadata, ValueType
 from resilient_pq.formats.trevni.shape import (
     LEAF_TYPES,
-    MAX_DEPTH,
     NULL,
     Array,
     LeafType,
@@ -29,15 +28,8 @@ from resilient_pq.formats.trevni.shape import (
 )
 
 #: How values of the types that have no others inside are stored.
-VALUE_TYPES: Final = {
-    "null": ValueType.NULL,
-    "boolean": ValueType.BOOLEAN,
-    "int": ValueType.INT,
-    "long": ValueType.LONG,
-    "float": ValueType.FLOAT,
-    "double": ValueType.DOUBLE,
-    "bytes": ValueType.BYTES,
-    "string": ValueType.STRING,
+_SIMPLE = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
+VALUE_TYPES: Final = {name: ValueType(name) for name in _SIMPLE} | {
     "enum": ValueType.INT,
     "fixed": ValueType.BYTES,
 }
@@ -49,7 +41,7 @@ _TIMES: Final[dict[tuple[str, str], Logical]] = {
     **{
         ("long", f"{local}timestamp-{name}"): Timestamp(unit, not local)
         for local in ("", "local-")
-        for name, unit in (("millis", TimeUnit.MILLIS), ("micros", TimeUnit.MICROS), ("nanos", TimeUnit.NANOS))
+        for name, unit in zip(("millis", "micros", "nanos"), TimeUnit, strict=True)
     },
 }
 #: Of a fixed that is a decimal, as wide as Parquet's readers take them.
@@ -63,21 +55,14 @@ class MismatchError(Exception):
 
 
 def record_of(text: bytes, columns: Sequence[ColumnMetadata]) -> Record:
-    """The records of a file.
-
-    Args:
-        text: The schema, as JSON.
-        columns: The columns of the file.
-
-    Raises:
-        MismatchError: It is no schema, or not that of the columns.
-    """
-    try:
-        schema = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise MismatchError(f"it is no JSON: {error}") from None
+    """The records of a file by its schema, as JSON; a MismatchError where it is none, or not that of the columns."""
     walk = _Walk(columns)
-    shape = walk.shape(schema, None, None, "", 0)
+    try:
+        shape = walk.shape(json.loads(text), "", None, "")
+    except ValueError as error:
+        raise MismatchError(f"it is no JSON: {error}") from None
+    except RecursionError:
+        raise MismatchError("it is nested too deeply, or a record contains itself") from None
     if walk.next != len(columns):
         raise MismatchError(f"the column {columns[walk.next].name!r} is none of its own")
     return shape if isinstance(shape, Record) else Record(((ROOT_COLUMN, shape),))
@@ -89,63 +74,47 @@ class _Walk:
     def __init__(self, columns: Sequence[ColumnMetadata]) -> None:
         self._columns = columns
         self._named: dict[str, dict[str, Any]] = {}
-        self._open: list[str] = []
         self.next = 0
 
-    def shape(self, schema: Any, path: str | None, parent: str | None, namespace: str, depth: int) -> Shape:
+    def shape(self, schema: Any, path: str, parent: str | None, namespace: str) -> Shape:
         """The shape of a value that lies in an element of `parent`, or in a row."""
-        if depth > MAX_DEPTH:
-            raise MismatchError(f"it is nested more than {MAX_DEPTH} levels deep")
         if isinstance(schema, list):
-            return self._union(schema, path, parent, namespace, depth)
+            return self._union(schema, path, parent, namespace)
         kind, schema, namespace, name = self._resolved(schema, namespace)
         if kind in VALUE_TYPES:
             return self._scalar(kind, schema, self._column(path or name, VALUE_TYPES[kind], parent, False))
         match kind:
             case "record" | "error":
-                if name in self._open:
-                    raise MismatchError(f"the record {name} contains itself")
-                self._open.append(name)
-                fields = tuple(
-                    (field_name, self.shape(kept, _below(path, field_name, "#"), parent, namespace, depth + 1))
-                    for field_name, kept in _fields(schema)
-                )
-                self._open.pop()
-                return Record(fields)
+                fields = []
+                for field, inside in _fields(schema):
+                    below = f"{path}#{field}" if path else field
+                    fields.append((field, self.shape(inside, below, parent, namespace)))
+                return Record(tuple(fields))
             case "array":
-                path = "[]" if path is None else f"{path}[]"
-                return Array(*self._elements(schema.get("items"), path, parent, namespace, depth))
+                return Array(*self._elements(schema.get("items"), f"{path}[]", parent, namespace))
             case "map":
-                return self._map(schema.get("values"), path, parent, namespace, depth)
+                path = f"{path}>"
+                lengths = self._column(path, ValueType.NULL, parent, True)
+                key = Scalar(
+                    self._column(f"{path}key", ValueType.STRING, path, False), LEAF_TYPES[ValueType.STRING]
+                )
+                return Map(lengths, key, self.shape(schema.get("values"), f"{path}value", path, namespace))
         raise MismatchError(f"there is no type {kind!r}")
 
-    def _map(self, values: Any, path: str | None, parent: str | None, namespace: str, depth: int) -> Map:
-        path = ">" if path is None else f"{path}>"
-        lengths = self._column(path, ValueType.NULL, parent, True)
-        key = self._column(f"{path}key", ValueType.STRING, path, False)
-        value = self.shape(values, f"{path}value", path, namespace, depth + 1)
-        return Map(lengths, Scalar(key, LEAF_TYPES[ValueType.STRING]), value)
-
-    def _union(
-        self, branches: list[Any], path: str | None, parent: str | None, namespace: str, depth: int
-    ) -> Shape:
+    def _union(self, branches: list[Any], path: str, parent: str | None, namespace: str) -> Shape:
         found: list[tuple[str, Shape]] = []
         for branch in branches:
             if isinstance(branch, list):
                 raise MismatchError("a union lies in a union")
             kind, _, _, name = self._resolved(branch, namespace)
             if kind != "null":
-                below = _below(path, name, "/")
-                found.append((name, Maybe(*self._elements(branch, below, parent, namespace, depth))))
-        if not found:
-            return NULL
-        if len(found) == 1:
-            return found[0][1]
-        return Record(tuple(found))
+                below = f"{path}/{name}" if path else name
+                found.append((name, Maybe(*self._elements(branch, below, parent, namespace))))
+        if len(found) > 1:
+            return Record(tuple(found))
+        return found[0][1] if found else NULL
 
-    def _elements(
-        self, element: Any, path: str, parent: str | None, namespace: str, depth: int
-    ) -> tuple[int, Shape]:
+    def _elements(self, element: Any, path: str, parent: str | None, namespace: str) -> tuple[int, Shape]:
         """The column with the lengths of an array, and the shape of its elements."""
         if not isinstance(element, list):
             kind, schema, _, _ = self._resolved(element, namespace)
@@ -153,7 +122,7 @@ class _Walk:
                 column = self._column(path, VALUE_TYPES[kind], parent, True)
                 return column, self._scalar(kind, schema, column)
         column = self._column(path, ValueType.NULL, parent, True)
-        return column, self.shape(element, path, path, namespace, depth + 1)
+        return column, self.shape(element, path, path, namespace)
 
     def _column(self, name: str, kind: ValueType, parent: str | None, is_array: bool) -> int:
         """The position of the next column, which has to be this one."""
@@ -217,9 +186,9 @@ def _logical(kind: str, schema: dict[str, Any], physical: LeafType) -> Logical |
         return None
     if kind in ("bytes", "fixed") and name == "decimal":
         precision, scale = schema.get("precision"), schema.get("scale", 0)
-        if not isinstance(precision, int) or not isinstance(scale, int):
+        if not isinstance(precision, int) or not isinstance(scale, int) or not 1 <= precision <= _MOST_DIGITS:
             return None
-        return Decimal(precision, scale) if 0 <= scale <= precision and 1 <= precision <= _MOST_DIGITS else None
+        return Decimal(precision, scale) if 0 <= scale <= precision else None
     if name == "uuid" and physical.length == 16:
         return logical.UUID
     return _TIMES.get((kind, name))
@@ -241,7 +210,3 @@ def _fields(schema: dict[str, Any]) -> list[tuple[str, Any]]:
 
 def _full(name: str, namespace: object) -> str:
     return name if "." in name or not namespace else f"{namespace}.{name}"
-
-
-def _below(path: str | None, name: str, separator: str) -> str:
-    return name if path is None else f"{path}{separator}{name}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from resilient_pq.formats.trevni.metadata import ColumnMetadata, ValueType
 from resilient_pq.formats.trevni.shape import LEAF_TYPES, Array, Map, Maybe, Record, Scalar, Shape
@@ -20,14 +20,8 @@ class _UnknownNamesError(Exception):
     """Names are not as Avro's writer has them."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Item:
-    """A column of which a part of the name is understood already.
-
-    Attributes:
-        rest: What is left of its name.
-        position: Which column.
-    """
+class _Item(NamedTuple):
+    """What is not yet understood of the name of a column, and which one."""
 
     rest: str
     position: int
@@ -35,21 +29,30 @@ class _Item:
 
 def record_of(columns: Sequence[ColumnMetadata]) -> Record:
     """The records of a file."""
-    below: dict[str | None, list[int]] = {}
-    for position, column in enumerate(columns):
-        below.setdefault(column.parent, []).append(position)
+    names = _Names(columns)
     try:
-        return _Names(columns, below).record([_Item(columns[at].name, at) for at in below.get(None, [])])
+        return names.record([_Item(columns[at].name, at) for at in names.below.get(None, [])])
     except _UnknownNamesError:
-        return _plain(columns, below, None)
+        return names.plain(None)
 
 
 class _Names:
     """Makes shapes of columns by the parts of their names."""
 
-    def __init__(self, columns: Sequence[ColumnMetadata], below: dict[str | None, list[int]]) -> None:
+    def __init__(self, columns: Sequence[ColumnMetadata]) -> None:
         self._columns = columns
-        self._below = below
+        self.below: dict[str | None, list[int]] = {}
+        for position, column in enumerate(columns):
+            self.below.setdefault(column.parent, []).append(position)
+
+    def plain(self, parent: str | None) -> Record:
+        """Every column by its whole name."""
+        fields: list[tuple[str, Shape]] = []
+        for position in self.below.get(parent, []):
+            column = self._columns[position]
+            shape = self.plain(column.name) if column.name in self.below else self._scalar(position)
+            fields.append((column.name, Array(position, shape) if column.is_array else shape))
+        return Record(tuple(fields))
 
     def record(self, items: Sequence[_Item]) -> Record:
         """A record of the fields that the names begin with."""
@@ -74,7 +77,7 @@ class _Names:
         match items[0].rest:
             case "" if not column.is_array:
                 return self._scalar(items[0].position)
-            case ("" | "[]") if column.is_array:
+            case "" | "[]" if column.is_array:
                 return Array(items[0].position, self._element(items[0].position))
             case ">" if column.is_array:
                 return self._map(items[0].position)
@@ -100,9 +103,7 @@ class _Names:
         if kind.is_array or kind.type is not ValueType.STRING:
             raise _UnknownNamesError
         value = self.value([_Item(item.rest.removeprefix("value"), item.position) for item in values])
-        key_shape = self._scalar(key.position)
-        assert isinstance(key_shape, Scalar)
-        return Map(position, key_shape, value)
+        return Map(position, self._scalar(key.position), value)
 
     def _element(self, position: int) -> Shape:
         """The elements of an array column: its own values, or the columns that lie in it."""
@@ -117,29 +118,13 @@ class _Names:
         """The columns that lie in an array column, their names as far as its own does not begin them."""
         name = self._columns[position].name
         found = []
-        for below in self._below.get(name, []):
+        for below in self.below.get(name, []):
             rest = self._columns[below].name
             if rest.startswith(name) and rest != name:
                 rest = rest[len(name) :].removeprefix(".")
             found.append(_Item(rest, below))
         return found
 
-    def _scalar(self, position: int) -> Shape:
-        return _scalar(self._columns, position)
-
-
-def _scalar(columns: Sequence[ColumnMetadata], position: int) -> Scalar:
-    kind = columns[position].type
-    return Scalar(position, LEAF_TYPES[kind], is_null=kind is ValueType.NULL)
-
-
-def _plain(columns: Sequence[ColumnMetadata], below: dict[str | None, list[int]], parent: str | None) -> Record:
-    """Every column by its whole name."""
-    fields: list[tuple[str, Shape]] = []
-    for position in below.get(parent, []):
-        column = columns[position]
-        shape: Shape = _scalar(columns, position)
-        if column.name in below:
-            shape = _plain(columns, below, column.name)
-        fields.append((column.name, Array(position, shape) if column.is_array else shape))
-    return Record(tuple(fields))
+    def _scalar(self, position: int) -> Scalar:
+        kind = self._columns[position].type
+        return Scalar(position, LEAF_TYPES[kind], is_null=kind is ValueType.NULL)

@@ -18,7 +18,7 @@ from resilient_pq.formats.trevni.header import BlockTable, Version
 from resilient_pq.formats.trevni.leaves import Convert, Taken
 from resilient_pq.formats.trevni.lengths import read_arrays
 from resilient_pq.formats.trevni.metadata import ColumnMetadata
-from resilient_pq.formats.trevni.values import Position, joined, position_of, read_values
+from resilient_pq.formats.trevni.values import Position, joined, read_values
 
 #: Elements of one column that are made at one time: lengths of arrays may stand for many without a byte for each.
 MAX_ELEMENTS: Final = 1 << 24
@@ -26,15 +26,7 @@ MAX_ELEMENTS: Final = 1 << 24
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Loss:
-    """Bytes that some rows of a column are lost with.
-
-    Attributes:
-        column: The name of the column.
-        block: The block, or the first of several; None where the table of blocks itself is bad.
-        start: Absolute offset of the first byte.
-        end: Offset after the last byte; beyond the end of the file where it was cut.
-        error: Why.
-    """
+    """Bytes of a block, or of more; or the whole column where `block` is None, and why its rows are lost with them."""
 
     column: str
     block: int | None
@@ -53,12 +45,7 @@ class Gap:
 
 
 class BadBlockError(Exception):
-    """A block does not hold what it should.
-
-    Attributes:
-        block: Its number.
-        error: What is wrong.
-    """
+    """A block, by its number, does not hold what it should, by an error."""
 
     def __init__(self, block: int, error: EncodingError) -> None:
         """Keep both."""
@@ -73,22 +60,10 @@ class TooManyElementsError(Exception):
 
 @dataclass(slots=True)
 class ColumnReader:
-    """A column, and where reading it has come to.
+    """A column, and where reading it has come to: `at` in a block, with some of its blocks at hand.
 
-    Attributes:
-        metadata: Of the column.
-        version: Of the file.
-        table: Of its blocks; one without blocks where it is bad.
-        first_rows: The first row of each block, and the end of the last.
-        leaf: The leaf that it is, of a column with levels.
-        children: Positions of the columns that lie in its elements, and are read.
-        at: Where in its block the next row begins.
-        start_row: The row that reading it begins with.
-        blocks: Blocks at hand, by number.
-        decoded: Blocks of a column with levels, decoded.
-        gaps: Rows that it lost, but for those passed by.
-        at_most_one: Whether its lengths are 0 or 1.
-        convert: What becomes of its values.
+    `first_rows` has the first row of each block, and the end of the last; `leaf` the one that it is, of a column with
+    levels; `children` are the columns that lie in its elements; `gaps` the rows that it lost, but for those passed by.
     """
 
     metadata: ColumnMetadata
@@ -96,9 +71,8 @@ class ColumnReader:
     table: BlockTable
     first_rows: NDArray[np.int64]
     leaf: Leaf | None = None
-    children: list[int] = field(default_factory=list)
+    children: list[ColumnReader] = field(default_factory=list)
     at: Position = field(default_factory=Position)
-    start_row: int = 0
     blocks: dict[int, NDArray[np.uint8]] = field(default_factory=dict)
     decoded: dict[int, LeafData] = field(default_factory=dict)
     gaps: list[Gap] = field(default_factory=list)
@@ -134,30 +108,11 @@ class ColumnReader:
             del self.blocks[block]
             self.decoded.pop(block, None)
 
-    def begin(self, row: int) -> None:
-        """Begin with a row, or, where what lies before it has to be read to find it, with the first of its block."""
-        self.start_row = row
-        if not len(self.table) or self.metadata.has_levels:
-            return
-        first = int(self.first_rows[min(self.block_of(row), len(self.table) - 1)])
-        top = self.metadata.parent is None and not self.metadata.is_array
-        place = position_of(self.metadata.type, row - first) if top else None
-        if place is None:
-            self.start_row = first
-        else:
-            self.at = place
-
     def take(self, row: int, end: int, parent: NDArray[np.int64] | None) -> Taken:
-        """What it has in some rows; the next ones begin behind them.
+        """What it has in some rows, of which the first is the next one, or the first of a block.
 
-        Args:
-            row: The first row: the next one, or the first of a block.
-            end: The row after the last.
-            parent: Where it lies in the elements of another column, `Taken.ends` of that one.
-
-        Raises:
-            BadBlockError: A block is not as it should be; then `at` is to be set back.
-            TooManyElementsError: Fewer rows are to be taken; likewise.
+        `parent` is `Taken.ends` of the column whose elements it lies in. A BadBlockError, or a TooManyElementsError
+        where fewer rows are to be taken, leaves `at` to be set back.
         """
         if self.metadata.has_levels:
             return self._take_levels(row, end)
@@ -187,12 +142,10 @@ class ColumnReader:
             raise TooManyElementsError
         return Taken(all_lengths, joined(values), ends if parent is None else ends[parent])
 
-    def _read(self, data: NDArray[np.uint8], slots: int, *, is_last: bool) -> tuple[NDArray[np.int64], Values]:
-        """The next slots, all of one block.
-
-        Raises:
-            EncodingError: The block does not have them, or has more.
-        """
+    def _read(
+        self, data: NDArray[np.uint8], slots: int, *, is_last: bool
+    ) -> tuple[NDArray[np.int64], Values]:
+        """The next slots, all of one block."""
         kind = self.metadata.type
         lengths = np.zeros(0, np.int64)
         if self.metadata.is_array:

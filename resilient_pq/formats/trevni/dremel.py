@@ -33,15 +33,7 @@ class _Branch:
 
 
 def layout_of(columns: Sequence[ColumnMetadata], schema: Schema | None) -> Layout:
-    """The schema of the records, and where its leaves come from.
-
-    Args:
-        columns: The columns of the file.
-        schema: Of the same columns in the same order; None takes what the levels tell.
-
-    Raises:
-        SchemaError: The levels do not tell, or `schema` is not that of the columns.
-    """
+    """The layout of columns by a schema of the same columns in the same order; None takes what the levels tell."""
     if schema is None:
         schema, order = _inferred(columns)
     else:
@@ -79,7 +71,9 @@ def _inferred(columns: Sequence[ColumnMetadata]) -> tuple[Schema, list[int]]:
             raise UnsupportedError(f"the name has more than {MAX_DEPTH} parts", where=column.where)
         for part in parts:
             if branch.column is not None:
-                raise SchemaError(f"a column lies in the column {branch.name!r}", where=column.where, hint=_HINT)
+                raise SchemaError(
+                    f"a column lies in the column {branch.name!r}", where=column.where, hint=_HINT
+                )
             branch = branch.children.setdefault(part, _Branch(part))
         if branch.children or branch.column is not None:
             raise SchemaError("a column is a group of other columns, too", where=column.where, hint=_HINT)
@@ -93,11 +87,7 @@ def _inferred(columns: Sequence[ColumnMetadata]) -> tuple[Schema, list[int]]:
 
 
 def _choose(branch: _Branch, columns: Sequence[ColumnMetadata]) -> None:
-    """Find what every node of a top-level column is.
-
-    Raises:
-        SchemaError: The levels leave no choice that fits all of them, or several.
-    """
+    """Find what every node of a top-level column is, where the levels leave one choice that fits all of them."""
     nodes = list(_nodes(branch))
     ways = [(way, columns[column]) for way in _ways(branch, ()) if (column := way[-1].column) is not None]
     found: list[dict[int, Repetition]] = []
@@ -154,5 +144,3 @@ def _node(branch: _Branch, columns: Sequence[ColumnMetadata], order: list[int]) 
         return Primitive(branch.name, branch.repetition, *LEAF_TYPES[columns[branch.column].type])
     children = tuple(_node(child, columns, order) for child in branch.children.values())
     return Group(branch.name, branch.repetition, children)
-
-

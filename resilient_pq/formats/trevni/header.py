@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from resilient_pq.errors import EncodingError, FormatError, TornFileError, UnsupportedError
-from resilient_pq.formats.trevni.metadata import ColumnMetadata, Pairs, ValueType, read_pairs
-from resilient_pq.formats.trevni.varints import read_varint
+from resilient_pq.errors import EncodingError, FormatError, TornFileError, UnsupportedError, Where, located
+from resilient_pq.formats.trevni.codecs import Codec, decompress
+from resilient_pq.formats.trevni.metadata import ColumnMetadata, Pairs, ValueType
+from resilient_pq.formats.trevni.values import VARINTS, fixed_width, read_varint
 
 MAGIC: Final = b"Trv"
 _COUNTS = struct.Struct("<QI")
@@ -23,29 +24,14 @@ _COUNT: Final = 4
 _DESCRIPTOR = struct.Struct("<III")
 #: Bytes that are asked for at least where those at hand do not suffice.
 _LEAST_READ: Final = 1 << 12
-#: Bytes of a first value, where all have as many.
-_WIDTHS: Final = {
-    ValueType.NULL: 0,
-    ValueType.BOOLEAN: 1,
-    ValueType.FIXED8: 1,
-    ValueType.FIXED16: 2,
-    ValueType.FIXED32: 4,
-    ValueType.FLOAT: 4,
-    ValueType.FIXED64: 8,
-    ValueType.DOUBLE: 8,
-    ValueType.TIMESTAMP: 12,
-}
-
-T = TypeVar("T")
 
 
 class Version(IntEnum):
     """The fourth byte of a file.
 
-    1 was used twice: by the draft that Impala followed in 2012, and by Avro's writer from January to March 2013. What
-    they differ in stands in the metadata of each column: only the former has definition levels, and types as fixed8.
-    Of files without any of these both dialects say the same, but for blocks whose compressed size is said to be 0,
-    which are not compressed in the former, and empty in the latter: there their size before compression is 0 as well.
+    1 was used twice: by the draft that Impala followed in 2012, and by Avro's writer early in 2013. What they differ in
+    stands in the metadata of each column, but for blocks whose compressed size is said to be 0: they are not compressed
+    in the former, and empty in the latter, where their size before compression is 0 as well.
     """
 
     FIRST = 0
@@ -63,22 +49,9 @@ class NeedBytes:
     end: int
 
 
-def _more(end: int, size: int) -> NeedBytes:
-    return NeedBytes(min(end, size))
-
-
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a file begins with.
-
-    Attributes:
-        version: Its fourth byte.
-        num_rows: Rows that it is said to have.
-        metadata: The pairs of the file.
-        columns: Its columns, in order.
-        starts: Where the table of each column's blocks begins.
-        size: Bytes of the header.
-    """
+    """What a file begins with; `starts` says where the table of each column's blocks begins, `size` its own bytes."""
 
     version: Version
     num_rows: int
@@ -90,19 +63,9 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class BlockTable:
-    """Where the blocks of a column lie.
+    """Where the blocks of a column lie, and what each is said to have of rows: with repetition levels entries.
 
-    Attributes:
-        column: The column.
-        offsets: Where each block begins.
-        stored_sizes: Bytes of each, as they are stored, without the checksum.
-        sizes: Bytes of each before compression.
-        compressed: Which went through the codec of the column: all, but for blocks of the draft's dialect without a
-            compressed size.
-        counts: For each what it is said to have of rows: with repetition levels entries, otherwise rows.
-        first_values: The first value of each, as it is stored; empty where there are none.
-        start: Where the table begins.
-        end: Where the last block ends.
+    All went through the codec of the column, but for blocks of the draft's dialect without a compressed size.
     """
 
     column: ColumnMetadata
@@ -111,7 +74,6 @@ class BlockTable:
     sizes: NDArray[np.int64]
     compressed: NDArray[np.bool_]
     counts: NDArray[np.int64]
-    first_values: tuple[bytes, ...] = field(repr=False)
     start: int
     end: int
 
@@ -124,24 +86,28 @@ class BlockTable:
         start = int(self.offsets[block])
         return start, start + int(self.stored_sizes[block]) + self.column.checksum.size
 
+    def where(self, block: int) -> Where:
+        """The place of a block, for messages."""
+        return Where(column=self.column.name, page=block, offset=int(self.offsets[block]))
+
+    def unpack(self, block: int, stored: memoryview, *, verify: bool) -> tuple[NDArray[np.uint8], bool]:
+        """A block decompressed, from the bytes of its `span`, and whether its checksum was compared and holds."""
+        column = self.column
+        with located(self.where(block)):
+            end = len(stored) - column.checksum.size
+            codec = column.codec if self.compressed[block] else Codec.NULL
+            data = decompress(codec, stored[:end], int(self.sizes[block]))
+            verified = verify and column.checksum.verify(data, stored[end:], codec)
+            return np.frombuffer(data, np.uint8), verified
+
 
 def read_header(data: memoryview, size: int) -> Header | NeedBytes:
-    """The header of a file.
-
-    Args:
-        data: The beginning of the file.
-        size: Bytes of the whole file.
-
-    Raises:
-        FormatError: It is no Trevni file, or its header contradicts itself.
-        TornFileError: The file ends within its header.
-        UnsupportedError: It is of a later version, or a column uses what is not known.
-    """
+    """The header of a file, of its beginning and its size."""
     try:
         return _read_header(data, size)
     except (IndexError, struct.error):
         if len(data) < size:
-            return _more(max(2 * len(data), _LEAST_READ), size)
+            return NeedBytes(min(max(2 * len(data), _LEAST_READ), size))
         raise TornFileError(f"the file ends after {size:,} bytes, within its header") from None
     except EncodingError as error:
         raise FormatError(f"the header does not parse: {error.message}") from error
@@ -155,13 +121,13 @@ def _read_header(data: memoryview, size: int) -> Header:
     if version not in list(Version):
         raise UnsupportedError(f"it is of version {version} of Trevni; 0, 1 and 2 are known")
     num_rows, num_columns = _COUNTS.unpack_from(data, _COUNTS_AT)
-    metadata, at = read_pairs(data, _COUNTS_AT + _COUNTS.size, size)
+    metadata, at = _read_pairs(data, _COUNTS_AT + _COUNTS.size, size)
     # Each column takes the count of its metadata, and its start.
     if num_columns > (size - at) // (1 + _START):
         raise TornFileError(f"{num_columns:,} columns are said to be described in {size - at:,} bytes")
     pairs = []
     for _ in range(num_columns):
-        found, at = read_pairs(data, at, size)
+        found, at = _read_pairs(data, at, size)
         pairs.append(found)
     if at + num_columns * _START > len(data):
         raise IndexError
@@ -169,6 +135,32 @@ def _read_header(data: memoryview, size: int) -> Header:
     columns = tuple(ColumnMetadata.of(found, metadata) for found in pairs)
     _check_parents(columns)
     return Header(Version(version), num_rows, metadata, columns, starts, at + num_columns * _START)
+
+
+def _read_pairs(data: memoryview, at: int, size: int) -> tuple[dict[str, bytes], int]:
+    """Pairs of keys and values, of those with the same key the last one, and where the next thing begins.
+
+    IndexError where they go on behind the end of `data`, but not behind that of the file.
+    """
+    count, at = read_varint(data, at)
+    # Each pair takes two bytes at least.
+    if not 0 <= count <= (size - at) // 2:
+        raise FormatError(f"{count:,} pairs of metadata are said to be in {size - at:,} bytes")
+    pairs = {}
+    for _ in range(count):
+        key, at = _read_bytes(data, at, size)
+        value, at = _read_bytes(data, at, size)
+        pairs[key.decode("utf-8", "backslashreplace")] = value
+    return pairs, at
+
+
+def _read_bytes(data: memoryview, at: int, size: int) -> tuple[bytes, int]:
+    length, at = read_varint(data, at)
+    if not 0 <= length <= size - at:
+        raise FormatError(f"{length:,} bytes of metadata are said to be in {size - at:,}")
+    if at + length > len(data):
+        raise IndexError
+    return bytes(data[at : at + length]), at + length
 
 
 def _check_parents(columns: Sequence[ColumnMetadata]) -> None:
@@ -180,28 +172,20 @@ def _check_parents(columns: Sequence[ColumnMetadata]) -> None:
         if column.parent is not None:
             parent = seen.get(column.parent)
             if parent is None or not parent.is_array:
-                raise FormatError(f"no array before the column has the name {column.parent!r}", where=column.where)
+                raise FormatError(
+                    f"no array before the column has the name {column.parent!r}", where=column.where
+                )
             if parent.type is not ValueType.NULL:
-                raise FormatError(f"the column {column.parent!r} has values besides columns", where=column.where)
+                raise FormatError(
+                    f"the column {column.parent!r} has values besides columns", where=column.where
+                )
         seen[column.name] = column
 
 
 def read_block_table(
     data: memoryview, offset: int, header: Header, position: int, size: int
 ) -> BlockTable | NeedBytes:
-    """Where the blocks of a column lie.
-
-    Args:
-        data: Bytes of the file from the beginning of the table on, or from before it.
-        offset: Absolute offset of the first of them.
-        header: The file's header.
-        position: Of the column among the columns.
-        size: Bytes of the whole file.
-
-    Raises:
-        TornFileError: The table goes on behind the end of the file.
-        FormatError: It does not parse.
-    """
+    """Where the blocks of a column lie, of bytes that begin at `offset` of the file, before or at the table."""
     column, start = header.columns[position], header.starts[position]
     if not header.size <= start <= size - _COUNT:
         raise TornFileError(
@@ -212,10 +196,14 @@ def read_block_table(
     except (IndexError, struct.error):
         end = offset + len(data)
         if end < size:
-            return _more(max(end + len(data), start + _LEAST_READ), size)
-        raise TornFileError("the file ends within the table of the column's blocks", where=column.where) from None
+            return NeedBytes(min(max(end + len(data), start + _LEAST_READ), size))
+        raise TornFileError(
+            "the file ends within the table of the column's blocks", where=column.where
+        ) from None
     except EncodingError as error:
-        raise FormatError(f"the table of blocks does not parse: {error.message}", where=column.where) from error
+        raise FormatError(
+            f"the table of blocks does not parse: {error.message}", where=column.where
+        ) from error
 
 
 def _read_block_table(
@@ -223,53 +211,44 @@ def _read_block_table(
 ) -> BlockTable:
     (count,) = struct.unpack_from("<I", data, at)
     at += _COUNT
-    least = _DESCRIPTOR.size + (_first_value_size(column) if column.has_first_values else 0)
-    if count > (size - start - _COUNT) // least:
+    if count > (size - start - _COUNT) // _DESCRIPTOR.size:
         raise TornFileError(
-            f"{count:,} blocks are said to be described in {size - start - _COUNT:,} bytes", where=column.where
+            f"{count:,} blocks are said to be described in {size - start - _COUNT:,} bytes",
+            where=column.where,
         )
-    described, first_values, end = _descriptors(data, at, count, column)
+    described, end = _descriptors(data, at, count, column)
     counts, sizes, stored = described.astype(np.int64).T
     compressed = (stored != 0) | (version is not Version.DRAFT)
     stored = np.where(compressed, stored, sizes)
     spans = stored + column.checksum.size
     ends = start + _COUNT + (end - at) + np.cumsum(spans)
     last = int(ends[-1]) if count else start + _COUNT + (end - at)
-    return BlockTable(column, ends - spans, stored, sizes, compressed, counts, first_values, start, last)
+    return BlockTable(column, ends - spans, stored, sizes, compressed, counts, start, last)
 
 
-def _first_value_size(column: ColumnMetadata) -> int:
-    return _WIDTHS.get(column.type, 1)
-
-
-def _descriptors(
-    data: memoryview, at: int, count: int, column: ColumnMetadata
-) -> tuple[NDArray[Any], tuple[bytes, ...], int]:
-    """Counts, sizes and stored sizes of the blocks, their first values, and where the next thing begins."""
+def _descriptors(data: memoryview, at: int, count: int, column: ColumnMetadata) -> tuple[NDArray[Any], int]:
+    """Counts, sizes and stored sizes of the blocks, and where the next thing begins; first values are passed over."""
     if not column.has_first_values:
         end = at + count * _DESCRIPTOR.size
         if end > len(data):
             raise IndexError
-        return np.frombuffer(data[at:end], "<u4").reshape(-1, 3), (), end
-    described = np.empty((count, 3), np.uint32)
-    first_values = []
-    for block in range(count):
-        described[block] = _DESCRIPTOR.unpack_from(data, at)
-        at += _DESCRIPTOR.size
-        end = _end_of_value(data, at, column.type)
-        if end > len(data):
-            raise IndexError
-        first_values.append(bytes(data[at:end]))
-        at = end
-    return described, tuple(first_values), at
+        return np.frombuffer(data[at:end], "<u4").reshape(-1, 3), end
+    described = []
+    for _ in range(count):
+        described.append(_DESCRIPTOR.unpack_from(data, at))
+        at = _end_of_value(data, at + _DESCRIPTOR.size, column.type)
+    if at > len(data):
+        raise IndexError
+    return np.array(described, np.uint32).reshape(-1, 3), at
 
 
 def _end_of_value(data: memoryview, at: int, kind: ValueType) -> int:
-    """Where a value ends."""
-    if kind in _WIDTHS:
-        return at + _WIDTHS[kind]
+    """Where a value ends that stands by itself."""
+    width = {ValueType.NULL: 0, ValueType.BOOLEAN: 1}.get(kind, fixed_width(kind))
+    if width is not None:
+        return at + width
     value, at = read_varint(data, at)
-    if kind in (ValueType.INT, ValueType.LONG):
+    if kind in VARINTS:
         return at
     if value < 0:
         raise EncodingError(f"a value is said to have {value} bytes")

@@ -24,14 +24,7 @@ Convert = Callable[[Values], Values]
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What a column has in the rows of a window.
-
-    Attributes:
-        lengths: Of its arrays.
-        values: Its values.
-        ends: For each row, and for the end, how many elements there are before it.
-        data: Of a column with levels, all of it.
-    """
+    """What a column has in the rows of a window: `ends` counts, for each row and the end, the elements before it."""
 
     lengths: NDArray[np.int64] | None
     values: Values
@@ -102,10 +95,9 @@ def _checked_text(values: Values) -> Values:
 
 
 def conversion(leaf: Leaf, source: Source, column: ColumnMetadata) -> Convert | None:
-    """What becomes of the values of a column in a leaf; None where nothing does.
+    """What makes the values of a leaf, or an EncodingError, of those of a column; None where they are the same.
 
-    It raises EncodingError for values that the leaf cannot have. Text of the draft's dialect is not looked at: what
-    Impala takes for strings is any bytes.
+    Text of the draft's dialect is not looked at: what Impala takes for strings is any bytes.
     """
     if source.symbols:
         return _symbols_of(source.symbols)

@@ -17,52 +17,15 @@ from resilient_pq.formats.trevni.metadata import ColumnMetadata, ValueType
 from resilient_pq.formats.trevni.values import Position, read_values
 
 
-def level_bytes(max_level: int, count: int) -> int:
-    """Bytes of so many levels."""
-    return (count * max_level.bit_length() + 7) // 8
-
-
-def read_levels(data: NDArray[np.uint8], max_level: int, count: int) -> Levels:
-    """Levels that fill `data`.
-
-    Raises:
-        EncodingError: One is above `max_level`.
-    """
-    width = max_level.bit_length()
-    bits = np.unpackbits(data, bitorder="little", count=count * width).reshape(count, width)
-    levels: Levels = np.packbits(bits, axis=1, bitorder="little").ravel()
-    if count and int(levels.max()) > max_level:
-        raise EncodingError(f"a level is {int(levels.max())}, and none is above {max_level}")
-    return levels
-
-
-def write_levels(levels: Levels, max_level: int) -> NDArray[np.uint8]:
-    """The bytes of levels."""
-    bits = np.unpackbits(levels.reshape(-1, 1), axis=1, bitorder="little")[:, : max_level.bit_length()]
-    return np.packbits(bits.ravel(), bitorder="little")
-
-
 def read_block(column: ColumnMetadata, data: NDArray[np.uint8], count: int) -> LeafData:
-    """The rows of a block.
-
-    Args:
-        column: A column that has definition levels.
-        data: The block, decompressed.
-        count: Its entries.
-
-    Raises:
-        EncodingError: It does not have so many, or does not begin with a row, or bytes are left over.
-    """
+    """The rows of a block of so many entries, of a column that has definition levels."""
     end = len(data)
     repetition: Levels | None = None
     if column.max_repetition_level:
-        start = end - level_bytes(column.max_repetition_level, count)
-        repetition = _levels_between(data, start, end, column.max_repetition_level, count)
-        end = start
+        end, repetition = _levels_before(data, end, column.max_repetition_level, count)
         if count and repetition[0]:
             raise EncodingError("the block begins in the middle of a row")
-    start = end - level_bytes(column.max_definition_level, count)
-    definition = _levels_between(data, start, end, column.max_definition_level, count)
+    start, definition = _levels_before(data, end, column.max_definition_level, count)
     num_values = int(np.count_nonzero(definition == column.max_definition_level))
     values, position = read_values(column.type, data[:start], Position(), num_values)
     if position.at != start and column.type is not ValueType.BOOLEAN:
@@ -71,7 +34,14 @@ def read_block(column: ColumnMetadata, data: NDArray[np.uint8], count: int) -> L
     return LeafData(num_rows, definition, repetition, values)
 
 
-def _levels_between(data: NDArray[np.uint8], start: int, end: int, max_level: int, count: int) -> Levels:
+def _levels_before(data: NDArray[np.uint8], end: int, max_level: int, count: int) -> tuple[int, Levels]:
+    """So many levels that end at a byte, and where they begin."""
+    width = max_level.bit_length()
+    start = end - (count * width + 7) // 8
     if start < 0:
         raise EncodingError(f"{count:,} levels are said to be in {end:,} bytes")
-    return read_levels(data[start:end], max_level, count)
+    bits = np.unpackbits(data[start:end], bitorder="little", count=count * width).reshape(count, width)
+    levels: Levels = np.packbits(bits, axis=1, bitorder="little").ravel()
+    if count and int(levels.max()) > max_level:
+        raise EncodingError(f"a level is {int(levels.max())}, and none is above {max_level}")
+    return start, levels

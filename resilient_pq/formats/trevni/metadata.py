@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 from resilient_pq.errors import FormatError, UnsupportedError, Where
 from resilient_pq.format.schema import MAX_LEVEL
 from resilient_pq.formats.trevni.codecs import Checksum, Codec
-from resilient_pq.formats.trevni.varints import read_varint, write_varint
 
 CODEC: Final = "trevni.codec"
 CHECKSUM: Final = "trevni.checksum"
@@ -24,6 +24,8 @@ REPETITION: Final = "trevni.repetition"
 #: Where Avro's writer keeps the schema of the records (``AvroColumnWriter.SCHEMA_KEY``).
 AVRO_SCHEMA: Final = "avro.schema"
 
+#: Keys that mean something else in a Parquet file of ours.
+_RESERVED: Final = ("rpq.", "ARROW:schema")
 #: Pairs of keys and values.
 Pairs = Mapping[str, bytes]
 
@@ -50,17 +52,9 @@ class ValueType(StrEnum):
 class ColumnMetadata:
     """What a column says of itself, with what the file says for all of them.
 
-    Attributes:
-        name: Its name, unlike those of all others.
-        type: How its values are stored.
-        codec: How its blocks are compressed.
-        checksum: What stands behind each block.
-        is_array: Whether each slot of `parent`, or each row, has any number of values, and the blocks their lengths.
-        parent: The name of the array column in whose elements the values lie; None where they lie in rows.
-        has_first_values: Whether the table of blocks has the first value of each.
-        max_definition_level: Above 0 where the blocks have definition levels.
-        max_repetition_level: Above 0 where they have repetition levels, too.
-        pairs: All pairs, as they were read.
+    An array has any number of values in each slot of its parent, or in each row, and the blocks their lengths; its
+    parent is the array column, by name, in whose elements the values lie. Where the highest levels are above 0, the
+    blocks have levels instead.
     """
 
     name: str
@@ -72,7 +66,6 @@ class ColumnMetadata:
     has_first_values: bool = False
     max_definition_level: int = 0
     max_repetition_level: int = 0
-    pairs: Pairs = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def where(self) -> Where:
@@ -81,16 +74,7 @@ class ColumnMetadata:
 
     @classmethod
     def of(cls, pairs: Pairs, defaults: Pairs) -> ColumnMetadata:
-        """What the pairs of a column say.
-
-        Args:
-            pairs: Of the column.
-            defaults: Of the file: its codec and its checksum are those of columns that name none.
-
-        Raises:
-            FormatError: A name or a type is missing, or the pairs contradict each other.
-            UnsupportedError: A type, a codec or a checksum is not known.
-        """
+        """What the pairs of a column say; its codec and checksum are those of the file where it names none."""
         name = _text(pairs, NAME)
         if name is None:
             raise FormatError("a column has no name")
@@ -108,9 +92,8 @@ class ColumnMetadata:
             has_first_values=VALUES in pairs,
             max_definition_level=_level(pairs, DEFINITION, where),
             max_repetition_level=_level(pairs, REPETITION, where),
-            pairs=pairs,
         )
-        column.check()
+        column._check()
         return column
 
     @property
@@ -118,30 +101,17 @@ class ColumnMetadata:
         """Whether it is a column of the draft's dialect, with levels in its blocks."""
         return self.max_definition_level > 0
 
-    def check(self) -> None:
-        """Refuse what no column can be.
-
-        Raises:
-            FormatError: It has levels and lengths at one time, or first values of arrays, or levels that cannot be.
-        """
+    def _check(self) -> None:
+        """Refuse levels together with lengths, first values of arrays, and levels that cannot be."""
         nested = self.is_array or self.parent is not None
         if nested and (self.has_levels or self.max_repetition_level):
             raise FormatError("the column has levels as well as lengths", where=self.where)
         if self.max_repetition_level > self.max_definition_level:
-            raise FormatError("the column has a repetition level above its definition level", where=self.where)
+            raise FormatError(
+                "the column has a repetition level above its definition level", where=self.where
+            )
         if self.has_first_values and (nested or self.has_levels):
             raise FormatError("only columns of one value in each row have first values", where=self.where)
-
-    def to_pairs(self) -> dict[str, bytes]:
-        """The pairs that say this, in the order in which Avro's writer has them."""
-        pairs = {NAME: self.name.encode(), TYPE: self.type.encode()}
-        if self.has_first_values:
-            pairs[VALUES] = b""
-        if self.parent is not None:
-            pairs[PARENT] = self.parent.encode()
-        if self.is_array:
-            pairs[ARRAY] = b""
-        return pairs
 
 
 def _text(pairs: Pairs, key: str) -> str | None:
@@ -156,50 +126,20 @@ def _level(pairs: Pairs, key: str, where: Where) -> int:
         raise FormatError(f"{key} is {text!r}, which is no level", where=where)
     level = int(text)
     if level > MAX_LEVEL:
-        raise UnsupportedError(f"{key} is {level}; more than {MAX_LEVEL} levels are not supported", where=where)
+        raise UnsupportedError(
+            f"{key} is {level}; more than {MAX_LEVEL} levels are not supported", where=where
+        )
     return level
 
 
-def read_pairs(data: memoryview, at: int, size: int) -> tuple[dict[str, bytes], int]:
-    """Pairs of keys and values; of those with the same key the last one.
-
-    Args:
-        data: The beginning of a file.
-        at: Where they begin.
-        size: Bytes of the whole file.
-
-    Returns:
-        The pairs, and where the next thing begins.
-
-    Raises:
-        IndexError: They go on behind the end of `data`, but not behind that of the file.
-        FormatError: They go on behind the end of the file, or are none.
-    """
-    count, at = read_varint(data, at)
-    # Each pair takes two bytes at least.
-    if not 0 <= count <= (size - at) // 2:
-        raise FormatError(f"{count:,} pairs of metadata are said to be in {size - at:,} bytes")
-    pairs = {}
-    for _ in range(count):
-        key, at = _read_bytes(data, at, size)
-        value, at = _read_bytes(data, at, size)
-        pairs[key.decode("utf-8", "backslashreplace")] = value
-    return pairs, at
-
-
-def _read_bytes(data: memoryview, at: int, size: int) -> tuple[bytes, int]:
-    length, at = read_varint(data, at)
-    if not 0 <= length <= size - at:
-        raise FormatError(f"{length:,} bytes of metadata are said to be in {size - at:,}")
-    if at + length > len(data):
-        raise IndexError
-    return bytes(data[at : at + length]), at + length
-
-
-def write_pairs(pairs: Pairs) -> bytes:
-    """The bytes of pairs."""
-    out = [write_varint(len(pairs))]
-    for key, value in pairs.items():
-        name = key.encode()
-        out += [write_varint(len(name)), name, write_varint(len(value)), value]
-    return b"".join(out)
+def text_metadata(pairs: Pairs) -> dict[str, str]:
+    """Pairs as text: values that are no UTF-8 are in base64, under a key that says so. Keys of our own are left out."""
+    found = {}
+    for name, value in pairs.items():
+        if name.startswith(_RESERVED):
+            continue
+        try:
+            found[name] = value.decode()
+        except UnicodeDecodeError:
+            found[f"{name}.base64"] = base64.b64encode(value).decode()
+    return found

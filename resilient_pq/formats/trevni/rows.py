@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from resilient_pq.errors import EncodingError, FormatError, TornFileError
 from resilient_pq.format.schema import Leaf
 from resilient_pq.format.values import LeafData
-from resilient_pq.formats.trevni.blocks import check_within, unpack, where_of
 from resilient_pq.formats.trevni.column_reader import (
     MAX_ELEMENTS,
     BadBlockError,
@@ -52,14 +51,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class WindowRows:
-    """The rows of a window.
-
-    Attributes:
-        first_row: Number of the first in the file.
-        num_rows: How many.
-        leaves: By the ordinal of each wanted leaf, its rows; None where it lost them.
-        losses: By the ordinal of each leaf that lost them, with what.
-    """
+    """The rows of a window: by the ordinal of each wanted leaf its data, None where they are lost, and what with."""
 
     first_row: int
     num_rows: int
@@ -85,43 +77,31 @@ class RowReader:
         *,
         size: int,
         num_rows: int,
-        first_rows: Mapping[int, NDArray[np.int64]] | None = None,
-        start: int = 0,
-        stop: int | None = None,
-        verify: bool = True,
+        first_rows: Mapping[int, NDArray[np.int64]],
+        start: int,
+        stop: int,
+        verify: bool,
     ) -> None:
-        """Begin before a row.
+        """Begin before the first row of the file; those before `start` are read and passed over.
 
-        Args:
-            header: The file's header.
-            tables: Of each column that is needed the table of its blocks, or what is wrong with it.
-            layout: Of the file.
-            leaves: Those wanted.
-            size: Bytes of the file.
-            num_rows: Rows of the file.
-            first_rows: Of columns with repetition levels, whose tables do not tell, the first row of each block, and
-                the end of the last: see `placed_rows`.
-            start: The first row wanted.
-            stop: The row after the last wanted; None is the end.
-            verify: Whether checksums are compared.
+        `first_rows` has what tables of columns with repetition levels do not tell, see `placed_rows`.
         """
         self._header = header
         self._sources = {leaf.ordinal: layout.sources[leaf.ordinal] for leaf in leaves}
         self._size = size
         self._verify = verify
         self._num_rows = num_rows
-        self._start = min(start, num_rows)
-        self._stop = num_rows if stop is None else max(min(stop, num_rows), self._start)
+        self._start = start
+        self._stop = stop
         self._most_rows: int | None = None
+        self.row = 0
         self.losses: list[Loss] = []
         self.unverified: dict[str, int] = {}
-        placed = first_rows or {}
         self._columns: dict[int, ColumnReader] = {}
         for position in needed_columns(self._sources.values()):
-            self._columns[position] = self._column(position, tables[position], placed.get(position))
+            self._columns[position] = self._column(position, tables[position], first_rows.get(position))
         self._parents = self._related()
         self._prepare_values(leaves)
-        self.row = self._seek()
         for position, column in self._columns.items():
             table = tables[position]
             if isinstance(table, FormatError):
@@ -135,8 +115,7 @@ class RowReader:
         metadata = self._header.columns[position]
         if isinstance(table, FormatError):
             none, start = np.zeros(0, np.int64), self._header.starts[position]
-            table = BlockTable(metadata, none, none, none, none.astype(np.bool_), none, (), start, start)
-            return ColumnReader(metadata, self._header.version, table, np.zeros(1, np.int64))
+            table = BlockTable(metadata, none, none, none, none.astype(np.bool_), none, start, start)
         if first_rows is None:
             first_rows = np.concatenate([[0], np.cumsum(table.counts)])
         return ColumnReader(metadata, self._header.version, table, first_rows)
@@ -148,7 +127,7 @@ class RowReader:
         for position, column in self._columns.items():
             if column.metadata.parent is not None:
                 parents[position] = by_name[column.metadata.parent]
-                self._columns[parents[position]].children.append(position)
+                self._columns[parents[position]].children.append(column)
         return parents
 
     def _prepare_values(self, leaves: Sequence[Leaf]) -> None:
@@ -162,39 +141,22 @@ class RowReader:
                 column.leaf = leaf
                 column.convert = conversion(leaf, source, column.metadata)
 
-    def _seek(self) -> int:
-        """The row to begin with: the last before the first wanted at which all that is needed begins.
-
-        A column that lies in the elements of another needs those lengths from the beginning of its block on.
-        """
-        for column in reversed(self._columns.values()):
-            column.begin(min([self._start, *(self._columns[child].start_row for child in column.children)]))
-        return min([self._start, *(column.start_row for column in self._columns.values())])
-
     # --- what to fetch --------------------------------------------------------------------------------------------
 
     def next_window(self, most_rows: int, most_bytes: int) -> Window | None:
-        """The rows to take next, and the blocks that they need and that are not at hand.
+        """The rows to take next, so many at most, and the blocks that they need and that are not at hand.
 
-        Args:
-            most_rows: Rows that it may have.
-            most_bytes: Bytes, decompressed, that its blocks may have; one block of each column it has in any case.
-
-        Returns:
-            The window; None after the last row.
+        These have at most so many bytes, decompressed, but one of each column in any case. None after the last row.
         """
         if self.row >= self._stop:
             return None
-        most_rows = min(most_rows, self._most_rows or most_rows)
-        borders = [self.row + most_rows, self._stop]
+        borders = [self.row + min(most_rows, self._most_rows or most_rows), self._stop]
         if self.row < self._start:
             borders.append(self._start)
         there = []
         for position, column in self._columns.items():
             gap = column.gap_at(self.row)
-            if self.row < column.start_row:
-                borders.append(column.start_row)
-            elif gap is not None:
+            if gap is not None:
                 borders.append(gap.end)
             else:
                 there.append(position)
@@ -224,15 +186,13 @@ class RowReader:
 
     def _lose_what_is_cut_off(self, column: ColumnReader) -> None:
         """Give up the blocks that the file ends before."""
-        ends = column.table.offsets + column.table.stored_sizes + column.metadata.checksum.size
+        table = column.table
+        ends = table.offsets + table.stored_sizes + column.metadata.checksum.size
         block = int(np.searchsorted(ends, self._size, side="right"))  # each ends behind the one before it
-        if block == len(column.table):
-            return
-        try:
-            check_within(column.table, block, self._size)
-        except TornFileError as error:
-            start = int(column.table.offsets[block])
-            loss = Loss(column.metadata.name, block, start, column.table.end, error)
+        if block < len(table):
+            what = f"the block ends at {int(ends[block]):,}, and the file has {self._size:,} bytes"
+            error = TornFileError(what, where=table.where(block))
+            loss = Loss(column.metadata.name, block, int(table.offsets[block]), table.end, error)
             self._lose(column, int(column.first_rows[block]), int(column.first_rows[-1]), loss)
 
     def _lose_column(self, position: int, error: FormatError) -> None:
@@ -243,36 +203,32 @@ class RowReader:
 
     def _lose_block(self, column: ColumnReader, block: int, error: FormatError) -> None:
         start, end = column.table.span(block)
-        error.at(where_of(column.table, block))
+        error.at(column.table.where(block))
         loss = Loss(column.metadata.name, block, start, end, error)
         first = max(int(column.first_rows[block]), self.row)
         self._lose(column, first, int(column.first_rows[block + 1]), loss)
 
     def _lose(self, column: ColumnReader, start: int, end: int, loss: Loss) -> None:
         """Give up rows of a column, and of those in its elements all up to the next block that begins behind them."""
-        if loss not in self.losses:
+        if loss not in self.losses and end > self._start:
             self.losses.append(loss)
         column.gaps.append(Gap(start, end, loss))
-        for position in column.children:
-            following = self._columns[position].first_row_from(end)
-            self._lose(self._columns[position], start, self._num_rows if following is None else following, loss)
+        for child in column.children:
+            following = child.first_row_from(end)
+            self._lose(child, start, self._num_rows if following is None else following, loss)
 
     # --- blocks and rows ------------------------------------------------------------------------------------------
 
     def supply(self, wanted: WantedBlock, stored: memoryview) -> FormatError | None:
-        """Take a block that was asked for.
-
-        Returns:
-            What is wrong with it, if anything: then it may be read once more, or given up with `give_up`.
-        """
+        """Take a block that was asked for, or say what is wrong: then it may be read once more, or given up."""
         column = self._columns[wanted.column]
         try:
-            block = unpack(column.table, wanted.block, stored, verify=self._verify)
+            block, verified = column.table.unpack(wanted.block, stored, verify=self._verify)
         except FormatError as error:
             return error
-        if self._verify and not block.verified and column.metadata.checksum.size:
+        if self._verify and not verified and column.metadata.checksum.size:
             self.unverified[column.metadata.name] = self.unverified.get(column.metadata.name, 0) + 1
-        column.blocks[wanted.block] = block.data
+        column.blocks[wanted.block] = block
         return None
 
     def give_up(self, wanted: WantedBlock, error: FormatError) -> None:
@@ -282,16 +238,15 @@ class RowReader:
     def take(self, window: Window) -> WindowRows | None:
         """The rows of a window whose blocks were supplied or given up.
 
-        Returns:
-            The rows; None where they are before the first one wanted, or where it turned out that others are to be
-            taken. In either case `next_window` says how it goes on.
+        None where they are before the first one wanted, or where it turned out that others are to be taken: in either
+        case `next_window` says how it goes on.
         """
         if any(wanted.block not in self._columns[wanted.column].blocks for wanted in window.blocks):
             return None
         before = {position: column.at for position, column in self._columns.items()}
         taken: dict[int, Taken] = {}
         for position, column in self._columns.items():
-            if self.row < column.start_row or column.gap_at(self.row) is not None:
+            if column.gap_at(self.row) is not None:
                 continue
             parent = self._parents.get(position)
             try:
@@ -309,7 +264,9 @@ class RowReader:
             column.forget(self.row)
         return found
 
-    def _make_do(self, column: ColumnReader, window: Window, error: BadBlockError | TooManyElementsError) -> None:
+    def _make_do(
+        self, column: ColumnReader, window: Window, error: BadBlockError | TooManyElementsError
+    ) -> None:
         """Go on without a block, or with fewer rows at one time."""
         if isinstance(error, BadBlockError):
             self._lose_block(column, error.block, error.error)
@@ -324,7 +281,9 @@ class RowReader:
         leaves: dict[int, LeafData | None] = {}
         losses: dict[int, Loss] = {}
         for ordinal, source in self._sources.items():
-            gaps = [gap for at in source.columns if (gap := self._columns[at].gap_at(window.start)) is not None]
+            gaps = [
+                gap for at in source.columns if (gap := self._columns[at].gap_at(window.start)) is not None
+            ]
             leaves[ordinal] = None if gaps else leaf_data(source, taken, num_rows)
             if gaps:
                 losses[ordinal] = gaps[0].loss
@@ -337,17 +296,10 @@ def needed_columns(sources: Iterable[Source]) -> list[int]:
 
 
 def placed_rows(counts: Sequence[int | None], num_rows: int) -> NDArray[np.int64]:
-    """The first row of each block of a column, and the end of the last, by the rows that were found in them.
+    """The first row of each block of a column, and the end of the last, by the rows of each; None where it is bad.
 
     Rows behind the last block that is bad are counted from the end of the file. What is left between belongs to the
     first bad block, and blocks between it and the last bad one have none: nothing tells which theirs are.
-
-    Args:
-        counts: The rows of each block; None of those that are bad.
-        num_rows: Rows of the file.
-
-    Raises:
-        FormatError: The rows are not those of the file.
     """
     bad = [block for block, count in enumerate(counts) if count is None]
     known = [count or 0 for count in counts]
@@ -355,5 +307,7 @@ def placed_rows(counts: Sequence[int | None], num_rows: int) -> NDArray[np.int64
         known[bad[0] + 1 : bad[-1]] = [0] * (bad[-1] - bad[0] - 1) if len(bad) > 1 else []
         known[bad[0]] = num_rows - sum(known)
     if sum(known) != num_rows or min(known, default=0) < 0:
-        raise FormatError(f"its blocks have {sum(count or 0 for count in counts):,} rows, and the file {num_rows:,}")
+        raise FormatError(
+            f"its blocks have {sum(count or 0 for count in counts):,} rows, and the file {num_rows:,}"
+        )
     return np.concatenate([[0], np.cumsum(known)]).astype(np.int64)

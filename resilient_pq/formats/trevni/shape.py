@@ -64,14 +64,7 @@ LEAF_TYPES: Final[dict[ValueType, LeafType]] = {
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """Values of a column.
-
-    Attributes:
-        column: Position of the column; None where there is none, since all are null.
-        type: Of the leaf.
-        symbols: The names that ints stand for, where the leaf is an enumeration of them.
-        is_null: Whether all are null.
-    """
+    """Values of a column, or None where all are null; ints stand for symbols where there are some."""
 
     column: int | None
     type: LeafType
@@ -118,12 +111,7 @@ NULL: Final = Scalar(None, LEAF_TYPES[ValueType.NULL], is_null=True)
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A node on the way from the row to a leaf that may be there any number of times, or not.
-
-    Attributes:
-        lengths: The column that tells how often.
-        is_repeated: Whether it may be there more than once.
-    """
+    """A node on the way to a leaf that may be there any number of times, or not; a column tells by its lengths."""
 
     lengths: int
     is_repeated: bool
@@ -131,14 +119,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a leaf comes from.
-
-    Attributes:
-        column: The column of its values; None where all are null, and none is needed.
-        steps: The nodes above it, and itself, that are optional or repeated; empty where the column has levels.
-        symbols: As of `Scalar`.
-        is_null: Whether all are null.
-    """
+    """Where a leaf comes from: a column, None where all are null, and the steps to it."""
 
     column: int | None
     steps: tuple[Step, ...] = ()
@@ -154,23 +135,14 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The records of a file.
-
-    Attributes:
-        schema: Their schema.
-        sources: One per leaf, in its order.
-    """
+    """The schema of the records of a file, and the source of each of its leaves."""
 
     schema: Schema
     sources: tuple[Source, ...]
 
 
 def layout_of(record: Record) -> Layout:
-    """The schema of records, and where its leaves come from.
-
-    Raises:
-        UnsupportedError: They are nested too deeply.
-    """
+    """The schema of records, and where its leaves come from."""
     builder = _Builder()
     schema = Schema(Group("schema", Repetition.REQUIRED, builder.children(record, (), 0)))
     if any(leaf.max_definition_level > MAX_LEVEL for leaf in schema.leaves):
@@ -217,9 +189,7 @@ class _Builder:
                 below = (*steps, Step(lengths, False))
                 return self.node(value, name, below, depth + 1, Repetition.OPTIONAL)
 
-    def _leaf(
-        self, scalar: Scalar, name: str, steps: tuple[Step, ...], repetition: Repetition
-    ) -> Primitive:
+    def _leaf(self, scalar: Scalar, name: str, steps: tuple[Step, ...], repetition: Repetition) -> Primitive:
         if scalar.is_null:
             if repetition is Repetition.OPTIONAL:
                 steps = steps[:-1]  # there or not, it is null

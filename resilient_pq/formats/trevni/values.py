@@ -1,7 +1,8 @@
 """Values as blocks have them, and as Parquet's physical types have them in memory (see `format.values`).
 
-A boolean is a bit, the lowest of a byte first; ints and longs are zig-zag varints; strings and bytes have their length
-before them, as an int; everything else has a fixed width, its lowest byte first.
+A boolean is a bit, the lowest of a byte first. Ints and longs are zig-zag integers of variable length: seven bits in
+each byte, the lowest first, and the highest bit says that another byte follows. Strings and bytes have their length
+before them, as an int; everything else has a fixed width, its lowest byte first (Trevni, "Primitive Values").
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from numpy.typing import NDArray
 from resilient_pq.errors import EncodingError
 from resilient_pq.format.values import INT96_WIDTH, ByteArrays, Values
 from resilient_pq.formats.trevni.metadata import ValueType
-from resilient_pq.formats.trevni.varints import read_varint, read_varints, write_varints
 
 #: How values of a fixed width are stored, and what they become.
 _STORED: Final[dict[ValueType, Any]] = {
@@ -38,17 +38,17 @@ STRINGS: Final = (ValueType.STRING, ValueType.BYTES)
 VARINTS: Final = (ValueType.INT, ValueType.LONG)
 #: The longest string: its length is an int.
 _MAX_STRING: Final = 2**31 - 1
+#: Bytes of the longest int and of the longest long.
+MAX_INT_BYTES: Final = 5
+_MAX_LONG_BYTES: Final = 10
+_MORE: Final = 0x80
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
     """A place in a block, between two values.
 
-    Attributes:
-        at: The byte that comes next.
-        bit: Bits of the byte before `at` that are booleans already; 0 where the next boolean begins a byte.
-        run_left: Lengths still to come of the run that was read last.
-        run_value: What they are, 0 or 1.
+    `bit` bits of the byte before `at` are booleans already; of the last run of lengths, `run_left` are to come.
     """
 
     at: int = 0
@@ -64,16 +64,6 @@ def fixed_width(kind: ValueType) -> int | None:
     return _STORED[kind].itemsize if kind in _STORED else None
 
 
-def position_of(kind: ValueType, count: int) -> Position | None:
-    """The place in a block behind its first `count` values; None where these have to be read to find it."""
-    if kind is ValueType.NULL:
-        return Position()
-    if kind is ValueType.BOOLEAN:
-        return Position((count + 7) // 8, count % 8)
-    width = fixed_width(kind)
-    return None if width is None else Position(count * width)
-
-
 def empty(kind: ValueType) -> Values:
     """No values of a type."""
     if kind in STRINGS:
@@ -83,21 +73,63 @@ def empty(kind: ValueType) -> Values:
     return np.zeros(0, _IN_MEMORY.get(kind, np.dtype(np.int32)))
 
 
-def read_values(kind: ValueType, data: NDArray[np.uint8], position: Position, count: int) -> tuple[Values, Position]:
-    """Values one behind the other.
+def read_varint(data: memoryview, at: int) -> tuple[int, int]:
+    """One integer of at most 64 bits, and where the next thing begins; IndexError where it goes on behind `data`."""
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < _MORE:
+            break
+        shift += 7
+        if shift >= 7 * _MAX_LONG_BYTES:
+            raise EncodingError("an integer has more than ten bytes")
+    if value >> 64:
+        raise EncodingError("an integer has more than 64 bits")
+    return (value >> 1) ^ -(value & 1), at
 
-    Args:
-        kind: Their type.
-        data: A block.
-        position: Where the first begins.
-        count: How many; where the type is null, they take no bytes, and there is nothing to give.
 
-    Returns:
-        The values, and where the next thing begins.
+def read_varints(data: NDArray[np.uint8], at: int, count: int, bits: int) -> tuple[NDArray[np.int64], int]:
+    """Integers of at most so many bits, 32 or 64, one behind the other, and where the next thing begins."""
+    if count > len(data) - at:
+        raise EncodingError(f"{count:,} integers are said to be in {len(data) - at:,} bytes")
+    longest = MAX_INT_BYTES if bits == 32 else _MAX_LONG_BYTES
+    window = data[at : at + count * longest]
+    ends = np.flatnonzero(window < _MORE)[:count] + 1
+    if len(ends) < count:
+        raise EncodingError(
+            f"{count:,} integers are said to be in {len(data) - at:,} bytes, of which one is too long"
+        )
+    if not count:
+        return np.zeros(0, np.int64), at
+    starts = np.concatenate([[0], ends[:-1]])
+    lengths = ends - starts
+    if int(lengths.max()) > longest:
+        raise EncodingError(f"an integer of {bits} bits has {int(lengths.max())} bytes")
+    values = np.zeros(count, np.uint64)
+    for place in range(int(lengths.max())):
+        there = lengths > place
+        byte = window[starts[there] + place].astype(np.uint64)
+        values[there] |= (byte & np.uint64(0x7F)) << np.uint64(7 * place)
+    _check_last_bytes(window, ends, lengths, longest, bits)
+    signed = (values >> np.uint64(1)).view(np.int64) ^ -(values & np.uint64(1)).view(np.int64)
+    return signed, at + int(ends[-1])
 
-    Raises:
-        EncodingError: There are not so many.
-    """
+
+def _check_last_bytes(
+    window: NDArray[np.uint8], ends: NDArray[Any], lengths: NDArray[Any], longest: int, bits: int
+) -> None:
+    """Refuse integers whose last byte has bits beyond those that fit."""
+    last = window[ends[lengths == longest] - 1]
+    if (last >> (bits - 7 * (longest - 1))).any():
+        raise EncodingError(f"an integer has more than {bits} bits")
+
+
+def read_values(
+    kind: ValueType, data: NDArray[np.uint8], position: Position, count: int
+) -> tuple[Values, Position]:
+    """Values one behind the other, and where the next thing begins; nulls take no bytes, and there are none to give."""
     if kind is ValueType.NULL or not count:
         return empty(kind), position
     if kind is ValueType.BOOLEAN:
@@ -110,16 +142,15 @@ def read_values(kind: ValueType, data: NDArray[np.uint8], position: Position, co
     width = fixed_width(kind) or 0
     end = position.at + count * width
     if end > len(data):
-        raise EncodingError(f"{count:,} values of {width} bytes are said to be in {len(data) - position.at:,}")
-    return fixed_values(kind, data[position.at : end]), Position(end)
-
-
-def fixed_values(kind: ValueType, data: NDArray[np.uint8]) -> NDArray[Any]:
-    """Values of a fixed width, one behind the other in all of `data`."""
+        raise EncodingError(
+            f"{count:,} values of {width} bytes are said to be in {len(data) - position.at:,}"
+        )
+    stored = data[position.at : end]
     if kind is ValueType.TIMESTAMP:
-        return data.reshape(-1, INT96_WIDTH)
-    stored: NDArray[Any] = np.ascontiguousarray(data).view(_STORED[kind])
-    return stored.astype(_IN_MEMORY[kind], copy=False)
+        return stored.reshape(-1, INT96_WIDTH), Position(end)
+    return np.ascontiguousarray(stored).view(_STORED[kind]).astype(_IN_MEMORY[kind], copy=False), Position(
+        end
+    )
 
 
 def _booleans(data: NDArray[np.uint8], position: Position, count: int) -> tuple[Values, Position]:
@@ -148,7 +179,9 @@ def _strings(data: NDArray[np.uint8], at: int, count: int) -> tuple[Values, Posi
             starts.append(at)
             at += length
             if length < 0 or length > _MAX_STRING or at > size:
-                raise EncodingError(f"a string of {length:,} bytes is said to begin at {starts[-1]:,} of {size:,}")
+                raise EncodingError(
+                    f"a string of {length:,} bytes is said to begin at {starts[-1]:,} of {size:,}"
+                )
             ends.append(at)
     except IndexError:
         raise EncodingError(f"the last of {count:,} strings are missing") from None
@@ -167,11 +200,7 @@ def between(data: NDArray[np.uint8], starts: NDArray[Any], ends: NDArray[Any]) -
 
 
 def joined(pieces: Sequence[Values]) -> Values:
-    """Values of one type, one behind the other.
-
-    Args:
-        pieces: At least one.
-    """
+    """Values of one type, in one or more pieces, as one."""
     if len(pieces) == 1:
         return pieces[0]
     strings = [piece for piece in pieces if isinstance(piece, ByteArrays)]
@@ -179,55 +208,8 @@ def joined(pieces: Sequence[Values]) -> Values:
         arrays: list[Any] = list(pieces)
         return np.concatenate(arrays)
     ends = np.cumsum([0, *(piece.num_bytes for piece in strings)])
-    offsets = [piece.offsets[:-1] - piece.offsets[0] + end for piece, end in zip(strings, ends[:-1], strict=True)]
+    offsets = [
+        piece.offsets[:-1] - piece.offsets[0] + end for piece, end in zip(strings, ends[:-1], strict=True)
+    ]
     data = [piece.data[int(piece.offsets[0]) : int(piece.offsets[-1])] for piece in strings]
     return ByteArrays(np.concatenate([*offsets, ends[-1:]]), np.concatenate(data))
-
-
-def write_values(kind: ValueType, values: Values) -> NDArray[np.uint8]:
-    """The bytes of values, one behind the other; a boolean begins a byte.
-
-    Args:
-        kind: Their type.
-        values: As `read_values` gives them.
-
-    Raises:
-        ValueError: One is too large for its type.
-    """
-    if kind is ValueType.NULL:
-        return np.zeros(0, np.uint8)
-    if isinstance(values, ByteArrays):
-        return _write_strings(values)[0]
-    if kind is ValueType.BOOLEAN:
-        return np.packbits(values, bitorder="little")
-    if kind in VARINTS:
-        return write_varints(values)[0]
-    if kind is ValueType.TIMESTAMP:
-        return np.ascontiguousarray(values).ravel()
-    return np.ascontiguousarray(values.astype(_STORED[kind], casting="same_kind")).view(np.uint8)
-
-
-def _write_strings(values: ByteArrays) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """The bytes of strings with their lengths, and how many each takes."""
-    sizes = np.diff(values.offsets).astype(np.int64)
-    lengths, widths = write_varints(sizes)
-    spans = sizes + widths
-    ends = np.cumsum(spans)
-    total = int(ends[-1]) if len(ends) else 0
-    marks = np.zeros(total + 1, np.int8)
-    marks[ends - spans] += 1
-    marks[ends - sizes] -= 1
-    is_length = np.cumsum(marks[:-1], dtype=np.int8).view(np.bool_)
-    out = np.empty(total, np.uint8)
-    out[is_length] = lengths
-    out[~is_length] = values.data[int(values.offsets[0]) : int(values.offsets[-1])]
-    return out, spans
-
-
-def value_sizes(kind: ValueType, values: Values) -> NDArray[np.int64]:
-    """Bytes that each value takes among others; of booleans and nulls 0."""
-    if isinstance(values, ByteArrays):
-        return _write_strings(values)[1]
-    if kind in VARINTS:
-        return write_varints(values)[1]
-    return np.full(len(values), fixed_width(kind) or 0, np.int64)
