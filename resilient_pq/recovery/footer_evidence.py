@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator, Iterator, Sequence
 from itertools import pairwise
 
@@ -9,6 +10,7 @@ from resilient_pq.errors import FormatError
 from resilient_pq.format.footer import MAGIC
 from resilient_pq.format.metadata import ColumnChunk, ColumnMetaData, FileMetaData, RowGroup
 from resilient_pq.format.page import read_header
+from resilient_pq.format.records import RECORD_MAGIC, Kind
 from resilient_pq.format.schema import Schema
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader.contents import MAX_FILE_SIZE, chunk_range
@@ -21,6 +23,8 @@ _HEADER_BYTES = (1024, 256 * 1024)
 _UNCOUNTED = 100
 #: How far back the beginning of a file is looked for that metadata without a row group may be of.
 _REACH = 8 * 1024 * 1024
+#: Where a record header says of which kind the record is.
+_KIND_AT = len(RECORD_MAGIC) + 1
 
 
 def shift_of(
@@ -140,25 +144,26 @@ def is_within(start: int) -> Generator[ByteRange, memoryview, bool]:
     begin = max(start - _REACH, 1)
     if begin >= start:
         return False
-    data = bytes((yield ByteRange(begin, start)))
-    at = data.find(MAGIC)
-    while at >= 0:
-        try:
-            read_header(memoryview(data), at + len(MAGIC))
-        except FormatError:
-            at = data.find(MAGIC, at + 1)
-        else:
-            return True
-    return False
+    data = memoryview((yield ByteRange(begin, start)))
+    return any(_begins_file(data[match.end() :]) for match in re.finditer(re.escape(MAGIC), data))
+
+
+def _begins_file(behind: memoryview) -> bool:
+    """Whether a file begins before some bytes: they are the record of ours that comes first, or a page header."""
+    if behind[: len(RECORD_MAGIC)] == RECORD_MAGIC:
+        kind = behind[
+            _KIND_AT : _KIND_AT + 1
+        ]  # no more of it may be as it was written, in a page that is compressed
+        return kind == bytes([Kind.ANCHOR])
+    try:
+        read_header(behind, 0)
+    except FormatError:
+        return False
+    return True
 
 
 def believed(
-    row_groups: Sequence[RowGroup],
-    schema: Schema,
-    end: int,
-    *,
-    doubtful: int,
-    after: Sequence[RowGroup] = (),
+    row_groups: Sequence[RowGroup], schema: Schema, end: int, *, doubtful: int, after: Sequence[RowGroup] = ()
 ) -> Iterator[RowGroup]:
     """The row groups of damaged metadata up to the first that contradicts the schema, itself, or those before it.
 
