@@ -10,7 +10,7 @@ from resilient_pq.errors import FormatError
 from resilient_pq.format.footer import MAGIC
 from resilient_pq.format.metadata import ColumnChunk, ColumnMetaData, FileMetaData, RowGroup
 from resilient_pq.format.page import read_header
-from resilient_pq.format.records import RECORD_MAGIC, Kind
+from resilient_pq.format.records import FORMAT_VERSION, RECORD_MAGIC, Kind
 from resilient_pq.format.schema import Schema
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader.contents import MAX_FILE_SIZE, chunk_range
@@ -23,8 +23,8 @@ _HEADER_BYTES = (1024, 256 * 1024)
 _UNCOUNTED = 100
 #: How far back the beginning of a file is looked for that metadata without a row group may be of.
 _REACH = 8 * 1024 * 1024
-#: Where a record header says of which kind the record is.
-_KIND_AT = len(RECORD_MAGIC) + 1
+#: An anchor begins so; in a page that is compressed no more of it may be as it was written.
+_ANCHOR = RECORD_MAGIC + bytes((FORMAT_VERSION, Kind.ANCHOR))
 
 
 def shift_of(
@@ -149,12 +149,9 @@ def is_within(start: int) -> Generator[ByteRange, memoryview, bool]:
 
 
 def _begins_file(behind: memoryview) -> bool:
-    """Whether a file begins before some bytes: they are the record of ours that comes first, or a page header."""
+    """Whether the magic of a file stands before some bytes: its first record or page follows."""
     if behind[: len(RECORD_MAGIC)] == RECORD_MAGIC:
-        kind = behind[
-            _KIND_AT : _KIND_AT + 1
-        ]  # no more of it may be as it was written, in a page that is compressed
-        return kind == bytes([Kind.ANCHOR])
+        return behind[: len(_ANCHOR)] == _ANCHOR
     try:
         read_header(behind, 0)
     except FormatError:

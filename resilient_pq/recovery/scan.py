@@ -77,7 +77,8 @@ def file_spans(found: Iterable[tuple[int, RecordHeader]]) -> list[FileSpan]:
     """The files that records were found of, the outermost first.
 
     A column may hold whole files of ours, of more records than the file around them has. Of two files the one is taken
-    that encloses the other, then the one whose records lie nearest to where they say, then the longer one.
+    that encloses the other, then the one whose records lie nearest to where they say, then the longer one. Where the
+    beginnings of both are missing, that nearness tells nothing.
 
     Args:
         found: Where each header lies, and the header.
@@ -95,7 +96,8 @@ def file_spans(found: Iterable[tuple[int, RecordHeader]]) -> list[FileSpan]:
         for file_id, mine in by_file.items()
     ]
     enclosed = {span.file_id: any(other.encloses(span) for other in spans) for span in spans}
-    return sorted(spans, key=lambda span: (enclosed[span.file_id], abs(span.base), span.start - span.end))
+    begun = any(span.base >= 0 for span in spans)
+    return sorted(spans, key=lambda span: (enclosed[span.file_id], begun and abs(span.base), span.start - span.end))
 
 
 def outermost(found: Iterable[tuple[int, RecordHeader]]) -> bytes | None:
