@@ -174,10 +174,11 @@ def believed(
     """
     taken = [_places(row_group, schema, end, strict=False) or [] for row_group in after]
     last = max((place for places in taken for place in places), default=(0, 0))
+    known = {place for places in taken for place in places}
     for ordinal, row_group in enumerate(row_groups):
         places = _places(row_group, schema, end, strict=ordinal >= doubtful)
-        if places is None:
-            return
+        if places is None or not known.isdisjoint(places):
+            return  # of chunks that are known it is an entry before the damage, found once more
         places = sorted([last, *places])
         if any(one[1] > following[0] for one, following in pairwise(places)):
             return
