@@ -449,16 +449,17 @@ async def _true_end(known: Understanding) -> None:
         return
     known.findings += found.findings
     behind = await known.source.drive(carve.files_in(found.start, size))
-    is_last = not any(file.pages and not file.has_head for file in behind)
+    # That of a checkpoint counts no rows behind it, be it one of which not even the records are left.
+    proves = not any(file.pages and not file.has_head for file in behind)
     if found.shift:
         known.source, known.moved = known.source.through(found.view), True
     if found.complete:
         await known.take(partial(candidates_of_contents, found.contents), found.contents.num_chunks)
     else:
         known.contents, known.row_groups = found.contents, found.rebuilt.row_groups
-        proves = found.contents.is_finished and (known.file_id is None or found.contents.unvouched)
-        known.end = FileEnd(0, known.source.info.size, found.stated_rows if proves else None)
-    if known.end is not None and not is_last:  # it is that of a checkpoint, and counts no rows behind it
+        proves = proves and found.contents.is_finished and (known.file_id is None or found.contents.unvouched)
+        known.end = FileEnd(0, known.source.info.size, found.stated_rows)
+    if known.end is not None and not proves:
         known.end = replace(known.end, num_rows=None, miscounted=False)
 
 
