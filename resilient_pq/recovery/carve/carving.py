@@ -6,7 +6,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from resilient_pq.format.encodings import DICTIONARY_ENCODINGS
 from resilient_pq.format.footer import MAGIC
 from resilient_pq.format.metadata import CompressionCodec, FileMetaData, Repetition
 from resilient_pq.format.page import Page
@@ -24,7 +23,6 @@ from resilient_pq.recovery.carve.probe import (
     Probed,
     by_body,
     by_header,
-    encoding_of,
     kind_of,
     kinds_of,
 )
@@ -114,10 +112,9 @@ def _probe(pages: Sequence[FoundPage], kinds: Kinds, limits: CarveLimits) -> Ask
         known = by_header(page, kinds)
         before = found[number - 1] if number else None
         first = before is None or before.is_dictionary or before.page.end != page.offset
-        indices = encoding_of(page.header) in DICTIONARY_ENCODINGS
         needed = known.is_dictionary or first or page.proof in _WEAK
         needed = needed or (nested and page.header.data_page_header is not None)
-        if needed or (left > 0 and not indices):
+        if needed or left > 0:
             left -= page.header.uncompressed_page_size + known.num_values
             view = yield from window.read(page.offset, page.end)
             size = page.header_size
