@@ -263,7 +263,7 @@ def _of_one_run(chunks: Sequence[Chunk], *, begins: bool, ends: bool) -> Counted
     """The same for chunks that all have equally many rows."""
     known = chunks if begins else chunks[::-1]
     count = _of_equal_rows(known)
-    if count is None or _may_be_pages(known, count) or not (begins or ends or count == 1):
+    if count is None or _may_be_pages(known, count) or not (begins or ends or 1 == count < len(chunks)):
         return None
     if count < len(chunks):
         return Counted(count, 0 if begins else -len(chunks) % count, len(chunks))
