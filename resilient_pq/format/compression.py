@@ -41,6 +41,8 @@ _ZSTD_GROWTH = 8
 _ZSTD_FRAME = 1024
 #: How much of a page a gzip member is shown at first; twice as much when it goes on.
 _GZIP_BITE = 32 * 1024
+#: Flags of a gzip member that must be zero (RFC 1952, section 2.3.1.2).
+_GZIP_RESERVED = 0xE0
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,8 @@ def _gzip_decompress_into(data: Any, out: Buffer) -> int:
     view = memoryview(data)
     filled = at = 0
     while at < len(view):
+        if len(view) > at + 3 and view[at + 3] & _GZIP_RESERVED:  # ISA-L ignores them, and all others refuse the page
+            raise EncodingError("gzip: flags are set that must be zero")
         member, bite = isal_zlib.decompressobj(_GZIP_WINDOW), _GZIP_BITE
         # Bite by bite, as a member gives back a copy of all that follows it.
         while not member.eof:

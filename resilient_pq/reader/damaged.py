@@ -137,7 +137,8 @@ class DamagedRowGroups:
                 f"there is not enough memory for {group.num_rows:,} rows", where=Where(row_group=group.ordinal)
             ) from error
         lost = [self._located(region, group) for region in found.lost]
-        if any(_held(each) > group.num_rows for each in left):  # more than are stated: nobody knows how many there were
+        miscounted = self._objects.contents.miscounted is not None
+        if miscounted or any(_held(each) > group.num_rows for each in left):  # nobody knows how many there were
             lost = [replace(region, num_rows=None) for region in lost]
         return replace(found, lost=tuple(lost))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator, Iterator, Sequence
 from itertools import pairwise
 
@@ -9,6 +10,7 @@ from resilient_pq.errors import FormatError
 from resilient_pq.format.footer import MAGIC
 from resilient_pq.format.metadata import ColumnChunk, ColumnMetaData, FileMetaData, RowGroup
 from resilient_pq.format.page import read_header
+from resilient_pq.format.records import FORMAT_VERSION, RECORD_MAGIC, Kind
 from resilient_pq.format.schema import Schema
 from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader.contents import MAX_FILE_SIZE, chunk_range
@@ -21,6 +23,8 @@ _HEADER_BYTES = (1024, 256 * 1024)
 _UNCOUNTED = 100
 #: How far back the beginning of a file is looked for that metadata without a row group may be of.
 _REACH = 8 * 1024 * 1024
+#: An anchor begins so; in a page that is compressed no more of it may be as it was written.
+_ANCHOR = RECORD_MAGIC + bytes((FORMAT_VERSION, Kind.ANCHOR))
 
 
 def shift_of(
@@ -140,25 +144,23 @@ def is_within(start: int) -> Generator[ByteRange, memoryview, bool]:
     begin = max(start - _REACH, 1)
     if begin >= start:
         return False
-    data = bytes((yield ByteRange(begin, start)))
-    at = data.find(MAGIC)
-    while at >= 0:
-        try:
-            read_header(memoryview(data), at + len(MAGIC))
-        except FormatError:
-            at = data.find(MAGIC, at + 1)
-        else:
-            return True
-    return False
+    data = memoryview((yield ByteRange(begin, start)))
+    return any(_begins_file(data[match.end() :]) for match in re.finditer(re.escape(MAGIC), data))
+
+
+def _begins_file(behind: memoryview) -> bool:
+    """Whether the magic of a file stands before some bytes: its first record or page follows."""
+    if behind[: len(RECORD_MAGIC)] == RECORD_MAGIC:
+        return behind[: len(_ANCHOR)] == _ANCHOR
+    try:
+        read_header(behind, 0)
+    except FormatError:
+        return False
+    return True
 
 
 def believed(
-    row_groups: Sequence[RowGroup],
-    schema: Schema,
-    end: int,
-    *,
-    doubtful: int,
-    after: Sequence[RowGroup] = (),
+    row_groups: Sequence[RowGroup], schema: Schema, end: int, *, doubtful: int, after: Sequence[RowGroup] = ()
 ) -> Iterator[RowGroup]:
     """The row groups of damaged metadata up to the first that contradicts the schema, itself, or those before it.
 
@@ -172,10 +174,11 @@ def believed(
     """
     taken = [_places(row_group, schema, end, strict=False) or [] for row_group in after]
     last = max((place for places in taken for place in places), default=(0, 0))
+    known = {place for places in taken for place in places}
     for ordinal, row_group in enumerate(row_groups):
         places = _places(row_group, schema, end, strict=ordinal >= doubtful)
-        if places is None:
-            return
+        if places is None or not known.isdisjoint(places):
+            return  # of chunks that are known it is an entry before the damage, found once more
         places = sorted([last, *places])
         if any(one[1] > following[0] for one, following in pairwise(places)):
             return

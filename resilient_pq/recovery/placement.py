@@ -48,58 +48,6 @@ _MAX_BYTES: Final = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
-class FileInImage:
-    """A file of which records were found.
-
-    Attributes:
-        file_id: Its id.
-        num_records: How many.
-        base: Where its first byte would lie by most of them; negative where its beginning is not there.
-        start: Where the first of them lies.
-        end: Offset just after the last of them.
-        complete: Whether its first and its last record are among them.
-        num_moved: Records that were moved by another distance than most.
-    """
-
-    file_id: bytes
-    num_records: int
-    base: int
-    start: int
-    end: int
-    complete: bool
-    num_moved: int
-
-
-def files_in(found: Iterable[tuple[int, RecordHeader]]) -> tuple[FileInImage, ...]:
-    """The files that record headers found in bytes belong to; the one with most records comes first.
-
-    A Parquet file that a column of another one holds is a file as well, and is listed behind it unless it is larger.
-
-    Args:
-        found: Where each header lies, and the header.
-    """
-    files: dict[bytes, list[tuple[int, RecordHeader]]] = defaultdict(list)
-    for at, header in found:
-        files[header.file_id].append((at, header))
-    listed = [_file(file_id, mine) for file_id, mine in files.items()]
-    return tuple(sorted(listed, key=lambda file: (-file.num_records, file.start)))
-
-
-def _file(file_id: bytes, found: list[tuple[int, RecordHeader]]) -> FileInImage:
-    base, usual = Counter(at - header.offset for at, header in found).most_common(1)[0]
-    kinds = {header.kind for _, header in found}
-    return FileInImage(
-        file_id=file_id,
-        num_records=len(found),
-        base=base,
-        start=min(at for at, _ in found),
-        end=max(at + header.end - header.offset for at, header in found),
-        complete={Kind.ANCHOR, Kind.FINAL} <= kinds,
-        num_moved=len(found) - usual,
-    )
-
-
-@dataclass(frozen=True, slots=True)
 class _Item:
     """Bytes with a CRC32 of their own: the body of a page, or the payload of a record.
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from resilient_pq.format import kernels
-from resilient_pq.format.records import HEADER_SIZE, RECORD_MAGIC, RecordHeader, parse_header
+from resilient_pq.format.records import HEADER_SIZE, RECORD_MAGIC, Kind, RecordHeader, parse_header
 from resilient_pq.io.ranges import ByteRange
 
 #: Bytes that are read and looked through at a time.
@@ -61,12 +61,14 @@ class FileSpan:
         start: Where the first of them lies.
         end: Offset just after the last of them.
         base: How far one of them lies from where it says, the one that lies nearest; 0 where it lies in its place.
+        complete: Whether its first and its last record are among them.
     """
 
     file_id: bytes
     start: int
     end: int
     base: int
+    complete: bool
 
     def encloses(self, other: FileSpan) -> bool:
         """Whether another file lies between records of this one, as within a column of it."""
@@ -77,7 +79,8 @@ def file_spans(found: Iterable[tuple[int, RecordHeader]]) -> list[FileSpan]:
     """The files that records were found of, the outermost first.
 
     A column may hold whole files of ours, of more records than the file around them has. Of two files the one is taken
-    that encloses the other, then the one whose records lie nearest to where they say, then the longer one.
+    that encloses the other, then the one whose records lie nearest to where they say, then the longer one. Where the
+    beginnings of both are missing, that nearness tells nothing.
 
     Args:
         found: Where each header lies, and the header.
@@ -91,11 +94,13 @@ def file_spans(found: Iterable[tuple[int, RecordHeader]]) -> list[FileSpan]:
             min(at for at, _ in mine),
             max(at + header.end - header.offset for at, header in mine),
             min((at - header.offset for at, header in mine), key=abs),
+            {Kind.ANCHOR, Kind.FINAL} <= {header.kind for _, header in mine},
         )
         for file_id, mine in by_file.items()
     ]
     enclosed = {span.file_id: any(other.encloses(span) for other in spans) for span in spans}
-    return sorted(spans, key=lambda span: (enclosed[span.file_id], abs(span.base), span.start - span.end))
+    begun = any(span.base >= 0 for span in spans)
+    return sorted(spans, key=lambda span: (enclosed[span.file_id], begun and abs(span.base), span.start - span.end))
 
 
 def outermost(found: Iterable[tuple[int, RecordHeader]]) -> bytes | None:

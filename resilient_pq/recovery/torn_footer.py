@@ -300,7 +300,7 @@ def _by_shape(object_: _Object, start: int) -> Search:
 def _by_metadata(object_: _Object, contents: Contents, start: int, end: int, *, tail_is_whole: bool) -> Search:
     """The footer that whole metadata are, or the schema in them; None where their row groups are not there."""
     if not contents.metadata.row_groups and end < object_.data_end:
-        return _schema_alone(object_, contents, start, end)
+        return None if (yield from is_within(start)) else _schema_alone(object_, contents, start, end)
     shift = yield from shift_of(contents.metadata, start, has_magic=object_.has_magic)
     if shift is None:
         return None

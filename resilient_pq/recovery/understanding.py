@@ -36,7 +36,7 @@ from resilient_pq.recovery.identify import Identity, identify
 from resilient_pq.recovery.known import KnownRowGroup, Method, RebuiltFile
 from resilient_pq.recovery.ladder import Facts, Rung, next_rung
 from resilient_pq.recovery.like_a_sibling import like_a_sibling, named_alike
-from resilient_pq.recovery.placement import files_in, place
+from resilient_pq.recovery.placement import place
 from resilient_pq.recovery.report import Damage, Finding, LostRegion
 from resilient_pq.recovery.scan import FileSpan, all_headers, file_spans
 from resilient_pq.recovery.schema_source import KnownSchema, Siblings
@@ -360,7 +360,7 @@ async def _placement(known: Understanding) -> None:
     found = known.survey.found.items()
     if not known.survey.scanned:
         found = dict(await source.drive(all_headers(source.info.size))).items()
-    files = files_in(found)
+    files = file_spans(found)
     view = await source.drive(place(source.info.size, found, known.survey.file_id))
     told = {other.file_id for other in known.survey.others}
     for other in files:
@@ -368,7 +368,7 @@ async def _placement(known: Understanding) -> None:
             known.findings.append(_another(other.file_id, other.start, other.end, "it is not looked at"))
     if view.is_in_place and view.size == source.info.size:
         return
-    base = next((span.base for span in file_spans(found) if span.file_id == known.survey.file_id), 0)
+    base = next((file.base for file in files if file.file_id == known.survey.file_id), 0)
     if base > 0 and source.file_id is None and await source.begins_with_magic():
         # The object begins as another file does, of which no record is left.
         known.lies_within = True
@@ -449,16 +449,17 @@ async def _true_end(known: Understanding) -> None:
         return
     known.findings += found.findings
     behind = await known.source.drive(carve.files_in(found.start, size))
-    is_last = not any(file.pages and not file.has_head for file in behind)
+    # That of a checkpoint counts no rows behind it, be it one of which not even the records are left.
+    proves = not any(file.pages and not file.has_head for file in behind)
     if found.shift:
         known.source, known.moved = known.source.through(found.view), True
     if found.complete:
         await known.take(partial(candidates_of_contents, found.contents), found.contents.num_chunks)
     else:
         known.contents, known.row_groups = found.contents, found.rebuilt.row_groups
-        proves = found.contents.is_finished and (known.file_id is None or found.contents.unvouched)
-        known.end = FileEnd(0, known.source.info.size, found.stated_rows if proves else None)
-    if known.end is not None and not is_last:  # it is that of a checkpoint, and counts no rows behind it
+        proves = proves and found.contents.is_finished and (known.file_id is None or found.contents.unvouched)
+        known.end = FileEnd(0, known.source.info.size, found.stated_rows)
+    if known.end is not None and not proves:
         known.end = replace(known.end, num_rows=None, miscounted=False)
 
 

@@ -25,6 +25,7 @@ from resilient_pq.reader.decoder import decode, verify_chunk
 from resilient_pq.reader.known_pages import record_place
 from resilient_pq.reader.plan import ChunkRead, chunk_read
 from resilient_pq.reader.stated import Stated
+from resilient_pq.recovery.carve.probe import encoding_of
 from resilient_pq.recovery.report import Damage, Finding
 
 
@@ -55,13 +56,22 @@ def examine_chunk(
         if look is not None:
             look(leaf_data(column))
     except UnsupportedError as error:
-        return [_unverified(chunk, error)]
+        return list(_contradicted_encodings(chunk, data)) or [_unverified(chunk, error)]
     except FormatError as error:
         if isinstance(error.__cause__, MemoryError):
             return [_unverified(chunk, error)]  # that says nothing about the file
         pages = list(_page_findings(chunk, data))
         return pages or [_finding(error, chunk.where, chunk.range)]
     return list(_alike(chunk, data))
+
+
+def _contradicted_encodings(chunk: ChunkRead, data: memoryview) -> Iterator[Finding]:
+    """Pages with an encoding that the metadata do not list, as damaged headers have where no checksum tells."""
+    for page in pages_of(data, chunk.range.start, chunk.num_values_to_read):
+        encoding = encoding_of(page.header)
+        if encoding is not None and encoding not in chunk.metadata.encodings:
+            message = f"its header says encoding {encoding}, which is none of its column chunk's"
+            yield _finding(FormatError(message), chunk.where, ByteRange(page.offset, page.end))
 
 
 def _alike(chunk: ChunkRead, data: memoryview) -> Iterator[Finding]:

@@ -12,6 +12,7 @@ import pytest
 from resilient_pq.errors import EncodingError, FormatError, ResilientPQError, UnsupportedError
 from resilient_pq.format import thrift
 from resilient_pq.format.chunk_decoder import decode_chunk
+from resilient_pq.format.encodings.dictionary import decode_indices
 from resilient_pq.format.metadata import (
     CompressionCodec,
     DataPageHeader,
@@ -234,3 +235,10 @@ def test_a_fixed_length_of_zero(leaf_of: Make, decoded: Make, encode: Make) -> N
     leaf = leaf_of(Type.FIXED_LEN_BYTE_ARRAY, length=0, optional=False)
     chunk = encode(leaf, LeafData(5, None, None, np.zeros((5, 0), np.uint8)))
     assert decoded(leaf, chunk, num_rows=5).values.shape == (5, 0)
+
+
+def test_levels_are_not_read_as_dictionary_indices() -> None:
+    """The length of levels, 3, reads as a width of three bits and two runs of no values."""
+    levels = memoryview(bytes.fromhex("03000000057f01" + "030388c6fa"))
+    with pytest.raises(EncodingError, match="a run of no values"):
+        decode_indices(levels, 10)

@@ -150,6 +150,15 @@ def test_gzip_members_follow_one_another() -> None:
         decompress(Codec.GZIP, memoryview(packed + b"rest"), 13)
 
 
+@pytest.mark.parametrize("flag", [0x20, 0x40, 0x80])
+def test_gzip_flags_that_must_be_zero_are_refused(flag: int) -> None:
+    """RFC 1952, section 2.3.1.2; other readers refuse such a page as well."""
+    packed = bytearray(gzip.compress(b"content of a page"))
+    packed[3] |= flag
+    with pytest.raises(EncodingError, match="flags"):
+        decompress(Codec.GZIP, packed, 17)
+
+
 def test_a_gzip_checksum_is_compared() -> None:
     packed = bytearray(gzip.compress(b"content of a page"))
     packed[-6] ^= 1

@@ -82,7 +82,8 @@ class Trial(RowsTrial):
         if places is not None and winner is not None:
             lacking = sum(found.nulled)
             if lacking > report.kept.ledger.rows_nulled:
-                self.fail("counts", f"{what}: {lacking} rows lack values, {report.kept.ledger.rows_nulled} nulled")
+                kind = UNVERIFIABLE if self.unverifiable(winner) else "counts"
+                self.fail(kind, f"{what}: {lacking} rows lack values, {report.kept.ledger.rows_nulled} nulled")
             self.judge_verdict(what, report, winner, winner.count - len(places), incomplete=lacking)
             self.judge_ledger(what, report, winner, set(places), places)
         elif winner is None and not table.num_rows and report.exit_code == 0:

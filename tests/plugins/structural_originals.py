@@ -152,6 +152,8 @@ def values_of(table: pa.Table) -> dict[str, list[Any]]:
     for name, column in zip(table.column_names, table.columns, strict=True):
         try:
             found[name] = column.to_pylist()
+        except UnicodeDecodeError:
+            found[name] = column.cast(pa.binary()).to_pylist()
         except (OverflowError, ValueError) as error:
             found[name] = [f"{column.type}: {error}"] * table.num_rows
     return found

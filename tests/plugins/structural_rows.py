@@ -122,12 +122,14 @@ class RowsTrial:
         winner = self.winner(found.rows)
         self.alike = frozenset.intersection(*map(frozenset, found.rows)) if found.rows else frozenset()
         places: list[int] = []
+        last: int | None = None
         bad: list[tuple[str, str]] = []
         for number, row in enumerate(found.rows):
             if not row:
                 # Its id may be what is of another row: the rows beside it tell where it is, too.
                 at = None if winner is None else winner.position.get(found.ids[number])
-                beside = places[-1] if at is not None and places else None
+                beside = last if at is not None else None
+                last = max(last or 0, at or 0)
                 kind = UNVERIFIABLE if self.unverifiable(winner, at, beside) else "wrong values"
                 bad.append((kind, found.wrong[number]))
                 continue
@@ -147,7 +149,7 @@ class RowsTrial:
                     soft = not self.case.family.ours and self.unverifiable(winner)
                     kind = UNVERIFIABLE if soft else "rows of another file"
                     bad.append((kind, f"row {number} is of {version}, others of {winner.version}"))
-            places.append(place)
+            places.append(last := place)
         soft = self.unverifiable(winner)
         if counted and not bad and len(set(places)) < len(places):
             times = len(places) - len(set(places))

@@ -21,8 +21,8 @@ from resilient_pq.format.metadata import FileMetaData
 from resilient_pq.format.page import Page, pages_of
 from resilient_pq.format.records import Kind
 from resilient_pq.io.ranges import ByteRange
-from resilient_pq.recovery.placement import files_in, place
-from resilient_pq.recovery.scan import all_headers
+from resilient_pq.recovery.placement import place
+from resilient_pq.recovery.scan import all_headers, file_spans
 from resilient_pq.recovery.seam import seam
 from resilient_pq.recovery.survey import survey
 from resilient_pq.recovery.view import Segment, View
@@ -242,24 +242,22 @@ def test_two_files_whose_pieces_lie_between_one_another(file: Any, write_file: C
         pieces += [other.data[start:end], bytes(-len(other.data[start:end]) % 4096)]
     data = b"".join(pieces)
     found = drive(all_headers(len(data)), data)
-    listed = files_in(found)
-    assert [image.num_records for image in listed] == [len(file.headers), len(other.headers)]
-    assert all(image.complete and image.num_moved for image in listed)
-    for image, written in zip(listed, (file, other), strict=True):
-        view = placed(data, image.file_id)
+    assert all(span.complete for span in file_spans(found))
+    for written in (file, other):
+        view = placed(data, written.headers[0].file_id)
         got = together(data, view)
         assert pq.read_table(io.BytesIO(got)).equals(written.table)
         assert got == written.data
 
 
-def test_files_are_listed_with_where_they_begin(file: Any, small: Any) -> None:
+def test_files_are_listed_with_where_they_lie(file: Any, small: Any) -> None:
     data = bytes(100) + small.data + bytes(11) + file.data[50:]
-    first, second = files_in(drive(all_headers(len(data)), data))
-    assert (first.file_id, first.base) == (file.headers[0].file_id, 100 + len(small.data) + 11 - 50)
-    assert (first.end, first.complete, first.num_moved) == (len(data), False, 0)
-    assert (second.file_id, second.base, second.start) == (small.headers[0].file_id, 100, 104)
-    assert (second.num_records, second.complete) == (len(small.headers), True)
-    assert files_in([]) == ()
+    first, second = file_spans(drive(all_headers(len(data)), data))
+    assert (first.file_id, first.base, first.start) == (small.headers[0].file_id, 100, 104)
+    assert first.complete
+    assert (second.file_id, second.base) == (file.headers[0].file_id, 100 + len(small.data) + 11 - 50)
+    assert (second.end, second.complete) == (len(data), False)
+    assert file_spans([]) == []
 
 
 class TestPlanted:

@@ -56,4 +56,6 @@ def test_the_outermost_file_is_that_which_encloses_the_others() -> None:
     assert outermost(found((ONE, 100, 90), *inside)) == ONE
     assert outermost(found((ONE, 100, 3100), *inside)) == OTHER
     assert outermost(found((ONE, 100, 1100), *inside)) == OTHER
+    # Without the beginning of either the longer one: how many bytes are missing tells nothing.
+    assert outermost(found((ONE, 9000, 100), (ONE, 9900, 1000), (OTHER, 9000, 700), (OTHER, 9500, 1200))) == ONE
     assert outermost([]) is None

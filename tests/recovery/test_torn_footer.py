@@ -15,8 +15,9 @@ import pytest
 
 from resilient_pq import sync as rpq
 from resilient_pq.format import thrift
-from resilient_pq.format.footer import ChunkSums, read_footer
+from resilient_pq.format.footer import MAGIC, ChunkSums, read_footer
 from resilient_pq.format.partial_metadata import partial_metadata
+from resilient_pq.format.records import RECORD_MAGIC
 from resilient_pq.reader.contents import Contents
 from resilient_pq.recovery.known import Method
 from resilient_pq.recovery.torn_footer import FoundFooter, find_footer
@@ -146,7 +147,9 @@ def hold_cut_and_filled(data: bytes, size: int, padding: bytes, whole: Contents)
     found = Driven(data[:size] + padding).found
     before = partial_metadata(data[whole.footer.start : size])
     if found is None:
-        assert not before.has_schema or not data[size - 1], "the last byte of the schema may be taken for padding"
+        assert not before.has_schema or not data[size - 1], (
+            "the last byte of the schema may be taken for padding"
+        )
         return
     named = found.contents.metadata.row_groups
     originals = whole.metadata.row_groups
@@ -216,9 +219,13 @@ def test_the_tail_of_a_file_without_row_groups(lost: int) -> None:
     for head, said in ((empty, ()), (b"\xee" * 4 + empty[4:], ("the magic at the beginning is damaged",))):
         found = find(head + b"\xee" * 200)
         assert not found.complete
-        metadata, *others = sorted(found.findings, key=lambda finding: "tell the schema" not in finding.message)
+        metadata, *others = sorted(
+            found.findings, key=lambda finding: "tell the schema" not in finding.message
+        )
         assert metadata.costs_rows and "tell the schema" in metadata.message
-        assert [finding.message.split(";")[0] for finding in others] == [*said], "the metadata are where they were"
+        assert [finding.message.split(";")[0] for finding in others] == [*said], (
+            "the metadata are where they were"
+        )
 
 
 @pytest.mark.parametrize("changed", range(1, 9))
@@ -375,6 +382,19 @@ def test_a_file_within_a_column_is_not_the_file(damage: Callable[[bytes, int], b
     for inner in (by_pyarrow(), by_pyarrow(10), with_files_in_a_column(by_pyarrow(20))):
         outer = with_files_in_a_column(inner)
         assert Driven(damage(outer, contents_of(outer).footer.start)).found is None
+
+
+def test_the_schema_that_begins_a_file_of_ours_within_a_column_is_not_that_of_the_outer_file(
+    tmp_path: Path,
+) -> None:
+    """Of the record around it nothing is whole but its first bytes, as in a page that is compressed."""
+    with rpq.create(str(tmp_path / "inner"), rows(5).schema) as writer:
+        writer.write(rows(5))
+    inner = (tmp_path / "inner").read_bytes()
+    header = len(MAGIC) + len(RECORD_MAGIC) + 2
+    inner = inner[:header] + inner[header + 1 :]
+    outer = with_files_in_a_column(inner[: inner.index(RECORD_MAGIC, header)])
+    assert Driven(outer[: contents_of(outer).footer.start]).found is None
 
 
 def test_a_cut_anywhere_in_a_file_with_files_in_it() -> None:

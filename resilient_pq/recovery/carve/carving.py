@@ -6,7 +6,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from resilient_pq.format.encodings import DICTIONARY_ENCODINGS
 from resilient_pq.format.footer import MAGIC
 from resilient_pq.format.metadata import CompressionCodec, FileMetaData, Repetition
 from resilient_pq.format.page import Page
@@ -24,7 +23,6 @@ from resilient_pq.recovery.carve.probe import (
     Probed,
     by_body,
     by_header,
-    encoding_of,
     kind_of,
     kinds_of,
 )
@@ -74,8 +72,8 @@ def carve(
         found = yield from _stretches(probed)
         pages = _next_to_each_other(found) if not places else found.pages
         steps = limits.budget(size)
-        begins, ends = yield from _bounds(file, pages, places)
-        invented = invent(pages, list(kinds), steps, limits.max_columns, places, named, begins=begins, ends=ends)
+        begins = yield from _begins(file, pages, places)
+        invented = invent(pages, list(kinds), steps, limits.max_columns, places, named, begins=begins)
         if steps.ended:
             findings.append(steps.finding("there may be more columns, or fewer", file.start, file.end))
         if invented is None or (len(invented.schema.leaves) == 1 and len(pages) < len(found.pages)):
@@ -114,10 +112,9 @@ def _probe(pages: Sequence[FoundPage], kinds: Kinds, limits: CarveLimits) -> Ask
         known = by_header(page, kinds)
         before = found[number - 1] if number else None
         first = before is None or before.is_dictionary or before.page.end != page.offset
-        indices = encoding_of(page.header) in DICTIONARY_ENCODINGS
         needed = known.is_dictionary or first or page.proof in _WEAK
         needed = needed or (nested and page.header.data_page_header is not None)
-        if needed or (left > 0 and not indices):
+        if needed or left > 0:
             left -= page.header.uncompressed_page_size + known.num_values
             view = yield from window.read(page.offset, page.end)
             size = page.header_size
@@ -215,27 +212,18 @@ def _begins_file(file: FoundFile, pages: Sequence[Probed]) -> bool:
     return bool(pages) and file.has_head and pages[0].page.offset == file.start + len(MAGIC)
 
 
-def _bounds(file: FoundFile, pages: Sequence[Probed], places: Places) -> Asking[tuple[bool, bool]]:
-    """Whether the first of some pages begins a row group for certain, and whether the last ends one."""
+def _begins(file: FoundFile, pages: Sequence[Probed], places: Places) -> Asking[bool]:
+    """Whether the first of some pages begins a row group for certain."""
     if not pages:
-        return False, False
-    start, end = pages[0].page.offset, pages[-1].page.end
+        return False
+    start = pages[0].page.offset
     place = places.get(start)
     if place is not None:
-        begins = place.column == 0
-    else:
-        head = file.start + len(MAGIC) if file.has_head else len(MAGIC)
-        begins = yield from _is_nothing_between(head, start)
-    ends = yield from _is_nothing_between(end, file.end)
-    return begins, ends
-
-
-def _is_nothing_between(start: int, end: int) -> Asking[bool]:
-    """Whether no page can have stood between two offsets."""
-    if not 0 <= end - start <= MOST_BETWEEN:
+        return place.column == 0
+    head = file.start + len(MAGIC) if file.has_head else len(MAGIC)
+    if not 0 <= start - head <= MOST_BETWEEN:
         return False
-    data = yield from Window(end).read(start, end)
-    return is_between_chunks(data)
+    return is_between_chunks((yield from Window(start).read(head, start)))
 
 
 def _codecs(placing: Placing) -> dict[int, CompressionCodec]:

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 from resilient_pq.format.encodings import DICTIONARY_ENCODINGS
 from resilient_pq.format.records import ChunkPlace
@@ -137,10 +137,7 @@ class Chunks:
     def are_even(self, runs: Sequence[Run]) -> bool:
         """Whether the pages of most chunks are much alike: else they may well be chunks of several columns."""
         alike = [
-            one.is_like(other)
-            for run in runs
-            for spans in run
-            for one, other in pairwise(self._pages_of(spans[0]))
+            one.is_like(other) for run in runs for spans in run for one, other in pairwise(self._pages_of(spans[0]))
         ]
         return sum(alike) >= _MOST * len(alike)
 
@@ -218,13 +215,11 @@ class Counted:
         first: Ordinal of that of the first chunk.
         told: Chunks, from the first on, whose columns are known; those behind them are of further row groups, or of
             further columns.
-        sure: Whether something tells that there are as many.
     """
 
     count: int
     first: int
     told: int
-    sure: bool
 
     def columns(self, chunks: Sequence[Chunk]) -> list[list[Chunk]]:
         """The chunks of each column."""
@@ -232,7 +227,7 @@ class Counted:
         return [list(known[(ordinal - self.first) % self.count :: self.count]) for ordinal in range(self.count)]
 
 
-def count_columns(runs: Sequence[Sequence[Chunk]], *, begins: bool, ends: bool) -> Counted | None:
+def count_columns(runs: Sequence[Sequence[Chunk]], *, begins: bool) -> Counted | None:
     """How many columns there are, and with which the first chunk begins; None where nothing tells that.
 
     Row groups have equally many rows but for the last, or the last few, so a row group ends where a run does, and the
@@ -241,12 +236,11 @@ def count_columns(runs: Sequence[Sequence[Chunk]], *, begins: bool, ends: bool) 
     Args:
         runs: Runs of chunks of equally many rows.
         begins: Whether the first chunk begins a row group. If not, it tells where one ends which column that is of.
-        ends: Whether the last chunk ends a row group.
     """
     for last in range(len(runs), 1, -1):  # behind them are pages of a row group that was cut
         if (counted := _of_several_runs(runs[:last], begins=begins)) is not None:
             return counted
-    counted = _of_one_run(runs[0], begins=begins, ends=ends or len(runs) > 1, alone=len(runs) == 1)
+    counted = _of_one_run(runs[0], begins=begins, ends=len(runs) > 1)
     if counted is None:
         return None
     columns = counted.columns(runs[0])
@@ -261,23 +255,22 @@ def _of_several_runs(runs: Sequence[Sequence[Chunk]], *, begins: bool) -> Counte
     most = math.gcd(*map(len, runs if begins else runs[1:]))
     for count in range(most, 0, -1):
         if most % count == 0 and _repeats(chunks, count) and (begins or _all_alike(runs, count)):
-            return Counted(count, -len(runs[0]) % count, len(chunks), sure=True)
+            return Counted(count, -len(runs[0]) % count, len(chunks))
     return None
 
 
-def _of_one_run(chunks: Sequence[Chunk], *, begins: bool, ends: bool, alone: bool) -> Counted | None:
+def _of_one_run(chunks: Sequence[Chunk], *, begins: bool, ends: bool) -> Counted | None:
     """The same for chunks that all have equally many rows."""
-    if not begins:
-        count, sure = _of_equal_rows(chunks[::-1])
-        known = count == 1 or ends
-        return Counted(count, -len(chunks) % count, len(chunks), sure) if known else None
-    count, sure = _of_equal_rows(chunks)
-    if count == len(chunks) and sure and not (ends and alone):
-        # More columns than there are would be made up; the first row group is what it is in any case.
+    known = chunks if begins else chunks[::-1]
+    count = _of_equal_rows(known)
+    if count is None or _may_be_pages(known, count) or not (begins or ends or 1 == count < len(chunks)):
+        return None
+    if count < len(chunks):
+        return Counted(count, 0 if begins else -len(chunks) % count, len(chunks))
+    if begins:  # more columns than there are would be made up; the first row group is what it is in any case
         again = (n for n in range(1, count) if _begins_again(chunks, n, ends=ends) or chunks[n].goes_on(chunks[0]))
         count = next(again, count)
-        return Counted(count, 0, count, sure)
-    return Counted(count, 0, len(chunks), sure)
+    return None if _recur(chunks[:count]) else Counted(count, 0, count)
 
 
 def _begins_again(chunks: Sequence[Chunk], count: int, *, ends: bool) -> bool:
@@ -295,22 +288,38 @@ def _all_alike(runs: Sequence[Sequence[Chunk]], count: int) -> bool:
     return all(_are_alike(run, count) for run in runs)
 
 
-def _of_equal_rows(chunks: Sequence[Chunk]) -> tuple[int, bool]:
+def _of_equal_rows(chunks: Sequence[Chunk]) -> int | None:
     """The same for chunks that all have equally many rows."""
     of_one_type = len(chunks) > 1 and _repeats(chunks, 1)
     if of_one_type and (_ascend(chunks) or _ascend(chunks[::-1])):
-        return 1, True
+        return 1
     for count in range(1, len(chunks)):
         divides = not len(chunks) % count
         # Of a file that was cut, the last row group may lack chunks.
         if not divides and (of_one_type or len(chunks) <= 2 * count):
             continue
-        if _are_alike(chunks, count) and (_repeats(chunks, count) or _mostly_repeats(chunks, count)):
-            if not of_one_type:
-                return count, True
-            if count > 1 and not _are_alike(chunks, 1):
-                return count, True
-    return len(chunks), not of_one_type
+        told = not of_one_type or (count > 1 and not _are_alike(chunks, 1))
+        if told and _are_alike(chunks, count) and (_repeats(chunks, count) or _mostly_repeats(chunks, count)):
+            return count
+    return None if of_one_type else len(chunks)
+
+
+def _recur(chunks: Sequence[Chunk]) -> bool:
+    """Whether any two chunks may be of one column, in two row groups of which others are missing."""
+    return any(
+        one.has_values and other.has_values and _common([one, other]) and one.is_like(other)
+        for one, other in combinations(chunks, 2)
+    )
+
+
+def _may_be_pages(chunks: Sequence[Chunk], count: int) -> bool:
+    """Whether as many chunks of each row group may be pages of one: only a dictionary begins a chunk for certain."""
+    for pages in (pages for pages in range(2, count + 1) if not count % pages):
+        pairs = [pair for i, pair in enumerate(pairwise(chunks), start=1) if i % pages]
+        alike = [one.is_like(other) and not other.has_dictionary for one, other in pairs]
+        if all(map(_common, pairs)) and sum(alike) >= _MOST * len(alike):
+            return True
+    return False
 
 
 def _are_alike(chunks: Sequence[Chunk], count: int) -> bool:

@@ -12,7 +12,7 @@ from resilient_pq.format import thrift
 from resilient_pq.format.footer import MAGIC
 from resilient_pq.format.metadata import FileMetaData
 from resilient_pq.format.page_search import FoundPage
-from resilient_pq.format.records import RECORD_MAGIC
+from resilient_pq.format.records import HEADER_SIZE, Kind, parse_header
 from resilient_pq.format.schema import Schema
 from resilient_pq.recovery.carve.limits import CarveLimits
 from resilient_pq.recovery.carve.reading import Asking, Window, search
@@ -99,13 +99,14 @@ def _magics(start: int, end: int, pages: Sequence[FoundPage]) -> Asking[list[int
 
 
 def _heads(magics: Sequence[int], pages: Sequence[FoundPage], end: int) -> Asking[list[int]]:
-    """The magics that lead a file: a page follows, or the first record of a file of ours."""
+    """The magics that lead a file: a page follows, or the first record of ours, and not what statistics keep of one."""
     offsets = {page.offset for page in pages}
     window = Window(end)
     found = []
     for at in magics:
         behind = at + len(MAGIC)
-        if behind in offsets or (yield from window.read(behind, behind + len(RECORD_MAGIC))) == RECORD_MAGIC:
+        header = parse_header((yield from window.read(behind, behind + HEADER_SIZE)))
+        if behind in offsets or (header is not None and header.kind == Kind.ANCHOR):
             found.append(at)
     return found
 

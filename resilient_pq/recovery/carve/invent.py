@@ -91,9 +91,11 @@ def _widths(pages: Sequence[FoundPage]) -> list[int]:
     for page in pages:
         header = page.header
         detail = header.dictionary_page_header or header.data_page_header
-        if detail is None or not detail.num_values or detail.encoding not in (
-            Encoding.PLAIN,
-            Encoding.PLAIN_DICTIONARY if header.dictionary_page_header else Encoding.PLAIN,
+        if (
+            detail is None
+            or not detail.num_values
+            or detail.encoding
+            not in (Encoding.PLAIN, Encoding.PLAIN_DICTIONARY if header.dictionary_page_header else Encoding.PLAIN)
         ):
             continue
         width, rest = divmod(header.uncompressed_page_size, detail.num_values)
@@ -109,8 +111,6 @@ class Invented:
     Attributes:
         schema: The columns.
         row_counts: Rows that its row groups have.
-        sure: Whether something tells how many there are: types that repeat, or a row group of other rows. Otherwise
-            columns of one type may be row groups of fewer columns.
         from_start: Whether they were taken from the first page on, so that the first column is the first there is.
         end: Offset behind the pages whose columns are known, where those that follow may be of further columns.
         named: Whether names and physical types are those of a record.
@@ -118,7 +118,6 @@ class Invented:
 
     schema: Schema
     row_counts: frozenset[int]
-    sure: bool
     from_start: bool
     end: int | None = None
     named: bool = False
@@ -133,7 +132,6 @@ def invent(
     named: Sequence[NamedColumn] = (),
     *,
     begins: bool = True,
-    ends: bool = False,
 ) -> Invented | None:
     """Columns that the pages can be laid out in; None where there are none, or nothing tells which.
 
@@ -145,7 +143,6 @@ def invent(
         places: Which chunks begin with pages, where that is known.
         named: What columns are called and of what type, where records say so.
         begins: Whether the first page begins a row group.
-        ends: Whether the last page ends one.
     """
     chunks = Chunks(pages, kinds, steps)
     start = next((at for at in range(len(pages)) if chunks.may_begin(at)), None)
@@ -157,15 +154,15 @@ def invent(
     best = [chunks.of(run) for run in widest]
     told = [None if places is None else places.get(page.page.offset) for page in pages]
     columns = by_places([chunk for run in best for chunk in run], told)
-    sure, begins, end = True, bool(columns) or (begins and start == 0), None
+    begins, end = bool(columns) or (begins and start == 0), None
     if not columns:
         if not begins and len(best) > 1 and len(best[0]) == 1:
             best = best[1:]  # it may be the end of a chunk
         cut = [chunk for run in best for chunk in run]
-        counted = count_columns(best, begins=begins, ends=ends and cut[-1].end == len(pages))
+        counted = count_columns(best, begins=begins)
         if counted is None:
             return None
-        columns, sure = counted.columns(cut), counted.sure
+        columns = counted.columns(cut)
         rivals = [] if _is_one_type(cut) else [rows for rows in reaching if rows != best[0][0].rows]
         if any(_is_good(chunks, start, rows, steps, begins=begins) for rows in rivals):
             return None
@@ -176,7 +173,7 @@ def invent(
     types = [column.physical_type for column in named]
     shapes = [_kind(chunks, types[i] if types else None) for i, chunks in enumerate(columns[:max_columns])]
     counts = frozenset(run[0].rows for run in best)
-    return Invented(schema_of(shapes, named), counts, sure, begins, end, bool(named))
+    return Invented(schema_of(shapes, named), counts, begins, end, bool(named))
 
 
 def _widest(chunks: Chunks, start: int, steps: SearchBudget) -> tuple[list[Run], list[int]]:
@@ -209,8 +206,8 @@ def _is_good(chunks: Chunks, start: int, rows: int, steps: SearchBudget, *, begi
         if not steps.ended:
             raise
         return False
-    counted = count_columns([chunks.of(run) for run in runs], begins=begins, ends=False)
-    return counted is not None and counted.sure and chunks.are_even(runs)
+    counted = count_columns([chunks.of(run) for run in runs], begins=begins)
+    return counted is not None and chunks.are_even(runs)
 
 
 def findings(invented: Invented) -> list[Finding]:
@@ -226,11 +223,6 @@ def findings(invented: Invented) -> list[Finding]:
         + (f" and {more} more" if more > 0 else "")
         + "; the schema of a file of the same make tells more: --schema-from FILE"
     ]
-    if not invented.sure:
-        messages.append(
-            "how many columns there are is not clear: all chunks are of one type and equally many rows, so what is "
-            "taken for a column may be a row group; the schema of a file of the same make would tell (--schema-from)"
-        )
     if not invented.from_start:
         messages.append(
             "pages at the beginning cannot be read, so where row groups end tells with which column one begins: there "

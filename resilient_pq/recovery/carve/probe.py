@@ -12,7 +12,7 @@ from resilient_pq.errors import FormatError, UnsupportedError
 from resilient_pq.format import compression, kernels
 from resilient_pq.format.codec_trial import codecs_of
 from resilient_pq.format.encodings import DICTIONARY_ENCODINGS, encoding_for
-from resilient_pq.format.encodings.dictionary import MAX_BIT_WIDTH
+from resilient_pq.format.encodings.dictionary import MAX_BIT_WIDTH, begins_as_levels
 from resilient_pq.format.metadata import CompressionCodec, Encoding, PageHeader, PageType, Type
 from resilient_pq.format.page import DataPage, Page, open_data_page
 from resilient_pq.format.page_search import FoundPage
@@ -310,8 +310,8 @@ def _are_indices(data: memoryview, count: int) -> bool:
     Raises:
         FormatError: They do not decode.
     """
-    if not len(data) or data[0] > MAX_BIT_WIDTH or (data[0] and len(data) > 1 and data[1] <= 1):
-        return False  # no writer begins with a run of no values, as levels read as indices do
+    if not len(data) or data[0] > MAX_BIT_WIDTH or begins_as_levels(data):
+        return False
     taken = 1 + kernels.rle_decode(data[1:], data[0], np.empty(count, np.int32))
     return len(data) - taken <= _MOST_LEFT
 
