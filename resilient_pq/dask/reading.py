@@ -31,9 +31,8 @@ from resilient_pq.io.location import scrubbed
 from resilient_pq.portal import portal
 from resilient_pq.reader.file import File
 from resilient_pq.reader.on_damage import OnDamage
-from resilient_pq.reader.options import ReadOptions
+from resilient_pq.reader.options import ReadOptions, ReadSettings
 from resilient_pq.reader.plan import plan_read
-from resilient_pq.reader.reading import Reading
 from resilient_pq.reader.request import Filters
 
 Urls = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
@@ -92,8 +91,10 @@ def read(
     """
     storage_options = with_retry(storage_options, retry)
     if dtype_backend is not None and dtype_backend not in get_args(Backend):
-        raise SchemaError(f"dtype_backend is {dtype_backend!r}", hint=f"one of {', '.join(get_args(Backend))}, or None")
-    how = Reading.checked(verify=verify, on_damage=on_damage, on_lost=None, options=options)
+        raise SchemaError(
+            f"dtype_backend is {dtype_backend!r}", hint=f"one of {', '.join(get_args(Backend))}, or None"
+        )
+    how = ReadSettings.checked(verify=verify, on_damage=on_damage, on_lost=None, options=options)
     request = Request(columns, filters, index, partitioning, dtype_backend, how, storage_options)
     partitions, task = portal.run(_planned(_checked(urls), request))
     if not partitions:
@@ -110,7 +111,7 @@ def _checked(urls: Urls) -> Urls:
     if not isinstance(named, Sequence) or not all(isinstance(url, str | os.PathLike) for url in named):
         raise SchemaError(
             f"urls is {scrubbed(repr(urls))}",
-            hint="it is a URL, a path, or a list of them: other processes find files by those"
+            hint="it is a URL, a path, or a list of them: other processes find files by those",
         )
     return urls
 
@@ -124,7 +125,7 @@ class Request:
     index: str | Literal[False] | None
     partitioning: object | None
     backend: Backend | None
-    how: Reading
+    how: ReadSettings
     storage_options: Mapping[str, Any] | None
 
 
@@ -141,7 +142,7 @@ class ReadPartition:
 
     types: FrameTypes
     paths: Mapping[str, tuple[str, ...]]
-    how: Reading
+    how: ReadSettings
     storage_options: Mapping[str, Any] | None = field(repr=False)
 
     @property
@@ -212,7 +213,9 @@ def _task(dataset: Dataset, request: Request) -> ReadPartition:
     schema = pa.schema(dataset.batches(columns=columns, filters=request.filters).schema).remove_metadata()
     if len(set(schema.names)) < len(schema.names):
         raise SchemaError("two columns have one name", hint="choose one with columns=")
-    dictionaries = stored_dictionaries(dataset.files[0].contents.key_value) if request.backend is None else frozenset()
+    dictionaries = (
+        stored_dictionaries(dataset.files[0].contents.key_value) if request.backend is None else frozenset()
+    )
     types = FrameTypes(
         schema, index, index_name, categories=dictionaries & {*schema.names}, backend=request.backend,
         arrow_strings=arrow_strings(),

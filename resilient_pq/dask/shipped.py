@@ -22,7 +22,7 @@ from resilient_pq.io import FetchCounters, LocalStore, ObjectInfo, ObjectTail, R
 from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.data_file import data_file
 from resilient_pq.reader.file import File
-from resilient_pq.reader.reading import Reading
+from resilient_pq.reader.options import ReadSettings
 from resilient_pq.reader.request import Filters
 
 P = ParamSpec("P")
@@ -100,7 +100,7 @@ class ShippedRowGroup:
         pinned = tuple((name, file.objects.pinned[name]) for name in names if name is not None)
         return cls(shipped, ordinal, thrift.encode(replace(whole, columns=columns)), pinned)
 
-    def opened(self, store: ReadStore, key: str, how: Reading) -> File:
+    def opened(self, store: ReadStore, key: str, how: ReadSettings) -> File:
         """The file, as if it had this row group only; nothing is asked of the store.
 
         Args:
@@ -114,10 +114,7 @@ class ShippedRowGroup:
             store,
             ObjectTail(info, info.size, b""),
             contents,
-            verify=how.verify,
-            on_damage=how.on_damage,
-            on_lost=how.on_lost,
-            options=how.options,
+            how,
             counters=FetchCounters(),
             owns_store=False,
         )

@@ -23,14 +23,12 @@ from resilient_pq.folder.scope import Place
 from resilient_pq.io import FetchCounters, RetryPolicy, Stores, with_retry
 from resilient_pq.io.cancellation import all_or_none
 from resilient_pq.reader.contents import FileState
-from resilient_pq.reader.file import File, OnLost
-from resilient_pq.reader.limits import ReadLimits
+from resilient_pq.reader.file import File
 from resilient_pq.reader.lost import LostRegion
 from resilient_pq.reader.opening import Opening, open_file, warn_of_incomplete
-from resilient_pq.reader.options import ReadOptions
+from resilient_pq.reader.options import OnLost, ReadLimits, ReadOptions, ReadSettings
 from resilient_pq.reader.plan import RowGroupRead
 from resilient_pq.reader.portions import Portion
-from resilient_pq.reader.reading import Reading
 from resilient_pq.reader.records import ROWS_AT_ONCE, Records
 from resilient_pq.reader.request import Filters, Strings
 from resilient_pq.reader.row_groups import RowGroupArrays
@@ -50,7 +48,7 @@ class Dataset:
         self,
         files: Sequence[File],
         stores: Stores,
-        how: Reading,
+        how: ReadSettings,
         counters: FetchCounters,
         folders: FolderColumns | None = None,
     ) -> None:
@@ -168,7 +166,9 @@ class Dataset:
         """
         check_batch_rows(batch_rows)
         field, jobs = self._jobs(columns, filters, limit, strings)
-        return Batches.of(field, read_ahead(jobs, self._how.options.fetch), batch_rows, self._tell, limit=limit)
+        return Batches.of(
+            field, read_ahead(jobs, self._how.options.fetch), batch_rows, self._tell, limit=limit
+        )
 
     def records(
         self,
@@ -225,7 +225,11 @@ class Dataset:
                 else:
                     async with aclosing(following):
                         async for job in following:
-                            yield job if together is None else Job(job.portion, together.reading(position, job.read))
+                            yield (
+                                job
+                                if together is None
+                                else Job(job.portion, together.reading(position, job.read))
+                            )
 
         return field if together is None else together.field, all_jobs()
 
@@ -375,10 +379,11 @@ def open_many(
             of one.
     """
     storage_options = with_retry(storage_options, retry)
-    how = Reading.checked(verify=verify, on_damage=on_damage, on_lost=on_lost, options=options)
+    how = ReadSettings.checked(verify=verify, on_damage=on_damage, on_lost=on_lost, options=options)
     if filters is not None and partitioning is None:
         raise SchemaError(
-            "filters of open_many are about the names of folders", hint='partitioning="hive"; or filters= of read'
+            "filters of open_many are about the names of folders",
+            hint='partitioning="hive"; or filters= of read',
         )
 
     async def opening() -> Dataset:
@@ -418,7 +423,7 @@ def _names_below(urls: Source | Sequence[Source], places: Sequence[Place], store
     return names if scope is None else [name.removeprefix(scope.url) for name in names]
 
 
-async def _open_all(places: Sequence[Place], how: Reading, counters: FetchCounters) -> list[File]:
+async def _open_all(places: Sequence[Place], how: ReadSettings, counters: FetchCounters) -> list[File]:
     """The files, in order; the first error cancels what is under way."""
     limits = ReadLimits.of(how.options)
     waiting = iter(enumerate(places))
@@ -432,7 +437,9 @@ async def _open_all(places: Sequence[Place], how: Reading, counters: FetchCounte
                 )
             except NotFoundError as error:
                 if is_pattern(key):
-                    error.hint = error.hint or "in a list, names are taken as they are; a pattern stands alone"
+                    error.hint = (
+                        error.hint or "in a list, names are taken as they are; a pattern stands alone"
+                    )
                 raise
 
     await all_or_none(open_in_turn() for _ in range(min(how.options.max_requests, len(places))))

@@ -30,11 +30,9 @@ from resilient_pq.formats.trevni.values import Position, read_values
 from resilient_pq.formats.trevni_source import Source, given_schema, open_source, windows
 from resilient_pq.io import FetchCounters, ObjectInfo, ReadStore, RetryPolicy, resolve, with_retry
 from resilient_pq.io.resolve import imported
-from resilient_pq.reader.file import OnLost
 from resilient_pq.reader.on_damage import OnDamage
 from resilient_pq.reader.opening import Opening
-from resilient_pq.reader.options import ReadOptions
-from resilient_pq.reader.reading import Reading
+from resilient_pq.reader.options import OnLost, ReadOptions, ReadSettings
 from resilient_pq.reader.request import check_limit
 from resilient_pq.reader.streaming import Batches, check_batch_rows
 
@@ -79,7 +77,9 @@ class _Request:
         branches = branches_of(schema, selected)
         unit = options.coerce_int96_timestamp_unit or "ns"
         key_value = text_metadata(source.header.metadata)
-        whole = ColumnFields(schema, key_value, int96_unit=unit).struct([column.position for column in selected])
+        whole = ColumnFields(schema, key_value, int96_unit=unit).struct(
+            [column.position for column in selected]
+        )
         return cls(selected, branches, struct_projected(whole, branches))
 
     def arrays(self, rows: KeptRows) -> list[Any]:
@@ -98,7 +98,7 @@ class TrevniFile:
         url: What is read.
     """
 
-    def __init__(self, source: Source, how: Reading, *, owns_store: bool) -> None:
+    def __init__(self, source: Source, how: ReadSettings, *, owns_store: bool) -> None:
         """Use `open_trevni` instead."""
         self.url = source.url
         self._source = source
@@ -393,7 +393,7 @@ def open_trevni(
         TornFileError: On entering: it ends within its header.
     """
     storage_options = with_retry(storage_options, retry)
-    how = Reading.checked(verify=verify, on_damage=on_damage, on_lost=on_lost, options=options)
+    how = ReadSettings.checked(verify=verify, on_damage=on_damage, on_lost=on_lost, options=options)
     given = given_schema(schema)
 
     async def opening() -> TrevniFile:
@@ -402,7 +402,9 @@ def open_trevni(
         owns_store = not isinstance(url, tuple)
         try:
             with located(Where(key=store.url_of(key))):
-                source = await open_source(store, key, schema=given, options=how.options, counters=FetchCounters())
+                source = await open_source(
+                    store, key, schema=given, options=how.options, counters=FetchCounters()
+                )
         except BaseException:
             if owns_store:
                 await store.close()

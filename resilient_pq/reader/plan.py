@@ -184,16 +184,23 @@ def plan_read(
         raise SchemaError("columns is one string; it is a list of names", hint=f"columns=[{columns!r}]")
     selected = tuple(contents.schema.select(columns))
     wanted = row_groups_wanted(contents, row_groups)
-    chosen = filter_of(contents.schema, filters)
+    chosen = None
     left_out: list[RowGroupLeftOut] = []
-    if chosen is not None:
-        known = {ordinal: chosen.may_hold(partial(term_may_hold, contents, ordinal)) for ordinal in set(wanted)}
+    if filters is not None:
+        chosen = filter_of(contents.schema, filters)
+        known = {
+            ordinal: chosen.may_hold(partial(term_may_hold, contents, ordinal)) for ordinal in set(wanted)
+        }
         rows = contents.metadata.row_groups
-        left_out = [RowGroupLeftOut(each, rows[each].num_rows, "statistics") for each in wanted if not known[each]]
+        left_out = [
+            RowGroupLeftOut(each, rows[each].num_rows, "statistics") for each in wanted if not known[each]
+        ]
         wanted = [ordinal for ordinal in wanted if known[ordinal]]
-    with_hidden = (*selected, *_hidden(contents.schema, selected, chosen))
-    groups = tuple(_row_group(contents, ordinal, with_hidden) for ordinal in wanted)
-    return ReadPlan(with_hidden, len(selected), groups, chosen, tuple(left_out))
+    num_shown = len(selected)
+    if chosen is not None:
+        selected += _hidden(contents.schema, selected, chosen)
+    groups = tuple(_row_group(contents, ordinal, selected) for ordinal in wanted)
+    return ReadPlan(selected, num_shown, groups, chosen, tuple(left_out))
 
 
 def row_groups_wanted(contents: Contents, row_groups: Sequence[int] | None) -> Sequence[int]:
@@ -216,14 +223,12 @@ def row_groups_wanted(contents: Contents, row_groups: Sequence[int] | None) -> S
     return wanted
 
 
-def _hidden(schema: Schema, selected: Sequence[Selection], chosen: Filter | None) -> list[Selection]:
+def _hidden(schema: Schema, selected: Sequence[Selection], chosen: Filter) -> tuple[Selection, ...]:
     """The leaves that the filter needs besides those selected, by top-level column."""
-    if chosen is None:
-        return []
     shown = {leaf for column in selected for leaf in column.leaves}
     wanted = {leaf for leaf in chosen.leaves if leaf not in shown}
     below = [(column, tuple(leaf for leaf in column.leaves if leaf in wanted)) for column in schema.columns]
-    return [replace(column, leaves=leaves) for column, leaves in below if leaves]
+    return tuple(replace(column, leaves=leaves) for column, leaves in below if leaves)
 
 
 def term_may_hold(contents: Contents, ordinal: int, term: Term) -> bool:
@@ -249,7 +254,9 @@ def next_wave(groups: Sequence[RowGroupRead], num_rows: int | None) -> int:
 
 def _row_group(contents: Contents, ordinal: int, selected: Sequence[Selection]) -> RowGroupRead:
     row_group = contents.metadata.row_groups[ordinal]
-    columns = tuple(tuple(chunk_read(contents, ordinal, leaf) for leaf in column.leaves) for column in selected)
+    columns = tuple(
+        tuple(chunk_read(contents, ordinal, leaf) for leaf in column.leaves) for column in selected
+    )
     return RowGroupRead(ordinal, row_group.num_rows, columns)
 
 
@@ -276,7 +283,8 @@ def chunk_read(contents: Contents, ordinal: int, leaf: Leaf, *, cut_at: int | No
             raise UnsupportedError("the column chunk is encrypted", hint="leave the column out")
         if metadata is None:
             raise FormatError("the column chunk has no metadata")
-        file = data_file(column.file_path or None)  # some writers leave an empty one
+        # Only the chunks of a summary name a file, and some writers leave an empty name.
+        file = data_file(column.file_path) if column.file_path else None
         if metadata.type != leaf.node.physical_type:
             raise FormatError(
                 f"the chunk has physical type {metadata.type}, the schema {leaf.node.physical_type.name}"
