@@ -32,8 +32,7 @@ from resilient_pq.portal import portal
 from resilient_pq.reader.file import File
 from resilient_pq.reader.on_damage import OnDamage
 from resilient_pq.reader.options import ReadOptions, ReadSettings
-from resilient_pq.reader.plan import plan_read
-from resilient_pq.reader.request import Filters
+from resilient_pq.reader.plan import Filters, plan_read
 
 Urls = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 

@@ -23,7 +23,7 @@ from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.data_file import data_file
 from resilient_pq.reader.file import File
 from resilient_pq.reader.options import ReadSettings
-from resilient_pq.reader.request import Filters
+from resilient_pq.reader.plan import Filters
 
 P = ParamSpec("P")
 T = TypeVar("T")

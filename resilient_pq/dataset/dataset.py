@@ -27,10 +27,9 @@ from resilient_pq.reader.file import File
 from resilient_pq.reader.lost import LostRegion
 from resilient_pq.reader.opening import Opening, open_file, warn_of_incomplete
 from resilient_pq.reader.options import OnLost, ReadLimits, ReadOptions, ReadSettings
-from resilient_pq.reader.plan import RowGroupRead
+from resilient_pq.reader.plan import Filters, RowGroupRead, Strings
 from resilient_pq.reader.portions import Portion
 from resilient_pq.reader.records import ROWS_AT_ONCE, Records
-from resilient_pq.reader.request import Filters, Strings
 from resilient_pq.reader.row_groups import RowGroupArrays
 from resilient_pq.reader.streaming import Batches, Job, Jobs, ReadRowGroups, check_batch_rows, read_ahead
 

@@ -33,7 +33,7 @@ from resilient_pq.io.resolve import imported
 from resilient_pq.reader.on_damage import OnDamage
 from resilient_pq.reader.opening import Opening
 from resilient_pq.reader.options import OnLost, ReadOptions, ReadSettings
-from resilient_pq.reader.request import check_limit
+from resilient_pq.reader.plan import check_limit
 from resilient_pq.reader.streaming import Batches, check_batch_rows
 
 #: Rows of a window, at most, where the caller has no wish.

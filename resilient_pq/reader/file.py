@@ -31,11 +31,21 @@ from resilient_pq.reader.index_reader import IndexReader
 from resilient_pq.reader.lost import LostRegion
 from resilient_pq.reader.on_damage import OnDamage
 from resilient_pq.reader.options import ReadLimits, ReadSettings
-from resilient_pq.reader.plan import ReadPlan, RowGroupRead, next_wave, plan_read, row_groups_wanted
+from resilient_pq.reader.plan import (
+    Filters,
+    ReadPlan,
+    ReadRequest,
+    RowGroupRead,
+    Strings,
+    check_limit,
+    check_strings,
+    next_wave,
+    plan_read,
+    row_groups_wanted,
+)
 from resilient_pq.reader.planned import PlannedRead
 from resilient_pq.reader.portions import portions
 from resilient_pq.reader.records import ROWS_AT_ONCE, Records
-from resilient_pq.reader.request import Filters, ReadRequest, Strings, check_limit, check_strings
 from resilient_pq.reader.row_groups import RowGroupArrays, RowGroupReader
 from resilient_pq.reader.streaming import Arriving, Batches, Job, Jobs, check_batch_rows, read_ahead
 

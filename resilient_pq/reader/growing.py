@@ -26,8 +26,8 @@ from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.file import File
 from resilient_pq.reader.newest_footer import Asking, newest_footer
 from resilient_pq.reader.options import ReadSettings
+from resilient_pq.reader.plan import Filters, Strings
 from resilient_pq.reader.reading import read_contents
-from resilient_pq.reader.request import Filters, Strings
 from resilient_pq.reader.row_groups import RowGroupArrays
 from resilient_pq.reader.streaming import Arriving, Jobs, read_ahead
 

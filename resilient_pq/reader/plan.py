@@ -1,16 +1,20 @@
-"""What to fetch for a request: metadata and the request in, byte ranges out. Pure."""
+"""What a caller asked for, worked out: byte ranges, and the Arrow types that they become. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from numbers import Integral
+from typing import Any, Final, Literal, TypeAlias, get_args
 
+from resilient_pq.arrow.field import Field, with_views
+from resilient_pq.arrow.projection import Branch, branches_of, struct_projected
+from resilient_pq.arrow.schema import ColumnFields
 from resilient_pq.errors import FormatError, SchemaError, UnsupportedError, Where, located
 from resilient_pq.format.bounds import chunk_statistics
 from resilient_pq.format.footer import CRC_KEY, key_values
-from resilient_pq.format.metadata import ColumnMetaData
+from resilient_pq.format.metadata import ColumnMetaData, CompressionCodec
 from resilient_pq.format.quirks import NO_QUIRKS, Quirks
 from resilient_pq.format.row_ranges import Rows, count
 from resilient_pq.format.schema import Leaf, Schema, Selection
@@ -19,6 +23,23 @@ from resilient_pq.reader.contents import MAX_FILE_SIZE, Contents, chunk_range
 from resilient_pq.reader.data_file import data_file
 from resilient_pq.reader.filters import Filter, Term, filter_of
 from resilient_pq.reader.selected_pages import SelectedPages
+
+#: How strings come: as Arrow's string and binary, or as their views.
+Strings: TypeAlias = Literal["plain", "view"]
+#: Rows wanted: all terms of a list, or of one of several lists.
+Filters: TypeAlias = Sequence[tuple[Any, ...]] | Sequence[Sequence[tuple[Any, ...]]]
+
+#: Seconds of Python for each chunk, and seconds of all else, at which a second thread begins to pay: measured with two
+#: processors for chunks of 8 KB to 1.6 MB. With smaller ones two threads took up to twice the time of one, since each
+#: waits for the other several times a chunk (`scripts/bench/thread_count.py`).
+_PYTHON_SECONDS: Final = 100e-6
+_PAYS: Final = 2.5
+#: Bytes a second of what runs beside Python: reading, comparing, copying; and decompressing, where that is slow.
+_COPIED: Final = 2.5e9
+_DECOMPRESSED: Final = 0.8e9
+_QUICK: Final = frozenset(
+    (CompressionCodec.UNCOMPRESSED, CompressionCodec.SNAPPY, CompressionCodec.LZ4_RAW, CompressionCodec.LZ4)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +186,27 @@ class ReadPlan:
         return sum(group.num_bytes for group in self.row_groups)
 
 
+@dataclass(frozen=True, slots=True)
+class ReadRequest:
+    """What to read, and the Arrow types and the parts of columns that it becomes."""
+
+    plan: ReadPlan
+    field: Field
+    branches: tuple[Branch, ...]
+
+    @classmethod
+    def of(cls, contents: Contents, plan: ReadPlan, strings: Strings, fields: ColumnFields) -> ReadRequest:
+        """What a plan becomes.
+
+        The file's key-value metadata, such as that of pandas, stay with the schema of what is read.
+        """
+        branches = branches_of(contents.schema, plan.shown)
+        field = struct_projected(fields.struct([column.position for column in plan.shown]), branches)
+        if strings == "view":
+            field = field.with_children(*map(with_views, field.children))
+        return cls(plan, field, branches)
+
+
 def plan_read(
     contents: Contents, columns: Sequence[str] | None, row_groups: Sequence[int] | None, filters: Any = None
 ) -> ReadPlan:
@@ -304,3 +346,36 @@ def chunk_read(contents: Contents, ordinal: int, leaf: Leaf, *, cut_at: int | No
     return ChunkRead(
         ordinal, leaf, metadata, ByteRange(start, end + slack), row_group.num_rows, slack, quirks, file
     )
+
+
+def threads_worth(chunks: Iterable[ChunkRead]) -> int:
+    """How many threads at most should decode chunks, one or more."""
+    python = beside = 0.0
+    for chunk in chunks:
+        size = chunk.num_decoded
+        python += _PYTHON_SECONDS
+        beside += size / _COPIED
+        if chunk.metadata.codec not in _QUICK:
+            beside += size / _DECOMPRESSED
+    return 1 + int(beside / (_PAYS * python)) if python else 1
+
+
+def check_strings(strings: object) -> None:
+    """Refuse what is no layout of strings.
+
+    Raises:
+        SchemaError: It is none.
+    """
+    if strings not in get_args(Strings):
+        words = " or ".join(map(repr, get_args(Strings)))
+        raise SchemaError(f"strings is {strings!r}, which is no layout of strings", hint=f"strings={words}")
+
+
+def check_limit(limit: object) -> None:
+    """Refuse what is no number of rows.
+
+    Raises:
+        SchemaError: It is not.
+    """
+    if limit is not None and (not isinstance(limit, Integral) or isinstance(limit, bool) or limit < 0):
+        raise SchemaError(f"limit is {limit!r}; it is a number of rows, 0 or more, or None")

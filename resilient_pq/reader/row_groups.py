@@ -34,9 +34,7 @@ from resilient_pq.reader.decoder import decode, decode_parts
 from resilient_pq.reader.lost import LostRegion
 from resilient_pq.reader.on_damage import OnDamage
 from resilient_pq.reader.options import ReadLimits, ReadSettings
-from resilient_pq.reader.plan import ChunkRead, RowGroupRead
-from resilient_pq.reader.request import ReadRequest
-from resilient_pq.reader.thread_count import threads_worth
+from resilient_pq.reader.plan import ChunkRead, ReadRequest, RowGroupRead, threads_worth
 
 T = TypeVar("T")
 

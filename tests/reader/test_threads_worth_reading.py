@@ -1,4 +1,4 @@
-"""`reader.thread_count`: small chunks are read by one thread, large ones by as many as there are."""
+"""`reader.plan`: small chunks are read by one thread, large ones by as many as there are."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from resilient_pq.format.metadata import CompressionCodec
 from resilient_pq.io.memory import MemoryStore
 from resilient_pq.reader import row_groups
 from resilient_pq.reader.file import File
-from resilient_pq.reader.plan import ChunkRead, chunk_read
-from resilient_pq.reader.thread_count import threads_worth
+from resilient_pq.reader.plan import ChunkRead, chunk_read, threads_worth
 
 
 @pytest.fixture(scope="module", autouse=True)
