@@ -113,7 +113,7 @@ AsMeasured = Callable[[], contextlib.AbstractContextManager[None]]
 def thread_counts_as_measured() -> Iterator[AsMeasured]:
     """Tables of tests stand for larger ones: their chunks are worth as many threads as there are, each for itself."""
     from resilient_pq.reader import plan as reading
-    from resilient_pq.writer import thread_count as writing
+    from resilient_pq.writer import policy as writing
 
     set_aside = [(reading, "_PYTHON_SECONDS", 1e-15), (writing, "_PYTHON_SECONDS", 1e-15), (writing, "_TOGETHER", 0)]
     measured = [(module, name, getattr(module, name)) for module, name, _ in set_aside]

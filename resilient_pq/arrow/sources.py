@@ -9,13 +9,13 @@ from typing import Any
 import nanoarrow
 import numpy as np
 from nanoarrow.c_array import CArray
+from numpy.typing import NDArray
 
-from resilient_pq.arrow.buffers import Part, Valid, num_bytes
+from resilient_pq.arrow.buffers import DTYPES, Part, Valid, make_array, num_bytes
 from resilient_pq.arrow.field import Field
 from resilient_pq.arrow.handed_over import each_taken, taking
-from resilient_pq.arrow.numpy_values import array_of_numpy
 from resilient_pq.arrow.python_values import array_of, member
-from resilient_pq.errors import SchemaError
+from resilient_pq.errors import SchemaError, Where
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,3 +199,65 @@ def _cut(columns: Sequence[Sequence[Part]], ends: Sequence[Sequence[int]]) -> It
             children.append(chunk.slice(first, cut - row))
         yield Rows(cut - row, tuple(children))
         row = cut
+
+
+_FORMATS = {DTYPES[kind]: kind for kind in ("c", "C", "s", "S", "i", "I", "l", "L", "e", "f", "g")}
+_UNIT_LETTERS = {"s": "s", "ms": "m", "us": "u", "ns": "n"}
+
+
+def array_of_numpy(name: str, array: NDArray[Any], field: Field | None = None) -> tuple[Field, Any]:
+    """An Arrow array of a one-dimensional NumPy array; masked values and NaT are null, NaN is a value.
+
+    Args:
+        name: The column's name.
+        array: Booleans, numbers, datetime64, timedelta64, text, bytes, or Python objects.
+        field: The type of Python objects, where it is known already.
+
+    Raises:
+        SchemaError: The array has several dimensions, or values that have no Arrow type.
+    """
+    if array.ndim != 1:
+        raise _misfit(name, f"it has {array.ndim} dimensions, not one")
+    mask = np.ma.getmaskarray(array) if isinstance(array, np.ma.MaskedArray) else None
+    values = np.asarray(array)
+    if values.dtype.kind in "OUST":
+        objects = values.tolist()
+        if mask is not None:
+            pairs = zip(objects, mask.tolist(), strict=True)
+            objects = [None if masked else value for value, masked in pairs]
+        return array_of(name, objects, field)
+    if values.dtype.kind in "mM":
+        nat = np.isnat(values)
+        mask = nat if mask is None else mask | nat
+    valid = None if mask is None or not mask.any() else ~mask
+    found, stored = _stored(name, values)
+    return found, make_array(found, len(values), [np.ascontiguousarray(stored)], valid)
+
+
+def _stored(name: str, values: NDArray[Any]) -> tuple[Field, NDArray[Any]]:
+    """The Arrow type, and the values as its data buffer has them."""
+    native = values.astype(values.dtype.newbyteorder("<"), copy=False)
+    if values.dtype.kind == "b":
+        return Field(name, "b"), np.packbits(values, bitorder="little")
+    if native.dtype in _FORMATS:
+        return Field(name, _FORMATS[native.dtype]), native
+    if values.dtype.kind in "mM":
+        unit, count = np.datetime_data(values.dtype)
+        if count == 1 and unit in _UNIT_LETTERS:
+            letter = _UNIT_LETTERS[unit]
+            kind = f"ts{letter}:" if values.dtype.kind == "M" else f"tD{letter}"
+            return Field(name, kind), native.view("<i8")
+        if count == 1 and unit == "D" and values.dtype.kind == "M":
+            return Field(name, "tdD"), _days(name, native)
+    raise _misfit(name, f"there is no Arrow type for NumPy's {values.dtype}")
+
+
+def _days(name: str, values: NDArray[Any]) -> NDArray[Any]:
+    days = np.where(np.isnat(values), 0, values.view("<i8"))
+    if len(days) and (days.min() < -(2**31) or days.max() >= 2**31):
+        raise _misfit(name, "a date is too far from 1970")
+    return days.astype("<i4")
+
+
+def _misfit(name: str, what: str) -> SchemaError:
+    return SchemaError(f"column {name!r}: {what}", where=Where(column=name))

@@ -25,14 +25,19 @@ from resilient_pq.format.metadata import (
     PageType,
 )
 from resilient_pq.format.open_chunk import concatenate
-from resilient_pq.format.page_cuts import PageCut, cut_pages
-from resilient_pq.format.page_encoder import EncodedPage, data_page, dictionary_page
+from resilient_pq.format.page_encoder import EncodedPage, PageCut, cut_pages, data_page, dictionary_page
 from resilient_pq.format.page_index import PageSummary, column_index
 from resilient_pq.format.page_sums import PageSums, sums_of
 from resilient_pq.format.schema import Leaf
 from resilient_pq.format.side_by_side import SideBySide, one_by_one
-from resilient_pq.format.size_statistics import page_sizes, size_statistics_of
-from resilient_pq.format.statistics import Bounds, DictionaryBounds, bounds_of, statistics_of
+from resilient_pq.format.statistics import (
+    Bounds,
+    DictionaryBounds,
+    bounds_of,
+    page_sizes,
+    size_statistics_of,
+    statistics_of,
+)
 from resilient_pq.format.values import LeafData, Values, check_values
 
 

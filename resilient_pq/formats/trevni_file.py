@@ -12,9 +12,8 @@ from typing import Any, Final, Literal, Self
 
 import numpy as np
 
-from resilient_pq.arrow.assemble import to_arrow
+from resilient_pq.arrow.assemble import Branch, branches_of, struct_projected, to_arrow
 from resilient_pq.arrow.field import Field
-from resilient_pq.arrow.projection import Branch, branches_of, struct_projected
 from resilient_pq.arrow.schema import ColumnFields
 from resilient_pq.arrow.table import Table
 from resilient_pq.errors import FormatError, SchemaError, Where, located

@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from resilient_pq.arrow.handed_over import owned
 from resilient_pq.arrow.ingest import Ingest
 from resilient_pq.errors import SchemaError, Where, located
 from resilient_pq.format.open_chunk import concatenate
@@ -16,7 +17,6 @@ from resilient_pq.formats.trevni.codecs import Checksum, Codec
 from resilient_pq.formats.trevni.writer import BLOCK_BYTES, TrevniOptions, encode
 from resilient_pq.io import WRITING, ObjectInfo, RetryPolicy, SinkOptions, WriteStore, place_of, with_retry
 from resilient_pq.io.leftovers import abort_after
-from resilient_pq.writer.owned import owned
 
 _CODECS = {"none": Codec.NULL, "deflate": Codec.DEFLATE, "snappy": Codec.SNAPPY, "bzip2": Codec.BZIP2}
 _CHECKSUMS = {None: Checksum.NULL, "crc32": Checksum.CRC32, "crc-32": Checksum.CRC_32}

@@ -8,8 +8,8 @@ from functools import partial
 from numbers import Integral
 from typing import Any, Final, Literal, TypeAlias, get_args
 
+from resilient_pq.arrow.assemble import Branch, branches_of, struct_projected
 from resilient_pq.arrow.field import Field, with_views
-from resilient_pq.arrow.projection import Branch, branches_of, struct_projected
 from resilient_pq.arrow.schema import ColumnFields
 from resilient_pq.errors import FormatError, SchemaError, UnsupportedError, Where, located
 from resilient_pq.format.bounds import chunk_statistics

@@ -24,8 +24,7 @@ from resilient_pq.writer import policy
 from resilient_pq.writer.column_options import sorting_columns
 from resilient_pq.writer.layout import Buffers, Layout
 from resilient_pq.writer.options import EncoderOptions
-from resilient_pq.writer.policy import Progress
-from resilient_pq.writer.thread_count import pieces_of_work, threads_worth
+from resilient_pq.writer.policy import Progress, pieces_of_work, threads_worth
 
 #: Rows wait where they are when they are at least this part of a row group: one eighth.
 _LARGE: Final = 8

@@ -1,6 +1,6 @@
 """Where a second thread begins to pay: chunks of several sizes, read and written by one thread and by two.
 
-The library decides by itself (`reader/plan.py`, `writer/thread_count.py`), and this shows what that brings.
+The library decides by itself (`reader/plan.py`, `writer/policy.py`), and this shows what that brings.
 With ``--forced`` two threads are at work where it would have one. Numbers are milliseconds: the least of several turns,
 the two counts by turns.
 """

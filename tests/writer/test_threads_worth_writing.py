@@ -1,4 +1,4 @@
-"""`writer.thread_count`: small chunks are encoded together and by one thread, large ones by as many as there are."""
+"""`writer.policy`: small chunks are encoded together and by one thread, large ones by as many as there are."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resilient_pq.format.metadata import CompressionCodec
-from resilient_pq.writer.thread_count import pieces_of_work, threads_worth
+from resilient_pq.writer.policy import pieces_of_work, threads_worth
 
 KiB, MiB = 1024, 1024 * 1024
 NONE, ZSTD = CompressionCodec.UNCOMPRESSED, CompressionCodec.ZSTD

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from resilient_pq.arrow.projection import branch_of
+from resilient_pq.arrow.assemble import branch_of
 from resilient_pq.errors import SchemaError
 from resilient_pq.format.levels import AssembledOptional, Steps
 from resilient_pq.format.schema import Schema
