@@ -38,7 +38,6 @@ from resilient_pq.reader.plan import (
     RowGroupRead,
     Strings,
     check_limit,
-    check_strings,
     next_wave,
     plan_read,
     row_groups_wanted,
@@ -323,7 +322,7 @@ class File:
         found: list[RowGroupArrays] = []
         wanted = limit
         while waiting and (limit is None or sum(group.num_rows for group in found) < limit):
-            count = next_wave(waiting, wanted)
+            count = len(waiting) if wanted is None else next_wave(waiting, wanted)
             found += await self._row_groups.read(request, waiting[:count])
             waiting = waiting[count:]
             # The filter leaves few rows of many: look for the rest in twice as many each time.
@@ -496,7 +495,6 @@ class File:
         strings: Strings,
     ) -> ReadRequest:
         """Work out what to read, and what it becomes."""
-        check_strings(strings)
         check_limit(limit)
         plan = plan_read(self.contents, columns, row_groups, filters)
         return ReadRequest.of(self.contents, plan, strings, self._fields)

@@ -199,7 +199,15 @@ class ReadRequest:
         """What a plan becomes.
 
         The file's key-value metadata, such as that of pandas, stay with the schema of what is read.
+
+        Raises:
+            SchemaError: `strings` is no layout of strings.
         """
+        if strings not in get_args(Strings):
+            words = " or ".join(map(repr, get_args(Strings)))
+            raise SchemaError(
+                f"strings is {strings!r}, which is no layout of strings", hint=f"strings={words}"
+            )
         branches = branches_of(contents.schema, plan.shown)
         field = struct_projected(fields.struct([column.position for column in plan.shown]), branches)
         if strings == "view":
@@ -241,8 +249,13 @@ def plan_read(
     num_shown = len(selected)
     if chosen is not None:
         selected += _hidden(contents.schema, selected, chosen)
-    groups = tuple(_row_group(contents, ordinal, selected) for ordinal in wanted)
-    return ReadPlan(selected, num_shown, groups, chosen, tuple(left_out))
+    groups = []
+    for ordinal in wanted:
+        chunks = [
+            tuple([chunk_read(contents, ordinal, leaf) for leaf in column.leaves]) for column in selected
+        ]
+        groups.append(RowGroupRead(ordinal, contents.metadata.row_groups[ordinal].num_rows, tuple(chunks)))
+    return ReadPlan(selected, num_shown, tuple(groups), chosen, tuple(left_out))
 
 
 def row_groups_wanted(contents: Contents, row_groups: Sequence[int] | None) -> Sequence[int]:
@@ -282,24 +295,14 @@ def term_may_hold(contents: Contents, ordinal: int, term: Term) -> bool:
     return term.condition.may_hold(chunk_statistics(contents.metadata, term.leaf, metadata))
 
 
-def next_wave(groups: Sequence[RowGroupRead], num_rows: int | None) -> int:
-    """How many row groups, one at least, to read at one time to have so many rows of them; None is all there are."""
-    if num_rows is None:
-        return len(groups)
+def next_wave(groups: Sequence[RowGroupRead], num_rows: int) -> int:
+    """How many row groups, one at least, to read at one time to have so many rows of them."""
     found = 0
     for number, group in enumerate(groups, 1):
         found += group.num_rows_read
         if found >= num_rows:
             return number
     return len(groups)
-
-
-def _row_group(contents: Contents, ordinal: int, selected: Sequence[Selection]) -> RowGroupRead:
-    row_group = contents.metadata.row_groups[ordinal]
-    columns = tuple(
-        tuple(chunk_read(contents, ordinal, leaf) for leaf in column.leaves) for column in selected
-    )
-    return RowGroupRead(ordinal, row_group.num_rows, columns)
 
 
 def chunk_read(contents: Contents, ordinal: int, leaf: Leaf, *, cut_at: int | None = None) -> ChunkRead:
@@ -358,17 +361,6 @@ def threads_worth(chunks: Iterable[ChunkRead]) -> int:
         if chunk.metadata.codec not in _QUICK:
             beside += size / _DECOMPRESSED
     return 1 + int(beside / (_PAYS * python)) if python else 1
-
-
-def check_strings(strings: object) -> None:
-    """Refuse what is no layout of strings.
-
-    Raises:
-        SchemaError: It is none.
-    """
-    if strings not in get_args(Strings):
-        words = " or ".join(map(repr, get_args(Strings)))
-        raise SchemaError(f"strings is {strings!r}, which is no layout of strings", hint=f"strings={words}")
 
 
 def check_limit(limit: object) -> None:

@@ -57,7 +57,8 @@ async def _read_contents(
 ) -> tuple[ObjectTail, Contents]:
     tail, found = await _read_footer(store, key, tail_bytes, counters)
     contents = await off_loop(found.length // _PIECE, Contents.of, found)
-    if verify and await off_loop(found.length // _PIECE, lambda: contents.unvouched):
+    vouched = not verify or contents.verified
+    if not vouched and await off_loop(found.length // _PIECE, lambda: contents.unvouched):
         raise FormatError(
             "the record of the footer is damaged: nothing vouches for the footer",
             where=Where(offset=found.start),

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import chain, groupby
+from operator import attrgetter
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -328,25 +329,14 @@ class _Stretch:
         reads: Bytes that are read at once.
         pieces: The chunks in them, each with where its ranges lie. Several are in one read; one alone, of which only
             some pages are wanted, may be in several.
+        size: Bytes that are read.
+        useful_bytes: Bytes of those that are wanted.
     """
 
     reads: tuple[Place, ...]
     pieces: tuple[tuple[_Piece, tuple[Place, ...]], ...]
-
-    @property
-    def size(self) -> int:
-        """Bytes that are read."""
-        first, *others = self.reads
-        return first.range.size + sum([place.range.size for place in others])
-
-    @property
-    def useful_bytes(self) -> int:
-        """Bytes of those that are wanted."""
-        if len(self.pieces) == 1:
-            return self.size
-        return sum(
-            place.size for place in union(place.range for _, places in self.pieces for place in places)
-        )
+    size: int
+    useful_bytes: int
 
 
 def _stretches(pieces: Sequence[_Piece], objects: ChunkObjects) -> Iterator[_Stretch]:
@@ -355,20 +345,21 @@ def _stretches(pieces: Sequence[_Piece], objects: ChunkObjects) -> Iterator[_Str
     Raises:
         FormatError: A chunk does not lie within its object.
     """
-    for _, of_group in groupby(pieces, key=lambda piece: piece.group):
+    for _, of_group in groupby(pieces, key=attrgetter("group")):
         placed = [(piece, objects.places_of(piece.chunk)) for piece in of_group]
         placed.sort(key=lambda one: (one[0].chunk.file or "", one[1][0].range.start))
-        stretches = [_Stretch(places, ((piece, places),)) for piece, places in placed if len(places) > 1]
+        stretches: list[_Stretch] = []
         found: list[list[tuple[_Piece, tuple[Place, ...]]]] = []
         for one in placed:
             if len(one[1]) > 1:
-                continue
-            if found and _together(found[-1][0][1][0], found[-1][-1][1][0], one[1][0]):
+                size = sum([place.range.size for place in one[1]])
+                stretches.append(_Stretch(one[1], (one,), size, size))
+            elif found and _together(found[-1][0][1][0], found[-1][-1][1][0], one[1][0]):
                 found[-1].append(one)
             else:
                 found.append([one])
         stretches += [_stretch(together) for together in found]
-        yield from sorted(stretches, key=lambda stretch: stretch.size, reverse=True)
+        yield from sorted(stretches, key=attrgetter("size"), reverse=True)
 
 
 def _together(first: Place, last: Place, following: Place) -> bool:
@@ -378,9 +369,14 @@ def _together(first: Place, last: Place, following: Place) -> bool:
 
 
 def _stretch(pieces: Sequence[tuple[_Piece, tuple[Place, ...]]]) -> _Stretch:
+    """Chunks that are read at once."""
     first = pieces[0][1][0]
-    end = max(place.range.end for _, places in pieces for place in places)
-    return _Stretch((Place(first.info, ByteRange(first.range.start, end)),), tuple(pieces))
+    if len(pieces) == 1:
+        return _Stretch((first,), tuple(pieces), first.range.size, first.range.size)
+    ranges = [place.range for _, places in pieces for place in places]
+    read = ByteRange(first.range.start, max([each.end for each in ranges]))
+    useful_bytes = sum([each.size for each in union(ranges)])
+    return _Stretch((Place(first.info, read),), tuple(pieces), read.size, useful_bytes)
 
 
 class _Jobs:
@@ -450,7 +446,11 @@ class _Jobs:
         data = [opened.read(place.range.start, place.range.end) for place in stretch.reads]
         self._count(data, useful_bytes=stretch.useful_bytes)
         for piece, places in stretch.pieces:
-            parts = data if len(places) > 1 else [_part(stretch.reads[0], data[0], places[0])]
+            if len(places) > 1:
+                parts = data
+            else:
+                wanted, start = places[0].range, stretch.reads[0].range.start
+                parts = [data[0][wanted.start - start : wanted.end - start]]
             if not self._work.decode(piece, parts):
                 place = self._objects.place_of(piece.chunk)
                 again = opened.read(place.range.start, place.range.end)
@@ -462,8 +462,3 @@ class _Jobs:
             self.counters.requests += len(data)
             self.counters.bytes += sum(map(len, data))
             self.counters.useful_bytes += useful_bytes
-
-
-def _part(read: Place, data: memoryview, wanted: Place) -> memoryview:
-    start = read.range.start
-    return data[wanted.range.start - start : wanted.range.end - start]

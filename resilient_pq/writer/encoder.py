@@ -74,7 +74,8 @@ class Encoder:
         self.num_rows_taken = layout.num_rows
         self._options = options
         self._chunk_options = options.chunk_options(schema)
-        self._sorting = sorting_columns(schema, options.write.sorting_columns)
+        order = options.write.sorting_columns
+        self._sorting = [] if order is None else sorting_columns(schema, order)
         self._open = [OpenChunk(leaf) for leaf in schema.leaves]
         self._open_rows = self._open_bytes = 0
         self._no_more_fit = False
@@ -182,10 +183,14 @@ class Encoder:
             EncodingError: Its rows have changed since they were taken; it is lost.
         """
         leaves, rows = self.layout.schema.leaves, self._open
-        try:
-            in_order = is_sorted([(leaf, rows[leaf.ordinal].rows(), column) for leaf, column in self._sorting])
-        except SchemaError as error:
-            raise _changed(error, self._num_closed) from error
+        in_order = True
+        if self._sorting:
+            try:
+                in_order = is_sorted(
+                    [(leaf, rows[leaf.ordinal].rows(), column) for leaf, column in self._sorting]
+                )
+            except SchemaError as error:
+                raise _changed(error, self._num_closed) from error
         sizes = [chunk.num_bytes for chunk in rows]
         codecs = (options.codec for options in self._chunk_options)
         chunks = list(zip(leaves, rows, self._chunk_options, strict=True))
@@ -247,15 +252,24 @@ class Encoder:
 
 
 def _encode(
-    chunks: Sequence[tuple[Leaf, OpenChunk, ChunkOptions]], row_group: int, num_rows: int, side_by_side: SideBySide
+    chunks: Sequence[tuple[Leaf, OpenChunk, ChunkOptions]],
+    row_group: int,
+    num_rows: int,
+    side_by_side: SideBySide,
 ) -> list[EncodedChunk]:
     return [
-        _encode_one(leaf, chunk, options, row_group, num_rows, side_by_side) for leaf, chunk, options in chunks
+        _encode_one(leaf, chunk, options, row_group, num_rows, side_by_side)
+        for leaf, chunk, options in chunks
     ]
 
 
 def _encode_one(
-    leaf: Leaf, chunk: OpenChunk, options: ChunkOptions, row_group: int, num_rows: int, side_by_side: SideBySide
+    leaf: Leaf,
+    chunk: OpenChunk,
+    options: ChunkOptions,
+    row_group: int,
+    num_rows: int,
+    side_by_side: SideBySide,
 ) -> EncodedChunk:
     with located(Where(row_group=row_group, column=leaf.column_path)):
         try:
