@@ -115,8 +115,9 @@ def projected(field: Field, branch: Branch) -> Field:
 
 def struct_projected(struct: Field, branches: Sequence[Branch]) -> Field:
     """The Arrow struct of the wanted parts of some columns, of the one that the whole columns are."""
-    pairs = zip(struct.children, branches, strict=True)
-    return struct.with_children(*[field if branch.is_leaf else projected(field, branch) for field, branch in pairs])
+    if all(branch.is_leaf for branch in branches):
+        return struct
+    return struct.with_children(*[projected(*pair) for pair in zip(struct.children, branches, strict=True)])
 
 
 def _of_slot(field: Field, branch: Branch) -> Field:
@@ -281,9 +282,7 @@ class _Assembly:
         dtype = np.int32 if field.kind == "+l" else np.int64
         return field, make_array(field, place.length, [offsets.astype(dtype, copy=False)], valid, [array])
 
-    def _element(
-        self, field: Field, repeated: Branch, element: Branch | None, place: _Place
-    ) -> TypedArray:
+    def _element(self, field: Field, repeated: Branch, element: Branch | None, place: _Place) -> TypedArray:
         if element is not None:
             return self._field(field, element, place)
         if repeated.is_leaf:
@@ -343,7 +342,9 @@ class _Assembly:
         for other in range(place.first + 1, place.first + branch.num_leaves):
             if not steps.agrees(self._steps(other), place.depth):
                 paths = (self.leaves[at].leaf.column_path for at in (place.first, other))
-                raise self._contradiction(branch.node, f"leaves {' and '.join(paths)} have levels that differ")
+                raise self._contradiction(
+                    branch.node, f"leaves {' and '.join(paths)} have levels that differ"
+                )
         return step
 
     def _steps(self, leaf: int) -> Steps:

@@ -171,22 +171,17 @@ def _encode_page(
     options: ChunkOptions,
     cut: PageCut,
 ) -> tuple[EncodedPage, PageSummary]:
-    return data_page(leaf, data, chosen, cut, options), _summary(leaf, data, by_dictionary, cut, options)
-
-
-def _summary(
-    leaf: Leaf, data: LeafData, by_dictionary: DictionaryBounds | None, cut: PageCut, options: ChunkOptions
-) -> PageSummary:
+    page = data_page(leaf, data, chosen, cut, options)
     num_values = cut.entry_end - cut.entry
     null_count = num_values - (cut.value_end - cut.value)
     if not options.statistics:
-        return PageSummary(Bounds(None, None), null_count, num_values)
+        return page, PageSummary(Bounds(None, None), null_count, num_values)
     values = data.values[cut.value : cut.value_end]
     sizes = page_sizes(leaf, values, *cut.levels_of(data))
     bounds = (
         bounds_of(leaf.node, values) if by_dictionary is None else by_dictionary.of(cut.value, cut.value_end)
     )
-    return PageSummary(bounds, null_count, num_values, sizes)
+    return page, PageSummary(bounds, null_count, num_values, sizes)
 
 
 def _offset_index(locations: list[PageLocation], summaries: Sequence[PageSummary]) -> OffsetIndex:

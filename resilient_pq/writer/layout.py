@@ -285,10 +285,14 @@ class Layout:
             extra: Further key-value metadata of the final footer.
         """
         column_index_at = self.offset
-        column_indexes = [index for laid in self.row_groups for index in laid.column_indexes if index is not None]
+        column_indexes = [
+            index for laid in self.row_groups for index in laid.column_indexes if index is not None
+        ]
         self.offset += sum(map(len, column_indexes))
         offset_index_at = self.offset
-        offset_indexes = [index for laid in self.row_groups for index in laid.offset_indexes if index is not None]
+        offset_indexes = [
+            index for laid in self.row_groups for index in laid.offset_indexes if index is not None
+        ]
         self.offset += sum(map(len, offset_indexes))
         serialized = self._with_indexes(column_index_at, offset_index_at)
         payload = self._footer(serialized, state, extra or {})
@@ -376,9 +380,7 @@ def _add_sums(chunk: ColumnChunk, column_index: bytes | None, offset_index: byte
     for pair in chunk.meta_data.key_value_metadata or ():
         if pair.key == footer.CRC_KEY and pair.value is not None:
             known = ChunkSums.parse(pair.value)
-            sums = ChunkSums(known.chunk, _crc32_of(column_index), _crc32_of(offset_index), known.bloom)
+            of_column_index = None if column_index is None else crc32(column_index)
+            of_offset_index = None if offset_index is None else crc32(offset_index)
+            sums = ChunkSums(known.chunk, of_column_index, of_offset_index, known.bloom)
             pair.value = str(sums)
-
-
-def _crc32_of(index: bytes | None) -> int | None:
-    return None if index is None else crc32(index)
