@@ -13,10 +13,10 @@ import pytest
 ROOT = Path(__file__).parents[1]
 #: The most modules and functions that each operation may pass. They are to become fewer.
 MOST = {
-    "read": (50, 232),
-    "write": (64, 358),
-    "read with a filter": (61, 336),
-    "recover": (71, 418),
+    "read": (36, 190),
+    "write": (54, 332),
+    "read with a filter": (52, 302),
+    "recover": (70, 415),
 }
 
 

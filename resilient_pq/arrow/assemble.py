@@ -1,4 +1,4 @@
-"""Leaf columns on their way out of pages: one top-level column of a table as an Arrow array."""
+"""Leaf columns on their way out of pages: one top-level column, or the wanted part of it, as an Arrow array."""
 
 from __future__ import annotations
 

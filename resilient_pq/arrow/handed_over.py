@@ -1,4 +1,4 @@
-"""The boundary to other Arrow libraries: what they raise while they hand their data over becomes an error of ours."""
+"""The boundary to other Arrow libraries: what they raise becomes an error of ours, what may change is copied."""
 
 from __future__ import annotations
 

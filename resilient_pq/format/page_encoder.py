@@ -1,4 +1,4 @@
-"""Pages, written: values become a body as it is stored, behind a header with its CRC32. Pure."""
+"""Pages, written: a chunk is cut, and values become a body as it is stored, behind a header with its CRC32. Pure."""
 
 from __future__ import annotations
 

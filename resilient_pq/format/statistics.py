@@ -1,4 +1,4 @@
-"""Minima, maxima and counts of values (parquet.thrift, Statistics and ColumnOrder).
+"""Minima, maxima, counts and sizes of values (parquet.thrift, Statistics, ColumnOrder and SizeStatistics).
 
 Bounds are kept as Python numbers or bytes, which compare as the column's order asks, until they are written
 in PLAIN encoding. Byte arrays are cut to 64 bytes, with the exactness flags saying so; values of a fixed

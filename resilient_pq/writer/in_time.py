@@ -1,6 +1,6 @@
 """How rows are stored before they are too old: within calls, between them, and in one that waits for its source.
 
-An async shell around `unstored`, which knows the times.
+An async shell around `Unstored`, which knows the times.
 """
 
 from __future__ import annotations

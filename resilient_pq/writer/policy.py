@@ -1,4 +1,4 @@
-"""When row groups and checkpoints are due: pure functions of counts.
+"""When row groups and checkpoints are due, and how many threads a row group is worth: pure functions of counts.
 
 A checkpoint holds the metadata of all row groups so far, so that checkpoints every Nth row group cost the
 square of the row groups. `checkpoint_due` therefore keeps them within a share of the bytes written; between
