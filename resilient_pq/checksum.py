@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import xxhash
 
@@ -35,7 +35,14 @@ def product(a: int, b: int) -> int:
     return total
 
 
-def _fastest() -> tuple[Callable[[Any, int], int], Callable[[int, int, int], int]]:
+class CRC32(Protocol):
+    """Computes CRC32s."""
+
+    def __call__(self, data: Any, start: int = 0, /) -> int:
+        """Unsigned CRC32 of `data`, going on from the CRC32 `start` of what came before it."""
+
+
+def _fastest() -> tuple[CRC32, Callable[[int, int, int], int]]:
     try:
         from isal import isal_zlib  # noqa: PLC0415 (has no wheel on some platforms)
     except ImportError:
@@ -43,23 +50,8 @@ def _fastest() -> tuple[Callable[[Any, int], int], Callable[[int, int, int], int
     return isal_zlib.crc32, getattr(isal_zlib, "crc32_combine", combine_in_python)
 
 
-_crc32, _combine = _fastest()
-
-
-def crc32(data: Any, start: int = 0) -> int:
-    """Unsigned CRC32 of `data`, going on from the CRC32 `start` of what came before it."""
-    return _crc32(data, start)
-
-
-def combine(first: int, second: int, second_size: int) -> int:
-    """Unsigned CRC32 of two runs of bytes, one behind the other, without the bytes.
-
-    Args:
-        first: CRC32 of the first run, unsigned.
-        second: CRC32 of the second run, unsigned.
-        second_size: Bytes of the second run.
-    """
-    return _combine(first, second, second_size)
+#: `combine` gives the unsigned CRC32 of two runs of bytes, one behind the other, of their own and the second's size.
+crc32, combine = _fastest()
 
 
 def xxh3(*parts: Any) -> int:

@@ -1,8 +1,8 @@
-"""Leaf columns on their way out of pages: one top-level column of a table as an Arrow array."""
+"""Leaf columns on their way out of pages: one top-level column, or the wanted part of it, as an Arrow array."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,13 +13,142 @@ from resilient_pq.arrow import leaf_arrays
 from resilient_pq.arrow.buffers import Valid, make_array
 from resilient_pq.arrow.field import Field
 from resilient_pq.arrow.leaf_arrays import Places, TypedArray, leaf_array
-from resilient_pq.arrow.nesting import MapShape
-from resilient_pq.arrow.projection import Branch
+from resilient_pq.arrow.nesting import ListShape, MapShape, shape_of
 from resilient_pq.errors import FormatError, Where
 from resilient_pq.format.levels import AssembledOptional, AssembledRepeated, Steps
 from resilient_pq.format.metadata import Repetition
-from resilient_pq.format.schema import Node
+from resilient_pq.format.schema import Node, Primitive, Schema, Selection
 from resilient_pq.format.values import LeafColumn
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A node, and what is wanted below it.
+
+    Attributes:
+        node: The node, with all of its children.
+        shape: The list or map that the node stands for; None where it is a leaf or a struct. A map of which only
+            keys or only values are wanted is a list of structs.
+        children: The children with wanted leaves, in order.
+        positions: Where each of `children` stands among the node's.
+        num_leaves: Wanted leaves at or below the node.
+    """
+
+    node: Node
+    shape: ListShape | MapShape | None
+    children: tuple[Branch, ...]
+    positions: tuple[int, ...]
+    num_leaves: int
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether the node itself has values."""
+        return isinstance(self.node, Primitive)
+
+    @property
+    def is_repeated(self) -> bool:
+        """Whether the node is a list by itself."""
+        return self.node.repetition is Repetition.REPEATED
+
+    def ways(self, way: tuple[bool, ...] = ()) -> Iterator[tuple[bool, ...]]:
+        """For each wanted leaf, whether each of its definition levels is a repeated node's."""
+        if self.node.repetition is not Repetition.REQUIRED:
+            way = (*way, self.is_repeated)
+        if self.is_leaf:
+            yield way
+        for child in self.children:
+            yield from child.ways(way)
+
+
+def branch_of(node: Node, wanted: Collection[int] | None = None) -> Branch:
+    """The wanted part of a node.
+
+    Args:
+        node: The node of a column.
+        wanted: Positions of the leaves wanted among those below the node; None is all.
+
+    Raises:
+        ValueError: Nothing is wanted.
+    """
+    branch, _ = _branch_of(node, wanted, 0)
+    if branch is None:
+        raise ValueError(f"no leaf of column {node.name!r} is wanted")
+    return branch
+
+
+def branches_of(schema: Schema, selected: Iterable[Selection]) -> tuple[Branch, ...]:
+    """The wanted parts of columns of a schema."""
+    found = []
+    for column in selected:
+        first = schema.columns[column.position].leaves[0].ordinal
+        found.append(branch_of(column.node, {leaf.ordinal - first for leaf in column.leaves}))
+    return tuple(found)
+
+
+def _branch_of(node: Node, wanted: Collection[int] | None, first: int) -> tuple[Branch | None, int]:
+    """The branch of a node whose first leaf is number `first`, and the number of the leaf after its last."""
+    if isinstance(node, Primitive):
+        found = wanted is None or first in wanted
+        return (Branch(node, None, (), (), 1) if found else None), first + 1
+    children: list[Branch] = []
+    positions: list[int] = []
+    for position, child in enumerate(node.children):
+        branch, first = _branch_of(child, wanted, first)
+        if branch is not None:
+            children.append(branch)
+            positions.append(position)
+    if not children:
+        return None, first
+    shape = shape_of(node)
+    if isinstance(shape, MapShape) and len(children[0].children) != 2:
+        shape = ListShape(shape.repeated, None)
+    num_leaves = sum(child.num_leaves for child in children)
+    return Branch(node, shape, tuple(children), tuple(positions), num_leaves), first
+
+
+def projected(field: Field, branch: Branch) -> Field:
+    """The Arrow field of the wanted part of a column, of that of the whole column."""
+    if branch.is_repeated:
+        return field.with_children(_of_slot(field.children[0], branch))
+    return _of_slot(field, branch)
+
+
+def struct_projected(struct: Field, branches: Sequence[Branch]) -> Field:
+    """The Arrow struct of the wanted parts of some columns, of the one that the whole columns are."""
+    if all(branch.is_leaf for branch in branches):
+        return struct
+    return struct.with_children(*[projected(*pair) for pair in zip(struct.children, branches, strict=True)])
+
+
+def _of_slot(field: Field, branch: Branch) -> Field:
+    """The same for one slot of a node, whether it is repeated or not."""
+    if branch.is_leaf:
+        return field
+    match branch.shape:
+        case MapShape():
+            entries = _struct(field.children[0], branch.children[0])
+            return field.with_children(entries)
+        case ListShape(repeated, None) if field.kind == "+m":
+            entries = _struct(field.children[0], branch.children[0])
+            return replace(field, format="+l", keys_sorted=False).with_children(
+                replace(entries, name=repeated.name)
+            )
+        case ListShape(_, None):
+            return field.with_children(_of_slot(field.children[0], branch.children[0]))
+        case ListShape():
+            return field.with_children(projected(field.children[0], branch.children[0].children[0]))
+        case None:
+            return _struct(field, branch)
+
+
+def _struct(field: Field, branch: Branch) -> Field:
+    return field.with_children(
+        *(
+            projected(field.children[position], child)
+            for position, child in zip(branch.positions, branch.children, strict=True)
+        )
+    )
+
 
 #: A fixed-size list has elements also where it is null, and a small file can claim huge ones. Where it would
 #: take more than this many slots, and 64 times what is there, the array is a list of any size instead.
@@ -40,7 +169,7 @@ def to_arrow(arrow_type: Any, branch: Branch, leaves: Sequence[LeafColumn]) -> A
 
     Args:
         arrow_type: The column's field: of what `schema.arrow_schema_of` gives, the part that
-            `projection.projected` keeps.
+            `projected` keeps.
         branch: The column's node in the Parquet schema, and what is wanted of it.
         leaves: Its wanted leaf columns in the schema's order, all over the same rows.
 
@@ -49,7 +178,7 @@ def to_arrow(arrow_type: Any, branch: Branch, leaves: Sequence[LeafColumn]) -> A
     """
     field = Field.of(arrow_type)
     try:
-        if branch.is_flat and len(leaves) == 1 and _is_whole(leaves[0]):
+        if branch.is_leaf and len(leaves) == 1 and _has_no_levels(leaves[0]):
             return leaf_array(field, leaves[0], None)[1]  # there is nothing to assemble
         return _Assembly(branch, leaves).array(field)[1]
     except MemoryError as error:
@@ -145,9 +274,7 @@ class _Assembly:
         dtype = np.int32 if field.kind == "+l" else np.int64
         return field, make_array(field, place.length, [offsets.astype(dtype, copy=False)], valid, [array])
 
-    def _element(
-        self, field: Field, repeated: Branch, element: Branch | None, place: _Place
-    ) -> TypedArray:
+    def _element(self, field: Field, repeated: Branch, element: Branch | None, place: _Place) -> TypedArray:
         if element is not None:
             return self._field(field, element, place)
         if repeated.is_leaf:
@@ -207,7 +334,9 @@ class _Assembly:
         for other in range(place.first + 1, place.first + branch.num_leaves):
             if not steps.agrees(self._steps(other), place.depth):
                 paths = (self.leaves[at].leaf.column_path for at in (place.first, other))
-                raise self._contradiction(branch.node, f"leaves {' and '.join(paths)} have levels that differ")
+                raise self._contradiction(
+                    branch.node, f"leaves {' and '.join(paths)} have levels that differ"
+                )
         return step
 
     def _steps(self, leaf: int) -> Steps:
@@ -220,9 +349,10 @@ class _Assembly:
         return FormatError(f"column {path!r}, at {node.name!r}: {what}", where=Where(column=path))
 
 
-def _is_whole(column: LeafColumn) -> bool:
-    """Whether a flat column has a slot for each row, and no levels."""
-    return column.definition_levels is None and len(column.values) == column.num_rows
+def _has_no_levels(column: LeafColumn) -> bool:
+    """Whether a column is flat, with a slot for each row."""
+    is_flat = column.definition_levels is None and column.repetition_levels is None
+    return is_flat and len(column.values) == column.num_rows
 
 
 def _steps_of(column: LeafColumn, way: Sequence[bool]) -> Steps | None:

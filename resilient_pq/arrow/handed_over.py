@@ -1,10 +1,12 @@
-"""The boundary to other Arrow libraries: what they raise while they hand their data over becomes an error of ours."""
+"""The boundary to other Arrow libraries: what they raise becomes an error of ours, what may change is copied."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
+
+import numpy as np
 
 from resilient_pq.errors import OutOfMemoryError, ResilientPQError, SchemaError, SourceError
 
@@ -48,3 +50,23 @@ def each_taken(arrays: Iterable[Any], maker: object) -> Iterator[Any]:
             except StopIteration:
                 return
         yield array
+
+
+def owned(data: object) -> object:
+    """What a caller may change in place, copied: rows wait for their row group, and loops reuse their arrays."""
+    if isinstance(data, Mapping):
+        return {name: _owned_values(values) for name, values in data.items()}
+    return _owned_values(data)
+
+
+def _owned_values(values: Any) -> Any:
+    """Arrays of NumPy, what can only be had as one, and what pandas makes of them; Arrow's own arrays never change."""
+    if isinstance(values, np.ndarray) or any(
+        kind.__module__.partition(".")[0] == "pandas" for kind in type(values).__mro__
+    ):
+        return values.copy()
+    is_arrow = hasattr(values, "__arrow_c_array__") or hasattr(values, "__arrow_c_stream__")
+    if is_arrow or not hasattr(values, "__array__"):
+        return values
+    with taking("values", values):
+        return np.array(values)

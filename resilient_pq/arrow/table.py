@@ -56,7 +56,8 @@ class Table:
         if columns:
             brought = [_of_one_type(*column) for column in zip(field.children, columns, strict=True)]
             columns = [arrays for _, arrays in brought]
-            field = field.with_children(*(target for target, _ in brought))
+            if any(target is not child for (target, _), child in zip(brought, field.children, strict=True)):
+                field = field.with_children(*(target for target, _ in brought))
         self._field = field
         self._chunks = [list(chunk) for chunk in zip(*columns, strict=True)]
         self._num_rows = num_rows

@@ -31,10 +31,8 @@ from resilient_pq.io.location import scrubbed
 from resilient_pq.portal import portal
 from resilient_pq.reader.file import File
 from resilient_pq.reader.on_damage import OnDamage
-from resilient_pq.reader.options import ReadOptions
-from resilient_pq.reader.plan import plan_read
-from resilient_pq.reader.reading import Reading
-from resilient_pq.reader.request import Filters
+from resilient_pq.reader.options import ReadOptions, ReadSettings
+from resilient_pq.reader.plan import Filters, plan_read
 
 Urls = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
@@ -95,7 +93,7 @@ def read(
         raise SchemaError(
             f"dtype_backend is {dtype_backend!r}", hint=f"one of {', '.join(get_args(Backend))}, or None"
         )
-    how = Reading.checked(verify=verify, on_damage=on_damage, on_lost=None, options=options)
+    how = ReadSettings.checked(verify=verify, on_damage=on_damage, on_lost=None, options=options)
     request = Request(columns, filters, index, partitioning, dtype_backend, how, storage_options)
     partitions, task = portal.run(_planned(_checked(urls), request))
     if not partitions:
@@ -126,7 +124,7 @@ class Request:
     index: str | Literal[False] | None
     partitioning: object | None
     backend: Backend | None
-    how: Reading
+    how: ReadSettings
     storage_options: Mapping[str, Any] | None
 
 
@@ -143,7 +141,7 @@ class ReadPartition:
 
     types: FrameTypes
     paths: Mapping[str, tuple[str, ...]]
-    how: Reading
+    how: ReadSettings
     storage_options: Mapping[str, Any] | None = field(repr=False)
 
     @property

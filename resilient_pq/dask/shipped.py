@@ -22,8 +22,8 @@ from resilient_pq.io import FetchCounters, LocalStore, ObjectInfo, ObjectTail, R
 from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.data_file import data_file
 from resilient_pq.reader.file import File
-from resilient_pq.reader.reading import Reading
-from resilient_pq.reader.request import Filters
+from resilient_pq.reader.options import ReadSettings
+from resilient_pq.reader.plan import Filters
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -93,7 +93,7 @@ class ShippedRowGroup:
         pinned = tuple((name, file.objects.pinned[name]) for name in names if name is not None)
         return cls(shipped, ordinal, thrift.encode(replace(whole, columns=columns)), pinned)
 
-    def opened(self, store: ReadStore, key: str, how: Reading) -> File:
+    def opened(self, store: ReadStore, key: str, how: ReadSettings) -> File:
         """The file, as if it had this row group only; nothing is asked of the store."""
         contents = self._contents()
         info = replace(self.file.info, key=key)
@@ -101,10 +101,7 @@ class ShippedRowGroup:
             store,
             ObjectTail(info, info.size, b""),
             contents,
-            verify=how.verify,
-            on_damage=how.on_damage,
-            on_lost=how.on_lost,
-            options=how.options,
+            how,
             counters=FetchCounters(),
             owns_store=False,
         )

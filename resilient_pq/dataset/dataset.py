@@ -23,16 +23,13 @@ from resilient_pq.folder.scope import Place
 from resilient_pq.io import FetchCounters, RetryPolicy, Stores, with_retry
 from resilient_pq.io.cancellation import all_or_none
 from resilient_pq.reader.contents import FileState
-from resilient_pq.reader.file import File, OnLost
-from resilient_pq.reader.limits import ReadLimits
+from resilient_pq.reader.file import File
 from resilient_pq.reader.lost import LostRegion
 from resilient_pq.reader.opening import Opening, open_file, warn_of_incomplete
-from resilient_pq.reader.options import ReadOptions
-from resilient_pq.reader.plan import RowGroupRead
+from resilient_pq.reader.options import OnLost, ReadLimits, ReadOptions, ReadSettings
+from resilient_pq.reader.plan import Filters, RowGroupRead, Strings
 from resilient_pq.reader.portions import Portion
-from resilient_pq.reader.reading import Reading
 from resilient_pq.reader.records import ROWS_AT_ONCE, Records
-from resilient_pq.reader.request import Filters, Strings
 from resilient_pq.reader.row_groups import RowGroupArrays
 from resilient_pq.reader.streaming import Batches, Job, Jobs, ReadRowGroups, check_batch_rows, read_ahead
 
@@ -50,7 +47,7 @@ class Dataset:
         self,
         files: Sequence[File],
         stores: Stores,
-        how: Reading,
+        how: ReadSettings,
         counters: FetchCounters,
         folders: FolderColumns | None = None,
     ) -> None:
@@ -368,7 +365,7 @@ def open_many(
             of one.
     """
     storage_options = with_retry(storage_options, retry)
-    how = Reading.checked(verify=verify, on_damage=on_damage, on_lost=on_lost, options=options)
+    how = ReadSettings.checked(verify=verify, on_damage=on_damage, on_lost=on_lost, options=options)
     if filters is not None and partitioning is None:
         raise SchemaError(
             "filters of open_many are about the names of folders",
@@ -412,7 +409,7 @@ def _names_below(urls: Source | Sequence[Source], places: Sequence[Place], store
     return names if scope is None else [name.removeprefix(scope.url) for name in names]
 
 
-async def _open_all(places: Sequence[Place], how: Reading, counters: FetchCounters) -> list[File]:
+async def _open_all(places: Sequence[Place], how: ReadSettings, counters: FetchCounters) -> list[File]:
     """The files, in order; the first error cancels what is under way."""
     limits = ReadLimits.of(how.options)
     waiting = iter(enumerate(places))

@@ -20,7 +20,7 @@ from resilient_pq.dataset import hive
 from resilient_pq.errors import SchemaError, Where
 from resilient_pq.format.row_selection import leaf_column, take_rows
 from resilient_pq.reader.filters import alternatives_of, filter_of
-from resilient_pq.reader.request import Filters
+from resilient_pq.reader.plan import Filters
 
 _INTEGER: Final = re.compile(r"-?(0|[1-9]\d{0,18})", re.ASCII)
 #: The names of any number of files make one batch.

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from resilient_pq.arrow.handed_over import owned
 from resilient_pq.arrow.ingest import Batch, Ingest
 from resilient_pq.dataset import clock
 from resilient_pq.dataset.naming import FilePlace
@@ -26,7 +27,6 @@ from resilient_pq.errors import (
 from resilient_pq.io import StoredState, WriteStore
 from resilient_pq.io.cancellation import all_or_none, finish_in_thread
 from resilient_pq.writer.lifetime import Lifetime
-from resilient_pq.writer.owned import owned
 from resilient_pq.writer.stream import Writer
 
 log = logging.getLogger("resilient_pq.dataset")

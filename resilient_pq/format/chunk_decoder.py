@@ -1,8 +1,8 @@
 """Column chunks, read: pages become the levels and values of one leaf, decoded into place.
 
 The room for a chunk's values is made once, by the counts in its page headers. Pages are decoded in runs: those that
-stand behind each other and whose values have the same encoding, PLAIN or a dictionary's, are decompressed into one
-buffer, small enough to stay in the processor's cache, and a few calls of kernels decode them all into their slots.
+stand behind each other and whose values have the same encoding are decompressed into one buffer, small enough to stay
+in the processor's cache; kernels read the levels of all of them at once, and most values, into their slots.
 What is encoded otherwise is decoded page by page; and so is a run that does not decode, to find the page at fault.
 """
 
@@ -21,8 +21,7 @@ from resilient_pq.format.decoded_values import DecodedValues, FixedValues, PageR
 from resilient_pq.format.kernels.tables import PageField
 from resilient_pq.format.metadata import PageType, Type
 from resilient_pq.format.page import DataPage, Page, open_data_page
-from resilient_pq.format.page_runs import RunBodies, runs_of
-from resilient_pq.format.page_table import DATA_PAGES, PageTable
+from resilient_pq.format.page_table import DATA_PAGES, PageTable, RunBodies, runs_of
 from resilient_pq.format.quirks import NO_QUIRKS, Quirks
 from resilient_pq.format.schema import Leaf
 from resilient_pq.format.values import LeafColumn
@@ -99,7 +98,9 @@ class _ChunkDecoder:
         self._table = table
         self._maxima = leaf.max_definition_level, leaf.max_repetition_level, leaf.slot_definition_level
         self._entry = self._slot = 0
-        self._flagged = 0  # slots whose flags are set; those behind them have values, as far as they are filled
+        self._flagged = (
+            0  # slots whose flags are set; those behind them have values, as far as they are filled
+        )
         self._ordinal = -1  # of the page that was added last
         self._values = _values_for(leaf, table, num_entries, views=views)
         self._bodies = RunBodies(codec, table, keeps_pages=self._values.keeps_pages)
@@ -138,7 +139,9 @@ class _ChunkDecoder:
             self._flagged,
             self._slot,
         )
-        self._values.add_run(PageRun(headers[0][PageField.ENCODING], buffer, spans, self._slot, self._present))
+        self._values.add_run(
+            PageRun(headers[0][PageField.ENCODING], buffer, spans, self._slot, self._present)
+        )
         self._entry, self._flagged, self._slot = end, flagged, slot
         self._ordinal = self._table.ordinal(rows[-1])
 
@@ -174,7 +177,9 @@ class _ChunkDecoder:
             data.repetition_levels.decode(leaf.max_repetition_level, self._repetition[entries])
         if data.definition_levels is None:
             return data.num_values, None
-        levels = np.empty(data.num_values, np.uint8) if self._definition is None else self._definition[entries]
+        levels = (
+            np.empty(data.num_values, np.uint8) if self._definition is None else self._definition[entries]
+        )
         data.definition_levels.decode(leaf.max_definition_level, levels)
         if leaf.slot_definition_level:
             levels = levels[levels >= leaf.slot_definition_level]

@@ -25,15 +25,20 @@ from resilient_pq.format.metadata import (
     PageType,
 )
 from resilient_pq.format.open_chunk import concatenate
-from resilient_pq.format.page_cuts import PageCut, cut_pages
-from resilient_pq.format.page_encoder import EncodedPage, data_page, dictionary_page
+from resilient_pq.format.page_encoder import EncodedPage, PageCut, cut_pages, data_page, dictionary_page
 from resilient_pq.format.page_index import PageSummary, column_index
 from resilient_pq.format.page_sums import PageSums, sums_of
 from resilient_pq.format.schema import Leaf
 from resilient_pq.format.side_by_side import SideBySide, one_by_one
-from resilient_pq.format.size_statistics import page_sizes, size_statistics_of
-from resilient_pq.format.statistics import Bounds, DictionaryBounds, bounds_of, statistics_of
-from resilient_pq.format.values import LeafData, Values, check_values
+from resilient_pq.format.statistics import (
+    Bounds,
+    DictionaryBounds,
+    bounds_of,
+    page_sizes,
+    size_statistics_of,
+    statistics_of,
+)
+from resilient_pq.format.values import LeafData, check_values
 
 
 @dataclass(slots=True)
@@ -137,6 +142,10 @@ def encode_chunk(
     locations = [pages.add(page, cut.first_row) for cut, (page, _) in zip(cuts, made, strict=True)]
     summaries = [summary for _, summary in made]
     digest, sums = sums_of(options.codec, pages.parts, pages.crcs)
+    bloom_filter = None
+    if options.bloom_filter is not None:
+        values = data.values if built is None else built.values
+        bloom_filter = bloom.filter_of(leaf.node, values, options.bloom_filter).to_bytes()
     return EncodedChunk(
         buffers=list(chain.from_iterable(pages.parts)),
         size=pages.size,
@@ -148,7 +157,7 @@ def encode_chunk(
         crc=pages.crc,
         dictionary_page=dictionary_at,
         dictionary_body=dictionary_body,
-        bloom_filter=_bloom_filter(leaf, data.values if built is None else built.values, options),
+        bloom_filter=bloom_filter,
         digest=digest,
         page_sums=sums,
     )
@@ -162,26 +171,17 @@ def _encode_page(
     options: ChunkOptions,
     cut: PageCut,
 ) -> tuple[EncodedPage, PageSummary]:
-    return data_page(leaf, data, chosen, cut, options), _summary(leaf, data, by_dictionary, cut, options)
-
-
-def _bloom_filter(leaf: Leaf, values: Values, options: ChunkOptions) -> bytes | None:
-    if options.bloom_filter is None:
-        return None
-    return bloom.filter_of(leaf.node, values, options.bloom_filter).to_bytes()
-
-
-def _summary(
-    leaf: Leaf, data: LeafData, by_dictionary: DictionaryBounds | None, cut: PageCut, options: ChunkOptions
-) -> PageSummary:
+    page = data_page(leaf, data, chosen, cut, options)
     num_values = cut.entry_end - cut.entry
     null_count = num_values - (cut.value_end - cut.value)
     if not options.statistics:
-        return PageSummary(Bounds(None, None), null_count, num_values)
+        return page, PageSummary(Bounds(None, None), null_count, num_values)
     values = data.values[cut.value : cut.value_end]
     sizes = page_sizes(leaf, values, *cut.levels_of(data))
-    bounds = bounds_of(leaf.node, values) if by_dictionary is None else by_dictionary.of(cut.value, cut.value_end)
-    return PageSummary(bounds, null_count, num_values, sizes)
+    bounds = (
+        bounds_of(leaf.node, values) if by_dictionary is None else by_dictionary.of(cut.value, cut.value_end)
+    )
+    return page, PageSummary(bounds, null_count, num_values, sizes)
 
 
 def _offset_index(locations: list[PageLocation], summaries: Sequence[PageSummary]) -> OffsetIndex:

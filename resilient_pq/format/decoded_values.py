@@ -6,7 +6,7 @@ Both take runs of pages, which one call of a kernel decodes, and single pages of
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from resilient_pq.errors import EncodingError
 from resilient_pq.format import kernels
 from resilient_pq.format.encodings import (
     DICTIONARY_ENCODINGS,
+    ENCODINGS,
     delta,
     dictionary,
     encoding_for,
@@ -24,8 +25,12 @@ from resilient_pq.format.page import DataPage
 from resilient_pq.format.schema import Primitive
 from resilient_pq.format.values import ByteViews, Values, room_for
 
-#: The encodings whose pages come in runs.
-RUN_ENCODINGS = (Encoding.PLAIN, *DICTIONARY_ENCODINGS)
+#: The encodings whose pages come in runs, where values are byte arrays.
+RUN_ENCODINGS: Final = frozenset((Encoding.PLAIN, *DICTIONARY_ENCODINGS))
+#: The same for all other values: DELTA_BYTE_ARRAY may go on from the page before it.
+FIXED_RUN_ENCODINGS: Final = RUN_ENCODINGS | {
+    encoding for encoding, known in ENCODINGS.items() if known.decode is not None
+} - {Encoding.DELTA_BYTE_ARRAY}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +38,7 @@ class PageRun:
     """Data pages one behind the other, decompressed, whose values have one encoding.
 
     Attributes:
-        encoding: One of `RUN_ENCODINGS`.
+        encoding: One of `RUN_ENCODINGS`, or of `FIXED_RUN_ENCODINGS`.
         buffer: What holds them. Its bytes change afterwards, unless the values say that they keep pages.
         spans: Where their values lie in it, and how many: one row of `PageSpan`s per page.
         slot: The first slot of the run.
@@ -45,6 +50,7 @@ class PageRun:
     spans: NDArray[np.int64]
     slot: int
     present: NDArray[np.bool_]
+
 
 @dataclass(frozen=True, slots=True)
 class PageValues:
@@ -120,9 +126,20 @@ class FixedValues:
         self._previous = b""
         if run.encoding == Encoding.PLAIN:
             kernels.plain_pages(run.buffer, run.spans, run.present, run.slot, self._values)
-        else:
+        elif run.encoding in DICTIONARY_ENCODINGS:
             values = known(self._dictionary)
             kernels.dictionary_pages(run.buffer, run.spans, run.present, run.slot, values, self._values)
+        else:
+            decode = encoding_for(run.encoding, self._node.physical_type).decode
+            assert decode is not None
+            slot = run.slot
+            for start, end, num_slots, num_present in run.spans.tolist():
+                slots = self._values[slot : slot + num_slots]
+                if num_present:
+                    decode(self._node, run.buffer[start:end], slots[:num_present])
+                if num_present < num_slots:
+                    kernels.spread(slots, run.present[slot : slot + num_slots])
+                slot += num_slots
 
     def add_page(self, page: PageValues) -> None:
         """See `DecodedValues`."""

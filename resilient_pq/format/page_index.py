@@ -9,8 +9,15 @@ from typing import Any
 
 from resilient_pq.format.metadata import BoundaryOrder, ColumnIndex
 from resilient_pq.format.schema import Primitive
-from resilient_pq.format.size_statistics import NO_SIZES, PageSizes, page_histograms
-from resilient_pq.format.statistics import Bounds, Order, order_of, plain_bound
+from resilient_pq.format.statistics import (
+    NO_SIZES,
+    Bounds,
+    Order,
+    PageSizes,
+    order_of,
+    page_histograms,
+    plain_bound,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -175,7 +175,9 @@ class Schema:
         wanted: dict[int, set[int]] = {}
         for name in columns:
             if not isinstance(name, str):
-                raise SchemaError(f"{name!r} is no name of a column", hint=f"columns: {', '.join(self.names)}")
+                raise SchemaError(
+                    f"{name!r} is no name of a column", hint=f"columns: {', '.join(self.names)}"
+                )
             for position, leaves in self._named(name):
                 wanted.setdefault(position, set()).update(leaf.ordinal for leaf in leaves)
         return [self.columns[position].of(leaves) for position, leaves in wanted.items()]
@@ -262,8 +264,11 @@ class Schema:
 
     def without_empty_groups(self) -> Schema:
         """The same columns, but none that is a group without leaves: it has no values, and no levels to tell nulls."""
-        root = _without_empty_groups(self.root)
-        return self if root is self.root else Schema(root, self.elements)
+        return self if self._root_with_leaves is self.root else Schema(self._root_with_leaves, self.elements)
+
+    @cached_property
+    def _root_with_leaves(self) -> Group:
+        return _without_empty_groups(self.root)
 
     def to_elements(self) -> list[SchemaElement]:
         """The footer's depth-first list; one that was read is given back as it was.

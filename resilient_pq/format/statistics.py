@@ -1,4 +1,4 @@
-"""Minima, maxima and counts of values (parquet.thrift, Statistics and ColumnOrder).
+"""Minima, maxima, counts and sizes of values (parquet.thrift, Statistics, ColumnOrder and SizeStatistics).
 
 Bounds are kept as Python numbers or bytes, which compare as the column's order asks, until they are written
 in PLAIN encoding. Byte arrays are cut to 64 bytes, with the exactness flags saying so; values of a fixed
@@ -7,11 +7,12 @@ length above that have no bounds.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import lru_cache
 from struct import Struct
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +20,9 @@ from numpy.typing import NDArray
 from resilient_pq.format import kernels, logical
 from resilient_pq.format.encodings.dictionary import Dictionary, entries_at
 from resilient_pq.format.logical import Decimal, Integer, Kept
-from resilient_pq.format.metadata import Statistics, Type
-from resilient_pq.format.schema import Primitive
-from resilient_pq.format.values import ByteArrays, Values
+from resilient_pq.format.metadata import SizeStatistics, Statistics, Type
+from resilient_pq.format.schema import Leaf, Primitive
+from resilient_pq.format.values import ByteArrays, Levels, Values, is_uniform
 
 _TEXT = (logical.STRING, logical.ENUM, logical.JSON)
 _UNSIGNED: dict[Type, np.dtype[Any]] = {Type.INT32: np.dtype("<u4"), Type.INT64: np.dtype("<u8")}
@@ -235,3 +236,64 @@ def statistics_of(node: Primitive, bounds: Bounds, null_count: int) -> Statistic
         if maximum is not None:
             statistics.max_value, statistics.is_max_value_exact = maximum, exact
     return statistics
+
+
+@dataclass(frozen=True, slots=True)
+class PageSizes:
+    """Of one data page.
+
+    Attributes:
+        byte_array_bytes: Bytes of its BYTE_ARRAY values, without their lengths; None for other types.
+        repetition_levels: How often each level stands in it, from 0 on; empty where it is left out.
+        definition_levels: The same of definition levels.
+    """
+
+    byte_array_bytes: int | None = None
+    repetition_levels: tuple[int, ...] = ()
+    definition_levels: tuple[int, ...] = ()
+
+
+#: Of a page whose schema and null count tell everything.
+NO_SIZES: Final = PageSizes()
+
+
+def page_sizes(
+    leaf: Leaf, values: Values, repetition_levels: Levels | None, definition_levels: Levels | None
+) -> PageSizes:
+    """The sizes of a page with these values and levels."""
+    if not isinstance(values, ByteArrays) and leaf.max_repetition_level == 0 and leaf.max_definition_level <= 1:
+        return NO_SIZES
+    return PageSizes(
+        values.num_bytes if isinstance(values, ByteArrays) else None,
+        _histogram(repetition_levels, leaf.max_repetition_level) if leaf.max_repetition_level > 0 else (),
+        _histogram(definition_levels, leaf.max_definition_level) if leaf.max_definition_level > 1 else (),
+    )
+
+
+def _histogram(levels: Levels | None, maximum: int) -> tuple[int, ...]:
+    if levels is None:
+        return ()
+    if is_uniform(levels):
+        return tuple(len(levels) * (level == levels[0]) for level in range(maximum + 1))
+    return kernels.level_counts(levels, maximum)
+
+
+def size_statistics_of(pages: Sequence[PageSizes]) -> SizeStatistics | None:
+    """The sizes of a chunk with these pages; None where they say nothing."""
+    if all(page is NO_SIZES for page in pages):
+        return None
+    sizes = [page.byte_array_bytes for page in pages if page.byte_array_bytes is not None]
+    repetition = _sums([page.repetition_levels for page in pages])
+    definition = _sums([page.definition_levels for page in pages])
+    if not sizes and repetition is None and definition is None:
+        return None
+    return SizeStatistics(sum(sizes) if sizes else None, repetition, definition)
+
+
+def _sums(histograms: Sequence[tuple[int, ...]]) -> list[int] | None:
+    return [sum(counts) for counts in zip(*histograms, strict=True)] or None
+
+
+def page_histograms(histograms: Sequence[tuple[int, ...]]) -> list[int] | None:
+    """The histograms of a chunk's pages one after the other, as a ColumnIndex has them."""
+    return [count for histogram in histograms for count in histogram] or None

@@ -9,9 +9,8 @@ from contextlib import AsyncExitStack, aclosing
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from resilient_pq.arrow.assemble import to_arrow
+from resilient_pq.arrow.assemble import branches_of, struct_projected, to_arrow
 from resilient_pq.arrow.field import Field
-from resilient_pq.arrow.projection import branches_of, struct_projected
 from resilient_pq.arrow.schema import ColumnFields
 from resilient_pq.arrow.table import Table
 from resilient_pq.errors import SchemaError, Where, located
@@ -27,11 +26,9 @@ from resilient_pq.formats.trevni_source import (
     open_source,
 )
 from resilient_pq.io import ReadStore, RetryPolicy, place_of, with_retry
-from resilient_pq.reader.file import OnLost
 from resilient_pq.reader.opening import Opening
-from resilient_pq.reader.options import ReadOptions
-from resilient_pq.reader.reading import Reading
-from resilient_pq.reader.request import check_limit
+from resilient_pq.reader.options import OnLost, ReadOptions, ReadSettings
+from resilient_pq.reader.plan import check_limit
 from resilient_pq.reader.streaming import Batches, check_batch_rows
 
 
@@ -42,7 +39,7 @@ class TrevniFile:
         url: What is read.
     """
 
-    def __init__(self, source: Source, how: Reading, held: AsyncExitStack) -> None:
+    def __init__(self, source: Source, how: ReadSettings, held: AsyncExitStack) -> None:
         """Use `open_trevni` instead."""
         self.url = source.url
         self._source = source
@@ -213,7 +210,7 @@ def open_trevni(
         TornFileError: On entering: it ends within its header.
     """
     storage_options = with_retry(storage_options, retry)
-    how = Reading.checked(verify=verify, on_damage=on_damage, on_lost=on_lost, options=options)
+    how = ReadSettings.checked(verify=verify, on_damage=on_damage, on_lost=on_lost, options=options)
     given = given_schema(schema)
 
     async def opening() -> TrevniFile:

@@ -109,7 +109,10 @@ class Contents:
         """Whether the footer proves that no row followed: a checkpoint of ours is a footer, too, and does not."""
         if self.footer.record is not None:
             return self.footer.record.kind in (Kind.FINAL, Kind.SEAL)
-        return not self.unvouched or self.key_value.get(footer.STATE_KEY) in (FileState.COMPLETE, FileState.SALVAGED)
+        return not self.unvouched or self.key_value.get(footer.STATE_KEY) in (
+            FileState.COMPLETE,
+            FileState.SALVAGED,
+        )
 
     @cached_property
     def data_files(self) -> tuple[str, ...]:
@@ -137,18 +140,28 @@ class Contents:
         schema = Schema.from_elements(found.metadata.schema).without_empty_groups()
         total, miscounted = 0, None
         for ordinal, row_group in enumerate(found.metadata.row_groups):
-            _check_row_group(row_group, ordinal, schema)
+            num_chunks, where = len(row_group.columns), Where(row_group=ordinal)
+            if row_group.num_rows < 0:
+                raise FormatError(f"the row group says it has {row_group.num_rows} rows", where=where)
+            if num_chunks != len(schema.leaves):
+                raise FormatError(
+                    f"the row group has {num_chunks} column chunks, the schema {len(schema.leaves)} columns",
+                    where=where,
+                )
             total += row_group.num_rows
         if total != found.metadata.num_rows:
             if found.record is not None:
-                raise FormatError(f"the footer says {found.metadata.num_rows:,} rows, its row groups {total:,}")
+                raise FormatError(
+                    f"the footer says {found.metadata.num_rows:,} rows, its row groups {total:,}"
+                )
             miscounted = found.metadata.num_rows or None  # early parquet-rs wrote 0 there
             found.metadata.num_rows = total  # the row groups know better
         key_value = key_values(found.metadata.key_value_metadata)
         state = _state(found, key_value)
         if state is None:
             return cls(found, schema, key_value, None, (), miscounted=miscounted)
-        return cls(found, schema, key_value, state, _checkpoints(found, key_value), _file_sizes(key_value))
+        sizes = _file_sizes(key_value) if footer.FILES_KEY in key_value else {}
+        return cls(found, schema, key_value, state, _checkpoints(found, key_value), sizes)
 
 
 def _may_have_sums(row_group: RowGroup) -> bool:
@@ -156,17 +169,6 @@ def _may_have_sums(row_group: RowGroup) -> bool:
     columns = row_group.columns
     unread = columns.unread if isinstance(columns, kernels.KeptStructs) else None
     return unread is None or len(kernels.find_all(unread, footer.CRC_KEY.encode())) > 0
-
-
-def _check_row_group(row_group: RowGroup, ordinal: int, schema: Schema) -> None:
-    where = Where(row_group=ordinal)
-    if row_group.num_rows < 0:
-        raise FormatError(f"the row group says it has {row_group.num_rows} rows", where=where)
-    if len(row_group.columns) != len(schema.leaves):
-        raise FormatError(
-            f"the row group has {len(row_group.columns)} column chunks, the schema {len(schema.leaves)} columns",
-            where=where,
-        )
 
 
 def _state(found: Footer, key_value: dict[str, str | None]) -> FileState | None:

@@ -30,6 +30,7 @@ from resilient_pq.reader.known_pages import (
 )
 from resilient_pq.reader.lost import LostRegion, RowGroupLeft, lost_regions
 from resilient_pq.reader.on_damage import OnDamage, choose_rows, rows_kept
+from resilient_pq.reader.options import ReadSettings
 from resilient_pq.reader.plan import ChunkRead, RowGroupRead
 from resilient_pq.reader.stated import stated_of
 from resilient_pq.reader.surviving import Reading, Run, SurvivingChunk, next_page, survivors
@@ -73,17 +74,11 @@ class DecodedRowGroup:
 class DamagedRowGroups:
     """Reads what is left of row groups of one file."""
 
-    def __init__(self, objects: ChunkObjects, on_damage: OnDamage, *, verify: bool) -> None:
-        """Prepare to read.
-
-        Args:
-            objects: What the chunks lie in.
-            on_damage: DROP or NULL.
-            verify: Whether checksums are compared.
-        """
+    def __init__(self, objects: ChunkObjects, how: ReadSettings) -> None:
+        """Read nothing yet."""
         self._objects = objects
-        self._on_damage = on_damage
-        self._verify = verify
+        self._on_damage = how.on_damage
+        self._verify = how.verify
 
     async def rows_left(
         self,
@@ -134,7 +129,8 @@ class DamagedRowGroups:
             found = await asyncio.to_thread(_rows_left, selected, group, columns, left, self._on_damage)
         except MemoryError as error:
             raise FormatError(
-                f"there is not enough memory for {group.num_rows:,} rows", where=Where(row_group=group.ordinal)
+                f"there is not enough memory for {group.num_rows:,} rows",
+                where=Where(row_group=group.ordinal),
             ) from error
         lost = [self._located(region, group) for region in found.lost]
         miscounted = self._objects.contents.miscounted is not None
@@ -154,9 +150,7 @@ class DamagedRowGroups:
 
     # -- what is known of pages ------------------------------------------------------------------
 
-    async def _known_pages(
-        self, group: RowGroupRead, chunks: Sequence[ChunkRead]
-    ) -> list[KnownPages | None]:
+    async def _known_pages(self, group: RowGroupRead, chunks: Sequence[ChunkRead]) -> list[KnownPages | None]:
         """For each chunk what is known of its pages: by the row group's record, else by its OffsetIndex."""
         columns = self._objects.contents.metadata.row_groups[group.ordinal].columns
         first = columns[0].meta_data
@@ -221,7 +215,9 @@ def _rows_left(
     """Choose among the rows of a row group, and take those chosen of every leaf."""
     leaves = list(dict.fromkeys(chunk.leaf for chunk in group.chunks))
     runs = {left.chunk.leaf.ordinal: left.runs for left in damaged}
-    masks = {leaf.ordinal: np.zeros(group.num_rows, np.bool_) for leaf in leaves if leaf.ordinal not in columns}
+    masks = {
+        leaf.ordinal: np.zeros(group.num_rows, np.bool_) for leaf in leaves if leaf.ordinal not in columns
+    }
     masks |= {left.chunk.leaf.ordinal: left.rows_present(group.num_rows) for left in damaged}
     present = {ordinal: mask for ordinal, mask in masks.items() if not mask.all()}
     choice = choose_rows(selected, present, group.num_rows, on_damage, keep_empty=True)

@@ -28,15 +28,24 @@ from resilient_pq.reader.bloom_filter import ColumnBloomFilter
 from resilient_pq.reader.chunk_objects import ChunkObjects
 from resilient_pq.reader.contents import Contents, FileState, KnownCheckpoint
 from resilient_pq.reader.index_reader import IndexReader
-from resilient_pq.reader.limits import ReadLimits
 from resilient_pq.reader.lost import LostRegion
 from resilient_pq.reader.on_damage import OnDamage
-from resilient_pq.reader.options import ReadOptions
-from resilient_pq.reader.plan import ReadPlan, RowGroupRead, next_wave, plan_read, row_groups_wanted
+from resilient_pq.reader.options import ReadLimits, ReadSettings
+from resilient_pq.reader.plan import (
+    Filters,
+    ReadPlan,
+    ReadRequest,
+    RowGroupRead,
+    Strings,
+    check_limit,
+    check_strings,
+    next_wave,
+    plan_read,
+    row_groups_wanted,
+)
 from resilient_pq.reader.planned import PlannedRead
 from resilient_pq.reader.portions import portions
 from resilient_pq.reader.records import ROWS_AT_ONCE, Records
-from resilient_pq.reader.request import Filters, ReadRequest, Strings, check_limit, check_strings
 from resilient_pq.reader.row_groups import RowGroupArrays, RowGroupReader
 from resilient_pq.reader.streaming import Arriving, Batches, Job, Jobs, check_batch_rows, read_ahead
 from resilient_pq.units import MiB
@@ -45,9 +54,6 @@ T = TypeVar("T")
 
 #: Bytes of free memory that stay when a file is closed: what a small one needs, for the next one of many.
 _KEPT_WHEN_CLOSED: Final = 16 * MiB
-
-#: Called with each region of a file that is lost.
-OnLost = Callable[[LostRegion], object]
 
 
 class File:
@@ -65,11 +71,8 @@ class File:
         store: ReadStore,
         tail: ObjectTail,
         contents: Contents,
+        how: ReadSettings,
         *,
-        verify: bool,
-        on_damage: OnDamage,
-        on_lost: OnLost | None,
-        options: ReadOptions,
         counters: FetchCounters,
         owns_store: bool,
         limits: ReadLimits | None = None,
@@ -79,33 +82,23 @@ class File:
         self.info: ObjectInfo = tail.info
         self.counters = counters
         self.contents = contents
-        limits = limits or ReadLimits.of(options)
+        limits = limits or ReadLimits.of(how.options)
         tail = limits.tails.kept(tail)
         self._tail = tail
         self.objects = ChunkObjects(
             store,
             tail.info,
             contents,
-            options=options.fetch,
+            options=how.options.fetch,
             counters=counters,
             requests=limits.requests,
             tail=tail,
         )
         self._store = store
-        self._on_damage = on_damage
-        self._on_lost = on_lost
-        self._options = options
+        self._how = how
+        self._options = how.options
         self._owns_store = owns_store
-        self._row_groups = RowGroupReader(
-            self.objects,
-            verify=verify,
-            on_damage=on_damage,
-            fetch=options.fetch,
-            limits=limits,
-        )
-        self._indexes = IndexReader(
-            self.objects, tail, verify=verify, wave_bytes=options.merge_gap, in_thread=self._row_groups.in_thread
-        )
+        self._row_groups = RowGroupReader(self.objects, how, limits)
 
     # -- what a caller can ask -------------------------------------------------------------------
 
@@ -315,8 +308,7 @@ class File:
             )
             plan = await self._narrowed(request.plan, limit)
             groups = await self._read(request, plan.row_groups, limit)
-            for group in groups:
-                self._tell(group.lost)
+            self._tell([region for group in groups for region in group.lost])
             chunks = [group.arrays for group in groups]
             num_arrays = len(chunks) * len(request.field.children)
             table = await off_loop(
@@ -331,7 +323,7 @@ class File:
         found: list[RowGroupArrays] = []
         wanted = limit
         while waiting and (limit is None or sum(group.num_rows for group in found) < limit):
-            count = next_wave(waiting, wanted)
+            count = len(waiting) if wanted is None else next_wave(waiting, wanted)
             found += await self._row_groups.read(request, waiting[:count])
             waiting = waiting[count:]
             # The filter leaves few rows of many: look for the rest in twice as many each time.
@@ -465,9 +457,7 @@ class File:
             FormatError: When a row is taken, as of `batches`.
             StoreError: Likewise.
         """
-        return Records(
-            self.batches(ROWS_AT_ONCE, columns, row_groups, filters=filters, limit=limit), inexact
-        )
+        return Records(self.batches(ROWS_AT_ONCE, columns, row_groups, filters=filters, limit=limit), inexact)
 
     async def plan(
         self,
@@ -501,9 +491,9 @@ class File:
             return await off_loop(num_chunks, PlannedRead.of, plan, self._options.fetch, self._tail)
 
     def _tell(self, lost: Sequence[LostRegion]) -> None:
-        if self._on_lost is not None:
+        if self._how.on_lost is not None:
             for region in lost:
-                self._on_lost(region)
+                self._how.on_lost(region)
 
     def _request(
         self,
@@ -514,7 +504,6 @@ class File:
         strings: Strings,
     ) -> ReadRequest:
         """Work out what to read, and what it becomes."""
-        check_strings(strings)
         check_limit(limit)
         plan = plan_read(self.contents, columns, row_groups, filters)
         return ReadRequest.of(self.contents, plan, strings, self._fields)
@@ -522,8 +511,20 @@ class File:
     async def _narrowed(self, plan: ReadPlan, limit: int | None, *, fetch_indexes: bool = True) -> ReadPlan:
         """The plan without what indexes and the limit tell is not wanted."""
         # Where damage may cost rows, nobody knows how many row groups a limit takes.
-        known = limit if self._on_damage is OnDamage.RAISE or not limit else None
+        known = limit if self._how.on_damage is OnDamage.RAISE or not limit else None
+        if plan.filter is None and known is None:
+            return plan
         return await self._indexes.narrow(self.contents, plan, known, fetch=fetch_indexes)
+
+    @cached_property
+    def _indexes(self) -> IndexReader:
+        return IndexReader(
+            self.objects,
+            self._tail,
+            verify=self._how.verify,
+            wave_bytes=self._options.merge_gap,
+            in_thread=self._row_groups.in_thread,
+        )
 
     @cached_property
     def _fields(self) -> ColumnFields:

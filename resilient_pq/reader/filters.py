@@ -82,24 +82,18 @@ class Filter:
         return found
 
 
-def filter_of(schema: Schema, filters: Any) -> Filter | None:
+def filter_of(schema: Schema, filters: Any) -> Filter:
     """A filter in the form that users write, checked.
 
     Args:
         schema: The file's.
         filters: A list of tuples ``(column, operator, value)``, all of which have to hold; or a list of such lists,
-            one of which has to. Columns are paths of leaves, with dots, that do not lie in lists or maps. None is no
-            filter.
-
-    Returns:
-        The filter; None where there is none.
+            one of which has to. Columns are paths of leaves, with dots, that do not lie in lists or maps.
 
     Raises:
         SchemaError: It has another form, there is no such column or operator, or a value is of another kind than the
             column's.
     """
-    if filters is None:
-        return None
     return Filter(tuple(_all_of(schema, terms) for terms in alternatives_of(filters)))
 
 
@@ -133,7 +127,9 @@ def _term(schema: Schema, term: Any) -> Term:
         if operator in (Kind.IN, Kind.NOT_IN):
             value = several(value)
             if value is None:
-                raise SchemaError(f'"{operator}" takes a list of values', hint=f"({name!r}, {operator!r}, [...])")
+                raise SchemaError(
+                    f'"{operator}" takes a list of values', hint=f"({name!r}, {operator!r}, [...])"
+                )
         elif several(value) is not None:
             raise SchemaError(f'"{operator}" takes one value', hint='for several there are "in" and "not in"')
         condition = condition_of(leaf.node, operator, value)

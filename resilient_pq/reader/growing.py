@@ -25,8 +25,9 @@ from resilient_pq.io import FetchCounters, GrowingStore, ObjectInfo, ObjectTail,
 from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.file import File
 from resilient_pq.reader.newest_footer import Asking, newest_footer
-from resilient_pq.reader.reading import Reading, read_contents
-from resilient_pq.reader.request import Filters, Strings
+from resilient_pq.reader.options import ReadSettings
+from resilient_pq.reader.plan import Filters, Strings
+from resilient_pq.reader.reading import read_contents
 from resilient_pq.reader.row_groups import RowGroupArrays
 from resilient_pq.reader.streaming import Arriving, Jobs, read_ahead
 
@@ -84,7 +85,7 @@ class GrowingFile(File):
     the next ones as they appear, and ends when the file is complete.
     """
 
-    def __init__(self, watch: Watch, seen: _Seen, how: Reading, *, owns_store: bool) -> None:
+    def __init__(self, watch: Watch, seen: _Seen, how: ReadSettings, *, owns_store: bool) -> None:
         """Use `open` instead."""
         self._watch = watch
         self._how = how
@@ -99,10 +100,7 @@ class GrowingFile(File):
             self._watch.store,
             ObjectTail(seen.info, seen.info.size, b""),  # indexes are read where they lie
             seen.contents,
-            verify=how.verify,
-            on_damage=how.on_damage,
-            on_lost=how.on_lost,
-            options=how.options,
+            how,
             counters=self._watch.counters,
             owns_store=self._owning,
         )
@@ -165,7 +163,7 @@ class Watch:
         counters: Added to.
     """
 
-    def __init__(self, store: ReadStore, key: str, how: Reading, follow: FollowOptions) -> None:
+    def __init__(self, store: ReadStore, key: str, how: ReadSettings, follow: FollowOptions) -> None:
         """Nothing is looked at yet.
 
         Raises:

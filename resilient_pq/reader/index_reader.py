@@ -101,8 +101,6 @@ class IndexReader:
         Raises:
             StoreError: The store could not give the bytes.
         """
-        if plan.filter is None and limit is None:
-            return plan
         wanted: list[Place] = await self._in_thread(indexes_wanted, contents, plan, limit)
         known: dict[tuple[str | None, int], memoryview] = {}
         while wanted:

@@ -13,11 +13,10 @@ from resilient_pq.io import FetchCounters, ReadStore, RetryPolicy, with_retry
 from resilient_pq.io.resolve import reach
 from resilient_pq.reader.contents import FileState
 from resilient_pq.reader.data_file import remedy
-from resilient_pq.reader.file import File, OnLost
+from resilient_pq.reader.file import File
 from resilient_pq.reader.growing import FollowOptions, GrowingFile, Watch
-from resilient_pq.reader.limits import ReadLimits
-from resilient_pq.reader.options import ReadOptions
-from resilient_pq.reader.reading import Reading, read_tail_and_contents
+from resilient_pq.reader.options import OnLost, ReadLimits, ReadOptions, ReadSettings
+from resilient_pq.reader.reading import read_tail_and_contents
 
 
 class Closable(Protocol):
@@ -28,6 +27,7 @@ class Closable(Protocol):
 
 
 Opened = TypeVar("Opened", bound=Closable)
+
 
 class IncompleteFileWarning(UserWarning):
     """The file is a checkpoint of a writer that never finished, or what a recovery could keep of one."""
@@ -62,7 +62,7 @@ class Opening(Generic[Opened]):
 async def open_file(
     store: ReadStore,
     key: str,
-    how: Reading,
+    how: ReadSettings,
     *,
     counters: FetchCounters,
     owns_store: bool,
@@ -96,10 +96,7 @@ async def open_file(
         store,
         tail,
         contents,
-        verify=how.verify,
-        on_damage=how.on_damage,
-        on_lost=how.on_lost,
-        options=how.options,
+        how,
         counters=counters,
         owns_store=owns_store,
         limits=limits,
@@ -167,7 +164,7 @@ def open(
         FormatError: On entering: its footer is damaged; `recover` may help.
     """
     storage_options = with_retry(storage_options, retry)
-    how = Reading.checked(verify=verify, on_damage=on_damage, on_lost=on_lost, options=options)
+    how = ReadSettings.checked(verify=verify, on_damage=on_damage, on_lost=on_lost, options=options)
     if not isinstance(follow, bool | FollowOptions):
         raise SchemaError(f"follow is {follow!r}; it is True, False or FollowOptions")
     following = FollowOptions() if follow is True else follow or None

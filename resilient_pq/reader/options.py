@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Self
+from functools import cached_property
+from typing import Final, Literal, Self
 
 from resilient_pq.errors import SchemaError
-from resilient_pq.io import FetchOptions, MergeOptions
+from resilient_pq.io import FetchOptions, MergeOptions, ObjectTail
+from resilient_pq.reader.lost import LostRegion
+from resilient_pq.reader.on_damage import OnDamage
 from resilient_pq.units import KiB, MiB
+
+#: Called with each region of a file that is lost.
+OnLost = Callable[[LostRegion], object]
+
 
 #: Gaps are read over whatever they waste up to this share of `ReadOptions.merge_gap`.
 _SMALL_GAP = 16
@@ -17,7 +27,7 @@ _MOVING = 0.9
 _TAIL_SHARE = 1 / 8
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ReadOptions:
     """How files are read.
 
@@ -88,7 +98,9 @@ class ReadOptions:
             SchemaError: A number is not above 0.
         """
         if not (0 < ttfb < float("inf") and 0 < bandwidth < float("inf")):
-            raise SchemaError(f"ttfb and bandwidth are seconds and bytes a second, not {ttfb!r} and {bandwidth!r}")
+            raise SchemaError(
+                f"ttfb and bandwidth are seconds and bytes a second, not {ttfb!r} and {bandwidth!r}"
+            )
         moved = ttfb * bandwidth
         block = moved * _MOVING / (1 - _MOVING) / cls().max_requests
         return cls(
@@ -97,7 +109,7 @@ class ReadOptions:
             block_bytes=_within(1 * MiB, block, 8 * MiB),
         )
 
-    @property
+    @cached_property
     def fetch(self) -> FetchOptions:
         """How a wave of reads is shaped."""
         merge = MergeOptions(
@@ -108,3 +120,83 @@ class ReadOptions:
 
 def _within(least: int, size: float, most: int) -> int:
     return int(min(max(size, least), most))
+
+
+DEFAULT_OPTIONS: Final = ReadOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSettings:
+    """How files are read: what `open` and its like were asked, checked.
+
+    Attributes:
+        verify: Whether checksums are compared.
+        on_damage: What is done with rows of which a value is lost.
+        on_lost: Called with each region that is lost.
+        options: The rest.
+    """
+
+    verify: bool
+    on_damage: OnDamage
+    on_lost: OnLost | None
+    options: ReadOptions
+
+    @classmethod
+    def checked(
+        cls, *, verify: bool, on_damage: str, on_lost: OnLost | None, options: ReadOptions | None
+    ) -> Self:
+        """Take the arguments of `open`.
+
+        Raises:
+            SchemaError: `options` are none, `on_lost` cannot be called, or there is no such `on_damage`.
+        """
+        policy = OnDamage.RAISE
+        if on_damage != policy:
+            policy = OnDamage.named(on_damage, [OnDamage.RAISE, OnDamage.NULL, OnDamage.DROP])
+        if on_lost is not None and not callable(on_lost):
+            raise SchemaError(f"on_lost is {on_lost!r}; it is a function that takes a LostRegion")
+        chosen = DEFAULT_OPTIONS if options is None else options
+        if not isinstance(chosen, ReadOptions):
+            raise SchemaError(f"options is {options!r}; open takes ReadOptions")
+        return cls(verify, policy, on_lost, chosen)
+
+
+class Tails:
+    """What opening files has brought, kept as far as there is room for it: what lies in it costs no request."""
+
+    def __init__(self, most_bytes: int) -> None:
+        """Keep at most so many bytes, of all files together; of one file that is alone, in any case."""
+        self._left = most_bytes
+        self._first = True
+
+    def kept(self, tail: ObjectTail) -> ObjectTail:
+        """The tail, without its bytes where there is no more room for them."""
+        if len(tail.data) > self._left and not self._first:
+            return ObjectTail(tail.info, tail.info.size, b"")
+        self._left -= len(tail.data)
+        self._first = False
+        return tail
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLimits:
+    """What all reads have a share in, whichever file they are of.
+
+    Attributes:
+        requests: Requests under way.
+        threads: Threads at work.
+        max_threads: How many those are.
+        tails: What is kept of what opening brought.
+    """
+
+    requests: asyncio.Semaphore
+    threads: asyncio.Semaphore
+    max_threads: int
+    tails: Tails
+
+    @classmethod
+    def of(cls, options: ReadOptions) -> Self:
+        """The limits that options set."""
+        threads = options.max_threads or os.cpu_count() or 1
+        requests = asyncio.Semaphore(options.max_requests)
+        return cls(requests, asyncio.Semaphore(threads), threads, Tails(options.memory_budget))

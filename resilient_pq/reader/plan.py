@@ -1,12 +1,16 @@
-"""What to fetch for a request: metadata and the request in, byte ranges out. Pure."""
+"""What a caller asked for, worked out: byte ranges, and the Arrow types that they become. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from numbers import Integral
+from typing import Any, Literal, TypeAlias, get_args
 
+from resilient_pq.arrow.assemble import Branch, branches_of, struct_projected
+from resilient_pq.arrow.field import Field, with_views
+from resilient_pq.arrow.schema import ColumnFields
 from resilient_pq.errors import FormatError, SchemaError, UnsupportedError, Where, located
 from resilient_pq.format.bounds import chunk_statistics
 from resilient_pq.format.footer import CRC_KEY, key_values
@@ -19,6 +23,11 @@ from resilient_pq.reader.contents import MAX_FILE_SIZE, Contents, chunk_range
 from resilient_pq.reader.data_file import data_file
 from resilient_pq.reader.filters import Filter, Term, filter_of
 from resilient_pq.reader.selected_pages import SelectedPages
+
+#: How strings come: as Arrow's string and binary, or as their views.
+Strings: TypeAlias = Literal["plain", "view"]
+#: Rows wanted: all terms of a list, or of one of several lists.
+Filters: TypeAlias = Sequence[tuple[Any, ...]] | Sequence[Sequence[tuple[Any, ...]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +174,31 @@ class ReadPlan:
         return sum(group.num_bytes for group in self.row_groups)
 
 
+@dataclass(frozen=True, slots=True)
+class ReadRequest:
+    """What to read, and the Arrow types and the parts of columns that it becomes."""
+
+    plan: ReadPlan
+    field: Field
+    branches: tuple[Branch, ...]
+
+    @classmethod
+    def of(cls, contents: Contents, plan: ReadPlan, strings: Strings, fields: ColumnFields) -> ReadRequest:
+        """What a plan becomes.
+
+        The file's key-value metadata, such as that of pandas, stay with the schema of what is read.
+
+        Raises:
+            SchemaError: `strings` is no layout of strings.
+        """
+        check_strings(strings)
+        branches = branches_of(contents.schema, plan.shown)
+        field = struct_projected(fields.struct([column.position for column in plan.shown]), branches)
+        if strings == "view":
+            field = field.with_children(*map(with_views, field.children))
+        return cls(plan, field, branches)
+
+
 def plan_read(
     contents: Contents, columns: Sequence[str] | None, row_groups: Sequence[int] | None, filters: Any = None
 ) -> ReadPlan:
@@ -184,16 +218,28 @@ def plan_read(
         raise SchemaError("columns is one string; it is a list of names", hint=f"columns=[{columns!r}]")
     selected = tuple(contents.schema.select(columns))
     wanted = row_groups_wanted(contents, row_groups)
-    chosen = filter_of(contents.schema, filters)
+    chosen = None
     left_out: list[RowGroupLeftOut] = []
-    if chosen is not None:
-        known = {ordinal: chosen.may_hold(partial(term_may_hold, contents, ordinal)) for ordinal in set(wanted)}
+    if filters is not None:
+        chosen = filter_of(contents.schema, filters)
+        known = {
+            ordinal: chosen.may_hold(partial(term_may_hold, contents, ordinal)) for ordinal in set(wanted)
+        }
         rows = contents.metadata.row_groups
-        left_out = [RowGroupLeftOut(each, rows[each].num_rows, "statistics") for each in wanted if not known[each]]
+        left_out = [
+            RowGroupLeftOut(each, rows[each].num_rows, "statistics") for each in wanted if not known[each]
+        ]
         wanted = [ordinal for ordinal in wanted if known[ordinal]]
-    with_hidden = (*selected, *_hidden(contents.schema, selected, chosen))
-    groups = tuple(_row_group(contents, ordinal, with_hidden) for ordinal in wanted)
-    return ReadPlan(with_hidden, len(selected), groups, chosen, tuple(left_out))
+    num_shown = len(selected)
+    if chosen is not None:
+        selected += _hidden(contents.schema, selected, chosen)
+    groups = []
+    for ordinal in wanted:
+        chunks = [
+            tuple([chunk_read(contents, ordinal, leaf) for leaf in column.leaves]) for column in selected
+        ]
+        groups.append(RowGroupRead(ordinal, contents.metadata.row_groups[ordinal].num_rows, tuple(chunks)))
+    return ReadPlan(selected, num_shown, tuple(groups), chosen, tuple(left_out))
 
 
 def row_groups_wanted(contents: Contents, row_groups: Sequence[int] | None) -> Sequence[int]:
@@ -216,14 +262,12 @@ def row_groups_wanted(contents: Contents, row_groups: Sequence[int] | None) -> S
     return wanted
 
 
-def _hidden(schema: Schema, selected: Sequence[Selection], chosen: Filter | None) -> list[Selection]:
+def _hidden(schema: Schema, selected: Sequence[Selection], chosen: Filter) -> tuple[Selection, ...]:
     """The leaves that the filter needs besides those selected, by top-level column."""
-    if chosen is None:
-        return []
     shown = {leaf for column in selected for leaf in column.leaves}
     wanted = {leaf for leaf in chosen.leaves if leaf not in shown}
     below = [(column, tuple(leaf for leaf in column.leaves if leaf in wanted)) for column in schema.columns]
-    return [replace(column, leaves=leaves) for column, leaves in below if leaves]
+    return tuple(replace(column, leaves=leaves) for column, leaves in below if leaves)
 
 
 def term_may_hold(contents: Contents, ordinal: int, term: Term) -> bool:
@@ -235,22 +279,14 @@ def term_may_hold(contents: Contents, ordinal: int, term: Term) -> bool:
     return term.condition.may_hold(chunk_statistics(contents.metadata, term.leaf, metadata))
 
 
-def next_wave(groups: Sequence[RowGroupRead], num_rows: int | None) -> int:
-    """How many row groups, one at least, to read at one time to have so many rows of them; None is all there are."""
-    if num_rows is None:
-        return len(groups)
+def next_wave(groups: Sequence[RowGroupRead], num_rows: int) -> int:
+    """How many row groups, one at least, to read at one time to have so many rows of them."""
     found = 0
     for number, group in enumerate(groups, 1):
         found += group.num_rows_read
         if found >= num_rows:
             return number
     return len(groups)
-
-
-def _row_group(contents: Contents, ordinal: int, selected: Sequence[Selection]) -> RowGroupRead:
-    row_group = contents.metadata.row_groups[ordinal]
-    columns = tuple(tuple(chunk_read(contents, ordinal, leaf) for leaf in column.leaves) for column in selected)
-    return RowGroupRead(ordinal, row_group.num_rows, columns)
 
 
 def chunk_read(contents: Contents, ordinal: int, leaf: Leaf, *, cut_at: int | None = None) -> ChunkRead:
@@ -276,7 +312,8 @@ def chunk_read(contents: Contents, ordinal: int, leaf: Leaf, *, cut_at: int | No
             raise UnsupportedError("the column chunk is encrypted", hint="leave the column out")
         if metadata is None:
             raise FormatError("the column chunk has no metadata")
-        file = data_file(column.file_path or None)  # some writers leave an empty one
+        # Only the chunks of a summary name a file, and some writers leave an empty name.
+        file = data_file(column.file_path) if column.file_path else None
         if metadata.type != leaf.node.physical_type:
             raise FormatError(
                 f"the chunk has physical type {metadata.type}, the schema {leaf.node.physical_type.name}"
@@ -296,3 +333,24 @@ def chunk_read(contents: Contents, ordinal: int, leaf: Leaf, *, cut_at: int | No
     return ChunkRead(
         ordinal, leaf, metadata, ByteRange(start, end + slack), row_group.num_rows, slack, quirks, file
     )
+
+
+def check_strings(strings: object) -> None:
+    """Refuse what is no layout of strings.
+
+    Raises:
+        SchemaError: It is not.
+    """
+    if strings not in get_args(Strings):
+        words = " or ".join(map(repr, get_args(Strings)))
+        raise SchemaError(f"strings is {strings!r}, which is no layout of strings", hint=f"strings={words}")
+
+
+def check_limit(limit: object) -> None:
+    """Refuse what is no number of rows.
+
+    Raises:
+        SchemaError: It is not.
+    """
+    if limit is not None and (not isinstance(limit, Integral) or isinstance(limit, bool) or limit < 0):
+        raise SchemaError(f"limit is {limit!r}; it is a number of rows, 0 or more, or None")

@@ -1,58 +1,18 @@
-"""What reading a file begins with: how it is to be read, and its footer read and understood. An async shell."""
+"""What reading a file begins with: its footer, read and understood. An async shell."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Self
-
-from resilient_pq.errors import FormatError, SchemaError, Where
+from resilient_pq.errors import FormatError, Where
 from resilient_pq.format.footer import TAIL_SIZE, Footer, NeedBytes, read_footer
 from resilient_pq.io import FetchCounters, ObjectInfo, ObjectTail, ReadStore, counting
 from resilient_pq.off_loop import off_loop
 from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.data_file import remedy
-from resilient_pq.reader.file import OnLost
-from resilient_pq.reader.on_damage import OnDamage
-from resilient_pq.reader.options import ReadOptions
 
 #: Bytes from which on a footer is large.
 _LARGE_FOOTER = 1 << 20
 #: Bytes of a footer that are a piece of work (`off_loop`): it is walked, and little of it is made into objects.
 _PIECE = 4096
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """How files are read: what `open` and its like were asked, checked.
-
-    Attributes:
-        verify: Whether checksums are compared.
-        on_damage: What is done with rows of which a value is lost.
-        on_lost: Called with each region that is lost.
-        options: The rest.
-    """
-
-    verify: bool
-    on_damage: OnDamage
-    on_lost: OnLost | None
-    options: ReadOptions
-
-    @classmethod
-    def checked(
-        cls, *, verify: bool, on_damage: str, on_lost: OnLost | None, options: ReadOptions | None
-    ) -> Self:
-        """Take the arguments of `open`.
-
-        Raises:
-            SchemaError: `options` are none, `on_lost` cannot be called, or there is no such `on_damage`.
-        """
-        policy = OnDamage.named(on_damage, [OnDamage.RAISE, OnDamage.NULL, OnDamage.DROP])
-        if on_lost is not None and not callable(on_lost):
-            raise SchemaError(f"on_lost is {on_lost!r}; it is a function that takes a LostRegion")
-        chosen = ReadOptions() if options is None else options
-        if not isinstance(chosen, ReadOptions):
-            raise SchemaError(f"options is {options!r}; open takes ReadOptions")
-        return cls(verify, policy, on_lost, chosen)
 
 
 async def read_contents(
@@ -97,7 +57,8 @@ async def _read_contents(
 ) -> tuple[ObjectTail, Contents]:
     tail, found = await _read_footer(store, key, tail_bytes, counters)
     contents = await off_loop(found.length // _PIECE, Contents.of, found)
-    if verify and await off_loop(found.length // _PIECE, lambda: contents.unvouched):
+    vouched = not verify or contents.verified
+    if not vouched and await off_loop(found.length // _PIECE, lambda: contents.unvouched):
         raise FormatError(
             "the record of the footer is damaged: nothing vouches for the footer",
             where=Where(offset=found.start),

@@ -14,8 +14,8 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain, groupby
+from operator import attrgetter
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -27,17 +27,16 @@ from resilient_pq.format.row_ranges import Rows, mask_within
 from resilient_pq.format.row_selection import select_rows
 from resilient_pq.format.thread_count import READING
 from resilient_pq.format.values import LeafColumn
-from resilient_pq.io import FetchCounters, FetchOptions, ObjectInfo, OpenObject, Place
+from resilient_pq.io import FetchCounters, ObjectInfo, OpenObject, Place
 from resilient_pq.io.ranges import ByteRange, union
 from resilient_pq.off_loop import off_loop
 from resilient_pq.reader.chunk_objects import ChunkObjects
 from resilient_pq.reader.damaged import DamagedChunk, DamagedRowGroups, DecodedRowGroup
 from resilient_pq.reader.decoder import decode, decode_parts
-from resilient_pq.reader.limits import ReadLimits
 from resilient_pq.reader.lost import LostRegion
 from resilient_pq.reader.on_damage import OnDamage
-from resilient_pq.reader.plan import ChunkRead, RowGroupRead
-from resilient_pq.reader.request import ReadRequest
+from resilient_pq.reader.options import ReadLimits, ReadSettings
+from resilient_pq.reader.plan import ChunkRead, ReadRequest, RowGroupRead
 from resilient_pq.units import KiB
 
 T = TypeVar("T")
@@ -69,25 +68,12 @@ class RowGroupReader:
     def __init__(
         self,
         objects: ChunkObjects,
-        *,
-        verify: bool,
-        on_damage: OnDamage,
-        fetch: FetchOptions,
+        how: ReadSettings,
         limits: ReadLimits,
     ) -> None:
-        """Nothing is read yet.
-
-        Args:
-            objects: What the chunks lie in.
-            verify: Whether checksums are compared.
-            on_damage: What is done with rows of which a value is lost.
-            fetch: How many bytes may be held before they are decoded.
-            limits: How many threads work at one time, whatever is read at one time.
-        """
+        """Read nothing yet."""
         self._objects = objects
-        self._verify = verify
-        self._on_damage = on_damage
-        self._fetch = fetch
+        self._how = how
         self._max_threads = limits.max_threads
         self._threads = limits.threads
 
@@ -105,9 +91,15 @@ class RowGroupReader:
         """
         work = await off_loop(
             sum(len(columns) for group in groups for columns in group.columns),
-            partial(_Work, request, groups, self._objects, verify=self._verify, on_damage=self._on_damage),
+            _Work,
+            request,
+            groups,
+            self._objects,
+            self._how,
         )
-        await self._objects.pin(piece.chunk.file for piece in work.pieces)
+        files = [piece.chunk.file for piece in work.pieces if piece.chunk.file is not None]
+        if files:
+            await self._objects.pin(files)
         opener = self._objects.opener
         if opener is None:
             await self._decode_arriving(work)
@@ -127,7 +119,7 @@ class RowGroupReader:
             # that told which rows could be is seen to be wrong.
             (found,) = await self.read(request, [group.whole])
             return found
-        salvage = DamagedRowGroups(self._objects, self._on_damage, verify=self._verify)
+        salvage = DamagedRowGroups(self._objects, self._how)
         left = await salvage.rows_left(request.plan.columns, group, work.columns(i), damaged)
         return await self.in_thread(work.assembled, left)
 
@@ -167,7 +159,7 @@ class RowGroupReader:
 
     async def _read_in_threads(self, work: _Work, opener: Callable[[ObjectInfo], OpenObject]) -> None:
         jobs = await off_loop(
-            len(work.pieces), _Jobs, work, self._objects, opener, self._fetch.memory_budget
+            len(work.pieces), _Jobs, work, self._objects, opener, self._how.options.memory_budget
         )
         busy = [self.in_thread(jobs.do_all) for _ in range(min(self._max_threads, work.threads_worth))]
         try:
@@ -199,9 +191,7 @@ class _Work:
         request: ReadRequest,
         groups: Sequence[RowGroupRead],
         objects: ChunkObjects,
-        *,
-        verify: bool,
-        on_damage: OnDamage,
+        how: ReadSettings,
     ) -> None:
         self.groups = groups
         self.arrays: list[list[Any]] = [[None] * request.plan.num_shown for _ in groups]
@@ -216,8 +206,8 @@ class _Work:
         ]
         self._request = request
         self._objects = objects
-        self._verify = verify
-        self._raises = on_damage is OnDamage.RAISE
+        self._verify = how.verify
+        self._raises = how.on_damage is OnDamage.RAISE
         # Whether the strings of each column come as views; what only the filter asks for stands behind those shown.
         self._views = [has_views(field) for field in request.field.children]
         self._views += [False] * max((len(group.columns) - len(self._views) for group in groups), default=0)
@@ -245,7 +235,9 @@ class _Work:
         except ResilientPQError as error:
             error.at(Where(key=self._objects.url_of(chunk.file)))
             is_damage = isinstance(error, FormatError)
-            if not is_damage or (self._raises and chunk.pages is None and not isinstance(error, ChecksumError)):
+            if not is_damage or (
+                self._raises and chunk.pages is None and not isinstance(error, ChecksumError)
+            ):
                 raise error from error.__cause__
             # Of pages, it may be the index that is wrong; and it may have told which rows can be wanted.
             if not isinstance(error, ChecksumError) and self._is_filtered(chunk):
@@ -261,7 +253,9 @@ class _Work:
             try:
                 column = decode(chunk, data, verify=self._verify, views=self._views[piece.column])
             except FormatError as error:
-                if self._raises or isinstance(error.__cause__, MemoryError):  # which says nothing about the file
+                if self._raises or isinstance(
+                    error.__cause__, MemoryError
+                ):  # which says nothing about the file
                     raise
                 self.damaged[piece.group].append(DamagedChunk(chunk, data, error))
                 return
@@ -337,23 +331,14 @@ class _Stretch:
         reads: Bytes that are read at once.
         pieces: The chunks in them, each with where its ranges lie. Several are in one read; one alone, of which only
             some pages are wanted, may be in several.
+        size: Bytes that are read.
+        useful_bytes: Bytes of those that are wanted.
     """
 
     reads: tuple[Place, ...]
     pieces: tuple[tuple[_Piece, tuple[Place, ...]], ...]
-
-    @property
-    def size(self) -> int:
-        """Bytes that are read."""
-        first, *others = self.reads
-        return first.range.size + sum([place.range.size for place in others])
-
-    @property
-    def useful_bytes(self) -> int:
-        """Bytes of those that are wanted."""
-        if len(self.pieces) == 1:
-            return self.size
-        return sum(place.size for place in union(place.range for _, places in self.pieces for place in places))
+    size: int
+    useful_bytes: int
 
 
 def _stretches(pieces: Sequence[_Piece], objects: ChunkObjects) -> Iterator[_Stretch]:
@@ -362,20 +347,21 @@ def _stretches(pieces: Sequence[_Piece], objects: ChunkObjects) -> Iterator[_Str
     Raises:
         FormatError: A chunk does not lie within its object.
     """
-    for _, of_group in groupby(pieces, key=lambda piece: piece.group):
+    for _, of_group in groupby(pieces, key=attrgetter("group")):
         placed = [(piece, objects.places_of(piece.chunk)) for piece in of_group]
         placed.sort(key=lambda one: (one[0].chunk.file or "", one[1][0].range.start))
-        stretches = [_Stretch(places, ((piece, places),)) for piece, places in placed if len(places) > 1]
+        stretches: list[_Stretch] = []
         found: list[list[tuple[_Piece, tuple[Place, ...]]]] = []
         for one in placed:
             if len(one[1]) > 1:
-                continue
-            if found and _together(found[-1][0][1][0], found[-1][-1][1][0], one[1][0]):
+                size = sum([place.range.size for place in one[1]])
+                stretches.append(_Stretch(one[1], (one,), size, size))
+            elif found and _together(found[-1][0][1][0], found[-1][-1][1][0], one[1][0]):
                 found[-1].append(one)
             else:
                 found.append([one])
         stretches += [_stretch(together) for together in found]
-        yield from sorted(stretches, key=lambda stretch: stretch.size, reverse=True)
+        yield from sorted(stretches, key=attrgetter("size"), reverse=True)
 
 
 def _together(first: Place, last: Place, following: Place) -> bool:
@@ -385,9 +371,14 @@ def _together(first: Place, last: Place, following: Place) -> bool:
 
 
 def _stretch(pieces: Sequence[tuple[_Piece, tuple[Place, ...]]]) -> _Stretch:
+    """Chunks that are read at once."""
     first = pieces[0][1][0]
-    end = max(place.range.end for _, places in pieces for place in places)
-    return _Stretch((Place(first.info, ByteRange(first.range.start, end)),), tuple(pieces))
+    if len(pieces) == 1:
+        return _Stretch((first,), tuple(pieces), first.range.size, first.range.size)
+    ranges = [place.range for _, places in pieces for place in places]
+    read = ByteRange(first.range.start, max([each.end for each in ranges]))
+    useful_bytes = sum([each.size for each in union(ranges)])
+    return _Stretch((Place(first.info, read),), tuple(pieces), read.size, useful_bytes)
 
 
 class _Jobs:
@@ -457,7 +448,11 @@ class _Jobs:
         data = [opened.read(place.range.start, place.range.end) for place in stretch.reads]
         self._count(data, useful_bytes=stretch.useful_bytes)
         for piece, places in stretch.pieces:
-            parts = data if len(places) > 1 else [_part(stretch.reads[0], data[0], places[0])]
+            if len(places) > 1:
+                parts = data
+            else:
+                wanted, start = places[0].range, stretch.reads[0].range.start
+                parts = [data[0][wanted.start - start : wanted.end - start]]
             if not self._work.decode(piece, parts):
                 place = self._objects.place_of(piece.chunk)
                 again = opened.read(place.range.start, place.range.end)
@@ -469,8 +464,3 @@ class _Jobs:
             self.counters.requests += len(data)
             self.counters.bytes += sum(map(len, data))
             self.counters.useful_bytes += useful_bytes
-
-
-def _part(read: Place, data: memoryview, wanted: Place) -> memoryview:
-    start = read.range.start
-    return data[wanted.range.start - start : wanted.range.end - start]

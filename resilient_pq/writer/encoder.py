@@ -70,7 +70,8 @@ class Encoder:
         self.num_rows_taken = layout.num_rows
         self._options = options
         self._chunk_options = options.chunk_options(schema)
-        self._sorting = sorting_columns(schema, options.write.sorting_columns)
+        order = options.write.sorting_columns
+        self._sorting = [] if order is None else sorting_columns(schema, order)
         self._open = [OpenChunk(leaf) for leaf in schema.leaves]
         self._open_rows = self._open_bytes = 0
         self._no_more_fit = False
@@ -166,12 +167,14 @@ class Encoder:
     def close_row_group(self) -> ClosedRowGroup:
         """Close the open row group; rows may be taken into the next one before this one is laid out."""
         leaves, rows = self.layout.schema.leaves, self._open
-        try:
-            in_order = is_sorted(
-                [(leaf, rows[leaf.ordinal].rows(), column) for leaf, column in self._sorting]
-            )
-        except SchemaError as error:
-            raise _changed(error, self._num_closed) from error
+        in_order = True
+        if self._sorting:
+            try:
+                in_order = is_sorted(
+                    [(leaf, rows[leaf.ordinal].rows(), column) for leaf, column in self._sorting]
+                )
+            except SchemaError as error:
+                raise _changed(error, self._num_closed) from error
         sizes = [chunk.num_bytes for chunk in rows]
         codecs = (options.codec for options in self._chunk_options)
         chunks = list(zip(leaves, rows, self._chunk_options, strict=True))

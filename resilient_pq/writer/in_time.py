@@ -1,6 +1,6 @@
 """How rows are stored before they are too old: within calls, between them, and in one that waits for its source.
 
-An async shell around `unstored`, which knows the times.
+An async shell around `Unstored`, which knows the times.
 """
 
 from __future__ import annotations
@@ -8,18 +8,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import threading
+import weakref
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from typing import Any, Final
 
 from resilient_pq.io import ObjectSink, StoredState, WriteStore
-from resilient_pq.writer.alarm import Alarm, acquired
 from resilient_pq.writer.encoder import Encoder
 from resilient_pq.writer.incoming import Incoming
 from resilient_pq.writer.lifetime import Lifetime
 from resilient_pq.writer.options import EncoderOptions
 from resilient_pq.writer.pipeline import Pipeline
-from resilient_pq.writer.unstored import Unstored
 
 log = logging.getLogger("resilient_pq.writer")
 
@@ -191,3 +193,122 @@ class StoresInTime(Lifetime):
     def _num_rows_safe(self) -> int:
         """Rows that survive a loss of power, too."""
         return self._rows_safe if self._sink.stored_as_written else max(self._rows_safe, self.num_rows_stored)
+
+
+class Alarm:
+    """Calls a method at a time. It keeps neither the object nor the event loop alive, and has no task before.
+
+    Attributes:
+        when: The time by the event loop's clock; infinity where it is not set.
+    """
+
+    def __init__(self, call: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Not set.
+
+        Args:
+            call: A method, which is not called where its object is gone, or while it is still at work.
+        """
+        self.when = math.inf
+        self._call = weakref.WeakMethod(call)
+        self._handle: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def set(self, when: float | None) -> None:
+        """Call then instead; None not to call."""
+        if self._handle is not None:
+            self._handle.cancel()
+        self.when = math.inf if when is None else when
+        self._handle = None if when is None else asyncio.get_running_loop().call_at(when, self._ring)
+
+    def _ring(self) -> None:
+        self._handle, self.when = None, math.inf
+        call = self._call()
+        if call is not None and (self._task is None or self._task.done()):
+            self._task = asyncio.create_task(call())
+
+    async def stop(self) -> None:
+        """Call no more, and wait for the end of what was called."""
+        self.set(None)
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+
+
+async def acquired(lock: asyncio.Lock, seconds: float) -> bool:
+    """Wait for a lock for so long; whether it was to be had."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await lock.acquire()
+    except TimeoutError:
+        return False
+
+
+#: Before anything was measured, a store is taken to need this part of the bound for what waits: one fifteenth.
+_FIRST_LEAD: Final = 15
+#: Times that storing took of which the longest is expected again.
+_REMEMBERED: Final = 5
+#: What is kept free besides, of the bound: one tenth.
+_SLACK: Final = 10
+#: Ages are known to this part of the bound, so that few moments have to be remembered: one sixty-fourth.
+_GRAIN: Final = 64
+
+
+class Unstored:
+    """The rows of one file that are not stored.
+
+    Attributes:
+        bound: Seconds that a row may wait for being stored.
+        clock: Tells the seconds.
+    """
+
+    def __init__(self, bound: float, clock: Callable[[], float]) -> None:
+        """Know of no rows yet."""
+        self.bound = bound
+        self.clock = clock
+        self._lock = threading.Lock()
+        self._marks: deque[tuple[int, float]] = deque()  # a row, and when it was taken: with those behind it, or before
+        self._took: deque[float] = deque(maxlen=_REMEMBERED)
+
+    def take(self, num_rows: int) -> None:
+        """Rows are about to be taken; `num_rows` were before."""
+        now = self.clock()
+        with self._lock:
+            if not self._marks or now - self._marks[-1][1] >= self.bound / _GRAIN:
+                self._marks.append((num_rows, now))
+
+    def stored(self, num_rows: int, num_rows_taken: int) -> None:
+        """The first `num_rows` of those taken are stored. No rows may be taken meanwhile."""
+        with self._lock:
+            while len(self._marks) > 1 and self._marks[1][0] <= num_rows:
+                self._marks.popleft()
+            if num_rows >= num_rows_taken:
+                self._marks.clear()
+
+    def taken_at(self, row: int) -> float | None:
+        """When a row was taken that is not stored, or a little earlier; None where there is none."""
+        with self._lock:
+            known = [time for first, time in self._marks if first <= row]
+            return known[-1] if known else None
+
+    @property
+    def oldest(self) -> float | None:
+        """When the oldest of them was taken, or a little earlier; None where all are stored."""
+        with self._lock:
+            return self._marks[0][1] if self._marks else None
+
+    @property
+    def lead(self) -> float:
+        """Seconds before the bound at which storing has to begin: half as much again as it took lately."""
+        expected = max(self._took, default=self.bound / _FIRST_LEAD)
+        return min(1.5 * expected + self.bound / _SLACK, self.bound / 2)
+
+    @property
+    def due_at(self) -> float | None:
+        """When storing the oldest has to begin; None where all are stored."""
+        oldest = self.oldest
+        return None if oldest is None else oldest + self.bound - self.lead
+
+    def took(self, seconds: float) -> None:
+        """What waited was stored in so many seconds."""
+        self._took.append(seconds)

@@ -362,9 +362,7 @@ def _add_sums(chunk: ColumnChunk, column_index: bytes | None, offset_index: byte
     for pair in chunk.meta_data.key_value_metadata or ():
         if pair.key == footer.CRC_KEY and pair.value is not None:
             known = ChunkSums.parse(pair.value)
-            sums = ChunkSums(known.chunk, _crc32_of(column_index), _crc32_of(offset_index), known.bloom)
+            of_column_index = None if column_index is None else crc32(column_index)
+            of_offset_index = None if offset_index is None else crc32(offset_index)
+            sums = ChunkSums(known.chunk, of_column_index, of_offset_index, known.bloom)
             pair.value = str(sums)
-
-
-def _crc32_of(index: bytes | None) -> int | None:
-    return None if index is None else crc32(index)

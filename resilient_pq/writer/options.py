@@ -164,7 +164,8 @@ class EncoderOptions:
             raise SchemaError(f"level_encoding is {self.write.level_encoding!r}; it is 'RLE' or 'BIT_PACKED'")
         if self.write.level_encoding == "BIT_PACKED" and self.write.data_page_version != "1.0":
             raise SchemaError("data pages 2.0 have no BIT_PACKED levels", hint='data_page_version="1.0"')
-        check_key_values("metadata", self.metadata or {})
+        if self.metadata is not None:
+            check_key_values("metadata", self.metadata)
 
     def _check_cadence(self) -> None:
         for name, value in (
@@ -205,8 +206,12 @@ class EncoderOptions:
         """How the chunks of each leaf column are written."""
         if not isinstance(self.encodings, str):
             check_names(schema, "encodings", self.encodings)
-        filters = bloom_filters(schema, self.write.bloom_filter_options)
-        key_values = column_metadata(schema, self.write.column_metadata)
+        filters: Sequence[FilterOptions | None] = [None] * len(schema.leaves)
+        if self.write.bloom_filter_options is not None:
+            filters = bloom_filters(schema, self.write.bloom_filter_options)
+        key_values: Sequence[tuple[tuple[str, str], ...]] = [()] * len(schema.leaves)
+        if self.write.column_metadata is not None:
+            key_values = column_metadata(schema, self.write.column_metadata)
         return [
             self._chunk_options(leaf, bloom_filter, key_value)
             for leaf, bloom_filter, key_value in zip(schema.leaves, filters, key_values, strict=True)

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
 
 from resilient_pq.format.chunk_encoder import EncodedChunk
+from resilient_pq.format.side_by_side import one_by_one
 from resilient_pq.io import ObjectSink
 from resilient_pq.io.cancellation import finish_first, finish_in_thread
 from resilient_pq.writer.ahead import Ahead
@@ -45,11 +46,11 @@ class Pipeline:
         self._max_threads = max_threads
         self._laid_out = laid_out
         self._most_left_bytes = row_group_bytes // _AHEAD
-        self._ahead: Ahead[EncodedChunk] = Ahead(
-            max_threads,
-            self._most_left_bytes // 2,  # as much again may be on its way into the store
-            lambda chunk: chunk.size,
-            worth_taking=min(_WORTH_PUSHING, self._most_left_bytes // 4),  # while there is room to go on
+        self._most_waiting_bytes = (
+            self._most_left_bytes // 2
+        )  # as much again may be on its way into the store
+        self._ahead: Ahead[EncodedChunk] | None = (
+            None  # made for the first row group that several threads encode
         )
         self._closing: deque[ClosedRowGroup] = deque()  # those of which not all is in the file
         self._num_laid = 0  # chunks of the first of them that are
@@ -65,20 +66,35 @@ class Pipeline:
     async def close_row_group(self, *, ending: bool = False) -> None:
         """Have the open row group encoded; returns while the last of it is, where the next rows may be taken then."""
         closed = await finish_in_thread(self._encoder.close_row_group)
-        self._ahead.max_threads = min(self._max_threads, closed.max_threads)
-        while closed.calls:
-            self._ahead.add(*closed.calls.popleft())
         self._closing.append(closed)
-        while len(self._closing) > 1 or self._ahead.left_bytes > self._most_left_bytes:
-            await self._push_encoded(ending=ending)
-        if ending or self._ahead.max_threads == 1 or not self._encoder.may_look_ahead:
+        threads = min(self._max_threads, closed.max_threads)
+        if threads > 1:
+            ahead = self._use_threads(threads)
+            while closed.calls:
+                ahead.add(*closed.calls.popleft())
+            while len(self._closing) > 1 or ahead.left_bytes > self._most_left_bytes:
+                await self._push_encoded(ending=ending)
+        if ending or threads == 1 or not self._encoder.may_look_ahead:
             await self.push_row_groups(ending=ending)
+
+    def _use_threads(self, threads: int) -> Ahead[EncodedChunk]:
+        """What encodes in so many threads from now on."""
+        if self._ahead is None:
+            self._ahead = Ahead(
+                threads,
+                self._most_waiting_bytes,
+                lambda chunk: chunk.size,
+                worth_taking=min(_WORTH_PUSHING, self._most_left_bytes // 4),  # while there is room to go on
+            )
+        self._ahead.max_threads = threads
+        return self._ahead
 
     async def push_row_groups(self, *, ending: bool = False) -> None:
         """Push all row groups that are closed."""
         while self._closing:
             await self._push_encoded(ending=ending)
-        await self._ahead.join()
+        if self._ahead is not None:
+            await self._ahead.join()
         await self.pushed()
 
     async def _push_encoded(self, *, ending: bool) -> None:
@@ -86,9 +102,13 @@ class Pipeline:
         closed, layout = self._closing[0], self._encoder.layout
         buffers: list[Any] = []
         if self._num_laid < closed.num_chunks:
-            for chunk in await self._ahead.take(closed.num_chunks - self._num_laid):
+            if closed.calls or self._ahead is None:
+                chunks = await finish_in_thread(self._encode_some, closed)
+            else:
+                chunks = await self._ahead.take(closed.num_chunks - self._num_laid)
+            for chunk in chunks:
                 buffers += layout.chunk(chunk)
-                self._num_laid += 1
+            self._num_laid += len(chunks)
         if self._num_laid < closed.num_chunks:
             await self._push_behind(buffers)
             return
@@ -98,6 +118,14 @@ class Pipeline:
         await self._push_behind(buffers)
         await self._laid_out(closed, ending and not self._closing)
 
+    def _encode_some(self, closed: ClosedRowGroup) -> list[EncodedChunk]:
+        """The next chunks of a row group that one thread encodes, as many as may wait to be pushed."""
+        chunks: list[EncodedChunk] = []
+        while closed.calls and sum([chunk.size for chunk in chunks]) <= self._most_waiting_bytes:
+            call, _ = closed.calls.popleft()
+            chunks += call(one_by_one)
+        return chunks
+
     async def push(self, buffers: Buffers) -> None:
         """Push behind what is being pushed, and wait until the sink has accepted it."""
         await self.pushed()
@@ -105,7 +133,7 @@ class Pipeline:
 
     async def _push_behind(self, buffers: Buffers) -> None:
         """Push when what is being pushed has been, and return meanwhile: the next chunks may be laid out."""
-        if self._ahead.max_threads == 1:
+        if self._ahead is None or self._ahead.max_threads == 1:
             await self.push(buffers)
             return
         await self.pushed()
@@ -130,4 +158,5 @@ class Pipeline:
             await asyncio.wait([pushing])
             if not pushing.cancelled():
                 pushing.exception()  # of several failures the first is told
-        await self._ahead.stop()
+        if self._ahead is not None:
+            await self._ahead.stop()

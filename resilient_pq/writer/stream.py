@@ -16,6 +16,7 @@ from functools import partial
 from typing import Literal, NoReturn, assert_never
 
 from resilient_pq import room
+from resilient_pq.arrow.handed_over import owned
 from resilient_pq.arrow.ingest import Batch, Ingest
 from resilient_pq.errors import (
     FileFullError,
@@ -38,7 +39,6 @@ from resilient_pq.writer.in_time import StoresInTime
 from resilient_pq.writer.incoming import Incoming, Stop
 from resilient_pq.writer.layout import Layout
 from resilient_pq.writer.options import MAX_DEFAULT_THREADS, EncoderOptions
-from resilient_pq.writer.owned import owned
 from resilient_pq.writer.pipeline import Pipeline
 
 log = logging.getLogger("resilient_pq.writer")

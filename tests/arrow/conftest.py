@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from resilient_pq.arrow.assemble import to_arrow
+from resilient_pq.arrow.assemble import branch_of, to_arrow
 from resilient_pq.arrow.ingest import Ingest
-from resilient_pq.arrow.projection import branch_of
 from resilient_pq.arrow.schema import arrow_schema_of
 from resilient_pq.arrow.table import Table
 from resilient_pq.format.schema import Leaf

@@ -15,9 +15,8 @@ import pytest
 
 from resilient_pq import CutTimestampWarning
 from resilient_pq.arrow import leaf_arrays
-from resilient_pq.arrow.assemble import to_arrow
+from resilient_pq.arrow.assemble import branch_of, to_arrow
 from resilient_pq.arrow.field import Field
-from resilient_pq.arrow.projection import branch_of
 from resilient_pq.arrow.schema import arrow_field_of
 from resilient_pq.arrow.table import Table
 from resilient_pq.errors import FormatError

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resilient_pq.errors import ResilientPQError
-from resilient_pq.format import chunk_decoder, page_runs, thrift
+from resilient_pq.format import chunk_decoder, page_table, thrift
 from resilient_pq.format.chunk_decoder import decode_chunk
 from resilient_pq.format.kernels.tables import PageField
 from resilient_pq.format.metadata import CompressionCodec, Encoding, Type
@@ -40,7 +40,12 @@ ENCODINGS = {
     Type.BYTE_ARRAY: [Encoding.DELTA_LENGTH_BYTE_ARRAY, Encoding.DELTA_BYTE_ARRAY],
     Type.FIXED_LEN_BYTE_ARRAY: [Encoding.DELTA_BYTE_ARRAY],
 }
-CODECS = [CompressionCodec.UNCOMPRESSED, CompressionCodec.SNAPPY, CompressionCodec.ZSTD, CompressionCodec.GZIP]
+CODECS = [
+    CompressionCodec.UNCOMPRESSED,
+    CompressionCodec.SNAPPY,
+    CompressionCodec.ZSTD,
+    CompressionCodec.GZIP,
+]
 
 
 def _described(column: LeafColumn) -> Any:
@@ -62,7 +67,7 @@ def _in_three_ways(leaf: Leaf, codec: int, data: bytes, num_rows: int) -> list[A
     view = memoryview(data)
     together = _outcome(lambda: decode_chunk(leaf, codec, PageTable.read(view, 100), num_rows))
     apart = _outcome(lambda: decode_chunk(leaf, codec, list(pages_of(view, 100)), num_rows))
-    with patch.object(page_runs, "_RUN_ENCODINGS", frozenset()):
+    with patch.object(page_table, "_RUN_ENCODINGS", frozenset()):
         alone = _outcome(lambda: decode_chunk(leaf, codec, PageTable.read(view, 100), num_rows))
     return [together, apart, alone]
 
@@ -77,12 +82,18 @@ def chunks(leaf_of: Make, flat: Make, lists: Make, encode: Make) -> st.SearchStr
         nested = draw(st.booleans())
         leaf = leaf_of(kind, length=length, lists=int(nested), optional=nested or draw(st.booleans()))
         codec = draw(st.sampled_from(CODECS))
-        element = value if leaf.node.repetition.name == "REQUIRED" else value | draw(st.sampled_from([value, st.none()]))
+        element = (
+            value
+            if leaf.node.repetition.name == "REQUIRED"
+            else value | draw(st.sampled_from([value, st.none()]))
+        )
         row = st.none() | st.lists(element, max_size=3) if nested else element
         data, num_rows = b"", 0
         for _ in range(draw(st.integers(1, 2))):
             rows = draw(st.lists(row, min_size=1, max_size=30))
-            encoding = draw(st.sampled_from([Encoding.RLE_DICTIONARY, Encoding.PLAIN, *ENCODINGS.get(kind, [])]))
+            encoding = draw(
+                st.sampled_from([Encoding.RLE_DICTIONARY, Encoding.PLAIN, *ENCODINGS.get(kind, [])])
+            )
             encoded = encode(
                 leaf,
                 lists(leaf, rows) if nested else flat(leaf, rows),
@@ -102,7 +113,7 @@ def chunks(leaf_of: Make, flat: Make, lists: Make, encode: Make) -> st.SearchStr
 @settings(max_examples=80, deadline=None)
 def test_pages_together_are_as_pages_alone(chunks: st.SearchStrategy[Any], data: st.DataObject) -> None:
     leaf, codec, pages, num_rows = data.draw(chunks)
-    with patch.object(page_runs, "_RUN_BYTES", data.draw(st.sampled_from([1, 60, 1 << 20]))):
+    with patch.object(page_table, "_RUN_BYTES", data.draw(st.sampled_from([1, 60, 1 << 20]))):
         together, apart, alone = _in_three_ways(leaf, codec, pages, num_rows)
     assert together == apart == alone
     assert together[0] == num_rows, together
@@ -122,7 +133,11 @@ def test_damaged_pages_fail_together_as_they_do_alone(
 
 
 def test_no_page_of_a_sound_chunk_is_decoded_alone(leaf_of: Make, flat: Make, encode: Make) -> None:
-    for kind, rows in ((Type.INT64, [1, None, 3]), (Type.BYTE_ARRAY, [b"a", None, b"c"]), (Type.BOOLEAN, [True, None])):
+    for kind, rows in (
+        (Type.INT64, [1, None, 3]),
+        (Type.BYTE_ARRAY, [b"a", None, b"c"]),
+        (Type.BOOLEAN, [True, None]),
+    ):
         for version in (1, 2):
             for codec in CODECS:
                 leaf = leaf_of(kind)
@@ -144,7 +159,9 @@ def test_headers_that_only_the_full_reader_understands(leaf_of: Make, flat: Make
     leaf = leaf_of(Type.INT32, optional=False)
     encoded = encode(leaf, flat(leaf, [1, 2]), codec=CompressionCodec.UNCOMPRESSED, dictionary_bytes=0)
     (page,) = pages_of(memoryview(b"".join(bytes(buffer) for buffer in encoded.buffers)), 0)
-    twice = b"\x15\x00\x05\x02\x00" + bytes(thrift.encode(page.header))[2:] + bytes(page.body)  # field 1 stands twice
+    twice = (
+        b"\x15\x00\x05\x02\x00" + bytes(thrift.encode(page.header))[2:] + bytes(page.body)
+    )  # field 1 stands twice
     table = PageTable.read(memoryview(twice), 7)
     assert table.pages is not None and table.pages[0].offset == 7
     assert decode_chunk(leaf, 0, table, 2).values.tolist() == [1, 2]  # type: ignore[union-attr]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from resilient_pq.format.metadata import SizeStatistics, Type
-from resilient_pq.format.size_statistics import PageSizes, size_statistics_of
+from resilient_pq.format.statistics import PageSizes, size_statistics_of
 from resilient_pq.format.values import LeafData
 
 Make = Callable[..., Any]

@@ -11,7 +11,7 @@ import pytest
 
 from resilient_pq import SchemaError
 from resilient_pq import sync as rpq
-from resilient_pq.arrow.projection import branch_of, projected
+from resilient_pq.arrow.assemble import branch_of, projected
 from resilient_pq.arrow.schema import arrow_field_of
 from resilient_pq.format.schema import Schema
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resilient_pq.writer.unstored import Unstored
+from resilient_pq.writer.in_time import Unstored
 
 
 class Times:

@@ -1,0 +1,43 @@
+"""How many modules and functions of the package an ordinary operation passes: `scripts/hops.py` counts them."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+#: The most modules and functions that each operation may pass. They are to become fewer.
+MOST = {
+    "read": (36, 190),
+    "write": (54, 332),
+    "read with a filter": (52, 302),
+    "recover": (70, 415),
+}
+
+
+@pytest.fixture(scope="module")
+def hops() -> ModuleType:
+    specification = importlib.util.spec_from_file_location("hops", ROOT / "scripts" / "hops.py")
+    assert specification is not None and specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("name", MOST)
+def test_ordinary_operations_pass_few_modules_and_functions(
+    hops: ModuleType,
+    tmp_path: Path,
+    name: str,
+    thread_counts_as_measured: Callable[[], AbstractContextManager[None]],
+) -> None:
+    with thread_counts_as_measured():
+        found = hops.passed(hops.operations(tmp_path)[name])
+    modules, functions = MOST[name]
+    assert 5 < len({module for module, _ in found}) <= modules
+    assert 20 < len(found) <= functions
