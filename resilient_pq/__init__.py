@@ -23,24 +23,24 @@ if _sys.argv[:1] == ["-m"] and {"resilient_pq", "-mresilient_pq"} & set(_sys.ori
 
     _command.end_calmly()
 
+from resilient_pq.bulk.many_files import check_many as check_many
+from resilient_pq.bulk.many_files import recover_many as recover_many
 from resilient_pq.dataset.dataset import open_many as open_many
 from resilient_pq.dataset.sink_creation import create_dataset as create_dataset
 from resilient_pq.dataset.sink_creation import resume_dataset as resume_dataset
-from resilient_pq.dataset.write import write_metadata as write_metadata
-from resilient_pq.folder.many import check_many as check_many
-from resilient_pq.folder.many import recover_many as recover_many
-from resilient_pq.formats.convert import convert as convert
-from resilient_pq.formats.trevni_file import open_trevni as open_trevni
+from resilient_pq.dataset.summary.write_summary import write_metadata as write_metadata
 from resilient_pq.public_names import *
 from resilient_pq.reader.opening import open as open
 from resilient_pq.recovery.check import check as check
-from resilient_pq.recovery.resume import create_or_resume as create_or_resume
-from resilient_pq.recovery.resume import resume as resume
-from resilient_pq.recovery.salvage import recover as recover
-from resilient_pq.recovery.upload_completion import complete_upload as complete_upload
-from resilient_pq.recovery.uploads import abort_upload as abort_upload
-from resilient_pq.recovery.uploads import list_uploads as list_uploads
-from resilient_pq.recovery.uploads import resume_info as resume_info
+from resilient_pq.recovery.recover import recover as recover
+from resilient_pq.recovery.resume.resume_file import create_or_resume as create_or_resume
+from resilient_pq.recovery.resume.resume_file import resume as resume
+from resilient_pq.recovery.uploads.open_uploads import abort_upload as abort_upload
+from resilient_pq.recovery.uploads.open_uploads import list_uploads as list_uploads
+from resilient_pq.recovery.uploads.open_uploads import resume_info as resume_info
+from resilient_pq.recovery.uploads.upload_completion import complete_upload as complete_upload
+from resilient_pq.trevni.convert_file import convert as convert
+from resilient_pq.trevni.trevni_file import open_trevni as open_trevni
 from resilient_pq.version import __version__ as __version__
 from resilient_pq.writer.creation import create as create
 

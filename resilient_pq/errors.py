@@ -86,6 +86,7 @@ class Where:
 
 NOWHERE = Where()
 
+
 class ResilientPQError(Exception):
     """Base of every error that resilient_pq raises on purpose.
 

@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
 import nanoarrow
 
 import resilient_pq
-from resilient_pq.arrow.field import Field
-from resilient_pq.arrow.stream import lazy_stream
-from resilient_pq.portal import portal as _loop
+from resilient_pq.arrow.c_stream import lazy_stream
+from resilient_pq.arrow.types.field import Field
+from resilient_pq.loop_portal import portal as _loop
 from resilient_pq.public_names import *
 from resilient_pq.reader.opening import Opening
 from resilient_pq.version import __version__ as __version__

@@ -134,9 +134,7 @@ class Verdict:
     def faults(self) -> list[str]:
         """What is wrong with it; empty where all is as it should be."""
         found = []
-        expected = (
-            (Outcome.EQUAL, Outcome.ALONE, Outcome.REFUSED) if self.exception is None else self.exception[:1]
-        )
+        expected = (Outcome.EQUAL, Outcome.ALONE, Outcome.REFUSED) if self.exception is None else self.exception[:1]
         if self.outcome not in expected:
             found.append(f"{self.outcome}, not {' or '.join(expected)} (peer: {self.peer}): {self.detail}")
         if self.peak > MEMORY_LIMIT and not self.path.endswith(LARGE):
@@ -376,9 +374,7 @@ def _told(error: BaseException) -> str:
     return f"{type(error).__name__}: {str(error).splitlines()[0][:300] if str(error) else ''}"
 
 
-def _by_peers(
-    path: str, left_out: Sequence[str], at_work: Callable[[str], None]
-) -> tuple[str | None, Any | None]:
+def _by_peers(path: str, left_out: Sequence[str], at_work: Callable[[str], None]) -> tuple[str | None, Any | None]:
     """The first peer that reads the file, and its table."""
     for name, read in PEERS.items():
         if name in left_out:

@@ -91,9 +91,7 @@ def operations(folder: Path) -> dict[str, Operation]:
 
 def main() -> None:
     """Print a table, or the functions themselves."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="OPERATION", help="which to count; all without")
     parser.add_argument("--functions", action="store_true", help="print the functions, too")
     arguments = parser.parse_args()

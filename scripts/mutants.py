@@ -264,6 +264,4 @@ def _is_text(node: ast.expr) -> bool:
     """Whether a sum is one of strings or bytes."""
     if isinstance(node, ast.BinOp):
         return _is_text(node.left) or _is_text(node.right)
-    return isinstance(node, ast.JoinedStr) or (
-        isinstance(node, ast.Constant) and isinstance(node.value, str | bytes)
-    )
+    return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str | bytes))

@@ -2,8 +2,8 @@
 
     python scripts/mutate.py map                                  which tests reach which lines; takes some minutes
     python scripts/mutate.py run --seed 1 --count 100             a sample of all that can be changed
-    python scripts/mutate.py run --file io/fetch.py --line 244    all changes of a line
-    python scripts/mutate.py run --mutant io/fetch.py:244:12:false
+    python scripts/mutate.py run --file io/transfer/fetch.py --line 244    all changes of a line
+    python scripts/mutate.py run --mutant io/transfer/fetch.py:244:12:false
     python scripts/mutate.py run --again found.json --seconds 0   what survived an earlier run, against every test
 
 Needs the package `coverage` besides those of the tests. Everything runs in copies of the tree in a temporary folder,
@@ -303,7 +303,7 @@ def main() -> None:
     trying.add_argument("--seed", type=int, default=1)
     trying.add_argument("--count", type=int, default=100)
     trying.add_argument("--packages", nargs="+", default=PACKAGES)
-    trying.add_argument("--file", default="", help="one file alone, seen from the package: io/fetch.py")
+    trying.add_argument("--file", default="", help="one file alone, seen from the package: io/transfer/fetch.py")
     trying.add_argument("--line", type=int, default=0, help="all changes of one line of it")
     trying.add_argument("--mutant", action="append", default=[], metavar="ID", help="this one alone; may be repeated")
     trying.add_argument("--again", type=Path, metavar="JSON", help="those that survived an earlier run")

@@ -32,14 +32,10 @@ from outage_schedule import Case  # noqa: E402
 
 
 def main(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", type=int, default=50, metavar="N", help="how many cases")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="the first; the others follow it")
-    parser.add_argument(
-        "--jobs", type=int, default=1, metavar="J", help="cases at one time, each with its server"
-    )
+    parser.add_argument("--jobs", type=int, default=1, metavar="J", help="cases at one time, each with its server")
     parser.add_argument("--scale", type=float, default=1.0, help="what all times are multiplied by")
     parser.add_argument("--scenario", help="file, sink, recover or read, for all cases")
     parser.add_argument("--case", type=int, metavar="SEED", help="run this one, and tell all of it")

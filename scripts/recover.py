@@ -21,9 +21,7 @@ def main() -> int:
     try:
         from resilient_pq.cli.main import run_alone  # noqa: PLC0415 (what it needs may be missing)
     except ModuleNotFoundError as error:
-        print(
-            f"error       {error.name} is not installed\nhint        pip install {CHECKOUT}", file=sys.stderr
-        )
+        print(f"error       {error.name} is not installed\nhint        pip install {CHECKOUT}", file=sys.stderr)
         return 2
     return run_alone("recover", sys.argv[1:], name="recover.py")
 

@@ -22,8 +22,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import resilient_pq as rpq
-from resilient_pq import room
-from resilient_pq.io.memory import MemoryStore
+from resilient_pq import memory_pool
+from resilient_pq.io.memory_store import MemoryStore
 
 #: Larger files of others are left out: what damage does to them it does to small ones as well.
 LARGEST = 256 * 1024
@@ -142,7 +142,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     # The sanitizer watches the ends of what malloc gives; arrays in one mapping lie side by side.
-    room._MAPPED = sys.maxsize
+    memory_pool._MAPPED = sys.maxsize
     rng = random.Random(arguments.seed)
     files = []
     for table in tables(np.random.default_rng(arguments.seed)):

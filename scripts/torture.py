@@ -79,9 +79,7 @@ class Whole:
     @property
     def pages(self) -> list[Any]:
         """Of all chunks."""
-        return [
-            page for row_group in self.layout.row_groups for chunk in row_group.chunks for page in chunk.pages
-        ]
+        return [page for row_group in self.layout.row_groups for chunk in row_group.chunks for page in chunk.pages]
 
     def rows_there(self, gone: Sequence[range]) -> int:
         """Rows of which every byte is there, or a copy of it, when some are gone.
@@ -286,9 +284,7 @@ def shortened(error: str) -> str:
     return text if len(text) <= 90 else text[:89] + "…"
 
 
-def section(
-    title: str, trials: Sequence[Trial], readers: Sequence[Reader], path: Path, sibling: Path | None
-) -> str:
+def section(title: str, trials: Sequence[Trial], readers: Sequence[Reader], path: Path, sibling: Path | None) -> str:
     """A table of rows, and one of errors."""
     numbers = [["damage", "files", "rows there", *(reader.tool for reader in readers)]]
     errors: list[str] = []

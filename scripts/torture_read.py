@@ -83,13 +83,12 @@ def by_duckdb(path: str) -> Got:
 
 def by_polars(path: str) -> Got:
     """Row groups by slices, whose borders pyarrow tells: Polars shows none."""
+
     def pieces() -> Iterator[Callable[[], pa.Table]]:
         metadata, first = pq.read_metadata(path), 0
         for i in range(metadata.num_row_groups):
             count = metadata.row_group(i).num_rows
-            yield lambda first=first, count=count: (
-                polars.scan_parquet(path).slice(first, count).collect().to_arrow()
-            )
+            yield lambda first=first, count=count: polars.scan_parquet(path).slice(first, count).collect().to_arrow()
             first += count
 
     return piecewise(lambda: polars.read_parquet(path).to_arrow(), pieces)

@@ -112,7 +112,7 @@ AsMeasured = Callable[[], contextlib.AbstractContextManager[None]]
 @pytest.fixture(scope="session", autouse=True)
 def thread_counts_as_measured() -> Iterator[AsMeasured]:
     """Tables of tests stand for larger ones: their chunks are worth as many threads as there are, each for itself."""
-    from resilient_pq.format import thread_count
+    from resilient_pq.format.pages import thread_count
 
     costs = (thread_count.READING, thread_count.WRITING)
     set_aside: list[tuple[object, str, float]] = [(cost, "python_seconds", 1e-15) for cost in costs]
@@ -345,9 +345,7 @@ def _start_seaweedfs(binary: str, folder: Path, port: int) -> subprocess.Popen[b
         "WEED_MASTER_VOLUME_GROWTH_COPY_1": "1",
     }
     with (folder / "log").open("wb") as log:
-        return subprocess.Popen(
-            command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
-        )
+        return subprocess.Popen(command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
 
 def _free_port() -> int:

@@ -27,17 +27,18 @@ ROOMS = {
     "io": set(),
     "arrow": {"format"},
     "writer": {"arrow", "format", "io"},
-    "reader": {"arrow", "format", "io"},
-    "recovery": {"writer", "reader", "arrow", "format", "io"},
-    "dataset": {"folder", "recovery", "writer", "reader", "arrow", "format", "io"},
-    "folder": {"recovery", "writer", "reader", "arrow", "format", "io"},
-    "formats": {"recovery", "writer", "reader", "arrow", "format", "io"},
-    "dask": {"folder", "dataset", "recovery", "writer", "reader", "arrow", "format", "io", ""},
+    "damage": {"format"},
+    "reader": {"damage", "arrow", "format", "io"},
+    "recovery": {"writer", "reader", "damage", "arrow", "format", "io"},
+    "dataset": {"bulk", "recovery", "writer", "reader", "damage", "arrow", "format", "io"},
+    "bulk": {"recovery", "writer", "reader", "damage", "arrow", "format", "io"},
+    "trevni": {"recovery", "writer", "reader", "damage", "arrow", "format", "io"},
+    "dask": {"bulk", "dataset", "recovery", "writer", "reader", "damage", "arrow", "format", "io", ""},
     "cli": {
         "dask",
         "dataset",
-        "folder",
-        "formats",
+        "bulk",
+        "trevni",
         "recovery",
         "writer",
         "reader",
@@ -47,7 +48,17 @@ ROOMS = {
         "",
     },
 }
-OPEN_TO_ALL = {"checksum", "commands", "error_chains", "errors", "off_loop", "room", "units", "version"}
+OPEN_TO_ALL = {
+    "byte_ranges",
+    "checksum",
+    "error_chains",
+    "errors",
+    "memory_pool",
+    "off_event_loop",
+    "shell_commands",
+    "units",
+    "version",
+}
 #: The sans-io core: bytes in, values out.
 NOT_IN_FORMAT = {
     "asyncio",
@@ -64,59 +75,59 @@ NOT_IN_FORMAT = {
 #: Functions of their arguments alone.
 PURE = (
     "writer.column_options",
-    "writer.encoder",
-    "writer.layout",
-    "writer.policy",
-    "reader.plan",
+    "writer.file_encoder",
+    "writer.file_layout",
+    "writer.cut_policy",
+    "reader.read_plan",
     "reader.newest_footer",
-    "reader.portions",
-    "reader.surviving",
-    "reader.on_damage",
-    "reader.known_pages",
-    "reader.lost",
+    "reader.read_batches",
+    "damage.chunk_salvage",
+    "damage.on_damage",
+    "damage.page_hints",
+    "damage.lost_region",
     "reader.decoder",
     "reader.contents",
-    "reader.bloom_filter",
+    "reader.filter.bloom_filter",
     "reader.data_file",
-    "reader.known_pages",
-    "reader.lost",
-    "reader.on_damage",
-    "reader.surviving",
-    "reader.indexes",
-    "recovery.bit_repair",
-    "recovery.chunk_records",
-    "recovery.placement",
-    "recovery.scan",
-    "recovery.seam",
-    "recovery.survey",
-    "recovery.verify",
-    "recovery.footer_evidence",
-    "recovery.footer_pieces",
-    "recovery.identify",
-    "recovery.text_mode",
-    "recovery.torn_footer",
-    "recovery.choose",
+    "damage.page_hints",
+    "damage.lost_region",
+    "damage.on_damage",
+    "damage.chunk_salvage",
+    "reader.filter.index_ranges",
+    "recovery.verification.bit_repair",
+    "recovery.evidence.chunk_records",
+    "recovery.evidence.placement",
+    "recovery.evidence.record_scan",
+    "recovery.evidence.crc_seam",
+    "recovery.evidence.survey",
+    "recovery.verification.checksum_checks",
+    "recovery.evidence.footer_evidence",
+    "recovery.evidence.footer_pieces",
+    "recovery.evidence.identify",
+    "recovery.evidence.text_mode",
+    "recovery.evidence.torn_footer",
+    "recovery.evidence.row_group_choice",
     "recovery.report",
-    "recovery.ladder",
-    "recovery.known",
-    "recovery.kept",
-    "recovery.ledger",
-    "recovery.supplied_footer",
-    "recovery.upload_rule",
-    "recovery.view",
+    "recovery.evidence.strategy",
+    "recovery.evidence.located_row_group",
+    "recovery.rewrite.retained_rows",
+    "recovery.ledger.ledger_model",
+    "recovery.uploads.supplied_footer",
+    "recovery.uploads.upload_rule",
+    "recovery.evidence.byte_remap",
     "dataset.agreement",
     "dataset.folder_columns",
     "dataset.hive",
     "dataset.naming",
     "dataset.partitions",
     "dataset.rolling",
-    "dataset.summary",
-    "folder.pattern",
-    "folder.result",
-    "folder.summary",
-    "io.ranges",
-    "io.epoch",
-    "io.upload_plan",
+    "dataset.summary.summary_footer",
+    "bulk.name_pattern",
+    "bulk.file_result",
+    "bulk.run_summary",
+    "io.transfer.coalescing",
+    "io.upload.epoch",
+    "io.upload.upload_plan",
 )
 NOT_IN_PURE = {"asyncio", "os", "socket", "pathlib", "time", "random", "logging", "tempfile", "threading"}
 
@@ -192,7 +203,7 @@ def test_only_render_prints() -> None:
     wrong = [
         place(path, node)
         for path in MODULES
-        if path != module("cli.render")
+        if path != module("cli.output.render")
         for name, node in calls(path)
         if name in ("print", "input", "breakpoint")
     ]
@@ -249,15 +260,15 @@ def _public(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef
 def is_of_a_format(path: Path) -> bool:
     """Whether a module is Parquet itself, or one of the formats that are read besides."""
     parts = path.relative_to(PACKAGE).parts
-    return parts[0] == "format" or (parts[0] == "formats" and len(parts) > 2)
+    return parts[0] == "format" or (parts[:2] == ("trevni", "blocks"))
 
 
 def test_formats_know_only_what_parquet_is_made_of() -> None:
-    allowed = {"format", "formats", "arrow", *OPEN_TO_ALL}
+    allowed = {"format", "trevni", "arrow", *OPEN_TO_ALL}
     wrong = [
         place(path, node)
         for path in MODULES
-        if room(path) == "formats" and is_of_a_format(path)
+        if room(path) == "trevni" and is_of_a_format(path)
         for name, node in imports(path)
         if name.startswith("resilient_pq.") and name.split(".")[1] not in allowed
     ]
@@ -288,7 +299,7 @@ def test_the_pure_modules_are_pure() -> None:
 
 
 def test_the_retry_policy_is_pure_but_for_one_shell() -> None:
-    path = module("io.retry")
+    path = module("io.transfer.retry")
     shells = [node.name for node in ast.walk(tree(path)) if isinstance(node, ast.AsyncFunctionDef)]
     assert shells == ["retrying"]
     assert not {name.split(".")[0] for name, _ in imports(path)} & {"os", "socket", "pathlib", "logging"}
@@ -298,7 +309,7 @@ def test_the_limit_of_requests_is_pure_but_for_one_shell() -> None:
     waiting = (ast.AsyncFunctionDef, ast.Await, ast.AsyncFor, ast.AsyncWith)
     shells = [
         node.name
-        for node in tree(module("io.concurrency")).body
+        for node in tree(module("io.transfer.request_limiter")).body
         if isinstance(node, ast.ClassDef) and any(isinstance(inner, waiting) for inner in ast.walk(node))
     ]
     assert shells == ["RequestLimiter"]
@@ -306,10 +317,8 @@ def test_the_limit_of_requests_is_pure_but_for_one_shell() -> None:
 
 def test_one_module_alone_starts_processes() -> None:
     """Whoever starts another has to say what becomes of it when it is killed, as `tests/test_demo.py` does."""
-    starts = re.compile(
-        r"subprocess|multiprocessing|ProcessPool|Popen|os\.(fork|system|popen|exec|spawn|posix_spawn)"
-    )
-    assert [path for path in MODULES if starts.search(path.read_text())] == [module("cli.demo_kill")]
+    starts = re.compile(r"subprocess|multiprocessing|ProcessPool|Popen|os\.(fork|system|popen|exec|spawn|posix_spawn)")
+    assert [path for path in MODULES if starts.search(path.read_text())] == [module("cli.demo.demo_kill")]
 
 
 def test_io_knows_no_parquet() -> None:
@@ -358,9 +367,7 @@ class TestWhatIsUnderTest:
         source = ROOT / "resilient_pq"
         there = {path.relative_to(source) for path in source.rglob("*.py")}
         assert {path.relative_to(PACKAGE) for path in MODULES} == there
-        changed = [
-            str(name) for name in there if (source / name).read_bytes() != (PACKAGE / name).read_bytes()
-        ]
+        changed = [str(name) for name in there if (source / name).read_bytes() != (PACKAGE / name).read_bytes()]
         assert not changed, f"installed in another version: {changed}; run pip install again"
 
     def test_its_kernels_are_compiled_where_there_is_a_compiler(self) -> None:
@@ -386,9 +393,7 @@ def test_every_error_is_in_the_tree_and_public() -> None:
     found = {
         name
         for name, value in vars(errors).items()
-        if isinstance(value, type)
-        and issubclass(value, BaseException)
-        and value.__module__ == errors.__name__
+        if isinstance(value, type) and issubclass(value, BaseException) and value.__module__ == errors.__name__
     }
     for name in found:
         assert issubclass(getattr(errors, name), errors.ResilientPQError)

@@ -22,9 +22,7 @@ def test_the_sum_is_zlibs_and_goes_on(first: bytes, second: bytes) -> None:
 
 @pytest.mark.parametrize("combining", COMBINES)
 @given(first=st.binary(max_size=300), second=st.binary(max_size=300))
-def test_two_sums_make_the_sum_of_both(
-    combining: Callable[[int, int, int], int], first: bytes, second: bytes
-) -> None:
+def test_two_sums_make_the_sum_of_both(combining: Callable[[int, int, int], int], first: bytes, second: bytes) -> None:
     assert combining(zlib.crc32(first), zlib.crc32(second), len(second)) == zlib.crc32(first + second)
 
 

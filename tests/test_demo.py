@@ -22,10 +22,10 @@ import pyarrow.parquet
 import pytest
 
 from resilient_pq import sync as rpq
-from resilient_pq.cli import demo_rows, demo_story
-from resilient_pq.cli.demo_kill import Job, kill_half_way, packed
-from resilient_pq.cli.demo_rows import DemoRows, columns_to_compare, compare
-from resilient_pq.cli.flights import Flights
+from resilient_pq.cli.demo import demo_rows, demo_story
+from resilient_pq.cli.demo.demo_kill import Job, kill_half_way, packed
+from resilient_pq.cli.demo.demo_rows import DemoRows, columns_to_compare, compare
+from resilient_pq.cli.demo.flights import Flights
 from resilient_pq.cli.main import run
 
 Demo = Callable[..., Any]
@@ -49,9 +49,7 @@ class Ended:
 
 
 @pytest.fixture
-def demo(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., Ended]:
+def demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
     """Run the demo in this process; its writer is a process of its own all the same."""
     scratch = tmp_path / "scratch"
     scratch.mkdir()
@@ -216,7 +214,7 @@ def test_a_writer_whose_parent_is_gone_publishes_nothing(tmp_path: Path) -> None
     url = tmp_path / "demo.parquet"
     job = Job(str(url), DemoRows(100, 1), {})
     done = subprocess.run(
-        [sys.executable, "-m", "resilient_pq.cli.demo_writer"],
+        [sys.executable, "-m", "resilient_pq.cli.demo.demo_writer"],
         input=packed(job), stdout=subprocess.DEVNULL, timeout=60, check=False,
     )  # fmt: skip
     assert done.returncode == 0

@@ -66,9 +66,7 @@ def test_console_blocks_run(document: Path, tmp_path: Path, monkeypatch: pytest.
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("document", with_blocks("console"))
-def test_console_blocks_run_in_a_shell(
-    document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_console_blocks_run_in_a_shell(document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of them, as whoever follows the document would run it."""
     run_blocks(document, in_shell, tmp_path, monkeypatch)
 
@@ -78,9 +76,7 @@ def put_sample(folder: Path) -> None:
     write_trevni(folder / "old.trv", {"day": [1, 2, 3], "tags": [["a"], [], ["b", "c"]]})
 
 
-def run_blocks(
-    document: Path, run: Callable[[str], str], folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def run_blocks(document: Path, run: Callable[[str], str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run the console blocks of a document in a folder, and compare what they print."""
     put_sample(folder)
     monkeypatch.chdir(folder)

@@ -64,7 +64,9 @@ def sent(error: BaseException) -> Any:
     return pickle.loads(data.getvalue())
 
 
-def raised(error: BaseException, *, cause: BaseException | None = None, while_handling: BaseException | None = None) -> Any:
+def raised(
+    error: BaseException, *, cause: BaseException | None = None, while_handling: BaseException | None = None
+) -> Any:
     """An error, raised as one is."""
     try:
         try:
@@ -83,9 +85,7 @@ def test_an_error_survives_being_pickled(kind: type[errors.ResilientPQError]) ->
 
 
 @given(
-    st.lists(
-        st.tuples(st.sampled_from([*KINDS, OSError, KeyError, asyncio.CancelledError]), st.booleans()), max_size=6
-    )
+    st.lists(st.tuples(st.sampled_from([*KINDS, OSError, KeyError, asyncio.CancelledError]), st.booleans()), max_size=6)
 )
 def test_all_of_a_chain_survives_being_pickled(links: list[tuple[Any, bool]]) -> None:
     error: BaseException | None = None
@@ -111,7 +111,9 @@ class MadeOfTwoError(Exception):
         super().__init__(one + two)
 
 
-@pytest.mark.parametrize(("cause", "said"), [(UnpicklableError("x"), "UnpicklableError: x"), (MadeOfTwoError(1, 2), "MadeOfTwoError: 3")])
+@pytest.mark.parametrize(
+    ("cause", "said"), [(UnpicklableError("x"), "UnpicklableError: x"), (MadeOfTwoError(1, 2), "MadeOfTwoError: 3")]
+)
 def test_a_cause_that_cannot_be_pickled_arrives_in_its_words(cause: Exception, said: str) -> None:
     cause.add_note("noted")
     error = raised(made(errors.TransientError), cause=raised(cause, while_handling=OSError(5, "deeper")))

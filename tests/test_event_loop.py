@@ -23,7 +23,7 @@ from loop_watch import LIMIT, LoopWatch, watched
 
 import resilient_pq as rpq
 from resilient_pq.io import MemoryStore
-from resilient_pq.off_loop import AT_ONCE, Turns, off_loop
+from resilient_pq.off_event_loop import AT_ONCE, Turns, off_loop
 
 ROWS = 20
 Place = Callable[[str], Any]
@@ -94,18 +94,13 @@ async def dataset(folder: Any, data: object) -> None:
 @pytest.mark.parametrize(
     ("num_columns", "num_row_groups"), [(1000, 2), pytest.param(2000, 8, marks=pytest.mark.thorough)]
 )
-async def test_many_columns_keep_no_callback_long(
-    place: Place, num_columns: int, num_row_groups: int
-) -> None:
+async def test_many_columns_keep_no_callback_long(place: Place, num_columns: int, num_row_groups: int) -> None:
     data, rows = wide(num_columns), ROWS * num_row_groups
     whole, torn, bad = place("whole.parquet"), place("torn.parquet"), place("bad.parquet")
     with watched() as watch:
         await calm(watch, "write", lambda: written(whole, data, num_row_groups))
         assert await calm(watch, "read", lambda: read(whole)) == rows
-        assert (
-            await calm(watch, "filter and limit", lambda: read(whole, filters=[("c1", ">=", 0)], limit=5))
-            == 5
-        )
+        assert await calm(watch, "filter and limit", lambda: read(whole, filters=[("c1", ">=", 0)], limit=5)) == 5
         content = await bytes_of(whole)
         await put(torn, content[: len(content) * 2 // 3])
         middle = len(content) // 2
@@ -268,9 +263,7 @@ S3, HTTP, FSSPEC = "s3://bucket/a.parquet", "{}/a.parquet", "memory://a/b.parque
         ],
     ],
 )
-def test_the_first_file_of_a_process_keeps_no_callback_long(
-    url: str, first: str, nothing: str, tmp_path: Path
-) -> None:
+def test_the_first_file_of_a_process_keeps_no_callback_long(url: str, first: str, nothing: str, tmp_path: Path) -> None:
     """Clients are imported, and made, in a thread."""
     plugins = str(Path(__file__).parent / "plugins")
     command = [

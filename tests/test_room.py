@@ -13,15 +13,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from resilient_pq import room
+from resilient_pq import memory_pool
 from resilient_pq.units import MiB
 
 
 @pytest.fixture(autouse=True)
 def nothing_kept() -> Iterator[None]:
-    room.give_back()
+    memory_pool.give_back()
     yield
-    room.give_back()
+    memory_pool.give_back()
 
 
 def _address(array: np.ndarray) -> int:
@@ -31,33 +31,33 @@ def _address(array: np.ndarray) -> int:
 @pytest.mark.parametrize("shape", [(0,), (3,), (MiB,), (MiB // 4, 12), (5 * MiB + 1,)], ids=str)
 @pytest.mark.parametrize("dtype", [np.uint8, np.bool_, np.int32, np.float64], ids=str)
 def test_room_has_the_shape_asked_for_and_can_be_filled(shape: tuple[int, ...], dtype: type) -> None:
-    array = room.empty(shape, dtype)
+    array = memory_pool.empty(shape, dtype)
     assert array.shape == shape and array.dtype == dtype and array.flags.c_contiguous and array.flags.writeable
     array[:] = 1
     assert (array == 1).all()
 
 
 def test_room_is_used_again_once_no_view_of_it_is_left() -> None:
-    first = room.empty((MiB,), np.uint8)
+    first = memory_pool.empty((MiB,), np.uint8)
     address, view = _address(first), memoryview(first[1000:2000])
     view[:] = bytes(range(250)) * 4
     del first
     gc.collect()
-    other = room.empty((MiB,), np.uint8)
+    other = memory_pool.empty((MiB,), np.uint8)
     other[:] = 7
     assert _address(other) != address and bytes(view) == bytes(range(250)) * 4
     del view
-    assert _address(room.empty((MiB,), np.uint8)) == address
+    assert _address(memory_pool.empty((MiB,), np.uint8)) == address
 
 
 def test_room_beside_what_lives_on_is_used_again() -> None:
-    arrays = [room.empty((MiB,), np.uint8) for _ in range(12)]
+    arrays = [memory_pool.empty((MiB,), np.uint8) for _ in range(12)]
     held = {_address(array): array for array in arrays[::2]}
     for mark, array in enumerate(held.values()):
         array[:] = mark
     free = {_address(array) for array in arrays[1::2]}
     del arrays, array
-    again = [room.empty((MiB,), np.uint8) for _ in free]
+    again = [memory_pool.empty((MiB,), np.uint8) for _ in free]
     for other in again:
         other[:] = 255
     assert {_address(other) for other in again} == free
@@ -65,32 +65,32 @@ def test_room_beside_what_lives_on_is_used_again() -> None:
 
 
 def test_neighbours_that_are_free_make_room_for_what_is_larger() -> None:
-    arrays = [room.empty((MiB,), np.uint8) for _ in range(6)]
+    arrays = [memory_pool.empty((MiB,), np.uint8) for _ in range(6)]
     first = min(_address(array) for array in arrays)
     arrays.clear()
-    assert _address(room.empty((6 * MiB,), np.uint8)) == first
+    assert _address(memory_pool.empty((6 * MiB,), np.uint8)) == first
 
 
 def test_no_more_is_kept_than_a_little() -> None:
-    arrays = [room.empty((4 * MiB,), np.uint8) for _ in range(40)]
-    assert room._Pool.here.kept == 0
+    arrays = [memory_pool.empty((4 * MiB,), np.uint8) for _ in range(40)]
+    assert memory_pool._Pool.here.kept == 0
     arrays.clear()
-    assert room._Pool.here.kept == room._MOST_KEPT
-    room.give_back(keep=3 * MiB)
-    assert room._Pool.here.kept == 3 * MiB
-    room.give_back()
-    assert room._Pool.here.kept == 0
+    assert memory_pool._Pool.here.kept == memory_pool._MOST_KEPT
+    memory_pool.give_back(keep=3 * MiB)
+    assert memory_pool._Pool.here.kept == 3 * MiB
+    memory_pool.give_back()
+    assert memory_pool._Pool.here.kept == 0
 
 
 def test_what_is_given_back_the_system_may_have() -> None:
-    held, large = room.empty((MiB,), np.uint8), room.empty((5 * MiB,), np.uint8)
+    held, large = memory_pool.empty((MiB,), np.uint8), memory_pool.empty((5 * MiB,), np.uint8)
     held[:], large[:] = 1, 2
     address, before = _address(large), _taken_when_memory_is_short()
     del large
-    room.give_back()
+    memory_pool.give_back()
     if sys.platform == "linux":
         assert _taken_when_memory_is_short() - before >= 4 * MiB
-    again = room.empty((5 * MiB,), np.uint8)
+    again = memory_pool.empty((5 * MiB,), np.uint8)
     assert _address(again) == address and (held == 1).all()
 
 
@@ -101,83 +101,85 @@ def _taken_when_memory_is_short() -> int:
 
 
 def test_mappings_without_arrays_are_not_kept_without_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "_MOST_MAPPED", 40 * MiB)
-    arrays = [room.empty((20 * MiB,), np.uint8) for _ in range(5)]
+    monkeypatch.setattr(memory_pool, "_MOST_MAPPED", 40 * MiB)
+    arrays = [memory_pool.empty((20 * MiB,), np.uint8) for _ in range(5)]
     arrays.clear()
-    room.give_back()
-    slabs = room._Pool.here._slabs
+    memory_pool.give_back()
+    slabs = memory_pool._Pool.here._slabs
     assert slabs and sum(slab.size for slab in slabs if slab.unused) <= 40 * MiB
 
 
 def test_mappings_without_arrays_give_way_where_no_more_can_be_mapped(monkeypatch: pytest.MonkeyPatch) -> None:
-    room.empty((40 * MiB,), np.uint8)
-    pool, refused, slab = room._Pool.here, [], room._Slab
+    memory_pool.empty((40 * MiB,), np.uint8)
+    pool, refused, slab = memory_pool._Pool.here, [], memory_pool._Slab
     assert pool._slabs
 
-    def limited(size: int) -> room._Slab:
+    def limited(size: int) -> memory_pool._Slab:
         if any(known.size == 40 * MiB for known in pool._slabs):
             refused.append(size)
             raise OSError("Cannot allocate memory")
         return slab(size)
 
-    monkeypatch.setattr(room, "_Slab", limited)
-    array = room.empty((100 * MiB,), np.uint8)
-    assert refused and isinstance(array.base, room._Lease), "it lies in a mapping"
+    monkeypatch.setattr(memory_pool, "_Slab", limited)
+    array = memory_pool.empty((100 * MiB,), np.uint8)
+    assert refused and isinstance(array.base, memory_pool._Lease), "it lies in a mapping"
     assert all(known.size != 40 * MiB for known in pool._slabs)
 
 
 def test_what_kept_memory_cannot_serve_is_made_up_for_by_it() -> None:
-    small = [room.empty((MiB,), np.uint8) for _ in range(8)]
+    small = [memory_pool.empty((MiB,), np.uint8) for _ in range(8)]
     del small[::2]
-    assert room._Pool.here.kept == 4 * MiB
-    large = room.empty((3 * MiB,), np.uint8)
-    assert room._Pool.here.kept == MiB and len(large) == 3 * MiB
+    assert memory_pool._Pool.here.kept == 4 * MiB
+    large = memory_pool.empty((3 * MiB,), np.uint8)
+    assert memory_pool._Pool.here.kept == MiB and len(large) == 3 * MiB
 
 
 def test_what_an_array_did_not_take_is_free() -> None:
-    array = room.empty((3 * MiB,), np.uint8)
+    array = memory_pool.empty((3 * MiB,), np.uint8)
     address = _address(array)
-    part = room.front(array, MiB + 10)
+    part = memory_pool.front(array, MiB + 10)
     del array
     part[:] = 7
-    other = room.empty((MiB,), np.uint8)
+    other = memory_pool.empty((MiB,), np.uint8)
     other[:] = 8
     assert len(part) == MiB + 10 and (part == 7).all()
     assert address + MiB < _address(other) < address + 2 * MiB
-    assert len(room.front(np.zeros(5), 3)) == 3
+    assert len(memory_pool.front(np.zeros(5), 3)) == 3
 
 
 def test_rows_of_several_items_are_cut_as_well() -> None:
-    array = room.empty((MiB, 12), np.uint8)
+    array = memory_pool.empty((MiB, 12), np.uint8)
     array[:1000] = 3
-    part = room.front(array, 1000)
+    part = memory_pool.front(array, 1000)
     assert part.shape == (1000, 12) and (part == 3).all()
-    assert len(room.front(part, 0)) == 0
+    assert len(memory_pool.front(part, 0)) == 0
 
 
 def test_room_let_go_of_while_room_is_given_out_is_not_lost() -> None:
-    array = room.empty((MiB,), np.uint8)
-    with room._Pool.here._lock:  # as when the collector runs in the midst of it
+    array = memory_pool.empty((MiB,), np.uint8)
+    with memory_pool._Pool.here._lock:  # as when the collector runs in the midst of it
         del array
-    assert room._Pool.here.kept == MiB
+    assert memory_pool._Pool.here.kept == MiB
 
 
-@pytest.mark.parametrize("change", [lambda: room.empty((MiB,), np.uint8), room.give_back, lambda: room._Pool.here.kept])
+@pytest.mark.parametrize(
+    "change", [lambda: memory_pool.empty((MiB,), np.uint8), memory_pool.give_back, lambda: memory_pool._Pool.here.kept]
+)
 def test_room_is_asked_for_in_the_midst_of_a_change(
     monkeypatch: pytest.MonkeyPatch, change: Callable[[], object]
 ) -> None:
     """By a finalizer or a signal handler, which run anywhere: it waits for nobody, as its own thread would never go on."""
     interrupted: list[np.ndarray] = []
-    sort_in = room._Pool._sort_in
+    sort_in = memory_pool._Pool._sort_in
 
-    def interrupt(pool: room._Pool) -> None:
+    def interrupt(pool: memory_pool._Pool) -> None:
         if len(interrupted) < 3:
-            interrupted.append(room.empty((MiB,), np.uint8))
-            room.give_back()
-            assert room._Pool.here.kept >= 0
+            interrupted.append(memory_pool.empty((MiB,), np.uint8))
+            memory_pool.give_back()
+            assert memory_pool._Pool.here.kept >= 0
         sort_in(pool)
 
-    monkeypatch.setattr(room._Pool, "_sort_in", interrupt)
+    monkeypatch.setattr(memory_pool._Pool, "_sort_in", interrupt)
     worker = threading.Thread(target=change, daemon=True)
     worker.start()
     worker.join(30)
@@ -185,7 +187,7 @@ def test_room_is_asked_for_in_the_midst_of_a_change(
     assert interrupted[0].shape == (MiB,)
     interrupted.clear()
     monkeypatch.undo()
-    assert room._Pool.here.kept <= 2 * MiB and not room._Pool.here._changing
+    assert memory_pool._Pool.here.kept <= 2 * MiB and not memory_pool._Pool.here._changing
 
 
 def test_threads_never_share_room() -> None:
@@ -193,9 +195,9 @@ def test_threads_never_share_room() -> None:
 
     def use(mark: int) -> None:
         for _ in range(200):
-            array = room.empty((MiB // 2,), np.uint8)
-            array[:: 4096] = mark
-            if (array[:: 4096] != mark).any():
+            array = memory_pool.empty((MiB // 2,), np.uint8)
+            array[::4096] = mark
+            if (array[::4096] != mark).any():
                 faults.append(f"thread {mark} found other bytes")
 
     threads = [threading.Thread(target=use, args=(mark,)) for mark in range(4)]
@@ -219,7 +221,7 @@ def _in_fork(call: Callable[[], None]) -> int:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_a_forked_process_has_room_of_its_own() -> None:
-    held = room.empty((MiB,), np.uint8)
+    held = memory_pool.empty((MiB,), np.uint8)
     held[:] = 1
 
     def write() -> None:
@@ -232,28 +234,29 @@ def test_a_forked_process_has_room_of_its_own() -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_a_process_forked_at_any_moment_gets_room() -> None:
-    with room._Pool.here._lock:
-        assert _in_fork(lambda: room.empty((MiB,), np.uint8).fill(1)) == 0
+    with memory_pool._Pool.here._lock:
+        assert _in_fork(lambda: memory_pool.empty((MiB,), np.uint8).fill(1)) == 0
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_a_forked_process_lets_go_of_what_it_inherited() -> None:
-    held = [room.empty((MiB,), np.uint8)]
+    held = [memory_pool.empty((MiB,), np.uint8)]
     held[0][:] = 5
 
     def let_go() -> None:
         held.clear()
-        assert room._Pool.here.kept == 0
-        room.empty((MiB,), np.uint8)[:] = 6
-        assert room._Pool.here.kept == MiB
+        assert memory_pool._Pool.here.kept == 0
+        memory_pool.empty((MiB,), np.uint8)[:] = 6
+        assert memory_pool._Pool.here.kept == MiB
 
     assert _in_fork(let_go) == 0
     assert (held[0] == 5).all()
 
 
 @pytest.mark.parametrize(
-    ("pages", "most"), [(1 << 18, 512 * MiB), (1 << 21, 1024 * MiB), (1 << 30, 2048 * MiB), (-1, 512 * MiB), (None, 512 * MiB)]
+    ("pages", "most"),
+    [(1 << 18, 512 * MiB), (1 << 21, 1024 * MiB), (1 << 30, 2048 * MiB), (-1, 512 * MiB), (None, 512 * MiB)],
 )
 def test_a_part_of_the_memory_stays_mapped(pages: int | None, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages of 4 KiB; a system may not say how many it has."""
@@ -264,4 +267,4 @@ def test_a_part_of_the_memory_stays_mapped(pages: int | None, most: int, monkeyp
         return {"SC_PHYS_PAGES": pages, "SC_PAGE_SIZE": 4096}[name]
 
     monkeypatch.setattr(os, "sysconf", sysconf, raising=False)
-    assert room._most_mapped() == most
+    assert memory_pool._most_mapped() == most

@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from resilient_pq.arrow import leaf_arrays
 from resilient_pq.arrow.buffers import Valid, make_array
-from resilient_pq.arrow.field import Field
 from resilient_pq.arrow.leaf_arrays import Places, TypedArray, leaf_array
-from resilient_pq.arrow.nesting import ListShape, MapShape, shape_of
+from resilient_pq.arrow.types.field import Field
+from resilient_pq.arrow.types.group_nesting import ListShape, MapShape, shape_of
 from resilient_pq.errors import FormatError, Where
+from resilient_pq.format.file_metadata import Repetition
 from resilient_pq.format.levels import AssembledOptional, AssembledRepeated, Steps
-from resilient_pq.format.metadata import Repetition
-from resilient_pq.format.schema import Node, Primitive, Schema, Selection
-from resilient_pq.format.values import LeafColumn
+from resilient_pq.format.physical_values import LeafColumn
+from resilient_pq.format.schema_tree import Node, Primitive, Schema, Selection
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +130,7 @@ def _of_slot(field: Field, branch: Branch) -> Field:
             return field.with_children(entries)
         case ListShape(repeated, None) if field.kind == "+m":
             entries = _struct(field.children[0], branch.children[0])
-            return replace(field, format="+l", keys_sorted=False).with_children(
-                replace(entries, name=repeated.name)
-            )
+            return replace(field, format="+l", keys_sorted=False).with_children(replace(entries, name=repeated.name))
         case ListShape(_, None):
             return field.with_children(_of_slot(field.children[0], branch.children[0]))
         case ListShape():
@@ -183,9 +181,7 @@ def to_arrow(arrow_type: Any, branch: Branch, leaves: Sequence[LeafColumn]) -> A
         return _Assembly(branch, leaves).array(field)[1]
     except MemoryError as error:
         rows = leaves[0].num_rows
-        raise FormatError(
-            f"there is not enough memory for the {rows:,} rows of column {branch.node.name!r}"
-        ) from error
+        raise FormatError(f"there is not enough memory for the {rows:,} rows of column {branch.node.name!r}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,9 +280,7 @@ class _Assembly:
     def _map(self, field: Field, repeated: Branch, place: _Place, valid: Valid | None) -> TypedArray:
         offsets = self._offsets(repeated, place)
         if offsets[-1] > leaf_arrays.MAX_SMALL_OFFSET:
-            raise self._contradiction(
-                repeated.node, f"{offsets[-1]:,} entries are too many for one Arrow map array"
-            )
+            raise self._contradiction(repeated.node, f"{offsets[-1]:,} entries are too many for one Arrow map array")
         below = _Place(int(offsets[-1]), None, place.depth + 1, place.first)
         children = self._children(field.children[0], repeated, below)
         entry = field.children[0].with_children(*(child for child, _ in children))
@@ -334,9 +328,7 @@ class _Assembly:
         for other in range(place.first + 1, place.first + branch.num_leaves):
             if not steps.agrees(self._steps(other), place.depth):
                 paths = (self.leaves[at].leaf.column_path for at in (place.first, other))
-                raise self._contradiction(
-                    branch.node, f"leaves {' and '.join(paths)} have levels that differ"
-                )
+                raise self._contradiction(branch.node, f"leaves {' and '.join(paths)} have levels that differ")
         return step
 
     def _steps(self, leaf: int) -> Steps:

@@ -14,11 +14,11 @@ import nanoarrow
 import numpy as np
 from numpy.typing import NDArray
 
-from resilient_pq import room
-from resilient_pq.arrow.field import Field, shared_c
+from resilient_pq import memory_pool
+from resilient_pq.arrow.types.field import Field, shared_c
 from resilient_pq.format import kernels
 from resilient_pq.format.encodings.dictionary import strings_at
-from resilient_pq.format.values import ByteArrays
+from resilient_pq.format.physical_values import ByteArrays
 
 Valid = NDArray[np.bool_]
 
@@ -72,7 +72,7 @@ class _Owned:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class BufferPart:
     """Some consecutive slots of an Arrow array, counted from the beginning of its buffers.
 
     `owner`, the outermost nanoarrow `CArray`, keeps the memory alive: views of children do not. All slices of an array
@@ -89,30 +89,30 @@ class Part:
     )
 
     @classmethod
-    def of(cls, array: Any, field: Field | None = None) -> Part:
+    def of(cls, array: Any, field: Field | None = None) -> BufferPart:
         """All slots of a nanoarrow `CArray`."""
         view = array.view()
         return cls(field or Field.of(array.schema), array, view, view.offset, view.length)
 
-    def slice(self, start: int, length: int) -> Part:
+    def slice(self, start: int, length: int) -> BufferPart:
         """`length` slots from `start` on."""
-        return Part(self.field, self.owner, self.view, self.start + start, length, self.known)
+        return BufferPart(self.field, self.owner, self.view, self.start + start, length, self.known)
 
-    def child(self, position: int) -> Part:
+    def child(self, position: int) -> BufferPart:
         """The same slots of a struct's child."""
         view = self.view.child(position)
-        return Part(self.field.children[position], self.owner, view, view.offset + self.start, self.length)
+        return BufferPart(self.field.children[position], self.owner, view, view.offset + self.start, self.length)
 
-    def elements(self, start: int, length: int, position: int = 0) -> Part:
+    def elements(self, start: int, length: int, position: int = 0) -> BufferPart:
         """`length` slots from `start` on of the child of a list, counted as the list's offsets count."""
         view = self.view.child(position)
-        return Part(self.field.children[position], self.owner, view, view.offset + start, length)
+        return BufferPart(self.field.children[position], self.owner, view, view.offset + start, length)
 
-    def dictionary(self) -> Part:
+    def dictionary(self) -> BufferPart:
         """All values of the dictionary."""
         view = self.view.dictionary
         assert self.field.dictionary is not None
-        return Part(self.field.dictionary, self.owner, view, view.offset, view.length)
+        return BufferPart(self.field.dictionary, self.owner, view, view.offset, view.length)
 
     def valid(self) -> Valid | None:
         """Which slots are not null; None where no slot of the array is."""
@@ -200,7 +200,7 @@ class Part:
         return bits[self.start - 8 * first :][: self.length].view(np.bool_)
 
 
-def num_bytes(part: Part) -> int:
+def num_bytes(part: BufferPart) -> int:
     """Bytes that the slots take in memory, their bitmaps included; values of a dictionary are not counted."""
     field, length = part.field, part.length
     match field.kind:
@@ -299,10 +299,10 @@ def sliced(array: Any, start: int, length: int) -> Any:
     nanoarrow's own slices keep the null count of the whole array, which makes pyarrow take them for unequal.
     """
     children = [array.child(position) for position in range(array.n_children)]
-    return array_of_part(Part.of(array).slice(start, length), children)
+    return array_of_part(BufferPart.of(array).slice(start, length), children)
 
 
-def array_of_part(part: Part, children: Sequence[Any] = ()) -> Any:
+def array_of_part(part: BufferPart, children: Sequence[Any] = ()) -> Any:
     """The `CArray` of some slots, sharing their memory; `children` are the whole ones of the array."""
     if part.field.kind == "n":
         return make_null_array(part.field, part.length)
@@ -315,7 +315,7 @@ def array_of_part(part: Part, children: Sequence[Any] = ()) -> Any:
     return _from_buffers(part.field, part.length, buffers, _null_count(valid), children, part.start)
 
 
-def byte_arrays_of(part: Part, positions: NDArray[Any] | None) -> ByteArrays:
+def byte_arrays_of(part: BufferPart, positions: NDArray[Any] | None) -> ByteArrays:
     """Values of a string or binary array of any layout, of slots or a mask of them; None copies views alone."""
     if part.field.kind in VIEW_KINDS:
         views = part.views() if positions is None else part.views()[positions]
@@ -326,7 +326,7 @@ def byte_arrays_of(part: Part, positions: NDArray[Any] | None) -> ByteArrays:
     if positions.dtype != np.bool_:
         return strings_at(whole, positions)
     # Nulls have no bytes most of the time, and then the others are back to back as they lie.
-    offsets: NDArray[Any] = room.empty((int(np.count_nonzero(positions)) + 1,), whole.offsets.dtype)
+    offsets: NDArray[Any] = memory_pool.empty((int(np.count_nonzero(positions)) + 1,), whole.offsets.dtype)
     if kernels.compact_offsets(whole.offsets, positions, offsets):
         return ByteArrays(offsets, whole.data)
     return strings_at(whole, np.flatnonzero(positions))

@@ -9,10 +9,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from resilient_pq import room
+from resilient_pq import memory_pool
 from resilient_pq.errors import FormatError
 from resilient_pq.format import kernels
-from resilient_pq.format.values import ByteArrays, Values
+from resilient_pq.format.physical_values import ByteArrays, Values
 
 #: Some writers pad decimals with sign bytes; a value longer than this is no decimal.
 _LONGEST: Final = 64
@@ -40,7 +40,7 @@ def decimal_rows(values: Values, size: int) -> NDArray[np.uint8]:
 
 
 def _from_fixed(values: NDArray[Any], size: int) -> NDArray[np.uint8]:
-    rows = room.empty((len(values), size), np.uint8)
+    rows = memory_pool.empty((len(values), size), np.uint8)
     if not kernels.decimals_widen(np.ascontiguousarray(values), rows):
         raise _TooWideError
     return rows

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resilient_pq.arrow.buffers import Valid
-from resilient_pq.arrow.field import PER_SECOND, Field
-from resilient_pq.format.values import INT96_WIDTH, JULIAN_DAY_OF_EPOCH, NANOS_PER_DAY
+from resilient_pq.arrow.types.field import PER_SECOND, Field
+from resilient_pq.format.physical_values import INT96_WIDTH, JULIAN_DAY_OF_EPOCH, NANOS_PER_DAY
 
 _SECONDS_PER_DAY: Final = 86_400
 _NANOS_PER_MICRO: Final = 1000

@@ -19,12 +19,12 @@ from resilient_pq.arrow.buffers import (
     storage_dtype,
 )
 from resilient_pq.arrow.decimals import decimal_rows
-from resilient_pq.arrow.field import Field
 from resilient_pq.arrow.int96 import int96_timestamps
-from resilient_pq.arrow.schema import physical_format
+from resilient_pq.arrow.types.arrow_schema import physical_format
+from resilient_pq.arrow.types.field import Field
 from resilient_pq.errors import FormatError, Where, located
-from resilient_pq.format.metadata import Repetition, Type
-from resilient_pq.format.values import ByteArrays, ByteViews, LeafColumn, Values
+from resilient_pq.format.file_metadata import Repetition, Type
+from resilient_pq.format.physical_values import ByteArrays, ByteViews, LeafColumn, Values
 
 #: An Arrow array with its type, which is wider than was asked for where the offsets did not suffice.
 TypedArray: TypeAlias = tuple[Field, Any]
@@ -159,9 +159,7 @@ def _millis_to_seconds(column: LeafColumn, values: NDArray[Any]) -> NDArray[Any]
     seconds: NDArray[Any] = values // values.dtype.type(1000)
     rest = seconds * values.dtype.type(1000) != values
     if rest.any():
-        raise _misfit(
-            column, f"{values[int(np.argmax(rest))]} ms is not a whole second, as ARROW:schema says"
-        )
+        raise _misfit(column, f"{values[int(np.argmax(rest))]} ms is not a whole second, as ARROW:schema says")
     return seconds
 
 

@@ -12,8 +12,8 @@ from typing import Final
 
 import numpy as np
 
-from resilient_pq.arrow.buffers import Part, Valid
-from resilient_pq.arrow.matching import Fit
+from resilient_pq.arrow.batch_sources import Rows
+from resilient_pq.arrow.buffers import BufferPart, Valid
 from resilient_pq.arrow.physical import (
     Positions,
     UnstorableValueError,
@@ -21,12 +21,12 @@ from resilient_pq.arrow.physical import (
     physical_bytes,
     physical_values,
 )
-from resilient_pq.arrow.sources import Rows
+from resilient_pq.arrow.types.type_matching import Fit
 from resilient_pq.errors import SchemaError, Where
+from resilient_pq.format.file_metadata import Repetition
 from resilient_pq.format.levels import Listed, Optional, Repeated, Shredded, Step, shred, slice_rows
-from resilient_pq.format.metadata import Repetition
-from resilient_pq.format.schema import Leaf, Node, Primitive
-from resilient_pq.format.values import LeafData
+from resilient_pq.format.physical_values import LeafData
+from resilient_pq.format.schema_tree import Leaf, Node, Primitive
 
 _NO_SLOTS: Final = np.zeros(0, np.int64)
 #: Which child to take at each node that has several.
@@ -91,7 +91,7 @@ class LeafRows:
         return levels * part.length + physical_bytes(self.leaf.node, part)
 
     @property
-    def _part(self) -> Part:
+    def _part(self) -> BufferPart:
         return self.rows.columns[self.column].slice(self.start, self.num_rows)
 
     def slice(self, start: int, end: int) -> LeafRows:
@@ -102,9 +102,7 @@ class LeafRows:
     def _at(self, start: int, num_rows: int, known: LeafData | None) -> LeafRows:
         """Other rows of the same array."""
         # As `replace` does, in a third of the time: there is one for each column chunk.
-        return LeafRows(
-            self.leaf, self.rows, self.column, self.fit, self.way, start, num_rows, self.first_row, known
-        )
+        return LeafRows(self.leaf, self.rows, self.column, self.fit, self.way, start, num_rows, self.first_row, known)
 
     def joined(self, others: LeafRows | ShreddedRows) -> LeafRows | None:
         """These rows and those that follow, where they follow in the same array."""
@@ -147,7 +145,7 @@ class ShreddedRows:
         return self.data
 
 
-def _below(fit: Fit, part: Part, choice: int) -> Part:
+def _below(fit: Fit, part: BufferPart, choice: int) -> BufferPart:
     """The slots of a child that all slots of a struct, list or map take."""
     if part.field.kind == "+s":
         return part.child(fit.positions[choice])
@@ -163,7 +161,7 @@ class _Shredder:
         self.num_rows = num_rows
         self.first_row = first_row
 
-    def node(self, fit: Fit, part: Part, way: Way, steps: tuple[Step, ...]) -> LeafData:
+    def node(self, fit: Fit, part: BufferPart, way: Way, steps: tuple[Step, ...]) -> LeafData:
         """The leaf that `way` leads to from a node, whose own step is not among `steps` yet."""
         valid = _valid(part)
         if fit.node.repetition is Repetition.OPTIONAL:
@@ -179,7 +177,7 @@ class _Shredder:
             steps = (*steps, _repeated(part))
         return self.node(fit.children[choice], _below(fit, part, choice), way, steps)
 
-    def _leaf(self, fit: Fit, part: Part, steps: tuple[Step, ...]) -> LeafData:
+    def _leaf(self, fit: Fit, part: BufferPart, steps: tuple[Step, ...]) -> LeafData:
         shredded = shred(self.num_rows, steps)
         positions = shredded.positions
         if positions is not None and _is_everything(positions, part.length):
@@ -228,7 +226,7 @@ class _Shredder:
         return self.first_row + int(np.count_nonzero(shredded.repetition_levels[: entry + 1] == 0)) - 1
 
 
-def _valid(part: Part) -> Valid | None:
+def _valid(part: BufferPart) -> Valid | None:
     """Which slots have a value: in a dictionary array, those whose index leads to one."""
     valid = part.valid()
     if part.field.dictionary is None:
@@ -246,7 +244,7 @@ def _valid(part: Part) -> Valid | None:
     return out
 
 
-def _repeated(part: Part) -> Repeated | Listed:
+def _repeated(part: BufferPart) -> Repeated | Listed:
     """Where among the elements that the slots of a list or map span each slot's are."""
     if part.field.kind != "+w":
         return Listed(part.offsets())

@@ -1,4 +1,4 @@
-"""The values of an Arrow leaf as Parquet stores them (`format.values` says how they lie in memory).
+"""The values of an Arrow leaf as Parquet stores them (`format.physical_values` says how they lie in memory).
 
 Only slots that have a value are looked at, so what stands in null slots never matters. A value that Parquet
 cannot hold is an error that names its column and row; nothing is rounded or cut.
@@ -12,14 +12,14 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from resilient_pq import room
-from resilient_pq.arrow.buffers import Part, byte_arrays_of, num_bytes
+from resilient_pq import memory_pool
+from resilient_pq.arrow.buffers import BufferPart, byte_arrays_of, num_bytes
 from resilient_pq.arrow.int96 import int96_rows
 from resilient_pq.format import kernels
 from resilient_pq.format.encodings.dictionary import strings_at
-from resilient_pq.format.metadata import Type
-from resilient_pq.format.schema import Primitive
-from resilient_pq.format.values import ByteArrays, Values, empty_fixed, fixed_width, room_for
+from resilient_pq.format.file_metadata import Type
+from resilient_pq.format.physical_values import ByteArrays, Values, empty_fixed, fixed_width, room_for
+from resilient_pq.format.schema_tree import Primitive
 
 #: Slots by their numbers, or by a flag for each.
 Positions: TypeAlias = NDArray[np.int64] | NDArray[np.bool_]
@@ -38,7 +38,7 @@ class UnstorableValueError(Exception):
         self.message = message
 
 
-def may_fail(part: Part) -> bool:
+def may_fail(part: BufferPart) -> bool:
     """Whether a value of an array of this type can be one that Parquet does not hold."""
     field = part.field
     if field.dictionary is not None:
@@ -51,7 +51,7 @@ def may_fail(part: Part) -> bool:
     return False
 
 
-def physical_values(node: Primitive, part: Part, positions: Positions | None) -> Values:
+def physical_values(node: Primitive, part: BufferPart, positions: Positions | None) -> Values:
     """The values of some slots of an array, or of those in a mask, as a leaf's `LeafData` has them."""
     field = part.field
     if field.dictionary is not None:
@@ -68,7 +68,7 @@ def physical_values(node: Primitive, part: Part, positions: Positions | None) ->
     return convert(values)
 
 
-def physical_bytes(node: Primitive, part: Part) -> int:
+def physical_bytes(node: Primitive, part: BufferPart) -> int:
     """About what `physical_values` of all slots take in memory."""
     if node.physical_type is not Type.BYTE_ARRAY:
         return part.length * (1 if node.physical_type is Type.BOOLEAN else fixed_width(node) or 0)
@@ -93,7 +93,7 @@ def _chosen(values: NDArray[Any], positions: Positions | None) -> NDArray[Any]:
     return values.take(positions, axis=0)
 
 
-def _dictionary_values(node: Primitive, part: Part, positions: Positions | None) -> Values:
+def _dictionary_values(node: Primitive, part: BufferPart, positions: Positions | None) -> Values:
     indices = _chosen(part.indices(), positions)
     dictionary = part.dictionary()
     size = dictionary.length
@@ -113,7 +113,7 @@ def _dictionary_values(node: Primitive, part: Part, positions: Positions | None)
         raise UnstorableValueError(int(np.argmax(places == error.index)), error.message) from None
     if isinstance(values, ByteArrays):
         return strings_at(values, places)
-    out = room.empty((len(places), *values.shape[1:]), values.dtype)
+    out = memory_pool.empty((len(places), *values.shape[1:]), values.dtype)
     kernels.gather(values, places, out)
     return out
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resilient_pq.arrow.buffers import Valid, make_array, make_null_array, storage_dtype
-from resilient_pq.arrow.field import PER_SECOND, Field
+from resilient_pq.arrow.types.field import PER_SECOND, Field
 from resilient_pq.errors import SchemaError, Where
 
 _EPOCH_DAY: Final = dt.date(1970, 1, 1).toordinal()

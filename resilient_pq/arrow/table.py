@@ -10,11 +10,11 @@ import nanoarrow
 from nanoarrow.c_array_stream import CArrayStream
 from numpy.typing import NDArray
 
-from resilient_pq.arrow.buffers import Part, make_array, num_bytes, sliced
-from resilient_pq.arrow.field import Field, shared_c
+from resilient_pq.arrow.buffers import BufferPart, make_array, num_bytes, sliced
 from resilient_pq.arrow.to_numpy import numpy_values
 from resilient_pq.arrow.to_python import Inexact, python_values
-from resilient_pq.arrow.widening import widened, widest
+from resilient_pq.arrow.types.field import Field, shared_c
+from resilient_pq.arrow.types.widening import widened, widest
 from resilient_pq.errors import SchemaError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Table:
     @property
     def nbytes(self) -> int:
         """Bytes that the rows take in memory; a slice counts what it shows."""
-        return sum(num_bytes(Part.of(array)) for chunk in self._chunks for array in chunk)
+        return sum(num_bytes(BufferPart.of(array)) for chunk in self._chunks for array in chunk)
 
     def __len__(self) -> int:
         """Number of rows."""
@@ -103,8 +103,7 @@ class Table:
             f"{len(columns):,} column{'' if len(columns) == 1 else 's'}>"
         ]
         lines.extend(
-            f"{child.name}: {child}{'' if child.nullable else ' not null'}"
-            for child in columns[:_SHOWN_COLUMNS]
+            f"{child.name}: {child}{'' if child.nullable else ' not null'}" for child in columns[:_SHOWN_COLUMNS]
         )
         if len(columns) > _SHOWN_COLUMNS:
             lines.append(f"... and {len(columns) - _SHOWN_COLUMNS:,} more")
@@ -180,7 +179,7 @@ class Table:
             SchemaError: There is no column of that name, or there are several.
         """
         position = self._position(name)
-        parts = [Part.of(chunk[position]) for chunk in self._chunks]
+        parts = [BufferPart.of(chunk[position]) for chunk in self._chunks]
         return numpy_values(self._field.children[position], parts)
 
     def _position(self, name: str) -> int:
@@ -231,7 +230,7 @@ class Table:
         name = self._field.children[position].name
         values: list[Any] = []
         for chunk in self._chunks:
-            values.extend(python_values(Part.of(chunk[position]), name, inexact))
+            values.extend(python_values(BufferPart.of(chunk[position]), name, inexact))
         return values
 
     def to_pyarrow(self) -> pyarrow.Table:

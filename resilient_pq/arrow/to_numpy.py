@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from resilient_pq.arrow.buffers import DTYPES, Part
-from resilient_pq.arrow.field import Field
+from resilient_pq.arrow.buffers import DTYPES, BufferPart
 from resilient_pq.arrow.to_python import python_values
+from resilient_pq.arrow.types.field import Field
 
 
-def numpy_values(field: Field, parts: Sequence[Part]) -> NDArray[Any]:
+def numpy_values(field: Field, parts: Sequence[BufferPart]) -> NDArray[Any]:
     """The slots of all parts, which are of the type `field`, as `Table.__getitem__` documents it."""
     dtype = _dtype(field)
     if dtype is None:
@@ -23,10 +23,7 @@ def numpy_values(field: Field, parts: Sequence[Part]) -> NDArray[Any]:
     masks = [part.valid() for part in parts]
     if all(mask is None for mask in masks):
         return values
-    valid = [
-        np.ones(part.length, np.bool_) if mask is None else mask
-        for part, mask in zip(parts, masks, strict=True)
-    ]
+    valid = [np.ones(part.length, np.bool_) if mask is None else mask for part, mask in zip(parts, masks, strict=True)]
     return np.ma.MaskedArray(values, mask=~np.concatenate(valid))
 
 
@@ -46,7 +43,7 @@ def _dtype(field: Field) -> np.dtype[Any] | None:
     return DTYPES.get(field.kind)
 
 
-def _stored(part: Part) -> NDArray[Any]:
+def _stored(part: BufferPart) -> NDArray[Any]:
     if part.field.kind == "b":
         return part.booleans()
     stored = part.fixed()
@@ -54,7 +51,7 @@ def _stored(part: Part) -> NDArray[Any]:
     return stored.astype(np.int64) if part.field.kind in ("tdD", "tt") else stored
 
 
-def _objects(field: Field, parts: Sequence[Part]) -> NDArray[Any]:
+def _objects(field: Field, parts: Sequence[BufferPart]) -> NDArray[Any]:
     out = np.empty(sum(part.length for part in parts), np.object_)
     start = 0
     for part in parts:

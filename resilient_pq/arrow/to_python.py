@@ -18,10 +18,10 @@ from zoneinfo import ZoneInfo
 import numpy as np
 from numpy.typing import NDArray
 
-from resilient_pq.arrow.buffers import DTYPES, Part, byte_arrays_of, span
-from resilient_pq.arrow.field import PER_SECOND, Field
+from resilient_pq.arrow.buffers import DTYPES, BufferPart, byte_arrays_of, span
+from resilient_pq.arrow.types.field import PER_SECOND, Field
 from resilient_pq.errors import FormatError, SchemaError, UnsupportedError, Where
-from resilient_pq.format.values import ByteArrays
+from resilient_pq.format.physical_values import ByteArrays
 
 #: What to do with a time that Python's `datetime` cannot hold.
 Inexact: TypeAlias = Literal["raise", "numpy"]
@@ -33,7 +33,7 @@ _OFFSET: Final = re.compile(r"([+-])(\d\d):?(\d\d)")
 _EXACT: Final = Context(prec=80)
 
 
-def python_values(part: Part, path: str, inexact: Inexact = "raise") -> list[Any]:
+def python_values(part: BufferPart, path: str, inexact: Inexact = "raise") -> list[Any]:
     """The slots as Python values, None where they are null; `inexact` is as of `Table.to_pydict`."""
     field = part.field
     valid = part.valid()
@@ -47,7 +47,7 @@ def python_values(part: Part, path: str, inexact: Inexact = "raise") -> list[Any
     return [value if there else None for value, there in zip(values, valid.tolist(), strict=True)]
 
 
-def _values(part: Part, path: str, inexact: Inexact, valid: NDArray[np.bool_] | None) -> list[Any]:
+def _values(part: BufferPart, path: str, inexact: Inexact, valid: NDArray[np.bool_] | None) -> list[Any]:
     """A value for each slot; of null slots whatever stands there, never an error."""
     values: list[Any]
     field = part.field
@@ -82,7 +82,7 @@ def _values(part: Part, path: str, inexact: Inexact, valid: NDArray[np.bool_] | 
     return values
 
 
-def _looked_up(part: Part, path: str, inexact: Inexact, valid: NDArray[np.bool_] | None) -> list[Any]:
+def _looked_up(part: BufferPart, path: str, inexact: Inexact, valid: NDArray[np.bool_] | None) -> list[Any]:
     """The values that the indices of a dictionary array lead to."""
     entries = part.dictionary()
     indices = part.indices()
@@ -95,12 +95,10 @@ def _looked_up(part: Part, path: str, inexact: Inexact, valid: NDArray[np.bool_]
         )
     known = python_values(entries, path, inexact)
     found = iter([known[index] for index in indices.tolist()])
-    return [
-        next(found) if there else None for there in (valid if valid is not None else [True] * part.length)
-    ]
+    return [next(found) if there else None for there in (valid if valid is not None else [True] * part.length)]
 
 
-def _structs(part: Part, path: str, inexact: Inexact) -> list[Any]:
+def _structs(part: BufferPart, path: str, inexact: Inexact) -> list[Any]:
     names = [child.name for child in part.field.children]
     columns = [python_values(part.child(at), f"{path}.{name}", inexact) for at, name in enumerate(names)]
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
@@ -126,7 +124,7 @@ def _strings(values: ByteArrays, path: str, *, text: bool) -> list[Any]:
         ) from None
 
 
-def _decimals(part: Part) -> list[Decimal]:
+def _decimals(part: BufferPart) -> list[Decimal]:
     rows = part.rows()
     size = rows.shape[1]
     scale = -part.field.decimal[1]
@@ -137,15 +135,13 @@ def _decimals(part: Part) -> list[Decimal]:
     ]
 
 
-def _lists(part: Part, path: str, inexact: Inexact) -> list[Any]:
+def _lists(part: BufferPart, path: str, inexact: Inexact) -> list[Any]:
     starts, lengths = part.list_extents()
     first, last = span(starts, lengths)
     elements = part.elements(first, last - first)
     if part.field.kind == "+m":
         keys = python_values(elements.child(0), f"{path}.key", inexact)
-        values: list[Any] = list(
-            zip(keys, python_values(elements.child(1), f"{path}.value", inexact), strict=True)
-        )
+        values: list[Any] = list(zip(keys, python_values(elements.child(1), f"{path}.value", inexact), strict=True))
     else:
         values = python_values(elements, f"{path}.element", inexact)
     spans = zip((starts - first).tolist(), lengths.tolist(), strict=True)
@@ -155,7 +151,7 @@ def _lists(part: Part, path: str, inexact: Inexact) -> list[Any]:
 # --- dates and times ----------------------------------------------------------------------------------------
 
 
-def _times(part: Part, path: str, inexact: Inexact, valid: NDArray[np.bool_] | None) -> list[Any]:
+def _times(part: BufferPart, path: str, inexact: Inexact, valid: NDArray[np.bool_] | None) -> list[Any]:
     field = part.field
     stored = part.fixed()
     if valid is not None:
@@ -183,7 +179,7 @@ def _numpy_scalar(field: Field, number: int) -> Any:
     return np.array(number, np.int64).view(f"{kind}[{unit}]")[()]
 
 
-def _converter(part: Part, path: str) -> Callable[[int], Any]:
+def _converter(part: BufferPart, path: str) -> Callable[[int], Any]:
     """A function from the stored integer to the Python value, None where there is none."""
     field = part.field
     match field.kind:

@@ -37,6 +37,4 @@ def epilog(sound: str, damage: str | None, *examples: str, nothing: str | None =
         ("130", "interrupted; 143 by SIGTERM, 129 by SIGHUP"),
     ]
     status = [f"  {code:<4} {meaning}" for code, meaning in meanings if meaning is not None]
-    return "\n".join(
-        ["\b", "Exit status:", *status, "", "\b", "Examples:", *(f"  {example}" for example in examples)]
-    )
+    return "\n".join(["\b", "Exit status:", *status, "", "\b", "Examples:", *(f"  {example}" for example in examples)])

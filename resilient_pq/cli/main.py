@@ -11,11 +11,13 @@ from typing import Annotated, Any, cast
 import typer
 from typer.core import TyperGroup
 
-from resilient_pq.cli import cat, check, convert, demo, inspect, metadata, recover, uploads, write
+from resilient_pq.cli import cat_verb, check_verb, convert_verb, metadata_verb, recover_verb, uploads, write_verb
+from resilient_pq.cli.demo import demo_verb
 from resilient_pq.cli.exit_codes import ExitCode
+from resilient_pq.cli.inspect import inspect_verb
 from resilient_pq.cli.interrupts import leave_when_interrupted
-from resilient_pq.cli.render import Output
-from resilient_pq.cli.streams import OutputClosedError, cannot_write, hold_numbers, write_text
+from resilient_pq.cli.output.output_streams import OutputClosedError, cannot_write, hold_numbers, write_text
+from resilient_pq.cli.output.render import Output
 from resilient_pq.errors import StoreError
 from resilient_pq.io.location import scrubbed
 from resilient_pq.version import __version__
@@ -24,7 +26,17 @@ from resilient_pq.version import __version__
 UsageError = cast("type[Exception]", typer.BadParameter.__base__)
 
 #: A verb of a group is called by both words.
-VERBS = (write, convert, cat, inspect, check, recover, metadata, *uploads.VERBS, demo)
+VERBS = (
+    write_verb,
+    convert_verb,
+    cat_verb,
+    inspect_verb,
+    check_verb,
+    recover_verb,
+    metadata_verb,
+    *uploads.VERBS,
+    demo_verb,
+)
 
 _SETTINGS: dict[str, Any] = {
     "add_completion": False,

@@ -9,21 +9,19 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from resilient_pq.bulk.file_result import exit_code_of
 from resilient_pq.cli.exit_codes import ExitCode
 from resilient_pq.cli.interrupts import InterruptedVerbError, Interrupts
-from resilient_pq.cli.options import Storage
-from resilient_pq.cli.render import Output
-from resilient_pq.cli.streams import OutputClosedError
+from resilient_pq.cli.output.output_streams import OutputClosedError
+from resilient_pq.cli.output.render import Output
+from resilient_pq.cli.shared_options import Storage
 from resilient_pq.errors import OutOfMemoryError, ResilientPQError
-from resilient_pq.folder.result import exit_code_of
 
 #: What a verb does: it speaks through the output, and gives its exit code.
 Work = Callable[[Output], Coroutine[Any, Any, int]]
 
 
-def run_verb(
-    verb: str, work: Work, *, as_json: bool, urls: Sequence[str] = (), reached: Storage | None = None
-) -> int:
+def run_verb(verb: str, work: Work, *, as_json: bool, urls: Sequence[str] = (), reached: Storage | None = None) -> int:
     """The exit code of a verb.
 
     Args:

@@ -15,9 +15,9 @@ from __future__ import annotations
 from resilient_pq.errors import UnsupportedError
 
 try:
+    from resilient_pq.dask.dask_read import read
+    from resilient_pq.dask.dask_write import WrittenFrame, write
     from resilient_pq.dask.folders import check, recover
-    from resilient_pq.dask.reading import read
-    from resilient_pq.dask.writing import WrittenFrame, write
 except ModuleNotFoundError as error:
     raise UnsupportedError(
         f"resilient_pq.dask needs {error.name}, which is not installed", hint="pip install resilient-pq[dask]"

@@ -9,14 +9,14 @@ from typing import Any, Literal
 
 from distributed import Client, default_client
 
+from resilient_pq.bulk.many_files import DEFAULT_MAX_FILES, FileResults, RunProgress, check_many, recover_many
+from resilient_pq.bulk.task import RunFile, run_here
 from resilient_pq.dask.on_cluster import OnCluster
-from resilient_pq.dask.shipped import Location
+from resilient_pq.dask.serialized_row_group import Location
 from resilient_pq.errors import SchemaError
-from resilient_pq.folder.many import DEFAULT_MAX_FILES, FileResults, RunProgress, check_many, recover_many
-from resilient_pq.folder.task import RunFile, run_here
 from resilient_pq.io import RetryPolicy, with_retry
 from resilient_pq.io.location import scrubbed
-from resilient_pq.portal import portal
+from resilient_pq.loop_portal import portal
 from resilient_pq.sync import BlockingResults
 
 Urls = Location | Sequence[Location]
@@ -65,9 +65,7 @@ def check(
     storage_options = with_retry(storage_options, retry)
 
     async def begun() -> FileResults:
-        run, files = _by_cluster(
-            client, max_files, storage_options=storage_options, workers_timeout=workers_timeout
-        )
+        run, files = _by_cluster(client, max_files, storage_options=storage_options, workers_timeout=workers_timeout)
         return check_many(
             everywhere(urls),
             max_files=files,
@@ -198,9 +196,7 @@ def everywhere(urls: Urls) -> Urls:
 def everywhere_one(url: Any) -> Location:
     """The same of one: paths become absolute, as workers are in other folders."""
     if not isinstance(url, str | os.PathLike):
-        raise SchemaError(
-            f"{scrubbed(repr(url))} is no URL and no path", hint="other processes find files by those"
-        )
+        raise SchemaError(f"{scrubbed(repr(url))} is no URL and no path", hint="other processes find files by those")
     text = os.fspath(url)
     if isinstance(url, str) and (not text or "://" in text or "::" in text):
         return url

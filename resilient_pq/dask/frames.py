@@ -18,7 +18,7 @@ import pandas as pd
 import pyarrow as pa
 from dask.dataframe.utils import clear_known_categories
 
-from resilient_pq.arrow.stored_schema import ARROW_SCHEMA_KEY
+from resilient_pq.arrow.types.stored_schema import ARROW_SCHEMA_KEY
 from resilient_pq.errors import SchemaError
 
 #: Whose types nullable columns have: NumPy's, pandas' own, or Arrow's.

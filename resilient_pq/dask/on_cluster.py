@@ -1,4 +1,4 @@
-"""Files done by a cluster: what `resilient_pq.folder.many` calls for each of them. An async shell.
+"""Files done by a cluster: what `resilient_pq.bulk.many_files` calls for each of them. An async shell.
 
 Small files go together into a task: to send one and to get its answer takes some milliseconds. No more tasks are under
 way than keep the workers busy, so what the scheduler holds does not grow with the number of files.
@@ -18,13 +18,13 @@ from typing import Any
 
 from distributed import Client, Event, Future, KilledWorker
 
-from resilient_pq.dask.one_batch import Batch, Order, do_batch
-from resilient_pq.dask.shipped import Location, location_of
+from resilient_pq.bulk.file_result import FileError, FileResult
+from resilient_pq.bulk.scope import Scope
+from resilient_pq.bulk.task import FileTask
+from resilient_pq.dask.one_batch import FileOrder, TaskBatch, do_batch
+from resilient_pq.dask.serialized_row_group import Location, location_of
 from resilient_pq.dask.workers import Workers
 from resilient_pq.errors import SchemaError, StoreError, Where
-from resilient_pq.folder.result import FileError, FileResult
-from resilient_pq.folder.scope import Scope
-from resilient_pq.folder.task import FileTask
 from resilient_pq.io import LocalStore, MultipartStore, Stores
 from resilient_pq.io.location import scrubbed, shown
 from resilient_pq.io.partial_file import SUFFIX as PARTIAL
@@ -83,7 +83,7 @@ class Before:
 class _Waiting:
     """A file, and who waits for its result."""
 
-    order: Order
+    order: FileOrder
     result: asyncio.Future[FileResult]
 
     @property
@@ -151,10 +151,10 @@ class OnCluster:
             lane.add_done_callback(self._lanes.discard)
         return replace(await result, url=task.name)
 
-    async def _order(self, task: FileTask) -> Order:
+    async def _order(self, task: FileTask) -> FileOrder:
         url = location_of(*task.source)
         if task.target is None:
-            return Order(task.verb, url, task.size)
+            return FileOrder(task.verb, url, task.size)
         if task.options.on_damage == "columns":
             raise SchemaError(
                 'on_damage="columns" is not done on a cluster: how many outputs a file has is not known before',
@@ -164,21 +164,15 @@ class OnCluster:
         before = await self._known_before()
         is_free = before.is_empty or not await store.exists(key)
         dst = location_of(store, key)
-        not_ours = before.unfinished.get(
-            os.fspath(dst) if isinstance(store, LocalStore) else key, frozenset()
-        )
+        not_ours = before.unfinished.get(os.fspath(dst) if isinstance(store, LocalStore) else key, frozenset())
         near = tuple(location_of(*place) for place in task.near)
-        return Order(task.verb, url, task.size, dst, near, task.options, is_free, not_ours)
+        return FileOrder(task.verb, url, task.size, dst, near, task.options, is_free, not_ours)
 
     async def _known_before(self) -> Before:
         async with self._looking:
             if self._before is None:
                 source, output = self._reach
-                looked = (
-                    None
-                    if self._dst is None
-                    else await Before.of(self._dst, source if output is None else output)
-                )
+                looked = None if self._dst is None else await Before.of(self._dst, source if output is None else output)
                 self._before = looked or Before(False, {})
             return self._before
 
@@ -230,7 +224,7 @@ class OnCluster:
     async def _answer(self, files: list[_Waiting], *, again: bool) -> list[FileResult]:
         """The results of a batch; none where nobody waits for any of them."""
         name = f"resilient-pq-batch-{secrets.token_hex(8)}"
-        batch = Batch(name, tuple(each.order for each in files), *self._reach, again=again)
+        batch = TaskBatch(name, tuple(each.order for each in files), *self._reach, again=again)
         future = self._client.submit(do_batch, batch, key=name, pure=False)
         loop, ended = asyncio.get_running_loop(), asyncio.Event()
         future.add_done_callback(lambda _: loop.call_soon_threadsafe(ended.set))
@@ -270,7 +264,7 @@ class OnCluster:
             Event(name, client=self._client).clear()
 
 
-def _killed(order: Order, error: KilledWorker) -> FileResult:
+def _killed(order: FileOrder, error: KilledWorker) -> FileResult:
     found = StoreError(
         f"the workers that looked at it died, one after the other: {error}",
         where=Where(key=order.name),

@@ -13,22 +13,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from resilient_pq.dask.events import is_set, set_event
-from resilient_pq.dask.shipped import Location, with_errors_detached
+from resilient_pq.bulk.file_result import FileError, FileResult
+from resilient_pq.bulk.file_task import check_one, recover_one
+from resilient_pq.dask.serialized_row_group import Location, with_errors_detached
+from resilient_pq.dask.task_events import is_set, set_event
 from resilient_pq.errors import ResilientPQError
-from resilient_pq.folder.one import check_one, recover_one
-from resilient_pq.folder.result import FileError, FileResult
 from resilient_pq.io import READING, WRITING, Stores
 from resilient_pq.io.location import shown
-from resilient_pq.portal import portal
-from resilient_pq.recovery.salvage import RecoverOptions
+from resilient_pq.loop_portal import portal
+from resilient_pq.recovery.recover import RecoverOptions
 
 #: Files of a batch that are looked at at one time: those of an object store are mostly waited for.
 _AT_ONCE = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class FileOrder:
     """What is to be done with one file.
 
     Attributes:
@@ -58,7 +58,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class TaskBatch:
     """Orders that one task does, one after the other or a few side by side.
 
     Attributes:
@@ -70,14 +70,14 @@ class Batch:
     """
 
     name: str
-    orders: tuple[Order, ...]
+    orders: tuple[FileOrder, ...]
     source: Mapping[str, Any] | None = field(default=None, repr=False)
     output: Mapping[str, Any] | None = field(default=None, repr=False)
     again: bool = False
 
 
 @with_errors_detached
-def do_batch(batch: Batch) -> list[FileResult]:
+def do_batch(batch: TaskBatch) -> list[FileResult]:
     """Do what is ordered; a result for each, in order."""
     again = batch.again or is_set(batch.name)
     if not again:
@@ -86,13 +86,13 @@ def do_batch(batch: Batch) -> list[FileResult]:
     return results
 
 
-async def _all(batch: Batch, *, again: bool) -> list[FileResult]:
+async def _all(batch: TaskBatch, *, again: bool) -> list[FileResult]:
     retry = READING if all(order.dst is None for order in batch.orders) else WRITING
     stores = Stores(batch.source, retry)
     outputs = stores if batch.output is None else Stores(batch.output, retry)
     turns = asyncio.Semaphore(_AT_ONCE)
 
-    async def one(order: Order) -> FileResult:
+    async def one(order: FileOrder) -> FileResult:
         async with turns:
             return await _one(order, stores, outputs, again=again)
 
@@ -103,7 +103,7 @@ async def _all(batch: Batch, *, again: bool) -> list[FileResult]:
         await outputs.close()
 
 
-async def _one(order: Order, stores: Stores, outputs: Stores, *, again: bool) -> FileResult:
+async def _one(order: FileOrder, stores: Stores, outputs: Stores, *, again: bool) -> FileResult:
     if order.dst is None or order.options is None:
         return await check_one(order.url, size=order.size, stores=stores)
     options = order.options

@@ -1,7 +1,7 @@
 """One Arrow schema for the rows of several files, or what stands in its way. Pure.
 
-Types agree where one can hold the values of both as they are (`arrow.widening`): strings and lists with offsets of 32
-and of 64 bits, decimals of one scale with 128 and 256 bits, a column of nulls alone and any other. A column that may be
+Types agree where one can hold the values of both as they are (`arrow.types.widening`): strings and lists with
+offsets of 32 and of 64 bits, decimals of one scale with 128 and 256 bits, a column of nulls alone and any other. A column that may be
 null in one file may be null in all.
 """
 
@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from resilient_pq.arrow.buffers import VIEW_KINDS
-from resilient_pq.arrow.field import Field
-from resilient_pq.arrow.widening import widest
+from resilient_pq.arrow.types.field import Field
+from resilient_pq.arrow.types.widening import widest
 from resilient_pq.errors import SchemaError, Where
 
 _BINARIES = frozenset({"z", "Z", "vz"})
@@ -43,9 +43,7 @@ def agreed(schema: Field, other: Field, first: str, name: str) -> Field:
         both = _both(one, another)
         if both is None:
             where = Where(key=name, column=one.name)
-            raise _differ(
-                f"column {one.name!r} is {_words(one)} in {first} and {_words(another)} in {name}", where
-            )
+            raise _differ(f"column {one.name!r} is {_words(one)} in {first} and {_words(another)} in {name}", where)
         columns.append(both)
     return schema.with_children(*columns)
 

@@ -9,29 +9,29 @@ from typing import Any, Literal, Self
 
 import nanoarrow
 
-from resilient_pq.arrow.field import Field
-from resilient_pq.arrow.stored_schema import ARROW_SCHEMA_KEY
 from resilient_pq.arrow.table import Table
 from resilient_pq.arrow.to_python import Inexact
+from resilient_pq.arrow.types.field import Field
+from resilient_pq.arrow.types.stored_schema import ARROW_SCHEMA_KEY
+from resilient_pq.bulk.name_pattern import is_pattern
+from resilient_pq.bulk.scope import Place
+from resilient_pq.damage.lost_region import LostRegion
 from resilient_pq.dataset.agreement import agreed, as_agreed
+from resilient_pq.dataset.file_listing import Source, find_files, scope_of
 from resilient_pq.dataset.folder_columns import FolderColumns, Narrowed
-from resilient_pq.dataset.listing import Source, find_files, scope_of
 from resilient_pq.dataset.naming import known_to_have_ended
 from resilient_pq.errors import NotFoundError, ResilientPQError, SchemaError, UnsupportedError, Where
-from resilient_pq.folder.pattern import is_pattern
-from resilient_pq.folder.scope import Place
 from resilient_pq.io import FetchCounters, RetryPolicy, Stores, with_retry
 from resilient_pq.io.cancellation import all_or_none
 from resilient_pq.reader.contents import FileState
 from resilient_pq.reader.file import File
-from resilient_pq.reader.lost import LostRegion
 from resilient_pq.reader.opening import Opening, open_file, warn_of_incomplete
-from resilient_pq.reader.options import OnLost, ReadLimits, ReadOptions, ReadSettings
-from resilient_pq.reader.plan import Filters, RowGroupRead, Strings
-from resilient_pq.reader.portions import Portion
-from resilient_pq.reader.records import ROWS_AT_ONCE, Records
+from resilient_pq.reader.read_batches import ReadBatch
+from resilient_pq.reader.read_options import OnLost, ReadLimits, ReadOptions, ReadSettings
+from resilient_pq.reader.read_plan import Filters, RowGroupRead, Strings
+from resilient_pq.reader.row_dicts import ROWS_AT_ONCE, Records
 from resilient_pq.reader.row_groups import RowGroupArrays
-from resilient_pq.reader.streaming import Batches, Job, Jobs, ReadRowGroups, check_batch_rows, read_ahead
+from resilient_pq.reader.streaming import Batches, BatchJob, Jobs, ReadRowGroups, check_batch_rows, read_ahead
 
 
 class Dataset:
@@ -218,14 +218,12 @@ class Dataset:
                     wanted = None if same_order else names
                     _, following = file.jobs(wanted, None, strings, filters=wish.filters, limit=limit)
                 except ResilientPQError as error:
-                    yield Job(Portion(()), _failing(error))
+                    yield BatchJob(ReadBatch(()), _failing(error))
                 else:
                     async with aclosing(following):
                         async for job in following:
                             yield (
-                                job
-                                if together is None
-                                else Job(job.portion, together.reading(position, job.read))
+                                job if together is None else BatchJob(job.portion, together.reading(position, job.read))
                             )
 
         return field if together is None else together.field, all_jobs()
@@ -418,14 +416,10 @@ async def _open_all(places: Sequence[Place], how: ReadSettings, counters: FetchC
     async def open_in_turn() -> None:
         for position, (store, key) in waiting:
             try:
-                files[position] = await open_file(
-                    store, key, how, counters=counters, owns_store=False, limits=limits
-                )
+                files[position] = await open_file(store, key, how, counters=counters, owns_store=False, limits=limits)
             except NotFoundError as error:
                 if is_pattern(key):
-                    error.hint = (
-                        error.hint or "in a list, names are taken as they are; a pattern stands alone"
-                    )
+                    error.hint = error.hint or "in a list, names are taken as they are; a pattern stands alone"
                 raise
 
     await all_or_none(open_in_turn() for _ in range(min(how.options.max_requests, len(places))))

@@ -13,14 +13,14 @@ from urllib.parse import unquote
 import numpy as np
 from numpy.typing import NDArray
 
-from resilient_pq.arrow.field import Field
-from resilient_pq.arrow.ingest import Ingest
+from resilient_pq.arrow.batch_ingest import Ingest
 from resilient_pq.arrow.leaf_arrays import leaf_array
+from resilient_pq.arrow.types.field import Field
 from resilient_pq.dataset import hive
 from resilient_pq.errors import SchemaError, Where
-from resilient_pq.format.row_selection import leaf_column, take_rows
-from resilient_pq.reader.filters import alternatives_of, filter_of
-from resilient_pq.reader.plan import Filters
+from resilient_pq.format.pages.row_selection import leaf_column, take_rows
+from resilient_pq.reader.filter.filters import alternatives_of, filter_of
+from resilient_pq.reader.read_plan import Filters
 
 _INTEGER: Final = re.compile(r"-?(0|[1-9]\d{0,18})", re.ASCII)
 #: The names of any number of files make one batch.
@@ -73,9 +73,7 @@ class FolderColumns:
         chosen = copy.copy(self)
         rows = np.array(files, np.int64)
         chosen._num_files = len(files)
-        chosen._data = tuple(
-            take_rows(leaf, data, rows) for leaf, data in zip(self._leaves, self._data, strict=True)
-        )
+        chosen._data = tuple(take_rows(leaf, data, rows) for leaf, data in zip(self._leaves, self._data, strict=True))
         return chosen
 
     @property

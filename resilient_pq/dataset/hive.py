@@ -13,10 +13,10 @@ from urllib.parse import quote_from_bytes
 import numpy as np
 
 from resilient_pq.errors import SchemaError, Where
+from resilient_pq.format.file_metadata import Type
 from resilient_pq.format.logical import DATE, STRING, Integer
-from resilient_pq.format.metadata import Type
-from resilient_pq.format.schema import Leaf, Primitive, Schema
-from resilient_pq.format.values import ByteArrays, Values
+from resilient_pq.format.physical_values import ByteArrays, Values
+from resilient_pq.format.schema_tree import Leaf, Primitive, Schema
 
 #: What stands for null (Hive's ``hive.exec.default.partition.name``).
 NULL: Final = "__HIVE_DEFAULT_PARTITION__"
@@ -54,11 +54,7 @@ def partition_leaves(schema: Schema, keys: Sequence[str]) -> list[Leaf]:
                 hint=f"columns: {', '.join(schema.names)}",
             )
         node = columns[0].node
-        if (
-            not isinstance(node, Primitive)
-            or columns[0].leaves[0].max_repetition_level
-            or not _has_names(node)
-        ):
+        if not isinstance(node, Primitive) or columns[0].leaves[0].max_repetition_level or not _has_names(node):
             raise SchemaError(
                 f"column {key!r} cannot name partitions: it is no integer, text, date or boolean",
                 where=Where(column=key),

@@ -14,7 +14,7 @@ from typing import Final, Self
 
 from resilient_pq.errors import SchemaError
 from resilient_pq.format.footer import DATASET_KEY
-from resilient_pq.io.epoch import named_by_epoch
+from resilient_pq.io.upload.epoch import named_by_epoch
 
 #: Behind the name of a local file that is not complete.
 _PARTIAL: Final = ".partial"

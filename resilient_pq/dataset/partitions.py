@@ -10,14 +10,14 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from resilient_pq.arrow.ingest import BATCH_BYTES, Batch, Ingest
+from resilient_pq.arrow.batch_ingest import BATCH_BYTES, Batch, Ingest
 from resilient_pq.arrow.leaf_rows import LeafRows, ShreddedRows
 from resilient_pq.dataset import hive
 from resilient_pq.format import kernels
 from resilient_pq.format.levels import cut_rows
-from resilient_pq.format.row_selection import take_rows
-from resilient_pq.format.schema import Leaf
-from resilient_pq.format.values import ByteArrays, LeafData
+from resilient_pq.format.pages.row_selection import take_rows
+from resilient_pq.format.physical_values import ByteArrays, LeafData
+from resilient_pq.format.schema_tree import Leaf
 
 #: What no dictionary reaches.
 _ANY_BYTES: Final = 1 << 62

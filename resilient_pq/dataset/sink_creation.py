@@ -11,19 +11,19 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from resilient_pq.arrow.ingest import Ingest
+from resilient_pq.arrow.batch_ingest import Ingest
 from resilient_pq.dataset import hive
+from resilient_pq.dataset.dataset_writer import Begun, DatasetCheckpoint, DatasetWriter, Partition, SinkSettings
 from resilient_pq.dataset.naming import FilePlace, Naming
 from resilient_pq.dataset.rolling import Roll
-from resilient_pq.dataset.sink import Begun, DatasetCheckpoint, DatasetWriter, Partition, SinkSettings
-from resilient_pq.dataset.unfinished import Folder, completed, refuse_begun
+from resilient_pq.dataset.unfinished_files import DatasetFolder, completed, refuse_begun
 from resilient_pq.errors import AlreadyExistsError, RecoveryError, SchemaError, Where
 from resilient_pq.io import WRITING, RetryPolicy, WriteStore, with_retry
 from resilient_pq.io.resolve import reach
 from resilient_pq.units import MiB
 from resilient_pq.writer.creation import Creation, check_fencing, check_options, new_file, sink_options_of
-from resilient_pq.writer.options import MAX_UNSTORED_SECONDS, EncoderOptions, WriteOptions
-from resilient_pq.writer.stream import Writer
+from resilient_pq.writer.file_writer import Writer
+from resilient_pq.writer.write_options import MAX_UNSTORED_SECONDS, EncoderOptions, WriteOptions
 
 #: Files that are open at one time where nothing is said. On S3 each may hold three parts of 5 MiB in memory.
 MAX_OPEN = 32
@@ -109,7 +109,7 @@ def create_dataset(
         ),
     )  # fmt: skip
 
-    async def begun(folder: Folder) -> Begun:
+    async def begun(folder: DatasetFolder) -> Begun:
         await refuse_begun(folder)
         return Begun()
 
@@ -202,15 +202,13 @@ def resume_dataset(
         ),
     )  # fmt: skip
     rows = replay_from.num_rows_by_partition if isinstance(replay_from, DatasetCheckpoint) else replay_from
-    if rows is not None and not (
-        isinstance(rows, Mapping) and all(_is_count(each, 0) for each in rows.values())
-    ):
+    if rows is not None and not (isinstance(rows, Mapping) and all(_is_count(each, 0) for each in rows.values())):
         raise SchemaError(
             f"replay_from is {replay_from!r}; it is a checkpoint, or a dict of rows by the folder of a partition",
             hint="rows are whole numbers, 0 or more",
         )
 
-    async def begun(folder: Folder) -> Begun:
+    async def begun(folder: DatasetFolder) -> Begun:
         found = await completed(folder)
         if rows is not None:
             _replay(folder, found.partitions, rows)
@@ -219,7 +217,7 @@ def resume_dataset(
     return sink.writer(dst, storage_options, schema, begun)
 
 
-def _replay(folder: Folder, partitions: Mapping[str, Partition], rows: Mapping[str, int]) -> None:
+def _replay(folder: DatasetFolder, partitions: Mapping[str, Partition], rows: Mapping[str, int]) -> None:
     """Note how many rows of each partition will come that are stored already."""
     for name in (name for name in rows if name not in partitions and rows[name]):
         raise _missing(folder, name, 0, rows[name])
@@ -229,7 +227,7 @@ def _replay(folder: Folder, partitions: Mapping[str, Partition], rows: Mapping[s
             raise _missing(folder, name, partition.num_rows_before, rows[name])
 
 
-def _missing(folder: Folder, name: str, stored: int, begins: int) -> RecoveryError:
+def _missing(folder: DatasetFolder, name: str, stored: int, begins: int) -> RecoveryError:
     of = f" of {name}" if name else ""
     return RecoveryError(
         f"{stored:,} rows{of} are stored, and replay_from goes on behind {begins:,}: rows would be missing",
@@ -291,14 +289,14 @@ class _Sink:
         dst: str | os.PathLike[str] | tuple[WriteStore, str],
         storage_options: Mapping[str, Any] | None,
         schema: object | None,
-        begun: Callable[[Folder], Awaitable[Begun]],
+        begun: Callable[[DatasetFolder], Awaitable[Begun]],
     ) -> Creation[DatasetWriter]:
         """The writer to a folder, whichever way it is begun."""
 
         async def opening() -> DatasetWriter:
             owns_store = not isinstance(dst, tuple)
             store, key = await reach(dst, storage_options, bucket_alone=True, retry=WRITING)
-            folder = Folder(store, key, self.naming)
+            folder = DatasetFolder(store, key, self.naming)
             try:
                 return DatasetWriter(
                     store,
@@ -316,7 +314,7 @@ class _Sink:
 
         return Creation(opening)
 
-    async def _begin_file(self, folder: Folder, place: FilePlace, ingest: Ingest) -> Writer:
+    async def _begin_file(self, folder: DatasetFolder, place: FilePlace, ingest: Ingest) -> Writer:
         store, key = folder.store, folder.key_of(self.naming.relative(place.partition, place.sequence))
         await store.make_folder(folder.key_of(place.partition) if place.partition else folder.key)
         own = replace(self.options, own_metadata=place.keys(self.naming.name))
@@ -332,9 +330,7 @@ class _Sink:
                 alone=True,
             )
         except AlreadyExistsError as error:
-            error.hint = (
-                "each writer to a data set has a name= of its own; after a crash go on: resume_dataset"
-            )
+            error.hint = "each writer to a data set has a name= of its own; after a crash go on: resume_dataset"
             raise
 
 

@@ -20,19 +20,19 @@ from resilient_pq.errors import (
     UnsupportedError,
     Where,
 )
-from resilient_pq.format import thrift
-from resilient_pq.format.metadata import (
+from resilient_pq.format import compact_protocol
+from resilient_pq.format.file_metadata import (
     ColumnMetaData,
     ColumnOrder,
     FileMetaData,
     KeyValue,
     SchemaElement,
 )
-from resilient_pq.format.records import (
+from resilient_pq.format.resilience_records import (
     FOOTER_KINDS,
     HEADER_SIZE,
-    Kind,
     RecordHeader,
+    RecordKind,
     parse_header,
     payload_sums,
 )
@@ -89,7 +89,7 @@ def sealed(metadata: bytes, file_id: bytes, *, num_rows: int, num_row_groups: in
     """
     payload_hash, payload_crc = payload_sums(metadata)
     header = RecordHeader(
-        Kind.SEAL, 0, file_id, len(MAGIC) + len(metadata), 0, 0, num_rows, num_row_groups, 0, len(metadata),
+        RecordKind.SEAL, 0, file_id, len(MAGIC) + len(metadata), 0, 0, num_rows, num_row_groups, 0, len(metadata),
         payload_hash, payload_crc,
     )  # fmt: skip
     return MAGIC + frame(metadata + header.pack())
@@ -120,8 +120,8 @@ def serialize(
         created_by=created_by,
         column_orders=None if column_orders is None else list(column_orders),
     )
-    head = thrift.encode(before)[:-1]
-    tail = thrift.encode(after)
+    head = compact_protocol.encode(before)[:-1]
+    tail = compact_protocol.encode(after)
     first_field = (tail[0] & 0x0F) | ((tail[0] >> 4) - 4) << 4
     return b"".join([head, _list_header(len(row_groups)), *row_groups, bytes([first_field]), tail[1:]])
 
@@ -216,9 +216,7 @@ def read_footer(tail: memoryview, offset: int) -> Footer | NeedBytes:
     length = metadata_length(tail, where)
     start = size - TAIL_SIZE - length
     if start < len(MAGIC):
-        raise TornFileError(
-            f"the footer says it has {length:,} bytes, but the file has {size:,}", where=where
-        )
+        raise TornFileError(f"the footer says it has {length:,} bytes, but the file has {size:,}", where=where)
     if start < offset or (start - HEADER_SIZE < offset and start >= HEADER_SIZE):
         return NeedBytes(max(start - HEADER_SIZE, 0))
     payload = tail[start - offset :]
@@ -232,7 +230,7 @@ def read_footer(tail: memoryview, offset: int) -> Footer | NeedBytes:
             computed=crc32(payload),
             where=Where(offset=start),
         )
-    metadata, end = thrift.decode(FileMetaData, payload, 0, what="footer", lasting=True)
+    metadata, end = compact_protocol.decode(FileMetaData, payload, 0, what="footer", lasting=True)
     return Footer(metadata, start, length, record, 0 if record is not None else length - end)
 
 
@@ -252,7 +250,7 @@ def _seal(payload: memoryview, start: int) -> RecordHeader | None:
     if at < 0:
         return None
     header = parse_header(payload[at:])
-    if header is None or (header.kind, header.offset, header.payload_size) != (Kind.SEAL, start + at, at):
+    if header is None or (header.kind, header.offset, header.payload_size) != (RecordKind.SEAL, start + at, at):
         return None
     return header
 

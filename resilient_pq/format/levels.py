@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from resilient_pq import room
+from resilient_pq import memory_pool
 from resilient_pq.errors import EncodingError
 from resilient_pq.format import kernels
-from resilient_pq.format.schema import Leaf
-from resilient_pq.format.values import LeafData, Levels, uniform_levels
+from resilient_pq.format.physical_values import LeafData, Levels, uniform_levels
+from resilient_pq.format.schema_tree import Leaf
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ def _shred_in_order(num_rows: int, steps: Sequence[Step]) -> Shredded | None:
             if total is None:
                 return None
             outer, depth = (definition, repetition), depth + 1
-            definition, repetition = room.empty((total,), np.uint8), room.empty((total,), np.uint8)
+            definition, repetition = memory_pool.empty((total,), np.uint8), memory_pool.empty((total,), np.uint8)
             to = level + 1 + rises[level + 1]
             kernels.lists_in_order(*outer, offsets, base, to, depth, definition, repetition)
             base, num_slots, valid = level + 1, int(offsets[-1]) - int(offsets[0]), None
@@ -193,9 +193,7 @@ class AssembledRepeated:
 class Steps:
     """The steps of a leaf, rebuilt from its levels: one per definition level, each when it is first asked for."""
 
-    def __init__(
-        self, definition_levels: Levels, repetition_levels: Levels | None, repeated: Sequence[bool]
-    ) -> None:
+    def __init__(self, definition_levels: Levels, repetition_levels: Levels | None, repeated: Sequence[bool]) -> None:
         """Look at the levels.
 
         Args:
@@ -284,8 +282,7 @@ def cut_rows(leaf: Leaf, data: LeafData, borders: Sequence[int]) -> list[LeafDat
     if definition is not None:
         before = int(np.count_nonzero(definition[: entries[0]] == leaf.max_definition_level))
         counts = [
-            np.count_nonzero(definition[start:end] == leaf.max_definition_level)
-            for start, end in pairwise(entries)
+            np.count_nonzero(definition[start:end] == leaf.max_definition_level) for start, end in pairwise(entries)
         ]
         values = np.cumsum([before, *counts]).tolist()
     rows = (end - start for start, end in pairwise(borders))

@@ -10,8 +10,8 @@ import math
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from resilient_pq.format import metadata as pq
-from resilient_pq.format.metadata import ConvertedType, EdgeInterpolationAlgorithm, Empty, SchemaElement, Type
+from resilient_pq.format import file_metadata as pq
+from resilient_pq.format.file_metadata import ConvertedType, EdgeInterpolationAlgorithm, Empty, SchemaElement, Type
 
 
 class TimeUnit(StrEnum):

@@ -15,14 +15,14 @@ from typing import TypeVar
 
 from resilient_pq.errors import SchemaError
 from resilient_pq.format import logical
-from resilient_pq.format.logical import Decimal, Integer, Kept, Logical, Plain, Time, Timestamp, TimeUnit
-from resilient_pq.format.metadata import (
+from resilient_pq.format.file_metadata import (
     ConvertedType,
     EdgeInterpolationAlgorithm,
     Repetition,
     SchemaElement,
     Type,
 )
+from resilient_pq.format.logical import Decimal, Integer, Kept, Logical, Plain, Time, Timestamp, TimeUnit
 
 _T = TypeVar("_T")
 

@@ -19,10 +19,10 @@ import numpy as np
 
 from resilient_pq.errors import FormatError, SchemaError
 from resilient_pq.format import logical
+from resilient_pq.format.file_metadata import Type
 from resilient_pq.format.logical import Decimal, Integer, Time, Timestamp, TimeUnit
-from resilient_pq.format.metadata import Type
-from resilient_pq.format.schema import Primitive
-from resilient_pq.format.values import INT96_WIDTH, JULIAN_DAY_OF_EPOCH, NANOS_PER_DAY
+from resilient_pq.format.physical_values import INT96_WIDTH, JULIAN_DAY_OF_EPOCH, NANOS_PER_DAY
+from resilient_pq.format.schema_tree import Primitive
 
 #: No decimal of any use has more bytes, and turning digits to text takes time that grows with their square.
 MAX_DECIMAL_BYTES: Final = 64
@@ -149,9 +149,7 @@ def _datetime(number: int, unit: TimeUnit, *, utc: bool) -> Any:
         pass
     if -(2**63) < number < 2**63:
         return np.datetime64(number, unit.value)
-    return np.datetime64(
-        number // _PER_SECOND[unit], "s"
-    )  # INT96 reaches further than nanoseconds in 64 bits
+    return np.datetime64(number // _PER_SECOND[unit], "s")  # INT96 reaches further than nanoseconds in 64 bits
 
 
 # --- from Python ------------------------------------------------------------------------------------------------

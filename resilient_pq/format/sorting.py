@@ -10,11 +10,11 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from resilient_pq.format import kernels, metadata
-from resilient_pq.format.metadata import RowGroup
-from resilient_pq.format.schema import Leaf, Primitive, Schema
-from resilient_pq.format.statistics import Order, order_of
-from resilient_pq.format.values import ByteArrays, LeafData, Values
+from resilient_pq.format import file_metadata, kernels
+from resilient_pq.format.file_metadata import RowGroup
+from resilient_pq.format.indexes.statistics import Order, order_of
+from resilient_pq.format.physical_values import ByteArrays, LeafData, Values
+from resilient_pq.format.schema_tree import Leaf, Primitive, Schema
 
 #: For each row but the first: 1 where it sorts after the row before, -1 before it, 0 where they are equal.
 _Signs: TypeAlias = NDArray[np.int8]
@@ -34,20 +34,16 @@ class SortingColumn:
     descending: bool = False
     nulls_first: bool = False
 
-    def to_thrift(self, leaf: Leaf) -> metadata.SortingColumn:
+    def to_thrift(self, leaf: Leaf) -> file_metadata.SortingColumn:
         """The struct as it stands in a row group; Polars refuses one without its flags."""
-        return metadata.SortingColumn(leaf.ordinal, self.descending, self.nulls_first)
+        return file_metadata.SortingColumn(leaf.ordinal, self.descending, self.nulls_first)
 
 
 def sorting_columns_of(schema: Schema, row_group: RowGroup) -> tuple[SortingColumn, ...]:
     """What a row group says of its order, up to the first column that the schema does not have."""
-    known = takewhile(
-        lambda column: 0 <= column.column_idx < len(schema.leaves), row_group.sorting_columns or ()
-    )
+    known = takewhile(lambda column: 0 <= column.column_idx < len(schema.leaves), row_group.sorting_columns or ())
     return tuple(
-        SortingColumn(
-            schema.leaves[column.column_idx].column_path, bool(column.descending), bool(column.nulls_first)
-        )
+        SortingColumn(schema.leaves[column.column_idx].column_path, bool(column.descending), bool(column.nulls_first))
         for column in known
     )
 

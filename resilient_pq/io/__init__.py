@@ -1,6 +1,6 @@
 """Stores: named bytes with ranges, uploads and retries, on this machine, on S3, or wherever fsspec reaches.
 
-This room knows no Parquet: it imports `resilient_pq.errors`, `resilient_pq.checksum`, `resilient_pq.room`, the
+This room knows no Parquet: it imports `resilient_pq.errors`, `resilient_pq.checksum`, `resilient_pq.memory_pool`, the
 standard library, NumPy and the clients, nothing else of ours. The stores that bring a client with them are imported
 when they are first named.
 """
@@ -9,13 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from resilient_pq.io.counters import FetchCounters, counting
-from resilient_pq.io.epoch import Epoch, FoundEpoch, LeaseTerms
-from resilient_pq.io.fetch import FetchOptions, Place, fetch, fetch_groups, fetch_places, merge_all
-from resilient_pq.io.lease import Lease, find_epoch
-from resilient_pq.io.local import LocalStore
-from resilient_pq.io.memory import MemoryStore
-from resilient_pq.io.multipart import MultipartSink
+from resilient_pq.byte_ranges import ByteRange
+from resilient_pq.io.local_store import LocalStore
+from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.io.protocols import (
     Buffer,
     Capabilities,
@@ -34,16 +30,21 @@ from resilient_pq.io.protocols import (
     UploadInfo,
     WriteStore,
 )
-from resilient_pq.io.ranges import ByteRange, MergedRange, MergeOptions, merge
 from resilient_pq.io.resolve import Stores, place_of, resolve, with_retry
-from resilient_pq.io.retry import READING, WRITING, RetryPolicy, retrying
-from resilient_pq.io.upload_plan import max_object_size, part_size
+from resilient_pq.io.transfer.coalescing import MergedRange, MergeOptions, merge
+from resilient_pq.io.transfer.fetch import FetchOptions, ObjectRange, fetch, fetch_groups, fetch_places, merge_all
+from resilient_pq.io.transfer.fetch_counters import FetchCounters, counting
+from resilient_pq.io.transfer.retry import READING, WRITING, RetryPolicy, retrying
+from resilient_pq.io.upload.epoch import Epoch, FoundEpoch, LeaseTerms
+from resilient_pq.io.upload.lease import Lease, find_epoch
+from resilient_pq.io.upload.multipart import MultipartSink
+from resilient_pq.io.upload.upload_plan import max_object_size, part_size
 
 if TYPE_CHECKING:
     from resilient_pq.io.fsspec_store import FsspecStore
-    from resilient_pq.io.http import HttpStore
+    from resilient_pq.io.http_store import HttpStore
     from resilient_pq.io.obstore_store import ObstoreStore
-    from resilient_pq.io.s3 import S3Store
+    from resilient_pq.io.s3.s3_store import S3Store
 
 __all__ = [
     "READING",
@@ -69,12 +70,12 @@ __all__ = [
     "MultipartSink",
     "MultipartStore",
     "ObjectInfo",
+    "ObjectRange",
     "ObjectSink",
     "ObjectTail",
     "ObstoreStore",
     "OpenObject",
     "Part",
-    "Place",
     "ReadStore",
     "RetryPolicy",
     "S3Store",
@@ -100,9 +101,9 @@ __all__ = [
 
 _LAZY = {
     "FsspecStore": "fsspec_store",
-    "HttpStore": "http",
+    "HttpStore": "http_store",
     "ObstoreStore": "obstore_store",
-    "S3Store": "s3",
+    "S3Store": "s3.s3_store",
 }
 
 

@@ -21,9 +21,7 @@ from resilient_pq.errors import (
     UnsupportedError,
     Where,
 )
-from resilient_pq.io.attempts import Attempts
-from resilient_pq.io.concurrency import RequestLimiter
-from resilient_pq.io.local import in_thread
+from resilient_pq.io.local_store import in_thread
 from resilient_pq.io.location import Address, cause_to_show, is_web, scrubbed, shown
 from resilient_pq.io.os_errors import from_os_error
 from resilient_pq.io.partial_file import SUFFIX
@@ -41,10 +39,12 @@ from resilient_pq.io.protocols import (
     folder_prefix,
     pieces_of,
 )
-from resilient_pq.io.ranged_get import MAX_REQUESTS
-from resilient_pq.io.request_log import RequestLine
-from resilient_pq.io.retry import WRITING, RetryPolicy
-from resilient_pq.io.spooled import SpooledSink
+from resilient_pq.io.transfer.attempts import Attempts
+from resilient_pq.io.transfer.ranged_get import MAX_REQUESTS
+from resilient_pq.io.transfer.request_limiter import RequestLimiter
+from resilient_pq.io.transfer.request_log import RequestLine
+from resilient_pq.io.transfer.retry import WRITING, RetryPolicy
+from resilient_pq.io.upload.spooled_upload import SpooledSink
 
 # What file systems call the things that change with the content; all that are there name the version.
 _VERSION_FIELDS = (
@@ -77,9 +77,7 @@ class FsspecStore(WriteStore):
         retry: When a request is sent again that found no connection, or lost it.
     """
 
-    def __init__(
-        self, filesystem: Any, *, prefix: str | None = None, retry: RetryPolicy = WRITING
-    ) -> None:
+    def __init__(self, filesystem: Any, *, prefix: str | None = None, retry: RetryPolicy = WRITING) -> None:
         """Take over the file system."""
         self._filesystem = filesystem
         self._attempts = Attempts(retry, RequestLimiter(MAX_REQUESTS), lambda: self.name)
@@ -150,9 +148,7 @@ class FsspecStore(WriteStore):
         if (info.size, info.etag) != (pin.size, pin.etag):
             raise ObjectChangedError("the object was replaced while it was read", where=self._where(key))
         if len(data) != end - start:
-            raise TransientError(
-                f"{len(data):,} bytes came for a range of {end - start:,}", where=self._where(key)
-            )
+            raise TransientError(f"{len(data):,} bytes came for a range of {end - start:,}", where=self._where(key))
         return data
 
     async def head(self, key: str) -> ObjectInfo:
@@ -188,9 +184,7 @@ class FsspecStore(WriteStore):
                 "a web server can only be read", where=self._where(key), hint="write to a path, or to s3://"
             )
 
-    async def put(
-        self, key: str, data: Sequence[Buffer] | Buffer, *, if_none_match: bool = False
-    ) -> ObjectInfo:
+    async def put(self, key: str, data: Sequence[Buffer] | Buffer, *, if_none_match: bool = False) -> ObjectInfo:
         """Write a whole object."""
         sink = await self.create(key, SinkOptions(mode="x" if if_none_match else "w"))
         try:
@@ -260,9 +254,7 @@ class FsspecStore(WriteStore):
         if not self._asynchronous:
             return await in_thread(lambda: getattr(self._filesystem, method)(*args, **options))
         if self._session is None:
-            connect = getattr(self._filesystem, "set_session", None) or getattr(
-                self._filesystem, "_set_session", None
-            )
+            connect = getattr(self._filesystem, "set_session", None) or getattr(self._filesystem, "_set_session", None)
             self._session = object() if connect is None else await connect()
         return await getattr(self._filesystem, f"_{method}")(*args, **options)
 

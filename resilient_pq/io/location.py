@@ -41,9 +41,7 @@ _QUERY: Final = re.compile(r"\?[^/?#=\s]+=")
 #: Stands for a query, and is never one: a display form can be told from a URL, and is that of itself.
 _HASHED: Final = re.compile(r"\?~[0-9a-f]{8}")
 _URL_IN_TEXT: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://[^\s'\"<>]+")
-_USER_IN_TEXT: Final = re.compile(
-    r"(?:(?<![\w/])|(?<=[A-Za-z]:/)|(?<=:///))[^\s'\"<>/:@=]+:[^\s'\"<>/@]+@(?=[\w\[])"
-)
+_USER_IN_TEXT: Final = re.compile(r"(?:(?<![\w/])|(?<=[A-Za-z]:/)|(?<=:///))[^\s'\"<>/:@=]+:[^\s'\"<>/@]+@(?=[\w\[])")
 #: A user and a password before a host, where a scheme is missing or mistyped; a drive of Windows is none.
 _MISTYPED: Final = re.compile(
     r"(?![A-Za-z]:[\\/])(?P<scheme>[A-Za-z][\w+.\-]+(?::/?|//?))?"

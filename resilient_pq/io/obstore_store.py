@@ -42,7 +42,7 @@ from resilient_pq.errors import (
     TransientError,
     UnsupportedError,
 )
-from resilient_pq.io.local import in_thread
+from resilient_pq.io.local_store import in_thread
 from resilient_pq.io.location import Address, cause_to_show, scrubbed, shown
 from resilient_pq.io.protocols import (
     DEFAULT_SINK_OPTIONS,
@@ -57,10 +57,10 @@ from resilient_pq.io.protocols import (
     folder_prefix,
     pieces_of,
 )
-from resilient_pq.io.ranged_get import Answer, AskTheSize, RangedGetStore
-from resilient_pq.io.request_log import RequestLine
-from resilient_pq.io.retry import NO_RETRIES, WRITING, RetryPolicy, retrying
-from resilient_pq.io.spooled import SpooledSink
+from resilient_pq.io.transfer.ranged_get import Answer, AskTheSize, RangedGetStore
+from resilient_pq.io.transfer.request_log import RequestLine
+from resilient_pq.io.transfer.retry import NO_RETRIES, WRITING, RetryPolicy, retrying
+from resilient_pq.io.upload.spooled_upload import SpooledSink
 from resilient_pq.units import KiB, MiB
 
 if TYPE_CHECKING:
@@ -90,9 +90,7 @@ class ObstoreStore(RangedGetStore, WriteStore):
         retry: When a request is sent again.
     """
 
-    def __init__(
-        self, store: Any, *, prefix: str | None = None, retry: RetryPolicy = WRITING
-    ) -> None:
+    def __init__(self, store: Any, *, prefix: str | None = None, retry: RetryPolicy = WRITING) -> None:
         """Nothing is asked yet."""
         super().__init__(retry)
         self._store = _sending_once(store)
@@ -109,9 +107,7 @@ class ObstoreStore(RangedGetStore, WriteStore):
     @property
     def capabilities(self) -> Capabilities:
         """What obstore's interface reaches."""
-        return Capabilities(
-            suffix_range=self._suffix_works, if_match=True, if_none_match=True, list_names=True
-        )
+        return Capabilities(suffix_range=self._suffix_works, if_match=True, if_none_match=True, list_names=True)
 
     def url_of(self, key: str) -> str:
         """The prefix and the key, without secrets."""
@@ -153,9 +149,7 @@ class ObstoreStore(RangedGetStore, WriteStore):
         )
         return listing
 
-    async def put(
-        self, key: str, data: Sequence[Buffer] | Buffer, *, if_none_match: bool = False
-    ) -> ObjectInfo:
+    async def put(self, key: str, data: Sequence[Buffer] | Buffer, *, if_none_match: bool = False) -> ObjectInfo:
         """Write a whole object in one request.
 
         With `if_none_match` it is sent once: sent again, it could be refused because of its own success.
@@ -197,9 +191,7 @@ class ObstoreStore(RangedGetStore, WriteStore):
             self._asked = False
             await asyncio.sleep(_GRACE)
 
-    async def _put(
-        self, key: str, body: Any, size: int, *, exclusive: bool, use_multipart: bool
-    ) -> ObjectInfo:
+    async def _put(self, key: str, body: Any, size: int, *, exclusive: bool, use_multipart: bool) -> ObjectInfo:
         async def send() -> ObjectInfo:
             mode: Literal["create", "overwrite"] = "create" if exclusive else "overwrite"
             request = obstore.put_async(self._store, key, body, mode=mode, use_multipart=use_multipart)

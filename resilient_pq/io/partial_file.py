@@ -8,9 +8,9 @@ import stat
 import threading
 from collections.abc import Sequence
 
-from resilient_pq.commands import in_shell, shell_line
 from resilient_pq.errors import AlreadyExistsError, NotFoundError, StoreError, Where
 from resilient_pq.io.os_errors import explained, from_os_error
+from resilient_pq.shell_commands import in_shell, shell_line
 
 try:
     import fcntl

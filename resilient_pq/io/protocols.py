@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Literal, Protocol, Self, TypeAlias, runtime_checkable
 
 from resilient_pq.errors import NotFoundError, StoreError, UnsupportedError, Where
-from resilient_pq.io.epoch import LeaseTerms
+from resilient_pq.io.upload.epoch import LeaseTerms
 from resilient_pq.units import GiB, MiB
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -216,7 +216,7 @@ class SinkOptions:
         overwrite_partial: Local files: replace a ``NAME.partial`` that a dead writer left. One that a living
             writer holds is never replaced.
         lease: Uploads: what the epoch object beside the object is to say, so that bytes are stored for its holder
-            alone (`io.lease`); None for no such object.
+            alone (`io.upload.lease`); None for no such object.
         permissions: Local files: what others than the owner may do with it, at most, as `os.chmod` takes it; None for
             what the umask leaves.
 
@@ -247,9 +247,7 @@ class SinkOptions:
         if self.max_bytes_in_flight < 1:
             raise ValueError(f"max_bytes_in_flight is at least 1, not {self.max_bytes_in_flight:,}")
         if not self.undecided_grace >= 0:
-            raise ValueError(
-                f"undecided_grace is not below 0 seconds, and {self.undecided_grace} is not that"
-            )
+            raise ValueError(f"undecided_grace is not below 0 seconds, and {self.undecided_grace} is not that")
 
 
 DEFAULT_SINK_OPTIONS = SinkOptions()
@@ -490,9 +488,7 @@ class ReadStore(Protocol):
         Raises:
             UnsupportedError: The store cannot tell.
         """
-        raise UnsupportedError(
-            f"{self.name} cannot list what is in a folder", where=Where(key=self.url_of(folder))
-        )
+        raise UnsupportedError(f"{self.name} cannot list what is in a folder", where=Where(key=self.url_of(folder)))
 
     async def list_names(self, folder: str) -> list[str]:
         """The names of all that `list_objects` tells of, sorted.
@@ -561,9 +557,7 @@ class WriteStore(ReadStore, Protocol):
         return
 
     @abstractmethod
-    async def put(
-        self, key: str, data: Sequence[Buffer] | Buffer, *, if_none_match: bool = False
-    ) -> ObjectInfo:
+    async def put(self, key: str, data: Sequence[Buffer] | Buffer, *, if_none_match: bool = False) -> ObjectInfo:
         """Write a whole object at once: it is there entirely or not at all.
 
         Raises:

@@ -10,10 +10,10 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from resilient_pq.errors import NOWHERE, SchemaError, StoreError, Where
-from resilient_pq.io.local import LocalStore
+from resilient_pq.io.local_store import LocalStore
 from resilient_pq.io.location import Address, is_shown, mistyped, shown
 from resilient_pq.io.protocols import ReadStore, WriteStore
-from resilient_pq.io.retry import READING, RetryPolicy
+from resilient_pq.io.transfer.retry import READING, RetryPolicy
 
 S = TypeVar("S", bound=ReadStore)
 
@@ -98,9 +98,7 @@ async def place_of(
             await store.close()
 
 
-def with_retry(
-    storage_options: Mapping[str, Any] | None, retry: RetryPolicy | None
-) -> Mapping[str, Any] | None:
+def with_retry(storage_options: Mapping[str, Any] | None, retry: RetryPolicy | None) -> Mapping[str, Any] | None:
     """Storage options that bring a policy along to wherever a store is made of them, be it another process."""
     if retry is None:
         return storage_options
@@ -140,9 +138,7 @@ class Stores:
     Those of other schemes have one each. Whoever made it closes it, and with it all stores.
     """
 
-    def __init__(
-        self, storage_options: Mapping[str, Any] | None = None, retry: RetryPolicy = READING
-    ) -> None:
+    def __init__(self, storage_options: Mapping[str, Any] | None = None, retry: RetryPolicy = READING) -> None:
         """Nothing is connected yet.
 
         Args:
@@ -192,7 +188,7 @@ class Stores:
                 )
             if not bucket or not (name or bucket_alone):
                 raise _misnamed("the URL names no object", where=Where(key=text), hint="write s3://bucket/name")
-            from resilient_pq.io.s3 import S3Store  # noqa: PLC0415
+            from resilient_pq.io.s3.s3_store import S3Store  # noqa: PLC0415
 
             return self._one("s3", lambda: S3Store(self._storage_options, retry=self._retry)), rest
         if is_shown(text):
@@ -202,7 +198,7 @@ class Stores:
                 hint="name it with its query",
             )
         if match[2] == "://" and scheme in ("http", "https"):
-            from resilient_pq.io.http import HttpStore  # noqa: PLC0415
+            from resilient_pq.io.http_store import HttpStore  # noqa: PLC0415
 
             return self._one("http", lambda: HttpStore(self._storage_options, retry=self._retry)), Address(text)
         from resilient_pq.io.fsspec_store import FsspecStore  # noqa: PLC0415

@@ -6,25 +6,25 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 
+from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import FormatError, NotFoundError, ObjectChangedError, Where, located
+from resilient_pq.format.pages.chunk_read import ChunkRead
 from resilient_pq.io import (
     FetchCounters,
     FetchOptions,
     ObjectInfo,
+    ObjectRange,
     ObjectTail,
     OpenObject,
-    Place,
     ReadStore,
     counting,
     fetch_groups,
     fetch_places,
 )
 from resilient_pq.io.cancellation import all_or_none
-from resilient_pq.io.ranges import ByteRange
-from resilient_pq.off_loop import off_loop
+from resilient_pq.off_event_loop import off_loop
 from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.data_file import writing_again
-from resilient_pq.reader.plan import ChunkRead
 from resilient_pq.units import KiB
 
 #: Small chunks that arrive together are given together up to this size: to hand one to a thread takes as long as to
@@ -122,18 +122,14 @@ class ChunkObjects:
     async def _pin(self, file: str) -> None:
         key = self._key_of(file)
         where = Where(key=self._store.url_of(key))
-        again = (
-            f"if it is meant to be so, write the summary again: {' '.join(writing_again(self.url_of(None)))}"
-        )
+        again = f"if it is meant to be so, write the summary again: {' '.join(writing_again(self.url_of(None)))}"
         try:
             async with self._requests:
                 self._counters.requests += 1
                 with counting(self._counters):
                     info = await self._store.head(key)
         except NotFoundError as error:
-            raise NotFoundError(
-                "a data file that the summary names is not there", where=where, hint=again
-            ) from error
+            raise NotFoundError("a data file that the summary names is not there", where=where, hint=again) from error
         stated = self.contents.file_sizes.get(file, info.size)
         if stated != info.size:
             raise ObjectChangedError(
@@ -144,7 +140,7 @@ class ChunkObjects:
             )
         self._pinned[file] = info
 
-    def places_of(self, chunk: ChunkRead) -> tuple[Place, ...]:
+    def places_of(self, chunk: ChunkRead) -> tuple[ObjectRange, ...]:
         """The ranges that are read of a chunk in their object, which is pinned already.
 
         Raises:
@@ -155,18 +151,18 @@ class ChunkObjects:
         with located(chunk.where):
             return tuple(self.place_in(chunk.file, wanted) for wanted in chunk.ranges)
 
-    def place_of(self, chunk: ChunkRead) -> Place:
+    def place_of(self, chunk: ChunkRead) -> ObjectRange:
         """All bytes of a chunk in their object, which is pinned already.
 
         Raises:
             FormatError: They do not lie within it.
         """
         if chunk.file is None:
-            return Place(self._info, chunk.range)  # which is known to lie in the file
+            return ObjectRange(self._info, chunk.range)  # which is known to lie in the file
         with located(chunk.where):
             return self.place_in(chunk.file, chunk.range, slack=chunk.slack)
 
-    def place_in(self, file: str | None, wanted: ByteRange, *, slack: int = 0) -> Place:
+    def place_in(self, file: str | None, wanted: ByteRange, *, slack: int = 0) -> ObjectRange:
         """Bytes of a data file, which is pinned already, or of the file itself for None.
 
         Args:
@@ -178,7 +174,7 @@ class ChunkObjects:
             FormatError: They do not lie within the data file.
         """
         if file is None:
-            return Place(self._info, wanted)
+            return ObjectRange(self._info, wanted)
         info = self._pinned[file]
         end = wanted.end - slack
         if end > info.size:
@@ -186,7 +182,7 @@ class ChunkObjects:
                 f"bytes {wanted.start:,} to {end:,} are said to lie in a data file that has {info.size:,} bytes",
                 where=Where(key=self.url_of(file)),
             )
-        return Place(info, ByteRange(wanted.start, min(wanted.end, info.size)))
+        return ObjectRange(info, ByteRange(wanted.start, min(wanted.end, info.size)))
 
     async def fetch(self, chunks: Sequence[ChunkRead]) -> AsyncGenerator[list[tuple[int, list[memoryview]]], None]:
         """What is read of chunks, whatever objects they lie in, in one parallel wave.
@@ -226,7 +222,7 @@ class ChunkObjects:
                     yield whole
 
     def fetch_places(
-        self, places: Sequence[Place], *, in_order: bool = False
+        self, places: Sequence[ObjectRange], *, in_order: bool = False
     ) -> AsyncGenerator[tuple[int, memoryview], None]:
         """The bytes of places that `place_of` or `place_in` gave, in one parallel wave, whatever is at hand.
 
@@ -274,7 +270,7 @@ class ChunkObjects:
         await self.pin([file])
         return await self.read_place(self.place_in(file, wanted, slack=slack))
 
-    async def read_place(self, place: Place) -> memoryview:
+    async def read_place(self, place: ObjectRange) -> memoryview:
         """The bytes of a place that `place_of` or `place_in` gave.
 
         Raises:

@@ -10,10 +10,10 @@ from functools import cached_property
 
 from resilient_pq.errors import FormatError, Where
 from resilient_pq.format import footer, kernels
+from resilient_pq.format.file_metadata import ColumnMetaData, FileMetaData, RowGroup
 from resilient_pq.format.footer import Footer, key_values
-from resilient_pq.format.metadata import ColumnMetaData, FileMetaData, RowGroup
-from resilient_pq.format.records import HEADER_SIZE, Kind
-from resilient_pq.format.schema import Schema
+from resilient_pq.format.resilience_records import HEADER_SIZE, RecordKind
+from resilient_pq.format.schema_tree import Schema
 from resilient_pq.version import MAKER
 
 #: Offsets are signed 64-bit integers.
@@ -108,7 +108,7 @@ class Contents:
     def is_finished(self) -> bool:
         """Whether the footer proves that no row followed: a checkpoint of ours is a footer, too, and does not."""
         if self.footer.record is not None:
-            return self.footer.record.kind in (Kind.FINAL, Kind.SEAL)
+            return self.footer.record.kind in (RecordKind.FINAL, RecordKind.SEAL)
         return not self.unvouched or self.key_value.get(footer.STATE_KEY) in (
             FileState.COMPLETE,
             FileState.SALVAGED,
@@ -151,9 +151,7 @@ class Contents:
             total += row_group.num_rows
         if total != found.metadata.num_rows:
             if found.record is not None:
-                raise FormatError(
-                    f"the footer says {found.metadata.num_rows:,} rows, its row groups {total:,}"
-                )
+                raise FormatError(f"the footer says {found.metadata.num_rows:,} rows, its row groups {total:,}")
             miscounted = found.metadata.num_rows or None  # early parquet-rs wrote 0 there
             found.metadata.num_rows = total  # the row groups know better
         key_value = key_values(found.metadata.key_value_metadata)
@@ -187,7 +185,7 @@ def _checkpoints(found: Footer, key_value: dict[str, str | None]) -> tuple[Known
     except ValueError:
         raise FormatError(f"{footer.CHECKPOINTS_KEY} is malformed: {text!r}") from None
     record = found.record
-    if record is not None and record.kind == Kind.CHECKPOINT:
+    if record is not None and record.kind == RecordKind.CHECKPOINT:
         known.append(KnownCheckpoint(len(known) + 1, record.offset, record.num_rows))
     return tuple(known)
 
@@ -223,7 +221,5 @@ def chunk_range(metadata: ColumnMetaData, end: int) -> tuple[int, int]:
         starts.append(metadata.dictionary_page_offset)
     start, size = min(starts), metadata.total_compressed_size
     if start < len(footer.MAGIC) or size < 0 or start + size > end:
-        raise FormatError(
-            f"a column chunk is said to lie at {start:,} to {start + size:,}, outside of the data"
-        )
+        raise FormatError(f"a column chunk is said to lie at {start:,} to {start + size:,}, outside of the data")
     return start, start + size

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 
-from resilient_pq.commands import command, in_shell, lasts, shell_line
 from resilient_pq.errors import FormatError
 from resilient_pq.io.location import without_query
+from resilient_pq.shell_commands import command, in_shell, lasts, shell_line
 
 #: What the summary of a folder is called, and the one that has its schema only.
 METADATA_NAME = "_metadata"

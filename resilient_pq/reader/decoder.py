@@ -9,17 +9,17 @@ from typing import Final
 
 import numpy as np
 
+from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import ChecksumError, EncodingError, FormatError, Where, located
-from resilient_pq.format.chunk_decoder import decode_chunk
+from resilient_pq.format.file_metadata import ColumnMetaData, DataPageHeaderV2, Encoding, PageType
 from resilient_pq.format.footer import ChunkSums
-from resilient_pq.format.metadata import ColumnMetaData, DataPageHeaderV2, Encoding, PageType
-from resilient_pq.format.page import Page, check_crc, pages_of
-from resilient_pq.format.page_sums import PageSums
-from resilient_pq.format.page_table import DATA_PAGES, PageTable, check_crcs
-from resilient_pq.format.values import LeafColumn
-from resilient_pq.io.ranges import ByteRange
-from resilient_pq.reader.plan import ChunkRead
-from resilient_pq.reader.selected_pages import PageRead, SelectedPages
+from resilient_pq.format.pages.chunk_decoder import decode_chunk
+from resilient_pq.format.pages.chunk_read import ChunkRead
+from resilient_pq.format.pages.page import Page, check_crc, pages_of
+from resilient_pq.format.pages.page_sums import PageSums
+from resilient_pq.format.pages.page_table import DATA_PAGES, PageTable, check_crcs
+from resilient_pq.format.pages.selected_pages import PageRead, SelectedPages
+from resilient_pq.format.physical_values import LeafColumn
 
 _DICTIONARY: Final = frozenset({int(Encoding.PLAIN_DICTIONARY), int(Encoding.RLE_DICTIONARY)})
 
@@ -89,9 +89,7 @@ def _compare(chunk: ChunkRead, data: memoryview) -> tuple[bool, PageTable | None
 # --- some of the pages --------------------------------------------------------------------------------------------
 
 
-def decode_parts(
-    chunk: ChunkRead, parts: Sequence[memoryview], *, verify: bool, views: bool = False
-) -> LeafColumn:
+def decode_parts(chunk: ChunkRead, parts: Sequence[memoryview], *, verify: bool, views: bool = False) -> LeafColumn:
     """The column that a chunk holds; where only some of its pages are read, over the rows that these hold.
 
     The index that told where pages lie is believed as far as they bear it out: each has to be found exactly where the
@@ -117,11 +115,7 @@ def decode_parts(
 def _decode_pages(
     chunk: ChunkRead, selected: SelectedPages, parts: Sequence[memoryview], *, verify: bool, views: bool
 ) -> LeafColumn:
-    found = [
-        page
-        for place, data in zip(selected.ranges, parts, strict=True)
-        for page in pages_of(data, place.start)
-    ]
+    found = [page for place, data in zip(selected.ranges, parts, strict=True) for page in pages_of(data, place.start)]
     expected = list(selected.pages)
     pages: list[Page] = []
     if selected.dictionary is not None:

@@ -7,31 +7,33 @@ from functools import cache, cached_property, partial
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-from resilient_pq import room
-from resilient_pq.arrow.field import Field
-from resilient_pq.arrow.schema import ColumnFields
+from resilient_pq import memory_pool
 from resilient_pq.arrow.table import Table
 from resilient_pq.arrow.to_python import Inexact
+from resilient_pq.arrow.types.arrow_schema import ColumnFields
+from resilient_pq.arrow.types.field import Field
+from resilient_pq.damage.lost_region import LostRegion
+from resilient_pq.damage.on_damage import OnDamage
 from resilient_pq.errors import (
     Where,
     located,
 )
-from resilient_pq.format.bounds import ColumnStatistics, DecodedColumnIndex
+from resilient_pq.format.file_metadata import FileMetaData, OffsetIndex
 from resilient_pq.format.footer import key_values
-from resilient_pq.format.metadata import FileMetaData, OffsetIndex
-from resilient_pq.format.schema import Schema
+from resilient_pq.format.indexes.trusted_bounds import ColumnStatistics, DecodedColumnIndex
+from resilient_pq.format.schema_tree import Schema
 from resilient_pq.format.sorting import SortingColumn
 from resilient_pq.io import FetchCounters, ObjectInfo, ObjectTail, ReadStore
-from resilient_pq.off_loop import off_loop
-from resilient_pq.reader import indexes
-from resilient_pq.reader.bloom_filter import ColumnBloomFilter
+from resilient_pq.off_event_loop import off_loop
 from resilient_pq.reader.chunk_objects import ChunkObjects
 from resilient_pq.reader.contents import Contents, FileState, KnownCheckpoint
-from resilient_pq.reader.index_reader import IndexReader
-from resilient_pq.reader.lost import LostRegion
-from resilient_pq.reader.on_damage import OnDamage
-from resilient_pq.reader.options import ReadLimits, ReadSettings
-from resilient_pq.reader.plan import (
+from resilient_pq.reader.filter import index_ranges
+from resilient_pq.reader.filter.bloom_filter import ColumnBloomFilter
+from resilient_pq.reader.filter.index_reader import IndexReader
+from resilient_pq.reader.plan_display import PlannedRead
+from resilient_pq.reader.read_batches import portions
+from resilient_pq.reader.read_options import ReadLimits, ReadSettings
+from resilient_pq.reader.read_plan import (
     Filters,
     ReadPlan,
     ReadRequest,
@@ -43,11 +45,9 @@ from resilient_pq.reader.plan import (
     plan_read,
     row_groups_wanted,
 )
-from resilient_pq.reader.planned import PlannedRead
-from resilient_pq.reader.portions import portions
-from resilient_pq.reader.records import ROWS_AT_ONCE, Records
+from resilient_pq.reader.row_dicts import ROWS_AT_ONCE, Records
 from resilient_pq.reader.row_groups import RowGroupArrays, RowGroupReader
-from resilient_pq.reader.streaming import Arriving, Batches, Job, Jobs, check_batch_rows, read_ahead
+from resilient_pq.reader.streaming import Arriving, Batches, BatchJob, Jobs, check_batch_rows, read_ahead
 from resilient_pq.units import MiB
 
 T = TypeVar("T")
@@ -156,7 +156,7 @@ class File:
     @property
     def sorting_columns(self) -> tuple[SortingColumn, ...]:
         """The order in which the rows of every row group are, as far as the file says so; others do not check it."""
-        return indexes.common_sorting_columns(self.contents)
+        return index_ranges.common_sorting_columns(self.contents)
 
     def statistics(self, row_group: int, column: str | int) -> ColumnStatistics:
         """What the footer says of the values of a column chunk, as far as its writer can be trusted.
@@ -170,7 +170,7 @@ class File:
             FormatError: The footer says nothing of the chunk.
         """
         with located(Where(key=self.url)):
-            return indexes.statistics_of_chunk(indexes.chunk_of(self.contents, row_group, column))
+            return index_ranges.statistics_of_chunk(index_ranges.chunk_of(self.contents, row_group, column))
 
     def column_metadata(self, row_group: int, column: str | int) -> dict[str, str | None]:
         """The key-value metadata of a column chunk, without what only this library reads (``rpq.*``).
@@ -184,7 +184,7 @@ class File:
             FormatError: The footer says nothing of the chunk.
         """
         with located(Where(key=self.url)):
-            chunk = indexes.chunk_of(self.contents, row_group, column)
+            chunk = index_ranges.chunk_of(self.contents, row_group, column)
             pairs = key_values(chunk.metadata.key_value_metadata)
         return {key: value for key, value in pairs.items() if not key.startswith("rpq.")}
 
@@ -205,7 +205,7 @@ class File:
             FormatError: The index is damaged.
             StoreError: The store could not give the bytes.
         """
-        return await self._index(row_group, column, indexes.column_index_place, indexes.decode_columns)
+        return await self._index(row_group, column, index_ranges.column_index_place, index_ranges.decode_columns)
 
     async def offset_index(self, row_group: int, column: str | int) -> OffsetIndex | None:
         """Where the data pages of a column chunk lie, and with which rows they begin.
@@ -222,7 +222,7 @@ class File:
             FormatError: The index is damaged.
             StoreError: The store could not give the bytes.
         """
-        return await self._index(row_group, column, indexes.offset_index_place, indexes.decode_offsets)
+        return await self._index(row_group, column, index_ranges.offset_index_place, index_ranges.decode_offsets)
 
     async def bloom_filter(self, row_group: int, column: str | int) -> ColumnBloomFilter | None:
         """The bloom filter of a column chunk, which tells values that are certainly not in it.
@@ -240,20 +240,20 @@ class File:
             UnsupportedError: It is of a kind that this version does not know.
             StoreError: The store could not give the bytes.
         """
-        found = await self._index(row_group, column, indexes.bloom_filter_place, indexes.decode_filter)
+        found = await self._index(row_group, column, index_ranges.bloom_filter_place, index_ranges.decode_filter)
         if found is None:
             return None
-        return ColumnBloomFilter(indexes.chunk_of(self.contents, row_group, column).leaf, found)
+        return ColumnBloomFilter(index_ranges.chunk_of(self.contents, row_group, column).leaf, found)
 
     async def _index(
         self,
         row_group: int,
         column: str | int,
-        find: Callable[[indexes.Chunk], indexes.Place | None],
-        decode_bytes: Callable[[indexes.Place, memoryview], T],
+        find: Callable[[index_ranges.IndexedChunk], index_ranges.IndexPlace | None],
+        decode_bytes: Callable[[index_ranges.IndexPlace, memoryview], T],
     ) -> T | None:
         with located(Where(key=self.url)):
-            place = find(indexes.chunk_of(self.contents, row_group, column))
+            place = find(index_ranges.chunk_of(self.contents, row_group, column))
             if place is None:
                 return None
             return await self._indexes.read(place, decode_bytes)
@@ -311,9 +311,7 @@ class File:
             self._tell([region for group in groups for region in group.lost])
             chunks = [group.arrays for group in groups]
             num_arrays = len(chunks) * len(request.field.children)
-            table = await off_loop(
-                num_arrays, Table, request.field, chunks, sum(group.num_rows for group in groups)
-            )
+            table = await off_loop(num_arrays, Table, request.field, chunks, sum(group.num_rows for group in groups))
             return table if limit is None else await off_loop(num_arrays, table.slice, 0, limit)
 
     async def _read(
@@ -422,12 +420,10 @@ class File:
         async def jobs() -> Jobs:
             await off_loop(len(shown.columns), field)
             with located(Where(key=self.url)):
-                plan = await off_loop(
-                    self.contents.num_chunks, plan_read, self.contents, columns, wanted, filters
-                )
+                plan = await off_loop(self.contents.num_chunks, plan_read, self.contents, columns, wanted, filters)
                 plan = await self._narrowed(plan, limit)
             for portion in portions(plan.row_groups, gap=fetch.merge.always_gap, budget=fetch.memory_budget):
-                yield Job(portion, read)
+                yield BatchJob(portion, read)
 
         return field, jobs()
 
@@ -535,7 +531,7 @@ class File:
 
     async def close(self) -> None:
         """Let go of the store's connections, and of most of the memory that is kept for what is read next."""
-        room.give_back(keep=_KEPT_WHEN_CLOSED)
+        memory_pool.give_back(keep=_KEPT_WHEN_CLOSED)
         if self._owns_store:
             await self._store.close()
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
+from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import NotParquetError, Where
 from resilient_pq.format.footer import MAGIC, Footer, NeedBytes, read_footer
-from resilient_pq.format.records import (
+from resilient_pq.format.resilience_records import (
     FOOTER_KINDS,
     HEADER_SIZE,
     RECORD_MAGIC,
-    Kind,
     RecordHeader,
+    RecordKind,
     parse_header,
 )
-from resilient_pq.io.ranges import ByteRange
 from resilient_pq.units import KiB, MiB
 
 #: Bytes looked through for records at first, when going back from the end; doubled up to the larger one.
@@ -46,7 +46,7 @@ def newest_footer(size: int, since: int = 0) -> Asking:
     """
     head = yield ByteRange(0, min(size, len(MAGIC) + HEADER_SIZE))
     anchor = parse_header(head[len(MAGIC) :])
-    if anchor is None or (anchor.kind, anchor.offset) != (Kind.ANCHOR, len(MAGIC)):
+    if anchor is None or (anchor.kind, anchor.offset) != (RecordKind.ANCHOR, len(MAGIC)):
         if len(head) == len(MAGIC) + HEADER_SIZE:
             raise NotParquetError("it does not begin as a file that can be followed", where=Where(offset=0))
         return None

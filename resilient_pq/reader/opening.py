@@ -14,8 +14,8 @@ from resilient_pq.io.resolve import reach
 from resilient_pq.reader.contents import FileState
 from resilient_pq.reader.data_file import remedy
 from resilient_pq.reader.file import File
-from resilient_pq.reader.growing import FollowOptions, GrowingFile, Watch
-from resilient_pq.reader.options import OnLost, ReadLimits, ReadOptions, ReadSettings
+from resilient_pq.reader.growing_file import FollowOptions, GrowingFile, Watch
+from resilient_pq.reader.read_options import OnLost, ReadLimits, ReadOptions, ReadSettings
 from resilient_pq.reader.reading import read_tail_and_contents
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from resilient_pq.errors import FormatError, Where
 from resilient_pq.format.footer import TAIL_SIZE, Footer, NeedBytes, read_footer
 from resilient_pq.io import FetchCounters, ObjectInfo, ObjectTail, ReadStore, counting
-from resilient_pq.off_loop import off_loop
+from resilient_pq.off_event_loop import off_loop
 from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.data_file import remedy
 
@@ -33,9 +33,7 @@ async def read_contents(
         FormatError: There is no footer, or it is damaged.
         StoreError: The store could not give the bytes.
     """
-    tail, contents = await read_tail_and_contents(
-        store, key, tail_bytes=tail_bytes, counters=counters, verify=verify
-    )
+    tail, contents = await read_tail_and_contents(store, key, tail_bytes=tail_bytes, counters=counters, verify=verify)
     return tail.info, contents
 
 

@@ -22,21 +22,22 @@ import numpy as np
 
 from resilient_pq.arrow.assemble import to_arrow
 from resilient_pq.arrow.buffers import has_views
+from resilient_pq.byte_ranges import ByteRange, union
+from resilient_pq.damage.lost_region import LostRegion
+from resilient_pq.damage.on_damage import OnDamage
 from resilient_pq.errors import ChecksumError, FormatError, ResilientPQError, Where, located
-from resilient_pq.format.row_ranges import Rows, mask_within
-from resilient_pq.format.row_selection import select_rows
-from resilient_pq.format.thread_count import READING
-from resilient_pq.format.values import LeafColumn
-from resilient_pq.io import FetchCounters, ObjectInfo, OpenObject, Place
-from resilient_pq.io.ranges import ByteRange, union
-from resilient_pq.off_loop import off_loop
+from resilient_pq.format.indexes.row_ranges import Rows, mask_within
+from resilient_pq.format.pages.chunk_read import ChunkRead
+from resilient_pq.format.pages.row_selection import select_rows
+from resilient_pq.format.pages.thread_count import READING
+from resilient_pq.format.physical_values import LeafColumn
+from resilient_pq.io import FetchCounters, ObjectInfo, ObjectRange, OpenObject
+from resilient_pq.off_event_loop import off_loop
 from resilient_pq.reader.chunk_objects import ChunkObjects
-from resilient_pq.reader.damaged import DamagedChunk, DamagedRowGroups, DecodedRowGroup
+from resilient_pq.reader.damaged_row_groups import DamagedChunk, DamagedRowGroups, DecodedRowGroup
 from resilient_pq.reader.decoder import decode, decode_parts
-from resilient_pq.reader.lost import LostRegion
-from resilient_pq.reader.on_damage import OnDamage
-from resilient_pq.reader.options import ReadLimits, ReadSettings
-from resilient_pq.reader.plan import ChunkRead, ReadRequest, RowGroupRead
+from resilient_pq.reader.read_options import ReadLimits, ReadSettings
+from resilient_pq.reader.read_plan import ReadRequest, RowGroupRead
 from resilient_pq.units import KiB
 
 T = TypeVar("T")
@@ -158,9 +159,7 @@ class RowGroupReader:
     # -- in threads that read --------------------------------------------------------------------
 
     async def _read_in_threads(self, work: _Work, opener: Callable[[ObjectInfo], OpenObject]) -> None:
-        jobs = await off_loop(
-            len(work.pieces), _Jobs, work, self._objects, opener, self._how.options.memory_budget
-        )
+        jobs = await off_loop(len(work.pieces), _Jobs, work, self._objects, opener, self._how.options.memory_budget)
         busy = [self.in_thread(jobs.do_all) for _ in range(min(self._max_threads, work.threads_worth))]
         try:
             # One that fails makes the others end soon; these are waited for, so that no file stays open.
@@ -235,9 +234,7 @@ class _Work:
         except ResilientPQError as error:
             error.at(Where(key=self._objects.url_of(chunk.file)))
             is_damage = isinstance(error, FormatError)
-            if not is_damage or (
-                self._raises and chunk.pages is None and not isinstance(error, ChecksumError)
-            ):
+            if not is_damage or (self._raises and chunk.pages is None and not isinstance(error, ChecksumError)):
                 raise error from error.__cause__
             # Of pages, it may be the index that is wrong; and it may have told which rows can be wanted.
             if not isinstance(error, ChecksumError) and self._is_filtered(chunk):
@@ -253,9 +250,7 @@ class _Work:
             try:
                 column = decode(chunk, data, verify=self._verify, views=self._views[piece.column])
             except FormatError as error:
-                if self._raises or isinstance(
-                    error.__cause__, MemoryError
-                ):  # which says nothing about the file
+                if self._raises or isinstance(error.__cause__, MemoryError):  # which says nothing about the file
                     raise
                 self.damaged[piece.group].append(DamagedChunk(chunk, data, error))
                 return
@@ -335,8 +330,8 @@ class _Stretch:
         useful_bytes: Bytes of those that are wanted.
     """
 
-    reads: tuple[Place, ...]
-    pieces: tuple[tuple[_Piece, tuple[Place, ...]], ...]
+    reads: tuple[ObjectRange, ...]
+    pieces: tuple[tuple[_Piece, tuple[ObjectRange, ...]], ...]
     size: int
     useful_bytes: int
 
@@ -351,7 +346,7 @@ def _stretches(pieces: Sequence[_Piece], objects: ChunkObjects) -> Iterator[_Str
         placed = [(piece, objects.places_of(piece.chunk)) for piece in of_group]
         placed.sort(key=lambda one: (one[0].chunk.file or "", one[1][0].range.start))
         stretches: list[_Stretch] = []
-        found: list[list[tuple[_Piece, tuple[Place, ...]]]] = []
+        found: list[list[tuple[_Piece, tuple[ObjectRange, ...]]]] = []
         for one in placed:
             if len(one[1]) > 1:
                 size = sum([place.range.size for place in one[1]])
@@ -364,13 +359,13 @@ def _stretches(pieces: Sequence[_Piece], objects: ChunkObjects) -> Iterator[_Str
         yield from sorted(stretches, key=attrgetter("size"), reverse=True)
 
 
-def _together(first: Place, last: Place, following: Place) -> bool:
+def _together(first: ObjectRange, last: ObjectRange, following: ObjectRange) -> bool:
     """Whether a chunk is read with those before it."""
     near = following.range.start - last.range.end <= _GAP
     return near and first.info is following.info and following.range.end - first.range.start <= _TOGETHER
 
 
-def _stretch(pieces: Sequence[tuple[_Piece, tuple[Place, ...]]]) -> _Stretch:
+def _stretch(pieces: Sequence[tuple[_Piece, tuple[ObjectRange, ...]]]) -> _Stretch:
     """Chunks that are read at once."""
     first = pieces[0][1][0]
     if len(pieces) == 1:
@@ -378,7 +373,7 @@ def _stretch(pieces: Sequence[tuple[_Piece, tuple[Place, ...]]]) -> _Stretch:
     ranges = [place.range for _, places in pieces for place in places]
     read = ByteRange(first.range.start, max([each.end for each in ranges]))
     useful_bytes = sum([each.size for each in union(ranges)])
-    return _Stretch((Place(first.info, read),), tuple(pieces), read.size, useful_bytes)
+    return _Stretch((ObjectRange(first.info, read),), tuple(pieces), read.size, useful_bytes)
 
 
 class _Jobs:

@@ -12,15 +12,15 @@ from typing import Any, Self, TypeAlias
 
 import nanoarrow
 
-from resilient_pq.arrow.buffers import Part, num_bytes
-from resilient_pq.arrow.field import Field
+from resilient_pq.arrow.buffers import BufferPart, num_bytes
 from resilient_pq.arrow.table import Table
+from resilient_pq.arrow.types.field import Field
+from resilient_pq.damage.lost_region import LostRegion
 from resilient_pq.errors import ResilientPQError, SchemaError, UnsupportedError
 from resilient_pq.io import FetchOptions
-from resilient_pq.off_loop import off_loop
-from resilient_pq.reader.lost import LostRegion
-from resilient_pq.reader.plan import RowGroupRead
-from resilient_pq.reader.portions import Portion
+from resilient_pq.off_event_loop import off_loop
+from resilient_pq.reader.read_batches import ReadBatch
+from resilient_pq.reader.read_plan import RowGroupRead
 from resilient_pq.reader.row_groups import RowGroupArrays
 
 #: Reads row groups of one file, and gives the rows of each.
@@ -32,7 +32,7 @@ Arriving: TypeAlias = AsyncGenerator[RowGroupArrays, None]
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class BatchJob:
     """A portion of a stream, and what reads it.
 
     Attributes:
@@ -40,12 +40,12 @@ class Job:
         read: Reads row groups of it.
     """
 
-    portion: Portion
+    portion: ReadBatch
     read: ReadRowGroups
 
 
 #: What a stream reads, in order; to say what comes next may take reading indexes.
-Jobs: TypeAlias = AsyncGenerator[Job, None]
+Jobs: TypeAlias = AsyncGenerator[BatchJob, None]
 
 
 class Batches(AsyncIterator[Table]):
@@ -228,7 +228,7 @@ class _Ahead:
     def __init__(self, jobs: Jobs, budget: int, most: int) -> None:
         self.running: deque[_Running] = deque()
         self._jobs = jobs
-        self._following: asyncio.Task[Job | None] | None = None
+        self._following: asyncio.Task[BatchJob | None] | None = None
         self._budget = budget
         self._most = most
         self._growth = 0.0  # decoded bytes for each one fetched, the most of any job so far
@@ -265,7 +265,7 @@ class _Ahead:
         self._growth = max(self._growth, size / max(one.job.portion.num_bytes, 1))
         return size
 
-    def _expected(self, portion: Portion) -> int:
+    def _expected(self, portion: ReadBatch) -> int:
         """What is fetched and what becomes of it, which lie side by side for a while."""
         return portion.num_bytes + max(portion.num_decoded, int(portion.num_bytes * self._growth))
 
@@ -286,20 +286,20 @@ class _Ahead:
 class _Running:
     """A job under way; its task gives the rows, and the bytes that they hold."""
 
-    job: Job
+    job: BatchJob
     task: asyncio.Task[tuple[list[RowGroupArrays], int]]
 
 
-async def _measured(job: Job) -> tuple[list[RowGroupArrays], int]:
+async def _measured(job: BatchJob) -> tuple[list[RowGroupArrays], int]:
     found = await job.read(job.portion.row_groups)
 
     def size() -> int:
-        return sum(num_bytes(Part.of(array)) for rows in found for array in rows.arrays)
+        return sum(num_bytes(BufferPart.of(array)) for rows in found for array in rows.arrays)
 
     return found, await off_loop(sum(len(rows.arrays) for rows in found), size)
 
 
-async def _next(jobs: Jobs) -> Job | None:
+async def _next(jobs: Jobs) -> BatchJob | None:
     return await anext(jobs, None)
 
 

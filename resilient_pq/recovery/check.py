@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from resilient_pq.commands import command, lasts
+from resilient_pq.damage.chunk_salvage import next_page
+from resilient_pq.damage.on_damage import OnDamage
 from resilient_pq.errors import Where, located
 from resilient_pq.io import RetryPolicy, with_retry
-from resilient_pq.off_loop import off_loop
+from resilient_pq.off_event_loop import off_loop
 from resilient_pq.reader.contents import Contents, FileState
 from resilient_pq.reader.data_file import is_summary_name, writing_again
-from resilient_pq.reader.on_damage import OnDamage
-from resilient_pq.reader.surviving import next_page
-from resilient_pq.recovery.choose import candidates_of_contents, known_row_groups
-from resilient_pq.recovery.examination import Means
-from resilient_pq.recovery.examined import examine
-from resilient_pq.recovery.findings import Progress, Seen, examine_metadata, examine_row_groups
-from resilient_pq.recovery.kept import KeptRowGroup, KeptRows, keep
+from resilient_pq.recovery.damaged_object import DamagedObject, Location, open_source
+from resilient_pq.recovery.evidence.reconstruction import Reconstruction, understand
+from resilient_pq.recovery.evidence.row_group_choice import candidates_of_contents, known_row_groups
 from resilient_pq.recovery.report import Damage, Finding, Outcome, Report, recovered_name
-from resilient_pq.recovery.source import Location, Source, open_source
-from resilient_pq.recovery.understanding import Understanding, understand
-from resilient_pq.recovery.verify import PagesSeen
+from resilient_pq.recovery.rewrite.retained_rows import RetainedRowGroup, RetainedRows, keep
+from resilient_pq.recovery.verification.checksum_checks import PagesSeen
+from resilient_pq.recovery.verification.findings import Progress, Seen, examine_metadata, examine_row_groups
+from resilient_pq.recovery.verification.page_scan import Means
+from resilient_pq.recovery.verification.verification import examine
+from resilient_pq.shell_commands import command, lasts
 
 #: Findings in the files of a summary after which there is something to do.
 _DAMAGES = (Damage.CORRUPT, Damage.MISSING, Damage.TORN)
@@ -84,10 +84,10 @@ async def check_if_sound(url: Location) -> Report | None:
             return report if report.outcome is Outcome.SOUND else None
 
 
-async def _check(known: Understanding, progress: Progress | None) -> Report:
+async def _check(known: Reconstruction, progress: Progress | None) -> Report:
     contents = known.contents
     if contents is None:
-        return _report(known.source, None, Outcome.NOTHING, KeptRows((), ()), list(known.findings), {})
+        return _report(known.source, None, Outcome.NOTHING, RetainedRows((), ()), list(known.findings), {})
     examined = await examine(known, Means(search=next_page), progress)
     findings = [*known.findings, *examined.findings]
     num_chunks = known.num_chunks
@@ -101,27 +101,25 @@ async def _check(known: Understanding, progress: Progress | None) -> Report:
     return await off_loop(num_chunks, _report, known.source, contents, outcome, rows, findings, examined.seen)
 
 
-def _outcome(known: Understanding, contents: Contents, findings: Sequence[Finding]) -> Outcome:
+def _outcome(known: Reconstruction, contents: Contents, findings: Sequence[Finding]) -> Outcome:
     if known.error is not None or any(finding.damage is not Damage.UNVERIFIED for finding in findings):
         return Outcome.DAMAGED
     return Outcome.SOUND if contents.state in (None, FileState.COMPLETE) else Outcome.INCOMPLETE
 
 
-def _unfinished(source: Source, contents: Contents) -> Finding:
+def _unfinished(source: DamagedObject, contents: Contents) -> Finding:
     message = f"the file says of itself that it is {contents.state}"
     return Finding(Damage.UNFINISHED, message, Where(offset=source.info.size), costs_rows=False)
 
 
-async def _check_summary(source: Source, contents: Contents, progress: Progress | None) -> Report:
+async def _check_summary(source: DamagedObject, contents: Contents, progress: Progress | None) -> Report:
     """Of a summary the row groups of all files that it names; pages of theirs are for their own check."""
     seen: Seen = {}
     findings = [finding async for finding in examine_row_groups(source, contents, progress, seen)]
     findings += [finding async for finding in examine_metadata(source, contents)]
     bad = {finding.where.row_group for finding in findings if finding.costs_rows}
-    row_groups = await off_loop(
-        contents.num_chunks, lambda: known_row_groups(candidates_of_contents(contents))
-    )
-    rows = KeptRows(tuple(KeptRowGroup(known) for known in row_groups if known.ordinal not in bad), ())
+    row_groups = await off_loop(contents.num_chunks, lambda: known_row_groups(candidates_of_contents(contents)))
+    rows = RetainedRows(tuple(RetainedRowGroup(known) for known in row_groups if known.ordinal not in bad), ())
     outcome = Outcome.SOUND
     if any(finding.damage is not Damage.UNVERIFIED for finding in findings):
         outcome = Outcome.DAMAGED
@@ -134,10 +132,10 @@ async def _check_summary(source: Source, contents: Contents, progress: Progress 
 
 
 def _report(
-    source: Source,
+    source: DamagedObject,
     contents: Contents | None,
     outcome: Outcome,
-    rows: KeptRows,
+    rows: RetainedRows,
     findings: list[Finding],
     seen: Mapping[tuple[int, int], PagesSeen],
 ) -> Report:
@@ -178,5 +176,3 @@ def _of_summary(url: str, finding: Finding) -> tuple[str, ...]:
     if finding.damage is not Damage.CORRUPT or file in (None, url):
         return writing_again(url)
     return command("check", str(file))
-
-

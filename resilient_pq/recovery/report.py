@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from resilient_pq.damage.lost_region import Damage, LostRegion, place_to_json
 from resilient_pq.errors import Where
 from resilient_pq.io.location import is_web, without_query
-from resilient_pq.reader.lost import Damage, LostRegion, place_to_json
-from resilient_pq.recovery.ledger import Ledger
+from resilient_pq.recovery.ledger.ledger_model import Ledger
 
 __all__ = [
     "SCHEMA_VERSION",

@@ -91,9 +91,7 @@ def parse_log(lines: Iterable[bytes]) -> list[LoggedCheckpoint]:
         elif event["event"] in _CHECKPOINTS:
             url, file_id = begun.get(upload_id, (None, None))
             counts = event["ordinal"], event["num_rows"], event["offset"]
-            found.append(
-                LoggedCheckpoint(*counts, upload_id, url, file_id, stored=event["event"] == "stored")
-            )
+            found.append(LoggedCheckpoint(*counts, upload_id, url, file_id, stored=event["event"] == "stored"))
     if seen and not known:
         raise FormatError("this is no log of checkpoints", hint="name the file that checkpoint_log named")
     return found
@@ -116,9 +114,7 @@ def _event(line: bytes) -> dict[str, Any] | None:
     return event
 
 
-def rows_stored(
-    log: Iterable[LoggedCheckpoint], *, upload_id: str | None, num_bytes: int | None
-) -> int | None:
+def rows_stored(log: Iterable[LoggedCheckpoint], *, upload_id: str | None, num_bytes: int | None) -> int | None:
     """Rows of an upload up to the checkpoint that ends just at `num_bytes`; None where the log names none."""
     ends = {checkpoint.offset: checkpoint.num_rows for checkpoint in log if checkpoint.upload_id == upload_id}
     return None if num_bytes is None else ends.get(num_bytes)

@@ -7,11 +7,11 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from resilient_pq.errors import SchemaError
-from resilient_pq.format.bloom import FilterOptions
-from resilient_pq.format.metadata import Type
-from resilient_pq.format.schema import Leaf, Schema
+from resilient_pq.format.file_metadata import Type
+from resilient_pq.format.indexes.split_block_filter import FilterOptions
+from resilient_pq.format.indexes.statistics import Order, order_of
+from resilient_pq.format.schema_tree import Leaf, Schema
 from resilient_pq.format.sorting import SortingColumn
-from resilient_pq.format.statistics import Order, order_of
 
 _DIRECTIONS = {"ascending": False, "descending": True}
 _NULLS = {"at_start": True, "at_end": False}
@@ -22,9 +22,7 @@ def check_names(schema: Schema, setting: str, names: Collection[Any]) -> None:
     known = {leaf.column_path for leaf in schema.leaves} | set(schema.names)
     for name in names:
         if name not in known:
-            raise SchemaError(
-                f"{setting}: there is no column {name!r}", hint=f"columns: {', '.join(sorted(known))}"
-            )
+            raise SchemaError(f"{setting}: there is no column {name!r}", hint=f"columns: {', '.join(sorted(known))}")
 
 
 def check_key_values(setting: str, key_values: Mapping[Any, Any]) -> None:
@@ -36,9 +34,7 @@ def check_key_values(setting: str, key_values: Mapping[Any, Any]) -> None:
             raise SchemaError(f"the {setting} key {key!r} is the writer's own")
 
 
-def column_metadata(
-    schema: Schema, given: Mapping[str, Mapping[str, str]] | None
-) -> list[tuple[tuple[str, str], ...]]:
+def column_metadata(schema: Schema, given: Mapping[str, Mapping[str, str]] | None) -> list[tuple[tuple[str, str], ...]]:
     """The key-value metadata for the chunks of each leaf column."""
     known = given or {}
     check_names(schema, "column_metadata", known)
@@ -49,9 +45,7 @@ def column_metadata(
     return [tuple(known.get(leaf.column_path, known.get(leaf.path[0], {})).items()) for leaf in schema.leaves]
 
 
-def bloom_filters(
-    schema: Schema, given: Mapping[str, Any] | Sequence[str] | None
-) -> list[FilterOptions | None]:
+def bloom_filters(schema: Schema, given: Mapping[str, Any] | Sequence[str] | None) -> list[FilterOptions | None]:
     """How the bloom filters of each leaf column are sized; None for those that get none."""
     if isinstance(given, str):
         raise SchemaError("bloom_filter_options is one string", hint=f"bloom_filter_options=[{given!r}]")
@@ -101,9 +95,7 @@ def sorting_columns(schema: Schema, given: Sequence[Any] | None) -> list[tuple[L
         leaf = schema.leaf_named(column.column)
         if leaf is None:
             names = ", ".join(known.column_path for known in schema.leaves)
-            raise SchemaError(
-                f"sorting_columns: there is no column {column.column!r}", hint=f"columns: {names}"
-            )
+            raise SchemaError(f"sorting_columns: there is no column {column.column!r}", hint=f"columns: {names}")
         if leaf.max_repetition_level or order_of(leaf.node) is Order.UNDEFINED or _is_odd_decimal(leaf):
             raise SchemaError(f"sorting_columns: rows cannot be sorted by column {column.column!r}")
         if any(leaf is known for known, _ in found):

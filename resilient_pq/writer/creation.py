@@ -21,8 +21,8 @@ from resilient_pq.io import (
 from resilient_pq.io.resolve import reach
 from resilient_pq.units import MiB
 from resilient_pq.writer.checkpoint_log import CheckpointLog
-from resilient_pq.writer.options import MAX_UNSTORED_SECONDS, EncoderOptions, WriteOptions
-from resilient_pq.writer.stream import Resumed, Writer
+from resilient_pq.writer.file_writer import Resumed, Writer
+from resilient_pq.writer.write_options import MAX_UNSTORED_SECONDS, EncoderOptions, WriteOptions
 
 Location = str | os.PathLike[str] | tuple[WriteStore, str]
 #: Begins or takes over an object: gives the sink of its bytes, and what is in place already.
@@ -167,9 +167,7 @@ def new_file(
     async def begin(store: WriteStore, key: str) -> tuple[ObjectSink, None]:
         return await store.create(key, sink_options), None
 
-    return writer_of(
-        url, storage_options, begin, schema=schema, options=options, on_error=on_error, file_id=file_id
-    )
+    return writer_of(url, storage_options, begin, schema=schema, options=options, on_error=on_error, file_id=file_id)
 
 
 def new_file_id() -> bytes:

@@ -11,13 +11,13 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
 
-from resilient_pq.format.chunk_encoder import EncodedChunk
-from resilient_pq.format.side_by_side import one_by_one
+from resilient_pq.format.pages.chunk_encoder import EncodedChunk
+from resilient_pq.format.pages.parallel_map import one_by_one
 from resilient_pq.io import ObjectSink
 from resilient_pq.io.cancellation import finish_first, finish_in_thread
-from resilient_pq.writer.ahead import Ahead
-from resilient_pq.writer.encoder import ClosedRowGroup, Encoder
-from resilient_pq.writer.layout import Buffers
+from resilient_pq.writer.encode_pool import EncodePool
+from resilient_pq.writer.file_encoder import ClosedRowGroup, FileEncoder
+from resilient_pq.writer.file_layout import Buffers
 
 #: Which part of a row group may wait to be encoded while the next one is begun, and may wait to be pushed.
 _AHEAD: Final = 4
@@ -33,7 +33,7 @@ class Pipeline:
 
     def __init__(
         self,
-        encoder: Encoder,
+        encoder: FileEncoder,
         sink: ObjectSink,
         *,
         max_threads: int,
@@ -46,17 +46,11 @@ class Pipeline:
         self._max_threads = max_threads
         self._laid_out = laid_out
         self._most_left_bytes = row_group_bytes // _AHEAD
-        self._most_waiting_bytes = (
-            self._most_left_bytes // 2
-        )  # as much again may be on its way into the store
-        self._ahead: Ahead[EncodedChunk] | None = (
-            None  # made for the first row group that several threads encode
-        )
+        self._most_waiting_bytes = self._most_left_bytes // 2  # as much again may be on its way into the store
+        self._ahead: EncodePool[EncodedChunk] | None = None  # made for the first row group that several threads encode
         self._closing: deque[ClosedRowGroup] = deque()  # those of which not all is in the file
         self._num_laid = 0  # chunks of the first of them that are
-        self._pushing: asyncio.Task[None] | None = (
-            None  # what is being pushed while the next chunks are encoded
-        )
+        self._pushing: asyncio.Task[None] | None = None  # what is being pushed while the next chunks are encoded
 
     @property
     def busy(self) -> bool:
@@ -77,10 +71,10 @@ class Pipeline:
         if ending or threads == 1 or not self._encoder.may_look_ahead:
             await self.push_row_groups(ending=ending)
 
-    def _use_threads(self, threads: int) -> Ahead[EncodedChunk]:
+    def _use_threads(self, threads: int) -> EncodePool[EncodedChunk]:
         """What encodes in so many threads from now on."""
         if self._ahead is None:
-            self._ahead = Ahead(
+            self._ahead = EncodePool(
                 threads,
                 self._most_waiting_bytes,
                 lambda chunk: chunk.size,

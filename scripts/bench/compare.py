@@ -114,9 +114,7 @@ class Bench:
         """
         arguments = self._arguments
         names = arguments.contestants
-        taking_part = [
-            one for one in ROSTER if case.work in one.works and (names is None or one.name in names)
-        ]
+        taking_part = [one for one in ROSTER if case.work in one.works and (names is None or one.name in names)]
         source, job, warm_up = self._open_wide() if case.work == "open-wide" else self._inputs(case)
         job = dataclasses.replace(job, threads=threads)
         tasks = [Task(self._job_of(job, one), source, warm_up, arguments.repeat) for one in taking_part]

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import resilient_pq as rpq
-from resilient_pq.format import footer, thrift
-from resilient_pq.format.metadata import FileMetaData
+from resilient_pq.format import compact_protocol, footer
+from resilient_pq.format.file_metadata import FileMetaData
 from resilient_pq.io import MemoryStore
 
 ROUNDS = 15
@@ -37,12 +37,12 @@ async def write(num_columns: int, num_row_groups: int) -> bytes:
 
 def stripped(metadata: bytes) -> bytes:
     """The same file metadata without our keys on column chunks."""
-    decoded, _ = thrift.decode(FileMetaData, metadata)
+    decoded, _ = compact_protocol.decode(FileMetaData, metadata)
     for row_group in decoded.row_groups:
         for chunk in row_group.columns:
             if chunk.meta_data is not None:
                 chunk.meta_data.key_value_metadata = None
-    return thrift.encode(decoded)
+    return compact_protocol.encode(decoded)
 
 
 def open_seconds(file: bytes) -> float:

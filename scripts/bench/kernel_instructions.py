@@ -106,9 +106,7 @@ def byte_arrays(rng: np.random.Generator, native: Any, reference: Any) -> list[C
         Case("byte_array_join", COUNT, lambda: native.byte_array_join(offsets, data, joined)),
         Case("byte_array_lengths", COUNT, lambda: native.byte_array_lengths(plain, taken)),
         Case("byte_array_split", COUNT, lambda: native.byte_array_split(plain, lengths, out[: data.size])),
-        Case(
-            "byte_array_gather", COUNT, lambda: native.byte_array_gather(few_offsets, few_data, indices, gathered)
-        ),
+        Case("byte_array_gather", COUNT, lambda: native.byte_array_gather(few_offsets, few_data, indices, gathered)),
         Case("byte_array_min_max", COUNT, lambda: native.byte_array_min_max(offsets, data)),
         Case(
             "dictionary_build_byte_arrays, 256",

@@ -39,7 +39,7 @@ from slow_s3 import running
 from taking_turns import machine
 
 import resilient_pq as rpq
-from resilient_pq.format.metadata import ColumnMetaData
+from resilient_pq.format.file_metadata import ColumnMetaData
 from resilient_pq.units import KiB, MiB
 
 CONNECTIONS = 16
@@ -182,9 +182,7 @@ async def _pages_of_key(file: rpq.File, question: Question, footer: int) -> Want
     raise ValueError("no row group has the key")
 
 
-async def _pages(
-    file: rpq.File, number: int, chunk: ColumnMetaData, name: str, rows: range
-) -> list[tuple[int, int]]:
+async def _pages(file: rpq.File, number: int, chunk: ColumnMetaData, name: str, rows: range) -> list[tuple[int, int]]:
     """Beginning and end of a chunk's dictionary, and of its pages that have some of the rows."""
     places = await file.offset_index(number, name)
     assert places is not None
@@ -275,9 +273,7 @@ def take_turns(
     contestants: Sequence[str], cases: Sequence[Case], endpoint: str, *, rounds: int, duckdb: Path | None
 ) -> dict[str, dict[str, list[Run] | str]]:
     """For each contestant and case its runs, or why there are none."""
-    found: dict[str, dict[str, list[Run] | str]] = {
-        name: {case.title: [] for case in cases} for name in contestants
-    }
+    found: dict[str, dict[str, list[Run] | str]] = {name: {case.title: [] for case in cases} for name in contestants}
     for number in range(rounds):
         for name in contestants if number % 2 == 0 else contestants[::-1]:
             asked = [case for case in cases if _asked_again(found[name][case.title])]
@@ -328,9 +324,7 @@ def _run_task(text: str) -> None:
     task = json.loads(text)
     if task["prefer"]:
         prefer(task["prefer"])
-    cases = [
-        Case(case["title"], Path(case["path"]), Question.from_json(case["question"])) for case in task["cases"]
-    ]
+    cases = [Case(case["title"], Path(case["path"]), Question.from_json(case["question"])) for case in task["cases"]]
     print(json.dumps(answer_all(task["contestant"], task["endpoint"], cases, verify=task["verify"])), flush=True)
     os._exit(0)  # some clients end their process by an abort when the interpreter goes
 

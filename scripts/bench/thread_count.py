@@ -1,6 +1,6 @@
 """Where a second thread begins to pay: chunks of several sizes, read and written by one thread and by two.
 
-The library decides by itself (`format/thread_count.py`), and this shows what that brings.
+The library decides by itself (`format/pages/thread_count.py`), and this shows what that brings.
 With ``--forced`` two threads are at work where it would have one. Numbers are milliseconds: the least of several turns,
 the two counts by turns.
 """
@@ -21,7 +21,7 @@ import pyarrow as pa
 
 import resilient_pq as rpq
 from resilient_pq.reader import row_groups
-from resilient_pq.writer import encoder
+from resilient_pq.writer import file_encoder
 
 COLUMNS = 50
 ROWS = 300_000
@@ -58,7 +58,7 @@ def main() -> int:
     parser.add_argument("--forced", action="store_true", help="have two threads at work whatever the size")
     if parser.parse_args().forced:
         row_groups.threads_worth = lambda _: 2
-        encoder.threads_worth = lambda _: 2
+        file_encoder.threads_worth = lambda _: 2
     rng = np.random.default_rng(1)
     print("| codec | KiB a chunk | write, 1 thread | 2 | read, 1 thread | 2 |\n|---|---:|---:|---:|---:|---:|")
     with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:

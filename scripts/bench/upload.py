@@ -189,9 +189,7 @@ def write_over_s3fs(task: Task, producer: Producer, name: str) -> int:
 def write_over_pyarrow_s3(task: Task, producer: Producer, name: str) -> int:
     from pyarrow import fs  # noqa: PLC0415
 
-    filesystem = fs.S3FileSystem(
-        access_key=KEY, secret_key=SECRET, endpoint_override=task.endpoint, region="us-east-1"
-    )
+    filesystem = fs.S3FileSystem(access_key=KEY, secret_key=SECRET, endpoint_override=task.endpoint, region="us-east-1")
     return write_pyarrow(task, producer, filesystem.open_output_stream(f"{BUCKET}/{name}"))
 
 

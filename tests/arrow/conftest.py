@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from resilient_pq.arrow.assemble import branch_of, to_arrow
-from resilient_pq.arrow.ingest import Ingest
-from resilient_pq.arrow.schema import arrow_schema_of
+from resilient_pq.arrow.batch_ingest import Ingest
 from resilient_pq.arrow.table import Table
-from resilient_pq.format.schema import Leaf
-from resilient_pq.format.values import ByteArrays, LeafColumn, LeafData, check_values, empty_fixed
+from resilient_pq.arrow.types.arrow_schema import arrow_schema_of
+from resilient_pq.format.physical_values import ByteArrays, LeafColumn, LeafData, check_values, empty_fixed
+from resilient_pq.format.schema_tree import Leaf
 
 
 def _as_column(leaf: Leaf, data: LeafData) -> LeafColumn:

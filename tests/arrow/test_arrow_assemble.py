@@ -16,15 +16,15 @@ import pytest
 from resilient_pq import CutTimestampWarning
 from resilient_pq.arrow import leaf_arrays
 from resilient_pq.arrow.assemble import branch_of, to_arrow
-from resilient_pq.arrow.field import Field
-from resilient_pq.arrow.schema import arrow_field_of
 from resilient_pq.arrow.table import Table
+from resilient_pq.arrow.types.arrow_schema import arrow_field_of
+from resilient_pq.arrow.types.field import Field
 from resilient_pq.errors import FormatError
 from resilient_pq.format import logical
+from resilient_pq.format.file_metadata import Repetition, Type
 from resilient_pq.format.logical import Decimal, Integer, Logical, Time, Timestamp, TimeUnit
-from resilient_pq.format.metadata import Repetition, Type
-from resilient_pq.format.schema import Group, Node, Primitive, Schema
-from resilient_pq.format.values import ByteArrays, LeafColumn
+from resilient_pq.format.physical_values import ByteArrays, LeafColumn
+from resilient_pq.format.schema_tree import Group, Node, Primitive, Schema
 
 REQUIRED, OPTIONAL, REPEATED = Repetition.REQUIRED, Repetition.OPTIONAL, Repetition.REPEATED
 
@@ -106,7 +106,11 @@ def leaf(
         (leaf(Type.INT32, Integer(16, False)), np.array([65535], "<i4"), [65535]),
         (leaf(Type.INT32, Integer(32, False)), np.array([-1], "<i4"), [2**32 - 1]),
         (leaf(Type.INT64, Integer(64, False)), np.array([-1], "<i8"), [2**64 - 1]),
-        (leaf(Type.FIXED_LEN_BYTE_ARRAY, logical.UUID, 16), rows(bytes(range(16))), [uuid.UUID(bytes=bytes(range(16)))]),
+        (
+            leaf(Type.FIXED_LEN_BYTE_ARRAY, logical.UUID, 16),
+            rows(bytes(range(16))),
+            [uuid.UUID(bytes=bytes(range(16)))],
+        ),
         (leaf(Type.FIXED_LEN_BYTE_ARRAY, logical.FLOAT16, 2), rows(b"\x00\x3e"), [1.5]),
         (leaf(Type.BYTE_ARRAY, logical.JSON), byte_arrays(b"{}"), ["{}"]),
         (
@@ -236,9 +240,7 @@ def test_values_are_not_copied_where_layouts_agree() -> None:
 
 
 def test_offsets_that_begin_anywhere() -> None:
-    far = ByteArrays(
-        np.array([2**40, 2**40 + 1, 2**40 + 3]) - 2**40 + 5, np.frombuffer(b"xxxxxabcyyy", np.uint8)
-    )
+    far = ByteArrays(np.array([2**40, 2**40 + 1, 2**40 + 3]) - 2**40 + 5, np.frombuffer(b"xxxxxabcyyy", np.uint8))
     assert assembled(leaf(Type.BYTE_ARRAY, logical.STRING), {"values": far}).to_pylist() == ["a", "bc"]
 
 
@@ -436,11 +438,7 @@ INT = leaf(Type.INT32, repetition=REQUIRED, name="x")
             Group(
                 "c",
                 REQUIRED,
-                (
-                    Group(
-                        "map", REPEATED, (INT, leaf(Type.INT32, repetition=OPTIONAL, name="v")), logical.MAP
-                    ),
-                ),
+                (Group("map", REPEATED, (INT, leaf(Type.INT32, repetition=OPTIONAL, name="v")), logical.MAP),),
                 logical.MAP,
             ),
             [
@@ -674,9 +672,7 @@ def test_large_text_beside_text_that_is_not_utf8() -> None:
 def test_decimals_that_128_bits_do_not_hold_come_as_wider_ones() -> None:
     # parquet_logical_types_simple.parquet of Drill has such, in a column of 20 digits.
     digits = rows(b"12345678901234567890", b"\xff" * 19 + b"\x0f")
-    found = chunks_of(
-        leaf(Type.FIXED_LEN_BYTE_ARRAY, Decimal(20, 2), 20), rows(b"\xff" * 20, bytes(20)), digits
-    )
+    found = chunks_of(leaf(Type.FIXED_LEN_BYTE_ARRAY, Decimal(20, 2), 20), rows(b"\xff" * 20, bytes(20)), digits)
     assert found["c"].type == pa.decimal256(76, 2)
     unscaled = [-1, 0, int.from_bytes(b"12345678901234567890"), -241]
     assert found["c"].to_pylist() == [Number(f"{value}E-2") for value in unscaled]

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from resilient_pq.arrow.ingest import Batch, Ingest
-from resilient_pq.arrow.schema import schema_from_arrow
+from resilient_pq.arrow.batch_ingest import Batch, Ingest
+from resilient_pq.arrow.types.arrow_schema import schema_from_arrow
 from resilient_pq.errors import SchemaError, UnsupportedError
-from resilient_pq.format.values import ByteArrays, LeafData, check_values
+from resilient_pq.format.physical_values import ByteArrays, LeafData, check_values
 
 
 def only_batch(data: object, schema: pa.Schema | None = None) -> tuple[Ingest, Batch]:
@@ -96,9 +96,7 @@ def test_address_book() -> None:
     schema = pa.schema(
         [
             pa.field("owner", pa.string(), nullable=False),
-            pa.field(
-                "ownerPhoneNumbers", pa.list_(pa.field("item", pa.string(), nullable=False)), nullable=False
-            ),
+            pa.field("ownerPhoneNumbers", pa.list_(pa.field("item", pa.string(), nullable=False)), nullable=False),
             pa.field("contacts", pa.list_(pa.field("item", person, nullable=False)), nullable=False),
         ]
     )
@@ -114,9 +112,7 @@ def test_address_book() -> None:
         {"owner": "A. Nonymous", "ownerPhoneNumbers": [], "contacts": []},
     ]
     ingest, batch = only_batch(pa.Table.from_pylist(records, schema))
-    assert {
-        leaf.column_path: levels(data) for leaf, data in zip(ingest.schema.leaves, batch.leaves, strict=True)
-    } == {
+    assert {leaf.column_path: levels(data) for leaf, data in zip(ingest.schema.leaves, batch.leaves, strict=True)} == {
         "owner": (None, None),
         "ownerPhoneNumbers.list.element": ([0, 1, 0], [1, 1, 0]),
         "contacts.list.element.name": ([0, 1, 0], [1, 1, 0]),
@@ -137,9 +133,7 @@ def record_levels(
         return {
             f".{field.name}{path}": entries
             for field in kind
-            for path, entries in record_levels(
-                value[field.name], field.type, field.nullable, r, d, depth
-            ).items()
+            for path, entries in record_levels(value[field.name], field.type, field.nullable, r, d, depth).items()
         }
     if pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind):
         out: dict[str, list[tuple[int, int, Any]]] = {path: [] for path in leaf_paths(kind)}
@@ -431,9 +425,7 @@ def test_nothing_of_an_array_is_taken_when_a_later_row_does_not_fit() -> None:
     with pytest.raises(SchemaError, match="row 10000 is"):
         next(batches)
     seconds = pa.array([0] * 10_000 + [2**62], pa.timestamp("s"))
-    batches = Ingest.from_schema(pa.schema({"t": seconds.type})).batches(
-        pa.table({"t": seconds}), batch_bytes=1000
-    )
+    batches = Ingest.from_schema(pa.schema({"t": seconds.type})).batches(pa.table({"t": seconds}), batch_bytes=1000)
     with pytest.raises(SchemaError, match="column 't', row 10000: 4611686018427387904 seconds are too many"):
         next(batches)
 
@@ -464,9 +456,7 @@ def test_a_null_in_a_required_field_names_its_row(kind: pa.DataType, rows: list[
         return pa.list_(kind.value_type) if pa.types.is_list(kind) else kind
 
     ingest = Ingest.from_schema(pa.schema({"c": kind}))
-    assert [
-        batch.num_rows for batch in ingest.batches(pa.table({"c": pa.array(rows[:3], nullable(kind))}))
-    ] == [3]
+    assert [batch.num_rows for batch in ingest.batches(pa.table({"c": pa.array(rows[:3], nullable(kind))}))] == [3]
     batches = ingest.batches(pa.table({"c": pa.array(rows, nullable(kind))}))
     with pytest.raises(SchemaError, match=f"column '{path}' may not be null, but row 3 is"):
         next(batches)
@@ -508,9 +498,7 @@ def test_a_row_that_is_null_as_a_whole() -> None:
             "row 1: index 2 leads out of a dictionary of 2",
         ),
         (
-            pa.DictionaryArray.from_arrays(
-                pa.array([0, 0, 1], pa.int8()), pa.array([1, 2**62], pa.timestamp("s"))
-            ),
+            pa.DictionaryArray.from_arrays(pa.array([0, 0, 1], pa.int8()), pa.array([1, 2**62], pa.timestamp("s"))),
             "row 2: 4611686018427387904 seconds are too many",
         ),
     ],

@@ -11,17 +11,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from resilient_pq.arrow.ingest import Ingest
-from resilient_pq.format.values import ByteArrays
+from resilient_pq.arrow.batch_ingest import Ingest
+from resilient_pq.format.physical_values import ByteArrays
 
 ROWS = 20_000
 
 
 def of_pyarrow(start: int) -> object:
     numbers = np.arange(ROWS) + start
-    return pa.table(
-        {"n": numbers, "s": pa.array([f"value {i}" for i in numbers]), "l": [[i, i] for i in numbers]}
-    )
+    return pa.table({"n": numbers, "s": pa.array([f"value {i}" for i in numbers]), "l": [[i, i] for i in numbers]})
 
 
 def of_dict(start: int) -> object:
@@ -51,7 +49,7 @@ def test_values_outlive_the_arrays_they_came_from(make: Callable[[int], object])
 VIEWS = """
 import decimal
 import pyarrow as pa
-from resilient_pq.arrow.ingest import Ingest
+from resilient_pq.arrow.batch_ingest import Ingest
 
 texts = ["x" * 30, "y", None, "z" * 20] * 5
 small = pa.array([decimal.Decimal(1)] * 20, pa.decimal32(3, 0))
@@ -71,7 +69,5 @@ for views in (pa.array(texts, pa.string_view()), structs, lists):
 
 def test_views_beside_small_decimals_and_in_columns_of_their_own() -> None:
     """nanoarrow's copies of arrays of views write beyond their memory, so none may be made: in a process of its own."""
-    ran = subprocess.run(
-        [sys.executable, "-c", VIEWS], capture_output=True, text=True, timeout=120, check=False
-    )
+    ran = subprocess.run([sys.executable, "-c", VIEWS], capture_output=True, text=True, timeout=120, check=False)
     assert ran.returncode == 0, ran.stderr

@@ -108,8 +108,7 @@ def flat_columns(draw: st.DrawFn, length: int) -> tuple[pa.Field, pa.ChunkedArra
     margin = draw(st.lists(values, min_size=1, max_size=9))
     cut = draw(st.integers(0, length))
     chunks = [
-        _array([*margin, *piece, *margin], kind).slice(len(margin), len(piece))
-        for piece in (whole[:cut], whole[cut:])
+        _array([*margin, *piece, *margin], kind).slice(len(margin), len(piece)) for piece in (whole[:cut], whole[cut:])
     ]
     return pa.field("c", kind, nullable), pa.chunked_array(chunks, kind)
 
@@ -223,9 +222,7 @@ def _struct_of(
     def make(
         fields: list[tuple[tuple[pa.DataType, st.SearchStrategy[Any]], bool]],
     ) -> tuple[pa.DataType, st.SearchStrategy[Any]]:
-        kind = pa.struct(
-            [pa.field(f"f{at}", kind, nullable) for at, ((kind, _), nullable) in enumerate(fields)]
-        )
+        kind = pa.struct([pa.field(f"f{at}", kind, nullable) for at, ((kind, _), nullable) in enumerate(fields)])
         values = {
             f"f{at}": st.one_of(st.none(), values) if nullable else values
             for at, ((_, values), nullable) in enumerate(fields)
@@ -265,15 +262,11 @@ def test_nested_columns_in_small_batches(round_trip: RoundTrip, table: pa.Table,
 
 def test_garbage_below_null_slots_never_matters(round_trip: RoundTrip) -> None:
     valid = pa.py_buffer(b"\x05")  # slots 0 and 2 of 3
-    seconds = pa.Array.from_buffers(
-        pa.timestamp("s"), 3, [valid, pa.py_buffer(np.array([1, 2**62, 3], "<i8"))]
-    )
+    seconds = pa.Array.from_buffers(pa.timestamp("s"), 3, [valid, pa.py_buffer(np.array([1, 2**62, 3], "<i8"))])
     indices = pa.Array.from_buffers(pa.int8(), 3, [valid, pa.py_buffer(np.array([0, 99, 1], "i1"))])
     coded = pa.DictionaryArray.from_arrays(indices, pa.array(["a", "b"]), safe=False)
     inner = pa.Array.from_buffers(pa.int32(), 3, [None, pa.py_buffer(np.array([7, -1, 8], "<i4"))])
-    struct = pa.StructArray.from_buffers(
-        pa.struct([pa.field("x", pa.int32(), False)]), 3, [valid], children=[inner]
-    )
+    struct = pa.StructArray.from_buffers(pa.struct([pa.field("x", pa.int32(), False)]), 3, [valid], children=[inner])
     found = round_trip(pa.table({"t": seconds, "d": coded, "s": struct}))
     assert pa.table(found).to_pydict() == {
         "t": [dt.datetime(1970, 1, 1, 0, 0, 1), None, dt.datetime(1970, 1, 1, 0, 0, 3)],
@@ -323,9 +316,7 @@ def test_polars(round_trip: RoundTrip) -> None:
 
 
 def test_polars_slices_and_filters(round_trip: RoundTrip) -> None:
-    frame = pl.DataFrame(
-        {"n": range(1000), "s": [f"value number {i}" if i % 3 else None for i in range(1000)]}
-    )
+    frame = pl.DataFrame({"n": range(1000), "s": [f"value number {i}" if i % 3 else None for i in range(1000)]})
     part = frame.filter(pl.col("n") % 7 == 0)[10:90]
     assert round_trip(part).to_polars().equals(part)
 

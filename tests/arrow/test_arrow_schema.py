@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from resilient_pq.arrow.field import Field
-from resilient_pq.arrow.schema import (
+from resilient_pq.arrow.types.arrow_schema import (
     ColumnFields,
     arrow_field_of,
     arrow_schema_of,
@@ -21,12 +20,13 @@ from resilient_pq.arrow.schema import (
     encode_arrow_schema,
     schema_from_arrow,
 )
+from resilient_pq.arrow.types.field import Field
 from resilient_pq.errors import SchemaError, UnsupportedError
 from resilient_pq.format import logical
+from resilient_pq.format.compact_protocol import encode
+from resilient_pq.format.file_metadata import FileMetaData, Repetition, Type
 from resilient_pq.format.logical import Decimal, Integer, Kept, Logical, Time, Timestamp, TimeUnit
-from resilient_pq.format.metadata import FileMetaData, Repetition, Type
-from resilient_pq.format.schema import Group, Node, Primitive, Schema
-from resilient_pq.format.thrift import encode
+from resilient_pq.format.schema_tree import Group, Node, Primitive, Schema
 
 REQUIRED, OPTIONAL, REPEATED = Repetition.REQUIRED, Repetition.OPTIONAL, Repetition.REPEATED
 
@@ -52,9 +52,7 @@ NESTED = [
     pa.list_(pa.float32(), 3),
     pa.map_(pa.string(), pa.int64()),
     pa.map_(pa.int32(), pa.list_(pa.string())),
-    pa.struct(
-        [pa.field("a", pa.int32(), nullable=False), pa.field("b", pa.list_(pa.struct({"c": pa.bool_()})))]
-    ),
+    pa.struct([pa.field("a", pa.int32(), nullable=False), pa.field("b", pa.list_(pa.struct({"c": pa.bool_()})))]),
 ]
 
 #: What types are when they are read back, where they are not themselves.
@@ -267,9 +265,7 @@ def test_a_stored_schema_that_does_not_match_is_passed_over_column_by_column() -
 
 def test_stored_columns_are_found_by_name_when_others_were_dropped() -> None:
     stored = encode_arrow_schema(
-        pa.schema(
-            [("gone", pa.int8()), ("b", pa.large_string()), ("twice", pa.date64()), ("twice", pa.date64())]
-        )
+        pa.schema([("gone", pa.int8()), ("b", pa.large_string()), ("twice", pa.date64()), ("twice", pa.date64())])
     )
     schema = schema_from_arrow(pa.schema([("b", pa.string()), ("twice", pa.date32())]))
     found = read_back(schema, **{"ARROW:schema": stored})
@@ -277,9 +273,7 @@ def test_stored_columns_are_found_by_name_when_others_were_dropped() -> None:
     assert found == pa.schema([("b", pa.large_string()), ("twice", pa.date32())])
 
 
-STORED = base64.b64decode(
-    encode_arrow_schema(pa.schema({"a": pa.large_string(), "b": pa.list_(pa.int8(), 3)}))
-)
+STORED = base64.b64decode(encode_arrow_schema(pa.schema({"a": pa.large_string(), "b": pa.list_(pa.int8(), 3)})))
 
 
 @pytest.mark.parametrize(
@@ -344,9 +338,7 @@ def test_a_flipped_byte_of_the_stored_schema_never_breaks_the_reading(at: int, f
         (leaf("c", Type.BOOLEAN, logical.UNKNOWN), pa.null()),
         (leaf("c", Type.INT64, logical.DATE), pa.int64()),
     ],
-    ids=lambda value: (
-        str(value) if isinstance(value, pa.DataType) else f"{value.physical_type.name} {value.logical}"
-    ),
+    ids=lambda value: str(value) if isinstance(value, pa.DataType) else f"{value.physical_type.name} {value.logical}",
 )
 def test_annotations_of_other_writers(node: Primitive, expected: pa.DataType) -> None:
     assert pa.field(arrow_field_of(node).to_c()).type == expected
@@ -404,9 +396,7 @@ def list_group(repeated: Node, *, name: str = "my_list", annotation: Logical = l
             id="rule 5: the only child",
         ),
         pytest.param(
-            list_group(
-                Group("array", REPEATED, (leaf("array", Type.INT32, repetition=REPEATED),), logical.LIST)
-            ),
+            list_group(Group("array", REPEATED, (leaf("array", Type.INT32, repetition=REPEATED),), logical.LIST)),
             "list<array: list<array: int32 not null> not null>",
             id="two levels in two levels",
         ),
@@ -416,9 +406,7 @@ def list_group(repeated: Node, *, name: str = "my_list", annotation: Logical = l
             id="a LIST that repeats nothing",
         ),
         pytest.param(
-            list_group(
-                Group("map", REPEATED, (TEXT, leaf("num", Type.INT32)), logical.MAP), annotation=logical.MAP
-            ),
+            list_group(Group("map", REPEATED, (TEXT, leaf("num", Type.INT32)), logical.MAP), annotation=logical.MAP),
             "map<string, int32>",
             id="MAP_KEY_VALUE inside",
         ),

@@ -18,7 +18,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from resilient_pq.arrow.ingest import Ingest
+from resilient_pq.arrow.batch_ingest import Ingest
 from resilient_pq.arrow.table import Table
 from resilient_pq.errors import FormatError, SchemaError, UnsupportedError
 
@@ -130,9 +130,7 @@ PYTHON = {
     "date64": pa.array([dt.date(1969, 12, 31), None], pa.date64()),
     "time32": pa.array([dt.time(23, 59, 59), None], pa.time32("s")),
     "time64": pa.array([dt.time(0, 0, 0, 1), None], pa.time64("ns")),
-    "naive": pa.array(
-        [dt.datetime(1, 1, 1), dt.datetime(9999, 12, 31, 23, 59, 59, 999_999)], pa.timestamp("us")
-    ),
+    "naive": pa.array([dt.datetime(1, 1, 1), dt.datetime(9999, 12, 31, 23, 59, 59, 999_999)], pa.timestamp("us")),
     "seconds": pa.array([dt.datetime(1969, 12, 31), None], pa.timestamp("s")),
     "nanos": pa.array([dt.datetime(2024, 1, 1, 0, 0, 0, 1), None], pa.timestamp("ns")),
     "utc": pa.array([dt.datetime(2024, 7, 1), None], pa.timestamp("ms", "UTC")),
@@ -154,9 +152,7 @@ PYTHON = {
 @pytest.mark.parametrize("array", PYTHON.values(), ids=PYTHON)
 def test_python_values_are_those_of_pyarrow(array: pa.Array) -> None:
     # pandas, where it is installed, makes pyarrow give Timestamps, which are datetimes.
-    expected = [
-        value.to_pydatetime() if isinstance(value, pd.Timestamp) else value for value in array.to_pylist()
-    ]
+    expected = [value.to_pydatetime() if isinstance(value, pd.Timestamp) else value for value in array.to_pylist()]
     found = table_of({"c": array}).to_pydict()["c"]
     assert found == expected
     assert list(map(type, found)) == list(map(type, expected))
@@ -201,9 +197,7 @@ def test_a_zone_that_nobody_knows(zone: str) -> None:
 def test_times_that_datetime_cannot_hold(kind: pa.DataType, number: int, scalar: Any) -> None:
     storage = pa.int32() if kind.bit_width == 32 else pa.int64()
     table = table_of({"c": pa.array([None, number, 0], storage).view(kind)})
-    with pytest.raises(
-        SchemaError, match=rf"column 'c', row 1: {number} as .* does not fit Python's datetime"
-    ):
+    with pytest.raises(SchemaError, match=rf"column 'c', row 1: {number} as .* does not fit Python's datetime"):
         table.to_pylist()
     found = table.to_pydict(inexact="numpy")["c"]
     assert (found[0], found[1], type(found[1]), found[1].dtype) == (None, scalar, type(scalar), scalar.dtype)
@@ -211,9 +205,7 @@ def test_times_that_datetime_cannot_hold(kind: pa.DataType, number: int, scalar:
 
 
 def test_nulls_over_times_that_datetime_cannot_hold() -> None:
-    storage = pa.Array.from_buffers(
-        pa.timestamp("ns"), 2, [pa.py_buffer(b"\x01"), pa.py_buffer(np.array([0, 1]))]
-    )
+    storage = pa.Array.from_buffers(pa.timestamp("ns"), 2, [pa.py_buffer(b"\x01"), pa.py_buffer(np.array([0, 1]))])
     assert table_of({"c": storage}).to_pydict() == {"c": [dt.datetime(1970, 1, 1), None]}
 
 
@@ -264,9 +256,7 @@ def test_names_that_repeat() -> None:
     ],
     ids=lambda value: str(value.type) if isinstance(value, pa.Array) else "",
 )
-def test_numpy_arrays_of_columns_with_and_without_nulls(
-    array: pa.Array, dtype: str, expected: list[Any]
-) -> None:
+def test_numpy_arrays_of_columns_with_and_without_nulls(array: pa.Array, dtype: str, expected: list[Any]) -> None:
     found = table_of({"c": array})["c"]
     assert type(found) is np.ndarray
     assert found.dtype == np.dtype(dtype)
@@ -308,9 +298,7 @@ def test_numpy_arrays_share_the_memory_of_one_chunk() -> None:
     assert found.tolist() == [2, 3, 4, 5, 6]
 
 
-@pytest.mark.parametrize(
-    "kind", [pa.int8(), pa.bool_(), pa.date32(), pa.string(), pa.timestamp("ns", "UTC")], ids=str
-)
+@pytest.mark.parametrize("kind", [pa.int8(), pa.bool_(), pa.date32(), pa.string(), pa.timestamp("ns", "UTC")], ids=str)
 def test_numpy_arrays_without_rows(kind: pa.DataType) -> None:
     table = table_of(pa.schema({"c": kind}).empty_table())
     assert len(table["c"]) == 0
@@ -340,7 +328,7 @@ def test_no_other_arrow_library_is_imported() -> None:
     code = """
 import sys
 from resilient_pq.arrow.assemble import to_arrow
-from resilient_pq.arrow.ingest import Ingest
+from resilient_pq.arrow.batch_ingest import Ingest
 from resilient_pq.arrow.table import Table
 ingest, data = Ingest.infer({"a": [1, None], "b": ["x", "y"]})
 list(ingest.batches(data))

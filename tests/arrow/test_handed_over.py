@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 from nanoarrow._utils import NanoarrowException
 
-from resilient_pq import room
+from resilient_pq import memory_pool
 from resilient_pq import sync as rpq
-from resilient_pq.arrow.field import Field
 from resilient_pq.arrow.handed_over import taking
+from resilient_pq.arrow.types.field import Field
 
 SCHEMA = pa.schema([("a", pa.int64())])
 
@@ -102,7 +102,7 @@ def test_errors_of_ours_are_what_they_are() -> None:
 
 def test_no_memory_to_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(rpq.OutOfMemoryError) as caught, rpq.create(tmp_path / "a") as writer:
-        monkeypatch.setattr(room, "empty", _no_memory)
+        monkeypatch.setattr(memory_pool, "empty", _no_memory)
         writer.write({"a": np.arange(100_000), "b": [f"{i}" for i in range(100_000)]})
     assert caught.value.where.key == str(tmp_path / "a")
     assert isinstance(caught.value, MemoryError)
@@ -110,12 +110,10 @@ def test_no_memory_to_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("verb", [rpq.open, rpq.check])
-def test_no_memory_to_read(
-    verb: Callable[[Path], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_memory_to_read(verb: Callable[[Path], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with rpq.create(tmp_path / "a") as writer:
         writer.write({"a": [1]})
-    monkeypatch.setattr(room, "empty", _no_memory)
+    monkeypatch.setattr(memory_pool, "empty", _no_memory)
     with pytest.raises(rpq.OutOfMemoryError) as caught:
         verb(tmp_path / "a")
     assert caught.value.where.key == str(tmp_path / "a")

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from resilient_pq.arrow.field import Field
-from resilient_pq.arrow.ipc_schema import SchemaMessage, is_whole
+from resilient_pq.arrow.types.field import Field
+from resilient_pq.arrow.types.ipc_schema import SchemaMessage, is_whole
 
 SCHEMA = pa.schema(
     [

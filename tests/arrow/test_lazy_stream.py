@@ -14,10 +14,10 @@ import pyarrow as pa
 import pytest
 
 from resilient_pq import SchemaError
-from resilient_pq.arrow import stream
-from resilient_pq.arrow.field import Field
-from resilient_pq.arrow.stream import lazy_stream
+from resilient_pq.arrow import c_stream
+from resilient_pq.arrow.c_stream import lazy_stream
 from resilient_pq.arrow.table import Table
+from resilient_pq.arrow.types.field import Field
 
 ROWS = pa.table(
     {
@@ -96,11 +96,11 @@ def test_one_that_is_let_go_of_early_ends() -> None:
 
 def test_one_that_is_asked_for_its_schema_alone_leaves_the_tables_to_others() -> None:
     source = Source(halves())
-    others = dict(stream._handed_out)  # that whoever took them has not let go of yet
+    others = dict(c_stream._handed_out)  # that whoever took them has not let go of yet
     assert pa.RecordBatchReader.from_stream(source).schema == ROWS.schema
     gc.collect()
     assert (source.taken, source.ended) == (0, 0)
-    assert stream._handed_out.items() <= others.items()
+    assert c_stream._handed_out.items() <= others.items()
 
 
 @pytest.mark.parametrize(

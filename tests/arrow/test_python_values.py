@@ -13,8 +13,8 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from resilient_pq.arrow.ingest import Ingest
-from resilient_pq.arrow.sources import open_source
+from resilient_pq.arrow.batch_ingest import Ingest
+from resilient_pq.arrow.batch_sources import open_source
 from resilient_pq.errors import SchemaError
 
 
@@ -265,9 +265,7 @@ def test_values_that_do_not_fit_their_column(kind: pa.DataType, value: Any, mess
     ],
     ids=repr,
 )
-def test_times_of_pandas_keep_their_nanoseconds(
-    values: list[Any], kind: pa.DataType, stored: list[int | None]
-) -> None:
+def test_times_of_pandas_keep_their_nanoseconds(values: list[Any], kind: pa.DataType, stored: list[int | None]) -> None:
     for schema in (None, pa.schema({"a": kind})):
         found = arrow_of({"a": values}, schema)["a"]
         assert found.type == kind

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resilient_pq.arrow import schema as module
-from resilient_pq.arrow.schema import ColumnFields, encode_arrow_schema
+from resilient_pq.arrow.types import arrow_schema as module
+from resilient_pq.arrow.types.arrow_schema import ColumnFields, encode_arrow_schema
 from resilient_pq.errors import UnsupportedError
-from resilient_pq.format.metadata import Repetition, Type
-from resilient_pq.format.schema import Group, Node, Primitive, Schema
+from resilient_pq.format.file_metadata import Repetition, Type
+from resilient_pq.format.schema_tree import Group, Node, Primitive, Schema
 
 NAMES = ("a", "b", "c")
 #: Types of one physical type: which of them a column has, is for ``ARROW:schema`` to say.

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from trevni_bytes import write_trevni
 
 from resilient_pq import sync as rpq
-from resilient_pq.commands import shell_line
+from resilient_pq.shell_commands import shell_line
 
 Run = Callable[..., Any]
-NAMES = ["-dash.parquet", "it's a \"name\" $HOME;.parquet", "--help", "a\\b c.parquet", "ünïcode*.parquet"]
+NAMES = ["-dash.parquet", 'it\'s a "name" $HOME;.parquet', "--help", "a\\b c.parquet", "ünïcode*.parquet"]
 NAMES += ["new\nline\x1b[31m'\\.parquet", os.fsdecode(b"no \xff utf-8.parquet")]
 
 
@@ -45,9 +45,7 @@ def _run_by_shell(line: str, rpq_command: list[str]) -> subprocess.CompletedProc
         *(pytest.param(n, marks=pytest.mark.thorough) for n in NAMES[2:-2]),
     ],
 )
-def test_what_check_says_to_run_next(
-    name: str, folder: Path, torn: Path, rpq_run: Run, rpq_command: list[str]
-) -> None:
+def test_what_check_says_to_run_next(name: str, folder: Path, torn: Path, rpq_run: Run, rpq_command: list[str]) -> None:
     shutil.copy(torn, folder / name)
     before = set(folder.iterdir())
     [line] = rpq_run("check", "--", name).words("next")
@@ -68,7 +66,9 @@ _ANYTHING = st.text(st.characters(blacklist_categories=("Cs",), blacklist_charac
 def test_a_line_for_a_shell(arguments: list[str]) -> None:
     line = shell_line(arguments)
     assert line.isprintable()
-    said = subprocess.run(["bash", "-c", f"printf '%s\\0' {line}"], capture_output=True, check=True, env={"LC_ALL": "C"})
+    said = subprocess.run(
+        ["bash", "-c", f"printf '%s\\0' {line}"], capture_output=True, check=True, env={"LC_ALL": "C"}
+    )
     assert said.stdout.split(b"\0")[:-1] == [os.fsencode(each) for each in arguments]
 
 

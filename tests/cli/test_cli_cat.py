@@ -149,9 +149,7 @@ def test_every_kind_of_value(rpq_run: Run, tmp_path: Path) -> None:
         "decimal": pa.array([Decimal("-1234567890.10"), Decimal("0.00")], pa.decimal128(12, 2)),
         "date": pa.array([dt.date(2013, 1, 1), dt.date(1, 1, 1)]),
         "time": pa.array([dt.time(5, 17), dt.time(23, 59, 59, 999999)], pa.time64("us")),
-        "naive": pa.array(
-            [dt.datetime(2013, 1, 1, 5), dt.datetime(2013, 1, 1, 5, 0, 0, 1)], pa.timestamp("us")
-        ),
+        "naive": pa.array([dt.datetime(2013, 1, 1, 5), dt.datetime(2013, 1, 1, 5, 0, 0, 1)], pa.timestamp("us")),
         "utc": pa.array([dt.datetime(2013, 1, 1, 5, tzinfo=dt.UTC)] * 2, pa.timestamp("ms", "UTC")),
         "zoned": pa.array([dt.datetime(2013, 1, 1, 5, tzinfo=zone)] * 2, pa.timestamp("us", "+02:00")),
         "fine": pa.array([1_000_000_001, 1], pa.timestamp("ns", "UTC")),
@@ -219,9 +217,7 @@ def test_a_reader_that_has_seen_enough(rpq_command: list[str], tmp_path: Path) -
     path = tmp_path / "long.parquet"
     with rpq.create(path) as writer:
         writer.write({"text": [f"row {i} {'x' * 100}" for i in range(20_000)]})
-    with subprocess.Popen(
-        [*rpq_command, "cat", str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as process:
+    with subprocess.Popen([*rpq_command, "cat", str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         assert process.stdout.readline().startswith(b'{"text": "row 0 ')

@@ -191,9 +191,7 @@ def test_a_path_that_is_not_utf_8(rpq_command: list[str], torn: Path, tmp_path: 
     name = os.fsencode(tmp_path) + b"/\xff.parquet"
     os.rename(torn, name)
     for arguments in ([], ["--json"]):
-        done = subprocess.run(
-            [*rpq_command, "check", name, *arguments], capture_output=True, timeout=60, check=False
-        )
+        done = subprocess.run([*rpq_command, "check", name, *arguments], capture_output=True, timeout=60, check=False)
         assert (done.returncode, done.stderr) == (ExitCode.DAMAGE, b"")
         assert b"500" in done.stdout
     assert json.loads(done.stdout)["url"] == os.fsdecode(name)

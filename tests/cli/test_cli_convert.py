@@ -96,4 +96,7 @@ def test_what_cannot_be(rpq_run: Run, old: Path, tmp_path: Path) -> None:
     assert rpq_run("convert", old, taken).code == ExitCode.STORE
     assert rpq_run("convert", old, old, "--overwrite").code == ExitCode.USAGE
     assert rpq_run("convert", tmp_path / "none.trv", tmp_path / "a.parquet").code == ExitCode.STORE
-    assert rpq_run("convert", old, tmp_path / "a.parquet", "--schema", "message s { required int64 n; }").code == ExitCode.USAGE
+    assert (
+        rpq_run("convert", old, tmp_path / "a.parquet", "--schema", "message s { required int64 n; }").code
+        == ExitCode.USAGE
+    )

@@ -97,7 +97,9 @@ def test_every_document_is_as_documented(folder: Path, rpq_run: Run) -> None:
     outcomes = set()
     for line in LINES:
         ended = rpq_run(*line.split(), "--json", stdin=b"" if " - " in line else None)
-        documents = [json.loads(ended.out)] if ended.out.startswith("{\n") else list(map(json.loads, ended.out.splitlines()))
+        documents = (
+            [json.loads(ended.out)] if ended.out.startswith("{\n") else list(map(json.loads, ended.out.splitlines()))
+        )
         assert documents, (line, ended.err)
         for document in documents:
             assert_documented(document)

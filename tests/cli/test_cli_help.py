@@ -102,9 +102,7 @@ def test_help_imports_nothing_slow() -> None:
         "slow = {'pyarrow', 'pandas', 'polars', 'duckdb', 's3fs', 'aiobotocore', 'botocore', 'rich.progress'}\n"
         "print(sorted(slow & set(sys.modules)), file=sys.stderr)\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stderr == "[]\n"
 
 
@@ -131,9 +129,7 @@ def test_help_imports_nothing_slow() -> None:
         (["demo", "--rows", "0"], "--rows"),
     ],
 )
-def test_what_is_not_understood_exits_with_2(
-    arguments: list[str], word: str, rpq_run: Callable[..., Any]
-) -> None:
+def test_what_is_not_understood_exits_with_2(arguments: list[str], word: str, rpq_run: Callable[..., Any]) -> None:
     ended = rpq_run(*arguments)
     assert ended.code == ExitCode.USAGE
     assert ended.out == ""
@@ -143,9 +139,7 @@ def test_what_is_not_understood_exits_with_2(
 
 
 @pytest.mark.parametrize("verb", ["check", "uploads list", "uploads"])
-def test_what_is_not_understood_is_json_where_that_is_asked_for(
-    verb: str, rpq_run: Callable[..., Any]
-) -> None:
+def test_what_is_not_understood_is_json_where_that_is_asked_for(verb: str, rpq_run: Callable[..., Any]) -> None:
     ended = rpq_run(*verb.split(), "--frobnicate", "--json")
     assert ended.code == ExitCode.USAGE
     assert ended.document["verb"] == verb

@@ -29,7 +29,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resilient_pq import sync as rpq
-from resilient_pq.cli import readers
+from resilient_pq.cli.input import text_readers
 
 Signals = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 NUM_ROWS = 400_000
@@ -59,9 +59,7 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 
 def is_calm(err: str) -> bool:
-    return not any(
-        word in err for word in ("Traceback", "Fatal Python error", "Exception ignored", "asyncgen")
-    )
+    return not any(word in err for word in ("Traceback", "Fatal Python error", "Exception ignored", "asyncgen"))
 
 
 @pytest.fixture(scope="module")
@@ -75,9 +73,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def _interrupted(
-    source: Path, number: signal.Signals, command: list[str], folder: Path, after: float
-) -> None:
+def _interrupted(source: Path, number: signal.Signals, command: list[str], folder: Path, after: float) -> None:
     written, partial = folder / "it's written.parquet", folder / "it's written.parquet.partial"
     partial.unlink(missing_ok=True)
     arguments = ["write", str(source), str(written), "--row-group-rows", "5000", "--compression", "gzip"]
@@ -123,9 +119,7 @@ def test_a_write_is_interrupted_anywhere(
 def test_a_pipe_to_which_nobody_writes(rpq_command: list[str], tmp_path: Path) -> None:
     """Opening it waits for a writer, which may never come: that must not keep the process."""
     os.mkfifo(tmp_path / "pipe.csv")
-    with running(
-        [*rpq_command, "write", str(tmp_path / "pipe.csv"), str(tmp_path / "written.parquet")]
-    ) as process:
+    with running([*rpq_command, "write", str(tmp_path / "pipe.csv"), str(tmp_path / "written.parquet")]) as process:
         tasks = Path(f"/proc/{process.pid}/task")
         wait_for(lambda: any("poll_schedule" in (task / "wchan").read_text() for task in tasks.iterdir()))
         process.send_signal(signal.SIGINT)
@@ -290,15 +284,11 @@ def test_nowhere_to_tell(verb: list[str], streams: str, sound: Path, rpq_command
 @pytest.mark.thorough
 @pytest.mark.parametrize("streams", STREAMS)
 @pytest.mark.parametrize("verb", TOLD, ids=" ".join)
-def test_nowhere_to_tell_with_any_verb(
-    verb: list[str], streams: str, sound: Path, rpq_command: list[str]
-) -> None:
+def test_nowhere_to_tell_with_any_verb(verb: list[str], streams: str, sound: Path, rpq_command: list[str]) -> None:
     _into_nowhere(verb, streams, rpq_command, sound.parent)
 
 
-def test_no_file_takes_the_number_of_a_closed_stream(
-    sound: Path, rpq_command: list[str], tmp_path: Path
-) -> None:
+def test_no_file_takes_the_number_of_a_closed_stream(sound: Path, rpq_command: list[str], tmp_path: Path) -> None:
     """Or what is meant for stderr would be written into it."""
     line = '"$@" <&- >&- 2>&-'
     written = tmp_path / "written.parquet"
@@ -312,12 +302,12 @@ def test_no_file_takes_the_number_of_a_closed_stream(
 
 def test_a_read_that_waits_is_stopped() -> None:
     begin, end = os.pipe()
-    file = readers.StoppableFile(begin)
+    file = text_readers.StoppableFile(begin)
     found: list[object] = []
 
     def read() -> None:
         try:
-            found.append(io.BufferedReader(readers.InputStream(file)).read(10))
+            found.append(io.BufferedReader(text_readers.InputStream(file)).read(10))
         except OSError as error:
             found.append(error)
 
@@ -333,28 +323,22 @@ def test_a_read_that_waits_is_stopped() -> None:
     os.close(end)
 
 
-_CELL = st.sampled_from(
-    ["", "1", "-7", "2.5", "word", '"a, b"', "2026-01-01", "true", " ", '"say ""so"""', "é"]
-)
+_CELL = st.sampled_from(["", "1", "-7", "2.5", "word", '"a, b"', "2026-01-01", "true", " ", '"say ""so"""', "é"])
 
 
 @given(
-    st.integers(1, 3).flatmap(
-        lambda width: st.lists(st.lists(_CELL, min_size=width, max_size=width), max_size=40)
-    ),
+    st.integers(1, 3).flatmap(lambda width: st.lists(st.lists(_CELL, min_size=width, max_size=width), max_size=40)),
     st.sampled_from(["\n", "\r\n", "\r"]),
     st.integers(60, 300),
     st.booleans(),
 )
-def test_csv_is_what_pyarrow_makes_of_it(
-    rows: list[list[str]], end: str, block_bytes: int, ends: bool
-) -> None:
+def test_csv_is_what_pyarrow_makes_of_it(rows: list[list[str]], end: str, block_bytes: int, ends: bool) -> None:
     """Block by block as its own stream, whose types are those of the first block."""
     names = [f"column {number % 2}" for number in range(len(rows[0]) if rows else 2)]
     data = end.join([",".join(cells) for cells in [names, *rows]]).encode() + (end.encode() if ends else b"")
-    options = readers.TextOptions(block_bytes)
+    options = text_readers.TextOptions(block_bytes)
     try:
-        found = list(readers.read_csv(readers.InputStream(io.BytesIO(data)), "a.csv", options))
+        found = list(text_readers.read_csv(text_readers.InputStream(io.BytesIO(data)), "a.csv", options))
     except rpq.FormatError:
         found = []
     try:
@@ -373,7 +357,7 @@ class Trickle(io.RawIOBase):
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, lines: list[bytes]) -> None:
         self._lines, self._now = iter(lines), 0.0
-        monkeypatch.setattr(readers, "time", SimpleNamespace(monotonic=lambda: self._now))
+        monkeypatch.setattr(text_readers, "time", SimpleNamespace(monotonic=lambda: self._now))
 
     def readable(self) -> bool:
         return True
@@ -390,8 +374,8 @@ def test_lines_that_come_slowly_do_not_wait_for_a_block(
     seconds: float | None, blocks: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines = Trickle(monkeypatch, [b'{"a": %d}\n' % number for number in range(10)])
-    options = readers.TextOptions(1 << 20, (), math.inf if seconds is None else seconds)
-    schema, *tables = readers.read_json_lines(readers.InputStream(lines), "stdin", options)
+    options = text_readers.TextOptions(1 << 20, (), math.inf if seconds is None else seconds)
+    schema, *tables = text_readers.read_json_lines(text_readers.InputStream(lines), "stdin", options)
     assert [len(table) for table in tables] == blocks
     assert pa.concat_tables(tables)["a"].to_pylist() == list(range(10))
     assert schema == pa.schema([("a", pa.int64())])
@@ -410,9 +394,9 @@ def _arrow_stream() -> tuple[bytes, bytes]:
 @pytest.mark.parametrize(
     ("read", "first", "rest"),
     [
-        (readers.read_stdin, b'{"a": 1}\n{"a"', b": 2}\n"),
-        (readers.read_csv, b"a\n1\n2", b"\n"),
-        (readers.read_stdin, *_arrow_stream()),
+        (text_readers.read_stdin, b'{"a": 1}\n{"a"', b": 2}\n"),
+        (text_readers.read_csv, b"a\n1\n2", b"\n"),
+        (text_readers.read_stdin, *_arrow_stream()),
     ],
     ids=["json", "csv", "arrow"],
 )
@@ -422,11 +406,11 @@ def test_a_source_that_stops_amid_a_block(read: Any, first: bytes, rest: bytes) 
     found: Queue[Any] = Queue()
 
     def run() -> None:
-        options = readers.TextOptions(1 << 20, (), 0.01)
-        for item in read(readers.InputStream(file), "stdin", options):
+        options = text_readers.TextOptions(1 << 20, (), 0.01)
+        for item in read(text_readers.InputStream(file), "stdin", options):
             found.put(item)
 
-    with readers.StoppableFile(begin) as file:
+    with text_readers.StoppableFile(begin) as file:
         thread = threading.Thread(target=run)
         thread.start()
         os.write(end, first)
@@ -441,16 +425,14 @@ def test_a_source_that_stops_amid_a_block(read: Any, first: bytes, rest: bytes) 
 
 
 def test_a_header_that_comes_alone_tells_no_types(monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = readers.InputStream(Trickle(monkeypatch, [b"\n", b"a\n", b"1\n", b"2\n"]))
-    schema, *tables = readers.read_csv(lines, "a.csv", readers.TextOptions(1 << 20, (), 0.5))
+    lines = text_readers.InputStream(Trickle(monkeypatch, [b"\n", b"a\n", b"1\n", b"2\n"]))
+    schema, *tables = text_readers.read_csv(lines, "a.csv", text_readers.TextOptions(1 << 20, (), 0.5))
     assert schema == pa.schema([("a", pa.int64())])
     assert [table.to_pylist() for table in tables] == [[{"a": 1}, {"a": 2}]]
 
 
 def test_the_document_of_an_interrupt(rpq_command: list[str], tmp_path: Path) -> None:
-    with running(
-        [*rpq_command, "write", "-", str(tmp_path / "a.parquet"), "--json"], stdin=subprocess.PIPE
-    ) as process:
+    with running([*rpq_command, "write", "-", str(tmp_path / "a.parquet"), "--json"], stdin=subprocess.PIPE) as process:
         tasks = Path(f"/proc/{process.pid}/task")
         wait_for(lambda: any("poll_schedule" in (task / "wchan").read_text() for task in tasks.iterdir()))
         process.send_signal(signal.SIGHUP)

@@ -13,10 +13,10 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from resilient_pq.cli import check, many
+from resilient_pq.bulk.task import FileTask, run_here
+from resilient_pq.cli import check_verb, many_verbs
 from resilient_pq.cli.exit_codes import ExitCode
 from resilient_pq.errors import StoreError
-from resilient_pq.folder.task import FileTask, run_here
 
 Run = Callable[..., Any]
 
@@ -58,7 +58,9 @@ def test_a_folder_is_checked_worst_first(rpq_run: Run, folder: Path) -> None:
 
     recovered = rpq_run(*arguments)
     assert recovered.code == ExitCode.NOTHING and recovered.words("rows") == ["4,250 are left"]
-    written = sorted(path.relative_to(f"{folder}.recovered").as_posix() for path in Path(f"{folder}.recovered").rglob("*.*"))
+    written = sorted(
+        path.relative_to(f"{folder}.recovered").as_posix() for path in Path(f"{folder}.recovered").rglob("*.*")
+    )
     assert written == ["a/2.parquet", "b/1.parquet"]
     following = shlex.split(recovered.words("next")[0])
     assert following == ["rpq", "check", f"{folder}.recovered/"]
@@ -82,8 +84,8 @@ def test_the_command_to_run_next_writes_beside_the_folder(
 
 def test_of_a_bucket_the_next_command_writes_to_a_folder() -> None:
     for url in ("s3://bucket", "s3://bucket/", "s3://bucket/**/*.parquet"):
-        assert check.recovering(url) == ("rpq", "recover", url, "bucket.recovered", "--only-damaged")
-    assert check.recovering("s3://bucket/events/*.parquet")[3] == "s3://bucket/events.recovered"
+        assert check_verb.recovering(url) == ("rpq", "recover", url, "bucket.recovered", "--only-damaged")
+    assert check_verb.recovering("s3://bucket/events/*.parquet")[3] == "s3://bucket/events.recovered"
 
 
 def test_a_document_for_each_file_and_one_of_all(rpq_run: Run, folder: Path) -> None:
@@ -93,7 +95,12 @@ def test_a_document_for_each_file_and_one_of_all(rpq_run: Run, folder: Path) -> 
     for document in each:
         single = rpq_run("check", document["url"], "--json", "--endpoint-url", "http://localhost:1")
         assert document == single.document, "as of one file"
-    assert (summary["verb"], summary["outcome"], summary["files"], summary["url"]) == ("check", "nothing", 6, str(folder))
+    assert (summary["verb"], summary["outcome"], summary["files"], summary["url"]) == (
+        "check",
+        "nothing",
+        6,
+        str(folder),
+    )
     assert summary["outcomes"] == {"damaged": 2, "nothing": 1, "sound": 3}
     assert [entry["outcome"] for entry in summary["worst"]] == ["nothing", "damaged", "damaged"]
     assert summary["next"] == [
@@ -124,8 +131,17 @@ def test_a_folder_is_recovered_with_its_tree(rpq_run: Run, folder: Path, tmp_pat
     command = ("recover", f"{folder}/", tmp_path / "out", "--resume", journal)
     ended = rpq_run(*command)
     assert ended.code == ExitCode.NOTHING
-    rows = {p.relative_to(tmp_path / "out").as_posix(): pq.read_metadata(p).num_rows for p in (tmp_path / "out").rglob("*.parquet")}
-    assert rows == {"a/1.parquet": 1000, "a/2.parquet": 500, "a/3.parquet": 1000, "b/1.parquet": 750, "b/[1].parquet": 1000}
+    rows = {
+        p.relative_to(tmp_path / "out").as_posix(): pq.read_metadata(p).num_rows
+        for p in (tmp_path / "out").rglob("*.parquet")
+    }
+    assert rows == {
+        "a/1.parquet": 1000,
+        "a/2.parquet": 500,
+        "a/3.parquet": 1000,
+        "b/1.parquet": 750,
+        "b/[1].parquet": 1000,
+    }
     assert (tmp_path / "out/a/1.parquet").read_bytes() == (folder / "a/1.parquet").read_bytes()
     assert "more that cannot be counted in" in ended.words("lost")[0]
     again = rpq_run(*command)
@@ -155,9 +171,7 @@ def test_a_folder_is_inspected(rpq_run: Run, folder: Path) -> None:
     assert rpq_run("inspect", folder, "--row-groups").code == ExitCode.USAGE
 
 
-def test_a_run_that_ends_early_tells_what_it_found(
-    rpq_run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_ends_early_tells_what_it_found(rpq_run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
 
     async def ending(task: FileTask) -> Any:
@@ -166,7 +180,7 @@ def test_a_run_that_ends_early_tells_what_it_found(
         done.append(task.url)
         return await run_here(task)
 
-    monkeypatch.setattr(many, "run_here", ending)
+    monkeypatch.setattr(many_verbs, "run_here", ending)
     ends = {ExitCode.STORE: StoreError("the bucket is gone"), ExitCode.INTERRUPTED: asyncio.CancelledError()}
     for code, error in ends.items():  # noqa: B007 (it is raised above)
         done.clear()

@@ -30,9 +30,7 @@ def test_it_says_what_it_wrote(folder: Path, rpq_run: Callable[..., Any]) -> Non
     assert first.startswith(f"{folder}/_metadata, {size:,} bytes") and second == f"{folder}/_common_metadata"
     assert ended.words("next") == [f"rpq check {folder}/_metadata"]
     checked = rpq_run("check", folder / "_metadata")
-    assert checked.code == ExitCode.SOUND and checked.words("sound")[0].startswith(
-        "2,000 rows in 8 row groups"
-    )
+    assert checked.code == ExitCode.SOUND and checked.words("sound")[0].startswith("2,000 rows in 8 row groups")
 
 
 def test_json(folder: Path, rpq_run: Callable[..., Any]) -> None:
@@ -88,9 +86,7 @@ def test_inspect_and_cat_of_a_summary(folder: Path, rpq_run: Callable[..., Any])
     assert ended.out.splitlines() == [f'{{"number": {number % 1_000}}}' for number in range(2_000)]
 
 
-def test_check_names_the_file_that_is_damaged(
-    folder: Path, flipped: Path, rpq_run: Callable[..., Any]
-) -> None:
+def test_check_names_the_file_that_is_damaged(folder: Path, flipped: Path, rpq_run: Callable[..., Any]) -> None:
     rpq_run("metadata", folder)
     (folder / "day=2" / "part.parquet").write_bytes(flipped.read_bytes())
     ended = rpq_run("check", folder / "_metadata")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from resilient_pq.cli.options import parse_schema, parse_size, split_names, storage
+from resilient_pq.cli.shared_options import parse_schema, parse_size, split_names, storage
 
 
 @pytest.mark.parametrize(

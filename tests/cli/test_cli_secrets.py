@@ -36,7 +36,9 @@ def leaks(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> Callable[..., lis
 
     def found(ended: Any, *secrets: str) -> list[str]:
         texts = {"stdout": ended.out, "stderr": ended.err}
-        texts |= {"log": "\n".join(each.getMessage() for each in caplog.records if each.name.startswith("resilient_pq"))}
+        texts |= {
+            "log": "\n".join(each.getMessage() for each in caplog.records if each.name.startswith("resilient_pq"))
+        }
         files = [path for path in tmp_path.rglob("*") if path.is_file()]
         texts |= {path.name: path.read_bytes().decode("latin-1") for path in files}
         caplog.clear()
@@ -157,7 +159,8 @@ def test_no_verb_tells_secrets_of_storage_options(
 
 
 @pytest.mark.parametrize(
-    "what", ["refused", *(pytest.param(each, marks=pytest.mark.thorough) for each in ("no URL", "wrong key", "environment"))]
+    "what",
+    ["refused", *(pytest.param(each, marks=pytest.mark.thorough) for each in ("no URL", "wrong key", "environment"))],
 )
 def test_no_verb_tells_secrets_of_an_endpoint(
     rpq_run: Run, moto_server: Any, leaks: Any, sound: Path, monkeypatch: pytest.MonkeyPatch, what: str

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from resilient_pq.cli import check as check_verb
+from resilient_pq.cli import check_verb
 from resilient_pq.cli.exit_codes import ExitCode
 
 Run = Callable[..., Any]

@@ -18,7 +18,7 @@ import typer
 
 import resilient_pq as rpq
 from resilient_pq.cli.exit_codes import ExitCode
-from resilient_pq.cli.options import parse_age
+from resilient_pq.cli.shared_options import parse_age
 from resilient_pq.cli.uploads import described
 from resilient_pq.units import MiB
 from resilient_pq.writer.checkpoint_log import CheckpointLog
@@ -203,13 +203,11 @@ def test_only_what_is_old_enough_is_aborted(
     s3: Any, reached: Any, rpq_run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The servers cannot be told when an upload was begun, so what they tell is changed."""
-    from resilient_pq.io.s3 import S3Store
+    from resilient_pq.io.s3.s3_store import S3Store
 
     listed = S3Store.list_uploads
     days = {"a/1": 1, "a/2": 2, "a/3": 3, "b/9": 9}
-    ids = {
-        name: s3.client.create_multipart_upload(Bucket=s3.bucket, Key=name)["UploadId"] for name in days
-    }
+    ids = {name: s3.client.create_multipart_upload(Bucket=s3.bucket, Key=name)["UploadId"] for name in days}
 
     async def with_ages(store: S3Store, prefix: str) -> Any:
         now = datetime.now(UTC)
@@ -227,9 +225,7 @@ def test_only_what_is_old_enough_is_aborted(
     ended = rpq_run("uploads", "abort", s3.url("a/"), "--older-than", "30d", *reached)
     assert (ended.code, ended.words("aborted")) == (ExitCode.SOUND, [])
     assert ended.words("nothing") == ["no such upload was begun 4w ago or earlier; none was dropped"]
-    young = rpq_run(
-        "uploads", "abort", s3.url("a/1"), "--upload-id", ids["a/1"], "--older-than", "2d", *reached
-    )
+    young = rpq_run("uploads", "abort", s3.url("a/1"), "--upload-id", ids["a/1"], "--older-than", "2d", *reached)
     assert young.words("nothing") and sorted(s3.upload_ids()) == sorted(ids.values())
 
     ended = rpq_run("uploads", "abort", s3.url("a/"), "--older-than", "2d", *reached)

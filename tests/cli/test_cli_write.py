@@ -24,8 +24,8 @@ import pytest
 
 import resilient_pq
 from resilient_pq import sync as rpq
-from resilient_pq.cli import readers
 from resilient_pq.cli.exit_codes import ExitCode
+from resilient_pq.cli.input import text_readers
 
 Run = Callable[..., Any]
 
@@ -120,9 +120,7 @@ def test_no_checkpoints(rpq_run: Run, table: pa.Table, tmp_path: Path) -> None:
         assert file.checkpoints == ()
 
 
-def test_metadata_of_a_parquet_file_is_kept(
-    rpq_run: Run, sound: Path, table: pa.Table, tmp_path: Path
-) -> None:
+def test_metadata_of_a_parquet_file_is_kept(rpq_run: Run, sound: Path, table: pa.Table, tmp_path: Path) -> None:
     source, written = tmp_path / "a.parquet", tmp_path / "written.parquet"
     pyarrow.parquet.write_table(table.replace_schema_metadata({"unit": "miles"}), source)
     assert rpq_run("write", source, written).code == ExitCode.SOUND
@@ -155,9 +153,7 @@ def test_mode(mode: str, rpq_run: Run, table: pa.Table, tmp_path: Path) -> None:
         assert written.read_text() == "precious"
 
 
-def test_what_a_killed_writer_left_is_replaced_only_when_asked(
-    rpq_run: Run, table: pa.Table, tmp_path: Path
-) -> None:
+def test_what_a_killed_writer_left_is_replaced_only_when_asked(rpq_run: Run, table: pa.Table, tmp_path: Path) -> None:
     source, written = tmp_path / "a.parquet", tmp_path / "written.parquet"
     pyarrow.parquet.write_table(table, source)
     partial = tmp_path / "written.parquet.partial"
@@ -200,9 +196,7 @@ class TestRefused:
             ("a.txt", b"words", ExitCode.USAGE, "ending"),
         ],
     )
-    def test_bad_input(
-        self, name: str, content: bytes, code: int, words: str, rpq_run: Run, tmp_path: Path
-    ) -> None:
+    def test_bad_input(self, name: str, content: bytes, code: int, words: str, rpq_run: Run, tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(content)
         ended = rpq_run("write", tmp_path / name, tmp_path / "written.parquet")
         assert (ended.code, ended.out) == (code, "")
@@ -234,12 +228,10 @@ class TestRefused:
     def test_types_that_change_after_the_first_block(
         self, rpq_run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        from resilient_pq.cli import write as write_verb
-        from resilient_pq.cli.ingest import open_rows
+        from resilient_pq.cli import write_verb
+        from resilient_pq.cli.input.input_rows import open_rows
 
-        monkeypatch.setattr(
-            write_verb, "open_rows", lambda src, **rest: open_rows(src, **rest, block_bytes=100)
-        )
+        monkeypatch.setattr(write_verb, "open_rows", lambda src, **rest: open_rows(src, **rest, block_bytes=100))
         numbers = "\n".join(str(i) for i in range(1000))
         for name, text in (
             ("a.csv", f"number\n{numbers}\nword\n"),
@@ -281,9 +273,7 @@ class TestRefused:
             ["--checkpoint-overhead", "-1"],
         ],
     )
-    def test_settings_out_of_range(
-        self, options: list[str], rpq_run: Run, table: pa.Table, tmp_path: Path
-    ) -> None:
+    def test_settings_out_of_range(self, options: list[str], rpq_run: Run, table: pa.Table, tmp_path: Path) -> None:
         pyarrow.csv.write_csv(table, tmp_path / "a.csv")
         ended = rpq_run("write", tmp_path / "a.csv", tmp_path / "written.parquet", *options)
         assert (ended.code, ended.out) == (ExitCode.USAGE, "")
@@ -295,9 +285,7 @@ NEED_NO_PYARROW = ["a.arrow", "a.arrows", "a.parquet"]
 
 
 @pytest.fixture(scope="module")
-def without_pyarrow(
-    table: pa.Table, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Path, dict[str, list[Any]]]:
+def without_pyarrow(table: pa.Table, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, list[Any]]]:
     """A folder with the files that were written of all these in a process without pyarrow, and how each ended."""
     folder = tmp_path_factory.mktemp("without_pyarrow")
     for name in [*NEED_PYARROW, *NEED_NO_PYARROW]:
@@ -330,9 +318,7 @@ def test_without_pyarrow(name: str, without_pyarrow: tuple[Path, dict[str, list[
 
 
 @pytest.mark.parametrize("name", NEED_NO_PYARROW)
-def test_pyarrow_is_not_needed(
-    name: str, table: pa.Table, without_pyarrow: tuple[Path, dict[str, list[Any]]]
-) -> None:
+def test_pyarrow_is_not_needed(name: str, table: pa.Table, without_pyarrow: tuple[Path, dict[str, list[Any]]]) -> None:
     folder, ended = without_pyarrow
     status, _, err = ended[name]
     assert (status, err) == (ExitCode.SOUND, "")
@@ -364,9 +350,7 @@ def test_interrupted(number: signal.Signals, rows: int, rpq_command: list[str], 
     """A pipe on which nothing comes does not hold it up; complete row groups are kept."""
     written, partial = tmp_path / "written.parquet", tmp_path / "written.parquet.partial"
     command = [*rpq_command, "write", "-", str(written), "--row-group-rows", "10000", "--json"]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as process:
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdin is not None
         line = json.dumps({"text": "x" * 1000}).encode() + b"\n"
         process.stdin.write(line * rows)
@@ -408,10 +392,8 @@ def _waits_for_stdin(pid: int) -> bool:
     return any("poll_schedule" in name.read_text() for name in names if os.access(name, os.R_OK))
 
 
-def test_a_line_without_an_end_is_refused(
-    monkeypatch: pytest.MonkeyPatch, rpq_run: Run, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(readers, "MAX_LINE_BYTES", 10_000_000)
+def test_a_line_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch, rpq_run: Run, tmp_path: Path) -> None:
+    monkeypatch.setattr(text_readers, "MAX_LINE_BYTES", 10_000_000)
     source = tmp_path / "endless.jsonl"
     source.write_bytes(b'{"text": "' + b"x" * 20_000_000)
     ended = rpq_run("write", source, tmp_path / "written.parquet")

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from resilient_pq.cli import render
 from resilient_pq.cli.ledger.account import headline, share
 from resilient_pq.cli.ledger.grid import bands, grid
 from resilient_pq.cli.ledger.terminal import ledger_map
-from resilient_pq.recovery.ledger import Ledger, PageState, RowsFate
+from resilient_pq.cli.output import render
+from resilient_pq.recovery.ledger.ledger_model import Ledger, PageState, RowsFate
 from resilient_pq.recovery.report import Kept, Outcome, Report
 
 
@@ -145,7 +145,10 @@ def test_a_terminal_gets_squares(
         ([], "There were no rows"),
         ([(10, True, ()), (5, False, ())], "10 of 15 rows kept, 5 lost"),
         ([(10, True, ()), (None, False, ())], "10 rows kept, and rows that cannot be counted lost"),
-        ([(1, True, ()), (5, False, ()), (None, False, ())], "1 row kept, and 5 rows and others that cannot be counted lost"),
+        (
+            [(1, True, ()), (5, False, ()), (None, False, ())],
+            "1 row kept, and 5 rows and others that cannot be counted lost",
+        ),
         ([(10, True, ()), (5, True, ("a",))], "All 15 rows kept; 5 of those kept have nulls where values were lost"),
     ],
 )
@@ -156,7 +159,14 @@ def test_the_headline(rows: list[tuple[int | None, bool, tuple[str, ...]]], said
 
 @pytest.mark.parametrize(
     ("part", "whole", "said"),
-    [(1, 1, "100 %"), (99_999, 100_000, "99.99 %"), (1, 100_000, "less than 0.01 %"), (0, 5, "0 %"), (0, 0, "0 %"), (1, 8, "12.5 %")],
+    [
+        (1, 1, "100 %"),
+        (99_999, 100_000, "99.99 %"),
+        (1, 100_000, "less than 0.01 %"),
+        (0, 5, "0 %"),
+        (0, 0, "0 %"),
+        (1, 8, "12.5 %"),
+    ],
 )
 def test_shares_are_rounded_down(part: int, whole: int, said: str) -> None:
     assert share(part, whole) == said

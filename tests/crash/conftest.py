@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import resilient_pq as rpq
-from resilient_pq.io.memory import MemoryStore
+from resilient_pq.io.memory_store import MemoryStore
 
 SCRIPT = Path(__file__).with_name("killed_writer.py")
 MAGIC = bytes.fromhex("d75250510d0a1a0a")
@@ -63,9 +63,7 @@ def records_of(data: bytes) -> list[Record]:
                 and end <= len(data)
                 and zlib.crc32(data[at + HEADER.size : end]) == payload_crc
             ):
-                found.append(
-                    Record(kind, epoch, file_id, at, previous, newest, num_rows, num_row_groups, number, end)
-                )
+                found.append(Record(kind, epoch, file_id, at, previous, newest, num_rows, num_row_groups, number, end))
         at = data.find(MAGIC, at + 1)
     return found
 
@@ -136,9 +134,7 @@ def rows_of(count: int) -> pa.Table:
     """Rows of many kinds: nulls, strings with few values and with many, empty strings, whole Parquet files."""
     inner = io.BytesIO()
     pq.write_table(pa.table({"PAR1": [1, 2]}), inner)
-    blobs = [
-        None if i % 5 == 0 else inner.getvalue() if i % 16 == 3 else b"PAR1" * (i % 4) for i in range(count)
-    ]
+    blobs = [None if i % 5 == 0 else inner.getvalue() if i % 16 == 3 else b"PAR1" * (i % 4) for i in range(count)]
     return pa.table(
         {
             "id": pa.array(range(count), pa.int64()),

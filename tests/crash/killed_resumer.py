@@ -21,7 +21,7 @@ import aiobotocore.session  # noqa: F401  (imported before the fork, as all that
 import s3fs  # noqa: F401
 
 import resilient_pq as rpq
-import resilient_pq.io.s3
+import resilient_pq.io.s3.s3_store
 
 
 def rows(start: int, stop: int, size: int) -> dict[str, list[Any]]:

@@ -21,7 +21,7 @@ import pytest
 
 import resilient_pq as rpq
 from resilient_pq.cli.main import run
-from resilient_pq.io.memory import MemoryStore
+from resilient_pq.io.memory_store import MemoryStore
 
 ROW_GROUP, CHECKPOINT, FINAL, CHUNK = 2, 3, 4, 5
 
@@ -139,9 +139,7 @@ async def test_the_output_goes_on_as_the_same_file_in_the_next_epoch(
         assert new[-1].end == len(output)
 
 
-async def test_the_output_can_be_cut_and_recovered_again(
-    small: Any, known: Callable[[bytes, pa.Table], Any]
-) -> None:
+async def test_the_output_can_be_cut_and_recovered_again(small: Any, known: Callable[[bytes, pa.Table], Any]) -> None:
     rng = random.Random(5)
     first = next(record for record in small.records if record.kind == CHECKPOINT)
     for cut in (first.end + 700, small.checkpoint_ends[-1] + 1, len(small.data) - 1):
@@ -189,9 +187,7 @@ async def test_whole_copies_of_resilient_files_in_a_column_prove_nothing(
     monkeypatch.setattr("os.urandom", lambda size: b"\x42" * size)
     inner = (await write_file(make_rows(40))).data
     table = pa.table({"id": pa.array(range(8)), "blob": pa.array([inner] * 8, pa.binary())})
-    outer = await write_file(
-        table, compression="none", row_group_rows=2, options=rpq.WriteOptions(dictionary_bytes=0)
-    )
+    outer = await write_file(table, compression="none", row_group_rows=2, options=rpq.WriteOptions(dictionary_bytes=0))
     assert outer.records[0].file_id == b"\x42" * 16
     assert outer.data.count(inner) == 8
     places = outer.cuts(around=1, samples=20, seed=6)

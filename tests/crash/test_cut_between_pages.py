@@ -23,9 +23,7 @@ async def test_cuts_at_borders_and_anywhere(paged_file: Any, held_against_the_be
             await held_against_the_best(paged_file, paged_file.cut(end), POLICIES[i % 2])
 
 
-async def test_the_last_column_of_the_row_group_in_flight(
-    one_paged_file: Any, held_against_the_best: Any
-) -> None:
+async def test_the_last_column_of_the_row_group_in_flight(one_paged_file: Any, held_against_the_best: Any) -> None:
     """Its first pages are whole, and all of the other columns: rows that no record counts yet."""
     chunk = one_paged_file.layout.row_groups[2].chunks[-1]
     for page in chunk.pages:
@@ -35,9 +33,7 @@ async def test_the_last_column_of_the_row_group_in_flight(
             await held_against_the_best(one_paged_file, damaged)
 
 
-async def test_the_first_columns_of_the_row_group_in_flight(
-    one_paged_file: Any, held_against_the_best: Any
-) -> None:
+async def test_the_first_columns_of_the_row_group_in_flight(one_paged_file: Any, held_against_the_best: Any) -> None:
     """Rows need all columns, or null in those that may be null."""
     row_group = one_paged_file.layout.row_groups[1]
     for chunk in row_group.chunks:

@@ -19,9 +19,7 @@ async def test_all_rows_of_checkpoints_come_and_then_an_error(
 ) -> None:
     path = tmp_path / "f.parquet"
     partial = tmp_path / "f.parquet.partial"
-    killing = asyncio.create_task(
-        asyncio.to_thread(kill_writer, 3, str(path), group=GROUP, size=SIZE, lines=60)
-    )
+    killing = asyncio.create_task(asyncio.to_thread(kill_writer, 3, str(path), group=GROUP, size=SIZE, lines=60))
     while not partial.exists():
         assert not killing.done()
         await asyncio.sleep(0.01)

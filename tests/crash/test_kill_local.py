@@ -66,9 +66,7 @@ async def test_killed_at_a_random_moment(
 
 @pytest.mark.thorough
 @pytest.mark.timeout(900)
-async def test_killed_twenty_times(
-    tmp_path: Path, kill_writer: Any, written_rows: Any, parse_records: Any
-) -> None:
+async def test_killed_twenty_times(tmp_path: Path, kill_writer: Any, written_rows: Any, parse_records: Any) -> None:
     rng = random.Random(1)
     rows = [
         await kill_and_recover(seed, tmp_path, kill_writer, written_rows, parse_records, rng.randrange(75))

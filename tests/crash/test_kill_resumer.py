@@ -121,7 +121,9 @@ def disturb(found: Starter, rng: random.Random) -> None:
     found.hear(rng.uniform(0, 0.5))
     found.kill(first)
     found.kill(second)
-    if was_first and second.begun is not None and second.told:  # who begins a new file holds it when something is stored
+    if (
+        was_first and second.begun is not None and second.told
+    ):  # who begins a new file holds it when something is stored
         assert first.told <= second.begun, "it was told what was not there for the one that took over"
 
 

@@ -31,9 +31,7 @@ class Rescue:
         """How many rows came back: for even seeds by our command, for odd ones by the hand of a stranger."""
         key, options = f"{seed}.parquet", self.s3.storage_options
         group = GROUPS[seed % len(GROUPS)]
-        killed = self.kill_writer(
-            seed, self.s3.url(key), storage_options=options, group=group, size=SIZE, lines=lines
-        )
+        killed = self.kill_writer(seed, self.s3.url(key), storage_options=options, group=group, size=SIZE, lines=lines)
         assert key not in self.s3.object_names()
         assert killed.rows("checkpoint") == killed.rows("checkpoint", "stored")
         assert killed.logged >= killed.rows("checkpoint")
@@ -55,9 +53,7 @@ class Rescue:
         return found.num_rows
 
     def holds_a_checkpoint(self, key: str, upload_id: str) -> bool:
-        pages = self.s3.client.get_paginator("list_parts").paginate(
-            Bucket=self.s3.bucket, Key=key, UploadId=upload_id
-        )
+        pages = self.s3.client.get_paginator("list_parts").paginate(Bucket=self.s3.bucket, Key=key, UploadId=upload_id)
         parts = [part for page in pages for part in page.get("Parts", [])]
         found = self.chosen_by_the_rule([(part["PartNumber"], part["Size"], part["ETag"]) for part in parts])
         return found is not None
@@ -71,9 +67,7 @@ class Rescue:
 
 
 @pytest.fixture
-def rescue(
-    s3: Any, kill_writer: Any, written_rows: Any, chosen_by_the_rule: Any, complete_by_the_rule: Any
-) -> Rescue:
+def rescue(s3: Any, kill_writer: Any, written_rows: Any, chosen_by_the_rule: Any, complete_by_the_rule: Any) -> Rescue:
     return Rescue(s3, kill_writer, written_rows, chosen_by_the_rule, complete_by_the_rule)
 
 

@@ -35,7 +35,10 @@ NUMBERS = list(range(20))
 def kill_when_stored(url: str, options: dict[str, Any], errors: Path) -> None:
     """Run the program until it says that all rows are stored, while it writes none."""
     command = [sys.executable, "-c", WAITING, url, json.dumps(options)]
-    with errors.open("wb") as told, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=told, text=True) as process:
+    with (
+        errors.open("wb") as told,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=told, text=True) as process,
+    ):
         try:
             assert process.stdout is not None and process.stdout.readline() == "stored\n", errors.read_text()
         finally:

@@ -23,7 +23,7 @@ import pytest
 import xxhash
 
 import resilient_pq as rpq
-from resilient_pq.io.memory import MemoryStore
+from resilient_pq.io.memory_store import MemoryStore
 
 MAGIC = bytes.fromhex("d75250510d0a1a0a")
 NOT_DAMAGE = (rpq.Damage.UNFINISHED, rpq.Damage.UNVERIFIED)
@@ -97,16 +97,12 @@ class Whole:
         data = bytearray(self.data)
         for offset, piece in pieces:
             data[offset : offset + len(piece)] = piece[: len(data) - offset]
-        return bytes(data), [
-            i for i, (old, new) in enumerate(zip(self.data, data, strict=True)) if old != new
-        ]
+        return bytes(data), [i for i, (old, new) in enumerate(zip(self.data, data, strict=True)) if old != new]
 
     def forged(self, record: range, payload: bytes) -> bytes:
         """The bytes up to a record and the record with another payload, for which its checksums hold."""
         header = bytearray(self.data[record.start : record.start + 96])
-        struct.pack_into(
-            "<QQI", header, 72, len(payload), xxhash.xxh3_64_intdigest(payload), zlib.crc32(payload)
-        )
+        struct.pack_into("<QQI", header, 72, len(payload), xxhash.xxh3_64_intdigest(payload), zlib.crc32(payload))
         struct.pack_into("<I", header, 92, zlib.crc32(header[:92]))
         return self.data[: record.start] + header + payload
 
@@ -390,9 +386,7 @@ _QUICK = ("pyarrow with page CRCs", "Polars")
 
 @pytest.fixture(
     scope="session",
-    params=[
-        pytest.param(name, marks=() if name in _QUICK else pytest.mark.thorough) for name in FOREIGN_WRITERS
-    ],
+    params=[pytest.param(name, marks=() if name in _QUICK else pytest.mark.thorough) for name in FOREIGN_WRITERS],
 )
 def foreign(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, bytes]:
     """A small file of another writer, and who wrote it."""

@@ -12,7 +12,7 @@ import pytest
 from page_layout import Layout
 
 import resilient_pq as rpq
-from resilient_pq.io.memory import MemoryStore
+from resilient_pq.io.memory_store import MemoryStore
 
 ROWS = 120
 
@@ -66,7 +66,9 @@ async def rows_apart(store: MemoryStore) -> dict[str, dict[int, Any]]:
     found = {}
     for name, url in report.kept.outputs.items():
         output = bytes((await store.read_tail(url.removeprefix("memory:"), 1 << 30)).data)
-        found[name] = dict(zip(*(column.to_pylist() for column in pq.read_table(io.BytesIO(output)).columns), strict=True))
+        found[name] = dict(
+            zip(*(column.to_pylist() for column in pq.read_table(io.BytesIO(output)).columns), strict=True)
+        )
     return found
 
 

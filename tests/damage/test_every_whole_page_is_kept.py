@@ -21,9 +21,9 @@ from hypothesis import strategies as st
 
 import resilient_pq as rpq
 from resilient_pq.errors import FormatError
-from resilient_pq.format import thrift
-from resilient_pq.format.metadata import PageHeader
-from resilient_pq.io.memory import MemoryStore
+from resilient_pq.format import compact_protocol
+from resilient_pq.format.file_metadata import PageHeader
+from resilient_pq.io.memory_store import MemoryStore
 
 SHARES = 8
 SECTOR = 512
@@ -56,9 +56,7 @@ async def test_one_page_costs_its_rows(one_paged_file: Any, held_against_the_bes
 
 
 @pytest.mark.parametrize("what", ["page headers", "dictionary pages", "records", "indexes", "footers but the anchor"])
-async def test_what_has_a_second_copy_costs_nothing(
-    one_paged_file: Any, held_against_the_best: Any, what: str
-) -> None:
+async def test_what_has_a_second_copy_costs_nothing(one_paged_file: Any, held_against_the_best: Any, what: str) -> None:
     layout = one_paged_file.layout
     chunks = [chunk for row_group in layout.row_groups for chunk in row_group.chunks]
     places = {
@@ -141,9 +139,7 @@ async def test_every_bit_of_the_metadata(
 @pytest.mark.timeout(3600)
 async def test_a_sample_of_the_bits_of_the_data(paged_file: Any, held_against_the_best: Any) -> None:
     rng = seeded("data", len(paged_file.data))
-    pages = [
-        page for row_group in paged_file.layout.row_groups for chunk in row_group.chunks for page in chunk.pages
-    ]
+    pages = [page for row_group in paged_file.layout.row_groups for chunk in row_group.chunks for page in chunk.pages]
     for page in pages:
         for _ in range(5):
             damaged = paged_file.flipped(rng.choice(page.body), rng.randrange(8))
@@ -167,11 +163,11 @@ def header_bits_without_a_copy(file: Any, rng: random.Random, count: int) -> Ite
 def counts_within_padding(header: bytes, at: int, turned: bytes) -> bool:
     """Whether a header of version 1 then counts so many more or fewer entries that its last group of eight has them.
 
-    That is the one change that the bytes of a page may not tell (`resilient_pq.format.exact_page`).
+    That is the one change that the bytes of a page may not tell (`resilient_pq.damage.exact_page`).
     """
     try:
         whole, changed = (
-            thrift.decode(PageHeader, data)[0] for data in (header, header[:at] + turned + header[at + 1 :])
+            compact_protocol.decode(PageHeader, data)[0] for data in (header, header[:at] + turned + header[at + 1 :])
         )
     except FormatError:
         return False

@@ -21,10 +21,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import resilient_pq as rpq
-from resilient_pq.format import chunk_encoder, thrift
-from resilient_pq.format.metadata import OffsetIndex
-from resilient_pq.format.page_sums import PageSums
-from resilient_pq.io.memory import MemoryStore
+from resilient_pq.format import compact_protocol
+from resilient_pq.format.file_metadata import OffsetIndex
+from resilient_pq.format.pages import chunk_encoder
+from resilient_pq.format.pages.page_sums import PageSums
+from resilient_pq.io.memory_store import MemoryStore
 
 PAGE_ROWS = 100
 PAGES = 6
@@ -310,7 +311,7 @@ async def test_a_file_that_is_gone_on_with_has_the_sums_of_what_is_in_place(tmp_
     async with rpq.open(path) as file:
         for chunk in [chunk for group in file.metadata.row_groups for chunk in group.columns]:
             at, size = chunk.offset_index_offset or 0, chunk.offset_index_length or 0
-            index, _ = thrift.decode(OffsetIndex, data, at)
+            index, _ = compact_protocol.decode(OffsetIndex, data, at)
             pages = [data[place.offset :][: place.compressed_page_size] for place in index.page_locations]
             computed = xxhash.xxh3_64_intdigest if compression == "gzip" else zlib.crc32
             sums = PageSums.of_index(memoryview(data[at : at + size]))

@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import resilient_pq as rpq
-from resilient_pq.format.page import pages_of
-from resilient_pq.io.memory import MemoryStore
+from resilient_pq.format.pages.page import pages_of
+from resilient_pq.io.memory_store import MemoryStore
 
 
 def bodies(data: bytes) -> Iterator[range]:

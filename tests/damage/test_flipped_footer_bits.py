@@ -24,8 +24,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import resilient_pq as rpq
-from resilient_pq.format.partial_metadata import partial_metadata
-from resilient_pq.io.memory import MemoryStore
+from resilient_pq.damage.partial_metadata import partial_metadata
+from resilient_pq.io.memory_store import MemoryStore
 
 
 def rows(count: int) -> pa.Table:

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import resilient_pq as rpq
-from resilient_pq.io.memory import MemoryStore
+from resilient_pq.io.memory_store import MemoryStore
 
 
 def flat_rows(first: int, count: int) -> pa.Table:
@@ -71,9 +71,7 @@ def by_fastparquet(codec: str) -> Callable[[pa.Table, Path], None]:
     def write(table: pa.Table, path: Path) -> None:
         import fastparquet
 
-        fastparquet.write(
-            str(path), table.to_pandas(), row_group_offsets=300, write_index=False, compression=codec
-        )
+        fastparquet.write(str(path), table.to_pandas(), row_group_offsets=300, write_index=False, compression=codec)
 
     return write
 
@@ -159,9 +157,7 @@ def file(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     folder = tmp_path_factory.mktemp("others")
     writer.write(writer.rows(5, writer.count), folder / "file.parquet")
     writer.write(writer.rows(100_000, 700), folder / "sibling.parquet")
-    foreign = understood(
-        writer.name, (folder / "file.parquet").read_bytes(), (folder / "sibling.parquet").read_bytes()
-    )
+    foreign = understood(writer.name, (folder / "file.parquet").read_bytes(), (folder / "sibling.parquet").read_bytes())
     assert len(foreign.ends) > 2
     return foreign
 

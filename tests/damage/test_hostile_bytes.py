@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import resilient_pq as rpq
-from resilient_pq.format import thrift
+from resilient_pq.format import compact_protocol
+from resilient_pq.format.file_metadata import FileMetaData
 from resilient_pq.format.footer import frame
-from resilient_pq.format.metadata import FileMetaData
 
 ERRORS_OF_FORMAT = {
     "ChecksumError",
@@ -93,9 +93,7 @@ def rotten(data: bytes, rng: random.Random) -> bytes:
         return data  # no footer, or nothing before it
     for _ in range(rng.choice([1, 1, 2, 4])):
         at = rng.randrange(4, footer)
-        piece = rng.choice(
-            [rng.randbytes(1), rng.randbytes(4), bytes(8), b"\xff" * 5, b"\xff\xff\xff\xff\x0f"]
-        )
+        piece = rng.choice([rng.randbytes(1), rng.randbytes(4), bytes(8), b"\xff" * 5, b"\xff\xff\xff\xff\x0f"])
         size = min(len(piece), footer - at)
         changed[at : at + size] = piece[:size]
     return bytes(changed)
@@ -125,9 +123,7 @@ class TestMutations:
     @pytest.mark.thorough
     @pytest.mark.timeout(900)
     @pytest.mark.parametrize("seed", range(20, 24))
-    def test_many_of_the_files_of_others(
-        self, hostile_reader: Any, foreign: tuple[str, bytes], seed: int
-    ) -> None:
+    def test_many_of_the_files_of_others(self, hostile_reader: Any, foreign: tuple[str, bytes], seed: int) -> None:
         self.of(hostile_reader, foreign[1], seed, 500)
 
     def test_of_records_that_are_signed_again(self, hostile_reader: Any, small: Any) -> None:
@@ -181,9 +177,7 @@ def test_mutations_of_what_others_have_collected(hostile_reader: Any, seed: int)
     """Every encoding, codec and shape that the corpora have."""
     rng = random.Random(seed)
     folders = ("parquet-testing", "drill", "nanoparquet", "fastparquet", "parquet-java")
-    files = [
-        path for folder in folders for path in corpus_files(folder) if 100 < path.stat().st_size < 60_000
-    ]
+    files = [path for folder in folders for path in corpus_files(folder) if 100 < path.stat().st_size < 60_000]
     for path in rng.choices(files, k=400):
         data = path.read_bytes()
         try:
@@ -208,13 +202,13 @@ async def test_a_footer_that_knows_of_no_rows(foreign: tuple[str, bytes], outcom
     """The pages of a row group tell of more rows than its footer, and the first of them is damaged."""
     data = bytearray(foreign[1])
     size = int.from_bytes(data[-8:-4], "little")
-    metadata, _ = thrift.decode(FileMetaData, memoryview(data)[-8 - size : -8], 0, what="footer")
+    metadata, _ = compact_protocol.decode(FileMetaData, memoryview(data)[-8 - size : -8], 0, what="footer")
     row_group = metadata.row_groups[-1]
     row_group.num_rows = 0
     for chunk in row_group.columns:
         start = chunk.meta_data.dictionary_page_offset or chunk.meta_data.data_page_offset
         data[start : start + 4] = b"\xff" * 4
-    footer = thrift.encode(metadata)
+    footer = compact_protocol.encode(metadata)
     data[-8 - size :] = footer + len(footer).to_bytes(4, "little") + b"PAR1"
     outcome = await outcome_of(bytes(data))
     assert outcome.check.outcome == rpq.Outcome.DAMAGED

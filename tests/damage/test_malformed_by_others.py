@@ -12,8 +12,8 @@ import pytest
 from footers_of_others import chunks_of, ended_with, footer_of, with_bytes_behind, with_footer
 
 import resilient_pq as rpq
-from resilient_pq.format.page import pages_of
-from resilient_pq.io.memory import MemoryStore
+from resilient_pq.format.pages.page import pages_of
+from resilient_pq.io.memory_store import MemoryStore
 
 TABLE = pa.table({"n": [None if i % 7 == 0 else i for i in range(40)], "s": [[f"v{i}"] * (i % 3) for i in range(40)]})
 LAYOUTS: list[dict[str, Any]] = [{}, {"write_page_checksum": True}, {"data_page_version": "2.0"}]
@@ -192,10 +192,14 @@ async def error_of_reading(store: MemoryStore) -> rpq.FormatError | None:
 @pytest.mark.parametrize("name", NESTED)
 async def test_leaves_that_contradict_each_other(name: str, policy: Any) -> None:
     whole = pa.table({"id": range(64), "v": NESTED[name]})
-    data = bytearray(written(whole, compression="none", use_dictionary=False, write_statistics=False, row_group_size=64))
+    data = bytearray(
+        written(whole, compression="none", use_dictionary=False, write_statistics=False, row_group_size=64)
+    )
     before = bytes(data)
     chunk = chunks_of(footer_of(before))[-1]
-    (page,) = pages_of(memoryview(before)[chunk.data_page_offset :][: chunk.total_compressed_size], chunk.data_page_offset)
+    (page,) = pages_of(
+        memoryview(before)[chunk.data_page_offset :][: chunk.total_compressed_size], chunk.data_page_offset
+    )
     start = page.end - len(page.body)
     found = 0
     bits = [(at, bit) for at in range(start + 4, min(start + 60, page.end)) for bit in range(8)]
@@ -226,7 +230,9 @@ async def test_leaves_that_contradict_each_other(name: str, policy: Any) -> None
 
 async def test_a_chunk_that_begins_within_a_row(outcome_of: Any) -> None:
     whole = pa.table({"s": pa.array([[i, i] for i in range(20)], pa.list_(pa.int64()))})
-    data = bytearray(written(whole, compression="none", use_dictionary=False, column_encoding={"s.list.element": "PLAIN"}))
+    data = bytearray(
+        written(whole, compression="none", use_dictionary=False, column_encoding={"s.list.element": "PLAIN"})
+    )
     (chunk,) = chunks_of(footer_of(bytes(data)))
     header = next(iter(pages_of(memoryview(data)[chunk.data_page_offset :], chunk.data_page_offset)))
     levels = header.end - len(header.body) + 4

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import resilient_pq as rpq
-from resilient_pq.io.memory import MemoryStore
+from resilient_pq.io.memory_store import MemoryStore
 
 ANCHOR, ROW_GROUP, CHECKPOINT, FINAL, CHUNK = 1, 2, 3, 4, 5
 SECTOR, BLOCK = 512, 4096
@@ -251,9 +251,7 @@ class TestRecords:
         assert len(other.data) > len(small.data)
         for record in small.records(ROW_GROUP):
             data = small.data[: record.stop] + other.data[record.stop : -1]
-            lost = [
-                ordinal for ordinal, found in enumerate(small.records(ROW_GROUP)) if found.stop > record.stop
-            ]
+            lost = [ordinal for ordinal, found in enumerate(small.records(ROW_GROUP)) if found.stop > record.stop]
             outcome = await examined(small, data, may_lose=lost)
             assert outcome.recovery.num_rows == small.without(lost).num_rows
 

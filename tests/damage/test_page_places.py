@@ -17,7 +17,7 @@ import pytest
 from page_layout import Layout
 
 import resilient_pq as rpq
-from resilient_pq.io.memory import MemoryStore
+from resilient_pq.io.memory_store import MemoryStore
 
 ROWS, GROUP_ROWS, PAGE_ROWS = 160, 80, 10
 

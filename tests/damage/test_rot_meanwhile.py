@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import resilient_pq as rpq
-from resilient_pq.io.memory import MemoryStore
+from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.io.protocols import ObjectInfo, ObjectTail
 
 ROWS = 40
@@ -45,7 +45,9 @@ class Rotting(MemoryStore):
 
 async def written(table: pa.Table) -> bytes:
     store, options = MemoryStore(), rpq.WriteOptions(page_rows=8)
-    async with rpq.create((store, "f"), row_group_rows=20, compression="none", encodings="PLAIN", options=options) as to:
+    async with rpq.create(
+        (store, "f"), row_group_rows=20, compression="none", encodings="PLAIN", options=options
+    ) as to:
         await to.write(table)
     return bytes((await store.read_tail("f", 1 << 20)).data)
 

@@ -13,8 +13,8 @@ import pytest
 from footers_of_others import chunks_of, footer_of, with_footer
 
 import resilient_pq as rpq
-from resilient_pq.format.metadata import PageType
-from resilient_pq.format.page import Page, pages_of
+from resilient_pq.format.file_metadata import PageType
+from resilient_pq.format.pages.page import Page, pages_of
 
 COUNT = 4000
 PLAIN: dict[str, Any] = {"use_dictionary": False, "compression": "none", "row_group_size": COUNT // 2}
@@ -105,7 +105,9 @@ ODD = {
     "zeros": pa.array([-0.0 if i % 2 else 0.0 for i in range(COUNT)]),
     "half": pa.array([i / 8 for i in range(COUNT)], pa.float32()).cast(pa.float16()),
     "long text": pa.array(["\U0010ffff" * 40 + str(i) for i in range(COUNT)]),
-    "lists": pa.array([[None] * (i % 3) + [i] * (i % 2) if i % 5 else None for i in range(COUNT)], pa.list_(pa.int64())),
+    "lists": pa.array(
+        [[None] * (i % 3) + [i] * (i % 2) if i % 5 else None for i in range(COUNT)], pa.list_(pa.int64())
+    ),
     "structs": pa.array([{"a": i} if i % 5 else None for i in range(COUNT)]),
     "negative decimals": pa.array([Decimal(i) for i in range(-COUNT, 0)], pa.decimal128(5, 0)),
     "unsigned": pa.array([(1 << 64) - 1 - i * i for i in range(COUNT)], pa.uint64()),

@@ -15,9 +15,9 @@ from distributed import default_client
 
 import resilient_pq.dask as rpqd
 from resilient_pq import sync as rpq
-from resilient_pq.dask import parts
+from resilient_pq.dask import partition_write
 from resilient_pq.io import LocalStore
-from resilient_pq.writer.options import EncoderOptions
+from resilient_pq.writer.write_options import EncoderOptions
 
 
 @pytest.fixture(autouse=True)
@@ -156,10 +156,10 @@ def test_folders_are_done_here(tmp_path: Path) -> None:
 async def test_an_attempt_that_is_late_replaces_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One whose worker was taken for dead, and goes on all the same."""
     schema = pa.schema([("n", pa.int64())])
-    part = parts.Part(tmp_path / "part-00000-0.parquet", schema, "stop", EncoderOptions(), None)
-    first = await parts._written(pa.table({"n": [1, 2]}), part)
+    part = partition_write.PartitionTarget(tmp_path / "part-00000-0.parquet", schema, "stop", EncoderOptions(), None)
+    first = await partition_write._written(pa.table({"n": [1, 2]}), part)
     data = (tmp_path / "part-00000-0.parquet").read_bytes()
-    assert await parts._written(pa.table({"n": [1, 2]}), part) == first
+    assert await partition_write._written(pa.table({"n": [1, 2]}), part) == first
     exists = LocalStore.exists
     looked: list[str] = []
 
@@ -168,6 +168,6 @@ async def test_an_attempt_that_is_late_replaces_nothing(tmp_path: Path, monkeypa
         return await exists(store, key) if len(looked) > 1 else False
 
     monkeypatch.setattr(LocalStore, "exists", not_yet)
-    assert await parts._written(pa.table({"n": [1, 2]}), part) == first
+    assert await partition_write._written(pa.table({"n": [1, 2]}), part) == first
     assert (tmp_path / "part-00000-0.parquet").read_bytes() == data
     assert names(tmp_path) == ["part-00000-0.parquet"]

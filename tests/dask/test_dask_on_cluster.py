@@ -22,7 +22,7 @@ from distributed import KilledWorker
 
 import resilient_pq.dask as rpqd
 from resilient_pq import sync as rpq
-from resilient_pq.folder.many import check_many, recover_many
+from resilient_pq.bulk.many_files import check_many, recover_many
 
 #: Without workers, tasks would wait for ever.
 pytestmark = pytest.mark.timeout(120)
@@ -122,7 +122,7 @@ def test_a_journal_goes_on_where_it_stopped(tree: Path, dask_client: Any, tmp_pa
 
 def test_a_worker_killed_in_the_middle_of_a_check(tree: Path, dask_client: Any, kill_worker: Any) -> None:
     expected, summary = asyncio.run(here(check_many(tree)))
-    killing = kill_worker("resilient_pq.io.local", "LocalStore.read_tail", calls=2)
+    killing = kill_worker("resilient_pq.io.local_store", "LocalStore.read_tail", calls=2)
     with rpqd.check(tree, dask_client) as results:
         assert told(results) == told(expected)
         assert results.summary == summary
@@ -216,7 +216,7 @@ def test_a_worker_killed_on_s3(
     if verb == "check":
         upload_tree(s3, tree, "in")
         expected, summary = asyncio.run(here(check_many(s3.url("in/"), storage_options=options)))
-        killing = kill_worker("resilient_pq.io.s3", "S3Store.read_tail", calls=2)
+        killing = kill_worker("resilient_pq.io.s3.s3_store", "S3Store.read_tail", calls=2)
         with rpqd.check(s3.url("in/"), dask_client, storage_options=options) as results:
             assert told(results) == told(expected)
             assert results.summary == summary
@@ -227,7 +227,7 @@ def test_a_worker_killed_on_s3(
         damage(tmp_path / "big" / f"{number}.parquet", 2)
     upload_tree(s3, tmp_path / "big", "in")
     stranger = s3.client.create_multipart_upload(Bucket=s3.bucket, Key="out/0.parquet")["UploadId"]
-    killing = kill_worker("resilient_pq.io.s3_parts", "S3Parts.put_part", calls=1)
+    killing = kill_worker("resilient_pq.io.s3.s3_parts", "S3Parts.put_part", calls=1)
     with rpqd.recover(s3.url("in/"), s3.url("out/"), dask_client, storage_options=options) as results:
         assert [result.outcome for result in results] == ["partial", "partial"]
     assert killing.happened
@@ -301,7 +301,7 @@ def test_a_worker_killed_in_the_middle_of_an_upload(
 ) -> None:
     s3, frame = s3_of_workers, noise_of(2, 12 << 20)
     stranger = s3.client.create_multipart_upload(Bucket=s3.bucket, Key="d/part-00000.parquet")["UploadId"]
-    killing = kill_worker("resilient_pq.io.s3_parts", "S3Parts.put_part", calls=1)
+    killing = kill_worker("resilient_pq.io.s3.s3_parts", "S3Parts.put_part", calls=1)
     written = rpqd.write(
         frame, s3.url("d"), row_group_rows=200_000, client=dask_client, storage_options=s3.storage_options
     )
@@ -317,7 +317,7 @@ def test_a_worker_killed_in_the_middle_of_reading(
 ) -> None:
     frame = noise_of(3, 80_000)
     rpqd.write(frame, tmp_path / "d", row_group_rows=3_000, client=dask_client)
-    killing = kill_worker("resilient_pq.dask.reading", "ReadPartition._read", calls=4)
+    killing = kill_worker("resilient_pq.dask.dask_read", "ReadPartition._read", calls=4)
     found = rpqd.read(tmp_path / "d", filters=[("part", ">", 0)])
     assert found.npartitions == 8
     with dask_client.as_current():

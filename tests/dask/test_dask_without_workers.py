@@ -18,13 +18,13 @@ from distributed import KilledWorker
 
 import resilient_pq.dask as rpqd
 from resilient_pq import sync as rpq
+from resilient_pq.bulk.file_result import FileResult
+from resilient_pq.bulk.task import FileTask
 from resilient_pq.dask import on_cluster
 from resilient_pq.dask.on_cluster import OnCluster
-from resilient_pq.dask.one_batch import Batch
-from resilient_pq.dask.shipped import with_errors_detached
+from resilient_pq.dask.one_batch import TaskBatch
+from resilient_pq.dask.serialized_row_group import with_errors_detached
 from resilient_pq.dask.workers import WARN_SECONDS, Workers
-from resilient_pq.folder.result import FileResult
-from resilient_pq.folder.task import FileTask
 from resilient_pq.io import LocalStore
 
 pytestmark = pytest.mark.timeout(120)
@@ -102,9 +102,7 @@ def no_workers() -> Iterator[Any]:
     from distributed import Client, LocalCluster
 
     with (
-        LocalCluster(
-            n_workers=0, host="127.0.0.1", dashboard_address="127.0.0.1:0", silence_logs=50
-        ) as cluster,
+        LocalCluster(n_workers=0, host="127.0.0.1", dashboard_address="127.0.0.1:0", silence_logs=50) as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
         yield client
@@ -147,9 +145,7 @@ async def test_files_that_nobody_waits_for_any_more_are_cancelled(tmp_path: Path
     sent, cancelled, failed = asyncio.Event(), asyncio.Event(), list[Any]()
     asyncio.get_running_loop().set_exception_handler(lambda _, context: failed.append(context))
     run = OnCluster(Sent())  # type: ignore[arg-type]
-    files = [
-        asyncio.ensure_future(run(FileTask("check", (LocalStore(), str(tmp_path / name))))) for name in "ab"
-    ]
+    files = [asyncio.ensure_future(run(FileTask("check", (LocalStore(), str(tmp_path / name))))) for name in "ab"]
     await sent.wait()
     for file in files:
         file.cancel()
@@ -167,7 +163,7 @@ async def test_a_file_that_kills_workers_is_told_from_those_beside_it(
     class Sent:
         """A task that has ended, or has killed its workers."""
 
-        batch: Batch
+        batch: TaskBatch
 
         def add_done_callback(self, call: Any) -> None:
             call(self)

@@ -9,7 +9,7 @@ import pytest
 from footers_of_others import with_footer
 
 import resilient_pq as rpq
-from resilient_pq.format.metadata import FileMetaData
+from resilient_pq.format.file_metadata import FileMetaData
 from resilient_pq.io import MemoryStore
 
 Folder = dict[str, bytes]

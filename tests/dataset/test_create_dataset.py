@@ -21,11 +21,11 @@ from hypothesis import strategies as st
 
 import resilient_pq as rpq
 from resilient_pq import sync
-from resilient_pq.dataset import clock
+from resilient_pq.dataset import open_time
 from resilient_pq.io import MemoryStore
-from resilient_pq.io.local import LocalSink, LocalStore
+from resilient_pq.io.local_store import LocalSink, LocalStore
 from resilient_pq.io.testing import Fault, FaultyStore
-from resilient_pq.writer import policy
+from resilient_pq.writer import cut_policy
 
 NULL = "__HIVE_DEFAULT_PARTITION__"
 
@@ -123,7 +123,7 @@ async def test_a_large_batch_is_cut_where_a_file_is_full() -> None:
 
 
 async def test_a_file_that_the_format_can_hold_no_more_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(policy, "MAX_ROW_GROUPS", 3)
+    monkeypatch.setattr(cut_policy, "MAX_ROW_GROUPS", 3)
     store = MemoryStore()
     async with rpq.create_dataset((store, "set"), row_group_rows=2) as writer:
         await writer.write({"n": range(5)})
@@ -158,8 +158,8 @@ class Clock:
 @pytest.fixture
 async def time(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    monkeypatch.setattr(clock, "now", made.now)
-    monkeypatch.setattr(clock, "sleep_until", made.sleep_until)
+    monkeypatch.setattr(open_time, "now", made.now)
+    monkeypatch.setattr(open_time, "sleep_until", made.sleep_until)
     return made
 
 
@@ -252,7 +252,9 @@ def split_by_hand(rows: list[dict[str, Any]], keys: list[str]) -> dict[str, list
 
 ROWS_OF = {
     "day": st.one_of(st.none(), st.dates()),
-    "text": st.one_of(st.none(), st.sampled_from(["", "a", "a b", "x/y", "=%", "ü", "..", "\x01"]), st.text(max_size=3)),
+    "text": st.one_of(
+        st.none(), st.sampled_from(["", "a", "a b", "x/y", "=%", "ü", "..", "\x01"]), st.text(max_size=3)
+    ),
     "small": st.one_of(st.none(), st.integers(-3, 3)),
     "large": st.one_of(st.none(), st.integers(0, 2**64 - 1)),
     "flag": st.booleans(),
@@ -277,9 +279,7 @@ SCHEMA = pa.schema(
 
 
 @given(
-    st.lists(st.fixed_dictionaries(ROWS_OF), max_size=30).filter(
-        lambda rows: all(row["text"] != NULL for row in rows)
-    ),
+    st.lists(st.fixed_dictionaries(ROWS_OF), max_size=30).filter(lambda rows: all(row["text"] != NULL for row in rows)),
     st.lists(st.sampled_from(["day", "text", "small", "large", "flag"]), min_size=1, max_size=3, unique=True),
     st.integers(1, 30),
     st.integers(1, 12),
@@ -298,9 +298,7 @@ def test_any_rows_come_back_from_their_partitions(
                 assert writer.num_open_files <= max_open
             taken = (await writer.checkpoint()).num_rows_by_partition
         expected = split_by_hand(rows, keys)
-        assert taken == writer.num_rows_stored_by_partition == {
-            name: len(each) for name, each in expected.items()
-        }
+        assert taken == writer.num_rows_stored_by_partition == {name: len(each) for name, each in expected.items()}
         found: dict[str, list[Any]] = defaultdict(list)
         for file in sorted(writer.files, key=lambda each: each.sequence):
             assert file.first_row == len(found[file.partition])
@@ -545,9 +543,7 @@ async def test_a_file_that_another_sink_has_begun(tmp_path: Path) -> None:
     assert pq.read_table(tmp_path / "part-00000000.parquet").to_pydict() == {"n": [1]}
 
 
-async def test_after_an_exception_nothing_more_is_published(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_after_an_exception_nothing_more_is_published(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(ValueError) as caught:  # noqa: PT011 (it is the caller's own)
         async with rpq.create_dataset(tmp_path, roll_rows=3, partition_by="p") as writer:
             await writer.write({"n": range(8), "p": ["a", "b"] * 4})

@@ -76,9 +76,13 @@ async def test_columns_of_folders_alone(folder: Path) -> None:
     found = await read(folder, columns=["hour", "day"])
     assert found.num_rows == 120
     wanted = ROWS.select(["hour", "day"]).group_by(["hour", "day"]).aggregate([([], "count_all")])
-    assert found.group_by(["hour", "day"]).aggregate([([], "count_all")]).sort_by(
-        [("day", "ascending"), ("hour", "ascending")]
-    ).to_pylist() == wanted.sort_by([("day", "ascending"), ("hour", "ascending")]).to_pylist()
+    assert (
+        found.group_by(["hour", "day"])
+        .aggregate([([], "count_all")])
+        .sort_by([("day", "ascending"), ("hour", "ascending")])
+        .to_pylist()
+        == wanted.sort_by([("day", "ascending"), ("hour", "ascending")]).to_pylist()
+    )
 
 
 DAY = dt.date(2026, 8, 2)

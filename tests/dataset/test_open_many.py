@@ -13,7 +13,7 @@ import pytest
 
 import resilient_pq as rpq
 from resilient_pq import sync
-from resilient_pq.folder.pattern import is_pattern, matcher, split_pattern
+from resilient_pq.bulk.name_pattern import is_pattern, matcher, split_pattern
 from resilient_pq.io import MemoryStore, Stores
 from resilient_pq.io.testing import Fault, FaultyStore, RecordingStore
 

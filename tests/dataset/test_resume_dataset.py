@@ -22,9 +22,9 @@ from hypothesis import strategies as st
 
 import resilient_pq as rpq
 from resilient_pq.io import LocalStore, MemoryStore, ObjectInfo, ObjectSink, Part, SinkOptions
-from resilient_pq.io.multipart import MultipartSink
 from resilient_pq.io.protocols import DEFAULT_SINK_OPTIONS
 from resilient_pq.io.testing import RecordingStore
+from resilient_pq.io.upload.multipart import MultipartSink
 from resilient_pq.units import MiB
 
 
@@ -160,9 +160,7 @@ class Stream:
         assert await store.list_uploads("") == []
 
 
-steps = st.lists(
-    st.builds(Step, st.lists(st.integers(0, 3), max_size=12), st.booleans()), min_size=1, max_size=8
-)
+steps = st.lists(st.builds(Step, st.lists(st.integers(0, 3), max_size=12), st.booleans()), min_size=1, max_size=8)
 
 
 @pytest.mark.filterwarnings("ignore::resilient_pq.IncompleteFileWarning")
@@ -513,9 +511,7 @@ async def test_rows_that_are_stored_are_passed_over(tmp_path: Path) -> None:
     async with rpq.resume_dataset(tmp_path, replay_from={}, **settings) as writer:
         await writer.write(rows)
     assert not writer.files
-    found = sorted(
-        row for path in tmp_path.rglob("*.parquet") for row in pq.ParquetFile(path).read()["n"].to_pylist()
-    )
+    found = sorted(row for path in tmp_path.rglob("*.parquet") for row in pq.ParquetFile(path).read()["n"].to_pylist())
     assert found == list(range(20))
 
 
@@ -560,9 +556,7 @@ class Versions(Mortal):
         self.sent.append((upload_id, *self._uploads[upload_id].parts[number]))
         return part
 
-    async def complete_upload(
-        self, key: str, upload_id: str, parts: Sequence[Part], **rest: Any
-    ) -> ObjectInfo:
+    async def complete_upload(self, key: str, upload_id: str, parts: Sequence[Part], **rest: Any) -> ObjectInfo:
         for name, part, content in self.sent:
             if name == upload_id and part in parts:
                 self._upload(key, upload_id).parts[part.number] = part, content

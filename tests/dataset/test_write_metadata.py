@@ -20,8 +20,8 @@ import pytest
 
 import resilient_pq as rpq
 from resilient_pq import sync
-from resilient_pq.format import thrift
-from resilient_pq.format.metadata import FileMetaData
+from resilient_pq.format import compact_protocol
+from resilient_pq.format.file_metadata import FileMetaData
 from resilient_pq.io import MemoryStore
 from resilient_pq.io.testing import Call, Fault, FaultyStore, RecordingStore
 
@@ -45,7 +45,7 @@ async def stored(folder: Folder, prefix: str = "folder/") -> MemoryStore:
 
 def footer_of(data: bytes) -> FileMetaData:
     start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
-    metadata, _ = thrift.decode(FileMetaData, data, start)
+    metadata, _ = compact_protocol.decode(FileMetaData, data, start)
     return metadata
 
 
@@ -85,11 +85,7 @@ async def test_pyarrow_reads_it(folder: Folder, rows: pd.DataFrame, tmp_path: Pa
     pd.testing.assert_frame_equal(dataset.to_table().to_pandas()[["n", "s", "f"]], rows, check_dtype=False)
     few = dataset.to_table(filter=ds.field("n") > 25)
     assert few["n"].to_pylist() == [26, 27, 28, 29]
-    late = [
-        piece
-        for fragment in dataset.get_fragments()
-        for piece in fragment.split_by_row_group(ds.field("n") > 25)
-    ]
+    late = [piece for fragment in dataset.get_fragments() for piece in fragment.split_by_row_group(ds.field("n") > 25)]
     assert [(piece.path, [group.id for group in piece.row_groups]) for piece in late] == [
         (str(tmp_path / [*folder][2]), [1]),
         (str(tmp_path / [*folder][2]), [2]),
@@ -209,7 +205,7 @@ async def test_files_without_rows(folders: dict[str, Folder]) -> None:
 @pytest.mark.thorough
 async def test_ordinals_end_where_they_no_longer_fit() -> None:
     """RowGroup.ordinal has 16 bits."""
-    from resilient_pq.dataset.summary import Summary
+    from resilient_pq.dataset.summary.summary_footer import Summary
     from resilient_pq.format.footer import Footer
     from resilient_pq.reader.contents import Contents
 
@@ -383,7 +379,7 @@ async def test_schemas_that_differ_are_refused(name: str) -> None:
 async def test_names_of_the_root_and_ways_to_annotate_do_not_matter() -> None:
     """A file that has only the older annotations, and another name at the top."""
     data = await file_of(pa.table({"s": ["a"]}))
-    from resilient_pq.dataset.summary import Summary
+    from resilient_pq.dataset.summary.summary_footer import Summary
     from resilient_pq.format.footer import Footer
     from resilient_pq.reader.contents import Contents
 

@@ -136,12 +136,8 @@ def test_a_single_trouble(
     assert not proxy.seen[2].delivered
 
 
-@pytest.mark.parametrize(
-    ("method", "target", "got"), [("PUT", PART, BODY), ("GET", "/bucket/key.parquet", ANSWER)]
-)
-def test_one_bit_is_another(
-    proxy: OutageProxy, server: Notebook, method: str, target: str, got: bytes
-) -> None:
+@pytest.mark.parametrize(("method", "target", "got"), [("PUT", PART, BODY), ("GET", "/bucket/key.parquet", ANSWER)])
+def test_one_bit_is_another(proxy: OutageProxy, server: Notebook, method: str, target: str, got: bytes) -> None:
     client = begin(proxy, Trouble("flipped", "any", 1))
     answer = client.ask(method, target, BODY if method == "PUT" else b"")
     assert answer == ("answered" if method == "PUT" else "200")
@@ -187,9 +183,7 @@ def test_a_slow_request_is_answered(proxy: OutageProxy) -> None:
         ("server killed", {"broken"}, {"refused"}),
     ],
 )
-def test_an_outage(
-    proxy: OutageProxy, server: Notebook, kind: str, connected: set[str], new: set[str]
-) -> None:
+def test_an_outage(proxy: OutageProxy, server: Notebook, kind: str, connected: set[str], new: set[str]) -> None:
     client = begin(proxy, Trouble(kind, "any", 2, seconds=0.4))
     assert client.ask() == "answered"
     assert client.ask() in connected

@@ -89,9 +89,7 @@ def put_rows(change: Callable[[pa.Table], pa.Table]) -> Callable[[CaseRun], obje
 def with_column(name: str, change: Callable[[list[Any]], list[Any]]) -> Callable[[pa.Table], pa.Table]:
     def changed(table: pa.Table) -> pa.Table:
         at = table.column_names.index(name)
-        return table.set_column(
-            at, name, pa.array(change(table[name].to_pylist()), table.schema.field(name).type)
-        )
+        return table.set_column(at, name, pa.array(change(table[name].to_pylist()), table.schema.field(name).type))
 
     return changed
 

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import resilient_pq as rpq
-from resilient_pq.io.memory import MemoryStore
+from resilient_pq.io.memory_store import MemoryStore
 
 TABLE = pa.table({"id": list(range(400)), "name": [f"name {i % 37}" for i in range(400)]})
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from resilient_pq.bulk.bounded_jobs import JobBounds, ahead, in_flight
 from resilient_pq.errors import StoreError
-from resilient_pq.folder.in_flight import Bounds, ahead, in_flight
 
 closed: list[str] = []
 
@@ -33,8 +33,8 @@ def nothing_is_left() -> Any:
     assert closed == ["numbers"], "the source is closed, once"
 
 
-def bounds(jobs: int = 4, weight: int = 1 << 30) -> Bounds[int]:
-    return Bounds(jobs, weight, lambda number: number)
+def bounds(jobs: int = 4, weight: int = 1 << 30) -> JobBounds[int]:
+    return JobBounds(jobs, weight, lambda number: number)
 
 
 async def double(number: int) -> int:

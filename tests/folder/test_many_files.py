@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import resilient_pq as rpq
-from resilient_pq.folder.journal import Journal
-from resilient_pq.folder.task import FileTask, run_here
-from resilient_pq.io.memory import MemoryStore
+from resilient_pq.bulk.journal import Journal
+from resilient_pq.bulk.task import FileTask, run_here
+from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.io.testing import Call, RecordingStore
 
 
@@ -260,9 +260,7 @@ async def test_outputs_above_the_inputs_are_refused(files: Any, tmp_path: Path) 
     assert (await rpq.recover_many(tmp_path / "src", tmp_path / "sr").finish()).num_files == 3
 
 
-async def test_files_go_above_their_folder(
-    files: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_files_go_above_their_folder(files: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One file, and those of one folder alone, which have no folders in their names: nothing falls among them."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "src").mkdir()
@@ -348,7 +346,10 @@ async def test_a_partial_file_gets_the_name_that_it_was_to_have(files: Any, tmp_
     }
     error = results["b.parquet.partial"].error
     assert error is not None and error.type == "RecoveryError" and str(dst / "b.parquet") in error.message
-    assert {name: pq.read_metadata(dst / name).num_rows for name in all_files(dst)} == {"a.parquet": 200, "b.parquet": 400}
+    assert {name: pq.read_metadata(dst / name).num_rows for name in all_files(dst)} == {
+        "a.parquet": 200,
+        "b.parquet": 400,
+    }
 
 
 async def test_files_of_a_list_lie_side_by_side(files: Any, tmp_path: Path) -> None:

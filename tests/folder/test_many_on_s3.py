@@ -11,7 +11,7 @@ import pytest
 
 import resilient_pq as rpq
 from resilient_pq.io import S3Store
-from resilient_pq.io.retry import NO_RETRIES
+from resilient_pq.io.transfer.retry import NO_RETRIES
 from resilient_pq.units import MiB
 
 

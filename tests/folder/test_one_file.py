@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import resilient_pq as rpq
-from resilient_pq.folder.one import RecoverOptions, check_one, recover_one
-from resilient_pq.folder.summary import FileEntry
+from resilient_pq.bulk.file_task import RecoverOptions, check_one, recover_one
+from resilient_pq.bulk.run_summary import FileEntry
 from resilient_pq.io import Stores
 from resilient_pq.recovery import check as checking
 from resilient_pq.recovery.report import Kept

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from resilient_pq.format.chunk_decoder import decode_chunk
-from resilient_pq.format.chunk_encoder import ChunkOptions, EncodedChunk, encode_chunk
-from resilient_pq.format.metadata import Repetition, Type
-from resilient_pq.format.page import pages_of
-from resilient_pq.format.schema import Group, Leaf, Node, Primitive, Schema
-from resilient_pq.format.values import ByteArrays, LeafColumn, LeafData
+from resilient_pq.format.file_metadata import Repetition, Type
+from resilient_pq.format.pages.chunk_decoder import decode_chunk
+from resilient_pq.format.pages.chunk_encoder import ChunkOptions, EncodedChunk, encode_chunk
+from resilient_pq.format.pages.page import pages_of
+from resilient_pq.format.physical_values import ByteArrays, LeafColumn, LeafData
+from resilient_pq.format.schema_tree import Group, Leaf, Node, Primitive, Schema
 
 DTYPES = {
     Type.BOOLEAN: np.bool_,
@@ -71,9 +71,7 @@ def _lists(leaf: Leaf, rows: Sequence[Any]) -> LeafData:
 
 def _decoded(leaf: Leaf, chunk: EncodedChunk, *, codec: int | None = None, num_rows: int) -> LeafColumn:
     data = memoryview(b"".join(chunk.buffers))
-    return decode_chunk(
-        leaf, chunk.metadata.codec if codec is None else codec, list(pages_of(data, 0)), num_rows
-    )
+    return decode_chunk(leaf, chunk.metadata.codec if codec is None else codec, list(pages_of(data, 0)), num_rows)
 
 
 def _rows_of(column: LeafColumn) -> list[Any]:
@@ -86,9 +84,7 @@ def _rows_of(column: LeafColumn) -> list[Any]:
     else:
         plain = values.tolist()
     present = column.present
-    return (
-        plain if present is None else [v if there else None for v, there in zip(plain, present, strict=True)]
-    )
+    return plain if present is None else [v if there else None for v, there in zip(plain, present, strict=True)]
 
 
 @pytest.fixture(scope="session")

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from resilient_pq.errors import EncodingError, UnsupportedError
 from resilient_pq.format.encodings import alp, encode_values
-from resilient_pq.format.metadata import Encoding, Repetition, Type
-from resilient_pq.format.schema import Primitive
+from resilient_pq.format.file_metadata import Encoding, Repetition, Type
+from resilient_pq.format.schema_tree import Primitive
 
 FLOAT = Primitive("c", Repetition.REQUIRED, Type.FLOAT)
 DOUBLE = Primitive("c", Repetition.REQUIRED, Type.DOUBLE)
@@ -34,9 +34,7 @@ WORKED_EXAMPLE = (
 )
 
 
-def page(
-    vectors: Sequence[bytes], count: int, *, log2_size: int = 10, mode: int = 0, integers: int = 0
-) -> bytes:
+def page(vectors: Sequence[bytes], count: int, *, log2_size: int = 10, mode: int = 0, integers: int = 0) -> bytes:
     offsets, at = [], 4 * len(vectors)
     for vector in vectors:
         offsets.append(struct.pack("<I", at))
@@ -105,15 +103,12 @@ def vector(kind: Kind, values: np.ndarray[Any, Any], e: int, f: int, slack: int 
     )
 
 
-def encode(
-    node: Primitive, values: np.ndarray[Any, Any], log2_size: int, powers: Sequence[tuple[int, int]]
-) -> bytes:
+def encode(node: Primitive, values: np.ndarray[Any, Any], log2_size: int, powers: Sequence[tuple[int, int]]) -> bytes:
     kind = Kind(node)
     parts = [values[at : at + 2**log2_size] for at in range(0, len(values), 2**log2_size)]
     chosen = [powers[place % len(powers)] for place in range(len(parts))]
     vectors = [
-        vector(kind, part, e, f, place % 3)
-        for place, (part, (e, f)) in enumerate(zip(parts, chosen, strict=True))
+        vector(kind, part, e, f, place % 3) for place, (part, (e, f)) in enumerate(zip(parts, chosen, strict=True))
     ]
     return page(vectors, len(values), log2_size=log2_size)
 
@@ -121,10 +116,7 @@ def encode(
 @st.composite
 def powers_of(draw: st.DrawFn, node: Primitive) -> list[tuple[int, int]]:
     exponent = st.integers(0, Kind(node).largest)
-    return [
-        (max(pair), min(pair))
-        for pair in draw(st.lists(st.tuples(exponent, exponent), min_size=1, max_size=4))
-    ]
+    return [(max(pair), min(pair)) for pair in draw(st.lists(st.tuples(exponent, exponent), min_size=1, max_size=4))]
 
 
 @pytest.mark.parametrize("node", [FLOAT, DOUBLE], ids=["FLOAT", "DOUBLE"])
@@ -132,13 +124,9 @@ def powers_of(draw: st.DrawFn, node: Primitive) -> list[tuple[int, int]]:
 @given(data=st.data())
 def test_every_bit_comes_back(node: Primitive, data: st.DataObject) -> None:
     width = Kind(node).bits
-    decimals = st.builds(
-        lambda number, places: number / 10**places, st.integers(-(10**6), 10**6), st.integers(0, 5)
-    )
+    decimals = st.builds(lambda number, places: number / 10**places, st.integers(-(10**6), 10**6), st.integers(0, 5))
     anything = st.floats(width=width, allow_nan=True)
-    values = np.array(
-        data.draw(st.lists(st.one_of(decimals, decimals, anything), max_size=40)), Kind(node).real
-    )
+    values = np.array(data.draw(st.lists(st.one_of(decimals, decimals, anything), max_size=40)), Kind(node).real)
     log2_size = data.draw(st.sampled_from([3, 4, 10, 15]))
     encoded = encode(node, values, log2_size, data.draw(powers_of(node)))
     assert decode(node, encoded, len(values)).tobytes() == values.tobytes()

@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 
 from resilient_pq import sync
 from resilient_pq.errors import FormatError, ResilientPQError, SchemaError, UnsupportedError
-from resilient_pq.format import thrift
-from resilient_pq.format.bloom import (
+from resilient_pq.format import compact_protocol
+from resilient_pq.format.file_metadata import Empty, Repetition, Type
+from resilient_pq.format.indexes.split_block_filter import (
     MAX_BYTES,
     BloomFilter,
     BloomFilterAlgorithm,
@@ -28,9 +29,8 @@ from resilient_pq.format.bloom import (
     hashes_of,
     header_size,
 )
-from resilient_pq.format.metadata import Empty, Repetition, Type
-from resilient_pq.format.schema import Primitive
-from resilient_pq.format.values import ByteArrays, Values
+from resilient_pq.format.physical_values import ByteArrays, Values
+from resilient_pq.format.schema_tree import Primitive
 
 
 def node(physical: Type, length: int | None = None) -> Primitive:
@@ -209,7 +209,7 @@ def header(size: int, **other: Any) -> bytes:
         "hash": BloomFilterHash(XXHASH=Empty()),
         "compression": BloomFilterCompression(UNCOMPRESSED=Empty()),
     }
-    return thrift.encode(BloomFilterHeader(size, **{**usual, **other}))
+    return compact_protocol.encode(BloomFilterHeader(size, **{**usual, **other}))
 
 
 @pytest.mark.parametrize("size", [-1, -32, 0, 1, 31, 33, 64, 2**31 - 32, 2**31 - 1, -(2**31)])

@@ -12,15 +12,7 @@ import pytest
 
 from resilient_pq.errors import FormatError
 from resilient_pq.format import logical
-from resilient_pq.format.bounds import (
-    BoundsOrder,
-    ColumnStatistics,
-    bounds_order_of,
-    chunk_statistics,
-    decode_column_index,
-)
-from resilient_pq.format.logical import Decimal, Integer, Logical
-from resilient_pq.format.metadata import (
+from resilient_pq.format.file_metadata import (
     BoundaryOrder,
     ColumnIndex,
     ColumnMetaData,
@@ -32,7 +24,15 @@ from resilient_pq.format.metadata import (
     Statistics,
     Type,
 )
-from resilient_pq.format.schema import Group, Leaf, Primitive, Schema
+from resilient_pq.format.indexes.trusted_bounds import (
+    BoundsOrder,
+    ColumnStatistics,
+    bounds_order_of,
+    chunk_statistics,
+    decode_column_index,
+)
+from resilient_pq.format.logical import Decimal, Integer, Logical
+from resilient_pq.format.schema_tree import Group, Leaf, Primitive, Schema
 
 TYPE_ORDER = ColumnOrder(TYPE_ORDER=Empty())
 IEEE = ColumnOrder(IEEE_754_TOTAL_ORDER=Empty())
@@ -71,9 +71,7 @@ def file(created_by: str | None = OURS, *orders: ColumnOrder) -> FileMetaData:
     return FileMetaData(1, [], 0, [], created_by=created_by, column_orders=list(orders) or None)
 
 
-def chunk(
-    leaf: Leaf, order: ColumnOrder | None = TYPE_ORDER, by: str | None = OURS, **found: Any
-) -> ColumnStatistics:
+def chunk(leaf: Leaf, order: ColumnOrder | None = TYPE_ORDER, by: str | None = OURS, **found: Any) -> ColumnStatistics:
     metadata = ColumnMetaData(int(leaf.node.physical_type), [], num_values=10, statistics=Statistics(**found))
     return chunk_statistics(file(by, *([] if order is None else [order])), leaf, metadata)
 
@@ -231,9 +229,7 @@ def test_writers_known_for_wrong_bounds_of_byte_strings(created_by: str | None, 
     assert bounds(I32, TYPE_ORDER, created_by, **both(i32(1), i32(2))) == (1, 2)
 
 
-@pytest.mark.parametrize(
-    ("scale", "expected"), [(0, 5), (1000, 5), (-1, None), (1001, None), (2**31 - 1, None)]
-)
+@pytest.mark.parametrize(("scale", "expected"), [(0, 5), (1000, 5), (-1, None), (1001, None), (2**31 - 1, None)])
 def test_decimals_of_a_scale_that_cannot_be(scale: int, expected: int | None) -> None:
     leaf = leaf_of(Type.INT32, Decimal(9, scale))
     assert bounds(leaf, **both(i32(5), i32(5))) == (expected, expected)
@@ -335,9 +331,7 @@ def test_pages_without_an_order_keep_their_counts(metadata: FileMetaData) -> Non
 
 
 def test_a_page_of_nothing_but_nan_has_no_bounds() -> None:
-    index = ColumnIndex(
-        [False] * 2, [f64(math.nan), f64(0)], [f64(math.nan), f64(1)], 1, [0, 0], nan_counts=[9, 0]
-    )
+    index = ColumnIndex([False] * 2, [f64(math.nan), f64(0)], [f64(math.nan), f64(1)], 1, [0, 0], nan_counts=[9, 0])
     found = decode_column_index(file(OURS, IEEE), DOUBLE, index)
     assert [(page.low, page.high, page.nan_count) for page in found.pages] == [
         (None, None, 9),

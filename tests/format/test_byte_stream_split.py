@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from resilient_pq.errors import EncodingError
 from resilient_pq.format.encodings import byte_stream_split
-from resilient_pq.format.metadata import Repetition, Type
-from resilient_pq.format.schema import Primitive
-from resilient_pq.format.values import empty_fixed, fixed_width
+from resilient_pq.format.file_metadata import Repetition, Type
+from resilient_pq.format.physical_values import empty_fixed, fixed_width
+from resilient_pq.format.schema_tree import Primitive
 
 NODES = [
     Primitive("c", Repetition.REQUIRED, physical, length)
@@ -26,9 +26,7 @@ NODES = [
         *((Type.FIXED_LEN_BYTE_ARRAY, length) for length in (0, 1, 2, 16, 70)),
     ]
 ]
-every_node = pytest.mark.parametrize(
-    "node", NODES, ids=lambda node: f"{node.physical_type.name}{node.type_length}"
-)
+every_node = pytest.mark.parametrize("node", NODES, ids=lambda node: f"{node.physical_type.name}{node.type_length}")
 FLOAT = NODES[0]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from resilient_pq.format.values import ByteArrays, ByteViews
+from resilient_pq.format.physical_values import ByteArrays, ByteViews
 
 VALUES = [b"", b"twelve bytes", b"thirteen byte", b"x" * 40, b"", b"y" * 19, b"z" * 41, b"short", b""]
 

@@ -15,12 +15,12 @@ import pytest
 
 from resilient_pq import ColumnStatistics, SchemaError
 from resilient_pq.format import logical
-from resilient_pq.format.comparing import rows_that_meet
-from resilient_pq.format.condition import OPERATORS, Condition, Kind, condition_of
+from resilient_pq.format.file_metadata import Repetition, Type
+from resilient_pq.format.indexes.condition import OPERATORS, Condition, ConditionKind, condition_of
+from resilient_pq.format.indexes.row_masks import rows_that_meet
 from resilient_pq.format.logical import Decimal, Integer, Timestamp, TimeUnit
-from resilient_pq.format.metadata import Repetition, Type
-from resilient_pq.format.schema import Leaf, Primitive
-from resilient_pq.format.values import JULIAN_DAY_OF_EPOCH, NANOS_PER_DAY, ByteArrays, ByteViews, LeafColumn
+from resilient_pq.format.physical_values import JULIAN_DAY_OF_EPOCH, NANOS_PER_DAY, ByteArrays, ByteViews, LeafColumn
+from resilient_pq.format.schema_tree import Leaf, Primitive
 
 NAN, INF = math.nan, math.inf
 Dec = decimal.Decimal
@@ -398,4 +398,4 @@ def test_what_bloom_filters_are_asked() -> None:
         condition_of(node(Type.INT96), "=", dt.datetime(2020, 1, 1)),
     ]
     assert [each.to_plain() for each in asked] == [None] * len(asked)
-    assert condition_of(DOUBLE, "=", Fraction(1, 2).numerator).kind is Kind.IN
+    assert condition_of(DOUBLE, "=", Fraction(1, 2).numerator).kind is ConditionKind.IN

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from resilient_pq.errors import EncodingError
 from resilient_pq.format import logical
-from resilient_pq.format.decoded_strings import ByteArrayValues, ByteViewValues
-from resilient_pq.format.decoded_values import PageRun
 from resilient_pq.format.encodings.dictionary import encode_indices
-from resilient_pq.format.metadata import Encoding, Repetition, Type
-from resilient_pq.format.schema import Primitive
-from resilient_pq.format.values import ByteArrays, ByteViews
+from resilient_pq.format.file_metadata import Encoding, Repetition, Type
+from resilient_pq.format.pages.decoded_strings import ByteArrayValues, ByteViewValues
+from resilient_pq.format.pages.decoded_values import PageRun
+from resilient_pq.format.physical_values import ByteArrays, ByteViews
+from resilient_pq.format.schema_tree import Primitive
 
 KNOWN = [b"", b"one", b"a value of the dictionary", "zwölf bytes".encode(), b"\xff"]
 TEXT = Primitive("c", Repetition.OPTIONAL, Type.BYTE_ARRAY, None, logical.STRING)
@@ -63,7 +63,9 @@ def byte_views(count: int) -> Any:
 
 
 @settings(deadline=None, max_examples=40)
-@given(runs=st.lists(run, max_size=6), most_small=st.sampled_from([0, 30, 1000]), num_bytes=st.sampled_from([0, 40, 10**6]))
+@given(
+    runs=st.lists(run, max_size=6), most_small=st.sampled_from([0, 30, 1000]), num_bytes=st.sampled_from([0, 40, 10**6])
+)
 def test_runs_of_both_encodings(runs: list[Any], most_small: int, num_bytes: int) -> None:
     expected = [value or b"" for _, values in runs for value in values]
     strings = filled(byte_arrays(most_small, num_bytes), runs)

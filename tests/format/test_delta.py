@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from resilient_pq.errors import EncodingError
 from resilient_pq.format import kernels
 from resilient_pq.format.encodings import delta
-from resilient_pq.format.metadata import Repetition, Type
-from resilient_pq.format.schema import Primitive
-from resilient_pq.format.values import ByteArrays
+from resilient_pq.format.file_metadata import Repetition, Type
+from resilient_pq.format.physical_values import ByteArrays
+from resilient_pq.format.schema_tree import Primitive
 
 STRINGS = Primitive("c", Repetition.REQUIRED, Type.BYTE_ARRAY)
 INT32 = Primitive("c", Repetition.REQUIRED, Type.INT32)
@@ -83,10 +83,7 @@ def test_numbers_come_back(node: Primitive, dtype: Any, data: st.DataObject, tai
     delta.decode_binary(node, memoryview(delta.encode_binary(node, values).tobytes() + tail), out)
     assert (out == values).all()
     every_third = values[::3]  # what is written need not be contiguous
-    assert (
-        delta.encode_binary(node, every_third).tobytes()
-        == kernels.delta_binary_encode(every_third.copy()).tobytes()
-    )
+    assert delta.encode_binary(node, every_third).tobytes() == kernels.delta_binary_encode(every_third.copy()).tobytes()
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
@@ -111,9 +108,7 @@ def test_fixed_values_come_back(width: int, data: st.DataObject) -> None:
     values = data.draw(st.lists(st.one_of(value, st.sampled_from(few)), max_size=50))
     rows = np.frombuffer(b"".join(values), np.uint8).reshape(len(values), width)
     encoded = delta.encode_prefixes(fixed(width), rows).tobytes()
-    assert (
-        encoded == delta.encode_prefixes(STRINGS, byte_arrays(values)).tobytes()
-    )  # lengths stand there, too
+    assert encoded == delta.encode_prefixes(STRINGS, byte_arrays(values)).tobytes()  # lengths stand there, too
     out = np.empty_like(rows)
     delta.decode_fixed_prefixes(fixed(width), memoryview(encoded), out)
     assert (out == rows).all()
@@ -219,9 +214,7 @@ def test_damage_is_an_error_or_a_value() -> None:
         for at in range(len(encoded)):
             for flip in (0x01, 0x80, 0xFF):
                 try:
-                    found = decode(
-                        encoded[:at] + bytes([encoded[at] ^ flip]) + encoded[at + 1 :], len(values)
-                    )
+                    found = decode(encoded[:at] + bytes([encoded[at] ^ flip]) + encoded[at + 1 :], len(values))
                 except EncodingError:
                     refused += 1
                 else:

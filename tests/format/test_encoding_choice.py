@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from resilient_pq.format.chunk_encoder import encode_chunk
-from resilient_pq.format.chunk_options import ChunkOptions
-from resilient_pq.format.encoding_choice import choose
-from resilient_pq.format.metadata import CompressionCodec, Encoding, Type
-from resilient_pq.format.values import ByteArrays, LeafData
+from resilient_pq.format.file_metadata import CompressionCodec, Encoding, Type
+from resilient_pq.format.pages.chunk_encoder import encode_chunk
+from resilient_pq.format.pages.chunk_options import ChunkOptions
+from resilient_pq.format.pages.encoding_choice import choose
+from resilient_pq.format.physical_values import ByteArrays, LeafData
 
 Make = Callable[..., Any]
 RANDOM = np.random.default_rng(7)
@@ -144,9 +144,7 @@ def _shapes(count: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize("count", [9000, 60_000, pytest.param(700_000, marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("kind", [Type.INT64, Type.BYTE_ARRAY])
-@pytest.mark.parametrize(
-    ("codec", "most"), [(CompressionCodec.UNCOMPRESSED, 7 / 6), (CompressionCodec.SNAPPY, 4 / 3)]
-)
+@pytest.mark.parametrize(("codec", "most"), [(CompressionCodec.UNCOMPRESSED, 7 / 6), (CompressionCodec.SNAPPY, 4 / 3)])
 def test_the_sample_decides_like_all_values(
     leaf_of: Make, count: int, kind: Type, codec: CompressionCodec, most: float
 ) -> None:
@@ -161,25 +159,21 @@ def test_the_sample_decides_like_all_values(
             values = ByteArrays(np.arange(0, 8 * count + 1, 8), values.view(np.uint8))
         data = LeafData(count, None, None, values)
         sizes = {
-            encoding: encode_chunk(
-                leaf, [data], ChunkOptions(codec=codec, encoding=encoding, version=2)
-            ).size
+            encoding: encode_chunk(leaf, [data], ChunkOptions(codec=codec, encoding=encoding, version=2)).size
             for encoding in (None, Encoding.PLAIN, Encoding.RLE_DICTIONARY)
         }
         smallest = min(sizes[Encoding.PLAIN], sizes[Encoding.RLE_DICTIONARY])
         assert sizes[None] <= most * smallest, (name, sizes)
 
 
-def test_what_is_too_varied_for_a_dictionary_is_not_numbered(
-    leaf_of: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_too_varied_for_a_dictionary_is_not_numbered(leaf_of: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     leaf = leaf_of(Type.INT64, optional=False)
     built: list[int] = []
 
     def build(node: Any, values: Any, limit: int) -> None:
         built.append(len(values))
 
-    monkeypatch.setattr("resilient_pq.format.encoding_choice.dictionary.build", build)
+    monkeypatch.setattr("resilient_pq.format.pages.encoding_choice.dictionary.build", build)
     shapes = _shapes(400_000)
     for name in ("all", "sorted in pairs", "half of it constant", "every other constant"):
         assert choose(leaf, LeafData(400_000, None, None, shapes[name]), ChunkOptions(version=2)).dictionary is None

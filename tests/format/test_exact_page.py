@@ -13,20 +13,21 @@ import pyarrow.parquet as pq
 import pytest
 
 import resilient_pq as rpq
+from resilient_pq.damage.exact_page import check_exact
 from resilient_pq.errors import FormatError
-from resilient_pq.format import kernels, thrift
+from resilient_pq.format import compact_protocol, kernels
 from resilient_pq.format.encodings import rle
-from resilient_pq.format.exact_page import check_exact
-from resilient_pq.format.metadata import (
+from resilient_pq.format.file_metadata import (
     DataPageHeader,
     DataPageHeaderV2,
     DictionaryPageHeader,
     Encoding,
     PageType,
 )
-from resilient_pq.format.page import Page, pages_of
-from resilient_pq.io.memory import MemoryStore
-from resilient_pq.reader.plan import ChunkRead, chunk_read
+from resilient_pq.format.pages.chunk_read import ChunkRead
+from resilient_pq.format.pages.page import Page, pages_of
+from resilient_pq.io.memory_store import MemoryStore
+from resilient_pq.reader.read_plan import chunk_read
 
 COUNT = 700
 
@@ -92,7 +93,7 @@ def with_detail(page: Page, **changed: Any) -> Page:
         detail: DataPageHeader | DataPageHeaderV2 | DictionaryPageHeader | None = getattr(header, name)
         if detail is not None:
             header = replace(header, **{name: replace(detail, **changed)})
-    return replace(page, header=header, header_bytes=memoryview(thrift.encode(header)))
+    return replace(page, header=header, header_bytes=memoryview(compact_protocol.encode(header)))
 
 
 def count_of(page: Page) -> int:
@@ -188,7 +189,7 @@ async def test_pages_that_no_writer_makes() -> None:
     chunk, page = next(await pages(await ours()))
     header = replace(page.header, type=int(PageType.INDEX_PAGE))
     with pytest.raises(FormatError, match="another kind"):
-        check(chunk, replace(page, header=header, header_bytes=memoryview(thrift.encode(header))))
+        check(chunk, replace(page, header=header, header_bytes=memoryview(compact_protocol.encode(header))))
 
 
 async def test_other_bytes_that_say_the_same() -> None:

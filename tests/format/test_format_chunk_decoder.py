@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 from resilient_pq.errors import EncodingError, FormatError, ResilientPQError, UnsupportedError
-from resilient_pq.format import thrift
-from resilient_pq.format.chunk_decoder import decode_chunk
+from resilient_pq.format import compact_protocol
 from resilient_pq.format.encodings.dictionary import decode_indices
-from resilient_pq.format.metadata import (
+from resilient_pq.format.file_metadata import (
     CompressionCodec,
     DataPageHeader,
     Encoding,
@@ -21,8 +20,9 @@ from resilient_pq.format.metadata import (
     PageType,
     Type,
 )
-from resilient_pq.format.page import Page, pages_of
-from resilient_pq.format.values import LeafData
+from resilient_pq.format.pages.chunk_decoder import decode_chunk
+from resilient_pq.format.pages.page import Page, pages_of
+from resilient_pq.format.physical_values import LeafData
 
 Make = Callable[..., Any]
 NONE = CompressionCodec.UNCOMPRESSED
@@ -38,7 +38,7 @@ def _bytes(chunk: Any) -> bytes:
 
 def _v1(body: bytes, num_values: int, encoding: int = Encoding.PLAIN) -> bytes:
     header = PageHeader(0, len(body), len(body), data_page_header=DataPageHeader(num_values, int(encoding), 3, 3))
-    return thrift.encode(header) + body
+    return compact_protocol.encode(header) + body
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_a_page_of_another_type_is_not_counted(leaf_of: Make) -> None:
     """Its header may still hold that of a data page: a changed type must not leave rows without values."""
     sound = _v1(b"\x02\0\0\0\x02\x01" + b"1234", 1)
     header = PageHeader(PageType.INDEX_PAGE, 10, 10, data_page_header=DataPageHeader(1, int(Encoding.PLAIN), 3, 3))
-    index = thrift.encode(header) + b"\x02\0\0\0\x02\x01" + b"1234"
+    index = compact_protocol.encode(header) + b"\x02\0\0\0\x02\x01" + b"1234"
     for data in (sound + index, index + sound):
         assert len(decode_chunk(leaf_of(Type.INT32), NONE, _pages(data), 1).values) == 1
         with pytest.raises(FormatError, match="hold 1 rows instead of 2"):
@@ -219,9 +219,7 @@ def test_every_cut_of_a_chunk_is_refused(leaf_of: Make, flat: Make, encode: Make
             decode_chunk(leaf, CompressionCodec.ZSTD, _pages(sound[:size]), 30)
 
 
-def test_decoded_values_do_not_change_with_the_bytes(
-    leaf_of: Make, flat: Make, encode: Make, rows_of: Make
-) -> None:
+def test_decoded_values_do_not_change_with_the_bytes(leaf_of: Make, flat: Make, encode: Make, rows_of: Make) -> None:
     """A column owns its memory: the fetched block may be used again."""
     for kind, rows in ((Type.INT64, [1, 2, 3]), (Type.BYTE_ARRAY, [b"one", b"two", b"three"])):
         leaf = leaf_of(kind, optional=False)

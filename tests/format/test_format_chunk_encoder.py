@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 from resilient_pq.checksum import unsigned
 from resilient_pq.errors import SchemaError
-from resilient_pq.format.chunk_encoder import ChunkOptions, EncodedChunk, encode_chunk
+from resilient_pq.format.file_metadata import CompressionCodec, Encoding, PageType, Type
 from resilient_pq.format.levels import slice_rows
-from resilient_pq.format.metadata import CompressionCodec, Encoding, PageType, Type
-from resilient_pq.format.page import Page, check_crc, pages_of
-from resilient_pq.format.schema import Leaf
-from resilient_pq.format.values import ByteArrays, LeafData
+from resilient_pq.format.pages.chunk_encoder import ChunkOptions, EncodedChunk, encode_chunk
+from resilient_pq.format.pages.page import Page, check_crc, pages_of
+from resilient_pq.format.physical_values import ByteArrays, LeafData
+from resilient_pq.format.schema_tree import Leaf
 
 Make = Callable[..., Any]
 CODECS = [
@@ -94,9 +94,7 @@ def test_numbers(
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_lists_are_cut_between_rows(
-    leaf_of: Make, lists: Make, encode: Make, decoded: Make, version: int
-) -> None:
+def test_lists_are_cut_between_rows(leaf_of: Make, lists: Make, encode: Make, decoded: Make, version: int) -> None:
     leaf = leaf_of(Type.INT32, lists=1)
     rows = [None if i % 5 == 0 else [None if j == 1 else j for j in range(i % 7)] for i in range(200)]
     data = lists(leaf, rows)
@@ -114,9 +112,7 @@ def test_lists_are_cut_between_rows(
     if version == 2:
         headers = [page.header.data_page_header_v2 for page in pages]
         assert [header.num_rows for header in headers if header] == list(np.diff([*first_rows, 200]))
-        assert sum(header.num_nulls for header in headers if header) == len(data.definition_levels) - len(
-            data.values
-        )
+        assert sum(header.num_nulls for header in headers if header) == len(data.definition_levels) - len(data.values)
 
 
 def test_one_long_row_is_one_page(leaf_of: Make, lists: Make, encode: Make) -> None:
@@ -143,9 +139,7 @@ def test_pages_are_about_as_large_as_asked(leaf_of: Make, flat: Make, encode: Ma
 def test_pages_of_strings_are_cut_by_their_bytes(leaf_of: Make, flat: Make, encode: Make) -> None:
     leaf = leaf_of(Type.BYTE_ARRAY)
     rows = [None if i % 3 == 0 else b"x" * (1 + i) for i in range(300)]
-    chunk = encode(
-        leaf, flat(leaf, rows), page_bytes=3_000, codec=CompressionCodec.UNCOMPRESSED, dictionary_bytes=0
-    )
+    chunk = encode(leaf, flat(leaf, rows), page_bytes=3_000, codec=CompressionCodec.UNCOMPRESSED, dictionary_bytes=0)
     _assert_consistent(leaf, chunk, 300)
     sizes = [len(page.body) for page in _data_pages(chunk)]
     assert len(sizes) > 5 and max(sizes) < 3_600
@@ -153,9 +147,7 @@ def test_pages_of_strings_are_cut_by_their_bytes(leaf_of: Make, flat: Make, enco
     assert counts[0] > 2 * counts[-1]
 
 
-def test_dictionary_where_it_pays(
-    leaf_of: Make, flat: Make, encode: Make, decoded: Make, rows_of: Make
-) -> None:
+def test_dictionary_where_it_pays(leaf_of: Make, flat: Make, encode: Make, decoded: Make, rows_of: Make) -> None:
     leaf = leaf_of(Type.BYTE_ARRAY)
     few = [None if i % 9 == 0 else b"value %d" % (i % 5) for i in range(500)]
     chunk = encode(leaf, flat(leaf, few), page_rows=100)
@@ -251,9 +243,7 @@ def test_values_of_another_type_are_refused(leaf_of: Make, flat: Make) -> None:
 
 @given(st.data())
 @settings(max_examples=80, deadline=None)
-def test_pieces_make_the_same_bytes_as_the_whole(
-    leaf_of: Make, flat: Make, lists: Make, data: st.DataObject
-) -> None:
+def test_pieces_make_the_same_bytes_as_the_whole(leaf_of: Make, flat: Make, lists: Make, data: st.DataObject) -> None:
     nested = data.draw(st.booleans())
     kind = data.draw(st.sampled_from([Type.INT32, Type.BYTE_ARRAY, Type.BOOLEAN]))
     leaf = leaf_of(kind, lists=int(nested))
@@ -292,9 +282,7 @@ def test_pieces_without_values_do_not_decide_the_layout(
         assert rows_of(decoded(leaf, chunk, num_rows=4)) == rows
 
 
-def test_strings_whose_offsets_do_not_begin_at_zero(
-    leaf_of: Make, encode: Make, decoded: Make, rows_of: Make
-) -> None:
+def test_strings_whose_offsets_do_not_begin_at_zero(leaf_of: Make, encode: Make, decoded: Make, rows_of: Make) -> None:
     leaf = leaf_of(Type.BYTE_ARRAY, optional=False)
     values = ByteArrays(np.array([3, 5, 5, 9], np.int64), np.frombuffer(b"xxxabccccyyy", np.uint8))
     for dictionary_bytes in (0, 1000):

@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from resilient_pq import room
+from resilient_pq import memory_pool
 from resilient_pq.errors import EncodingError, FormatError, SchemaError, UnsupportedError
-from resilient_pq.format import compression, zstd_frames
-from resilient_pq.format.compression import check_level, codec_named, compress, decompress
-from resilient_pq.format.metadata import CompressionCodec as Codec
+from resilient_pq.format.compression import codecs, zstd_frames
+from resilient_pq.format.compression.codecs import check_level, codec_named, compress, decompress
+from resilient_pq.format.file_metadata import CompressionCodec as Codec
 
 WRITTEN = [Codec.SNAPPY, Codec.GZIP, Codec.BROTLI, Codec.ZSTD, Codec.LZ4_RAW]
 CONTENTS = {
@@ -57,16 +57,14 @@ def test_pyarrow_unpacks_ours_and_we_unpack_pyarrows(codec: Codec) -> None:
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.BROTLI, Codec.ZSTD], ids=lambda codec: codec.name)
 def test_every_level(codec: Codec) -> None:
-    levels = compression.CODECS[codec].levels
+    levels = codecs.CODECS[codec].levels
     assert levels is not None
     content = CONTENTS["text"]
     for level in range(levels[0], levels[1] + 1):
         packed = _compressed(codec, content, level)
         assert bytes(decompress(codec, memoryview(packed), len(content))) == content
     for level in (levels[0] - 1, levels[1] + 1):
-        with pytest.raises(
-            SchemaError, match=f"compression_level {level} is out of range for {codec.name.lower()}"
-        ):
+        with pytest.raises(SchemaError, match=f"compression_level {level} is out of range for {codec.name.lower()}"):
             check_level(codec, level)
 
 
@@ -137,7 +135,7 @@ def test_no_room_for_what_was_announced(codec: Codec, monkeypatch: pytest.Monkey
     def no_room(*_: object) -> None:
         raise MemoryError("not so much")
 
-    monkeypatch.setattr(room, "empty", no_room)
+    monkeypatch.setattr(memory_pool, "empty", no_room)
     with pytest.raises(EncodingError, match=f"^{codec.name} data do not decompress: not so much") as caught:
         decompress(codec, packed, len(CONTENTS["text"]))
     assert isinstance(caught.value.__cause__, MemoryError)
@@ -176,7 +174,7 @@ def test_several_parts_at_once(codec: Codec) -> None:
     for contents in ([], [b"x" * 300], [*CONTENTS.values()], [CONTENTS["text"]] * 3, [CONTENTS["zeros"]] * 2):
         packed = [_compressed(codec, content) for content in contents]
         out = np.empty(sum(map(len, contents)), np.uint8)
-        compression.decompress_parts(codec, list(map(memoryview, packed)), list(map(len, contents)), out)
+        codecs.decompress_parts(codec, list(map(memoryview, packed)), list(map(len, contents)), out)
         assert out.tobytes() == b"".join(contents)
 
 
@@ -186,13 +184,13 @@ def test_parts_that_share_their_room_otherwise(codec: Codec) -> None:
     first, second = (memoryview(_compressed(codec, CONTENTS["text"][:size])) for size in (3000, 2000))
     out = np.empty(5000, np.uint8)
     with pytest.raises(EncodingError):
-        compression.decompress_parts(codec, [first, second], [2000, 3000], out)
-    compression.decompress_parts(codec, [first, second], [3000, 2000], out)
+        codecs.decompress_parts(codec, [first, second], [2000, 3000], out)
+    codecs.decompress_parts(codec, [first, second], [3000, 2000], out)
     for cut in (1, 5, len(first) // 2):
         with pytest.raises(EncodingError):
-            compression.decompress_parts(codec, [first[:-cut], second], [3000, 2000], out)
+            codecs.decompress_parts(codec, [first[:-cut], second], [3000, 2000], out)
         with pytest.raises(EncodingError):
-            compression.decompress_parts(codec, [first, second[:-cut]], [3000, 2000], out)
+            codecs.decompress_parts(codec, [first, second[:-cut]], [3000, 2000], out)
 
 
 def test_zstd_frames_that_do_not_say_their_size() -> None:
@@ -201,7 +199,7 @@ def test_zstd_frames_that_do_not_say_their_size() -> None:
     frame = memoryview(bytes(silent.finish()))
     assert zstd_frames.content_size(frame) is None
     out = np.empty(2 * len(CONTENTS["text"]), np.uint8)
-    compression.decompress_parts(Codec.ZSTD, [frame, frame], [len(CONTENTS["text"])] * 2, out)
+    codecs.decompress_parts(Codec.ZSTD, [frame, frame], [len(CONTENTS["text"])] * 2, out)
     assert out.tobytes() == CONTENTS["text"] * 2
 
 
@@ -221,7 +219,7 @@ def test_zstd_frames_of_content_that_is_put_together(level: int, before: int) ->
     for size in (0, 1, 195, 196, 249, 250, 255, 256, 65_731, 65_732, 65_791, 65_792, 200_000, 1_500_000):
         front, rest = rng.randbytes(before), bytes(rng.choices(b"abcd", k=size))
         parts = [np.frombuffer(front, np.uint8), np.frombuffer(rest, np.uint8)]
-        packed = bytes(compression.compress_parts(Codec.ZSTD, parts, level))
+        packed = bytes(codecs.compress_parts(Codec.ZSTD, parts, level))
         assert pa.Codec("zstd").decompress(packed, before + size).to_pybytes() == front + rest
         assert bytes(cramjam.zstd.decompress(packed * 2)) == (front + rest) * 2, "its end is where it says"
         if len(packed) >= zstd_frames.LARGEST_HEADER:
@@ -237,7 +235,7 @@ def test_a_zstd_frame_with_more_in_its_header_is_left_as_it_is(flag: int, monkey
     assert zstd_frames.front(memoryview(frame), b"1", len(data) + 1) is None
     assert zstd_frames.front(memoryview(b"\x27" + frame[1:]), b"1", len(data) + 1) is None
     monkeypatch.setattr(zstd_frames, "front", lambda *_: None)
-    packed = bytes(compression.compress_parts(Codec.ZSTD, [data[:7], data], 3))
+    packed = bytes(codecs.compress_parts(Codec.ZSTD, [data[:7], data], 3))
     assert pa.Codec("zstd").decompress(packed, len(data) + 7).to_pybytes() == CONTENTS["text"][:7] + CONTENTS["text"]
 
 
@@ -273,7 +271,7 @@ def test_a_page_that_became_small_holds_no_more_room_than_it_needs(codec: Codec)
     level = check_level(codec, None)
     compressed = compress(codec, data, level)
     assert len(compressed) < 100_000
-    behind = room.empty((1 << 19,), np.uint8)
+    behind = memory_pool.empty((1 << 19,), np.uint8)
     assert behind.ctypes.data < compressed.ctypes.data + 100_000
 
 
@@ -294,7 +292,7 @@ def test_parts_are_compressed_as_if_they_were_one(codec: Codec, front: int, name
     parts = [levels[: front // 2], levels[front // 2 :], np.frombuffer(CONTENTS[name], np.uint8)]
     for pieces in (parts, parts[1:], parts[2:]):
         whole = b"".join(piece.tobytes() for piece in pieces)
-        packed = bytes(compression.compress_parts(codec, pieces, check_level(codec, None)))
+        packed = bytes(codecs.compress_parts(codec, pieces, check_level(codec, None)))
         assert bytes(decompress(codec, memoryview(packed), len(whole))) == whole
         assert pa.Codec(PYARROW[codec]).decompress(packed, len(whole)).to_pybytes() == whole
         assert len(packed) <= len(_compressed(codec, whole)) + 62
@@ -303,6 +301,6 @@ def test_parts_are_compressed_as_if_they_were_one(codec: Codec, front: int, name
 @pytest.mark.parametrize("size", [127 - 5, 127, 128, 16_383 - 5, 16_384, 2_097_151 - 5, 2_097_152])
 def test_the_length_of_all_may_have_a_byte_more_than_that_of_the_rest(size: int) -> None:
     parts = [np.array([3, 0, 0, 0, 1], np.uint8), np.zeros(size, np.uint8)]
-    packed = bytes(compression.compress_parts(Codec.SNAPPY, parts, 0))
+    packed = bytes(codecs.compress_parts(Codec.SNAPPY, parts, 0))
     whole = b"".join(part.tobytes() for part in parts)
     assert pa.Codec("snappy").decompress(packed, len(whole)).to_pybytes() == whole

@@ -21,9 +21,8 @@ from resilient_pq.errors import (
     UnsupportedError,
     Where,
 )
-from resilient_pq.format import footer, thrift
-from resilient_pq.format.footer import ChunkSums, Footer, NeedBytes, read_footer
-from resilient_pq.format.metadata import (
+from resilient_pq.format import compact_protocol, footer
+from resilient_pq.format.file_metadata import (
     ColumnChunk,
     ColumnMetaData,
     ColumnOrder,
@@ -33,7 +32,8 @@ from resilient_pq.format.metadata import (
     RowGroup,
     SchemaElement,
 )
-from resilient_pq.format.records import Kind, RecordChain
+from resilient_pq.format.footer import ChunkSums, Footer, NeedBytes, read_footer
+from resilient_pq.format.resilience_records import RecordChain, RecordKind
 
 ELEMENTS = [SchemaElement(name="schema", num_children=1), SchemaElement(type=1, name="a", repetition_type=0)]
 
@@ -45,7 +45,7 @@ def _group(ordinal: int, columns: int = 1) -> RowGroup:
 
 def _serialize(count: int, key_value: dict[str, str | None], num_leaves: int = 1) -> bytes:
     return footer.serialize(
-        ELEMENTS, [thrift.encode(_group(i)) for i in range(count)], num_rows=3 * count,
+        ELEMENTS, [compact_protocol.encode(_group(i)) for i in range(count)], num_rows=3 * count,
         column_orders=[ColumnOrder(TYPE_ORDER=Empty())] * num_leaves, key_value=key_value, created_by="a test",
     )  # fmt: skip
 
@@ -64,14 +64,12 @@ def test_serialised_as_thrift_would(count: int, num_leaves: int, key_value: dict
         [KeyValue(key, value) for key, value in key_value.items()], "a test",
         [ColumnOrder(TYPE_ORDER=Empty())] * num_leaves,
     )  # fmt: skip
-    assert _serialize(count, key_value, num_leaves) == thrift.encode(whole)
+    assert _serialize(count, key_value, num_leaves) == compact_protocol.encode(whole)
 
 
 def test_what_is_none_is_left_out() -> None:
-    encoded = footer.serialize(
-        ELEMENTS, [], num_rows=0, column_orders=None, key_value={"k": "v"}, created_by=None
-    )
-    assert encoded == thrift.encode(FileMetaData(1, ELEMENTS, 0, [], [KeyValue("k", "v")]))
+    encoded = footer.serialize(ELEMENTS, [], num_rows=0, column_orders=None, key_value={"k": "v"}, created_by=None)
+    assert encoded == compact_protocol.encode(FileMetaData(1, ELEMENTS, 0, [], [KeyValue("k", "v")]))
 
 
 def test_the_frame_is_length_and_magic() -> None:
@@ -88,7 +86,7 @@ def test_pyarrow_reads_what_was_serialised() -> None:
 # --- reading ------------------------------------------------------------------------------------------------
 
 
-def _file(kind: Kind | None = Kind.FINAL, data: bytes = b"d" * 500, count: int = 2) -> bytes:
+def _file(kind: RecordKind | None = RecordKind.FINAL, data: bytes = b"d" * 500, count: int = 2) -> bytes:
     """A file that ends in a footer, with the record header before it that vouches for it unless `kind` is None."""
     framed = footer.frame(_serialize(count, {}))
     body = b"PAR1" + data
@@ -102,8 +100,8 @@ def _read(data: bytes, offset: int = 0) -> Footer | NeedBytes:
     return read_footer(memoryview(data)[offset:], offset)
 
 
-@pytest.mark.parametrize("kind", [Kind.ANCHOR, Kind.CHECKPOINT, Kind.FINAL])
-def test_a_record_vouches_for_the_footer(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [RecordKind.ANCHOR, RecordKind.CHECKPOINT, RecordKind.FINAL])
+def test_a_record_vouches_for_the_footer(kind: RecordKind) -> None:
     data = _file(kind)
     found = _read(data)
     assert isinstance(found, Footer) and found.record is not None
@@ -113,7 +111,7 @@ def test_a_record_vouches_for_the_footer(kind: Kind) -> None:
 
 
 def test_a_footer_of_others_has_no_record() -> None:
-    for data in (_file(None), _file(Kind.CHUNK)):  # a chunk record does not vouch for a footer
+    for data in (_file(None), _file(RecordKind.CHUNK)):  # a chunk record does not vouch for a footer
         found = _read(data)
         assert isinstance(found, Footer) and found.record is None
 
@@ -204,7 +202,7 @@ def test_what_is_no_footer(name: str) -> None:
 def test_a_plaintext_footer_of_an_encrypted_file_is_read() -> None:
     # Its signature, 28 bytes, counts to its length.
     metadata = FileMetaData(1, ELEMENTS, 0, [], encryption_algorithm=Empty())
-    found = _read(b"PAR1" + footer.frame(thrift.encode(metadata) + bytes(28)))
+    found = _read(b"PAR1" + footer.frame(compact_protocol.encode(metadata) + bytes(28)))
     assert isinstance(found, footer.Footer)
     assert found.metadata == metadata
 
@@ -216,7 +214,9 @@ def test_the_length_of_a_tail() -> None:
             footer.metadata_length(tail, Where())
 
 
-_LEAST = thrift.encode(FileMetaData(version=1, schema=[SchemaElement(name="schema", num_children=0)], num_rows=0, row_groups=[]))
+_LEAST = compact_protocol.encode(
+    FileMetaData(version=1, schema=[SchemaElement(name="schema", num_children=0)], num_rows=0, row_groups=[])
+)
 
 
 def _kind_of(found: Footer | NeedBytes, offset: int) -> str:
@@ -239,9 +239,7 @@ def test_there_are_tails_of_each_kind(garbage: bytes, length: int, at_start: boo
 
 @given(st.binary(max_size=60), st.integers(0, 80), st.booleans())
 @settings(max_examples=300, deadline=None)
-def test_any_tail_is_a_footer_a_need_or_one_of_our_errors(
-    garbage: bytes, length: int, at_start: bool
-) -> None:
+def test_any_tail_is_a_footer_a_need_or_one_of_our_errors(garbage: bytes, length: int, at_start: bool) -> None:
     tail = garbage + length.to_bytes(4, "little") + b"PAR1"
     if at_start:
         tail, offset = b"PAR1" + tail, 0
@@ -272,9 +270,7 @@ def test_the_last_of_two_equal_keys_counts() -> None:
     assert footer.key_values(None) == {}
 
 
-_SUMS = st.builds(
-    ChunkSums, *[st.none() | st.integers(0, 2**32 - 1)] * 4, xxh3=st.none() | st.integers(0, 2**64 - 1)
-)
+_SUMS = st.builds(ChunkSums, *[st.none() | st.integers(0, 2**32 - 1)] * 4, xxh3=st.none() | st.integers(0, 2**64 - 1))
 
 
 @given(_SUMS)
@@ -326,7 +322,7 @@ def test_a_seal_vouches_for_what_stands_before_it() -> None:
     found = footer.read_footer(memoryview(data), 0)
     assert isinstance(found, Footer)
     assert found.record is not None and found.record.file_id == bytes(range(16))
-    assert (found.record.kind, found.record.end - found.record.payload_size) == (Kind.SEAL, len(data) - 8)
+    assert (found.record.kind, found.record.end - found.record.payload_size) == (RecordKind.SEAL, len(data) - 8)
     assert (found.start, found.length, found.trailing) == (4, len(data) - 12, 0)
     assert found.metadata.created_by == "somebody"
 

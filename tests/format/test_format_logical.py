@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from resilient_pq.format import logical, thrift
-from resilient_pq.format import metadata as m
+from resilient_pq.format import compact_protocol, logical
+from resilient_pq.format import file_metadata as m
+from resilient_pq.format.file_metadata import ConvertedType, Empty, SchemaElement
 from resilient_pq.format.logical import Decimal, Integer, Kept, Plain, Time, Timestamp, TimeUnit
-from resilient_pq.format.metadata import ConvertedType, Empty, SchemaElement
 
 EVERY = [
     *(Plain(name) for name in (
@@ -45,7 +45,9 @@ CONVERTED = {
 def test_written_and_read_again(annotation: logical.Logical) -> None:
     element = SchemaElement(name="c")
     logical.annotate(element, annotation)
-    assert logical.from_element(thrift.decode(SchemaElement, thrift.encode(element))[0]) == annotation
+    assert (
+        logical.from_element(compact_protocol.decode(SchemaElement, compact_protocol.encode(element))[0]) == annotation
+    )
 
 
 @pytest.mark.parametrize(("annotation", "converted"), CONVERTED.items(), ids=str)
@@ -93,9 +95,7 @@ def test_converted_types_alone_are_understood(converted: ConvertedType) -> None:
 
 
 def test_the_logical_type_counts_more_than_the_converted_one() -> None:
-    element = SchemaElement(
-        name="c", converted_type=int(ConvertedType.UTF8), logicalType=m.LogicalType(JSON=Empty())
-    )
+    element = SchemaElement(name="c", converted_type=int(ConvertedType.UTF8), logicalType=m.LogicalType(JSON=Empty()))
     assert logical.from_element(element) == logical.JSON
 
 
@@ -112,9 +112,7 @@ def test_what_is_not_known_is_kept_by_name() -> None:
     geography = m.LogicalType(GEOGRAPHY=m.GeographyType(crs="OGC:CRS84", algorithm=2))
     assert str(logical.from_element(SchemaElement(logicalType=geography))) == "GEOGRAPHY(OGC:CRS84,THOMAS)"
     no_unit = m.LogicalType(TIMESTAMP=m.TimeType(isAdjustedToUTC=True, unit=m.TimeUnit()))
-    assert logical.from_element(SchemaElement(logicalType=no_unit)) == Kept(
-        "UNKNOWN_ANNOTATION", ("TIMESTAMP",)
-    )
+    assert logical.from_element(SchemaElement(logicalType=no_unit)) == Kept("UNKNOWN_ANNOTATION", ("TIMESTAMP",))
     assert logical.from_element(SchemaElement(converted_type=77)) is None
     assert logical.from_element(SchemaElement()) is None
 
@@ -148,5 +146,5 @@ def test_pyarrows_annotations_are_understood(kind: pa.DataType, annotation: logi
     pq.write_table(pa.table({"c": pa.array([None], kind)}), out)
     data = out.getvalue()
     length = int.from_bytes(data[-8:-4], "little")
-    footer: Any = thrift.decode(m.FileMetaData, data[-8 - length : -8])[0]
+    footer: Any = compact_protocol.decode(m.FileMetaData, data[-8 - length : -8])[0]
     assert logical.from_element(footer.schema[1]) == annotation

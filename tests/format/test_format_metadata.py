@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from thrift.Thrift import TType
 
-from resilient_pq.format import metadata, thrift
+from resilient_pq.format import compact_protocol, file_metadata
 
 #: Where our name is not the specification's.
 ENUMS = {"FieldRepetitionType": "Repetition"}
@@ -36,9 +36,7 @@ def _specification() -> str:
 
 
 def _declared(kind: str) -> Iterator[tuple[str, str]]:
-    for found, name, body in re.findall(
-        r"(struct|union|enum)\s+(\w+)\s*\{(.*?)\}", _specification(), flags=re.S
-    ):
+    for found, name, body in re.findall(r"(struct|union|enum)\s+(\w+)\s*\{(.*?)\}", _specification(), flags=re.S):
         if found in kind:
             yield name, body
 
@@ -46,7 +44,7 @@ def _declared(kind: str) -> Iterator[tuple[str, str]]:
 def test_enumerations_have_the_specifications_numbers() -> None:
     compared = 0
     for name, body in _declared("enum"):
-        ours = getattr(metadata, ENUMS.get(name, name))
+        ours = getattr(file_metadata, ENUMS.get(name, name))
         for member, number in re.findall(r"(\w+)\s*=\s*(\d+)", body):
             if member in ours.__members__:
                 assert ours[member] == int(number), (name, member)
@@ -61,7 +59,7 @@ def test_fields_have_the_specifications_numbers_names_and_types() -> None:
         fields = re.findall(r"(\d+):\s*(?:required|optional)?\s*(list<\w+>|\w+)\s+(\w+)", body)
         if not fields or name in UNUSED:
             continue
-        ours = getattr(metadata, STRUCTS.get(name, name))
+        ours = getattr(file_metadata, STRUCTS.get(name, name))
         for number, kind, field in fields:
             at, wire_type, found, arguments, _ = ours.thrift_spec[int(number)]
             assert (at, found) == (int(number), field), name
@@ -93,14 +91,16 @@ def _arrow_file() -> bytes:
 
 
 @pytest.fixture(scope="module")
-def both() -> tuple[metadata.FileMetaData, pq.FileMetaData]:
+def both() -> tuple[file_metadata.FileMetaData, pq.FileMetaData]:
     """A footer of pyarrow's, as we read it and as it does."""
     data = _arrow_file()
     length = int.from_bytes(data[-8:-4], "little")
-    return thrift.decode(metadata.FileMetaData, data[-8 - length : -8])[0], pq.read_metadata(io.BytesIO(data))
+    return compact_protocol.decode(file_metadata.FileMetaData, data[-8 - length : -8])[0], pq.read_metadata(
+        io.BytesIO(data)
+    )
 
 
-def test_pyarrows_footer_says_the_same(both: tuple[metadata.FileMetaData, pq.FileMetaData]) -> None:
+def test_pyarrows_footer_says_the_same(both: tuple[file_metadata.FileMetaData, pq.FileMetaData]) -> None:
     ours, theirs = both
     assert ours.num_rows == theirs.num_rows and ours.created_by == theirs.created_by
     assert len(ours.row_groups) == theirs.num_row_groups
@@ -114,13 +114,13 @@ def test_pyarrows_footer_says_the_same(both: tuple[metadata.FileMetaData, pq.Fil
             _assert_same_chunk(chunk, expected.column(position))
 
 
-def _assert_same_chunk(chunk: metadata.ColumnChunk, expected: Any) -> None:
+def _assert_same_chunk(chunk: file_metadata.ColumnChunk, expected: Any) -> None:
     meta = chunk.meta_data
     assert meta is not None and meta.path_in_schema is not None and meta.statistics is not None
     assert ".".join(meta.path_in_schema) == expected.path_in_schema
-    assert metadata.Type(meta.type).name == expected.physical_type
-    assert metadata.CompressionCodec(meta.codec).name == expected.compression
-    assert {metadata.Encoding(value).name for value in meta.encodings} == set(expected.encodings)
+    assert file_metadata.Type(meta.type).name == expected.physical_type
+    assert file_metadata.CompressionCodec(meta.codec).name == expected.compression
+    assert {file_metadata.Encoding(value).name for value in meta.encodings} == set(expected.encodings)
     assert (meta.num_values, meta.data_page_offset, meta.dictionary_page_offset) == (
         expected.num_values, expected.data_page_offset, expected.dictionary_page_offset,
     )  # fmt: skip
@@ -132,14 +132,14 @@ def _assert_same_chunk(chunk: metadata.ColumnChunk, expected: Any) -> None:
 
 
 def test_a_footer_encoded_again_is_the_same_to_pyarrow(
-    both: tuple[metadata.FileMetaData, pq.FileMetaData],
+    both: tuple[file_metadata.FileMetaData, pq.FileMetaData],
 ) -> None:
     ours, theirs = both
-    encoded = thrift.encode(ours)
+    encoded = compact_protocol.encode(ours)
     again = pq.read_metadata(io.BytesIO(b"PAR1" + encoded + len(encoded).to_bytes(4, "little") + b"PAR1"))
     assert again.equals(theirs)
 
 
 def test_values_that_no_enumeration_has_yet_are_kept() -> None:
-    chunk = metadata.ColumnMetaData(type=99, encodings=[98], codec=97)
-    assert thrift.decode(metadata.ColumnMetaData, thrift.encode(chunk))[0] == chunk
+    chunk = file_metadata.ColumnMetaData(type=99, encodings=[98], codec=97)
+    assert compact_protocol.decode(file_metadata.ColumnMetaData, compact_protocol.encode(chunk))[0] == chunk

@@ -11,8 +11,8 @@ import pytest
 
 from resilient_pq.checksum import signed
 from resilient_pq.errors import ChecksumError, EncodingError, FormatError, ThriftError, UnsupportedError
-from resilient_pq.format import thrift
-from resilient_pq.format.metadata import (
+from resilient_pq.format import compact_protocol
+from resilient_pq.format.file_metadata import (
     CompressionCodec,
     DataPageHeader,
     DataPageHeaderV2,
@@ -22,7 +22,7 @@ from resilient_pq.format.metadata import (
     PageType,
     Type,
 )
-from resilient_pq.format.page import Page, check_crc, open_data_page, pages_of, read_header
+from resilient_pq.format.pages.page import Page, check_crc, open_data_page, pages_of, read_header
 
 PLAIN, RLE = int(Encoding.PLAIN), int(Encoding.RLE)
 NONE = CompressionCodec.UNCOMPRESSED
@@ -35,7 +35,7 @@ def _v1(body: bytes, num_values: int = 1, *, crc: bool = True, **rest: Any) -> b
         crc=signed(zlib.crc32(body)) if crc else None,
         data_page_header=DataPageHeader(**{"num_values": num_values, "encoding": PLAIN, **LEVELS, **rest}),
     )  # fmt: skip
-    return thrift.encode(header) + body
+    return compact_protocol.encode(header) + body
 
 
 def _v2(levels: bytes, values: bytes, *, size: int | None = None, **rest: Any) -> bytes:
@@ -49,7 +49,7 @@ def _v2(levels: bytes, values: bytes, *, size: int | None = None, **rest: Any) -
         type=int(PageType.DATA_PAGE_V2), uncompressed_page_size=len(body) if size is None else size,
         compressed_page_size=len(body), crc=signed(zlib.crc32(body)), data_page_header_v2=DataPageHeaderV2(**detail),
     )  # fmt: skip
-    return thrift.encode(header) + body
+    return compact_protocol.encode(header) + body
 
 
 def _page(data: bytes) -> Page:
@@ -83,7 +83,7 @@ CONTRADICTIONS = {
 def test_headers_that_contradict_themselves(name: str) -> None:
     header, message = CONTRADICTIONS[name]
     with pytest.raises(ThriftError, match=message):
-        read_header(memoryview(thrift.encode(header)), 0)
+        read_header(memoryview(compact_protocol.encode(header)), 0)
 
 
 def test_a_header_and_where_its_body_begins() -> None:
@@ -93,7 +93,7 @@ def test_a_header_and_where_its_body_begins() -> None:
 
 
 def test_index_pages_are_passed_over_by_their_size() -> None:
-    index = thrift.encode(PageHeader(int(PageType.INDEX_PAGE), 5, 5)) + b"index"
+    index = compact_protocol.encode(PageHeader(int(PageType.INDEX_PAGE), 5, 5)) + b"index"
     pages = list(pages_of(memoryview(_v1(b"a") + index + _v1(b"b")), 0))
     assert [page.num_values for page in pages] == [1, 0, 1]
     assert [bytes(page.body) for page in pages] == [b"a", b"index", b"b"]
@@ -124,7 +124,7 @@ def test_a_page_beyond_its_chunk_is_refused_and_placed() -> None:
 def test_a_page_of_two_gibibytes_costs_nothing() -> None:
     header = PageHeader(0, 2**31 - 1, 2**31 - 1, data_page_header=DataPageHeader(2**31 - 1, PLAIN, 3, 3))
     with pytest.raises(EncodingError, match="beyond its column chunk"):
-        list(pages_of(memoryview(thrift.encode(header) + b"x"), 0))
+        list(pages_of(memoryview(compact_protocol.encode(header) + b"x"), 0))
 
 
 def test_garbage_between_pages_is_placed() -> None:
@@ -151,9 +151,7 @@ def test_every_changed_byte_of_pages_is_some_pages_or_one_of_our_errors() -> Non
 # --- checksums ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "data", [_v1(b"the body of a page"), _v2(b"", b"the body of a page")], ids=["v1", "v2"]
-)
+@pytest.mark.parametrize("data", [_v1(b"the body of a page"), _v2(b"", b"the body of a page")], ids=["v1", "v2"])
 def test_every_flipped_bit_of_a_body_is_found(data: bytes) -> None:
     assert check_crc(_page(data)) is True
     start = len(data) - len(b"the body of a page")
@@ -221,9 +219,7 @@ def test_v2_levels_are_told_by_the_header(leaf_of: Callable[..., Any]) -> None:
     assert bytes(found.values) == b"values"
 
 
-@pytest.mark.parametrize(
-    ("first", "second"), [(-1, 0), (0, -1), (0, 12), (12, 0), (2**31 - 1, 2**31 - 1), (5, 7)]
-)
+@pytest.mark.parametrize(("first", "second"), [(-1, 0), (0, -1), (0, 12), (12, 0), (2**31 - 1, 2**31 - 1), (5, 7)])
 def test_v2_levels_beyond_the_page(leaf_of: Callable[..., Any], first: int, second: int) -> None:
     data = _v2(b"", b"x" * 11, repetition_levels_byte_length=first, definition_levels_byte_length=second)
     with pytest.raises(EncodingError, match="do not fit in a page of 11"):
@@ -237,9 +233,7 @@ def test_v2_values_are_compressed_and_levels_are_not(leaf_of: Callable[..., Any]
     assert bytes(found.values) == b"values" * 9
     # Without the flag they are compressed as well (parquet.thrift, DataPageHeaderV2.is_compressed).
     data = _v2(b"DD", packed, size=2 + 54, is_compressed=None)
-    assert (
-        bytes(open_data_page(_page(data), leaf_of(Type.INT32), CompressionCodec.GZIP).values) == b"values" * 9
-    )
+    assert bytes(open_data_page(_page(data), leaf_of(Type.INT32), CompressionCodec.GZIP).values) == b"values" * 9
 
 
 def test_v2_pages_smaller_than_their_levels(leaf_of: Callable[..., Any]) -> None:
@@ -249,6 +243,6 @@ def test_v2_pages_smaller_than_their_levels(leaf_of: Callable[..., Any]) -> None
 
 
 def test_only_data_pages_are_opened(leaf_of: Callable[..., Any]) -> None:
-    data = thrift.encode(PageHeader(2, 1, 1, dictionary_page_header=DictionaryPageHeader(1, PLAIN))) + b"x"
+    data = compact_protocol.encode(PageHeader(2, 1, 1, dictionary_page_header=DictionaryPageHeader(1, PLAIN))) + b"x"
     with pytest.raises(FormatError, match="not a data page"):
         open_data_page(_page(data), leaf_of(Type.INT32), NONE)

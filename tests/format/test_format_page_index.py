@@ -7,10 +7,10 @@ import struct
 import pytest
 
 from resilient_pq.format import logical
-from resilient_pq.format.metadata import BoundaryOrder, Repetition, Type
-from resilient_pq.format.page_index import PageSummary, column_index
-from resilient_pq.format.schema import Primitive
-from resilient_pq.format.statistics import Bounds
+from resilient_pq.format.file_metadata import BoundaryOrder, Repetition, Type
+from resilient_pq.format.indexes.column_index import PageSummary, column_index
+from resilient_pq.format.indexes.statistics import Bounds
+from resilient_pq.format.schema_tree import Primitive
 
 INT32 = Primitive("c", Repetition.OPTIONAL, Type.INT32)
 DOUBLE = Primitive("c", Repetition.OPTIONAL, Type.DOUBLE)
@@ -45,9 +45,7 @@ def _plain(value: int) -> bytes:
         ([(0, 1), None], A),
     ],
 )
-def test_boundary_order_passes_over_null_pages(
-    pages: list[tuple[int, int] | None], order: BoundaryOrder
-) -> None:
+def test_boundary_order_passes_over_null_pages(pages: list[tuple[int, int] | None], order: BoundaryOrder) -> None:
     index = column_index(INT32, [NULLS if page is None else _page(*page) for page in pages])
     assert index is not None and index.boundary_order == order
 
@@ -78,10 +76,7 @@ def test_nan_counts_of_floats() -> None:
 def test_no_index_where_a_page_has_values_and_no_bounds() -> None:
     assert column_index(DOUBLE, [PageSummary(Bounds(None, None, 4), 0, 4)]) is None
     assert (
-        column_index(
-            DOUBLE, [PageSummary(Bounds(0.0, 1.0, 0), 0, 4), PageSummary(Bounds(None, None, 1), 3, 4)]
-        )
-        is None
+        column_index(DOUBLE, [PageSummary(Bounds(0.0, 1.0, 0), 0, 4), PageSummary(Bounds(None, None, 1), 3, 4)]) is None
     )
     assert column_index(BYTES, [PageSummary(Bounds(b"\xff" * 70, b"\xff" * 70), 0, 4)]) is None
 

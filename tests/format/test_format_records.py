@@ -9,15 +9,15 @@ import pytest
 import xxhash
 
 from resilient_pq.errors import FormatError, ThriftError
-from resilient_pq.format import thrift
-from resilient_pq.format.metadata import OffsetIndex, PageLocation, RowGroup
-from resilient_pq.format.records import (
+from resilient_pq.format import compact_protocol
+from resilient_pq.format.file_metadata import OffsetIndex, PageLocation, RowGroup
+from resilient_pq.format.resilience_records import (
     FOOTER_KINDS,
     ChunkCopies,
     ChunkPlace,
-    Kind,
     RecordChain,
     RecordHeader,
+    RecordKind,
     RowGroupRecord,
     parse_header,
     payload_sums,
@@ -149,11 +149,11 @@ def test_sums_are_those_of_zlib_and_xxhash() -> None:
 def test_a_chain_numbers_and_links_its_records() -> None:
     chain = RecordChain(FILE_ID, epoch=3)
     steps = [
-        (Kind.ANCHOR, 4, b"anchor", 0, 0),
-        (Kind.CHUNK, 200, b"chunk", 0, 0),
-        (Kind.ROW_GROUP, 500, b"row group", 10, 1),
-        (Kind.CHECKPOINT, 800, b"checkpoint", 10, 1),
-        (Kind.FINAL, 1200, b"final", 10, 1),
+        (RecordKind.ANCHOR, 4, b"anchor", 0, 0),
+        (RecordKind.CHUNK, 200, b"chunk", 0, 0),
+        (RecordKind.ROW_GROUP, 500, b"row group", 10, 1),
+        (RecordKind.CHECKPOINT, 800, b"checkpoint", 10, 1),
+        (RecordKind.FINAL, 1200, b"final", 10, 1),
     ]
     headers = []
     for kind, offset, payload, rows, groups in steps:
@@ -190,10 +190,10 @@ def test_row_group_record_keeps_all_its_copies() -> None:
         header_crcs=[-1, 2**31 - 1],
     )
     record = RowGroupRecord(RowGroup([], 10, 3, ordinal=32_766), [copies, ChunkCopies()])
-    decoded, end = thrift.decode(RowGroupRecord, thrift.encode(record))
-    assert decoded == record and end == len(thrift.encode(record))
+    decoded, end = compact_protocol.decode(RowGroupRecord, compact_protocol.encode(record))
+    assert decoded == record and end == len(compact_protocol.encode(record))
     with pytest.raises(ThriftError, match="RowGroupRecord"):
-        thrift.decode(RowGroupRecord, thrift.encode(record)[:-1])
+        compact_protocol.decode(RowGroupRecord, compact_protocol.encode(record)[:-1])
 
 
 def test_a_negative_codec_of_a_hostile_file_is_packed() -> None:

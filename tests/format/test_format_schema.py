@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resilient_pq.errors import FormatError, ResilientPQError, SchemaError, UnsupportedError
-from resilient_pq.format import logical, thrift
-from resilient_pq.format.metadata import FileMetaData, Repetition, SchemaElement, Type
-from resilient_pq.format.schema import MAX_LEVEL, Group, Node, Primitive, Schema
+from resilient_pq.format import compact_protocol, logical
+from resilient_pq.format.file_metadata import FileMetaData, Repetition, SchemaElement, Type
+from resilient_pq.format.schema_tree import MAX_LEVEL, Group, Node, Primitive, Schema
 
 REQUIRED, OPTIONAL, REPEATED = Repetition.REQUIRED, Repetition.OPTIONAL, Repetition.REPEATED
 
@@ -65,7 +65,7 @@ def test_levels_agree_with_pyarrow() -> None:
     pq.write_table(pa.table({f.name: pa.array([], f.type) for f in fields}, schema=pa.schema(fields)), out)
     data = out.getvalue()
     length = int.from_bytes(data[-8:-4], "little")
-    ours = Schema.from_elements(thrift.decode(FileMetaData, data[-8 - length : -8])[0].schema)
+    ours = Schema.from_elements(compact_protocol.decode(FileMetaData, data[-8 - length : -8])[0].schema)
     theirs = pq.ParquetFile(io.BytesIO(data)).schema
     assert len(ours.leaves) == len(theirs)
     for leaf in ours.leaves:
@@ -275,7 +275,7 @@ def test_any_tree_survives_its_list(children: list[Node]) -> None:
 def _as_read(elements: Sequence[SchemaElement]) -> Sequence[SchemaElement]:
     """The elements as they come out of a footer: in bytes of their own each time."""
     footer = FileMetaData(version=2, schema=list(elements), num_rows=0, row_groups=[])
-    return thrift.decode(FileMetaData, thrift.encode(footer))[0].schema
+    return compact_protocol.decode(FileMetaData, compact_protocol.encode(footer))[0].schema
 
 
 def test_files_with_the_same_schema_share_it() -> None:

@@ -12,10 +12,8 @@ from hypothesis import strategies as st
 
 from resilient_pq.format import logical
 from resilient_pq.format.encodings.dictionary import build
-from resilient_pq.format.logical import Decimal, Integer, Kept, Logical, Timestamp, TimeUnit
-from resilient_pq.format.metadata import Repetition, Type
-from resilient_pq.format.schema import Primitive
-from resilient_pq.format.statistics import (
+from resilient_pq.format.file_metadata import Repetition, Type
+from resilient_pq.format.indexes.statistics import (
     MAX_BOUND_BYTES,
     Bounds,
     DictionaryBounds,
@@ -25,7 +23,9 @@ from resilient_pq.format.statistics import (
     plain_bound,
     statistics_of,
 )
-from resilient_pq.format.values import ByteArrays
+from resilient_pq.format.logical import Decimal, Integer, Kept, Logical, Timestamp, TimeUnit
+from resilient_pq.format.physical_values import ByteArrays
+from resilient_pq.format.schema_tree import Primitive
 
 quick = settings(max_examples=200, deadline=None)
 

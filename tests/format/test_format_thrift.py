@@ -17,10 +17,10 @@ from thrift.Thrift import TType
 from thrift.transport.TTransport import TMemoryBuffer
 
 from resilient_pq.errors import ThriftError
-from resilient_pq.format import metadata as pq
-from resilient_pq.format import thrift
+from resilient_pq.format import compact_protocol
+from resilient_pq.format import file_metadata as pq
 from resilient_pq.format.kernels import reference
-from resilient_pq.format.records import ChunkCopies, RowGroupRecord
+from resilient_pq.format.resilience_records import ChunkCopies, RowGroupRecord
 
 quick = settings(max_examples=60, deadline=None)
 
@@ -59,7 +59,7 @@ def _apache(cls: Any, data: bytes) -> Any:
     It takes any header without a type for a struct's end; one with a number has no meaning.
     """
     try:
-        reference.StructReader(pq.Empty, []).decode(data, 0, thrift.MAX_DEPTH)
+        reference.StructReader(pq.Empty, []).decode(data, 0, compact_protocol.MAX_DEPTH)
     except ThriftError:
         return None
     try:
@@ -72,7 +72,7 @@ def _sound(value: Any) -> bool:
     """Whether what Apache's reader made has all required fields and no integer beyond its type's range."""
     limits = {TType.BYTE: 7, TType.I16: 15, TType.I32: 31, TType.I64: 63}
     for f in value.__dataclass_fields__.values():
-        wire_type, arguments = thrift._wire_type(f.metadata["type"])
+        wire_type, arguments = compact_protocol._wire_type(f.metadata["type"])
         one = getattr(value, f.name)
         if one is None and f.metadata["required"]:
             return False
@@ -94,15 +94,15 @@ def _readers(kernels: ModuleType) -> Any:
         if cls not in made:
             fields = []
             for f in cls.__dataclass_fields__.values():
-                wire_type, arguments = thrift._wire_type(f.metadata["type"])
-                one = thrift._read_as(f, wire_type, arguments)
+                wire_type, arguments = compact_protocol._wire_type(f.metadata["type"])
+                one = compact_protocol._read_as(f, wire_type, arguments)
                 inner = arguments[1] if wire_type == TType.LIST else arguments
                 fields.append(one if one.nested is None else one._replace(nested=reader_of(inner[0])))
             made[cls] = kernels.StructReader(cls, fields)
         return made[cls]
 
     def decode(cls: Any, data: Any, start: int = 0) -> Any:
-        return reader_of(cls).decode(data, start, thrift.MAX_DEPTH)
+        return reader_of(cls).decode(data, start, compact_protocol.MAX_DEPTH)
 
     return decode
 
@@ -137,16 +137,17 @@ def outcome_of_both() -> Any:
 
     return outcome
 
+
 #: Values of each wire type, by the pair that declares it.
 _SCALARS: dict[Any, st.SearchStrategy[Any]] = {
-    thrift.BOOL: st.booleans(),
-    thrift.I8: st.integers(-(2**7), 2**7 - 1),
-    thrift.I16: st.integers(-(2**15), 2**15 - 1),
-    thrift.I32: st.integers(-(2**31), 2**31 - 1),
-    thrift.I64: st.integers(-(2**63), 2**63 - 1),
-    thrift.DOUBLE: st.floats(allow_nan=False),
-    thrift.BINARY: st.binary(max_size=12),
-    thrift.STRING: st.text(max_size=6),
+    compact_protocol.BOOL: st.booleans(),
+    compact_protocol.I8: st.integers(-(2**7), 2**7 - 1),
+    compact_protocol.I16: st.integers(-(2**15), 2**15 - 1),
+    compact_protocol.I32: st.integers(-(2**31), 2**31 - 1),
+    compact_protocol.I64: st.integers(-(2**63), 2**63 - 1),
+    compact_protocol.DOUBLE: st.floats(allow_nan=False),
+    compact_protocol.BINARY: st.binary(max_size=12),
+    compact_protocol.STRING: st.text(max_size=6),
 }
 
 
@@ -191,8 +192,8 @@ ROOTS = [
 @settings(quick, max_examples=75)
 def test_structs_come_back_as_they_were(decode: Any, data: st.DataObject) -> None:
     value = data.draw(_structs(data.draw(st.sampled_from(ROOTS))))
-    encoded = thrift.encode(value)
-    assert thrift._encode_plain(value) == encoded
+    encoded = compact_protocol.encode(value)
+    assert compact_protocol._encode_plain(value) == encoded
     decoded, end = decode(type(value), encoded)
     assert end == len(encoded) and decoded == _as_decoded(value)
     assert repr(decoded) == repr(_apache(type(value), encoded))
@@ -216,15 +217,15 @@ def _as_decoded(value: Any) -> Any:
 
 
 def test_bytes_after_the_struct_are_left_alone() -> None:
-    encoded = thrift.encode(pq.PageLocation(1, 2, 3))
-    value, end = thrift.decode(pq.PageLocation, b"ab" + encoded + b"\xff\xff", 2)
+    encoded = compact_protocol.encode(pq.PageLocation(1, 2, 3))
+    value, end = compact_protocol.decode(pq.PageLocation, b"ab" + encoded + b"\xff\xff", 2)
     assert (value, end) == (pq.PageLocation(1, 2, 3), 2 + len(encoded))
 
 
 def test_every_kind_of_buffer_is_taken() -> None:
-    encoded = thrift.encode(pq.KeyValue("k", "v"))
+    encoded = compact_protocol.encode(pq.KeyValue("k", "v"))
     for buffer in (encoded, bytearray(encoded), memoryview(encoded), memoryview(b"x" + encoded)[1:]):
-        assert thrift.decode(pq.KeyValue, buffer)[0] == pq.KeyValue("k", "v")
+        assert compact_protocol.decode(pq.KeyValue, buffer)[0] == pq.KeyValue("k", "v")
 
 
 # --- unknown fields -----------------------------------------------------------------------------------------
@@ -300,8 +301,8 @@ def test_unknown_fields_of_every_type_are_skipped(decode: Any, kind: int, number
 def test_a_field_of_another_wire_type_counts_as_unknown() -> None:
     # Field 1 of KeyValue is a string; here it is an i64, and the key is missing then.
     with pytest.raises(ThriftError, match=r"lacks KeyValue\.key"):
-        thrift.decode(pq.KeyValue, bytes([0x16, 0x02, 0x18, 0x01, ord("v"), 0]))
-    value, _ = thrift.decode(pq.Statistics, bytes([0x16, 0x02, 0x26, 0x0E, 0]))
+        compact_protocol.decode(pq.KeyValue, bytes([0x16, 0x02, 0x18, 0x01, ord("v"), 0]))
+    value, _ = compact_protocol.decode(pq.Statistics, bytes([0x16, 0x02, 0x26, 0x0E, 0]))
     assert value == pq.Statistics(null_count=7)
 
 
@@ -310,16 +311,16 @@ def test_a_field_of_another_wire_type_counts_as_unknown() -> None:
 
 def test_a_required_field_must_be_there() -> None:
     with pytest.raises(ThriftError, match=r"DataPageHeader\.encoding"):
-        thrift.decode(pq.DataPageHeader, bytes([0x15, 0x02, 0]))
+        compact_protocol.decode(pq.DataPageHeader, bytes([0x15, 0x02, 0]))
 
 
 def test_a_required_field_of_an_inner_struct_must_be_there() -> None:
     header = pq.PageHeader(0, 1, 1, data_page_header=pq.DataPageHeader(1, None, 3, 3))  # type: ignore[arg-type]
     with pytest.raises(ThriftError, match=r"page header is damaged: it lacks DataPageHeader\.encoding"):
-        thrift.decode(pq.PageHeader, thrift.encode(header), what="page header")
+        compact_protocol.decode(pq.PageHeader, compact_protocol.encode(header), what="page header")
     index = pq.OffsetIndex([pq.PageLocation(1, 2, 3), pq.PageLocation(1, 2, None)])  # type: ignore[arg-type]
     with pytest.raises(ThriftError, match=r"PageLocation\.first_row_index"):
-        thrift.decode(pq.OffsetIndex, thrift.encode(index))
+        compact_protocol.decode(pq.OffsetIndex, compact_protocol.encode(index))
 
 
 def test_every_required_field_of_every_root_is_missed() -> None:
@@ -330,7 +331,7 @@ def test_every_required_field_of_every_root_is_missed() -> None:
         if with_required:
             missed += 1
             with pytest.raises(ThriftError, match=f"lacks {root.__name__}.{with_required[0].name}"):
-                thrift.decode(root, b"\0")
+                compact_protocol.decode(root, b"\0")
     assert missed >= 6
 
 
@@ -368,7 +369,7 @@ HOSTILE = {
 @pytest.mark.parametrize("root", [pq.FileMetaData, pq.PageHeader, pq.ColumnIndex, RowGroupRecord])
 def test_hostile_bytes_are_a_thrift_error(root: type, name: str) -> None:
     with pytest.raises(ThriftError, match=root.__name__):
-        thrift.decode(root, HOSTILE[name])
+        compact_protocol.decode(root, HOSTILE[name])
 
 
 def test_text_that_is_not_utf8_is_read(decode: Any) -> None:
@@ -386,7 +387,9 @@ def _footer() -> bytes:
     )  # fmt: skip
     elements = [pq.SchemaElement(name="root", num_children=1), pq.SchemaElement(name="a", type=1)]
     other = pq.ColumnChunk(file_path="f", meta_data=pq.ColumnMetaData(type=2, encodings=[]))
-    return thrift.encode(pq.FileMetaData(1, elements, 5, [pq.RowGroup([chunk], 10, 5), pq.RowGroup([other, other])]))
+    return compact_protocol.encode(
+        pq.FileMetaData(1, elements, 5, [pq.RowGroup([chunk], 10, 5), pq.RowGroup([other, other])])
+    )
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -398,7 +401,7 @@ def test_any_changed_byte_is_a_value_or_a_thrift_error(seed: int) -> None:
         damaged = bytearray(sound)
         damaged[position] ^= 1 << rng.randrange(8)
         try:
-            thrift.decode(pq.FileMetaData, bytes(damaged))
+            compact_protocol.decode(pq.FileMetaData, bytes(damaged))
         except ThriftError:
             refused += 1
     assert refused > len(sound) // 4
@@ -449,7 +452,7 @@ def test_every_cut_is_a_thrift_error() -> None:
     sound = _footer()
     for size in range(len(sound)):
         with pytest.raises(ThriftError):
-            thrift.decode(pq.FileMetaData, sound[:size])
+            compact_protocol.decode(pq.FileMetaData, sound[:size])
 
 
 @given(st.binary(max_size=200))
@@ -457,18 +460,18 @@ def test_every_cut_is_a_thrift_error() -> None:
 def test_garbage_is_a_value_or_a_thrift_error(garbage: bytes) -> None:
     for root in (pq.PageHeader, pq.ColumnMetaData, RowGroupRecord):
         try:
-            _, end = thrift.decode(root, garbage)
+            _, end = compact_protocol.decode(root, garbage)
         except ThriftError:
             continue
         assert 0 < end <= len(garbage)
 
 
 def test_nesting_is_bounded_but_real_depth_is_not_refused() -> None:
-    deep = b"\x1c" * (thrift.MAX_DEPTH - 1) + b"\0" * thrift.MAX_DEPTH
-    assert thrift.decode(pq.Statistics, deep)[1] == len(deep)
-    deeper = b"\x1c" * (thrift.MAX_DEPTH + 1) + b"\0" * (thrift.MAX_DEPTH + 2)
+    deep = b"\x1c" * (compact_protocol.MAX_DEPTH - 1) + b"\0" * compact_protocol.MAX_DEPTH
+    assert compact_protocol.decode(pq.Statistics, deep)[1] == len(deep)
+    deeper = b"\x1c" * (compact_protocol.MAX_DEPTH + 1) + b"\0" * (compact_protocol.MAX_DEPTH + 2)
     with pytest.raises(ThriftError):
-        thrift.decode(pq.Statistics, deeper)
+        compact_protocol.decode(pq.Statistics, deeper)
 
 
 @pytest.mark.parametrize("in_key", [False, True])
@@ -482,21 +485,21 @@ def test_maps_within_maps_are_bounded(in_key: bool, decode: Any) -> None:
 
 def test_doubles_are_little_endian() -> None:
     box = pq.BoundingBox(1.5, 2.5, -3.5, 4.5)
-    assert struct.pack("<d", 1.5) in thrift.encode(box)
-    assert thrift.decode(pq.BoundingBox, thrift.encode(box))[0] == box
+    assert struct.pack("<d", 1.5) in compact_protocol.encode(box)
+    assert compact_protocol.decode(pq.BoundingBox, compact_protocol.encode(box))[0] == box
 
 
 def test_none_is_left_out_and_defaults_are_written() -> None:
-    assert thrift.encode(pq.Statistics()) == b"\0"
-    assert thrift.decode(pq.Statistics, b"\0") == (pq.Statistics(), 1)
-    assert thrift.decode(pq.SchemaElement, b"\0")[0].name == ""
+    assert compact_protocol.encode(pq.Statistics()) == b"\0"
+    assert compact_protocol.decode(pq.Statistics, b"\0") == (pq.Statistics(), 1)
+    assert compact_protocol.decode(pq.SchemaElement, b"\0")[0].name == ""
 
 
 @pytest.mark.parametrize("false", [0, 2])
 def test_lists_of_booleans_of_either_spelling(decode: Any, false: int) -> None:
     # The compact protocol has 1 and 2; some writers, as of cudf's column_index_thrift_bool_list.parquet, 1 and 0.
     index = pq.ColumnIndex([True, True, True, False], [b""] * 4, [b""] * 4)
-    encoded = thrift.encode(index)
+    encoded = compact_protocol.encode(index)
     head = bytes([1 << 4 | 9, 4 << 4 | encoded[1] & 0x0F])
     assert encoded.startswith(head + b"\x01\x01\x01")
     edited = head + bytes([1, false, 1, false]) + encoded[len(head) + 4 :]

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 
 from resilient_pq import sync
 from resilient_pq.errors import EncodingError, SchemaError, UnsupportedError
-from resilient_pq.format import compression
-from resilient_pq.format.metadata import CompressionCodec
+from resilient_pq.format.compression import codecs
+from resilient_pq.format.file_metadata import CompressionCodec
 
 LZ4, LZO, GZIP = CompressionCodec.LZ4, CompressionCodec.LZO, CompressionCodec.GZIP
 
@@ -28,7 +28,7 @@ TEXT = b"".join(b"row %d of the table, " % (number // 3) for number in range(200
 
 
 def decompressed(codec: CompressionCodec, data: bytes, size: int) -> bytes:
-    return bytes(compression.decompress(codec, memoryview(data), size))
+    return bytes(codecs.decompress(codec, memoryview(data), size))
 
 
 def read(path: Path, codec: CompressionCodec) -> pa.Table:
@@ -136,9 +136,7 @@ def test_damaged_lz4_is_refused(data: bytes) -> None:
         decompressed(LZ4, data, len(TEXT))
 
 
-@pytest.mark.parametrize(
-    "name", ["hadoop_lz4_compressed", "hadoop_lz4_compressed_larger", "non_hadoop_lz4_compressed"]
-)
+@pytest.mark.parametrize("name", ["hadoop_lz4_compressed", "hadoop_lz4_compressed_larger", "non_hadoop_lz4_compressed"])
 def test_lz4_files_of_others(name: str) -> None:
     path = of_corpus(f"parquet-testing/data/{name}.parquet")
     assert read(path, LZ4).to_pydict() == pq.read_table(path).to_pydict()
@@ -352,14 +350,14 @@ def test_damage_anywhere() -> None:
 @pytest.mark.parametrize("name", ["lzo", "LZO"])
 def test_they_are_only_read(name: str) -> None:
     with pytest.raises(SchemaError, match="files are not written with compression") as caught:
-        compression.codec_named(name)
+        codecs.codec_named(name)
     assert caught.value.hint is not None and "lzo" not in caught.value.hint
     for codec in (LZ4, LZO):
         with pytest.raises(UnsupportedError, match=f"{codec.name} is only read"):
-            compression.compress(codec, b"abc", 0)
+            codecs.compress(codec, b"abc", 0)
         with pytest.raises(SchemaError, match="no compression levels"):
-            compression.check_level(codec, 1)
-    assert compression.codec_named("lz4") is CompressionCodec.LZ4_RAW  # never the old one
+            codecs.check_level(codec, 1)
+    assert codecs.codec_named("lz4") is CompressionCodec.LZ4_RAW  # never the old one
 
 
 # --- gzip -----------------------------------------------------------------------------------------------
@@ -403,5 +401,5 @@ def test_a_file_of_several_gzip_members() -> None:
 
 
 def test_what_is_decompressed_is_of_bytes() -> None:
-    out = compression.decompress(LZO, memoryview(b"\x15abcd\x11\x00\x00"), 4)
+    out = codecs.decompress(LZO, memoryview(b"\x15abcd\x11\x00\x00"), 4)
     assert np.frombuffer(out, np.uint8).tolist() == [97, 98, 99, 100]

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from resilient_pq.errors import ThriftError
-from resilient_pq.format import kernels, thrift
-from resilient_pq.format.metadata import ColumnChunk, ColumnMetaData, FileMetaData, RowGroup, SchemaElement
+from resilient_pq.format import compact_protocol, kernels
+from resilient_pq.format.file_metadata import ColumnChunk, ColumnMetaData, FileMetaData, RowGroup, SchemaElement
 
 
 def _chunk(number: int) -> ColumnChunk:
@@ -24,11 +24,11 @@ PLAIN = FileMetaData(
     60,
     [RowGroup([_chunk(10 * group + column) for column in range(3)], num_rows=group) for group in range(20)],
 )
-ENCODED = thrift.encode(PLAIN)
+ENCODED = compact_protocol.encode(PLAIN)
 
 
 def _read(data: Any = ENCODED, *, lasting: bool = False) -> FileMetaData:
-    return thrift.decode(FileMetaData, data, lasting=lasting)[0]
+    return compact_protocol.decode(FileMetaData, data, lasting=lasting)[0]
 
 
 def _kept(values: Any) -> kernels.KeptStructs[Any]:
@@ -40,7 +40,7 @@ def test_they_are_what_was_written() -> None:
     read = _read()
     assert read == PLAIN and read.row_groups == PLAIN.row_groups and PLAIN.row_groups == read.row_groups
     assert [group.num_rows for group in read.row_groups] == list(range(20))
-    assert thrift.encode(read) == ENCODED
+    assert compact_protocol.encode(read) == ENCODED
     assert repr(read.row_groups) == repr(list(read.row_groups))
 
 
@@ -68,7 +68,7 @@ def test_who_changes_a_struct_changes_the_list() -> None:
     assert metadata is not None
     metadata.codec = 6
     assert read.row_groups[2].columns[1].meta_data is metadata
-    again = _read(thrift.encode(read)).row_groups[2].columns[1].meta_data
+    again = _read(compact_protocol.encode(read)).row_groups[2].columns[1].meta_data
     assert again is not None and again.codec == 6
     assert read != PLAIN
 
@@ -81,7 +81,7 @@ def test_structs_come_and_go_as_in_a_list() -> None:
     read.row_groups.insert(0, RowGroup([]))
     read.row_groups[2] = kept
     assert [len(group.columns) for group in read.row_groups] == [0, 4, 3]
-    assert list(_read(thrift.encode(read)).row_groups) == list(read.row_groups)
+    assert list(_read(compact_protocol.encode(read)).row_groups) == list(read.row_groups)
     read.row_groups.clear()
     assert len(read.row_groups) == 0 and list(read.row_groups) == []
 
@@ -98,7 +98,7 @@ def test_the_bytes_are_shown_while_nobody_has_a_struct() -> None:
     read = _read()
     columns = _kept(read.row_groups[0].columns)
     unread = columns.unread
-    assert unread is not None and bytes(unread) == b"".join(map(thrift.encode, PLAIN.row_groups[0].columns))
+    assert unread is not None and bytes(unread) == b"".join(map(compact_protocol.encode, PLAIN.row_groups[0].columns))
     columns[0]
     assert columns.unread is None
     other = _kept(read.row_groups[1].columns)

@@ -56,9 +56,7 @@ DREMEL = {
     "Links.Backward": Column((optional(True, True), repeated(0, 2)), [0, 0, 1], [1, 2, 2]),
     "Links.Forward": Column((optional(True, True), repeated(3, 1)), [0, 1, 1, 0], [2, 2, 2, 2]),
     "Name.Language.Code": Column((NAMES, LANGUAGES), [0, 2, 1, 1, 0], [2, 2, 1, 2, 1]),
-    "Name.Language.Country": Column(
-        (NAMES, LANGUAGES, optional(True, False, True)), [0, 2, 1, 1, 0], [3, 2, 1, 3, 1]
-    ),
+    "Name.Language.Country": Column((NAMES, LANGUAGES, optional(True, False, True)), [0, 2, 1, 1, 0], [3, 2, 1, 3, 1]),
     "Name.Url": Column((NAMES, optional(True, True, False, True)), [0, 1, 1, 0], [2, 2, 1, 2]),
 }
 

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 import resilient_pq as rpq
 from resilient_pq import sync
 from resilient_pq.errors import ResilientPQError, SchemaError, UnsupportedError
-from resilient_pq.format import logical, thrift
-from resilient_pq.format.logical import Decimal, Integer, Kept, Logical, Plain, Time, Timestamp, TimeUnit
-from resilient_pq.format.metadata import (
+from resilient_pq.format import compact_protocol, logical
+from resilient_pq.format.file_metadata import (
     ConvertedType,
     FileMetaData,
     GeographyType,
@@ -27,8 +26,9 @@ from resilient_pq.format.metadata import (
     TimeType,
     Type,
 )
-from resilient_pq.format.metadata import TimeUnit as ThriftTimeUnit
-from resilient_pq.format.schema import Group, Node, Primitive, Schema
+from resilient_pq.format.file_metadata import TimeUnit as ThriftTimeUnit
+from resilient_pq.format.logical import Decimal, Integer, Kept, Logical, Plain, Time, Timestamp, TimeUnit
+from resilient_pq.format.schema_tree import Group, Node, Primitive, Schema
 
 REQUIRED, OPTIONAL, REPEATED = Repetition.REQUIRED, Repetition.OPTIONAL, Repetition.REPEATED
 
@@ -60,9 +60,7 @@ message Document {
 
 
 def levels(schema: Schema) -> dict[str, tuple[int, int]]:
-    return {
-        leaf.column_path: (leaf.max_repetition_level, leaf.max_definition_level) for leaf in schema.leaves
-    }
+    return {leaf.column_path: (leaf.max_repetition_level, leaf.max_definition_level) for leaf in schema.leaves}
 
 
 def leaf(text: str) -> Primitive:
@@ -296,10 +294,7 @@ def primitives(draw: st.DrawFn) -> Primitive:
         physical, length, annotation = draw(st.sampled_from(SIMPLE))
     elif kind == "decimal":
         carriers = [(Type.INT32, None, 9), (Type.INT64, None, 18), (Type.BYTE_ARRAY, None, 500)]
-        fixed = [
-            (Type.FIXED_LEN_BYTE_ARRAY, size, len(str(2 ** (8 * size - 1) - 1)) - 1)
-            for size in (1, 5, 16, 40)
-        ]
+        fixed = [(Type.FIXED_LEN_BYTE_ARRAY, size, len(str(2 ** (8 * size - 1) - 1)) - 1) for size in (1, 5, 16, 40)]
         physical, length, most = draw(st.sampled_from(carriers + fixed))
         precision = draw(st.integers(1, most))
         annotation = Decimal(precision, draw(st.integers(0, precision)))
@@ -311,9 +306,7 @@ def primitives(draw: st.DrawFn) -> Primitive:
     else:
         physical = Type.BYTE_ARRAY
         parameters = draw(st.one_of(st.tuples(crs), st.tuples(crs, algorithms)))
-        annotation = Kept(
-            "GEOMETRY" if len(parameters) == 1 and draw(st.booleans()) else "GEOGRAPHY", parameters
-        )
+        annotation = Kept("GEOMETRY" if len(parameters) == 1 and draw(st.booleans()) else "GEOGRAPHY", parameters)
     return Primitive(draw(names), draw(repetitions), physical, length, annotation, draw(field_ids))
 
 
@@ -344,8 +337,8 @@ def test_every_schema_comes_back(schema: Schema) -> None:
     assert parsed == schema
     assert str(parsed) == text
     assert parsed.to_elements() == schema.to_elements()
-    stored = thrift.encode(FileMetaData(version=1, schema=schema.to_elements(), num_rows=0, row_groups=[]))
-    footer, _ = thrift.decode(FileMetaData, stored)
+    stored = compact_protocol.encode(FileMetaData(version=1, schema=schema.to_elements(), num_rows=0, row_groups=[]))
+    footer, _ = compact_protocol.decode(FileMetaData, stored)
     again = Schema.from_elements(footer.schema)
     assert again == schema
     assert again.to_elements() == schema.to_elements()
@@ -353,9 +346,7 @@ def test_every_schema_comes_back(schema: Schema) -> None:
 
 
 @settings(deadline=None, max_examples=80)
-@given(
-    text=st.one_of(st.text(max_size=60), st.text('{}();=,"\\/ \nabm1-', max_size=60)), at=st.integers(0, 700)
-)
+@given(text=st.one_of(st.text(max_size=60), st.text('{}();=,"\\/ \nabm1-', max_size=60)), at=st.integers(0, 700))
 def test_damaged_text_is_an_error_of_ours(text: str, at: int) -> None:
     for damaged in (text, EVERYTHING[:at] + text + EVERYTHING[at:], EVERYTHING[:at]):
         try:
@@ -372,13 +363,11 @@ def test_pyarrow_sees_what_we_say() -> None:
     # But for FILE, which it does not know yet, and nodes without a child or a byte, which it refuses.
     text = EVERYTHING.replace(" (FILE)", "").replace("optional group t {\n  }\n", "")
     text = text.replace("optional fixed_len_byte_array(0) m;\n", "")
-    metadata = thrift.encode(
+    metadata = compact_protocol.encode(
         FileMetaData(version=1, schema=Schema.parse(text).to_elements(), num_rows=0, row_groups=[])
     )
     file = pq.ParquetFile(io.BytesIO(b"PAR1" + metadata + len(metadata).to_bytes(4, "little") + b"PAR1"))
-    seen = {
-        file.schema.column(i).path: str(file.schema.column(i).logical_type) for i in range(len(file.schema))
-    }
+    seen = {file.schema.column(i).path: str(file.schema.column(i).logical_type) for i in range(len(file.schema))}
     assert seen["b"] == "Date"
     assert seen["c"] == "Int(bitWidth=8, isSigned=false)"
     assert seen["j"] == "Decimal(precision=40, scale=10)"
@@ -416,9 +405,7 @@ def test_unknown_annotations_are_read_and_not_written() -> None:
         (LogicalType(), "UNKNOWN_ANNOTATION"),
         (LogicalType(TIMESTAMP=TimeType(True, ThriftTimeUnit())), "UNKNOWN_ANNOTATION(TIMESTAMP)"),
     ]:
-        column = SchemaElement(
-            name="c", type=int(Type.INT64), repetition_type=1, field_id=3, logicalType=unknown
-        )
+        column = SchemaElement(name="c", type=int(Type.INT64), repetition_type=1, field_id=3, logicalType=unknown)
         schema = Schema.from_elements([SchemaElement(name="m", num_children=1), column])
         assert str(schema) == f"message m {{\n  optional int64 c ({text}) = 3;\n}}"
         assert Schema.parse(str(schema)).to_elements() == schema.to_elements()
@@ -554,9 +541,7 @@ def test_errors_say_what_is_wrong(field: str, message: str) -> None:
         (Kept("GEOMETRY"), None, None),
     ],
 )
-def test_annotations_stand_where_they_may(
-    annotation: Logical, physical: Type | None, length: int | None
-) -> None:
+def test_annotations_stand_where_they_may(annotation: Logical, physical: Type | None, length: int | None) -> None:
     assert not logical.may_annotate(annotation, physical, length)
 
 
@@ -583,7 +568,11 @@ def test_schemas_that_are_too_deep() -> None:
 
 def test_schemas_from_arrow_and_back() -> None:
     arrow = pa.schema(
-        [pa.field("id", pa.int64(), nullable=False), pa.field("tags", pa.list_(pa.string())), pa.field("at", pa.date32())]
+        [
+            pa.field("id", pa.int64(), nullable=False),
+            pa.field("tags", pa.list_(pa.string())),
+            pa.field("at", pa.date32()),
+        ]
     )
     schema = rpq.schema_from_arrow(arrow)
     assert schema == Schema.parse(

@@ -10,19 +10,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resilient_pq.errors import EncodingError, UnsupportedError
-from resilient_pq.format import kernels, thrift
-from resilient_pq.format.chunk_decoder import decode_chunk
+from resilient_pq.format import compact_protocol, kernels
 from resilient_pq.format.encodings import rle
-from resilient_pq.format.metadata import (
+from resilient_pq.format.file_metadata import (
     DataPageHeader,
     DictionaryPageHeader,
     Encoding,
     PageHeader,
     PageType,
 )
-from resilient_pq.format.page import Page, pages_of
-from resilient_pq.format.schema import Leaf, Schema
-from resilient_pq.format.values import ByteArrays, LeafColumn
+from resilient_pq.format.pages.chunk_decoder import decode_chunk
+from resilient_pq.format.pages.page import Page, pages_of
+from resilient_pq.format.physical_values import ByteArrays, LeafColumn
+from resilient_pq.format.schema_tree import Leaf, Schema
 
 RLE, BIT_PACKED = Encoding.RLE, Encoding.BIT_PACKED
 
@@ -35,7 +35,7 @@ def data_page(body: bytes, count: int, encoding: Encoding, *levels: Encoding) ->
     """A data page v1; `levels` are the encodings of definition and repetition levels."""
     detail = DataPageHeader(count, int(encoding), *map(int, levels))
     return (
-        thrift.encode(PageHeader(int(PageType.DATA_PAGE), len(body), len(body), data_page_header=detail))
+        compact_protocol.encode(PageHeader(int(PageType.DATA_PAGE), len(body), len(body), data_page_header=detail))
         + body
     )
 
@@ -43,7 +43,7 @@ def data_page(body: bytes, count: int, encoding: Encoding, *levels: Encoding) ->
 def dictionary_page(body: bytes, count: int) -> bytes:
     detail = DictionaryPageHeader(count, int(Encoding.PLAIN))
     header = PageHeader(int(PageType.DICTIONARY_PAGE), len(body), len(body), dictionary_page_header=detail)
-    return thrift.encode(header) + body
+    return compact_protocol.encode(header) + body
 
 
 def decode(leaf: Leaf, data: bytes, num_rows: int, left_out: Sequence[int] = ()) -> LeafColumn:
@@ -165,11 +165,7 @@ def prefixed(prefixes: list[int], suffixes: list[bytes]) -> bytes:
 
 def test_a_page_goes_on_from_the_one_before() -> None:
     # PARQUET-246: parquet-mr before 1.8 did so.
-    pages = (
-        prefixed([0, 4], [b"bakery", b"d"])
-        + prefixed([3, 0], [b"ing", b""])
-        + prefixed([0, 0], [b"oven", b"x"])
-    )
+    pages = prefixed([0, 4], [b"bakery", b"d"]) + prefixed([3, 0], [b"ing", b""]) + prefixed([0, 0], [b"oven", b"x"])
     found = decode(leaf_of("required binary a;"), pages, 6)
     assert isinstance(found.values, ByteArrays)
     assert [found.values.value(i) for i in range(6)] == [b"bakery", b"baked", b"baking", b"", b"oven", b"x"]

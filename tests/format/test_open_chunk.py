@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from resilient_pq import room
-from resilient_pq.format import open_chunk
+from resilient_pq import memory_pool
 from resilient_pq.format.encodings import rle
-from resilient_pq.format.metadata import Type
-from resilient_pq.format.open_chunk import OpenChunk, concatenate
-from resilient_pq.format.values import ByteArrays, LeafData, is_uniform, uniform_levels
+from resilient_pq.format.file_metadata import Type
+from resilient_pq.format.pages import open_chunk
+from resilient_pq.format.pages.open_chunk import OpenChunk, concatenate
+from resilient_pq.format.physical_values import ByteArrays, LeafData, is_uniform, uniform_levels
 
 Make = Callable[..., Any]
 
@@ -62,7 +62,7 @@ def test_strings_stay_the_same_wherever_their_bytes_begin(leaf_of: Make, share: 
 
 
 def test_large_rows_stay_the_same_in_mapped_memory(leaf_of: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "_MAPPED", 100)
+    monkeypatch.setattr(memory_pool, "_MAPPED", 100)
     numbers = [np.arange(start, start + 50.0) for start in range(9)]
     rows = _gathered(leaf_of(Type.DOUBLE, optional=False), [LeafData(50, None, None, each) for each in numbers], 0.4)
     assert isinstance(rows.values, np.ndarray) and rows.values.tolist() == np.concatenate(numbers).tolist()
@@ -73,9 +73,7 @@ def test_large_rows_stay_the_same_in_mapped_memory(leaf_of: Make, monkeypatch: p
     assert rows.values.shape == (60, 12)
 
 
-def test_offsets_become_wide_when_the_bytes_outgrow_narrow_ones(
-    leaf_of: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_offsets_become_wide_when_the_bytes_outgrow_narrow_ones(leaf_of: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(open_chunk, "_MAX_INT32", 10)
     leaf = leaf_of(Type.BYTE_ARRAY, optional=False)
     pieces = [_strings(b"abcd"), _strings(b"efgh"), _strings(b"ijkl"), _strings(b"mn")]

@@ -13,14 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resilient_pq.errors import ResilientPQError
-from resilient_pq.format import chunk_decoder, page_table, thrift
-from resilient_pq.format.chunk_decoder import decode_chunk
+from resilient_pq.format import compact_protocol
+from resilient_pq.format.file_metadata import CompressionCodec, Encoding, Type
 from resilient_pq.format.kernels.tables import PageField
-from resilient_pq.format.metadata import CompressionCodec, Encoding, Type
-from resilient_pq.format.page import pages_of
-from resilient_pq.format.page_table import PageTable
-from resilient_pq.format.schema import Leaf
-from resilient_pq.format.values import ByteArrays, LeafColumn
+from resilient_pq.format.pages import chunk_decoder, page_table
+from resilient_pq.format.pages.chunk_decoder import decode_chunk
+from resilient_pq.format.pages.page import pages_of
+from resilient_pq.format.pages.page_table import PageTable
+from resilient_pq.format.physical_values import ByteArrays, LeafColumn
+from resilient_pq.format.schema_tree import Leaf
 
 Make = Callable[..., Any]
 KINDS: dict[tuple[Type, int | None], st.SearchStrategy[Any]] = {
@@ -83,17 +84,13 @@ def chunks(leaf_of: Make, flat: Make, lists: Make, encode: Make) -> st.SearchStr
         leaf = leaf_of(kind, length=length, lists=int(nested), optional=nested or draw(st.booleans()))
         codec = draw(st.sampled_from(CODECS))
         element = (
-            value
-            if leaf.node.repetition.name == "REQUIRED"
-            else value | draw(st.sampled_from([value, st.none()]))
+            value if leaf.node.repetition.name == "REQUIRED" else value | draw(st.sampled_from([value, st.none()]))
         )
         row = st.none() | st.lists(element, max_size=3) if nested else element
         data, num_rows = b"", 0
         for _ in range(draw(st.integers(1, 2))):
             rows = draw(st.lists(row, min_size=1, max_size=30))
-            encoding = draw(
-                st.sampled_from([Encoding.RLE_DICTIONARY, Encoding.PLAIN, *ENCODINGS.get(kind, [])])
-            )
+            encoding = draw(st.sampled_from([Encoding.RLE_DICTIONARY, Encoding.PLAIN, *ENCODINGS.get(kind, [])]))
             encoded = encode(
                 leaf,
                 lists(leaf, rows) if nested else flat(leaf, rows),
@@ -160,7 +157,7 @@ def test_headers_that_only_the_full_reader_understands(leaf_of: Make, flat: Make
     encoded = encode(leaf, flat(leaf, [1, 2]), codec=CompressionCodec.UNCOMPRESSED, dictionary_bytes=0)
     (page,) = pages_of(memoryview(b"".join(bytes(buffer) for buffer in encoded.buffers)), 0)
     twice = (
-        b"\x15\x00\x05\x02\x00" + bytes(thrift.encode(page.header))[2:] + bytes(page.body)
+        b"\x15\x00\x05\x02\x00" + bytes(compact_protocol.encode(page.header))[2:] + bytes(page.body)
     )  # field 1 stands twice
     table = PageTable.read(memoryview(twice), 7)
     assert table.pages is not None and table.pages[0].offset == 7
@@ -183,5 +180,5 @@ def test_levels_that_a_column_does_not_have_are_stepped_over(
         compressed_page_size=len(page.body) + 4,
         uncompressed_page_size=page.header.uncompressed_page_size + 4,
     )
-    for column in _in_three_ways(leaf, codec, thrift.encode(header) + b"".join(levels) + bytes(page.body), 2):
+    for column in _in_three_ways(leaf, codec, compact_protocol.encode(header) + b"".join(levels) + bytes(page.body), 2):
         assert np.frombuffer(column[1][0][2], np.int32).tolist() == [1, 2]

@@ -17,9 +17,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from resilient_pq.damage.page_search import LIMITS, Proof, SearchLimits, finding_pages, metadata_end, pages_in
 from resilient_pq.errors import FormatError
-from resilient_pq.format import thrift
-from resilient_pq.format.metadata import (
+from resilient_pq.format import compact_protocol
+from resilient_pq.format.file_metadata import (
     ColumnChunk,
     ColumnMetaData,
     DataPageHeader,
@@ -28,8 +29,7 @@ from resilient_pq.format.metadata import (
     PageHeader,
     PageType,
 )
-from resilient_pq.format.page import pages_of
-from resilient_pq.format.page_search import LIMITS, Proof, SearchLimits, finding_pages, metadata_end, pages_in
+from resilient_pq.format.pages.page import pages_of
 from resilient_pq.reader.contents import chunk_range
 
 ROWS = 3000
@@ -46,7 +46,7 @@ TABLE = pa.table(
 def true_pages(data: bytes) -> tuple[list[int], int]:
     """Offsets of all pages by the footer, and where the last one ends."""
     length = int.from_bytes(data[-8:-4], "little")
-    metadata, _ = thrift.decode(FileMetaData, data, len(data) - 8 - length)
+    metadata, _ = compact_protocol.decode(FileMetaData, data, len(data) - 8 - length)
     offsets, data_end = [], 0
     for row_group in metadata.row_groups:
         for column in row_group.columns:
@@ -156,9 +156,13 @@ def test_in_repeated_bytes_nothing_is_found(data: bytes) -> None:
 
 
 def page_header(size: int, **changes: Any) -> bytes:
-    known: dict[str, Any] = {"type": int(PageType.DATA_PAGE), "uncompressed_page_size": size, "compressed_page_size": size}
+    known: dict[str, Any] = {
+        "type": int(PageType.DATA_PAGE),
+        "uncompressed_page_size": size,
+        "compressed_page_size": size,
+    }
     values = DataPageHeader(1, int(Encoding.PLAIN), 3, 3)
-    return thrift.encode(PageHeader(**(known | {"data_page_header": values} | changes)))
+    return compact_protocol.encode(PageHeader(**(known | {"data_page_header": values} | changes)))
 
 
 def test_a_lone_header_proves_nothing() -> None:
@@ -227,7 +231,7 @@ def test_metadata_that_name_no_column_are_none() -> None:
     said = ColumnMetaData(type=1, encodings=[0], path_in_schema=["a"], codec=0, num_values=5)
     nothing = replace(said, path_in_schema=[])
     for struct in (said, ColumnChunk(file_offset=4, meta_data=said)):
-        data = memoryview(thrift.encode(struct) + b"more")
+        data = memoryview(compact_protocol.encode(struct) + b"more")
         assert metadata_end(data) == len(data) - 4
     for struct in (nothing, ColumnChunk(file_offset=4, meta_data=nothing), ColumnChunk(file_offset=4)):
-        assert metadata_end(memoryview(thrift.encode(struct) + b"more")) is None
+        assert metadata_end(memoryview(compact_protocol.encode(struct) + b"more")) is None

@@ -14,11 +14,12 @@ from thrift.Thrift import TType
 from thrift.transport.TTransport import TMemoryBuffer
 
 from resilient_pq.checksum import signed
-from resilient_pq.format import compression, thrift
-from resilient_pq.format.metadata import CompressionCodec, OffsetIndex, PageHeader, PageLocation, PageType
-from resilient_pq.format.page_sums import PageSums, needs_hashes, sums_of, with_sums
-from resilient_pq.format.records import ChunkCopies
-from resilient_pq.format.stored_pages import ends_stored
+from resilient_pq.format import compact_protocol
+from resilient_pq.format.compression import codecs
+from resilient_pq.format.file_metadata import CompressionCodec, OffsetIndex, PageHeader, PageLocation, PageType
+from resilient_pq.format.pages.page_sums import PageSums, needs_hashes, sums_of, with_sums
+from resilient_pq.format.pages.stored_pages import ends_stored
+from resilient_pq.format.resilience_records import ChunkCopies
 
 INDEXES = st.builds(
     OffsetIndex,
@@ -35,9 +36,9 @@ def test_sums_survive_and_the_index_reads_as_without_them(index: OffsetIndex, su
     encoded = with_sums(index, sums)
     assert encoded is not None
     assert PageSums.of_index(memoryview(encoded)) == sums
-    assert thrift.decode(OffsetIndex, encoded) == (index, len(encoded))
+    assert compact_protocol.decode(OffsetIndex, encoded) == (index, len(encoded))
     plain = with_sums(index, None)
-    assert plain == thrift.encode(index)
+    assert plain == compact_protocol.encode(index)
     assert PageSums.of_index(memoryview(plain or b"")) is None
 
 
@@ -86,7 +87,7 @@ def test_the_sums_of_pages_are_those_of_their_bytes(pages: list[tuple[bytes, byt
 @given(st.lists(st.binary(max_size=100)))
 def test_a_record_tells_the_sums_without_the_pages(bodies: list[bytes]) -> None:
     headers = [
-        thrift.encode(PageHeader(PageType.INDEX_PAGE, len(body), len(body), crc=signed(zlib.crc32(body))))
+        compact_protocol.encode(PageHeader(PageType.INDEX_PAGE, len(body), len(body), crc=signed(zlib.crc32(body))))
         for body in bodies
     ]
     copies = ChunkCopies(page_headers=b"".join(headers))
@@ -103,7 +104,7 @@ def test_a_record_tells_the_sums_without_the_pages(bodies: list[bytes]) -> None:
 @given(st.data(), st.integers(0, 9), st.binary(max_size=2000))
 def test_a_page_that_is_not_said_to_be_stored_has_a_crc32_of_its_own(data: Any, level: int, page: bytes) -> None:
     """A byte of the data is changed, and the trailer that goes with it: the CRC32 of a member may stay as it is."""
-    body = bytes(compression.compress(CompressionCodec.GZIP, page, level))
+    body = bytes(codecs.compress(CompressionCodec.GZIP, page, level))
     if not page or (at := body.rfind(page, 0, -8)) < 0:
         return
     changed = bytearray(page)

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from resilient_pq.format import thrift
-from resilient_pq.format.metadata import FileMetaData
-from resilient_pq.format.partial_metadata import SHAPE, Ending, partial_metadata
+from resilient_pq.damage.partial_metadata import SHAPE, MetadataEnd, partial_metadata
+from resilient_pq.format import compact_protocol
+from resilient_pq.format.file_metadata import FileMetaData
 
 
 @cache
@@ -38,12 +38,12 @@ def metadata_of(table: pa.Table, row_group_size: int) -> bytes:
 
 @cache
 def whole() -> FileMetaData:
-    return thrift.decode(FileMetaData, metadata())[0]
+    return compact_protocol.decode(FileMetaData, metadata())[0]
 
 
 def test_whole_metadata_are_given_whole() -> None:
     found = partial_metadata(b"before" + metadata() + b"after", 6)
-    assert (found.ending, found.end) == (Ending.WHOLE, 6 + len(metadata()))
+    assert (found.ending, found.end) == (MetadataEnd.WHOLE, 6 + len(metadata()))
     assert found.metadata() == whole()
     assert found.has_schema and found.names_all_row_groups and not found.encrypted
 
@@ -57,8 +57,8 @@ def test_lists_of_any_length_are_given_whole(count: int) -> None:
     table = pa.Table.from_pylist([{**{f"c{i}": i for i in range(min(count, 60))}, "deep": deep}] * count)
     data = metadata_of(table, row_group_size=1)
     found = partial_metadata(data)
-    assert found.ending is Ending.WHOLE
-    assert found.metadata() == thrift.decode(FileMetaData, data)[0]
+    assert found.ending is MetadataEnd.WHOLE
+    assert found.metadata() == compact_protocol.decode(FileMetaData, data)[0]
     cut = partial_metadata(data[: len(data) // 2])
     assert cut.row_groups == found.row_groups[: len(cut.row_groups)]
     assert 0 < len(cut.row_groups) < count
@@ -68,7 +68,7 @@ def test_a_cut_at_every_byte() -> None:
     known: list[tuple[int, int, int]] = []
     for size in range(len(metadata())):
         found = partial_metadata(metadata()[:size])
-        assert found.ending is Ending.CUT
+        assert found.ending is MetadataEnd.CUT
         assert found.end <= size
         assert found.schema == whole().schema[: len(found.schema)]
         assert found.row_groups == whole().row_groups[: len(found.row_groups)]
@@ -135,7 +135,7 @@ def test_metadata_of_any_writer_have_the_shape(tmp_path: Any) -> None:
 )
 def test_hostile_metadata(data: bytes) -> None:
     found = partial_metadata(data)
-    assert found.ending is not Ending.WHOLE
+    assert found.ending is not MetadataEnd.WHOLE
     assert not found.row_groups and not found.has_schema
 
 
@@ -148,7 +148,7 @@ def test_any_bytes_in_any_place(piece: bytes, at: int, over: bool) -> None:
     assert 0 <= found.end <= len(data)
     assert len(found.schema) <= (found.num_schema_elements or 0)
     assert len(found.row_groups) <= (found.num_row_groups or 0)
-    if found.ending is Ending.WHOLE:
+    if found.ending is MetadataEnd.WHOLE:
         # Whatever is said to be whole, the strict reader reads as well; and to the same end.
-        decoded, end = thrift.decode(FileMetaData, data)
+        decoded, end = compact_protocol.decode(FileMetaData, data)
         assert (end, decoded.row_groups, decoded.schema) == (found.end, found.row_groups, found.schema)

@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import resilient_pq as rpq
-from resilient_pq.format.chunk_decoder import decode_chunk
-from resilient_pq.format.page import pages_of
-from resilient_pq.format.values import ByteArrays, LeafColumn
-from resilient_pq.io.memory import MemoryStore
+from resilient_pq.format.pages.chunk_decoder import decode_chunk
+from resilient_pq.format.pages.page import pages_of
+from resilient_pq.format.physical_values import ByteArrays, LeafColumn
+from resilient_pq.io.memory_store import MemoryStore
 
 Entries = list[tuple[Any, int, int]]
 
@@ -154,8 +154,7 @@ NESTED = Example(
     _NESTED,
     {
         "level1.level2": [
-            (value, level, 2)
-            for value, level in zip("abcdefghij", [0, 2, 2, 1, 2, 2, 2, 0, 1, 2], strict=True)
+            (value, level, 2) for value, level in zip("abcdefghij", [0, 2, 2, 1, 2, 2, 2, 0, 1, 2], strict=True)
         ]
     },
 )
@@ -191,9 +190,7 @@ def _of_column(column: LeafColumn, num_entries: int) -> Entries:
     definition = nothing if column.definition_levels is None else column.definition_levels
     values = column.values
     slots = iter(
-        [values.value(at).decode() for at in range(len(values))]
-        if isinstance(values, ByteArrays)
-        else values.tolist()
+        [values.value(at).decode() for at in range(len(values))] if isinstance(values, ByteArrays) else values.tolist()
     )
     leaf = column.leaf
     entries: Entries = []

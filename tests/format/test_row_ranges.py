@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resilient_pq.format.row_ranges import Rows, count, first, intersection, mask_within, rows_of
+from resilient_pq.format.indexes.row_ranges import Rows, count, first, intersection, mask_within, rows_of
 
 RANGES = st.lists(st.builds(lambda start, size: range(start, start + size), st.integers(0, 30), st.integers(0, 8)))
 

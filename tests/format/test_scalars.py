@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 from resilient_pq.errors import FormatError, SchemaError
 from resilient_pq.format import logical
+from resilient_pq.format.file_metadata import Repetition, Type
 from resilient_pq.format.logical import Integer, Logical, Time, Timestamp, TimeUnit
-from resilient_pq.format.metadata import Repetition, Type
 from resilient_pq.format.scalars import from_plain, from_python, to_plain, to_python
-from resilient_pq.format.schema import Primitive
+from resilient_pq.format.schema_tree import Primitive
 
 MS, US, NS = TimeUnit.MILLIS, TimeUnit.MICROS, TimeUnit.NANOS
 UTC = dt.UTC

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from resilient_pq.format.metadata import SizeStatistics, Type
-from resilient_pq.format.statistics import PageSizes, size_statistics_of
-from resilient_pq.format.values import LeafData
+from resilient_pq.format.file_metadata import SizeStatistics, Type
+from resilient_pq.format.indexes.statistics import PageSizes, size_statistics_of
+from resilient_pq.format.physical_values import LeafData
 
 Make = Callable[..., Any]
 
@@ -34,9 +34,7 @@ def test_dictionaries_count_every_value(leaf_of: Make, flat: Make, encode: Make)
 
 
 @pytest.mark.parametrize("optional", [True, False])
-def test_what_the_null_count_tells_already_is_left_out(
-    leaf_of: Make, flat: Make, encode: Make, optional: bool
-) -> None:
+def test_what_the_null_count_tells_already_is_left_out(leaf_of: Make, flat: Make, encode: Make, optional: bool) -> None:
     leaf = leaf_of(Type.INT64, optional=optional)
     chunk = encode(leaf, flat(leaf, [1, 2, 3]))
     assert chunk.metadata.size_statistics is None

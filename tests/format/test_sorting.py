@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from resilient_pq.format import logical, metadata
+from resilient_pq.format import file_metadata, logical
+from resilient_pq.format.file_metadata import Repetition, RowGroup, Type
 from resilient_pq.format.logical import Decimal, Integer, Logical
-from resilient_pq.format.metadata import Repetition, RowGroup, Type
-from resilient_pq.format.schema import Group, Leaf, Primitive, Schema
+from resilient_pq.format.physical_values import ByteArrays, LeafData
+from resilient_pq.format.schema_tree import Group, Leaf, Primitive, Schema
 from resilient_pq.format.sorting import SortingColumn, is_sorted, sorting_columns_of
-from resilient_pq.format.values import ByteArrays, LeafData
 
 Kind = tuple[Type, Logical | None, int | None, st.SearchStrategy[Any], Callable[[Sequence[Any]], Any]]
 
@@ -123,9 +123,7 @@ def test_one_column_of_any_type(kind: str, data: st.DataObject, descending: bool
 
 @settings(deadline=None, max_examples=200)
 @given(
-    rows=st.lists(
-        st.tuples(st.none() | st.integers(0, 2), st.none() | st.sampled_from([b"a", b"b"])), max_size=6
-    ),
+    rows=st.lists(st.tuples(st.none() | st.integers(0, 2), st.none() | st.sampled_from([b"a", b"b"])), max_size=6),
     flags=st.tuples(*[st.booleans()] * 4),
     sort=st.booleans(),
 )
@@ -172,10 +170,8 @@ def test_required_columns_have_no_levels() -> None:
 
 def test_a_column_that_the_schema_does_not_have_ends_the_order() -> None:
     schema = Schema(
-        Group(
-            "schema", Repetition.REQUIRED, tuple(Primitive(n, Repetition.OPTIONAL, Type.INT32) for n in "ab")
-        )
+        Group("schema", Repetition.REQUIRED, tuple(Primitive(n, Repetition.OPTIONAL, Type.INT32) for n in "ab"))
     )
-    columns = [metadata.SortingColumn(1, True), metadata.SortingColumn(-1), metadata.SortingColumn(0)]
+    columns = [file_metadata.SortingColumn(1, True), file_metadata.SortingColumn(-1), file_metadata.SortingColumn(0)]
     assert sorting_columns_of(schema, RowGroup([], sorting_columns=columns)) == (SortingColumn("b", True),)
     assert sorting_columns_of(schema, RowGroup([])) == ()

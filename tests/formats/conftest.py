@@ -60,8 +60,7 @@ def _nested(r: int) -> dict[str, Any]:
         "id": r,
         "to": [f"t{r}.{j}" for j in range(count)],
         "received": [
-            {"date": 10 * r + j, "sigs": [{"algo": f"a{r}{j}{t}"} for t in range((r + j) % 3)]}
-            for j in range(r % 3)
+            {"date": 10 * r + j, "sigs": [{"algo": f"a{r}{j}{t}"} for t in range((r + j) % 3)]} for j in range(r % 3)
         ],
     }
 

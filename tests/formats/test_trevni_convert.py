@@ -12,7 +12,7 @@ import pytest
 from trevni_bytes import blocks_of, in_memory, trevni, write_trevni
 
 import resilient_pq as rpq
-from resilient_pq.io.memory import MemoryStore
+from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.io.testing.wrappers import RecordingStore
 
 
@@ -21,7 +21,11 @@ async def test_on_s3(s3: Any, samples: Path, rows_of: Any) -> None:
     s3.client.put_object(Bucket=s3.bucket, Key="old.trv", Body=(samples / name).read_bytes())
     options = rpq.WriteOptions(part_bytes=5 << 20)
     report = await rpq.convert(
-        s3.url("old.trv"), s3.url("new.parquet"), options=options, storage_options=s3.storage_options, row_group_rows=10_000
+        s3.url("old.trv"),
+        s3.url("new.parquet"),
+        options=options,
+        storage_options=s3.storage_options,
+        row_group_rows=10_000,
     )
     assert (report.outcome, report.num_rows, report.num_row_groups) == ("sound", 30_000, 3)
     async with rpq.open(s3.url("new.parquet"), storage_options=s3.storage_options) as file:

@@ -12,7 +12,7 @@ import pytest
 from trevni_bytes import blocks_of, in_memory, trevni
 
 import resilient_pq as rpq
-from resilient_pq.io.memory import MemoryStore
+from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.io.protocols import ObjectInfo
 
 #: Small files with checksums that hold, and what their values are.
@@ -191,7 +191,9 @@ async def test_a_bad_block_costs_its_rows_and_those_that_need_its_lengths() -> N
         gone = _rows_lost(DATA, column, block)
         found, lost, _ = await left(bytes(spoilt))
         assert found == [row for at, row in enumerate(whole) if at not in gone]
-        assert [(region.where.column, region.where.page, region.num_rows) for region in lost] == [(column, block, len(gone))]
+        assert [(region.where.column, region.where.page, region.num_rows) for region in lost] == [
+            (column, block, len(gone))
+        ]
         assert (lost[0].start, lost[0].damage) == (place.offset, "corrupt")
 
 

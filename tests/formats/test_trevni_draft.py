@@ -57,7 +57,13 @@ Entry = tuple[int, int, Any]
 Column = tuple[str, str, int, int, list[list[Entry]]]
 
 
-def draft(num_rows: int, columns: list[Column], codec: str | None = None, packed: str | None = None, checksum: str | None = None) -> bytes:
+def draft(
+    num_rows: int,
+    columns: list[Column],
+    codec: str | None = None,
+    packed: str | None = None,
+    checksum: str | None = None,
+) -> bytes:
     """A file.
 
     Args:
@@ -150,7 +156,9 @@ async def test_the_schema_of_every_type(tmp_path: Path) -> None:
     columns: list[Column] = [(kind, kind, 1, 0, [flat(values)]) for kind, (values, _) in TYPES.items()]
     (tmp_path / "old.trv").write_bytes(draft(5, columns))
     async with rpq.open_trevni(tmp_path / "old.trv") as file:
-        assert str(file.schema) == """message schema {
+        assert (
+            str(file.schema)
+            == """message schema {
   optional int32 int;
   optional int64 long;
   optional boolean boolean;
@@ -164,6 +172,7 @@ async def test_the_schema_of_every_type(tmp_path: Path) -> None:
   optional binary string (STRING);
   optional binary bytes;
 }"""
+        )
 
 
 async def test_deflated_in_a_wrapper(tmp_path: Path) -> None:
@@ -270,7 +279,14 @@ async def test_a_part_of_the_records_of_the_dremel_paper(tmp_path: Path) -> None
     async with rpq.open_trevni(tmp_path / "old.trv", schema=DREMEL_SCHEMA) as file:
         found = await file.read(columns=["DocId", "Name.Language.Country"])
         assert found.to_pylist() == [
-            {"DocId": 10, "Name": [{"Language": [{"Country": "us"}, {"Country": None}]}, {"Language": []}, {"Language": [{"Country": "gb"}]}]},
+            {
+                "DocId": 10,
+                "Name": [
+                    {"Language": [{"Country": "us"}, {"Country": None}]},
+                    {"Language": []},
+                    {"Language": [{"Country": "gb"}]},
+                ],
+            },
             {"DocId": 20, "Name": [{"Language": []}]},
         ]
         assert (await file.read(offset=1)).to_pylist() == RECORDS[1:]

@@ -14,13 +14,18 @@ import pytest
 from trevni_bytes import assembled, body, in_memory, zint
 
 import resilient_pq as rpq
-from resilient_pq.formats.trevni import column_reader
+from resilient_pq.trevni.blocks import column_reader
 
 #: What a column of Avro's dialect is here: its pairs, and its blocks as rows, size, stored bytes.
 Block = tuple[int, int, bytes]
 
 
-def avro(num_rows: int, columns: list[tuple[dict[str, Any], list[Block]]], meta: dict[str, bytes] | None = None, version: int = 2) -> bytes:
+def avro(
+    num_rows: int,
+    columns: list[tuple[dict[str, Any], list[Block]]],
+    meta: dict[str, bytes] | None = None,
+    version: int = 2,
+) -> bytes:
     """A file of Avro's dialect."""
     bodies = [
         (
@@ -75,7 +80,10 @@ COLUMNS: dict[str, tuple[int, list[tuple[dict[str, Any], list[Block]]]]] = {
     "an unknown checksum": (1, [({**INT, "checksum": "md5"}, [plain(1, b"\0")])]),
     "two of one name": (1, [(INT, [plain(1, b"\0")]), (INT, [plain(1, b"\0")])]),
     "a parent that is none": (1, [({**INT, "parent": "b"}, [plain(1, b"\0")])]),
-    "a parent that is no array": (1, [(INT, [plain(1, b"\0")]), ({"name": "b", "type": "int", "parent": "a"}, [plain(1, b"\0")])]),
+    "a parent that is no array": (
+        1,
+        [(INT, [plain(1, b"\0")]), ({"name": "b", "type": "int", "parent": "a"}, [plain(1, b"\0")])],
+    ),
     "levels and lengths": (1, [({**LIST, "definition": 1}, [plain(1, b"\0")])]),
     "too many levels": (1, [({**INT, "definition": 256}, [plain(1, b"\0")])]),
     "levels that are none": (1, [({**INT, "definition": "x"}, [plain(1, b"\0")])]),
@@ -91,14 +99,23 @@ COLUMNS: dict[str, tuple[int, list[tuple[dict[str, Any], list[Block]]]]] = {
     "a string beyond all": (1, [({"name": "a", "type": "string"}, [plain(1, zint(2**31 - 1))])]),
     "an array beyond all": (1, [({**LIST, "type": "long"}, [plain(1, zint(2**31 - 1))])]),
     "nulls beyond all": (1, [(LIST, [plain(1, zint(2**31 - 1))])]),
-    "elements beyond all": (1, [(LIST, [plain(1, zint(2**31 - 1))]), ({"name": "b", "type": "int", "parent": "a"}, [plain(1, b"\0")])]),
-    "arrays in nulls beyond all": (1, [(LIST, [plain(1, zint(2**31 - 1))]), ({**LIST, "name": "b", "parent": "a"}, [plain(1, zint(-(2**31)))])]),
+    "elements beyond all": (
+        1,
+        [(LIST, [plain(1, zint(2**31 - 1))]), ({"name": "b", "type": "int", "parent": "a"}, [plain(1, b"\0")])],
+    ),
+    "arrays in nulls beyond all": (
+        1,
+        [(LIST, [plain(1, zint(2**31 - 1))]), ({**LIST, "name": "b", "parent": "a"}, [plain(1, zint(-(2**31)))])],
+    ),
     "a run beyond its rows": (2, [(LIST, [plain(2, zint(-9))])]),
     "a run in a file without": (2, [({**LIST, "codec": "null"}, [plain(2, zint(-1) + b"\0")])]),
     "twice in a union": (1, [({"name": "u/int", "type": "int", "array": ""}, [plain(1, b"\x04\x02\x02")])]),
     "a block that is not of its size": (1, [(INT, [(1, 1 << 31, b"\x02")])]),
     "a deflated bomb": (1, [({**INT, "codec": "deflate"}, [(1, 0xFFFFFFFF, zlib.compress(bytes(9))[2:-4])])]),
-    "a snappy bomb": (1, [({**INT, "codec": "snappy"}, [(1, 0xFFFFFFFF, bytes(cramjam.snappy.compress_raw(bytes(9))))])]),
+    "a snappy bomb": (
+        1,
+        [({**INT, "codec": "snappy"}, [(1, 0xFFFFFFFF, bytes(cramjam.snappy.compress_raw(bytes(9))))])],
+    ),
     "a bzip2 bomb": (1, [({**INT, "codec": "bzip2"}, [(1, 0xFFFFFFFF, bz2.compress(bytes(9)))])]),
     "deflated and longer": (1, [({**INT, "codec": "deflate"}, [(1, 1, zlib.compress(bytes(9))[2:-4])])]),
     "no deflated data": (1, [({**INT, "codec": "deflate"}, [(1, 1, b"\xff\xff")])]),
@@ -166,7 +183,9 @@ SCHEMAS = {
     "a union in a union": b'[["int"]]',
     "a record that contains itself": b'{"type":"record","name":"r","fields":[{"name":"a","type":"r"}]}',
     "no fields": b'{"type":"record","name":"r"}',
-    "no symbols": json.dumps({"type": "record", "name": "r", "fields": [{"name": "a", "type": {"type": "enum", "name": "e"}}]}).encode(),
+    "no symbols": json.dumps(
+        {"type": "record", "name": "r", "fields": [{"name": "a", "type": {"type": "enum", "name": "e"}}]}
+    ).encode(),
     "two fields of one name": b'{"type":"record","name":"r","fields":[{"name":"a","type":"int"},{"name":"a","type":"int"}]}',
     "another type": b'{"type":"record","name":"r","fields":[{"name":"a","type":"long"}]}',
     "an unknown type": b'{"type":"record","name":"r","fields":[{"name":"a","type":"x"}]}',

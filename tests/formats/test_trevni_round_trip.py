@@ -38,7 +38,9 @@ def typed(draw: Any, depth: int = 3) -> tuple[Any, st.SearchStrategy[Any]]:
     if kind == "struct":
         names = draw(st.lists(NAMES, min_size=1, max_size=3, unique=True))
         fields = [draw(field(name, depth - 1)) for name in names]
-        return pa.struct([each for each, _ in fields]), st.fixed_dictionaries({each.name: values for each, values in fields})
+        return pa.struct([each for each, _ in fields]), st.fixed_dictionaries(
+            {each.name: values for each, values in fields}
+        )
     inner, values = draw(field("element" if kind == "list" else "value", depth - 1))
     if kind == "list":
         return pa.list_(inner), st.lists(values, max_size=4)
@@ -72,9 +74,7 @@ quick = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_t
 
 @given(tables(), CODECS, CHECKSUMS, st.sampled_from([1, 7, 65_536]), st.integers(1, 5))
 @settings(quick, max_examples=20)
-def test_what_is_written_is_read(
-    table: Any, codec: Any, checksum: Any, block_bytes: int, batch_rows: int
-) -> None:
+def test_what_is_written_is_read(table: Any, codec: Any, checksum: Any, block_bytes: int, batch_rows: int) -> None:
     round_trip(table, codec, checksum, block_bytes, batch_rows)
 
 
@@ -82,9 +82,7 @@ def test_what_is_written_is_read(
 @pytest.mark.timeout(1800)
 @given(tables(), CODECS, CHECKSUMS, st.sampled_from([1, 7, 65_536]), st.integers(1, 5))
 @settings(quick)
-def test_whatever_is_written_is_read(
-    table: Any, codec: Any, checksum: Any, block_bytes: int, batch_rows: int
-) -> None:
+def test_whatever_is_written_is_read(table: Any, codec: Any, checksum: Any, block_bytes: int, batch_rows: int) -> None:
     round_trip(table, codec, checksum, block_bytes, batch_rows)
 
 

@@ -11,7 +11,7 @@ import pytest
 from trevni_bytes import assembled, body, in_memory, string, zint
 
 import resilient_pq as rpq
-from resilient_pq.io.memory import MemoryStore
+from resilient_pq.io.memory_store import MemoryStore
 
 
 def text(*values: str) -> bytes:
@@ -164,7 +164,9 @@ async def test_by_its_schema(name: str) -> None:
         assert file.notes == ()
         assert (await file.read()).to_pylist() == rows
         for column in file.schema.names:
-            assert (await file.read(columns=[column], offset=1)).to_pylist() == [{column: row[column]} for row in rows[1:]]
+            assert (await file.read(columns=[column], offset=1)).to_pylist() == [
+                {column: row[column]} for row in rows[1:]
+            ]
     report = await rpq.convert(place, (place[0], "new.parquet"))
     assert report.exit_code == 0
     async with rpq.open((place[0], "new.parquet")) as new:
@@ -193,7 +195,12 @@ async def test_names_that_are_not_those_of_avro() -> None:
     async with rpq.open_trevni(await stored(2, columns)) as file:
         assert (await file.read()).to_pylist() == [
             {"id": 7, "to/": ["x", "y"], "received": [{"date": 1, "sigs": [{"algo": "a"}]}], "[odd]": 1},
-            {"id": 8, "to/": [], "received": [{"date": 2, "sigs": []}, {"date": 3, "sigs": [{"algo": "b"}]}], "[odd]": 2},
+            {
+                "id": 8,
+                "to/": [],
+                "received": [{"date": 2, "sigs": []}, {"date": 3, "sigs": [{"algo": "b"}]}],
+                "[odd]": 2,
+            },
         ]
 
 
@@ -253,8 +260,16 @@ async def test_what_values_mean(name: str, tmp_path: Any) -> None:
 @pytest.mark.parametrize(
     ("schema", "columns", "words"),
     [
-        (record(e={"type": "enum", "name": "E", "symbols": ["X"]}), [("e", "int", None, False, ints(1))], "an enumeration of 1 symbols has no number 1"),
-        (record(f={"type": "fixed", "name": "F", "size": 3}), [("f", "bytes", None, False, ints(2) + b"ab")], "has not the 3 bytes"),
+        (
+            record(e={"type": "enum", "name": "E", "symbols": ["X"]}),
+            [("e", "int", None, False, ints(1))],
+            "an enumeration of 1 symbols has no number 1",
+        ),
+        (
+            record(f={"type": "fixed", "name": "F", "size": 3}),
+            [("f", "bytes", None, False, ints(2) + b"ab")],
+            "has not the 3 bytes",
+        ),
     ],
 )
 async def test_values_that_are_none_of_their_type(schema: Any, columns: list[Column], words: str) -> None:

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import resilient_pq as rpq
-from resilient_pq.io.memory import MemoryStore
+from resilient_pq.io.memory_store import MemoryStore
 
 MAGIC = bytes.fromhex("d75250510d0a1a0a")
 HEADER = struct.Struct("<8sBBHI16sQQQQIIQQII")

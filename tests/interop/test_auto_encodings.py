@@ -101,9 +101,7 @@ NESTED = pa.table(
     {
         "o": pa.array([None if i % 3 == 0 else i for i in range(1000)]),
         "l": pa.array([None if i % 7 == 0 else [None, i][: i % 3] for i in range(1000)], pa.list_(pa.int32())),
-        "d": pa.array(
-            [[[i], None, [None, i, i]][: i % 4] for i in range(1000)], pa.list_(pa.list_(pa.int16()))
-        ),
+        "d": pa.array([[[i], None, [None, i, i]][: i % 4] for i in range(1000)], pa.list_(pa.list_(pa.int16()))),
         "r": pa.array(range(1000)),
     },
     pa.schema(

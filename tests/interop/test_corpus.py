@@ -134,9 +134,7 @@ def test_other_values_are_a_fault(tmp_path: Path) -> None:
     import pyarrow as pa
 
     one = pa.table({"c": pa.array([[{"a": 1.0}], None, [{"a": None}]])})
-    other = pa.table(
-        {"c": pa.array([[{"a": 1.0}], None, [{"a": 2.0}]], pa.large_list(one["c"].type.value_type))}
-    )
+    other = pa.table({"c": pa.array([[{"a": 1.0}], None, [{"a": 2.0}]], pa.large_list(one["c"].type.value_type))})
     assert judging.first_difference(one, one) == ""
     assert "'c', row 2" in judging.first_difference(one, other)
     assert "3 rows, not 2" in judging.first_difference(one, one.slice(1))
@@ -164,9 +162,7 @@ def test_the_report_says_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert report.main([str(tmp_path)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split()[:3] == ["corpus", "files", "read"]
-    assert [line.split()[:6] for line in lines if line.startswith("good")] == [
-        ["good", "2", "1", "1", "0", "1"]
-    ]
+    assert [line.split()[:6] for line in lines if line.startswith("good")] == [["good", "2", "1", "1", "0", "1"]]
     path = _write(tmp_path / "bad" / "b.parquet", c=[1])
     path.write_bytes(b"XXXX" + path.read_bytes()[4:])
     assert report.main([str(tmp_path)]) == 1

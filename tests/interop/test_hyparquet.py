@@ -127,9 +127,7 @@ def _table() -> pa.Table:
             "day": pa.array([dt.date(1970, 1, 1) + dt.timedelta(days=100 * i) for i in numbers]),
             "moment": pa.array([dt.datetime(2020, 1, 1, i % 24, i) for i in numbers], pa.timestamp("ms")),
             "cents": pa.array([decimal.Decimal(i * 25) / 100 for i in numbers], pa.decimal128(9, 2)),
-            "list": pa.array(
-                [None if i % 7 == 3 else [None, i][: i % 3] for i in numbers], pa.list_(pa.int32())
-            ),
+            "list": pa.array([None if i % 7 == 3 else [None, i][: i % 3] for i in numbers], pa.list_(pa.int32())),
             "deep": pa.array([_deep(i) for i in numbers], DEEP),
         }
     )
@@ -156,9 +154,7 @@ ENCODINGS: dict[str, Any] = {
     "PLAIN": "PLAIN",
     "delta": {
         **dict.fromkeys(("int32", "int64", "moment"), "DELTA_BINARY_PACKED"),
-        **dict.fromkeys(
-            ("text", "fixed", "deep.list.element.list.element.words.list.element"), "DELTA_BYTE_ARRAY"
-        ),
+        **dict.fromkeys(("text", "fixed", "deep.list.element.list.element.words.list.element"), "DELTA_BYTE_ARRAY"),
         "binary": "DELTA_LENGTH_BYTE_ARRAY",
         "flag": "RLE",
     },

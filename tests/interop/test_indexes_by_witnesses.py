@@ -17,7 +17,7 @@ import pytest
 
 from resilient_pq import WriteOptions
 from resilient_pq import sync as rpq
-from resilient_pq.io.memory import MemoryStore
+from resilient_pq.io.memory_store import MemoryStore
 
 COUNT = 300
 START = dt.date(2000, 1, 1)
@@ -124,9 +124,7 @@ def test_everyone_reads_the_rows(path: Path, table: pa.Table) -> None:
 
 
 def test_we_ask_filters_of_pyarrow_and_duckdb(table: pa.Table, tmp_path: Path) -> None:
-    pq.write_table(
-        table, tmp_path / "pa.parquet", bloom_filter_options=dict.fromkeys(table.column_names, True)
-    )
+    pq.write_table(table, tmp_path / "pa.parquet", bloom_filter_options=dict.fromkeys(table.column_names, True))
     repeated = pa.concat_tables([table] * 20)  # DuckDB writes filters of columns with a dictionary only
     duckdb.register("repeated", repeated)
     duckdb.sql(f"COPY repeated TO '{tmp_path / 'duck.parquet'}' (FORMAT parquet)")

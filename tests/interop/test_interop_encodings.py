@@ -210,9 +210,7 @@ def test_what_is_chosen_for_newer_readers_is_read_by_polars_where_groups_are_nul
 
 
 @pytest.mark.parametrize(("reader", "encoding"), CANNOT)
-def test_what_others_cannot_read_they_cannot_read_of_pyarrow_either(
-    tmp_path: Path, reader: str, encoding: str
-) -> None:
+def test_what_others_cannot_read_they_cannot_read_of_pyarrow_either(tmp_path: Path, reader: str, encoding: str) -> None:
     path = tmp_path / "theirs.parquet"
     for name in CANNOT[reader, encoding]:
         pq.write_table(TABLE.select([name]), path, use_dictionary=False, column_encoding=encoding)
@@ -255,16 +253,16 @@ def test_pages_are_cut_where_plain_would(write_file: WriteFile, encoding: str) -
 
 def _rows_of_pages(data: bytes) -> list[list[int]]:
     """The rows of each page of each row group of the only column, by its OffsetIndex."""
-    from resilient_pq.format import thrift
-    from resilient_pq.format.metadata import FileMetaData, OffsetIndex
+    from resilient_pq.format import compact_protocol
+    from resilient_pq.format.file_metadata import FileMetaData, OffsetIndex
 
     size = int.from_bytes(data[-8:-4], "little")
-    footer, _ = thrift.decode(FileMetaData, data[-8 - size : -8])
+    footer, _ = compact_protocol.decode(FileMetaData, data[-8 - size : -8])
     found = []
     for group in footer.row_groups:
         at = group.columns[0].offset_index_offset
         assert at is not None
-        index, _ = thrift.decode(OffsetIndex, data, at)
+        index, _ = compact_protocol.decode(OffsetIndex, data, at)
         firsts = [location.first_row_index for location in index.page_locations]
         found.append([end - first for first, end in zip(firsts, [*firsts[1:], group.num_rows], strict=True)])
     return found
@@ -337,9 +335,7 @@ def test_pyarrow_reads_whatever_is_written(
         "deltas": "DELTA_BINARY_PACKED",
         "streams": "BYTE_STREAM_SPLIT",
     }
-    ours = write_file(
-        table, encodings=encodings, options=WriteOptions(page_rows=page_rows), compression="none"
-    )
+    ours = write_file(table, encodings=encodings, options=WriteOptions(page_rows=page_rows), compression="none")
     path = tmp_path / "ours.parquet"
     path.write_bytes(ours.data)
     assert _read_pyarrow(path, table.column_names).equals(table)

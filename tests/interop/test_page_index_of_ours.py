@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from resilient_pq import WriteOptions
-from resilient_pq.format import thrift
-from resilient_pq.format.metadata import (
+from resilient_pq.format import compact_protocol
+from resilient_pq.format.file_metadata import (
     BoundaryOrder,
     ColumnIndex,
     FileMetaData,
@@ -36,14 +36,14 @@ LAYOUTS: dict[str, dict[str, Any]] = {
 
 def _metadata(data: bytes) -> FileMetaData:
     length = int.from_bytes(data[-8:-4], "little")
-    return thrift.decode(FileMetaData, data[-8 - length : -8])[0]
+    return compact_protocol.decode(FileMetaData, data[-8 - length : -8])[0]
 
 
 def _pages(data: bytes, start: int, end: int) -> list[tuple[int, int, PageHeader]]:
     """Offset, size with its header, and header of each page, by walking from one to the next."""
     found = []
     while start < end:
-        header, body = thrift.decode(PageHeader, data, start)
+        header, body = compact_protocol.decode(PageHeader, data, start)
         following = body + header.compressed_page_size
         found.append((start, following - start, header))
         start = following
@@ -80,7 +80,7 @@ def test_offset_index_names_every_page(write_file: WriteFile, columns: pa.Table,
             assert chunk.meta_data is not None and chunk.offset_index_offset is not None
             meta = chunk.meta_data
             assert chunk.offset_index_length is not None
-            index, end = thrift.decode(OffsetIndex, data, chunk.offset_index_offset)
+            index, end = compact_protocol.decode(OffsetIndex, data, chunk.offset_index_offset)
             assert end == chunk.offset_index_offset + chunk.offset_index_length
             start = meta.dictionary_page_offset or meta.data_page_offset
             pages = _pages(data, start, start + meta.total_compressed_size)
@@ -119,9 +119,7 @@ def _rows_by_headers(
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_column_index_bounds_the_rows_of_every_page(
-    write_file: WriteFile, columns: pa.Table, layout: str
-) -> None:
+def test_column_index_bounds_the_rows_of_every_page(write_file: WriteFile, columns: pa.Table, layout: str) -> None:
     data = write_file(columns, **LAYOUTS[layout]).data
     flat = [name for name in columns.column_names if name != "lists"]
     first_row = 0
@@ -130,7 +128,7 @@ def test_column_index_bounds_the_rows_of_every_page(
         for ordinal, name in enumerate(flat):
             chunk = row_group.columns[ordinal]
             assert chunk.offset_index_offset is not None
-            places = thrift.decode(OffsetIndex, data, chunk.offset_index_offset)[0].page_locations
+            places = compact_protocol.decode(OffsetIndex, data, chunk.offset_index_offset)[0].page_locations
             starts = [place.first_row_index for place in places]
             pages = [
                 columns[name].slice(first_row + start, end - start).to_pylist()
@@ -140,7 +138,7 @@ def test_column_index_bounds_the_rows_of_every_page(
                 assert chunk.column_index_offset is None, "a page of nothing but NaN has no bounds"
                 continue
             assert chunk.column_index_offset is not None and chunk.column_index_length is not None
-            index, end = thrift.decode(ColumnIndex, data, chunk.column_index_offset)
+            index, end = compact_protocol.decode(ColumnIndex, data, chunk.column_index_offset)
             assert end == chunk.column_index_offset + chunk.column_index_length
             null_pages += sum(index.null_pages)
             _assert_bounds(index, pages, columns.schema.field(name).type)
@@ -156,9 +154,7 @@ def _assert_bounds(index: ColumnIndex, pages: list[list[Any]], kind: pa.DataType
     assert index.null_counts == [page.count(None) for page in pages]
     assert index.null_pages == [page.count(None) == len(page) for page in pages]
     bounds = []
-    for page, low, high, is_null in zip(
-        pages, index.min_values, index.max_values, index.null_pages, strict=True
-    ):
+    for page, low, high, is_null in zip(pages, index.min_values, index.max_values, index.null_pages, strict=True):
         if is_null:
             assert (low, high) == (b"", b"")
             continue
@@ -209,9 +205,7 @@ def test_page_indexes_stand_just_before_the_final_record(write_file: WriteFile, 
     chunks = [chunk for row_group in _metadata(data).row_groups for chunk in row_group.columns]
     column_indexes = [(c.column_index_offset, c.column_index_length) for c in chunks if c.column_index_offset]
     offset_indexes = [(c.offset_index_offset, c.offset_index_length) for c in chunks]
-    places = [
-        (at, size) for at, size in column_indexes + offset_indexes if at is not None and size is not None
-    ]
+    places = [(at, size) for at, size in column_indexes + offset_indexes if at is not None and size is not None]
     ends = [at + size for at, size in places]
     assert len(places) == len(column_indexes) + len(chunks)
     assert [at for at, _ in places[1:]] == ends[:-1]

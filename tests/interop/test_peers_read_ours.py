@@ -38,9 +38,7 @@ LAYOUTS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_whole_file(
-    write_file: WriteFile, every_type: pa.Table, peer: Any, layout: str, tmp_path: Path
-) -> None:
+def test_whole_file(write_file: WriteFile, every_type: pa.Table, peer: Any, layout: str, tmp_path: Path) -> None:
     _skip_several_pages_v2(peer, layout)
     path = tmp_path / "whole.parquet"
     table = every_type
@@ -89,9 +87,7 @@ def test_the_anchor_is_an_empty_file(write_file: WriteFile, every_type: pa.Table
     assert fastparquet.ParquetFile(str(path)).count() == 0
 
 
-def test_prefixes_between_sparse_checkpoints(
-    write_file: WriteFile, every_type: pa.Table, tmp_path: Path
-) -> None:
+def test_prefixes_between_sparse_checkpoints(write_file: WriteFile, every_type: pa.Table, tmp_path: Path) -> None:
     ours = write_file(every_type, row_group_rows=5, checkpoint_every=4)
     assert [prefix.num_rows for prefix in ours.prefixes] == [0, 20, 40, 60]
     for prefix in ours.prefixes:
@@ -145,9 +141,7 @@ def test_wide_decimals(write_file: WriteFile, tmp_path: Path) -> None:
     assert pq.read_table(path).equals(table)
     # DuckDB's decimals end at 38 digits, Polars' too, and it refuses the file.
     found = duckdb.execute(f"SELECT decimal FROM read_parquet('{path}')").fetchall()
-    assert [value for (value,) in found] == [
-        pytest.approx(float(v)) if v is not None else None for v in values
-    ]
+    assert [value for (value,) in found] == [pytest.approx(float(v)) if v is not None else None for v in values]
 
 
 def test_types_come_back_by_the_stored_arrow_schema(write_file: WriteFile, every_type: pa.Table) -> None:
@@ -168,9 +162,7 @@ def test_types_come_back_by_the_stored_arrow_schema(write_file: WriteFile, every
 
 @pytest.mark.parametrize("compression", ["none", "snappy", "gzip", "brotli", "lz4_raw", "zstd"])
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
-def test_every_codec(
-    write_file: WriteFile, peer: Any, compression: str, version: str, tmp_path: Path
-) -> None:
+def test_every_codec(write_file: WriteFile, peer: Any, compression: str, version: str, tmp_path: Path) -> None:
     table = pa.table(
         {
             "number": pa.array([None if i % 9 == 0 else i // 3 for i in range(500)]),

@@ -85,9 +85,7 @@ LAYOUTS: dict[str, dict[str, Any]] = {
 @pytest.fixture(scope="module", params=LAYOUTS)
 def stored(request: pytest.FixtureRequest, write_file: Callable[..., Any]) -> bytes:
     """All columns, with the numbers of the rows beside them."""
-    table = pa.table(
-        {"row": pa.array(range(NUM_ROWS)), **{name: array for name, (array, _) in COLUMNS.items()}}
-    )
+    table = pa.table({"row": pa.array(range(NUM_ROWS)), **{name: array for name, (array, _) in COLUMNS.items()}})
     data: bytes = write_file(table, checkpoint_every=2, **LAYOUTS[request.param]).data
     return data
 
@@ -236,9 +234,7 @@ def test_pages_of_nothing_but_nan(write_file: Callable[..., Any], tmp_path: Path
 
 
 @pytest.mark.parametrize("extreme", [-0.0, 0.0])
-def test_zeros_of_either_sign_are_found(
-    write_file: Callable[..., Any], tmp_path: Path, extreme: float
-) -> None:
+def test_zeros_of_either_sign_are_found(write_file: Callable[..., Any], tmp_path: Path, extreme: float) -> None:
     table = pa.table({"x": pa.array([extreme] * 4)})
     path = tmp_path / "zero.parquet"
     path.write_bytes(write_file(table, row_group_rows=2).data)

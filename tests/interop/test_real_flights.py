@@ -53,9 +53,7 @@ def _same(found: pa.Table, expected: pa.Table) -> bool:
 async def test_round_trip(flights: pa.Table, maker: str, tmp_path: Path) -> None:
     assert flights.num_rows == 336_776
     path = tmp_path / "flights.parquet"
-    async with rpq.create(
-        path, row_group_rows=100_000, checkpoint_every=1, checkpoint_overhead=1.0
-    ) as writer:
+    async with rpq.create(path, row_group_rows=100_000, checkpoint_every=1, checkpoint_overhead=1.0) as writer:
         await writer.write(_as(maker, flights))
     async with rpq.open(path) as file:
         table = await file.read()
@@ -66,20 +64,14 @@ async def test_round_trip(flights: pa.Table, maker: str, tmp_path: Path) -> None
 
 
 @pytest.fixture(scope="module")
-def file_of_flights(
-    flights: pa.Table, write_file: Callable[..., Any], tmp_path_factory: Any
-) -> tuple[Path, Any]:
-    ours = write_file(
-        flights, row_group_rows=50_000, checkpoint_every=2, options=rpq.WriteOptions(page_rows=9_999)
-    )
+def file_of_flights(flights: pa.Table, write_file: Callable[..., Any], tmp_path_factory: Any) -> tuple[Path, Any]:
+    ours = write_file(flights, row_group_rows=50_000, checkpoint_every=2, options=rpq.WriteOptions(page_rows=9_999))
     path: Path = tmp_path_factory.mktemp("flights") / "flights.parquet"
     path.write_bytes(ours.data)
     return path, ours
 
 
-def test_prefixes_are_the_first_flights(
-    flights: pa.Table, file_of_flights: tuple[Path, Any], tmp_path: Path
-) -> None:
+def test_prefixes_are_the_first_flights(flights: pa.Table, file_of_flights: tuple[Path, Any], tmp_path: Path) -> None:
     _, ours = file_of_flights
     assert [prefix.num_rows for prefix in ours.prefixes] == [0, 100_000, 200_000, 300_000]
     for prefix in ours.prefixes:

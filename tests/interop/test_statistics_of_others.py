@@ -9,7 +9,7 @@ import pytest
 from corpus_of_others import of_corpus
 
 from resilient_pq import sync as rpq
-from resilient_pq.format.metadata import BoundaryOrder
+from resilient_pq.format.file_metadata import BoundaryOrder
 
 
 def opened(name: str) -> Any:

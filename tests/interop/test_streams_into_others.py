@@ -18,7 +18,7 @@ import pytest
 
 import resilient_pq as names
 from resilient_pq import sync as rpq
-from resilient_pq.io.memory import MemoryStore
+from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.io.testing import RecordingStore
 
 ROWS = pa.table({"n": list(range(600)), "s": [f"text {i}" for i in range(600)]})

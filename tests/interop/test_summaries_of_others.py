@@ -33,9 +33,7 @@ async def read_summary(path: Path) -> tuple[pa.Table, rpq.File]:
 @pytest.mark.parametrize("partition_on", [[], ["kind"]])
 async def test_of_fastparquet(tmp_path: Path, partition_on: list[str]) -> None:
     """Values that stand in the names of folders only are no columns, as in each file."""
-    fastparquet.write(
-        str(tmp_path), FRAME, file_scheme="hive", row_group_offsets=20, partition_on=partition_on
-    )
+    fastparquet.write(str(tmp_path), FRAME, file_scheme="hive", row_group_offsets=20, partition_on=partition_on)
     table, file = await read_summary(tmp_path / "_metadata")
     assert table.column_names == [name for name in FRAME if name not in partition_on]
     expected = pa.concat_tables([pq.ParquetFile(tmp_path / name).read() for name in file.data_files])

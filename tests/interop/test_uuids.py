@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 import resilient_pq
 from resilient_pq import sync as rpq
-from resilient_pq.cli import text_rows
+from resilient_pq.cli.output import text_rows
 
 SCHEMA = resilient_pq.Schema.parse(
     "message m { optional fixed_len_byte_array(16) u (UUID); repeated fixed_len_byte_array(16) r (UUID); "

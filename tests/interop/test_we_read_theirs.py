@@ -47,9 +47,7 @@ def test_pyarrow_every_type(
     compression: str,
     use_dictionary: bool,
 ) -> None:
-    data = _by_pyarrow(
-        every_type, compression=compression, use_dictionary=use_dictionary, data_page_version=version
-    )
+    data = _by_pyarrow(every_type, compression=compression, use_dictionary=use_dictionary, data_page_version=version)
     _assert_same(read_back(data), every_type, plain)
 
 
@@ -57,9 +55,7 @@ def test_pyarrow_every_type(
     "options",
     [
         pytest.param({"data_page_size": 1, "write_batch_size": 3}, id="tiny pages"),
-        pytest.param(
-            {"data_page_size": 1, "write_batch_size": 3, "data_page_version": "2.0"}, id="tiny pages v2"
-        ),
+        pytest.param({"data_page_size": 1, "write_batch_size": 3, "data_page_version": "2.0"}, id="tiny pages v2"),
         pytest.param({"dictionary_pagesize_limit": 20, "write_batch_size": 4}, id="dictionary given up"),
         pytest.param({"write_page_checksum": True, "write_page_index": True}, id="checksums and indexes"),
         pytest.param({"store_schema": False}, id="no Arrow schema"),
@@ -67,18 +63,12 @@ def test_pyarrow_every_type(
         pytest.param({"store_decimal_as_integer": True}, id="decimals as integers"),
         pytest.param({"write_statistics": False}, id="no statistics"),
         pytest.param({"use_deprecated_int96_timestamps": True}, id="nanoseconds in 96 bits"),
-        pytest.param(
-            {"use_deprecated_int96_timestamps": True, "store_schema": False}, id="nothing but 96 bits"
-        ),
+        pytest.param({"use_deprecated_int96_timestamps": True, "store_schema": False}, id="nothing but 96 bits"),
         pytest.param({"row_group_size": 1}, id="a row group a row"),
-        pytest.param(
-            {"version": "1.0", "coerce_timestamps": "us", "allow_truncated_timestamps": True}, id="old"
-        ),
+        pytest.param({"version": "1.0", "coerce_timestamps": "us", "allow_truncated_timestamps": True}, id="old"),
     ],
 )
-def test_pyarrow_layouts(
-    read_back: ReadBack, every_type: pa.Table, plain: Plain, options: dict[str, Any]
-) -> None:
+def test_pyarrow_layouts(read_back: ReadBack, every_type: pa.Table, plain: Plain, options: dict[str, Any]) -> None:
     table = every_type
     if "coerce_timestamps" in options:
         table = table.drop_columns(["timestamp_ns", "instant_ns"])  # cut by the writer
@@ -120,9 +110,7 @@ def test_pyarrow_no_rows_and_no_columns(read_back: ReadBack, every_type: pa.Tabl
 def test_pyarrow_row_groups_and_columns(read_back: ReadBack, every_type: pa.Table, plain: Plain) -> None:
     data = _by_pyarrow(every_type)
     found = read_back(data, columns=["lists", "uint8"], row_groups=[2, 0])
-    expected = pa.concat_tables([every_type.slice(60, 30), every_type.slice(0, 30)]).select(
-        ["lists", "uint8"]
-    )
+    expected = pa.concat_tables([every_type.slice(60, 30), every_type.slice(0, 30)]).select(["lists", "uint8"])
     _assert_same(found, expected, plain)
 
 
@@ -176,9 +164,7 @@ def _by_duckdb(path: Path, options: str) -> pa.Table:
 
 @pytest.mark.parametrize("version", ["v1", "v2"])
 @pytest.mark.parametrize("codec", ["uncompressed", "snappy", "gzip", "zstd", "brotli", "lz4_raw"])
-def test_duckdb_every_type(
-    read_back: ReadBack, plain: Plain, codec: str, version: str, tmp_path: Path
-) -> None:
+def test_duckdb_every_type(read_back: ReadBack, plain: Plain, codec: str, version: str, tmp_path: Path) -> None:
     path = tmp_path / "duck.parquet"
     expected = _by_duckdb(path, f"COMPRESSION {codec}, PARQUET_VERSION {version}, ROW_GROUP_SIZE 6")
     _assert_same(read_back(path.read_bytes()), expected, plain)
@@ -247,9 +233,7 @@ def frame() -> pd.DataFrame:
 
 
 @pytest.mark.parametrize("compression", ["UNCOMPRESSED", "SNAPPY", "GZIP", "BROTLI", "ZSTD", "LZ4_RAW"])
-def test_fastparquet(
-    read_back: ReadBack, plain: Plain, frame: pd.DataFrame, compression: str, tmp_path: Path
-) -> None:
+def test_fastparquet(read_back: ReadBack, plain: Plain, frame: pd.DataFrame, compression: str, tmp_path: Path) -> None:
     path = tmp_path / "fast.parquet"
     fastparquet.write(str(path), frame, compression=compression, row_group_offsets=[0, 13, 26])
     expected = pq.read_table(path)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resilient_pq.errors import ThrottledError, TransientError
-from resilient_pq.io.concurrency import AdaptiveLimit, RequestLimiter
+from resilient_pq.io.transfer.request_limiter import AdaptiveLimit, RequestLimiter
 
 
 def test_a_throttled_request_halves_it_once_a_round() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from resilient_pq.errors import AccessDeniedError, ObjectChangedError
 from resilient_pq.io import MemoryStore, ObjectInfo, Part, RetryPolicy, S3Store, SinkOptions
-from resilient_pq.io.copied_upload import copied_upload
+from resilient_pq.io.upload.copied_upload import copied_upload
 from resilient_pq.units import MiB
 
 QUICK = RetryPolicy(attempts=3, base_delay=0.001, max_delay=0.01)

@@ -13,8 +13,8 @@ import pytest
 
 from resilient_pq.errors import AlreadyExistsError
 from resilient_pq.io.protocols import SinkOptions
-from resilient_pq.io.retry import NO_RETRIES, RetryPolicy
-from resilient_pq.io.s3 import S3Store
+from resilient_pq.io.s3.s3_store import S3Store
+from resilient_pq.io.transfer.retry import NO_RETRIES, RetryPolicy
 from resilient_pq.units import MiB
 
 QUICK = RetryPolicy(attempts=6, base_delay=0.001, max_delay=0.01)
@@ -83,9 +83,7 @@ def test_what_is_not_broken_passes(proxy: Any, server: Server) -> None:
     assert send(proxy, "PUT", "/a?x=1", b"body", {"X-Name": "value"}) == (200, b"body")
     (seen,) = server.seen
     assert seen[:2] == ("/a?x=1", b"body") and seen[2]["x-name"] == "value"
-    assert [(request.method, request.target, request.size) for request in proxy.requests] == [
-        ("PUT", "/a?x=1", 4)
-    ]
+    assert [(request.method, request.target, request.size) for request in proxy.requests] == [("PUT", "/a?x=1", 4)]
     assert proxy.num_in_flight == 0
 
 
@@ -112,21 +110,15 @@ def test_faults_hit_the_requests_they_name(proxy: Any, server: Server) -> None:
 @pytest.mark.parametrize(
     ("fault", "passed"), [({"reset": True}, 0), ({"lose_reply": True}, 1)], ids=["before", "after"]
 )
-def test_a_reset_before_and_after_passing_on(
-    fault: dict[str, Any], passed: int, proxy: Any, server: Server
-) -> None:
+def test_a_reset_before_and_after_passing_on(fault: dict[str, Any], passed: int, proxy: Any, server: Server) -> None:
     proxy.on("PUT", **fault)
     with pytest.raises(ConnectionError):
         send(proxy, "PUT", "/a", b"body")
     assert len(server.seen) == passed
 
 
-@pytest.mark.parametrize(
-    ("fault", "passed"), [({"hang": True}, 0), ({"hang_reply": True}, 1)], ids=["before", "after"]
-)
-def test_no_answer_before_and_after_passing_on(
-    fault: dict[str, Any], passed: int, proxy: Any, server: Server
-) -> None:
+@pytest.mark.parametrize(("fault", "passed"), [({"hang": True}, 0), ({"hang_reply": True}, 1)], ids=["before", "after"])
+def test_no_answer_before_and_after_passing_on(fault: dict[str, Any], passed: int, proxy: Any, server: Server) -> None:
     proxy.on("PUT", **fault)
     connection = http.client.HTTPConnection(proxy.endpoint_url.removeprefix("http://"), timeout=0.2)
     connection.request("PUT", "/a", b"body")

@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import NotFoundError, ObjectChangedError, TransientError
-from resilient_pq.io.counters import FetchCounters, count_retry
-from resilient_pq.io.fetch import FetchOptions, Place, fetch, fetch_groups, fetch_places
-from resilient_pq.io.memory import MemoryStore
+from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.io.protocols import ObjectInfo
-from resilient_pq.io.ranges import ByteRange, MergeOptions
 from resilient_pq.io.testing import Call, Fault, FaultyStore, RecordingStore
+from resilient_pq.io.transfer.coalescing import MergeOptions
+from resilient_pq.io.transfer.fetch import FetchOptions, ObjectRange, fetch, fetch_groups, fetch_places
+from resilient_pq.io.transfer.fetch_counters import FetchCounters, count_retry
 from resilient_pq.units import MiB
 
 DATA = bytes(range(256)) * 16  # 4 KiB
@@ -207,9 +208,7 @@ async def test_cancelling_the_consumer_cancels_what_is_under_way() -> None:
     info = await store.put("a", DATA)
 
     async def consume() -> None:
-        async for _ in fetch(
-            store, info, [ByteRange(0, 10), ByteRange(3000, 3010)], options=FetchOptions(APART)
-        ):
+        async for _ in fetch(store, info, [ByteRange(0, 10), ByteRange(3000, 3010)], options=FetchOptions(APART)):
             pass
 
     task = asyncio.create_task(consume())
@@ -293,15 +292,12 @@ async def test_places_of_several_objects(
     store = RecordingStore(MemoryStore())
     infos = {key: await store.put(key, data) for key, data in contents.items()}
     store.calls.clear()
-    places = [Place(infos[key], one) for key, one in wanted]
+    places = [ObjectRange(infos[key], one) for key, one in wanted]
     options = FetchOptions(merge, max_requests, memory_budget)
     found = [
-        (index, bytes(data))
-        async for index, data in fetch_places(store, places, options=options, in_order=in_order)
+        (index, bytes(data)) async for index, data in fetch_places(store, places, options=options, in_order=in_order)
     ]
-    assert sorted(found) == [
-        (index, contents[key][one.start : one.end]) for index, (key, one) in enumerate(wanted)
-    ]
+    assert sorted(found) == [(index, contents[key][one.start : one.end]) for index, (key, one) in enumerate(wanted)]
     if in_order:
         assert [index for index, _ in found] == list(range(len(wanted)))
     assert {call.key for call in store.calls} == {key for key, one in wanted if one.size}
@@ -309,7 +305,7 @@ async def test_places_of_several_objects(
 
 async def test_the_bounds_hold_for_all_objects_together() -> None:
     store = GatedStore()
-    places = [Place(await store.put(f"{n}", DATA), ByteRange(0, 100)) for n in range(50)]
+    places = [ObjectRange(await store.put(f"{n}", DATA), ByteRange(0, 100)) for n in range(50)]
 
     async def drain() -> int:
         return len([one async for one in fetch_places(store, places, options=FetchOptions(max_requests=7))])
@@ -325,7 +321,7 @@ async def test_the_bounds_hold_for_all_objects_together() -> None:
 async def test_waves_that_share_a_bound_keep_it_together() -> None:
     store = GatedStore()
     info = await store.put("a", DATA)
-    places = [Place(info, ByteRange(at, at + 100)) for at in range(0, 4000, 200)]
+    places = [ObjectRange(info, ByteRange(at, at + 100)) for at in range(0, 4000, 200)]
     shared = asyncio.Semaphore(3)
     options = FetchOptions(APART, max_requests=8)
 
@@ -342,7 +338,7 @@ async def test_waves_that_share_a_bound_keep_it_together() -> None:
 
 async def test_one_object_of_several_is_replaced() -> None:
     store = MemoryStore()
-    places = [Place(await store.put(f"{n}", DATA), ByteRange(0, 100)) for n in range(3)]
+    places = [ObjectRange(await store.put(f"{n}", DATA), ByteRange(0, 100)) for n in range(3)]
     await store.put("1", DATA)
     with pytest.raises(ObjectChangedError) as caught:
         async with aclosing(fetch_places(store, places)) as arriving:
@@ -359,8 +355,11 @@ async def test_what_is_at_hand_is_not_fetched() -> None:
     tail, other = await store.read_tail("a", 1000), await store.head("b")
     begin = tail.offset
     ranges = [(begin, begin + 10), (begin - 1, begin + 5), (0, 10), (len(DATA) - 1, len(DATA)), (begin, begin)]
-    places = [Place(tail.info, ByteRange(*one)) for one in ranges]
-    places += [Place(other, ByteRange(begin, begin + 10)), Place(replace(tail.info, etag="new"), ByteRange(0, 0))]
+    places = [ObjectRange(tail.info, ByteRange(*one)) for one in ranges]
+    places += [
+        ObjectRange(other, ByteRange(begin, begin + 10)),
+        ObjectRange(replace(tail.info, etag="new"), ByteRange(0, 0)),
+    ]
     store.calls.clear()
     for in_order in (False, True):
         counters = FetchCounters()
@@ -378,7 +377,7 @@ async def test_small_places_that_arrive_together_come_together() -> None:
     store = RecordingStore(MemoryStore())
     await store.put("a", DATA)
     info = await store.head("a")
-    places = [Place(info, ByteRange(10 * i, 10 * i + 10)) for i in range(20)]
+    places = [ObjectRange(info, ByteRange(10 * i, 10 * i + 10)) for i in range(20)]
     groups = [group async for group in fetch_groups(store, places, group_bytes=60)]
     assert [len(group) for group in groups] == [6, 6, 6, 2]
     assert {i: bytes(data) for group in groups for i, data in group} == {
@@ -393,7 +392,7 @@ async def test_a_few_long_requests_are_made_more(pieces: int, max_requests: int,
     await store.put("a", bytes(9 * MiB))
     info = await store.head("a")
     size = min(MiB, 9 * MiB // pieces)
-    places = [Place(info, ByteRange(size * i, size * i + size)) for i in range(pieces)]
+    places = [ObjectRange(info, ByteRange(size * i, size * i + size)) for i in range(pieces)]
     store.calls.clear()
     found = [one async for one in fetch_places(store, places, options=FetchOptions(max_requests=max_requests))]
     assert len(found) == pieces

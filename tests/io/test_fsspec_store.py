@@ -1,7 +1,5 @@
 """File systems of fsspec: what they raise, how they publish, and the sessions they bring."""
 
-
-
 from __future__ import annotations
 
 import os
@@ -24,7 +22,7 @@ from resilient_pq.errors import (
     UnsupportedError,
 )
 from resilient_pq.io import FsspecStore, RetryPolicy, StoredState, resolve
-from resilient_pq.io.retry import NO_RETRIES
+from resilient_pq.io.transfer.retry import NO_RETRIES
 
 
 @pytest.fixture(autouse=True)
@@ -140,9 +138,7 @@ async def test_folders_and_unknown_sizes(memory: MemoryFileSystem) -> None:
         await FsspecStore(memory).head("/a")
 
 
-async def test_nothing_is_sent_before_it_is_complete(
-    memory: MemoryFileSystem, temporary_folder: Path
-) -> None:
+async def test_nothing_is_sent_before_it_is_complete(memory: MemoryFileSystem, temporary_folder: Path) -> None:
     sink = await FsspecStore(memory).create("/a.parquet")
     await sink.write(b"0123")
     await sink.write(b"456789")

@@ -10,8 +10,9 @@ import pytest
 
 import resilient_pq as rpq
 from resilient_pq.errors import ObjectChangedError, StoreError, UnsupportedError
-from resilient_pq.io import FetchCounters, HttpStore, RetryPolicy, S3Store, counting, ranged_get
+from resilient_pq.io import FetchCounters, HttpStore, RetryPolicy, S3Store, counting
 from resilient_pq.io.protocols import ObjectTail
+from resilient_pq.io.transfer import ranged_get
 
 DATA = bytes(range(256)) * 400
 QUICK = RetryPolicy(attempts=3, base_delay=0.001, max_delay=0.01)
@@ -126,9 +127,7 @@ async def test_parts_of_status_200(site: Any, store: HttpStore) -> None:
 
 
 @pytest.mark.parametrize("lacking", [1, 400, 1000])
-async def test_a_body_that_ends_too_early_goes_on_where_it_ended(
-    site: Any, store: HttpStore, lacking: int
-) -> None:
+async def test_a_body_that_ends_too_early_goes_on_where_it_ended(site: Any, store: HttpStore, lacking: int) -> None:
     """It ends as a whole one does: only the bytes that are missing tell."""
     info, size = await store.head(site.url), len(DATA)
     site.short_by = [lacking]

@@ -46,9 +46,7 @@ async def test_head(site: Any, store: HttpStore) -> None:
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 405, 501])
-async def test_a_server_that_refuses_head_is_asked_for_the_first_byte(
-    site: Any, store: HttpStore, status: int
-) -> None:
+async def test_a_server_that_refuses_head_is_asked_for_the_first_byte(site: Any, store: HttpStore, status: int) -> None:
     site.statuses = [status]
     info = await store.head(site.url)
     assert (info.size, info.etag) == (len(DATA), '"v1"')
@@ -91,9 +89,7 @@ async def test_a_replaced_file(site: Any, store: HttpStore) -> None:
         await store.read_range(site.url, 0, 10, pin=info)
 
 
-async def test_a_replaced_file_of_another_size_on_a_server_without_versions(
-    site: Any, store: HttpStore
-) -> None:
+async def test_a_replaced_file_of_another_size_on_a_server_without_versions(site: Any, store: HttpStore) -> None:
     site.etag = None
     info = await store.head(site.url)
     assert info.etag is None
@@ -181,9 +177,7 @@ async def test_a_server_that_compresses(site: Any, store: HttpStore) -> None:
         (500, TransientError, 3),
     ],
 )
-async def test_statuses(
-    site: Any, store: HttpStore, status: int, error: type[StoreError], requests: int
-) -> None:
+async def test_statuses(site: Any, store: HttpStore, status: int, error: type[StoreError], requests: int) -> None:
     site.statuses = [status] * 10
     with pytest.raises(error) as caught:
         await store.head(site.url)

@@ -50,9 +50,7 @@ def names(tmp_path: Path) -> list[str]:
 # --- the partial file
 
 
-async def test_bytes_are_in_the_partial_file_until_it_is_complete(
-    store: LocalStore, path: str, tmp_path: Path
-) -> None:
+async def test_bytes_are_in_the_partial_file_until_it_is_complete(store: LocalStore, path: str, tmp_path: Path) -> None:
     sink = await store.create(path)
     await sink.write(b"PAR1", b"", b"data")
     assert names(tmp_path) == ["day.parquet.partial"]
@@ -171,9 +169,7 @@ async def test_a_link_stays_a_link(store: LocalStore, path: str, tmp_path: Path)
     assert real.read_bytes() == b"put"
 
 
-async def test_a_file_system_without_locks(
-    store: LocalStore, path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_file_system_without_locks(store: LocalStore, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     fcntl = pytest.importorskip("fcntl")
 
     def no_locks(*_: object) -> None:
@@ -363,9 +359,7 @@ async def test_a_refused_publication_keeps_the_bytes(store: LocalStore, path: st
     assert Path(sink.describe()).read_bytes() == b"ours"
 
 
-async def test_complete_stores_before_it_renames(
-    store: LocalStore, path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_complete_stores_before_it_renames(store: LocalStore, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without that order, a loss of power could leave the name and not the bytes."""
     done: list[str] = []
     real_fsync, real_replace = os.fsync, os.replace
@@ -418,9 +412,7 @@ async def test_a_missing_folder(store: LocalStore, tmp_path: Path) -> None:
     assert caught.value.where.key == str(missing.parent)
 
 
-async def test_a_path_that_may_not_be_written(
-    store: LocalStore, path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_path_that_may_not_be_written(store: LocalStore, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     real_open = os.open
 
     def denied(name: Any, flags: int, *mode: int) -> int:
@@ -490,9 +482,7 @@ async def test_a_put_on_a_full_disk_leaves_nothing(
     assert Path(path).read_bytes() == b"before"
 
 
-async def test_a_failing_fsync_is_final(
-    store: LocalStore, path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_failing_fsync_is_final(store: LocalStore, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     sink = await store.create(path)
     await sink.write(b"data")
 
@@ -559,12 +549,10 @@ async def test_a_file_cut_in_place_is_another_version(store: LocalStore, path: s
         await store.read_range(path, 0, 5, pin=info)
 
 
-async def test_a_file_cut_while_it_is_read(
-    store: LocalStore, path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_file_cut_while_it_is_read(store: LocalStore, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     await store.put(path, b"0123456789")
     info = await store.head(path)
-    monkeypatch.setattr("resilient_pq.io.local._Version.is_that_of", lambda *_: os.truncate(path, 5) is None)
+    monkeypatch.setattr("resilient_pq.io.local_store._Version.is_that_of", lambda *_: os.truncate(path, 5) is None)
     with pytest.raises(ObjectChangedError, match="shorter"):
         await store.read_range(path, 3, 8, pin=info)
 

@@ -20,11 +20,11 @@ from resilient_pq.errors import (
     WriterClosedError,
     WriterFencedError,
 )
-from resilient_pq.io.memory import MemoryStore
-from resilient_pq.io.multipart import MultipartSink
+from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.io.protocols import Buffer, ObjectInfo, Part, SinkOptions, StoredState
 from resilient_pq.io.testing import Fault, FaultyStore, RecordingStore
-from resilient_pq.io.upload_plan import MAX_PARTS, max_object_size, part_size
+from resilient_pq.io.upload.multipart import MultipartSink
+from resilient_pq.io.upload.upload_plan import MAX_PARTS, max_object_size, part_size
 from resilient_pq.units import GiB, MiB
 
 SMALL = SinkOptions(part_bytes=MiB, max_part_bytes=4 * MiB, max_bytes_in_flight=3 * MiB)
@@ -76,9 +76,7 @@ def test_what_the_schedule_reaches() -> None:
 
 
 def test_every_part_is_a_whole_number_of_mebibytes() -> None:
-    assert part_size(1, SinkOptions(part_bytes=128 * MiB)) == part_size(
-        9000, SinkOptions(part_bytes=128 * MiB)
-    )
+    assert part_size(1, SinkOptions(part_bytes=128 * MiB)) == part_size(9000, SinkOptions(part_bytes=128 * MiB))
     options = SinkOptions(part_bytes=7 * MiB, max_part_bytes=100 * MiB)
     assert all(part_size(number, options) % MiB == 0 for number in range(1, MAX_PARTS + 1))
     assert part_size(MAX_PARTS, options) == 100 * MiB
@@ -151,9 +149,7 @@ async def test_large_pieces_are_not_copied() -> None:
     received: list[Buffer] = []
 
     class Watching(MemoryStore):
-        async def put_part(
-            self, key: str, upload_id: str, number: int, data: Sequence[Buffer] | Buffer
-        ) -> Part:
+        async def put_part(self, key: str, upload_id: str, number: int, data: Sequence[Buffer] | Buffer) -> Part:
             received.extend(data)  # type: ignore[arg-type]
             return await super().put_part(key, upload_id, number, data)
 
@@ -249,7 +245,7 @@ async def test_a_part_larger_than_the_bound_goes_alone() -> None:
 
 
 async def test_an_upload_of_all_the_parts_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("resilient_pq.io.upload_plan.MAX_PARTS", 3)
+    monkeypatch.setattr("resilient_pq.io.upload.upload_plan.MAX_PARTS", 3)
     store = MemoryStore()
     sink = MultipartSink(store, "a", SMALL)
     await sink.write(payload(3 * MiB - 1))
@@ -292,9 +288,7 @@ async def test_nothing_is_committed_before_every_part_has_arrived() -> None:
     class Reordering(MemoryStore):
         gate = asyncio.Event()
 
-        async def put_part(
-            self, key: str, upload_id: str, number: int, data: Sequence[Buffer] | Buffer
-        ) -> Part:
+        async def put_part(self, key: str, upload_id: str, number: int, data: Sequence[Buffer] | Buffer) -> Part:
             if number == 2:
                 await self.gate.wait()
             return await super().put_part(key, upload_id, number, data)
@@ -347,7 +341,9 @@ async def test_a_part_that_fails_by_no_error_of_ours(end: str) -> None:
     async with asyncio.timeout(10):
         with pytest.raises(StoreError, match="a part was not sent: ZeroDivisionError") as caught:
             await sink.write(payload(2 * MiB + 7))
-            await {"write": lambda: sink.write(payload(9 * MiB)), "commit": sink.commit, "complete": sink.complete}[end]()
+            await {"write": lambda: sink.write(payload(9 * MiB)), "commit": sink.commit, "complete": sink.complete}[
+                end
+            ]()
     assert isinstance(caught.value.__cause__, ZeroDivisionError) and caught.value.where.key == store.url_of("a")
     with pytest.raises(StoreError, match="a part was not sent"):
         await sink.write(b"more")
@@ -390,9 +386,7 @@ async def test_a_completion_that_failed_can_still_be_kept() -> None:
 
 async def test_a_part_of_another_size_is_found_before_publishing() -> None:
     class Shrinking(MemoryStore):
-        async def put_part(
-            self, key: str, upload_id: str, number: int, data: Sequence[Buffer] | Buffer
-        ) -> Part:
+        async def put_part(self, key: str, upload_id: str, number: int, data: Sequence[Buffer] | Buffer) -> Part:
             part = await super().put_part(key, upload_id, number, data)
             return Part(part.number, part.size - 1, part.etag)
 
@@ -428,7 +422,7 @@ async def test_kept_parts_arrive_and_stay() -> None:
 
 
 async def test_parts_that_do_not_end_are_broken_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("resilient_pq.io.multipart.GRACE_SECONDS", 0.01)
+    monkeypatch.setattr("resilient_pq.io.upload.multipart.GRACE_SECONDS", 0.01)
     store, before = SlowStore(), asyncio.all_tasks()
     sink = MultipartSink(store, "a", SMALL)
     await sink.write(payload(4 * MiB))
@@ -446,7 +440,7 @@ async def test_an_abort_that_fails_says_what_to_do(monkeypatch: pytest.MonkeyPat
         await sink.abort()
     assert caught.value.hint == f"remove it later: rpq uploads abort memory:a --upload-id {sink.upload_id}"
 
-    monkeypatch.setattr("resilient_pq.io.multipart.GRACE_SECONDS", 0.01)
+    monkeypatch.setattr("resilient_pq.io.upload.multipart.GRACE_SECONDS", 0.01)
 
     class Silent(MemoryStore):
         async def abort_upload(self, key: str, upload_id: str) -> None:
@@ -537,9 +531,7 @@ async def test_an_unanswered_part_is_waited_for_and_listed() -> None:
     class Unanswering(MemoryStore):
         listed = 0
 
-        async def put_part(
-            self, key: str, upload_id: str, number: int, data: Sequence[Buffer] | Buffer
-        ) -> Part:
+        async def put_part(self, key: str, upload_id: str, number: int, data: Sequence[Buffer] | Buffer) -> Part:
             return replace(await super().put_part(key, upload_id, number, data), undecided=True)
 
         async def list_parts(self, key: str, upload_id: str) -> list[Part]:
@@ -584,9 +576,7 @@ async def test_parts_that_were_copied_and_a_tail() -> None:
     store = MemoryStore()
     info = await store.put("old", payload(2 * MiB + 9))
     upload_id = await store.create_upload("a")
-    parts = [
-        await store.copy_part("a", upload_id, n, "old", (n - 1) * MiB, n * MiB, info.etag) for n in (1, 2)
-    ]
+    parts = [await store.copy_part("a", upload_id, n, "old", (n - 1) * MiB, n * MiB, info.etag) for n in (1, 2)]
     tail = payload(2 * MiB + 9)[2 * MiB :]
     sink = await MultipartSink.resume(store, "a", SMALL, upload_id=upload_id, parts=parts, tail=[tail])
     assert sink.position == sink.num_bytes_stored == 2 * MiB + 9
@@ -612,9 +602,7 @@ async def test_a_cancellation_while_publishing_waits_for_the_outcome() -> None:
         ) -> ObjectInfo:
             self.begun.set()
             await self.gate.wait()
-            return await super().complete_upload(
-                key, upload_id, parts, if_none_match=if_none_match, if_match=if_match
-            )
+            return await super().complete_upload(key, upload_id, parts, if_none_match=if_none_match, if_match=if_match)
 
     store = Publishing()
     sink = MultipartSink(store, "a", SMALL)
@@ -635,7 +623,7 @@ async def test_a_cancellation_does_not_wait_for_a_store_that_is_down(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """What publishes is tried again for minutes; nobody who has cancelled it waits for that."""
-    monkeypatch.setattr("resilient_pq.io.multipart.GRACE_SECONDS", 0.01)
+    monkeypatch.setattr("resilient_pq.io.upload.multipart.GRACE_SECONDS", 0.01)
 
     class Down(MemoryStore):
         begun = asyncio.Event()

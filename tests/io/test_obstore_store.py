@@ -91,9 +91,7 @@ async def test_retries_that_its_maker_asked_for_are_left(moto_proxy: Any) -> Non
     assert proxy.count("HEAD") == 2
 
 
-@pytest.mark.parametrize(
-    ("status", "error"), [(404, NotFoundError), (403, AccessDeniedError), (400, StoreError)]
-)
+@pytest.mark.parametrize(("status", "error"), [(404, NotFoundError), (403, AccessDeniedError), (400, StoreError)])
 async def test_definite_answers_are_final(moto_proxy: Any, status: int, error: type[StoreError]) -> None:
     s3, proxy = moto_proxy
     proxy.on("GET", times=1000, status=status)

@@ -8,12 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resilient_pq.io.ranges import ByteRange, MergeOptions, merge, union
+from resilient_pq.byte_ranges import ByteRange, union
+from resilient_pq.io.transfer.coalescing import MergeOptions, merge
 from resilient_pq.units import KiB, MiB
 
-byte_ranges = st.builds(
-    lambda start, size: ByteRange(start, start + size), st.integers(0, 2000), st.integers(0, 400)
-)
+byte_ranges = st.builds(lambda start, size: ByteRange(start, start + size), st.integers(0, 2000), st.integers(0, 400))
 merge_options = st.builds(
     MergeOptions,
     always_gap=st.integers(0, 50),
@@ -55,9 +54,7 @@ def test_options_hold(wanted: list[ByteRange], options: MergeOptions) -> None:
         for one, two in itertools.pairwise(useful):
             taken += two.size
             gap, span = two.start - one.end, two.end - request.range.start
-            assert gap <= options.always_gap or (
-                gap <= options.wide_gap and span <= options.max_waste * taken
-            )
+            assert gap <= options.always_gap or (gap <= options.wide_gap and span <= options.max_waste * taken)
 
 
 @given(st.lists(byte_ranges, max_size=30))
@@ -124,9 +121,7 @@ def test_what_is_no_range(start: int, end: int) -> None:
         ByteRange(start, end)
 
 
-@pytest.mark.parametrize(
-    "options", [{"always_gap": -1}, {"wide_gap": -1}, {"max_waste": 0.5}, {"block_bytes": 0}]
-)
+@pytest.mark.parametrize("options", [{"always_gap": -1}, {"wide_gap": -1}, {"max_waste": 0.5}, {"block_bytes": 0}])
 def test_options_that_cannot_be_meant(options: dict[str, int]) -> None:
     with pytest.raises(ValueError, match=r"gap|max_waste|block_bytes"):
         MergeOptions(**options)

@@ -12,7 +12,7 @@ import pytest
 from resilient_pq.errors import NotFoundError, StoreError, TransientError
 from resilient_pq.io import FsspecStore, HttpStore, RetryPolicy, S3Store
 from resilient_pq.io.location import shown
-from resilient_pq.io.request_log import RequestLine
+from resilient_pq.io.transfer.request_log import RequestLine
 from resilient_pq.units import MiB
 
 QUICK = RetryPolicy(attempts=3, base_delay=0.001, max_delay=0.01)

@@ -111,9 +111,7 @@ def test_clients_are_imported_only_when_they_are_needed() -> None:
         "io.resolve('s3://bucket/a', {'key': 'k', 'region': 'r', 'client_kwargs': {}}); io.resolve('http://host/a'); "
         "print([name for name in ('s3fs', 'botocore', 'aiohttp', 'fsspec') if name in sys.modules])"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
-    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout == "[]\n"
 
 

@@ -18,11 +18,11 @@ from resilient_pq.errors import (
     ThrottledError,
     TransientError,
 )
-from resilient_pq.io.attempts import Attempts
-from resilient_pq.io.concurrency import RequestLimiter
-from resilient_pq.io.memory import MemoryStore
-from resilient_pq.io.retry import READING, WRITING, RetryPolicy, retry_after, retrying
+from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.io.testing import Fault, FaultyStore, RecordingStore
+from resilient_pq.io.transfer.attempts import Attempts
+from resilient_pq.io.transfer.request_limiter import RequestLimiter
+from resilient_pq.io.transfer.retry import READING, WRITING, RetryPolicy, retry_after, retrying
 
 
 class Clock:
@@ -101,7 +101,14 @@ def test_attempts_are_a_limit_beside_the_time() -> None:
 
 @pytest.mark.parametrize(
     "setting",
-    [{"attempts": 0}, {"base_delay": -1}, {"max_delay": -1}, {"seconds": -1}, {"seconds": float("nan")}, {"hedge_after": -1}],
+    [
+        {"attempts": 0},
+        {"base_delay": -1},
+        {"max_delay": -1},
+        {"seconds": -1},
+        {"seconds": float("nan")},
+        {"hedge_after": -1},
+    ],
 )
 def test_policies_that_cannot_be_meant(setting: dict[str, int]) -> None:
     with pytest.raises(ValueError, match=r"attempts|time or delay"):
@@ -139,9 +146,7 @@ def test_an_outage_shorter_than_the_time_is_survived(seconds: float, draws: list
             raise TransientError("connection refused")
         return clock.now
 
-    answered = asyncio.run(
-        retrying(ask, policy, sleep=clock.sleep, clock=clock, rng=lambda: max(next(drawn), 0.01))
-    )
+    answered = asyncio.run(retrying(ask, policy, sleep=clock.sleep, clock=clock, rng=lambda: max(next(drawn), 0.01)))
     assert seconds <= answered < seconds + policy.max_delay + 0.1
 
 

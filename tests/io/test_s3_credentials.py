@@ -14,8 +14,8 @@ import pytest
 
 from resilient_pq.errors import AccessDeniedError, CredentialsExpiredError, StoreError
 from resilient_pq.io import RetryPolicy, S3Store, SinkOptions
-from resilient_pq.io.s3_credentials import Renewal
-from resilient_pq.io.s3_errors import from_s3_error
+from resilient_pq.io.s3.s3_credentials import Renewal
+from resilient_pq.io.s3.s3_responses import from_s3_error
 from resilient_pq.units import MiB
 
 QUICK = RetryPolicy(seconds=20, base_delay=0.001, max_delay=0.01)
@@ -23,9 +23,7 @@ QUICK = RetryPolicy(seconds=20, base_delay=0.001, max_delay=0.01)
 
 def refusal(code: str) -> bytes:
     """The body of an answer."""
-    return (
-        f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>it has expired</Message></Error>".encode()
-    )
+    return f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>it has expired</Message></Error>".encode()
 
 
 EXPIRED = refusal("ExpiredToken")
@@ -45,9 +43,7 @@ class Wallet:
         if kind == "process":
             program = folder / "program.py"
             program.write_text(f"print(open({str(folder / 'token.json')!r}).read())")
-            (folder / "config").write_text(
-                f"[profile nightly]\ncredential_process = {sys.executable} {program}\n"
-            )
+            (folder / "config").write_text(f"[profile nightly]\ncredential_process = {sys.executable} {program}\n")
 
     def put(self, key: str, token: str) -> None:
         if self._kind == "environment":
@@ -110,17 +106,13 @@ async def test_what_has_expired_is_looked_up_again(moto_proxy: Any, wallet: Wall
 async def test_newer_credentials_are_waited_for(moto_proxy: Any, wallet: Wallet) -> None:
     """Whoever renews them may be a moment late; a program that begins meanwhile waits as one that runs."""
     s3, proxy = moto_proxy
-    for number, code in enumerate(
-        ("ExpiredToken", "ExpiredTokenException", "RequestExpired", "InvalidAccessKeyId")
-    ):
+    for number, code in enumerate(("ExpiredToken", "ExpiredTokenException", "RequestExpired", "InvalidAccessKeyId")):
         async with S3Store({"endpoint_url": s3.endpoint_url}, retry=QUICK) as store:
             if code == "InvalidAccessKeyId":  # which is not said of what expired, but of what was removed
                 await store.put(f"{s3.bucket}/a", b"0123456789")
             proxy.on("PUT", times=5, status=403, body=refusal(code))
             refused = itertools.count(1)
-            proxy.arrived = lambda n=number, of=refused: (
-                wallet.put(f"LATER{n}", "2") if next(of) == 5 else None
-            )
+            proxy.arrived = lambda n=number, of=refused: wallet.put(f"LATER{n}", "2") if next(of) == 5 else None
             await store.put(f"{s3.bucket}/a", f"again {code}".encode())
         proxy.arrived = lambda: None
         assert s3.read("a") == f"again {code}".encode()
@@ -144,12 +136,8 @@ async def test_an_expired_token_is_waited_for_by_a_program_that_begins_with_a_he
         assert (await store.head(f"{s3.bucket}/a")).size == 10
 
 
-@pytest.mark.parametrize(
-    "code", ["InvalidAccessKeyId", "InvalidToken", "SignatureDoesNotMatch", "AccessDenied"]
-)
-async def test_credentials_that_never_were_right_are_not_waited_for(
-    moto_proxy: Any, wallet: Wallet, code: str
-) -> None:
+@pytest.mark.parametrize("code", ["InvalidAccessKeyId", "InvalidToken", "SignatureDoesNotMatch", "AccessDenied"])
+async def test_credentials_that_never_were_right_are_not_waited_for(moto_proxy: Any, wallet: Wallet, code: str) -> None:
     s3, proxy = moto_proxy
     for method in ("PUT", "HEAD", "GET"):
         proxy.on(method, times=100, status=403, body=b"" if method == "HEAD" else refusal(code))
@@ -162,9 +150,7 @@ async def test_credentials_that_never_were_right_are_not_waited_for(
 
 
 @pytest.mark.parametrize("options", [{"key": "k", "secret": "s", "token": "t"}, {"anon": True}])
-async def test_credentials_that_the_caller_names_are_the_callers(
-    moto_proxy: Any, options: dict[str, Any]
-) -> None:
+async def test_credentials_that_the_caller_names_are_the_callers(moto_proxy: Any, options: dict[str, Any]) -> None:
     s3, proxy = moto_proxy
     async with S3Store({"endpoint_url": s3.endpoint_url, **options}, retry=QUICK) as store:
         proxy.on("GET", times=100, status=403, body=EXPIRED)
@@ -272,9 +258,7 @@ async def test_requests_that_fail_together_look_once() -> None:
 async def test_a_process_that_fails_for_a_while() -> None:
     found = Lookups()
     found.renewal.granted()
-    found.newest = botocore.exceptions.CredentialRetrievalError(
-        provider="custom-process", error_msg="no network"
-    )
+    found.newest = botocore.exceptions.CredentialRetrievalError(provider="custom-process", error_msg="no network")
     outcome = await found.after(refused("ExpiredToken", 403))
     assert isinstance(outcome, CredentialsExpiredError)
     assert outcome.retryable

@@ -27,7 +27,7 @@ from resilient_pq.errors import (
     TransientError,
     UnsupportedError,
 )
-from resilient_pq.io.s3_errors import code_of, from_s3_error, refuses_parameter, status_of
+from resilient_pq.io.s3.s3_responses import code_of, from_s3_error, refuses_parameter, status_of
 
 
 def said(code: str, status: int, message: str = "said so", **headers: str) -> ClientError:
@@ -103,10 +103,7 @@ def test_answers_behind_the_errors_of_s3fs() -> None:
 
 def test_what_an_answer_tells_is_passed_on() -> None:
     assert ours(said("SlowDown", 503, **{"retry-after": "3"})).retry_after == 3
-    assert (
-        ours(said("EntityTooSmall", 400)).message
-        == "get_object in bucket my-bucket: said so (EntityTooSmall)"
-    )
+    assert ours(said("EntityTooSmall", 400)).message == "get_object in bucket my-bucket: said so (EntityTooSmall)"
     assert ours(said("PermanentRedirect", 301)).hint.startswith("the bucket is in another region")
     assert ours(said("", 400, message="")).message == "get_object in bucket my-bucket: status 400 (400)"
 

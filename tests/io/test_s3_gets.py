@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from resilient_pq.errors import AccessDeniedError, NotFoundError, ObjectChangedError
 from resilient_pq.io import FetchCounters, RetryPolicy, S3Store, counting
-from resilient_pq.io.s3_client import S3Client
-from resilient_pq.io.sigv4 import amz_date, authorization
+from resilient_pq.io.s3.s3_client import S3Client
+from resilient_pq.io.s3.sigv4 import amz_date, authorization
 
 WHEN = datetime(2026, 2, 3, 4, 5, 6, tzinfo=UTC)
 DATA = bytes(range(256)) * 40
@@ -65,9 +65,7 @@ def test_signatures_are_those_of_botocore(
     expected = headers.pop("authorization")
     assert headers["x-amz-date"] == amz_date(when)
     headers["host"] = "s3.example.com:9000"
-    found = authorization(
-        "GET", path, headers, when=when, region=region, access_key=access_key, secret_key=secret_key
-    )
+    found = authorization("GET", path, headers, when=when, region=region, access_key=access_key, secret_key=secret_key)
     assert found == expected
 
 
@@ -108,7 +106,7 @@ class Wire:
 def wire(monkeypatch: pytest.MonkeyPatch) -> type[Wire]:
     """Nothing is sent anywhere, and time stands still."""
     monkeypatch.setattr("botocore.auth.get_current_datetime", lambda *_: WHEN)
-    monkeypatch.setattr("resilient_pq.io.s3_gets.datetime", SimpleNamespace(now=lambda _: WHEN))
+    monkeypatch.setattr("resilient_pq.io.s3.s3_gets.datetime", SimpleNamespace(now=lambda _: WHEN))
     monkeypatch.setattr(Wire, "sent", [])
     monkeypatch.setattr(Wire, "statuses", [])
     return Wire
@@ -191,7 +189,9 @@ async def test_another_kind_of_signature_is_left_to_botocore(wire: type[Wire]) -
 
 
 KEY = CREDENTIALS["key"]
-SIGNED = f"AWS4-HMAC-SHA256 Credential={KEY}/20260203/us-east-1/s3/aws4_request, SignedHeaders=host, Signature={'0' * 64}"
+SIGNED = (
+    f"AWS4-HMAC-SHA256 Credential={KEY}/20260203/us-east-1/s3/aws4_request, SignedHeaders=host, Signature={'0' * 64}"
+)
 
 
 @pytest.mark.parametrize(

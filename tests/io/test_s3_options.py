@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from resilient_pq.errors import SchemaError, StoreError, UnsupportedError
 from resilient_pq.io import S3Store, resolve
-from resilient_pq.io.s3_errors import from_s3_error
-from resilient_pq.io.s3_options import s3fs_options
+from resilient_pq.io.s3.s3_options import s3fs_options
+from resilient_pq.io.s3.s3_responses import from_s3_error
 
 #: As s3fs has it, and how Polars, delta-rs, obstore and DuckDB's neighbours write it.
 SPELLINGS: list[tuple[dict[str, Any], list[dict[str, Any]]]] = [
@@ -59,7 +59,9 @@ def test_a_spelling_of_others(ours: dict[str, Any], theirs: dict[str, Any]) -> N
 
 
 def test_what_s3fs_takes_is_left_alone() -> None:
-    names = [name for name in inspect.signature(s3fs.S3FileSystem.__init__).parameters if name not in ("self", "kwargs")]
+    names = [
+        name for name in inspect.signature(s3fs.S3FileSystem.__init__).parameters if name not in ("self", "kwargs")
+    ]
     options: dict[str, Any] = dict.fromkeys([*names, "profile", "use_listings_cache", "skip_instance_cache"], "a")
     options |= {"client_kwargs": {"use_ssl": object()}, "config_kwargs": {"user_agent": object()}}
     options |= {"s3_additional_kwargs": {"a": object()}, "session": AioSession()}

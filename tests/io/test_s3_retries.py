@@ -35,9 +35,7 @@ VERBS: dict[str, tuple[Callable[[S3Store, str, str, str], Awaitable[Any]], str, 
     "head": (lambda store, at, upload, etag: store.head(f"{at}/a"), "HEAD", "/a"),
     "tail": (lambda store, at, upload, etag: store.read_tail(f"{at}/a", 10), "GET", "/a"),
     "range": (
-        lambda store, at, upload, etag: store.read_range(
-            f"{at}/a", 0, 9, pin=ObjectInfo(f"{at}/a", 256, etag)
-        ),
+        lambda store, at, upload, etag: store.read_range(f"{at}/a", 0, 9, pin=ObjectInfo(f"{at}/a", 256, etag)),
         "GET",
         "/a",
     ),
@@ -58,9 +56,7 @@ VERBS: dict[str, tuple[Callable[[S3Store, str, str, str], Awaitable[Any]], str, 
         "/b?",
     ),
     "complete if it is that version": (
-        lambda store, at, upload, etag: store.complete_upload(
-            f"{at}/a", upload, [Part(1, 256, etag)], if_match=etag
-        ),
+        lambda store, at, upload, etag: store.complete_upload(f"{at}/a", upload, [Part(1, 256, etag)], if_match=etag),
         "POST",
         "/a?",
     ),
@@ -161,9 +157,7 @@ async def test_a_listing_that_is_cut_is_asked_for_again(moto_proxy: Any) -> None
     s3, proxy = moto_proxy
     async with S3Store(s3.storage_options, retry=QUICK) as store:
         upload_id = await store.create_upload(f"{s3.bucket}/cut")
-        await asyncio.gather(
-            *(store.put_part(f"{s3.bucket}/cut", upload_id, number, BYTES) for number in (1, 2))
-        )
+        await asyncio.gather(*(store.put_part(f"{s3.bucket}/cut", upload_id, number, BYTES) for number in (1, 2)))
         proxy.on("GET", match="uploadId", cut_after=200)
         assert len(await store.list_parts(f"{s3.bucket}/cut", upload_id)) == 2
         await store.abort_upload(f"{s3.bucket}/cut", upload_id)

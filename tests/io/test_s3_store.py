@@ -31,11 +31,11 @@ from resilient_pq.io import (
     S3Store,
     SinkOptions,
     counting,
-    fetch,
 )
 from resilient_pq.io.protocols import ObjectInfo, Part
-from resilient_pq.io.s3_checksums import multipart_etag
-from resilient_pq.io.s3_client import retry_policy_from
+from resilient_pq.io.s3.object_etags import multipart_etag
+from resilient_pq.io.s3.s3_client import retry_policy_from
+from resilient_pq.io.transfer import fetch
 from resilient_pq.units import MiB
 
 DATA = bytes(range(256)) * 4096  # 1 MiB
@@ -231,26 +231,20 @@ async def test_a_server_that_ignores_if_match(s3_proxy: Any, old: bytes, new: by
     assert proxy.count("GET") == 1
 
 
-@pytest.mark.parametrize(
-    "content_range", [b"bytes 9-19/1048576", b"bytes 11-20/1048576", b"rubbish", b"bytes 9-3/4"]
-)
+@pytest.mark.parametrize("content_range", [b"bytes 9-19/1048576", b"bytes 11-20/1048576", b"rubbish", b"bytes 9-3/4"])
 async def test_a_server_that_sends_other_bytes(moto_proxy: Any, content_range: bytes) -> None:
     s3, proxy = moto_proxy
     s3.client.put_object(Bucket=s3.bucket, Key="a", Body=DATA)
     async with store_of(s3) as store:
         info = await store.head(f"{s3.bucket}/a")
-        proxy.on(
-            "GET", times=100, edit=replacing(rb"content-range: [^\r]*", b"Content-Range: " + content_range)
-        )
+        proxy.on("GET", times=100, edit=replacing(rb"content-range: [^\r]*", b"Content-Range: " + content_range))
         try:
             found = await store.read_range(f"{s3.bucket}/a", 10, 20, pin=info)
         except StoreError:
             return
         # It said that one byte came before: then those were the bytes after it.
         assert content_range.startswith(b"bytes 9-19")
-        assert bytes(found) != DATA[10:20], (
-            "the proxy lied, so the bytes are wrong, and only a checksum can tell"
-        )
+        assert bytes(found) != DATA[10:20], "the proxy lied, so the bytes are wrong, and only a checksum can tell"
 
 
 async def test_a_server_without_suffix_ranges(moto_proxy: Any) -> None:
@@ -303,9 +297,7 @@ async def test_a_body_that_the_server_stops_taking() -> None:
     """aiohttp alone would wait for ever."""
     async with (
         a_server_that_reads_nothing() as url,
-        S3Store(
-            {"endpoint_url": url, "config_kwargs": {"read_timeout": 0.3}}, retry=RetryPolicy(attempts=1)
-        ) as store,
+        S3Store({"endpoint_url": url, "config_kwargs": {"read_timeout": 0.3}}, retry=RetryPolicy(attempts=1)) as store,
     ):
         with pytest.raises(TransientError, match="upload_part"):
             await store.put_part("bucket/a", "upload", 1, bytes(64 * MiB))
@@ -433,7 +425,7 @@ async def test_a_cancelled_upload_leaves_no_task_and_no_request(s3_proxy: Any) -
         task = asyncio.create_task(write())
         await asyncio.to_thread(proxy.wait_for, "PUT", "partNumber=2")
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("resilient_pq.io.multipart.GRACE_SECONDS", 0.2)
+            patch.setattr("resilient_pq.io.upload.multipart.GRACE_SECONDS", 0.2)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
@@ -497,9 +489,7 @@ async def test_nobody_listens() -> None:
 
 
 @pytest.mark.parametrize("name", ["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"])
-async def test_the_endpoint_of_the_environment(
-    moto_server: Any, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+async def test_the_endpoint_of_the_environment(moto_server: Any, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv(name, moto_server.endpoint_url)
     async with S3Store() as store:
         await store.put(f"{moto_server.bucket}/{name}", b"found")
@@ -804,8 +794,6 @@ async def test_a_source_that_was_replaced_is_not_copied(seaweedfs: Any) -> None:
 
 def test_the_etag_of_a_multipart_object() -> None:
     hello, world = "5d41402abc4b2a76b9719d911017c592", "7d793037a0760186574b0282f2f435e7"
-    assert (
-        multipart_etag([Part(1, 5, f'"{hello}"'), Part(2, 5, world)]) == "065947336a2f2a95ba8899f3675c3be6-2"
-    )
+    assert multipart_etag([Part(1, 5, f'"{hello}"'), Part(2, 5, world)]) == "065947336a2f2a95ba8899f3675c3be6-2"
     assert multipart_etag([Part(1, 5, '"not an md5"')]) is None
     assert multipart_etag([Part(1, 5, '"abcd"')]) is None

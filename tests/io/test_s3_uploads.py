@@ -23,9 +23,9 @@ from resilient_pq.errors import (
     TransientError,
 )
 from resilient_pq.io import RetryPolicy, S3Store, SinkOptions
-from resilient_pq.io.copied_upload import copied_upload
 from resilient_pq.io.protocols import ObjectInfo, Part
-from resilient_pq.io.s3_checksums import Fingerprint, crc32_of_parts, decoded, encoded, full_crc32
+from resilient_pq.io.s3.object_etags import Fingerprint, crc32_of_parts, decoded, encoded, full_crc32
+from resilient_pq.io.upload.copied_upload import copied_upload
 from resilient_pq.units import MiB
 
 QUICK = RetryPolicy(attempts=3, base_delay=0.001, max_delay=0.01)
@@ -54,8 +54,7 @@ async def begun(store: S3Store, key: str, *contents: bytes) -> tuple[str, list[P
     """An upload with its parts: one small part unless others are given."""
     upload_id = await store.create_upload(key)
     parts = [
-        await store.put_part(key, upload_id, number, data)
-        for number, data in enumerate(contents or (LAST,), start=1)
+        await store.put_part(key, upload_id, number, data) for number, data in enumerate(contents or (LAST,), start=1)
     ]
     return upload_id, parts
 
@@ -114,9 +113,7 @@ async def test_parts_and_objects_are_sent_with_their_crc32(shared_proxy: Any) ->
         sum_of(FIRST),
         sum_of(LAST) if compares else None,
     ]
-    assert [part.crc32 for part in parts] == (
-        [zlib.crc32(FIRST), zlib.crc32(LAST)] if compares else [None, None]
-    )
+    assert [part.crc32 for part in parts] == ([zlib.crc32(FIRST), zlib.crc32(LAST)] if compares else [None, None])
     assert complete["x-amz-mp-object-size"] == str(len(FIRST + LAST))
     assert complete.get(CRC_HEADER) == (sum_of(FIRST + LAST) if compares else None)
     assert info.size == len(FIRST + LAST)
@@ -512,9 +509,7 @@ async def test_a_completion_is_believed_by_its_checksum(seaweedfs_proxy: Any) ->
 
 def replace_etags(etag: bytes) -> Any:
     def edit(head: bytes, body: bytes) -> tuple[bytes, bytes]:
-        lines = [
-            b"ETag: " + etag if line.lower().startswith(b"etag:") else line for line in head.split(b"\r\n")
-        ]
+        lines = [b"ETag: " + etag if line.lower().startswith(b"etag:") else line for line in head.split(b"\r\n")]
         return b"\r\n".join(lines), body
 
     return edit
@@ -561,9 +556,7 @@ async def test_a_condition_and_a_reply_that_was_lost(shared_proxy: Any) -> None:
     assert read(s3, key) == LAST * 2
 
 
-@pytest.mark.parametrize(
-    ("status", "code"), [(412, "PreconditionFailed"), (404, "NoSuchKey"), (412, "")]
-)
+@pytest.mark.parametrize(("status", "code"), [(412, "PreconditionFailed"), (404, "NoSuchKey"), (412, "")])
 async def test_a_condition_that_broke_at_the_last_moment(moto_proxy: Any, status: int, code: str) -> None:
     s3, proxy = moto_proxy
     key = new_key(s3)

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from resilient_pq.errors import StoreError
 from resilient_pq.io.protocols import Part, SinkOptions
-from resilient_pq.io.upload_plan import (
+from resilient_pq.io.upload.upload_plan import (
     MAX_PARTS,
     Later,
     ListParts,
@@ -443,7 +443,12 @@ def test_parts_that_were_copied_may_have_sizes_of_their_own() -> None:
 
 @pytest.mark.parametrize(
     ("sizes", "position", "equal"),
-    [((5 * MiB, 8 * MiB), 14 * MiB, True), ((5 * MiB + 1,), 6 * MiB, False), ((0,), 1, False), ((6 * MiB,), MiB, False)],
+    [
+        ((5 * MiB, 8 * MiB), 14 * MiB, True),
+        ((5 * MiB + 1,), 6 * MiB, False),
+        ((0,), 1, False),
+        ((6 * MiB,), MiB, False),
+    ],
     ids=["unequal", "no whole MiB", "empty", "beyond"],
 )
 def test_parts_that_cannot_have_been_copied(sizes: tuple[int, ...], position: int, equal: bool) -> None:

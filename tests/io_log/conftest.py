@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import resilient_pq as rpq
-from resilient_pq.io.memory import MemoryStore
+from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.io.testing import Call, RecordingStore
 
 #: The data pages of a column chunk, by its row group and column.

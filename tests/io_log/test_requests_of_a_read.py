@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import resilient_pq as rpq
-from resilient_pq.io.memory import MemoryStore
+from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.io.testing import RecordingStore
 
 Log = Callable[[], list[str]]
@@ -33,9 +33,7 @@ async def test_a_footer_longer_than_the_tail_is_one_more(store: RecordingStore, 
         assert log() == ["tail of 1,000 bytes", "footer"]
 
 
-async def test_the_record_before_the_footer_comes_with_it(
-    store: RecordingStore, log: Log, data: bytes
-) -> None:
+async def test_the_record_before_the_footer_comes_with_it(store: RecordingStore, log: Log, data: bytes) -> None:
     """A tail that holds the footer and not the record header before it is not enough to verify it."""
     footer = int.from_bytes(data[-8:-4], "little") + 8
     async with rpq.open((store, "file"), options=rpq.ReadOptions(tail_bytes=footer)):
@@ -89,8 +87,7 @@ async def test_a_whole_file_without_its_tail_is_one_request_more(
         log()
         assert pa.table(await file.read()).equals(table)
         assert log() == [
-            "row group 0: id, town, wide, score; row group 1: id, town, wide, score; "
-            "row group 2: id, town, wide, score"
+            "row group 0: id, town, wide, score; row group 1: id, town, wide, score; row group 2: id, town, wide, score"
         ]
 
 
@@ -102,9 +99,7 @@ async def test_gaps_are_not_read_over_when_they_should_not_be(store: RecordingSt
         assert file.counters.bytes - file.counters.useful_bytes <= 262_144  # the tail alone
 
 
-async def test_the_same_columns_in_another_order_are_the_same_requests(
-    store: RecordingStore, log: Log
-) -> None:
+async def test_the_same_columns_in_another_order_are_the_same_requests(store: RecordingStore, log: Log) -> None:
     async with rpq.open((store, "file")) as file:
         log()
         first = await file.read(columns=["town", "id"], row_groups=[2, 0])
@@ -125,9 +120,7 @@ async def test_batches_fetch_ahead_while_a_row_group_is_handed_out(store: Record
         assert file.counters.requests == 4
 
 
-async def test_batches_fetch_the_next_row_group_only_where_memory_is_short(
-    store: RecordingStore, log: Log
-) -> None:
+async def test_batches_fetch_the_next_row_group_only_where_memory_is_short(store: RecordingStore, log: Log) -> None:
     async with rpq.open((store, "file"), options=SHORT_OF_MEMORY) as file:
         log()
         async with file.batches(50, columns=["id"]) as batches:

@@ -65,9 +65,7 @@ def test_width_zero_needs_no_bytes(kernels: ModuleType) -> None:
 
 
 @pytest.mark.parametrize(("width", "dtype"), [(9, np.uint8), (32, np.uint8), (32, np.int32)])
-def test_values_too_large_for_their_type(
-    kernels: ModuleType, guarded: Any, width: int, dtype: type[Any]
-) -> None:
+def test_values_too_large_for_their_type(kernels: ModuleType, guarded: Any, width: int, dtype: type[Any]) -> None:
     encoded = pack([0, 2 ** (width - 1), 0], width)
     with guarded(3, dtype) as out, pytest.raises(EncodingError):
         kernels.unpack_bits_msb(encoded, width, out)
@@ -93,9 +91,7 @@ def test_garbage_is_met_in_agreement(
         assert outcome(lambda: unpacked(native)) == outcome(lambda: unpacked(reference))
 
 
-@pytest.mark.parametrize(
-    "out", [np.zeros(4, np.int64), np.zeros((2, 2), np.uint8), np.zeros(8, np.uint8)[::2]]
-)
+@pytest.mark.parametrize("out", [np.zeros(4, np.int64), np.zeros((2, 2), np.uint8), np.zeros(8, np.uint8)[::2]])
 def test_wrong_arrays_are_the_callers_mistake(kernels: ModuleType, out: Any) -> None:
     with pytest.raises((TypeError, ValueError)) as raised:
         kernels.unpack_bits_msb(b"1234", 3, out)

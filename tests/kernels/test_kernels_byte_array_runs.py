@@ -68,22 +68,16 @@ def test_plain_values_back_to_back(
     with guarded(len(run.present) + 1, dtype) as offsets, guarded(3 + total, np.uint8) as data:
         offsets[: run.slot + 1] = 3
         data[:3] = 7
-        written, valid = kernels.plain_byte_arrays(
-            run.buffer, run.spans, run.present, run.slot, offsets, data, 3, text
-        )
+        written, valid = kernels.plain_byte_arrays(run.buffer, run.spans, run.present, run.slot, offsets, data, 3, text)
         assert (written, valid) == (3 + total, text and run.is_text)
         bounds = offsets[run.slot :].tolist()
-        assert [data[a:b].tobytes() for a, b in pairwise(bounds)] == [
-            value or b"" for value in run.values
-        ]
+        assert [data[a:b].tobytes() for a, b in pairwise(bounds)] == [value or b"" for value in run.values]
         assert data[:3].tolist() == [7, 7, 7]
 
 
 @settings(deadline=None, max_examples=20)
 @given(pages=pages, text=st.booleans())
-def test_plain_values_viewed(
-    kernels: ModuleType, guarded: Any, pages: list[list[bytes | None]], text: bool
-) -> None:
+def test_plain_values_viewed(kernels: ModuleType, guarded: Any, pages: list[list[bytes | None]], text: bool) -> None:
     run = Run(pages)
     with guarded((len(run.present), 16), np.uint8) as views:
         used, valid = kernels.plain_views(run.buffer, run.spans, run.present, run.slot, views, 0, text)
@@ -96,7 +90,9 @@ def test_plain_values_viewed(
 
 @offset_types
 @settings(deadline=None, max_examples=20)
-@given(entries=st.lists(st.binary(max_size=40), min_size=1, max_size=9), picks=st.lists(st.integers(0, 99), max_size=40))
+@given(
+    entries=st.lists(st.binary(max_size=40), min_size=1, max_size=9), picks=st.lists(st.integers(0, 99), max_size=40)
+)
 def test_chosen_values(
     kernels: ModuleType, guarded: Any, *, dtype: type[Any], entries: list[bytes], picks: list[int]
 ) -> None:
@@ -142,9 +138,7 @@ def test_what_does_not_fit_its_room(kernels: ModuleType) -> None:
             )
     for slot in (-1, 1):
         with pytest.raises(ValueError, match=r"."):
-            kernels.plain_byte_arrays(
-                run.buffer, run.spans, run.present, slot, offsets, np.empty(9, np.uint8), 0, True
-            )
+            kernels.plain_byte_arrays(run.buffer, run.spans, run.present, slot, offsets, np.empty(9, np.uint8), 0, True)
 
 
 @settings(deadline=None, max_examples=50)

@@ -133,9 +133,7 @@ def test_nothing_is_nothing(kernels: ModuleType) -> None:
         (struct.pack("<I", 2**32 - 4) + b"x" * 40, 2),
     ],
 )
-def test_values_must_end_within_the_buffer(
-    kernels: ModuleType, guarded: Any, encoded: bytes, count: int
-) -> None:
+def test_values_must_end_within_the_buffer(kernels: ModuleType, guarded: Any, encoded: bytes, count: int) -> None:
     with guarded(count, np.int32) as lengths, pytest.raises(EncodingError):
         kernels.byte_array_lengths(encoded, lengths)
 

@@ -75,12 +75,8 @@ def test_every_kernel_is_offered() -> None:
 
 
 def test_native_has_the_names_and_arguments_of_the_reference(native: ModuleType) -> None:
-    own = {
-        name for name, value in vars(native).items() if getattr(value, "__module__", "") == native.__name__
-    }
-    kernels = {
-        name for name in own if not name.startswith("_") and not isinstance(getattr(native, name), type)
-    }
+    own = {name for name, value in vars(native).items() if getattr(value, "__module__", "") == native.__name__}
+    kernels = {name for name in own if not name.startswith("_") and not isinstance(getattr(native, name), type)}
     functions = {name for name in reference.__all__ if not isinstance(getattr(reference, name), type)}
     assert kernels == functions
     assert native.StructReader.__module__ == native.__name__

@@ -169,9 +169,7 @@ def test_differences_that_did_not_wrap_around(kernels: ModuleType, guarded: Any,
     data = varint(128) + varint(4) + varint(len(values)) + zigzag(values[0]) + zigzag(min(deltas))
     data += bytes([width, width, 0, 0])
     for part in (above[:32], above[32:]):
-        data += sum(value << (place * width) for place, value in enumerate(part)).to_bytes(
-            4 * width, "little"
-        )
+        data += sum(value << (place * width) for place, value in enumerate(part)).to_bytes(4 * width, "little")
     with guarded(len(values), np.int32) as out:
         assert kernels.delta_binary_decode(data, out) == len(data)
         assert out.tolist() == values
@@ -211,9 +209,7 @@ def test_the_last_miniblock_may_be_cut_short(kernels: ModuleType, guarded: Any, 
         varint(128) + varint(4) + varint(3) + b"\xff" * 9 + b"\x02" + bytes(20),  # 65 bits
     ],
 )
-def test_malformed_blocks_are_refused(
-    kernels: ModuleType, guarded: Any, dtype: type[Any], encoded: bytes
-) -> None:
+def test_malformed_blocks_are_refused(kernels: ModuleType, guarded: Any, dtype: type[Any], encoded: bytes) -> None:
     with guarded(3, dtype) as out, pytest.raises(EncodingError):
         kernels.delta_binary_decode(encoded, out)
 

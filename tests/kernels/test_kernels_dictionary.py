@@ -120,9 +120,7 @@ def test_a_limit_stops_early(kernels: ModuleType) -> None:
     assert (indices.tolist(), first.tolist()) == ([0], [0])
 
 
-@pytest.mark.parametrize(
-    "values", [np.zeros(3, np.int16), np.zeros((3, 2), np.int32), np.zeros(6)[::2], np.zeros(())]
-)
+@pytest.mark.parametrize("values", [np.zeros(3, np.int16), np.zeros((3, 2), np.int32), np.zeros(6)[::2], np.zeros(())])
 def test_other_arrays_are_the_callers_mistake(kernels: ModuleType, values: NDArray[Any]) -> None:
     with pytest.raises((TypeError, ValueError)):
         kernels.dictionary_build(values, 9)
@@ -189,9 +187,7 @@ def test_gather_into_another_array_is_the_callers_mistake(
 @pytest.mark.parametrize("dtype", [*GATHERED, "u1 x 3", "u1 x 5", "u1 x 12", "u1 x 16", "u1 x 17", "u1 x 0"])
 @settings(deadline=None, max_examples=40)
 @given(present=st.one_of(st.lists(st.booleans(), max_size=70), st.integers(0, 40).map(lambda n: [True] * n)))
-def test_spread_makes_room_for_nulls(
-    kernels: ModuleType, guarded: Any, dtype: Any, present: list[bool]
-) -> None:
+def test_spread_makes_room_for_nulls(kernels: ModuleType, guarded: Any, dtype: Any, present: list[bool]) -> None:
     n, count = len(present), sum(present)
     rows = isinstance(dtype, str) and dtype.startswith("u1 x ")
     width = int(dtype[5:]) if rows else np.dtype(dtype).itemsize

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from resilient_pq import room
+from resilient_pq import memory_pool
 from resilient_pq.format.kernels import reference
 
 #: Values that stand in their slots, in their entries, in the rests of these, and nowhere but where they came from.
@@ -23,9 +23,7 @@ def _values(width: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_a_dictionary_without_memory(
-    native: ModuleType, monkeypatch: pytest.MonkeyPatch, width: int
-) -> None:
+def test_a_dictionary_without_memory(native: ModuleType, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
     """Whichever array is refused; and what is given has anything in it."""
     values, calls, refused = _values(width), 0, -1
 
@@ -34,7 +32,7 @@ def test_a_dictionary_without_memory(
         calls += 1
         if calls == refused:
             raise MemoryError
-        array = room.empty(shape, dtype)
+        array = memory_pool.empty(shape, dtype)
         array.view(np.uint8)[...] = 0xA5
         return array
 

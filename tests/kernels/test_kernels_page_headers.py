@@ -12,10 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resilient_pq.errors import EncodingError, FormatError, ThriftError
-from resilient_pq.format import thrift
-from resilient_pq.format.kernels import reference
-from resilient_pq.format.kernels.tables import PageField
-from resilient_pq.format.metadata import (
+from resilient_pq.format import compact_protocol
+from resilient_pq.format.file_metadata import (
     DataPageHeader,
     DataPageHeaderV2,
     DictionaryPageHeader,
@@ -23,8 +21,10 @@ from resilient_pq.format.metadata import (
     PageType,
     Statistics,
 )
-from resilient_pq.format.page import pages_of
-from resilient_pq.format.page_table import PageTable
+from resilient_pq.format.kernels import reference
+from resilient_pq.format.kernels.tables import PageField
+from resilient_pq.format.pages.page import pages_of
+from resilient_pq.format.pages.page_table import PageTable
 
 COUNTS = st.sampled_from([0, 1, 7, 2**31 - 1])
 ENCODINGS = st.sampled_from([0, 2, 3, 4, 8, 10])
@@ -71,7 +71,7 @@ def chunks(draw: st.DrawFn) -> bytes:
             crc=draw(st.none() | st.integers(-(2**31), 2**31 - 1)),
             **{name: draw(detail) for name, detail in details.items()},
         )
-        data += thrift.encode(header) + body
+        data += compact_protocol.encode(header) + body
     return data
 
 
@@ -108,7 +108,9 @@ def test_what_is_taken_of_changed_bytes_agrees_with_thrift(
         assert outcome(lambda: understood(damaged, None)) == expected
 
 
-def _v1(*, before: bytes = b"", sizes: bytes = b"\x15\x02\x15\x02", detail: bytes = b"\x15\x02\x15\x00\x15\x06\x15\x06") -> bytes:
+def _v1(
+    *, before: bytes = b"", sizes: bytes = b"\x15\x02\x15\x02", detail: bytes = b"\x15\x02\x15\x00\x15\x06\x15\x06"
+) -> bytes:
     """A header in the compact protocol by hand: type, sizes, then the header of a data page as field 5, and a body."""
     return before + b"\x15\x00" + sizes + b"\x2c" + detail + b"\x00\x00" + b"x"
 

@@ -77,9 +77,7 @@ def test_levels_of_a_run(kernels: ModuleType, run: Any, keep: bool, slot: int) -
     bodies = [b"values"] * len(pages)
     buffer, table = _run(maxima, pages, versions, bodies)
     keep = keep and maxima[0] > 0
-    spans, flagged, definition, repetition, present = _levels_of(
-        kernels, maxima, buffer, table, keep=keep, slot=slot
-    )
+    spans, flagged, definition, repetition, present = _levels_of(kernels, maxima, buffer, table, keep=keep, slot=slot)
     flags = [[d == maxima[0] for d, _ in page if d >= maxima[2]] for page in pages]
     for span, page_flags in zip(spans.tolist(), flags, strict=True):
         assert buffer[span[PageSpan.START] : span[PageSpan.END]] == b"values"
@@ -115,9 +113,7 @@ def test_levels_of_changed_bytes_agree(
     keep = keep and maxima[0] > 0
 
     def levels(kernels: ModuleType) -> Any:
-        spans, flagged, definition, repetition, present = _levels_of(
-            kernels, maxima, damaged, table, keep=keep, slot=0
-        )
+        spans, flagged, definition, repetition, present = _levels_of(kernels, maxima, damaged, table, keep=keep, slot=0)
         return spans, flagged, definition, repetition, present[: int(spans[:, PageSpan.NUM_SLOTS].sum())]
 
     assert outcome(lambda: levels(native)) == outcome(lambda: levels(reference))
@@ -261,7 +257,14 @@ def test_any_bytes_agree(
 def test_indices_outside_of_the_dictionary(kernels: ModuleType) -> None:
     known, out = np.arange(3, dtype=np.int32), np.empty(8, np.int32)
     flags = np.empty(0, np.bool_)
-    for body in (b"\x02\x03\xff\xff", b"\x02\x10\x03", b"\x08\x10\x03", b"\x20\x10\xff\xff\xff\xff", b"\x21\x10\x00", b""):
+    for body in (
+        b"\x02\x03\xff\xff",
+        b"\x02\x10\x03",
+        b"\x08\x10\x03",
+        b"\x20\x10\xff\xff\xff\xff",
+        b"\x21\x10\x00",
+        b"",
+    ):
         spans = np.array([[0, len(body), 8, 8]], np.int64)
         with pytest.raises(EncodingError):
             kernels.dictionary_pages(body, spans, flags, 0, known, out)

@@ -111,9 +111,7 @@ def test_nothing_is_nothing(kernels: ModuleType) -> None:
         ([0, -(2**31)], [6, 0]),
     ],
 )
-def test_no_number_is_believed(
-    kernels: ModuleType, guarded: Any, prefixes: list[int], sizes: list[int]
-) -> None:
+def test_no_number_is_believed(kernels: ModuleType, guarded: Any, prefixes: list[int], sizes: list[int]) -> None:
     with guarded(len(prefixes), np.int32) as lengths, pytest.raises(EncodingError):
         kernels.join_prefixes(ints(*prefixes), ints(*sizes), b"abcdef", lengths)
 
@@ -125,9 +123,7 @@ def test_values_that_grow_without_end(kernels: ModuleType) -> None:
     with pytest.raises(EncodingError, match=r"2\*\*31"):
         kernels.join_prefixes(prefixes, sizes, bytes(count), np.empty(count, np.int32))
     few = 1000
-    joined = kernels.join_prefixes(
-        prefixes[:few], sizes[:few], bytes(range(250)) * 4, np.empty(few, np.int32)
-    )
+    joined = kernels.join_prefixes(prefixes[:few], sizes[:few], bytes(range(250)) * 4, np.empty(few, np.int32))
     assert joined.size == few * (few + 1) // 2
     assert joined[-few:].tobytes() == bytes(range(250)) * 4
 

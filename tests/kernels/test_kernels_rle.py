@@ -185,9 +185,7 @@ def test_runs_of_no_values_are_skipped(kernels: ModuleType) -> None:
 
 @settings(deadline=None, max_examples=300)
 @given(data=st.binary(max_size=60), width=st.integers(0, 32), count=st.integers(0, 100))
-def test_garbage_is_refused_or_right(
-    kernels: ModuleType, guarded: Any, data: bytes, width: int, count: int
-) -> None:
+def test_garbage_is_refused_or_right(kernels: ModuleType, guarded: Any, data: bytes, width: int, count: int) -> None:
     for dtype in (np.uint8, np.int32):
         try:
             expected = decode(data, width, count, int(np.iinfo(dtype).max))

@@ -92,9 +92,7 @@ def test_native_answers_as_the_reference(
     native: ModuleType, outcome: Any, *, data: bytes, offsets: list[int], in_order: bool
 ) -> None:
     bounds = np.array(sorted(offsets) if in_order else offsets, np.int32)
-    assert outcome(lambda: native.utf8_valid(bounds, data)) == outcome(
-        lambda: reference.utf8_valid(bounds, data)
-    )
+    assert outcome(lambda: native.utf8_valid(bounds, data)) == outcome(lambda: reference.utf8_valid(bounds, data))
 
 
 def test_other_types_are_refused(kernels: ModuleType) -> None:

@@ -120,6 +120,4 @@ def test_native_answers_as_the_reference(
     native: ModuleType, outcome: Any, words: list[int], sources: list[bytes]
 ) -> None:
     views = np.array(words, np.int32).reshape(-1, 4)
-    assert outcome(lambda: native.views_join(views, sources)) == outcome(
-        lambda: reference.views_join(views, sources)
-    )
+    assert outcome(lambda: native.views_join(views, sources)) == outcome(lambda: reference.views_join(views, sources))

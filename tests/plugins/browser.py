@@ -88,9 +88,7 @@ class Page:
 
     async def evaluate(self, expression: str) -> Any:
         """The value of an expression in the page, awaited."""
-        said = await self.call(
-            "Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True
-        )
+        said = await self.call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
         assert "exceptionDetails" not in said, said
         return said["result"].get("value")
 

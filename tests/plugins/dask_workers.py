@@ -39,7 +39,10 @@ def arm(flag: str, module: str, name: str, calls: int) -> None:
     kind_name, _, method_name = name.partition(".")
     kind = getattr(importlib.import_module(module), kind_name)
     method = getattr(kind, method_name)
-    kind._unarmed = {**getattr(kind, "_unarmed", {}), method_name: getattr(kind, "_unarmed", {}).get(method_name, method)}
+    kind._unarmed = {
+        **getattr(kind, "_unarmed", {}),
+        method_name: getattr(kind, "_unarmed", {}).get(method_name, method),
+    }
     count = 0
 
     def counted() -> None:

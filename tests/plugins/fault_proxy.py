@@ -84,9 +84,7 @@ class _Message:
         return _Message(self.line, _signed_again(self, kept) if "authorization" in kept else kept, self.body)
 
     def head(self) -> bytes:
-        kept = {
-            name: value for name, value in self.headers.items() if name not in ("connection", "expect")
-        }
+        kept = {name: value for name, value in self.headers.items() if name not in ("connection", "expect")}
         rows = [self.line, *(f"{name}: {value}" for name, value in kept.items()), "Connection: close", "", ""]
         return "\r\n".join(rows).encode("latin-1")
 
@@ -328,9 +326,7 @@ def _reset(writer: asyncio.StreamWriter) -> None:
 def _signed_again(message: _Message, headers: dict[str, str]) -> dict[str, str]:
     """Headers with a signature that holds for them, by the key that had signed the request before."""
     # AWS4-HMAC-SHA256 Credential=KEY/DATE/REGION/s3/aws4_request, SignedHeaders=a;b, Signature=...
-    fields = dict(
-        part.strip().partition("=")[::2] for part in headers["authorization"].split(" ", 1)[1].split(",")
-    )
+    fields = dict(part.strip().partition("=")[::2] for part in headers["authorization"].split(" ", 1)[1].split(","))
     access_key, _, region, service, _ = fields["Credential"].split("/")
     signed = {name for name in fields["SignedHeaders"].split(";") if name in headers} - {"host"}
     request = botocore.awsrequest.AWSRequest(

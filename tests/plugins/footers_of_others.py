@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from resilient_pq.format import thrift
-from resilient_pq.format.metadata import ColumnMetaData, FileMetaData
+from resilient_pq.format import compact_protocol
+from resilient_pq.format.file_metadata import ColumnMetaData, FileMetaData
 
 
 def footer_of(data: bytes) -> FileMetaData:
     """The footer of a file."""
     size = int.from_bytes(data[-8:-4], "little")
-    footer: FileMetaData = thrift.decode(FileMetaData, memoryview(data)[-8 - size : -8])[0]
+    footer: FileMetaData = compact_protocol.decode(FileMetaData, memoryview(data)[-8 - size : -8])[0]
     return footer
 
 
@@ -23,7 +23,7 @@ def chunks_of(footer: FileMetaData) -> list[ColumnMetaData]:
 
 def ended_with(body: bytes, footer: FileMetaData) -> bytes:
     """A file of the bytes before a footer, the footer, and its length."""
-    encoded = thrift.encode(footer)
+    encoded = compact_protocol.encode(footer)
     return body + encoded + len(encoded).to_bytes(4, "little") + b"PAR1"
 
 

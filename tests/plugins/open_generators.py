@@ -28,7 +28,9 @@ def _left_open() -> Iterator[list[str]]:
 
     def note(generator: AsyncGeneratorType[Any, Any]) -> None:
         if generator.ag_frame is not None and generator.ag_code.co_filename.startswith(_PACKAGE):
-            found.append(f"{generator.__qualname__}, line {generator.ag_frame.f_lineno} of {generator.ag_code.co_filename}")
+            found.append(
+                f"{generator.__qualname__}, line {generator.ag_frame.f_lineno} of {generator.ag_code.co_filename}"
+            )
 
     def finalize(loop: asyncio.BaseEventLoop, generator: AsyncGeneratorType[Any, Any]) -> None:
         note(generator)

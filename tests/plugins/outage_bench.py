@@ -152,9 +152,7 @@ class Bench:
         self.server = KillableServer(self.folder / "server")
         credentials = self.folder / "credentials.json"
         self.proxy = OutageProxy(self.server, scale=self.scale, credentials=credentials)
-        (self.folder / "aws").write_text(
-            f"[default]\ncredential_process = cat {credentials}\nregion = us-east-1\n"
-        )
+        (self.folder / "aws").write_text(f"[default]\ncredential_process = cat {credentials}\nregion = us-east-1\n")
 
     def close(self) -> None:
         """End it all."""

@@ -25,7 +25,7 @@ from outage_schedule import Case, Dealt, Run, Trouble
 from outage_subjects import Job, rows
 
 import resilient_pq as rpq
-from resilient_pq.io.memory import MemoryStore
+from resilient_pq.io.memory_store import MemoryStore
 
 BUCKET = "outages"
 
@@ -126,9 +126,7 @@ class CaseRun:
 
         troubles = [*run.dealt.troubles, *([run.blow] if run.blow else [])]
         bench.proxy.begin(troubles, seed=self.case.seed, blow=strike)
-        told = any(
-            rows for child in self.children for (rows,) in child.words("stored") if run.what == "complete"
-        )
+        told = any(rows for child in self.children for (rows,) in child.words("stored") if run.what == "complete")
         completable = told and bool(bench.server.uploads(self.judge.prefix))
         for _ in range(run.subjects):
             tag = len(self.children) + 1
@@ -145,18 +143,14 @@ class CaseRun:
         """Wait for them; those that rest may go on resting."""
         for child in children:
             run, scale = child.run, self.bench.scale
-            troubles = sum(
-                each.seconds + 2 * each.times * child.job.attempt_seconds for each in run.dealt.troubles
-            )
+            troubles = sum(each.seconds + 2 * each.times * child.job.attempt_seconds for each in run.dealt.troubles)
             limit = time.monotonic() + 90 + (troubles + 6 * run.dealt.retry_seconds) * scale
             while child.alive and time.monotonic() < limit and not (leave_resting and child.resting):
                 time.sleep(0.02)
             if leave_resting and child.resting:
                 continue
             if not child.wait(0.5):
-                self.judge.find(
-                    "hangs", f"{child}; since {self._unfinished_call(child)}\n{child.output[-6000:]}"
-                )
+                self.judge.find("hangs", f"{child}; since {self._unfinished_call(child)}\n{child.output[-6000:]}")
 
     def _unfinished_call(self, child: Child) -> str:
         begun = [each for each in child.said if each[0] in ("calling", "called")]
@@ -182,9 +176,7 @@ class CaseRun:
 
     def report(self) -> str:
         """All that is known of it, for a person."""
-        lines = [
-            f"seed {self.case.seed}: {self.case.scenario}, {self.case.num_rows} rows of {self.case.row_bytes}"
-        ]
+        lines = [f"seed {self.case.seed}: {self.case.scenario}, {self.case.num_rows} rows of {self.case.row_bytes}"]
         lines += [f"  run {run}" for run in self.case.runs]
         lines += [f"  {child}" for child in self.children]
         lines += [f"  window {kind} {stop - start:.1f} s" for start, stop, kind in self.judge.windows]

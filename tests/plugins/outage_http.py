@@ -58,9 +58,9 @@ class Message:
 
     def head(self) -> bytes:
         kept = [f"{name}: {value}" for name, value in self.headers.items() if name not in _NOT_PASSED_ON]
-        return "\r\n".join(
-            [f"{self.method} {self.target} HTTP/1.1", *kept, "Connection: close", "", ""]
-        ).encode("latin-1")
+        return "\r\n".join([f"{self.method} {self.target} HTTP/1.1", *kept, "Connection: close", "", ""]).encode(
+            "latin-1"
+        )
 
 
 def kind_of(method: str, target: str, headers: dict[str, str]) -> str:

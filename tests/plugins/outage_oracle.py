@@ -105,9 +105,7 @@ class Judge:
         for name, begin, end in child.words("called"):
             allowed = self._allowed(child, begin, end)
             if end - begin > allowed:
-                self.find(
-                    "took too long", f"{child}: {name} took {end - begin:.1f} s, {allowed:.1f} s at most"
-                )
+                self.find("took too long", f"{child}: {name} took {end - begin:.1f} s, {allowed:.1f} s at most")
         failed = child.status == 3 or (child.job.what == "command" and child.status == 4)
         if failed and not self._may_fail(child):
             self.find("gave up", f"{child}\n{child.output[-2000:]}")
@@ -115,9 +113,7 @@ class Judge:
     def _rivals(self, child: Child) -> bool:
         """Whether others may have taken its upload away."""
         others = [each for each in self.children if each is not child]
-        return any(each.run is child.run or each.rests or each.resting for each in others) or bool(
-            child.rests
-        )
+        return any(each.run is child.run or each.rests or each.resting for each in others) or bool(child.rests)
 
     def _may_fail(self, child: Child) -> bool:
         """Whether what it met in its life is reason enough for an error."""
@@ -189,11 +185,7 @@ class Judge:
         told = self._told()
         left = [upload_id for _, upload_id in server.uploads(self.prefix) if upload_id not in told]
         if uploads := [upload_id for upload_id in left if not self._came_too_late(upload_id)]:
-            rule = (
-                "uploads left after a kill"
-                if any(child.struck for child in self.children)
-                else "uploads left"
-            )
+            rule = "uploads left after a kill" if any(child.struck for child in self.children) else "uploads left"
             self.find(rule, [(upload, self._origin(upload)) for upload in uploads])
         if self.case.scenario == "file":
             self._look_at_file(server.read(self.key))
@@ -235,13 +227,9 @@ class Judge:
         if numbers != wanted:
             doubled = len(numbers) - len(set(numbers))
             lacking = sorted(set(wanted) - set(numbers))[:3]
-            self.find(
-                "rows differ", f"{len(numbers)} rows of {len(wanted)}, {doubled} doubled, lacking {lacking}"
-            )
+            self.find("rows differ", f"{len(numbers)} rows of {len(wanted)}, {doubled} doubled, lacking {lacking}")
         noise = table["noise"].to_pylist()
-        if any(
-            value != row_of(number, self.case.row_bytes) for number, value in zip(numbers, noise, strict=True)
-        ):
+        if any(value != row_of(number, self.case.row_bytes) for number, value in zip(numbers, noise, strict=True)):
             self.find("wrong value", "in the file that is there in the end")
 
     def _look_at_files(self) -> None:
@@ -269,9 +257,7 @@ class Judge:
     def _held_in_partition(self, child: Child, partition: str, by: Sequence[int]) -> None:
         if not (began := child.words("began")):
             return
-        told: list[Mapping[str, int]] = [
-            each[-1] for word in ("stored", "checkpoint") for each in child.words(word)
-        ]
+        told: list[Mapping[str, int]] = [each[-1] for word in ("stored", "checkpoint") for each in child.words(word)]
         first = began[0][0].get(partition, 0)
         stored = max((each.get(partition, 0) for each in told), default=0)
         self._held(child, by[first:stored], max(stored - first, 0), f"{partition} rows {first} to {stored}")

@@ -339,9 +339,7 @@ class OutageProxy:
             if kind == "hang in reply":
                 await until_gone(reader)
             return False
-        await self._send(
-            self._changed(kind, message, seen, answer), writer, seconds / 2 if kind == "trickle" else 0.0
-        )
+        await self._send(self._changed(kind, message, seen, answer), writer, seconds / 2 if kind == "trickle" else 0.0)
         seen.delivered = kind != "failed after"
         return True
 
@@ -407,9 +405,7 @@ class OutageProxy:
             return None
         seen.status = int(head.split(b" ", 2)[1])
         line, *lines = head.decode("latin-1").split("\r\n")
-        headers = {
-            name.strip().lower(): value.strip() for name, _, value in (row.partition(":") for row in lines)
-        }
+        headers = {name.strip().lower(): value.strip() for name, _, value in (row.partition(":") for row in lines)}
         if headers.pop("transfer-encoding", "") == "chunked":
             body = joined(body)
         elif message.method != "HEAD" and len(body) < int(headers.get("content-length", 0)):

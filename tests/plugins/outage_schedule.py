@@ -91,9 +91,7 @@ class Dealt:
     retry_seconds: float
 
 
-def draw(
-    rng: random.Random, *, likely: dict[str, int], retry_seconds: tuple[float, ...], calm: float = 0.05
-) -> Dealt:
+def draw(rng: random.Random, *, likely: dict[str, int], retry_seconds: tuple[float, ...], calm: float = 0.05) -> Dealt:
     """What one run of a client meets.
 
     Args:

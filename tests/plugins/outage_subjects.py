@@ -29,7 +29,7 @@ import s3fs
 
 import resilient_pq as rpq
 from resilient_pq.cli.main import main as command_line
-from resilient_pq.io import retry
+from resilient_pq.io.transfer import retry
 from resilient_pq.units import MiB
 
 assert aiobotocore.session and s3fs  # what every child needs, loaded once
@@ -263,9 +263,7 @@ async def leaving(writer: Any, voice: Voice, finish: bool) -> AsyncIterator[None
 async def write_sink(job: Job, voice: Voice) -> None:
     """Go on with a data set of two partitions."""
     rng = random.Random(job.seed)
-    options = rpq.WriteOptions(
-        max_bytes_in_flight=rng.choice((5, 20)) * MiB, undecided_grace=job.undecided_grace
-    )
+    options = rpq.WriteOptions(max_bytes_in_flight=rng.choice((5, 20)) * MiB, undecided_grace=job.undecided_grace)
     in_time = {"max_unstored_seconds": rng.choice((None, 30 * job.scale))} if _IN_TIME else {}
     with voice.calling("resume_dataset"):
         sink = await rpq.resume_dataset(

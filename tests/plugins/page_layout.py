@@ -229,9 +229,7 @@ class Layout:
             chunks.append(Chunk(path, place, pages, record[0] if record else None, index))
         return RowGroup(first_row, fields[3], tuple(chunks), own[ordinal] if own else None)
 
-    def _pages(
-        self, path: tuple[str, ...], place: range, index: range | None, num_rows: int
-    ) -> Iterator[Page]:
+    def _pages(self, path: tuple[str, ...], place: range, index: range | None, num_rows: int) -> Iterator[Page]:
         firsts: dict[int, int] = {}
         if index is not None:
             locations, _ = thrift_struct(self.data, index.start)
@@ -319,9 +317,7 @@ class Layout:
             return set(range(len(chunk.pages)))
 
         def counted(page: Page) -> bool:
-            return headers.spare(page.header) and (
-                page.is_dictionary or page.tells_rows or missing.spare(page.body)
-            )
+            return headers.spare(page.header) and (page.is_dictionary or page.tells_rows or missing.spare(page.body))
 
         placed = set()
         for ordinal, page in enumerate(chunk.pages):

@@ -21,8 +21,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import resilient_pq as rpq
-from resilient_pq.io.memory import MemoryStore
-from resilient_pq.recovery.ledger import ByteUse, Confidence, PageState
+from resilient_pq.io.memory_store import MemoryStore
+from resilient_pq.recovery.ledger.ledger_model import ByteUse, Confidence, PageState
 
 POLICIES = ("drop", "null")
 CODECS = ("none", "snappy", "gzip", "brotli", "lz4_raw", "zstd")
@@ -37,7 +37,9 @@ def rows_of(count: int, *, noise: int = 0) -> pa.Table:
     rng = random.Random(count)
     attributes = [None if i % 9 == 4 else [(f"key {j}", i * j) for j in range(i % 3)] for i in range(count)]
     points = [None if i % 8 == 5 else {"x": i / 7, "y": None if i % 3 else f"y {i}"} for i in range(count)]
-    lists = [None if i % 6 == 2 else [[None if j == 2 else i + j for j in range(i % 4)]] * (i % 3) for i in range(count)]
+    lists = [
+        None if i % 6 == 2 else [[None if j == 2 else i + j for j in range(i % 4)]] * (i % 3) for i in range(count)
+    ]
     columns: list[tuple[pa.Field, list[Any]]] = [
         (pa.field("id", pa.int64(), nullable=False), list(range(count))),
         (pa.field("kind", pa.string(), nullable=False), [f"kind {i % 5}" for i in range(count)]),
@@ -184,9 +186,7 @@ async def write_pages(table: pa.Table, **options: Any) -> PagedFile:
     write = {"page_rows": 10, **options.pop("options", {})}
     chosen = {"row_group_rows": 40, "checkpoint_every": 2, "checkpoint_overhead": 100.0, **options}
     store = MemoryStore()
-    async with rpq.create(
-        (store, "file"), table.schema, options=rpq.WriteOptions(**write), **chosen
-    ) as writer:
+    async with rpq.create((store, "file"), table.schema, options=rpq.WriteOptions(**write), **chosen) as writer:
         await writer.write(table)
     data = bytes((await store.read_tail("file", 1 << 40)).data)
     layout = page_layout.Layout(data)
@@ -258,9 +258,7 @@ def span(numbers: Iterable[int]) -> str:
     return ", ".join(f"{first}..{end - 1}" for first, end in spans)
 
 
-async def examine(
-    file: PagedFile, damaged: Damaged, on_damage: str = "drop", *others: Damaged, **options: Any
-) -> None:
+async def examine(file: PagedFile, damaged: Damaged, on_damage: str = "drop", *others: Damaged, **options: Any) -> None:
     """Recover a damaged file, alone or with other copies of it, and hold the output against the best that is possible.
 
     Every row whose pages are whole is there, with its values, and no other; the report counts them, and the output is
@@ -291,7 +289,9 @@ async def examine(
             for row, written in zip(found.to_pylist(), file.values(numbers, {}).to_pylist(), strict=True):
                 # Of a row that is there by luck, luck may have left anything else.
                 null = {*best.get(row["id"], row.keys()), *lucky[row["id"]]}
-                wrong = [name for name in row if row[name] != written[name] and (row[name] is not None or name not in null)]
+                wrong = [
+                    name for name in row if row[name] != written[name] and (row[name] is not None or name not in null)
+                ]
                 assert not wrong, f"{wrong} in row {row}, not {written}"
         assert report.kept is not None
         lost, said = file.table.num_rows - len(numbers), report.kept.rows_lost

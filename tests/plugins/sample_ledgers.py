@@ -19,9 +19,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from resilient_pq import sync as rpq
-from resilient_pq.format.page import pages_of
-from resilient_pq.format.records import Kind
-from resilient_pq.recovery.ledger import (
+from resilient_pq.format.pages.page import pages_of
+from resilient_pq.format.resilience_records import RecordKind
+from resilient_pq.recovery.evidence.record_scan import headers_in, in_place
+from resilient_pq.recovery.ledger.ledger_model import (
     ByteUse,
     Confidence,
     Ledger,
@@ -30,18 +31,17 @@ from resilient_pq.recovery.ledger import (
     RowsFate,
     complete_regions,
 )
-from resilient_pq.recovery.scan import headers_in, in_place
 from resilient_pq.units import KiB
 
 ROW_GROUPS = 12
 ROWS = 2000
 PAGE_ROWS = 500
 _RECORDS = {
-    Kind.ANCHOR: "anchor",
-    Kind.ROW_GROUP: "row-group record",
-    Kind.CHECKPOINT: "checkpoint",
-    Kind.FINAL: "footer",
-    Kind.CHUNK: "chunk record",
+    RecordKind.ANCHOR: "anchor",
+    RecordKind.ROW_GROUP: "row-group record",
+    RecordKind.CHECKPOINT: "checkpoint",
+    RecordKind.FINAL: "footer",
+    RecordKind.CHUNK: "chunk record",
 }
 ZEROED = "its checksum does not hold: 0x1f2e3d4c is stored, the bytes have 0x00000000"
 NO_DICTIONARY = "its dictionary page is lost, and too large to have a copy"
@@ -106,8 +106,8 @@ def _layout() -> Layout:
     headers = in_place(headers_in(data, 0))
     kept = {"use": ByteUse.METADATA, "confidence": Confidence.CHECKSUM}
     others = [Region(0, 0, 4, what="magic", **kept)]  # type: ignore[arg-type]
-    others += [Region(0, h.offset, h.end, what=_RECORDS[Kind(h.kind)], **kept) for h in headers]  # type: ignore[arg-type]
-    checkpoints = tuple((h.offset, h.num_rows) for h in headers if h.kind == Kind.CHECKPOINT)
+    others += [Region(0, h.offset, h.end, what=_RECORDS[RecordKind(h.kind)], **kept) for h in headers]  # type: ignore[arg-type]
+    checkpoints = tuple((h.offset, h.num_rows) for h in headers if h.kind == RecordKind.CHECKPOINT)
     return Layout(data, tuple(table), tuple(pages), tuple(others), checkpoints)
 
 

@@ -155,7 +155,9 @@ def pages_exchanged(family: Family, rng: random.Random) -> Hit:
     data, words = bytearray(own.data), []
     for _ in range(rng.choice((1, 1, 2, 4))):
         one = rng.choice(mine)
-        alike = [p for p in theirs if len(p) == len(one) and other.data[p.start : p.stop] != own.data[one.start : one.stop]]
+        alike = [
+            p for p in theirs if len(p) == len(one) and other.data[p.start : p.stop] != own.data[one.start : one.stop]
+        ]
         if not alike:
             continue
         if version != OWN and rng.random() < 0.6:  # the one that is its own older self

@@ -25,7 +25,7 @@ from page_layout import CHECKPOINT, CHUNK, FINAL, Layout, Record
 
 import resilient_pq as rpq
 from resilient_pq import sync
-from resilient_pq.io.memory import MemoryStore
+from resilient_pq.io.memory_store import MemoryStore
 
 #: Ids are numbers below this times 16, so that the versions have the same bounds.
 IDS = 4096

@@ -34,7 +34,9 @@ class Trial(RowsTrial):
         options: dict[str, Any] = {"schema_from": (self.store, "sibling")} if case.sibling else {}
 
         async def call() -> rpq.Report:
-            return await rpq.recover((self.store, "damaged"), (self.store, f"{policy}.parquet"), on_damage=policy, **options)
+            return await rpq.recover(
+                (self.store, "damaged"), (self.store, f"{policy}.parquet"), on_damage=policy, **options
+            )
 
         what = f"recover {policy}"
         report = await self.timed(what, call)
@@ -110,9 +112,7 @@ class Trial(RowsTrial):
                     return
             at = end
 
-    def judge_verdict(
-        self, what: str, report: rpq.Report, winner: Original, missing: int, *, incomplete: int
-    ) -> None:
+    def judge_verdict(self, what: str, report: rpq.Report, winner: Original, missing: int, *, incomplete: int) -> None:
         claims = report.exit_code == 0
         lost = report.kept.rows_lost
         if claims != (report.outcome in (rpq.Outcome.SOUND, rpq.Outcome.RECOVERED)):
@@ -127,7 +127,9 @@ class Trial(RowsTrial):
         if lost is not None and not claimed:
             self.fail("rows lost", f"{what}: {lost} lost; {missing} of {winner.count} rows are missing")
         elif (claims or lost is not None) and not any(map(self.end_known, claimed)):
-            self.fail("end not proven", f"{what}: {report.outcome}, {lost} lost; {missing} of {winner.count} are missing")
+            self.fail(
+                "end not proven", f"{what}: {report.outcome}, {lost} lost; {missing} of {winner.count} are missing"
+            )
 
     def judge_ledger(
         self, what: str, report: rpq.Report, winner: Original, kept: set[int], places: list[int] | None
@@ -145,7 +147,9 @@ class Trial(RowsTrial):
                 true = places[at : at + count]
                 at += count
                 if first is not None and true != list(here):
-                    self.fail("ledger first_row", f"{what}: rows {first} to {here.stop} are at {true[:1]} to {true[-1:]}")
+                    self.fail(
+                        "ledger first_row", f"{what}: rows {first} to {here.stop} are at {true[:1]} to {true[-1:]}"
+                    )
                     return
             elif fate.kept != (not kept.isdisjoint(here)) and here:
                 words = "kept" if fate.kept else "lost"
@@ -153,7 +157,10 @@ class Trial(RowsTrial):
                 return
             if here and fate.row_group is not None and not self.case.exchanged:
                 starts = winner.starts
-                if fate.row_group >= len(starts) - 1 or not starts[fate.row_group] <= first < starts[fate.row_group + 1]:
+                if (
+                    fate.row_group >= len(starts) - 1
+                    or not starts[fate.row_group] <= first < starts[fate.row_group + 1]
+                ):
                     self.fail("ledger row group", f"{what}: row {first} in {fate.row_group}, which begin at {starts}")
                     return
 
@@ -184,7 +191,9 @@ class Trial(RowsTrial):
             {o.version: at for o in self.originals if (at := o.place_of(row, number if counted else None)) is not None}
             for number, row in rows.items()
         ]
-        wrong = [f"row {number}: {row}" if not at else "" for (number, row), at in zip(rows.items(), found, strict=True)]
+        wrong = [
+            f"row {number}: {row}" if not at else "" for (number, row), at in zip(rows.items(), found, strict=True)
+        ]
         known = dict(enumerate(self.originals[0].columns["id"])) if counted else {}
         ids = [row.get("id", known.get(number)) for number, row in rows.items()]
         winner, places = self.judge_rows(what, Matched(ids, found, [], wrong), counted=counted)
@@ -290,5 +299,3 @@ def failures_of(trial: Trial, *, timed: bool) -> list[Failure]:
     """Those that count; how long something takes says more of the machine, where others use it."""
     passed = {UNVERIFIABLE} if timed else {UNVERIFIABLE, "beyond its budget"}
     return [failure for failure in trial.failures if failure.kind not in passed]
-
-

@@ -220,9 +220,7 @@ def renamed(table: dict[str, list[Any]], originals: Sequence[Original], *, nulls
     return None
 
 
-def _given(
-    table: dict[str, list[Any]], originals: list[Original], *, nulls: bool
-) -> dict[str, list[Any]] | None:
+def _given(table: dict[str, list[Any]], originals: list[Original], *, nulls: bool) -> dict[str, list[Any]] | None:
     for first, ids in table.items():
         owners = [next((o for o in originals if type(v) is int and v in o.position), None) for v in ids]
         if None in owners:

@@ -14,7 +14,7 @@ from structural_files import INNER
 from structural_originals import Matched, Original, matched, renamed, values_of
 
 import resilient_pq as rpq
-from resilient_pq.io.memory import MemoryStore
+from resilient_pq.io.memory_store import MemoryStore
 
 #: What no one can tell from the bytes: reported, and no failure.
 UNVERIFIABLE = "unverifiable values"
@@ -117,7 +117,9 @@ class RowsTrial:
                     return True
         return False
 
-    def judge_rows(self, what: str, found: Matched, *, counted: bool = True) -> tuple[Original | None, list[int] | None]:
+    def judge_rows(
+        self, what: str, found: Matched, *, counted: bool = True
+    ) -> tuple[Original | None, list[int] | None]:
         """Hold rows against the originals: the version that they are of, and their places in it if all are right."""
         winner = self.winner(found.rows)
         self.alike = frozenset.intersection(*map(frozenset, found.rows)) if found.rows else frozenset()

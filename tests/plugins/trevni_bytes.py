@@ -15,7 +15,7 @@ from typing import Any, Literal
 import cramjam
 import pyarrow as pa
 
-from resilient_pq.io.memory import MemoryStore
+from resilient_pq.io.memory_store import MemoryStore
 
 CODECS: dict[str, Callable[[bytes], bytes]] = {
     "null": bytes,
@@ -246,10 +246,7 @@ def trevni(
     said["avro.schema"] = json.dumps(records.avro, separators=(",", ":")).encode()
     columns = []
     for column in records.columns:
-        blocks = [
-            (rows, raw, CODECS[codec](raw), CHECKSUMS[checksum](raw))
-            for rows, raw in column.blocks(block_bytes)
-        ]
+        blocks = [(rows, raw, CODECS[codec](raw), CHECKSUMS[checksum](raw)) for rows, raw in column.blocks(block_bytes)]
         table = [(rows, len(raw), len(packed)) for rows, raw, packed, _ in blocks]
         columns.append((column.described(), body(table, [packed + crc for *_, packed, crc in blocks])))
     return assembled(2, rows_of.num_rows, {**(metadata or {}), **said}, columns)

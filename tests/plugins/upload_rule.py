@@ -32,9 +32,7 @@ def complete(s3: Any, key: str, upload_id: str) -> bytes | None:
     """Complete an upload, past any proxy; gives the object, or None where the upload holds no checkpoint."""
     upload = {"Bucket": s3.bucket, "Key": key, "UploadId": upload_id}
     pages = s3.client.get_paginator("list_parts").paginate(**upload)
-    listed = [
-        (part["PartNumber"], part["Size"], part["ETag"]) for page in pages for part in page.get("Parts", [])
-    ]
+    listed = [(part["PartNumber"], part["Size"], part["ETag"]) for page in pages for part in page.get("Parts", [])]
     chosen = parts_by_the_rule(listed)
     if chosen is None:
         return None

@@ -59,10 +59,7 @@ class Site:
             return web.Response(status=status, headers={"Retry-After": "0"})
         if self.conditions and request.headers.get("If-Match", self.etag) != self.etag:
             return web.Response(status=412)
-        if (
-            self.conditions
-            and request.headers.get("If-Unmodified-Since", self.last_modified) != self.last_modified
-        ):
+        if self.conditions and request.headers.get("If-Unmodified-Since", self.last_modified) != self.last_modified:
             return web.Response(status=412)
         begin, end, status = self.range_of(request.headers.get("Range"))
         if status == 416:

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import strategies as st
 
 import resilient_pq as rpq
-from resilient_pq.arrow.schema import schema_from_arrow
-from resilient_pq.io.memory import MemoryStore
-from resilient_pq.writer.options import WRITABLE_ENCODINGS
+from resilient_pq.arrow.types.arrow_schema import schema_from_arrow
+from resilient_pq.io.memory_store import MemoryStore
+from resilient_pq.writer.write_options import WRITABLE_ENCODINGS
 
 Choice = tuple[pa.DataType, st.SearchStrategy[Any]]
 
@@ -114,8 +114,7 @@ def _make_nested(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     filled = [junk if value is None else value for value in values]
     if pa.types.is_struct(kind):
         children = [
-            make_array([None if value is None else value[field.name] for value in filled], field.type)
-            for field in kind
+            make_array([None if value is None else value[field.name] for value in filled], field.type) for field in kind
         ]
         return pa.StructArray.from_arrays(children, fields=list(kind), mask=mask)
     if pa.types.is_fixed_size_list(kind):
@@ -319,11 +318,7 @@ def _encodings(schema: pa.Schema | rpq.Schema) -> st.SearchStrategy[dict[str, st
             leaf.column_path: st.sampled_from(
                 [
                     "auto",
-                    *(
-                        each.name
-                        for each, types in WRITABLE_ENCODINGS.items()
-                        if leaf.node.physical_type in types
-                    ),
+                    *(each.name for each, types in WRITABLE_ENCODINGS.items() if leaf.node.physical_type in types),
                 ]
             )
             for leaf in leaves

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import resilient_pq as rpq
-from resilient_pq.io.memory import MemoryStore
+from resilient_pq.io.memory_store import MemoryStore
 
 Term = tuple[Any, ...]
 quick = settings(deadline=None, suppress_health_check=list(HealthCheck))
@@ -68,7 +68,9 @@ def tables(draw: st.DrawFn) -> pa.Table:
         values = [value for value, length in runs for _ in range(length)][:rows]
         columns[name] = pa.array(values + [None] * (rows - len(values)), kind)
     inner = pa.StructArray.from_arrays(
-        [columns.pop("b"), pa.array(range(rows))], ["x", "y"], mask=pa.array([i % 7 == 3 for i in range(rows)], pa.bool_())
+        [columns.pop("b"), pa.array(range(rows))],
+        ["x", "y"],
+        mask=pa.array([i % 7 == 3 for i in range(rows)], pa.bool_()),
     )
     columns["s"] = inner
     columns["l"] = pa.array([None if i % 5 == 0 else [f"{i}"] * (i % 4) for i in range(rows)], pa.list_(pa.string()))

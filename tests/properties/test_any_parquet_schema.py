@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 import resilient_pq as rpq
 from resilient_pq.format import logical
+from resilient_pq.format.file_metadata import Repetition, Type
 from resilient_pq.format.logical import Decimal, Integer, Time, Timestamp, TimeUnit
-from resilient_pq.format.metadata import Repetition, Type
-from resilient_pq.format.schema import Group, Node, Primitive, Schema
-from resilient_pq.io.memory import MemoryStore
+from resilient_pq.format.schema_tree import Group, Node, Primitive, Schema
+from resilient_pq.io.memory_store import MemoryStore
 
 Drawn = tuple[Node, st.SearchStrategy[Any]]
 quick = settings(deadline=None, suppress_health_check=list(HealthCheck))
@@ -32,12 +32,8 @@ DAY = dt.datetime(1970, 1, 1)
 
 def _decimals(precision: int, scale: int) -> st.SearchStrategy[decimal.Decimal]:
     largest, context = 10**precision - 1, decimal.Context(prec=100)
-    numbers = st.integers(-largest, largest) | st.sampled_from(
-        [0, 1, -1, 127, 128, -128, -129, largest, -largest]
-    )
-    return numbers.filter(lambda n: abs(n) <= largest).map(
-        lambda n: decimal.Decimal(n).scaleb(-scale, context)
-    )
+    numbers = st.integers(-largest, largest) | st.sampled_from([0, 1, -1, 127, 128, -128, -129, largest, -largest])
+    return numbers.filter(lambda n: abs(n) <= largest).map(lambda n: decimal.Decimal(n).scaleb(-scale, context))
 
 
 def _times(step: int) -> st.SearchStrategy[dt.time]:
@@ -49,9 +45,7 @@ def _times(step: int) -> st.SearchStrategy[dt.time]:
 def _moments(step: int, zone: dt.tzinfo | None = None) -> st.SearchStrategy[dt.datetime]:
     """Within the reach of nanoseconds, in whole `step` microseconds."""
     most = 9 * 10**15 // step
-    return st.integers(-most, most).map(
-        lambda n: (DAY + dt.timedelta(microseconds=n * step)).replace(tzinfo=zone)
-    )
+    return st.integers(-most, most).map(lambda n: (DAY + dt.timedelta(microseconds=n * step)).replace(tzinfo=zone))
 
 
 def _signed(bits: int) -> st.SearchStrategy[int]:
@@ -141,9 +135,7 @@ def _group(draw: st.DrawFn, name: str, repetition: Repetition, depth: int) -> Dr
 
 
 @st.composite
-def _field(
-    draw: st.DrawFn, name: str, depth: int, repetitions: tuple[Repetition, ...] = tuple(Repetition)
-) -> Drawn:
+def _field(draw: st.DrawFn, name: str, depth: int, repetitions: tuple[Repetition, ...] = tuple(Repetition)) -> Drawn:
     """A node of a group, and what a record has for it."""
     repetition = draw(st.sampled_from(repetitions))
     node, values = draw(_node(name, repetition, depth))
@@ -159,9 +151,7 @@ def _records(draw: st.DrawFn) -> tuple[Schema, list[dict[str, Any]]]:
     return Schema(root), draw(st.lists(values, max_size=12))
 
 
-async def _written(
-    schema: Schema, records: list[dict[str, Any]], way: dict[str, Any], cut: int
-) -> MemoryStore:
+async def _written(schema: Schema, records: list[dict[str, Any]], way: dict[str, Any], cut: int) -> MemoryStore:
     store = MemoryStore()
     async with rpq.create((store, "file"), schema, **way) as writer:
         for part in (records[:cut], records[cut:]):

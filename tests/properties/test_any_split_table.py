@@ -26,9 +26,7 @@ def _parts(draw: Draw, table: pa.Table) -> list[pa.Table]:
     return [table.slice(start, end - start) for start, end in pairwise([*sorted({0, *cuts}), table.num_rows])]
 
 
-async def _through_summary(
-    parts: list[bytes], options: rpq.ReadOptions, row_groups: Any
-) -> tuple[pa.Table, list[int]]:
+async def _through_summary(parts: list[bytes], options: rpq.ReadOptions, row_groups: Any) -> tuple[pa.Table, list[int]]:
     """All rows, or those of some row groups; and how many rows each row group has."""
     store = MemoryStore()
     for number, data in enumerate(parts):
@@ -78,9 +76,7 @@ def test_split_into_files(draw: Draw, tables: Any, ways: Any, written: Any, asse
 @pytest.mark.thorough
 @given(draw=st.data())
 @settings(quick, max_examples=quick.max_examples // 5)
-def test_split_into_many_files(
-    draw: Draw, tables: Any, ways: Any, written: Any, assert_same: Any
-) -> None:
+def test_split_into_many_files(draw: Draw, tables: Any, ways: Any, written: Any, assert_same: Any) -> None:
     _split(draw, tables, ways, written, assert_same)
 
 

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import resilient_pq as rpq
-from resilient_pq.io.memory import MemoryStore
+from resilient_pq.io.memory_store import MemoryStore
 
 Draw = st.DataObject
 quick = settings(deadline=None, suppress_health_check=list(HealthCheck))
@@ -151,11 +151,7 @@ def _in_python(leaf_of: Any) -> list[Any]:
         ),
         (pa.date32(), st.integers(-100_000, 100_000)),
         (pa.date64(), st.integers(-100_000, 100_000).map(lambda days: days * 86_400_000)),
-        *(
-            (pa.timestamp(unit, zone), moderate)
-            for unit in ("ms", "us")
-            for zone in (None, "UTC", "Asia/Tokyo")
-        ),
+        *((pa.timestamp(unit, zone), moderate) for unit in ("ms", "us") for zone in (None, "UTC", "Asia/Tokyo")),
         (pa.timestamp("s", "+05:30"), st.integers(-(2**32), 2**32)),
         (pa.timestamp("ns"), moderate.map(lambda count: count * 1000)),
         (pa.duration("us"), moderate),
@@ -237,9 +233,7 @@ def test_how_rows_are_batched_leaves_no_trace(
     batches = [table.slice(a, b - a) for a, b in pairwise(cuts)]
     one, many = written([table], table.schema, way), written(batches, table.schema, way)
     assert_same(read_back(many), table)
-    assert [_bytes_of(one, chunk) for chunk in _chunks(one)] == [
-        _bytes_of(many, chunk) for chunk in _chunks(many)
-    ]
+    assert [_bytes_of(one, chunk) for chunk in _chunks(one)] == [_bytes_of(many, chunk) for chunk in _chunks(many)]
 
 
 def _bytes_of(data: bytes, chunk: Any) -> bytes:

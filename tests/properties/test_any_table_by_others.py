@@ -15,9 +15,9 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from resilient_pq.arrow.schema import schema_from_arrow
-from resilient_pq.format.metadata import Repetition, Type
-from resilient_pq.format.schema import Leaf
+from resilient_pq.arrow.types.arrow_schema import schema_from_arrow
+from resilient_pq.format.file_metadata import Repetition, Type
+from resilient_pq.format.schema_tree import Leaf
 
 Draw = st.DataObject
 Choice = tuple[pa.DataType, st.SearchStrategy[Any]]
@@ -95,9 +95,7 @@ class Peer:
     def encodings(self, schema: pa.Schema, drawn: dict[str, str]) -> dict[str, str]:
         """Those drawn, but for the ones that it cannot decode."""
         return {
-            leaf.column_path: "PLAIN"
-            if self.cannot_decode(leaf, drawn[leaf.column_path])
-            else drawn[leaf.column_path]
+            leaf.column_path: "PLAIN" if self.cannot_decode(leaf, drawn[leaf.column_path]) else drawn[leaf.column_path]
             for leaf in schema_from_arrow(schema).leaves
         }
 

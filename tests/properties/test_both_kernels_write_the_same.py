@@ -35,9 +35,7 @@ def using() -> Using:
         with pytest.MonkeyPatch.context() as patch:
             for name in reference.__all__:
                 fallback = getattr(reference, name)
-                patch.setattr(
-                    kernels, name, fallback if which == "reference" else getattr(native, name, fallback)
-                )
+                patch.setattr(kernels, name, fallback if which == "reference" else getattr(native, name, fallback))
             patch.setattr(os, "urandom", bytes)
             yield
 
@@ -52,9 +50,7 @@ def test_the_kernels_are_exchanged(using: Using) -> None:
 
 
 @pytest.fixture(scope="session")
-def compare(
-    using: Using, repeatable_ways: Any, encodings: Any, written: Any, read_back: Any, assert_same: Any
-) -> Any:
+def compare(using: Using, repeatable_ways: Any, encodings: Any, written: Any, read_back: Any, assert_same: Any) -> Any:
     """Writes a table in a way that is drawn with either kind, and reads it with either."""
 
     def check(draw: Draw, table: pa.Table) -> None:

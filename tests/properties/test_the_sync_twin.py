@@ -18,9 +18,9 @@ import pytest
 
 import resilient_pq as rpq
 from resilient_pq import sync as blocking_names
-from resilient_pq.io.memory import MemoryStore
+from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.reader.file import File
-from resilient_pq.writer.stream import Writer
+from resilient_pq.writer.file_writer import Writer
 
 #: Without types, for the tests that look members up by their names.
 sync: Any = blocking_names

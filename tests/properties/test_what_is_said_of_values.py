@@ -20,16 +20,16 @@ from hypothesis import strategies as st
 
 import resilient_pq as rpq
 from resilient_pq.errors import ResilientPQError
-from resilient_pq.format.bloom import BloomFilter
-from resilient_pq.format.bounds import ColumnStatistics
+from resilient_pq.format.file_metadata import BoundaryOrder, Type
+from resilient_pq.format.indexes.split_block_filter import BloomFilter
+from resilient_pq.format.indexes.statistics import bounds_of
+from resilient_pq.format.indexes.trusted_bounds import ColumnStatistics
 from resilient_pq.format.levels import row_starts
-from resilient_pq.format.metadata import BoundaryOrder, Type
-from resilient_pq.format.schema import Leaf
-from resilient_pq.format.statistics import bounds_of
-from resilient_pq.format.values import ByteArrays, LeafColumn, Values
-from resilient_pq.io.memory import MemoryStore
+from resilient_pq.format.physical_values import ByteArrays, LeafColumn, Values
+from resilient_pq.format.schema_tree import Leaf
+from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.reader.decoder import decode
-from resilient_pq.reader.plan import chunk_read
+from resilient_pq.reader.read_plan import chunk_read
 
 Draw = st.DataObject
 quick = settings(deadline=None, suppress_health_check=list(HealthCheck))
@@ -61,9 +61,7 @@ async def examine(data: bytes, tally: Tally) -> None:
                 await _examine_chunk(file, ordinal, column, chunk.metadata.num_values, tally)
 
 
-async def _examine_chunk(
-    file: rpq.File, ordinal: int, column: LeafColumn, entries: int, tally: Tally
-) -> None:
+async def _examine_chunk(file: rpq.File, ordinal: int, column: LeafColumn, entries: int, tally: Tally) -> None:
     leaf = column.leaf
     said = file.statistics(ordinal, leaf.ordinal)
     inside = _present(column, 0, len(column.values))
@@ -130,9 +128,7 @@ def _num_bytes(values: Values) -> int:
     return values.num_bytes if isinstance(values, ByteArrays) else 0
 
 
-def _examine(
-    said: ColumnStatistics, leaf: Leaf, inside: Values, entries: int, tally: Tally, *, exact: bool
-) -> None:
+def _examine(said: ColumnStatistics, leaf: Leaf, inside: Values, entries: int, tally: Tally, *, exact: bool) -> None:
     node, repeated = leaf.node, leaf.max_repetition_level > 0
     actual = bounds_of(node, inside)
     if said.low is not None and actual.low is not None:
@@ -169,9 +165,7 @@ def _with_filters(table: pa.Table, way: dict[str, Any], ndv: int | None) -> dict
 
 
 def _is_boolean(kind: pa.DataType) -> bool:
-    return pa.types.is_boolean(kind) or (
-        pa.types.is_dictionary(kind) and pa.types.is_boolean(kind.value_type)
-    )
+    return pa.types.is_boolean(kind) or (pa.types.is_dictionary(kind) and pa.types.is_boolean(kind.value_type))
 
 
 def _ours(draw: Draw, tables: Any, ways: Any, written: Callable[..., bytes]) -> None:

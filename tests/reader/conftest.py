@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import resilient_pq as rpq
-from resilient_pq.format import footer, thrift
-from resilient_pq.format.metadata import FileMetaData
-from resilient_pq.format.records import Kind, RecordChain
-from resilient_pq.io.memory import MemoryStore
+from resilient_pq.format import compact_protocol, footer
+from resilient_pq.format.file_metadata import FileMetaData
+from resilient_pq.format.resilience_records import RecordChain, RecordKind
+from resilient_pq.io.memory_store import MemoryStore
 
 ROWS = pa.table(
     {
@@ -81,13 +81,13 @@ def with_footer() -> Callable[..., bytes]:
 
     def change(data: bytes, edit: Callable[[FileMetaData], object], *, vouch: bool = True) -> bytes:
         start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
-        metadata, _ = thrift.decode(FileMetaData, data, start)
+        metadata, _ = compact_protocol.decode(FileMetaData, data, start)
         edit(metadata)
-        framed = footer.frame(thrift.encode(metadata))
+        framed = footer.frame(compact_protocol.encode(metadata))
         if not vouch:
             return data[:start] + framed
         at = start - 96
         file_id = data[at + 16 : at + 32]
-        return data[:at] + RecordChain(file_id).record(Kind.FINAL, at, framed, num_rows=90, num_row_groups=5)
+        return data[:at] + RecordChain(file_id).record(RecordKind.FINAL, at, framed, num_rows=90, num_row_groups=5)
 
     return change

@@ -20,7 +20,7 @@ import pytest
 import resilient_pq as rpq
 from resilient_pq import ReadOptions
 from resilient_pq.io import HttpStore, ReadStore, S3Store
-from resilient_pq.io.ranged_get import MAX_REQUESTS
+from resilient_pq.io.transfer.ranged_get import MAX_REQUESTS
 
 NUM_FILES = 40
 BUCKET = "files"
@@ -193,7 +193,9 @@ async def check_rounds(server: FileServer, make: Make, readers: int, later: int,
                 if grown[0] < LEFT_FOR_EACH * later and grown[1] < later / 10:  # less than one for ten readers
                     break
             else:
-                pytest.fail(f"every round of {later} readers leaves more: {grown[0]:,} bytes, {grown[1]} objects at last")
+                pytest.fail(
+                    f"every round of {later} readers leaves more: {grown[0]:,} bytes, {grown[1]} objects at last"
+                )
         finally:
             tracemalloc.stop()
         assert asyncio.all_tasks() == tasks

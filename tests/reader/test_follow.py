@@ -14,10 +14,10 @@ import pytest
 
 import resilient_pq as rpq
 from resilient_pq import sync
+from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.format.footer import Footer
-from resilient_pq.format.records import HEADER_SIZE, Kind, RecordHeader, parse_header
+from resilient_pq.format.resilience_records import HEADER_SIZE, RecordHeader, RecordKind, parse_header
 from resilient_pq.io import LocalStore, MemoryStore
-from resilient_pq.io.ranges import ByteRange
 from resilient_pq.reader.newest_footer import newest_footer
 
 Step = Callable[[], Awaitable[object]]
@@ -318,7 +318,7 @@ def found_in(data: bytes, since: int = 0) -> tuple[Footer | None, int]:
 
 def footers_of(data: bytes) -> list[RecordHeader]:
     found = (parse_header(data[at : at + HEADER_SIZE]) for at in range(len(data) - HEADER_SIZE))
-    kinds = (Kind.ANCHOR, Kind.CHECKPOINT, Kind.FINAL)
+    kinds = (RecordKind.ANCHOR, RecordKind.CHECKPOINT, RecordKind.FINAL)
     return [header for header in found if header is not None and header.kind in kinds]
 
 
@@ -353,7 +353,7 @@ def test_no_more_is_read_than_is_new() -> None:
     data = asyncio.run(make())
     checkpoint = footers_of(data[:2_000_000])[-1]
     found, num_bytes = found_in(data)
-    assert found is not None and found.record is not None and found.record.kind == Kind.FINAL
+    assert found is not None and found.record is not None and found.record.kind == RecordKind.FINAL
     assert num_bytes < 300_000
     torn = data[: checkpoint.end + 300_000]
     nothing_new, num_bytes = found_in(torn, checkpoint.offset)
@@ -366,7 +366,7 @@ def test_records_that_lie_lead_to_nothing(our_bytes: bytes) -> None:
     size = headers[1].offset
     for newest in (0, 5, size - 1, size, 1 << 60):
         lying = RecordHeader(
-            kind=Kind.ROW_GROUP, epoch=0, file_id=headers[0].file_id, offset=size, previous=4, newest_footer=newest,
+            kind=RecordKind.ROW_GROUP, epoch=0, file_id=headers[0].file_id, offset=size, previous=4, newest_footer=newest,
             num_rows=1, num_row_groups=1, number=9, payload_size=0, payload_hash=0, payload_crc=0,
         )  # fmt: skip
         found, _ = found_in(our_bytes[:size] + lying.pack())

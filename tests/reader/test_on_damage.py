@@ -19,7 +19,7 @@ import pytest
 
 import resilient_pq as rpq
 from resilient_pq import sync
-from resilient_pq.io.memory import MemoryStore
+from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.io.testing import Fault, FaultyStore, RecordingStore
 
 POLICIES = ("drop", "null")
@@ -45,11 +45,17 @@ async def read(data: bytes, on_damage: str, **options: Any) -> tuple[pa.Table, l
     store = await stored_as(data)
     verify = options.pop("verify", True)
     async with rpq.open(
-        (store, "file"), verify=verify, on_damage=on_damage, on_lost=lost.append  # type: ignore[arg-type]
+        (store, "file"),
+        verify=verify,
+        on_damage=on_damage,
+        on_lost=lost.append,  # type: ignore[arg-type]
     ) as file:
         table = pa.table(await file.read(**options))
     async with rpq.open(
-        (store, "file"), verify=verify, on_damage=on_damage, on_lost=again.append  # type: ignore[arg-type]
+        (store, "file"),
+        verify=verify,
+        on_damage=on_damage,
+        on_lost=again.append,  # type: ignore[arg-type]
     ) as file:
         batches = [pa.table(batch) async for batch in file.batches(33, **options)]
     assert sum(batch.num_rows for batch in batches) == table.num_rows
@@ -84,7 +90,9 @@ def damaged_in_the_data(file: Any, rng: random.Random) -> Any:
     records = [record.place for record in file.layout.records if record.kind == 2]
     count = rng.choice([1, 1, 2, 3])
     if count > 1:
-        places = [place for place in places if not any(place.start < it.stop and it.start < place.stop for it in records)]
+        places = [
+            place for place in places if not any(place.start < it.stop and it.start < place.stop for it in records)
+        ]
     for place in rng.sample(places, count):
         offset = rng.choice(place)
         match rng.randrange(3):

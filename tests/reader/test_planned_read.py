@@ -13,7 +13,7 @@ import pytest
 
 import resilient_pq as rpq
 from resilient_pq import sync
-from resilient_pq.io.memory import MemoryStore
+from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.io.testing import RecordingStore
 
 TABLE = pa.table(
@@ -53,6 +53,7 @@ def data() -> bytes:
 @pytest.fixture(scope="module")
 def indexes_at(data: bytes) -> int:
     """Where the indexes begin, which lie before the footer."""
+
     async def places() -> int:
         store = MemoryStore()
         await store.put("file", data)

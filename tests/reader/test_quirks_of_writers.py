@@ -18,8 +18,8 @@ import pytest
 
 import resilient_pq as rpq
 from resilient_pq.checksum import signed
-from resilient_pq.format import footer, kernels, thrift
-from resilient_pq.format.metadata import (
+from resilient_pq.format import compact_protocol, footer, kernels
+from resilient_pq.format.file_metadata import (
     ColumnChunk,
     ColumnCryptoMetaData,
     ColumnMetaData,
@@ -39,8 +39,8 @@ from resilient_pq.format.metadata import (
     TimeType,
     TimeUnit,
 )
-from resilient_pq.format.schema import Schema
-from resilient_pq.io.memory import MemoryStore
+from resilient_pq.format.schema_tree import Schema
+from resilient_pq.io.memory_store import MemoryStore
 
 RLE, BIT_PACKED, PLAIN, RLE_DICTIONARY = (
     Encoding.RLE, Encoding.BIT_PACKED, Encoding.PLAIN, Encoding.RLE_DICTIONARY,
@@ -66,7 +66,7 @@ def levels(maximum: int, *values: int) -> bytes:
 
 def page(body: bytes, kind: int, *, crc: int | None = None, size: int | None = None, **detail: Any) -> bytes:
     stored = len(body) if size is None else size
-    return thrift.encode(PageHeader(int(kind), stored, len(body), crc=crc, **detail)) + body
+    return compact_protocol.encode(PageHeader(int(kind), stored, len(body), crc=crc, **detail)) + body
 
 
 def data_page(body: bytes, count: int, encoding: int = PLAIN, *, level: int = RLE, **rest: Any) -> bytes:
@@ -110,12 +110,10 @@ def file_of(
     groups = [RowGroup(columns, len(data), num_rows)]
     metadata = FileMetaData(1, parsed.to_elements(), num_rows, groups, created_by=created_by)
     edit(metadata)
-    return data + footer.frame(thrift.encode(metadata))
+    return data + footer.frame(compact_protocol.encode(metadata))
 
 
-async def read(
-    data: bytes, *, columns: list[str] | None = None, full: bool = True, **options: Any
-) -> pa.Table:
+async def read(data: bytes, *, columns: list[str] | None = None, full: bool = True, **options: Any) -> pa.Table:
     store = MemoryStore()
     await store.put("file", data)
     async with rpq.open((store, "file"), **options) as file:
@@ -166,7 +164,7 @@ async def test_fields_of_extensions(number: bytes) -> None:
         assert encoded.endswith(b"\0")
         return encoded[:-1] + b"\x08" + number + b"\x05bytes\0"
 
-    header = thrift.encode(PageHeader(0, 8, 8, data_page_header=DataPageHeader(2, int(PLAIN), 3, 3)))
+    header = compact_protocol.encode(PageHeader(0, 8, 8, data_page_header=DataPageHeader(2, int(PLAIN), 3, 3)))
     plain = file_of("required int32 a;", 2, Chunk([extended(header) + ints(1, 2)], 2))
     length = int.from_bytes(plain[-8:-4], "little")
     metadata = plain[-8 - length : -8]
@@ -229,6 +227,7 @@ async def test_encrypted_columns() -> None:
 
 async def test_a_chunk_alone_does_not_say_that_it_is_encrypted() -> None:
     """A file with encrypted columns says how; what a damaged footer says of one chunk is no news of its pages."""
+
     def edit(metadata: FileMetaData) -> None:
         first, second = metadata.row_groups[0].columns
         first.crypto_metadata = ColumnCryptoMetaData(ENCRYPTION_WITH_FOOTER_KEY=Empty())
@@ -553,13 +552,9 @@ async def test_chunks_of_old_parquet_mr_are_longer_than_they_say() -> None:
     header = len(WITH_DICTIONARY[0]) - 8
     size = sum(map(len, WITH_DICTIONARY)) - header
     first = Chunk(WITH_DICTIONARY, 2, edit=set_to(total_compressed_size=size), dictionary=True)
-    data = file_of(
-        "required int32 a; required int32 b;", 2, first, ONE_TWO, created_by="parquet-mr version 1.2.8"
-    )
+    data = file_of("required int32 a; required int32 b;", 2, first, ONE_TWO, created_by="parquet-mr version 1.2.8")
     assert (await read(data)).to_pydict() == {"a": [8, 7], "b": [1, 2]}
-    newer = file_of(
-        "required int32 a; required int32 b;", 2, first, ONE_TWO, created_by="parquet-mr version 1.2.9"
-    )
+    newer = file_of("required int32 a; required int32 b;", 2, first, ONE_TWO, created_by="parquet-mr version 1.2.9")
     with pytest.raises(rpq.FormatError):
         await read(newer)
 
@@ -611,13 +606,11 @@ async def test_values_that_are_announced_and_not_there(count: int) -> None:
 async def test_sizes_that_compression_does_not_reach(codec: CompressionCodec, size: int) -> None:
     for announced in (size, 2**31 - 1):
         chunk = Chunk([data_page(bytes(30), 2, size=announced)], 2, codec)
-        with pytest.raises(
-            rpq.FormatError, match=f"30 bytes of {codec.name} data cannot become {announced:,}"
-        ):
+        with pytest.raises(rpq.FormatError, match=f"30 bytes of {codec.name} data cannot become {announced:,}"):
             await read(file_of("required int32 a;", 2, chunk))
 
 
-@pytest.mark.parametrize("place", ["resilient_pq.format.chunk_decoder._ChunkDecoder.add",
+@pytest.mark.parametrize("place", ["resilient_pq.format.pages.chunk_decoder._ChunkDecoder.add",
                                    "resilient_pq.arrow.assemble.leaf_array"])  # fmt: skip
 async def test_memory_that_does_not_suffice(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> None:

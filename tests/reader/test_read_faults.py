@@ -26,7 +26,7 @@ from resilient_pq import (
     TransientError,
 )
 from resilient_pq.io import HttpStore, RetryPolicy
-from resilient_pq.io.memory import MemoryStore
+from resilient_pq.io.memory_store import MemoryStore
 
 ROWS = pa.table(
     {

@@ -14,7 +14,7 @@ import pytest
 
 import resilient_pq as rpq
 from resilient_pq import sync
-from resilient_pq.io.memory import MemoryStore
+from resilient_pq.io.memory_store import MemoryStore
 
 ROWS = 300
 
@@ -31,9 +31,7 @@ TABLE = pa.table(
         "bytes": [None if i % 3 == 0 else b"\xff" * (i % 20) for i in range(ROWS)],
         "large": pa.array([text(i) for i in range(ROWS)], pa.large_string()),
         "list": [None if i % 5 == 0 else [text(i + j) for j in range(i % 4)] for i in range(ROWS)],
-        "fixed": pa.array(
-            [None if i % 6 == 0 else [text(i), None] for i in range(ROWS)], pa.list_(pa.string(), 2)
-        ),
+        "fixed": pa.array([None if i % 6 == 0 else [text(i), None] for i in range(ROWS)], pa.list_(pa.string(), 2)),
         "map": pa.array(
             [None if i % 11 == 0 else [(f"key {j}", text(i)) for j in range(i % 3)] for i in range(ROWS)],
             pa.map_(pa.string(), pa.string()),

@@ -13,7 +13,7 @@ import pytest
 
 import resilient_pq as rpq
 from resilient_pq import SchemaError, sync
-from resilient_pq.io.memory import MemoryStore
+from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.io.testing import RecordingStore
 
 Stored = Callable[[bytes], Awaitable[MemoryStore]]
@@ -54,7 +54,9 @@ async def test_a_filter_that_leaves_nothing(our_bytes: bytes, stored: Stored, ro
         assert (await file.read(filters=[("f", "=", 0.1)])).num_rows == 0
 
 
-async def test_row_groups_are_left_out_by_their_statistics(our_bytes: bytes, their_bytes: bytes, stored: Stored) -> None:
+async def test_row_groups_are_left_out_by_their_statistics(
+    our_bytes: bytes, their_bytes: bytes, stored: Stored
+) -> None:
     for data in (our_bytes, their_bytes):
         async with rpq.open((await stored(data), "file"), options=rpq.ReadOptions(tail_bytes=8)) as file:
             (chunk,) = {file.metadata.row_groups[2].columns[0].meta_data.total_compressed_size}
@@ -115,7 +117,10 @@ async def test_leaves_of_structs(stored: Stored) -> None:
     out = io.BytesIO()
     pq.write_table(table, out)
     async with rpq.open((await stored(out.getvalue()), "file")) as file:
-        assert (await file.read(["a.y"], filters=[("a.x", ">", 0)])).to_pylist() == [{"a": {"y": "p"}}, {"a": {"y": "r"}}]
+        assert (await file.read(["a.y"], filters=[("a.x", ">", 0)])).to_pylist() == [
+            {"a": {"y": "p"}},
+            {"a": {"y": "r"}},
+        ]
         assert (await file.read(["a.b"], filters=[("a.x", "is null")])).to_pylist() == [{"a.b": 2}, {"a.b": 3}]
         assert (await file.read(["a"], filters=[("a.b", ">=", 4)])).to_pylist() == [{"a": {"x": 4, "y": "r"}}]
 

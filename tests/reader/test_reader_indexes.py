@@ -21,10 +21,10 @@ import pytest
 
 import resilient_pq as rpq
 from resilient_pq import sync
-from resilient_pq.format import thrift
-from resilient_pq.format.bloom import BloomFilter, BloomFilterHeader
-from resilient_pq.format.metadata import BoundaryOrder, FileMetaData, OffsetIndex, PageLocation, SortingColumn
-from resilient_pq.io.memory import MemoryStore
+from resilient_pq.format import compact_protocol
+from resilient_pq.format.file_metadata import BoundaryOrder, FileMetaData, OffsetIndex, PageLocation, SortingColumn
+from resilient_pq.format.indexes.split_block_filter import BloomFilter, BloomFilterHeader
+from resilient_pq.io.memory_store import MemoryStore
 
 Stored = Callable[[bytes], Awaitable[MemoryStore]]
 WithFooter = Callable[..., bytes]
@@ -139,9 +139,7 @@ async def test_bloom_filters_contain_every_value(opened: Any, data: bytes) -> No
                 inside = inside.combine_chunks().flatten()
             found = await file.bloom_filter(1, path)
             assert found.may_contain(inside).all()
-            python = (
-                inside.cast(pa.int64()).to_numpy().astype("M8[ns]") if name == "ns" else inside.to_pylist()
-            )
+            python = inside.cast(pa.int64()).to_numpy().astype("M8[ns]") if name == "ns" else inside.to_pylist()
             assert found.may_contain(python).all()
             assert all(found.may_contain(value) is True for value in python)
         assert await file.bloom_filter(0, "flag") is None
@@ -173,9 +171,7 @@ async def test_bloom_filters_take_arrow_arrays_of_any_type(arrow: pa.DataType, v
 async def test_bloom_filters_know_the_nanoseconds_and_the_nulls_of_pandas_and_numpy() -> None:
     instants = pa.array([1, 1_001, -1, 10**18 + 7, None], pa.timestamp("ns"))
     table = pa.table({"n": pa.array([1, None], pa.uint8()).take(pa.array([0, 0, 0, 0, 1]))})
-    table = table.append_column("local", instants).append_column(
-        "utc", instants.cast(pa.timestamp("ns", "UTC"))
-    )
+    table = table.append_column("local", instants).append_column("utc", instants.cast(pa.timestamp("ns", "UTC")))
     store = MemoryStore()
     options = rpq.WriteOptions(bloom_filter_options=table.column_names)
     async with rpq.create((store, "file"), options=options) as writer:
@@ -279,9 +275,7 @@ async def _result(value: Any) -> Any:
     return await value if hasattr(value, "__await__") else value
 
 
-async def test_only_an_order_that_all_row_groups_have(
-    opened: Any, data: bytes, with_footer: WithFooter
-) -> None:
+async def test_only_an_order_that_all_row_groups_have(opened: Any, data: bytes, with_footer: WithFooter) -> None:
     def edit(metadata: FileMetaData) -> None:
         metadata.row_groups[1].sorting_columns = [
             SortingColumn(2, False, False),
@@ -317,9 +311,7 @@ async def test_a_changed_byte_is_named(opened: Any, data: bytes, what: str) -> N
             assert await getattr(file, what)(0, "s") is not None
 
 
-async def test_a_wrong_transfer_is_repeated(
-    data: bytes, opened: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_wrong_transfer_is_repeated(data: bytes, opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     async with opened(data, options=NO_TAIL) as file:
         fetched = file._indexes._fetched
         calls = []
@@ -415,7 +407,7 @@ async def test_a_filter_whose_length_is_not_told(opened: Any, with_footer: WithF
 @pytest.mark.parametrize("size", [-1, 0, 31, 32, 64, 2**31 - 32])
 async def test_filters_that_say_they_are_larger(opened: Any, with_footer: WithFooter, size: int) -> None:
     original = their_file()
-    header = thrift.decode(BloomFilterHeader, BloomFilter.sized(1, 0.5).to_bytes())[0]
+    header = compact_protocol.decode(BloomFilterHeader, BloomFilter.sized(1, 0.5).to_bytes())[0]
     header.numBytes = size
 
     def edit(metadata: FileMetaData) -> None:
@@ -424,8 +416,8 @@ async def test_filters_that_say_they_are_larger(opened: Any, with_footer: WithFo
         meta.bloom_filter_offset, meta.bloom_filter_length = start, None
 
     end = len(original) - 8 - int.from_bytes(original[-8:-4], "little")
-    start = end - len(thrift.encode(header)) - 16
-    forged = original[:start] + thrift.encode(header) + bytes(16) + original[end:]
+    start = end - len(compact_protocol.encode(header)) - 16
+    forged = original[:start] + compact_protocol.encode(header) + bytes(16) + original[end:]
     async with opened(with_footer(forged, edit, vouch=False)) as file:
         with pytest.raises(rpq.FormatError) as caught:
             await file.bloom_filter(0, "n")
@@ -450,7 +442,7 @@ async def test_offset_indexes_that_cannot_be(
 ) -> None:
     original = their_file()
     end = len(original) - 8 - int.from_bytes(original[-8:-4], "little")
-    index = thrift.encode(OffsetIndex([PageLocation(*page) for page in pages]))
+    index = compact_protocol.encode(OffsetIndex([PageLocation(*page) for page in pages]))
 
     def edit(metadata: FileMetaData) -> None:
         chunk = metadata.row_groups[0].columns[0]

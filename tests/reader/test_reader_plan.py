@@ -11,10 +11,10 @@ import pytest
 
 import resilient_pq as rpq
 from resilient_pq import FormatError, SchemaError
+from resilient_pq.format.file_metadata import ColumnMetaData, FileMetaData, KeyValue
 from resilient_pq.format.footer import Footer, read_footer
-from resilient_pq.format.metadata import ColumnMetaData, FileMetaData, KeyValue
 from resilient_pq.reader.contents import Contents, FileState, chunk_range
-from resilient_pq.reader.plan import plan_read
+from resilient_pq.reader.read_plan import plan_read
 
 Edit = Callable[[FileMetaData], object]
 WithFooter = Callable[..., bytes]
@@ -84,7 +84,9 @@ def test_requests_for_what_is_not_there(
 
 def test_names_and_ordinals_may_come_from_anything_that_can_be_walked_once(our_bytes: bytes) -> None:
     plan = plan_read(_contents(our_bytes), (name for name in "sn"), (i for i in (4, 1)))  # type: ignore[arg-type]
-    assert tuple(column.position for column in plan.columns) == (1, 0) and [group.ordinal for group in plan.row_groups] == [4, 1]
+    assert tuple(column.position for column in plan.columns) == (1, 0) and [
+        group.ordinal for group in plan.row_groups
+    ] == [4, 1]
 
 
 # --- footers that say what cannot be ------------------------------------------------------------------------

@@ -12,8 +12,8 @@ import pytest
 from resilient_pq import SchemaError
 from resilient_pq import sync as rpq
 from resilient_pq.arrow.assemble import branch_of, projected
-from resilient_pq.arrow.schema import arrow_field_of
-from resilient_pq.format.schema import Schema
+from resilient_pq.arrow.types.arrow_schema import arrow_field_of
+from resilient_pq.format.schema_tree import Schema
 
 POINT = pa.struct({"x": pa.int32(), "y": pa.list_(pa.int8())})
 NESTED = pa.table(
@@ -89,9 +89,7 @@ def test_two_leaves(pair: tuple[str, str], theirs: Path) -> None:
 def test_columns_come_in_the_order_asked_for_and_fields_in_that_of_the_file(theirs: Path) -> None:
     found = _read(theirs, ["s.e", "n", "s.a.b.d"])
     assert found.column_names == ["s", "n"]
-    assert str(found.schema.field("s").type) == (
-        "struct<a: struct<b: struct<d: string>>, e: list<item: bool>>"
-    )
+    assert str(found.schema.field("s").type) == ("struct<a: struct<b: struct<d: string>>, e: list<item: bool>>")
     assert found["s"].to_pylist()[0] == {"a": {"b": {"d": "x"}}, "e": [True]}
 
 

@@ -29,7 +29,7 @@ from resilient_pq import (
     UnsupportedError,
 )
 from resilient_pq.format.kernels import KeptStructs
-from resilient_pq.io.memory import MemoryStore
+from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.io.testing import Fault, FaultyStore, RecordingStore
 from resilient_pq.reader import reading
 
@@ -49,9 +49,7 @@ async def test_one_request_opens_a_file(our_bytes: bytes, stored: Stored) -> Non
         assert (file.counters.requests, file.counters.bytes) == (1, len(our_bytes))
 
 
-async def test_a_longer_footer_costs_one_more_request(
-    our_bytes: bytes, stored: Stored, rows: pa.Table
-) -> None:
+async def test_a_longer_footer_costs_one_more_request(our_bytes: bytes, stored: Stored, rows: pa.Table) -> None:
     footer = int.from_bytes(our_bytes[-8:-4], "little") + 8
     for tail_bytes in (8, 9, 50, footer - 1, footer, footer + 95):
         store = RecordingStore(await stored(our_bytes))
@@ -91,12 +89,8 @@ async def test_opening_makes_no_column_chunks(our_bytes: bytes, stored: Stored) 
 
 
 @pytest.mark.parametrize("tail_bytes", [-1, 0, 1, 7])
-async def test_the_length_of_the_footer_is_always_read(
-    our_bytes: bytes, stored: Stored, tail_bytes: int
-) -> None:
-    async with rpq.open(
-        (await stored(our_bytes), "file"), options=ReadOptions(tail_bytes=tail_bytes)
-    ) as file:
+async def test_the_length_of_the_footer_is_always_read(our_bytes: bytes, stored: Stored, tail_bytes: int) -> None:
+    async with rpq.open((await stored(our_bytes), "file"), options=ReadOptions(tail_bytes=tail_bytes)) as file:
         assert file.num_rows == 90 and file.counters.requests == 2
 
 
@@ -171,10 +165,7 @@ async def test_an_object_that_is_replaced(our_bytes: bytes, their_bytes: bytes, 
         await store.put("file", their_bytes)
         with pytest.raises(ObjectChangedError) as caught:
             await file.read()
-        assert (
-            caught.value.where.key == "memory:file"
-            and caught.value.hint == "open it again to read the new version"
-        )
+        assert caught.value.where.key == "memory:file" and caught.value.hint == "open it again to read the new version"
         with pytest.raises(ObjectChangedError):
             async for _ in batches:
                 pass
@@ -205,9 +196,7 @@ async def test_a_file_smaller_than_the_tail_is_one_request_in_all(
     assert [call.verb for call in store.calls] == ["read_tail"]
 
 
-async def test_chunks_that_lie_in_the_tail_are_not_fetched(
-    our_bytes: bytes, stored: Stored, rows: pa.Table
-) -> None:
+async def test_chunks_that_lie_in_the_tail_are_not_fetched(our_bytes: bytes, stored: Stored, rows: pa.Table) -> None:
     """What lies in it only in part is."""
     store = RecordingStore(await stored(our_bytes))
     async with rpq.open((store, "file")) as file:
@@ -235,9 +224,7 @@ async def test_a_bit_that_flipped_in_the_tail_is_fetched_again(
         assert file.counters.requests == 2
 
 
-async def test_a_bit_that_flipped_on_the_way_is_fetched_again(
-    our_bytes: bytes, stored: Stored, rows: pa.Table
-) -> None:
+async def test_a_bit_that_flipped_on_the_way_is_fetched_again(our_bytes: bytes, stored: Stored, rows: pa.Table) -> None:
     store = FaultyStore(await stored(our_bytes))
     async with rpq.open((store, "file"), options=SHORT_TAIL) as file:
         before = file.counters.requests
@@ -306,9 +293,7 @@ async def test_a_flipped_byte_of_our_footer_is_found(our_bytes: bytes, stored: S
             await rpq.open((store, "file"))
 
 
-async def test_an_unvouched_footer_can_be_read_on_request(
-    our_bytes: bytes, stored: Stored, rows: pa.Table
-) -> None:
+async def test_an_unvouched_footer_can_be_read_on_request(our_bytes: bytes, stored: Stored, rows: pa.Table) -> None:
     start = len(our_bytes) - 8 - int.from_bytes(our_bytes[-8:-4], "little")
     data = bytearray(our_bytes)
     data[start - 50] ^= 0x01
@@ -363,9 +348,7 @@ async def test_an_error_in_the_loop_leaves_no_task(our_bytes: bytes, stored: Sto
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-async def test_batches_that_are_forgotten_are_closed(
-    our_bytes: bytes, stored: Stored, left_open: list[str]
-) -> None:
+async def test_batches_that_are_forgotten_are_closed(our_bytes: bytes, stored: Stored, left_open: list[str]) -> None:
     async with rpq.open((await stored(our_bytes), "file")) as file:
         async for _ in file.batches(5):
             break
@@ -440,11 +423,7 @@ async def test_batches_end_with_their_row_group(
 ) -> None:
     async with rpq.open((await stored(our_bytes), "file")) as file:
         got = [pa.table(batch) async for batch in file.batches(batch_rows, columns=["s", "l"])]
-    sizes = [
-        min(batch_rows, group - start)
-        for group in (20, 20, 20, 20, 10)
-        for start in range(0, group, batch_rows)
-    ]
+    sizes = [min(batch_rows, group - start) for group in (20, 20, 20, 20, 10) for start in range(0, group, batch_rows)]
     assert [batch.num_rows for batch in got] == sizes
     assert pa.concat_tables(got).equals(rows.select(["s", "l"]))
 

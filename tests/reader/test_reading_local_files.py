@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import resilient_pq as rpq
-from resilient_pq import room
+from resilient_pq import memory_pool
 from resilient_pq.io import LocalStore, MemoryStore, OpenObject
 from resilient_pq.reader import row_groups
 
@@ -89,9 +89,7 @@ class WatchedStore(LocalStore):
 
 @pytest.mark.parametrize("max_threads", [1, 2, 5, None])
 @pytest.mark.parametrize("columns", [None, ["s"], ["lists", "n"], ["points"]], ids=str)
-async def test_the_rows_are_those_written(
-    path: Path, columns: list[str] | None, max_threads: int | None
-) -> None:
+async def test_the_rows_are_those_written(path: Path, columns: list[str] | None, max_threads: int | None) -> None:
     expected = pq.read_table(path, columns=columns)
     async with rpq.open(path, options=rpq.ReadOptions(max_threads=max_threads)) as file:
         table = pa.table(await file.read(columns))
@@ -123,9 +121,7 @@ async def test_small_neighbours_are_one_read_and_large_chunks_one_each(path: Pat
         assert len(store.log.reads) == 1
 
 
-async def test_what_is_held_before_it_is_decoded_is_bounded(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_is_held_before_it_is_decoded_is_bounded(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     held, most, lock, real = 0, 0, threading.Lock(), row_groups.decode
 
     def decode(chunk: Any, data: memoryview, *, verify: bool, views: bool) -> Any:
@@ -236,8 +232,8 @@ async def test_a_cancelled_read_ends_its_threads(path: Path) -> None:
 
 
 def room_in_use() -> int:
-    room.give_back()
-    return sum(slab.size - sum(slab.cold.sizes) for slab in room._Pool.here._slabs)
+    memory_pool.give_back()
+    return sum(slab.size - sum(slab.cold.sizes) for slab in memory_pool._Pool.here._slabs)
 
 
 async def test_nothing_of_a_read_stays_behind(path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 import resilient_pq as rpq
 from resilient_pq import SchemaError, sync
-from resilient_pq.io.memory import MemoryStore
+from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.io.testing import RecordingStore
 from resilient_pq.reader import file as reader_file
 

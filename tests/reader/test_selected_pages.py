@@ -17,8 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import resilient_pq as rpq
-from resilient_pq.format import thrift
-from resilient_pq.format.metadata import (
+from resilient_pq.byte_ranges import ByteRange
+from resilient_pq.format import compact_protocol
+from resilient_pq.format.file_metadata import (
     DataPageHeader,
     Encoding,
     OffsetIndex,
@@ -26,14 +27,13 @@ from resilient_pq.format.metadata import (
     PageLocation,
     PageType,
 )
-from resilient_pq.format.page_sums import PageSums
-from resilient_pq.format.row_ranges import rows_of
-from resilient_pq.io.memory import MemoryStore
-from resilient_pq.io.ranges import ByteRange
+from resilient_pq.format.indexes.row_ranges import rows_of
+from resilient_pq.format.pages.page_sums import PageSums
+from resilient_pq.format.pages.selected_pages import select_pages
+from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.io.testing import RecordingStore
 from resilient_pq.reader.decoder import decode_parts
-from resilient_pq.reader.plan import plan_read
-from resilient_pq.reader.selected_pages import select_pages
+from resilient_pq.reader.read_plan import plan_read
 
 ROWS = 400
 TABLE = pa.table(
@@ -241,7 +241,7 @@ def with_offset_index(content: bytes, with_footer: Any, change: Callable[[list[P
 
     found = asyncio.run(index())
     change(found.page_locations)
-    encoded = thrift.encode(found)
+    encoded = compact_protocol.encode(found)
     end = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
 
     def edit(metadata: Any) -> None:
@@ -338,10 +338,12 @@ def splitting_rows(with_footer: Any) -> bytes:
         body = b"".join(len(levels).to_bytes(4, "little") + levels for levels in (repetition, definition))
         body += b"".join((entry // 7).to_bytes(8, "little") for entry in range(start, start + 10))
         data = DataPageHeader(10, Encoding.PLAIN, Encoding.RLE, Encoding.RLE)
-        page = thrift.encode(PageHeader(PageType.DATA_PAGE, len(body), len(body), data_page_header=data)) + body
+        page = (
+            compact_protocol.encode(PageHeader(PageType.DATA_PAGE, len(body), len(body), data_page_header=data)) + body
+        )
         index.page_locations.append(PageLocation(len(content), len(page), -(-start // 7)))
         content += page
-    encoded = thrift.encode(index)
+    encoded = compact_protocol.encode(index)
 
     def edit(metadata: Any) -> None:
         chunk = metadata.row_groups[0].columns[0]

@@ -15,15 +15,16 @@ import pytest
 import resilient_pq as rpq
 from resilient_pq import sync
 from resilient_pq.arrow.buffers import make_array
-from resilient_pq.arrow.field import Field
+from resilient_pq.arrow.types.field import Field
+from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import FormatError
+from resilient_pq.format.pages.chunk_read import ChunkRead
 from resilient_pq.io import FetchOptions
-from resilient_pq.io.memory import MemoryStore
-from resilient_pq.io.ranges import ByteRange
-from resilient_pq.reader.plan import ChunkRead, RowGroupRead
-from resilient_pq.reader.portions import Portion, portions
+from resilient_pq.io.memory_store import MemoryStore
+from resilient_pq.reader.read_batches import ReadBatch, portions
+from resilient_pq.reader.read_plan import RowGroupRead
 from resilient_pq.reader.row_groups import RowGroupArrays
-from resilient_pq.reader.streaming import Batches, Job, Jobs, read_ahead
+from resilient_pq.reader.streaming import Batches, BatchJob, Jobs, read_ahead
 from resilient_pq.units import KiB
 
 
@@ -69,7 +70,7 @@ class TestPortions:
         assert ordinals([RowGroupRead(i, 10, ()) for i in range(3)]) == [[0, 1, 2]]
 
     def test_what_a_footer_says_below_zero_is_not_believed(self) -> None:
-        assert Portion((group(0, 4, 14, decoded=-(1 << 60)),)).num_decoded == 0
+        assert ReadBatch((group(0, 4, 14, decoded=-(1 << 60)),)).num_decoded == 0
 
 
 class Reading:
@@ -80,7 +81,7 @@ class Reading:
         self.cancelled: list[int] = []
         self._released = [asyncio.Event() for _ in sizes]
         self._sizes = sizes
-        self._jobs = [Job(Portion((group(i, 4, 104, decoded=decoded),)), self._read) for i in range(len(sizes))]
+        self._jobs = [BatchJob(ReadBatch((group(i, 4, 104, decoded=decoded),)), self._read) for i in range(len(sizes))]
 
     async def jobs(self) -> Jobs:
         for job in self._jobs:
@@ -153,7 +154,9 @@ class TestReadAhead:
 
     async def test_no_more_than_so_many(self) -> None:
         reading = Reading(*[8] * 9)
-        async with aclosing(read_ahead(reading.jobs(), FetchOptions(memory_budget=1 << 40, max_requests=3))) as arriving:
+        async with aclosing(
+            read_ahead(reading.jobs(), FetchOptions(memory_budget=1 << 40, max_requests=3))
+        ) as arriving:
             first = asyncio.ensure_future(anext(arriving))
             await reading.finish(0)
             await first
@@ -171,7 +174,9 @@ class TestReadAhead:
 
     async def test_closing_cancels_what_is_under_way(self) -> None:
         reading = Reading(*[8] * 4)
-        async with aclosing(read_ahead(reading.jobs(), FetchOptions(memory_budget=1 << 40, max_requests=16))) as arriving:
+        async with aclosing(
+            read_ahead(reading.jobs(), FetchOptions(memory_budget=1 << 40, max_requests=16))
+        ) as arriving:
             first = asyncio.ensure_future(anext(arriving))
             await reading.finish(0)
             await first
@@ -180,7 +185,9 @@ class TestReadAhead:
 
     async def test_an_error_comes_in_its_turn(self) -> None:
         reading = Reading(8, -1, 8)
-        async with aclosing(read_ahead(reading.jobs(), FetchOptions(memory_budget=1 << 40, max_requests=16))) as arriving:
+        async with aclosing(
+            read_ahead(reading.jobs(), FetchOptions(memory_budget=1 << 40, max_requests=16))
+        ) as arriving:
             first = asyncio.ensure_future(anext(arriving))
             await reading.finish(1)
             assert not first.done()

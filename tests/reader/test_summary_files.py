@@ -17,8 +17,8 @@ from aiohttp import web
 
 import resilient_pq as rpq
 from resilient_pq import ReadOptions
-from resilient_pq.format import footer, thrift
-from resilient_pq.format.metadata import FileMetaData, SchemaElement
+from resilient_pq.format import compact_protocol, footer
+from resilient_pq.format.file_metadata import FileMetaData, SchemaElement
 from resilient_pq.io import MemoryStore, ObjectInfo
 from resilient_pq.io.testing import Fault, FaultyStore, RecordingStore
 
@@ -75,9 +75,9 @@ def summary_by_pyarrow(files: Sequence[tuple[str, bytes]]) -> bytes:
 def edited(data: bytes, edit: Callable[[FileMetaData], object]) -> bytes:
     """A summary of others with its footer changed."""
     start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
-    metadata, _ = thrift.decode(FileMetaData, data, start)
+    metadata, _ = compact_protocol.decode(FileMetaData, data, start)
     edit(metadata)
-    return data[:start] + footer.frame(thrift.encode(metadata))
+    return data[:start] + footer.frame(compact_protocol.encode(metadata))
 
 
 async def folder_of(kind: str, files: int = FILES) -> MemoryStore:
@@ -308,9 +308,7 @@ async def test_a_check_tells_of_paths_that_lead_elsewhere(store: MemoryStore) ->
     assert report.next == (("rpq", "metadata", "memory:folder", "--overwrite"),)
 
 
-@pytest.mark.parametrize(
-    "name", ["at=2020-01-01 12:30:00", "12:30", "a..b", "..a", "x.", "köln 東京", "a%2F..", "~"]
-)
+@pytest.mark.parametrize("name", ["at=2020-01-01 12:30:00", "12:30", "a..b", "..a", "x.", "köln 東京", "a%2F..", "~"])
 async def test_odd_names_are_names(store: MemoryStore, name: str) -> None:
     data = bytes((await store.read_tail(f"folder/{name_of(0)}", 1 << 30)).data)
     await store.put(f"folder/{name}/x", data)
@@ -327,9 +325,7 @@ async def test_odd_names_are_names(store: MemoryStore, name: str) -> None:
 async def test_a_data_file_that_is_missing_is_named(store: MemoryStore) -> None:
     await store.delete(f"folder/{name_of(3)}")
     async with rpq.open((store, SUMMARY)) as file:
-        with pytest.raises(
-            rpq.NotFoundError, match="a data file that the summary names is not there"
-        ) as caught:
+        with pytest.raises(rpq.NotFoundError, match="a data file that the summary names is not there") as caught:
             await file.read()
         assert caught.value.where.key == f"memory:folder/{name_of(3)}"
         assert "rpq metadata" in str(caught.value.hint)

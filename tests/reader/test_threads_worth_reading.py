@@ -1,4 +1,4 @@
-"""`format.thread_count`: small chunks are read by one thread, large ones by as many as there are."""
+"""`format.pages.thread_count`: small chunks are read by one thread, large ones by as many as there are."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ import pyarrow as pa
 import pytest
 
 import resilient_pq as rpq
-from resilient_pq.format.metadata import CompressionCodec
-from resilient_pq.format.thread_count import READING
-from resilient_pq.io.memory import MemoryStore
+from resilient_pq.format.file_metadata import CompressionCodec
+from resilient_pq.format.pages.chunk_read import ChunkRead
+from resilient_pq.format.pages.thread_count import READING
+from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.reader import row_groups
 from resilient_pq.reader.file import File
-from resilient_pq.reader.plan import ChunkRead, chunk_read
+from resilient_pq.reader.read_plan import chunk_read
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -18,14 +18,14 @@ import pyarrow.parquet as pq
 import pytest
 
 import resilient_pq as rpq
-from resilient_pq.format import thrift
-from resilient_pq.format.metadata import ColumnChunk, FileMetaData, RowGroup
-from resilient_pq.io.memory import MemoryStore
-from resilient_pq.io.ranges import ByteRange
+from resilient_pq.byte_ranges import ByteRange
+from resilient_pq.format import compact_protocol
+from resilient_pq.format.file_metadata import ColumnChunk, FileMetaData, RowGroup
+from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.reader.decoder import decode
 from resilient_pq.recovery.carve import carve, files_in
-from resilient_pq.recovery.scan import headers_in, in_place
-from resilient_pq.recovery.survey import Survey, survey
+from resilient_pq.recovery.evidence.record_scan import headers_in, in_place
+from resilient_pq.recovery.evidence.survey import Survey, survey
 
 
 @dataclass(frozen=True)
@@ -233,7 +233,7 @@ def carve_bytes(data: bytes, schema: Any = None, **options: Any) -> Any:
 def footer_of(data: bytes) -> tuple[FileMetaData, int]:
     """The metadata of a file, and where its footer begins."""
     start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
-    return thrift.decode(FileMetaData, data, start)[0], start
+    return compact_protocol.decode(FileMetaData, data, start)[0], start
 
 
 def complete(group: Any) -> bool:
@@ -251,7 +251,7 @@ def refooted(data: bytes, rebuilt: Any, key_values: Any = None) -> bytes:
         RowGroup([ColumnChunk(meta_data=chunk.read.metadata) for chunk in group.chunks], 0, group.num_rows)
         for group in groups
     ]
-    encoded = thrift.encode(metadata)
+    encoded = compact_protocol.encode(metadata)
     return data + encoded + len(encoded).to_bytes(4, "little") + b"PAR1"
 
 

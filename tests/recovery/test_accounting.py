@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import resilient_pq as rpq
-from resilient_pq.io.memory import MemoryStore
-from resilient_pq.recovery.ledger import ByteUse, Confidence, Ledger, PageState, Region
+from resilient_pq.io.memory_store import MemoryStore
+from resilient_pq.recovery.ledger.ledger_model import ByteUse, Confidence, Ledger, PageState, Region
 
 POLICIES = ("drop", "null", "columns")
 Page = tuple[int, str, int]
@@ -196,7 +196,9 @@ async def test_pages_that_are_nowhere_are_missing(one_paged_file: Any) -> None:
     chunk = file.layout.row_groups[3].chunks[0]
     report, ledger, _ = await recovered(file.cut(chunk.place.stop).data)
     assert report.num_rows == 120
-    assert {region.column for region in ledger.missing} == {".".join(c.path) for c in file.layout.row_groups[3].chunks[1:]}
+    assert {region.column for region in ledger.missing} == {
+        ".".join(c.path) for c in file.layout.row_groups[3].chunks[1:]
+    }
     assert ledger.uncounted
 
 

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from resilient_pq.checksum import crc32
-from resilient_pq.recovery.bit_repair import (
+from resilient_pq.recovery.verification.bit_repair import (
     MAX_BYTES,
     BitFlip,
     false_odds,

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from resilient_pq.errors import FormatError
-from resilient_pq.format.page import pages_of
-from resilient_pq.format.schema import Schema
+from resilient_pq.format.pages.page import pages_of
+from resilient_pq.format.schema_tree import Schema
 from resilient_pq.reader.contents import chunk_range
 from resilient_pq.recovery.carve import CarveLimits, carve, files_in
 from resilient_pq.recovery.report import Damage

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from resilient_pq.format.schema import Schema
+from resilient_pq.format.schema_tree import Schema
 
 ROWS = 700
 CHOICE = random.Random(7)
@@ -42,6 +42,7 @@ def flat(rows: int = ROWS) -> pa.Table:
 
 def nested(rows: int = ROWS) -> pa.Table:
     """Lists, structs, lists of structs, maps; nulls and empty ones at all levels."""
+
     def ints(i: int) -> list[int | None] | None:
         return None if i % 6 == 0 else [None if j % 4 == 3 else i * j for j in range(i % 5)]
 

@@ -12,10 +12,10 @@ import pytest
 
 import resilient_pq as rpq
 from resilient_pq.format.levels import slice_rows
-from resilient_pq.format.records import Kind
-from resilient_pq.io.memory import MemoryStore
+from resilient_pq.format.resilience_records import RecordKind
+from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.io.testing import RecordingStore
-from resilient_pq.writer import encoder
+from resilient_pq.writer import file_encoder
 
 
 async def checked(data: bytes) -> rpq.Report:
@@ -33,7 +33,7 @@ async def test_sound(small: Any) -> None:
 
 
 async def test_incomplete(small: Any) -> None:
-    report = await checked(small.data[: small.records(Kind.CHECKPOINT)[-1].end])
+    report = await checked(small.data[: small.records(RecordKind.CHECKPOINT)[-1].end])
     assert (report.outcome, report.exit_code, report.num_rows) == (rpq.Outcome.INCOMPLETE, 1, 40)
     (finding,) = report.findings
     assert (finding.damage, finding.costs_rows) == (rpq.Damage.UNFINISHED, False)
@@ -48,7 +48,7 @@ async def test_torn(small: Any) -> None:
 
 
 async def test_a_page(small: Any) -> None:
-    chunk = next(header for header in small.records(Kind.CHUNK) if header.num_row_groups == 2)
+    chunk = next(header for header in small.records(RecordKind.CHUNK) if header.num_row_groups == 2)
     changed = bytearray(small.data)
     changed[chunk.end + 40] ^= 1
     report = await checked(bytes(changed))
@@ -82,7 +82,7 @@ async def test_what_this_version_cannot_read_is_not_called_damaged(form: bytes) 
 
 
 async def test_all_row_groups_damaged(small: Any) -> None:
-    places = [(header.end, header.end + 40) for header in small.records(Kind.CHUNK)]
+    places = [(header.end, header.end + 40) for header in small.records(RecordKind.CHUNK)]
     report = await checked(small.zeroed(*places))
     assert (report.outcome, report.exit_code) == (rpq.Outcome.NOTHING, 3)
 
@@ -172,9 +172,19 @@ async def test_json(small: Any) -> None:
 
 async def test_json_of_a_recovery(small: Any) -> None:
     store = MemoryStore()
-    await store.put("file", small.data[: small.records(Kind.CHUNK)[-1].end + 20])
+    await store.put("file", small.data[: small.records(RecordKind.CHUNK)[-1].end + 20])
     document = (await rpq.recover((store, "file"), (store, "out"))).to_json()
-    added = ["rows_kept", "rows_lost", "bytes_kept", "bytes_unread", "lost", "output", "outputs", "ledger", "schema_from"]
+    added = [
+        "rows_kept",
+        "rows_lost",
+        "bytes_kept",
+        "bytes_unread",
+        "lost",
+        "output",
+        "outputs",
+        "ledger",
+        "schema_from",
+    ]
     added.append("notes")
     assert list(document)[-len(added) :] == added
     assert (document["verb"], document["outcome"], document["output"]) == ("recover", "partial", "memory:out")
@@ -187,7 +197,7 @@ async def test_json_of_a_recovery(small: Any) -> None:
 
 async def test_json_of_nothing(small: Any) -> None:
     store = MemoryStore()
-    await store.put("file", small.data[: small.records(Kind.ANCHOR)[0].end + 50])
+    await store.put("file", small.data[: small.records(RecordKind.ANCHOR)[0].end + 50])
     with pytest.raises(rpq.NothingToRecoverError) as caught:
         await rpq.recover((store, "file"), (store, "out"))
     document = caught.value.report.to_json()
@@ -218,12 +228,12 @@ async def test_a_large_object_that_is_no_parquet_file_is_called_so() -> None:
 
 async def test_a_column_that_was_written_with_too_few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """All checksums hold, and no reader can read it."""
-    encode, store = encoder.encode_chunk, MemoryStore()
+    encode, store = file_encoder.encode_chunk, MemoryStore()
 
     def short(leaf: Any, rows: Any, *how: Any) -> Any:
         return encode(leaf, [slice_rows(leaf, rows[0], 0, 7)] if leaf.column_path == "b" else rows, *how)
 
-    monkeypatch.setattr(encoder, "encode_chunk", short)
+    monkeypatch.setattr(file_encoder, "encode_chunk", short)
     async with rpq.create((store, "file")) as writer:
         await writer.write({"a": range(10), "b": range(10)})
     report = await rpq.check((store, "file"))

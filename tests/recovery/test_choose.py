@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from resilient_pq.format.metadata import ColumnChunk, ColumnMetaData, RowGroup
-from resilient_pq.format.records import Kind
-from resilient_pq.recovery.choose import (
+from resilient_pq.format.file_metadata import ColumnChunk, ColumnMetaData, RowGroup
+from resilient_pq.format.resilience_records import RecordKind
+from resilient_pq.recovery.evidence.row_group_choice import (
     FileEnd,
     candidates_of_survey,
     known_row_groups,
@@ -15,8 +15,8 @@ from resilient_pq.recovery.choose import (
     losses_between,
     recounted,
 )
+from resilient_pq.recovery.evidence.survey import Survey
 from resilient_pq.recovery.report import Damage
-from resilient_pq.recovery.survey import Survey
 
 
 def candidates(drive: Any, data: bytes) -> Any:
@@ -37,9 +37,9 @@ def test_a_whole_footer_only_has_to_be_cut_off_behind(small: Any, drive: Any) ->
 
 
 def test_a_torn_row_group_is_lost_with_a_number_of_rows_nobody_knows(small: Any, drive: Any) -> None:
-    last = small.records(Kind.ROW_GROUP)[-1]
+    last = small.records(RecordKind.ROW_GROUP)[-1]
     found = candidates(drive, small.data[: last.offset])
-    checkpoint = small.records(Kind.CHECKPOINT)[-1]
+    checkpoint = small.records(RecordKind.CHECKPOINT)[-1]
     assert (found.cut_end, found.prefix_end, found.last) == (None, checkpoint.end, checkpoint)
     (lost,) = losses_behind(found.end, known_row_groups(found))
     assert (lost.start, lost.end, lost.num_rows) == (checkpoint.end, last.offset, None)
@@ -47,8 +47,8 @@ def test_a_torn_row_group_is_lost_with_a_number_of_rows_nobody_knows(small: Any,
 
 
 def test_a_gap_is_lost_with_the_rows_that_later_records_count(small: Any, drive: Any) -> None:
-    (final,) = small.records(Kind.FINAL)
-    checkpoints, row_groups = small.records(Kind.CHECKPOINT), small.records(Kind.ROW_GROUP)
+    (final,) = small.records(RecordKind.FINAL)
+    checkpoints, row_groups = small.records(RecordKind.CHECKPOINT), small.records(RecordKind.ROW_GROUP)
     places = [(header.offset, header.end) for header in (checkpoints[1], row_groups[2])]
     found = candidates(drive, small.zeroed(*places)[: final.offset])
     assert [candidate.ordinal for candidate in found.row_groups] == [0, 1, 3, 4]
@@ -62,8 +62,8 @@ def test_a_gap_is_lost_with_the_rows_that_later_records_count(small: Any, drive:
 
 
 def test_a_footer_that_is_damaged_still_counts_what_is_missing(small: Any, drive: Any) -> None:
-    (final,) = small.records(Kind.FINAL)
-    last = small.records(Kind.ROW_GROUP)[-1]
+    (final,) = small.records(RecordKind.FINAL)
+    last = small.records(RecordKind.ROW_GROUP)[-1]
     data = small.zeroed((last.offset, last.end), (final.payload_offset, final.payload_offset + 10))
     found = candidates(drive, data)
     (lost,) = losses_behind(found.end, known_row_groups(found))
@@ -72,11 +72,11 @@ def test_a_footer_that_is_damaged_still_counts_what_is_missing(small: Any, drive
 
 def test_only_the_final_record_proves_the_end(small: Any, drive: Any) -> None:
     """Its header is enough; a checkpoint counts rows, too, and says nothing of those that followed."""
-    (final,) = small.records(Kind.FINAL)
-    checkpoint = small.records(Kind.CHECKPOINT)[-1]
+    (final,) = small.records(RecordKind.FINAL)
+    checkpoint = small.records(RecordKind.CHECKPOINT)[-1]
     for cut, rows in ((final.payload_offset, 50), (final.payload_offset - 1, None), (final.offset, None)):
         assert candidates(drive, small.data[:cut]).end.num_rows == rows
-    for header in small.records(Kind.CHECKPOINT):
+    for header in small.records(RecordKind.CHECKPOINT):
         for cut in (header.payload_offset, header.end - 1, header.end):
             found = candidates(drive, small.data[:cut])
             assert (found.end.num_rows, found.end.least) in ((None, 0), (None, header.num_rows))

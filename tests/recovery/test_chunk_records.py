@@ -12,17 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import resilient_pq as rpq
-from resilient_pq.format import thrift
+from resilient_pq.byte_ranges import ByteRange
+from resilient_pq.format import compact_protocol
+from resilient_pq.format.file_metadata import FileMetaData, PageType
 from resilient_pq.format.footer import ChunkSums
-from resilient_pq.format.metadata import FileMetaData, PageType
-from resilient_pq.format.page import pages_of
-from resilient_pq.format.records import CHUNK_RECORD_SIZE, Kind
-from resilient_pq.format.schema import Schema
-from resilient_pq.io.ranges import ByteRange
+from resilient_pq.format.pages.page import pages_of
+from resilient_pq.format.resilience_records import CHUNK_RECORD_SIZE, RecordKind
+from resilient_pq.format.schema_tree import Schema
 from resilient_pq.reader.decoder import decode
-from resilient_pq.recovery.chunk_records import in_flight
-from resilient_pq.recovery.known import KnownRowGroup, Method
-from resilient_pq.recovery.scan import headers_in, in_place
+from resilient_pq.recovery.evidence.chunk_records import in_flight
+from resilient_pq.recovery.evidence.located_row_group import LocatedRowGroup, Method
+from resilient_pq.recovery.evidence.record_scan import headers_in, in_place
 
 ROWS = 400
 GROUP = 100
@@ -58,27 +58,27 @@ class Found:
                 self.num_bytes += wanted.size
                 wanted = asking.send(memoryview(data)[wanted.start : wanted.end])
         except StopIteration as stop:
-            self.groups: tuple[KnownRowGroup, ...] = stop.value
+            self.groups: tuple[LocatedRowGroup, ...] = stop.value
 
-    def group(self, ordinal: int) -> KnownRowGroup:
+    def group(self, ordinal: int) -> LocatedRowGroup:
         (found,) = (group for group in self.groups if group.ordinal == ordinal)
         return found
 
 
 def schema_of(data: bytes) -> Schema:
     """That of the anchor, which no test here damages."""
-    anchor = next(header for header in in_place(headers_in(data, 0)) if header.kind == Kind.ANCHOR)
-    return Schema.from_elements(thrift.decode(FileMetaData, data, anchor.payload_offset)[0].schema)
+    anchor = next(header for header in in_place(headers_in(data, 0)) if header.kind == RecordKind.ANCHOR)
+    return Schema.from_elements(compact_protocol.decode(FileMetaData, data, anchor.payload_offset)[0].schema)
 
 
 def written(file: Any) -> FileMetaData:
-    (final,) = file.records(Kind.FINAL)
-    metadata: FileMetaData = thrift.decode(FileMetaData, file.data, final.payload_offset)[0]
+    (final,) = file.records(RecordKind.FINAL)
+    metadata: FileMetaData = compact_protocol.decode(FileMetaData, file.data, final.payload_offset)[0]
     return metadata
 
 
 def chunk_records(file: Any, ordinal: int) -> list[Any]:
-    return [header for header in file.records(Kind.CHUNK) if header.num_row_groups == ordinal]
+    return [header for header in file.records(RecordKind.CHUNK) if header.num_row_groups == ordinal]
 
 
 def place_of(metadata: Any) -> ByteRange:
@@ -86,7 +86,7 @@ def place_of(metadata: Any) -> ByteRange:
     return ByteRange(start, start + metadata.total_compressed_size)
 
 
-def is_as_written(found: KnownRowGroup, file: Any, data: bytes, columns: Collection[int] = range(4)) -> None:
+def is_as_written(found: LocatedRowGroup, file: Any, data: bytes, columns: Collection[int] = range(4)) -> None:
     """Chunks are where the footer of the whole file has them, with the same metadata, and decode to the same."""
     row_group = written(file).row_groups[found.ordinal]
     for column in columns:
@@ -106,7 +106,7 @@ def is_as_written(found: KnownRowGroup, file: Any, data: bytes, columns: Collect
 
 
 def test_a_row_group_in_flight(file: Any) -> None:
-    record = file.records(Kind.ROW_GROUP)[3]
+    record = file.records(RecordKind.ROW_GROUP)[3]
     found = Found(file.data[: record.offset + 10], {0, 1, 2})
     (group,) = found.groups
     assert (group.ordinal, group.num_rows, group.rows_before) == (3, GROUP, 3 * GROUP)
@@ -116,7 +116,7 @@ def test_a_row_group_in_flight(file: Any) -> None:
 
 
 def test_a_row_group_whose_record_is_damaged(file: Any) -> None:
-    record = file.records(Kind.ROW_GROUP)[1]
+    record = file.records(RecordKind.ROW_GROUP)[1]
     found = Found(file.zeroed((record.payload_offset, record.end)), {0, 2, 3})
     (group,) = found.groups
     assert (group.num_rows, group.rows_before, group.end) == (GROUP, GROUP, record.end)
@@ -126,7 +126,11 @@ def test_a_row_group_whose_record_is_damaged(file: Any) -> None:
 
 
 def test_row_groups_of_a_file_without_any_other_record(file: Any) -> None:
-    places = [(h.offset, h.end) for h in file.headers if h.kind in (Kind.ROW_GROUP, Kind.CHECKPOINT, Kind.FINAL)]
+    places = [
+        (h.offset, h.end)
+        for h in file.headers
+        if h.kind in (RecordKind.ROW_GROUP, RecordKind.CHECKPOINT, RecordKind.FINAL)
+    ]
     found = Found(file.zeroed(*places))
     assert [group.ordinal for group in found.groups] == [0, 1, 2, 3]
     for group in found.groups:
@@ -141,9 +145,7 @@ def test_pages_begin_with_the_rows_that_they_begin_with(file: Any) -> None:
         assert chunk is not None and chunk.pages is not None
         place = chunk.read.range
         pages = list(pages_of(memoryview(file.data)[place.start : place.end], place.start))
-        assert [(known.offset, known.end) for known in chunk.pages.pages] == [
-            (page.offset, page.end) for page in pages
-        ]
+        assert [(known.offset, known.end) for known in chunk.pages.pages] == [(page.offset, page.end) for page in pages]
         data_pages = [page for page in pages if page.header.type != PageType.DICTIONARY_PAGE]
         starts = [0]
         for page in data_pages[:-1]:
@@ -168,7 +170,7 @@ def test_it_is_not_asked_for_what_is_known(file: Any) -> None:
 
 def test_cut_at_any_byte_whole_chunks_are_complete_and_pages_are_found(file: Any) -> None:
     first = chunk_records(file, 3)[0]
-    end = file.records(Kind.ROW_GROUP)[3].offset
+    end = file.records(RecordKind.ROW_GROUP)[3].offset
     expected = written(file).row_groups[3].columns
     for cut in range(first.offset + 1, end, 41):
         found = Found(file.data[:cut], {0, 1, 2})
@@ -209,7 +211,7 @@ def test_a_chunk_record_that_is_destroyed(file: Any, column: int) -> None:
 
 
 def test_a_chunk_record_that_is_damaged_in_the_last_row_group(file: Any) -> None:
-    record, end = chunk_records(file, 3)[2], file.records(Kind.ROW_GROUP)[3].offset
+    record, end = chunk_records(file, 3)[2], file.records(RecordKind.ROW_GROUP)[3].offset
     following = chunk_records(file, 3)[3]
     found = Found(file.zeroed((record.offset, record.offset + 4))[: following.offset - 1], {0, 1, 2})
     is_as_written(found.group(3), file, found.data, [0, 1])
@@ -250,7 +252,7 @@ def test_no_more_is_read_than_the_headers_of_pages(write_file: Callable[..., Any
     noise = [(i * 7919 % 2**32).to_bytes(4, "little") * 25_000 for i in range(60)]
     table = pa.table({"noise": pa.array(noise, pa.binary()), "id": list(range(60))})
     large = asyncio.run(write_file(table, row_group_rows=60, compression="none"))
-    (record,) = large.records(Kind.ROW_GROUP)
+    (record,) = large.records(RecordKind.ROW_GROUP)
     found = Found(large.data[: record.offset])
     assert found.group(0).num_rows == 60
     assert record.offset > 6_000_000
@@ -261,7 +263,7 @@ def test_no_more_is_read_than_the_headers_of_pages(write_file: Callable[..., Any
 @given(damage=st.data())
 def test_no_page_is_ever_taken_for_one_of_another_chunk(damage: st.DataObject, file: Any) -> None:
     """Zeros anywhere in two row groups: what is listed as a page is one of that column, or its header is damaged."""
-    start, end = chunk_records(file, 1)[0].offset, file.records(Kind.ROW_GROUP)[2].offset
+    start, end = chunk_records(file, 1)[0].offset, file.records(RecordKind.ROW_GROUP)[2].offset
     zeros = []
     for _ in range(damage.draw(st.integers(1, 3))):
         at = damage.draw(st.integers(start, end - 1))

@@ -14,9 +14,9 @@ import pytest
 
 import resilient_pq as rpq
 from resilient_pq.io import MultipartSink, ObjectInfo, ObjectSink, SinkOptions, find_epoch
-from resilient_pq.io.memory import MemoryStore
+from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.io.protocols import DEFAULT_SINK_OPTIONS, Buffer
-from resilient_pq.io.s3 import S3Store
+from resilient_pq.io.s3.s3_store import S3Store
 from resilient_pq.io.testing import Fault, FaultyStore, RecordingStore
 
 MiB = 2**20
@@ -55,9 +55,7 @@ def rows(start: int, end: int) -> dict[str, list[int]]:
 
 
 async def begin(store: Any, **options: Any) -> rpq.Writer:
-    return await rpq.create_or_resume(
-        (store, "days/f"), **{"options": SMALL, "checkpoint_every": None, **options}
-    )
+    return await rpq.create_or_resume((store, "days/f"), **{"options": SMALL, "checkpoint_every": None, **options})
 
 
 async def crash(store: Any, rows_more: int, **options: Any) -> int:

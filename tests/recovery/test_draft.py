@@ -9,27 +9,27 @@ from typing import Any
 import pytest
 
 import resilient_pq as rpq
-from resilient_pq.format import thrift
-from resilient_pq.format.metadata import RowGroup
-from resilient_pq.format.page import pages_of
-from resilient_pq.format.records import Kind
-from resilient_pq.io.counters import FetchCounters
-from resilient_pq.io.memory import MemoryStore
-from resilient_pq.recovery.draft import Draft, check_end, ends_well
-from resilient_pq.recovery.source import Source
-from resilient_pq.writer.layout import Layout
+from resilient_pq.format import compact_protocol
+from resilient_pq.format.file_metadata import RowGroup
+from resilient_pq.format.pages.page import pages_of
+from resilient_pq.format.resilience_records import RecordKind
+from resilient_pq.io.memory_store import MemoryStore
+from resilient_pq.io.transfer.fetch_counters import FetchCounters
+from resilient_pq.recovery.damaged_object import DamagedObject
+from resilient_pq.recovery.rewrite.output_draft import Draft, check_end, ends_well
+from resilient_pq.writer.file_layout import FileLayout
 
 
 def damaged(small: Any) -> bytes:
     """A page of the second row group is damaged: all others get new places."""
-    chunk = next(header for header in small.records(Kind.CHUNK) if header.num_row_groups == 1)
+    chunk = next(header for header in small.records(RecordKind.CHUNK) if header.num_row_groups == 1)
     data: bytes = small.zeroed((chunk.end, chunk.end + 40))
     return data
 
 
 def torn(small: Any) -> bytes:
     """The fifth row group has all of its pages and no record: the others stay where they are."""
-    data: bytes = small.data[: small.records(Kind.ROW_GROUP)[-1].offset]
+    data: bytes = small.data[: small.records(RecordKind.ROW_GROUP)[-1].offset]
     return data
 
 
@@ -77,16 +77,16 @@ async def test_a_footer_that_says_something_else(
     which: int,
     change: Callable[[RowGroup], None],
 ) -> None:
-    finish = Layout.finish
+    finish = FileLayout.finish
 
-    def finish_otherwise(layout: Layout, **options: Any) -> Any:
+    def finish_otherwise(layout: FileLayout, **options: Any) -> Any:
         laid = layout.row_groups[which]
-        row_group, _ = thrift.decode(RowGroup, laid.serialized)
+        row_group, _ = compact_protocol.decode(RowGroup, laid.serialized)
         change(row_group)
-        layout.row_groups[which] = replace(laid, serialized=thrift.encode(row_group))
+        layout.row_groups[which] = replace(laid, serialized=compact_protocol.encode(row_group))
         return finish(layout, **options)
 
-    monkeypatch.setattr(Layout, "finish", finish_otherwise)
+    monkeypatch.setattr(FileLayout, "finish", finish_otherwise)
     await is_refused(damage(small))
 
 
@@ -94,13 +94,13 @@ async def test_a_footer_that_says_something_else(
 async def test_a_footer_that_counts_other_rows(
     small: Any, monkeypatch: pytest.MonkeyPatch, damage: Callable[[Any], bytes]
 ) -> None:
-    finish = Layout.finish
+    finish = FileLayout.finish
 
-    def finish_otherwise(layout: Layout, **options: Any) -> Any:
+    def finish_otherwise(layout: FileLayout, **options: Any) -> Any:
         layout.num_rows -= 1
         return finish(layout, **options)
 
-    monkeypatch.setattr(Layout, "finish", finish_otherwise)
+    monkeypatch.setattr(FileLayout, "finish", finish_otherwise)
     await is_refused(damage(small))
 
 
@@ -109,14 +109,14 @@ async def test_a_footer_that_counts_other_rows(
 async def test_a_chunk_that_its_metadata_do_not_fit(
     small: Any, monkeypatch: pytest.MonkeyPatch, damage: Callable[[Any], bytes], change: str
 ) -> None:
-    place = Layout.chunk
+    place = FileLayout.chunk
 
-    def chunk(layout: Layout, encoded: Any) -> Any:
+    def chunk(layout: FileLayout, encoded: Any) -> Any:
         laid = place(layout, encoded)
         setattr(encoded.metadata, change, getattr(encoded.metadata, change) + 1)
         return laid
 
-    monkeypatch.setattr(Layout, "chunk", chunk)
+    monkeypatch.setattr(FileLayout, "chunk", chunk)
     await is_refused(damage(small))
 
 
@@ -124,9 +124,9 @@ async def test_a_chunk_that_was_made_anew_and_does_not_decode(
     one_paged_file: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As the chunks of a row group that lost a page are; headers and sizes are right."""
-    place = Layout.chunk
+    place = FileLayout.chunk
 
-    def chunk(layout: Layout, encoded: Any) -> Any:
+    def chunk(layout: FileLayout, encoded: Any) -> Any:
         record, *buffers = place(layout, encoded)
         data = bytearray(b"".join(bytes(buffer) for buffer in buffers))
         *_, page = pages_of(memoryview(bytes(data)), 0)
@@ -135,7 +135,7 @@ async def test_a_chunk_that_was_made_anew_and_does_not_decode(
 
     page = one_paged_file.layout.row_groups[0].chunks[0].pages[1]
     data = one_paged_file.written_over((page.body.start, bytes(8))).data
-    monkeypatch.setattr(Layout, "chunk", chunk)
+    monkeypatch.setattr(FileLayout, "chunk", chunk)
     await is_refused(data)
 
 
@@ -156,7 +156,7 @@ async def test_the_end_of_a_copy_is_opened(small: Any) -> None:
     size = len(small.data)
     source = await source_of(small.data)
     await check_end(source, size, 50)
-    await check_end(source, small.records(Kind.CHECKPOINT)[-1].end, 40)
+    await check_end(source, small.records(RecordKind.CHECKPOINT)[-1].end, 40)
     for end, rows in [(size, 49), (size - 1, 50)]:
         assert not await ends_well(source, end, rows)
         with pytest.raises(rpq.RecoveryError, match="cannot be read again"):
@@ -164,6 +164,6 @@ async def test_the_end_of_a_copy_is_opened(small: Any) -> None:
     assert not await ends_well(await source_of(small.zeroed((0, 1))), size, 50)
 
 
-async def source_of(data: bytes) -> Source:
+async def source_of(data: bytes) -> DamagedObject:
     info = await (store := MemoryStore()).put("file", data)
-    return Source(store, "file", "memory:file", info, FetchCounters(), owns_store=False)
+    return DamagedObject(store, "file", "memory:file", info, FetchCounters(), owns_store=False)

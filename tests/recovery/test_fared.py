@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resilient_pq.reader.surviving import PageFate
-from resilient_pq.recovery.fared import placed
+from resilient_pq.damage.chunk_salvage import PageFate
+from resilient_pq.recovery.verification.row_group_outcome import placed
 
 
 def page(first_row: int | None, num_rows: int | None) -> PageFate:

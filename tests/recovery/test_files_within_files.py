@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import resilient_pq as rpq
-from resilient_pq.io.memory import MemoryStore
-from resilient_pq.recovery.scan import file_spans, headers_in, outermost
+from resilient_pq.io.memory_store import MemoryStore
+from resilient_pq.recovery.evidence.record_scan import file_spans, headers_in, outermost
 
 
 async def written(table: pa.Table, **options: object) -> bytes:
@@ -24,9 +24,7 @@ async def written(table: pa.Table, **options: object) -> bytes:
 async def outer_and_inner() -> tuple[bytes, bytes, pa.Table]:
     inner = await written(pa.table({"n": range(400)}), row_group_rows=10, checkpoint_every=1)
     table = pa.table({"id": range(20), "blob": [None] * 7 + [inner] + [None] * 12, "last": [i / 3 for i in range(20)]})
-    outer = await written(
-        table, compression="none", row_group_rows=10, options=rpq.WriteOptions(dictionary_bytes=0)
-    )
+    outer = await written(table, compression="none", row_group_rows=10, options=rpq.WriteOptions(dictionary_bytes=0))
     assert outer.count(inner) == 1
     return outer, inner, table
 
@@ -38,7 +36,9 @@ async def recovered(data: bytes, **options: object) -> tuple[rpq.Report, pa.Tabl
     return report, pq.read_table(io.BytesIO(bytes((await store.read_tail("out", 1 << 30)).data)))
 
 
-@pytest.mark.parametrize("how", ["a byte of the head is missing", "head zeroed", "head and footer", "head missing, cut"])
+@pytest.mark.parametrize(
+    "how", ["a byte of the head is missing", "head zeroed", "head and footer", "head missing, cut"]
+)
 async def test_the_enclosing_file_is_taken(how: str) -> None:
     outer, inner, table = await outer_and_inner()
     ids = [file_id for file_id, *_ in map(astuple_of, file_spans(headers_in(outer, 0)))]
@@ -107,7 +107,9 @@ async def test_a_shorter_file_over_a_longer_one() -> None:
 async def test_the_schema_of_a_file_in_a_column_is_not_that_of_the_outer_one() -> None:
     """All footers of the outer file are gone; its row-group records name its columns, and the inner footer others."""
     inner = await written(pa.table({"n": range(9), "text": ["inner"] * 9}))
-    table = pa.table({"id": range(20), "name": [f"name {i}" for i in range(20)], "blob": [None] * 7 + [inner] + [None] * 12})
+    table = pa.table(
+        {"id": range(20), "name": [f"name {i}" for i in range(20)], "blob": [None] * 7 + [inner] + [None] * 12}
+    )
     data = await written(table, compression="snappy", row_group_rows=10)
     gone = bytearray(data)
     mine = next(iter(headers_in(data, 0)))[1].file_id

@@ -28,8 +28,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resilient_pq.recovery.identify import Identity, identify, identity_of
-from resilient_pq.recovery.text_mode import TextChange, text_damage, undone
+from resilient_pq.recovery.evidence.identify import Identity, identify, identity_of
+from resilient_pq.recovery.evidence.text_mode import TextChange, text_damage, undone
 
 
 def drive(data: bytes) -> Identity:
@@ -112,9 +112,7 @@ def duck(folder: Path) -> bytes:
 
 
 LFS = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 12345\n".encode()
-S3_ERROR = (
-    b'<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>SlowDown</Code><Message>Reduce</Message></Error>'
-)
+S3_ERROR = b'<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>SlowDown</Code><Message>Reduce</Message></Error>'
 MAKERS: dict[str, Callable[[Path], bytes]] = {
     "empty": lambda _: b"",
     "zeros": lambda _: bytes(10_000_000),
@@ -271,9 +269,7 @@ def test_a_small_file_is_told_by_undoing_it(change: TextChange) -> None:
     assert (identity.name, "suggest" in identity.sentence) == ("text-mode", False)
 
 
-@pytest.mark.parametrize(
-    "change", sorted(set(CHANGES) - {TextChange.LF_TO_CRLF, TextChange.LATIN1_AS_UTF8}, key=str)
-)
+@pytest.mark.parametrize("change", sorted(set(CHANGES) - {TextChange.LF_TO_CRLF, TextChange.LATIN1_AS_UTF8}, key=str))
 def test_what_lost_something_is_not_undone(change: TextChange) -> None:
     assert undone(CHANGES[change](foreign())) is None
 

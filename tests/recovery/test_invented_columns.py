@@ -17,13 +17,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import resilient_pq as rpq
-from resilient_pq.format.metadata import CompressionCodec, Type
-from resilient_pq.format.page import Page
-from resilient_pq.io.memory import MemoryStore
+from resilient_pq.format.file_metadata import CompressionCodec, Type
+from resilient_pq.format.pages.page import Page
+from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.recovery.carve import files_in
-from resilient_pq.recovery.carve.columns import Chunk, count_columns
-from resilient_pq.recovery.carve.invent import candidates
-from resilient_pq.recovery.carve.probe import Kind, Probed, by_body, by_header
+from resilient_pq.recovery.carve.column_cuts import CutChunk, count_columns
+from resilient_pq.recovery.carve.invented_columns import candidates
+from resilient_pq.recovery.carve.page_probe import ColumnKind, Probed, by_body, by_header
 
 
 def mixed(rows: int) -> pa.Table:
@@ -351,10 +351,10 @@ def test_levels_are_not_taken_for_places_in_a_dictionary(carving: Any) -> None:
 
 def test_a_few_chunks_that_fit_nowhere_do_not_hide_how_many_columns_there_are() -> None:
     """Two columns in eight row groups, of which one chunk is of another file."""
-    number, text, strange = (Kind(one, None, 0, 0) for one in (Type.INT64, Type.BYTE_ARRAY, Type.BOOLEAN))
+    number, text, strange = (ColumnKind(one, None, 0, 0) for one in (Type.INT64, Type.BYTE_ARRAY, Type.BOOLEAN))
     kinds = [number, text] * 8
     kinds[6] = strange
-    chunks = [Chunk((kind,), i, i + 1, 10, False, False, 80, (0, 0), None) for i, kind in enumerate(kinds)]
+    chunks = [CutChunk((kind,), i, i + 1, 10, False, False, 80, (0, 0), None) for i, kind in enumerate(kinds)]
     counted = count_columns([chunks], begins=True)
     assert counted is not None and counted.count == 2
     counted = count_columns([chunks[:10]], begins=True)

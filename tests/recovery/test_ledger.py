@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resilient_pq.errors import RecoveryError
-from resilient_pq.recovery.ledger import (
+from resilient_pq.recovery.ledger.ledger_model import (
     ByteUse,
     Confidence,
     Ledger,

@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import resilient_pq as rpq
-from resilient_pq.format import thrift
-from resilient_pq.format.metadata import FileMetaData
-from resilient_pq.io.memory import MemoryStore
+from resilient_pq.format import compact_protocol
+from resilient_pq.format.file_metadata import FileMetaData
+from resilient_pq.io.memory_store import MemoryStore
 
 ROWS, GROUPS = 10, 5
 
@@ -20,15 +20,17 @@ ROWS, GROUPS = 10, 5
 def without(*lost: int) -> bytes:
     """A file of pyarrow's, the footer entries of some row groups damaged and their data zeroed."""
     count = ROWS * GROUPS
-    table = pa.table({"id": range(count), "name": [f"name {i}" for i in range(count)], "v": [i / 2 for i in range(count)]})
+    table = pa.table(
+        {"id": range(count), "name": [f"name {i}" for i in range(count)], "v": [i / 2 for i in range(count)]}
+    )
     sink = io.BytesIO()
     pq.write_table(table, sink, row_group_size=ROWS)
     data = bytearray(sink.getvalue())
     start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
-    footer, _ = thrift.decode(FileMetaData, memoryview(bytes(data))[start:-8])
+    footer, _ = compact_protocol.decode(FileMetaData, memoryview(bytes(data))[start:-8])
     at = start
     for ordinal, row_group in enumerate(footer.row_groups):
-        entry = thrift.encode(row_group)
+        entry = compact_protocol.encode(row_group)
         at = data.index(entry, at)
         if ordinal in lost:
             data[at + 5 : at + 25] = bytes(20)

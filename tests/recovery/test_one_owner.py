@@ -20,7 +20,7 @@ import pytest
 
 import resilient_pq as rpq
 from resilient_pq.io import MultipartSink, ObjectInfo, ObjectSink, Part, SinkOptions, find_epoch
-from resilient_pq.io.memory import MemoryStore
+from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.io.protocols import DEFAULT_SINK_OPTIONS, Buffer, bare_etag
 from resilient_pq.io.testing import RecordingStore
 
@@ -59,9 +59,7 @@ class Lenient(Parts):
         random.Random(len(listed)).shuffle(listed)
         return listed
 
-    async def complete_upload(
-        self, key: str, upload_id: str, parts: Sequence[Part], **conditions: Any
-    ) -> ObjectInfo:
+    async def complete_upload(self, key: str, upload_id: str, parts: Sequence[Part], **conditions: Any) -> ObjectInfo:
         await super().list_parts(key, upload_id)
         for wanted in parts:
             for part, content in self.versions[upload_id]:
@@ -239,9 +237,7 @@ class Held:
             found = pa.table(await file.read(columns=["id", "by"]))
         assert found["id"].to_pylist() == list(range(self.num_rows))
         refused = [actor.error for actor in self.actors if actor.error is not None and not actor.dead]
-        assert all(isinstance(error, rpq.WriterFencedError | rpq.AlreadyExistsError) for error in refused), (
-            refused
-        )
+        assert all(isinstance(error, rpq.WriterFencedError | rpq.AlreadyExistsError) for error in refused), refused
         assert all(error.hint for error in refused if isinstance(error, rpq.WriterFencedError))
         # Whoever finds the complete file removes what a killed writer had no time to.
         with pytest.raises(rpq.AlreadyExistsError):
@@ -373,9 +369,7 @@ ALL: list[Moment] = list(itertools.product(range(14, 34), range(30), range(8)))
 
 
 @pytest.mark.parametrize("kind", STORES)
-@pytest.mark.parametrize(
-    "moments", [SOME, pytest.param(ALL[::2], marks=pytest.mark.thorough)], ids=["some", "all"]
-)
+@pytest.mark.parametrize("moments", [SOME, pytest.param(ALL[::2], marks=pytest.mark.thorough)], ids=["some", "all"])
 async def test_a_zombie_at_every_moment_of_a_take_over(kind: type[Parts], moments: list[Moment]) -> None:
     """A writer stops at any request of a checkpoint; another takes over as far as any of its own; the first goes on.
 

@@ -13,12 +13,14 @@ import pytest
 from typer.testing import CliRunner
 
 import resilient_pq as rpq
+from resilient_pq.bulk.run_summary import FileEntry
 from resilient_pq.cli.main import app
-from resilient_pq.folder.summary import FileEntry
-from resilient_pq.format.page import pages_of
-from resilient_pq.io.memory import MemoryStore
+from resilient_pq.format.pages.page import pages_of
+from resilient_pq.io.memory_store import MemoryStore
 
-TABLE = pa.table({"n": range(5000), "s": [f"v{i % 50}" for i in range(5000)], "l": [[i] * (i % 3) for i in range(5000)]})
+TABLE = pa.table(
+    {"n": range(5000), "s": [f"v{i % 50}" for i in range(5000)], "l": [[i] * (i % 3) for i in range(5000)]}
+)
 
 
 def of_pyarrow(**options: Any) -> bytes:
@@ -98,7 +100,9 @@ def test_the_words(tmp_path: Path) -> None:
     assert f"{pages:,} pages verified" in " ".join(told.output.split())
     assert "no checksum" not in told.output
     told = CliRunner().invoke(app, ["check", str(tmp_path)])
-    assert f"{pages:,} of {2 * pages:,} pages have no checksum, in 1 file: " in " ".join(told.output.split()), told.output
+    assert f"{pages:,} of {2 * pages:,} pages have no checksum, in 1 file: " in " ".join(told.output.split()), (
+        told.output
+    )
     told = CliRunner().invoke(app, ["check", "--json", str(tmp_path)])
     last = json.loads(told.stdout.splitlines()[-1])
     assert (last["pages_verified"], last["pages_decoded"], last["files_not_verified"]) == (pages, pages, 1)

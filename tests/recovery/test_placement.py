@@ -16,16 +16,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import resilient_pq as rpq
-from resilient_pq.format import thrift
-from resilient_pq.format.metadata import FileMetaData
-from resilient_pq.format.page import Page, pages_of
-from resilient_pq.format.records import Kind
-from resilient_pq.io.ranges import ByteRange
-from resilient_pq.recovery.placement import place
-from resilient_pq.recovery.scan import all_headers, file_spans
-from resilient_pq.recovery.seam import seam
-from resilient_pq.recovery.survey import survey
-from resilient_pq.recovery.view import Segment, View
+from resilient_pq.byte_ranges import ByteRange
+from resilient_pq.format import compact_protocol
+from resilient_pq.format.file_metadata import FileMetaData
+from resilient_pq.format.pages.page import Page, pages_of
+from resilient_pq.format.resilience_records import RecordKind
+from resilient_pq.recovery.evidence.byte_remap import ByteRemap, RemapSegment
+from resilient_pq.recovery.evidence.crc_seam import seam
+from resilient_pq.recovery.evidence.placement import place
+from resilient_pq.recovery.evidence.record_scan import all_headers, file_spans
+from resilient_pq.recovery.evidence.survey import survey
 from resilient_pq.units import KiB
 
 
@@ -39,8 +39,8 @@ def drive(asking: Generator[ByteRange, memoryview, Any], data: bytes) -> Any:
         return stop.value
 
 
-def placed(data: bytes, file_id: bytes | None = None, **options: Any) -> View:
-    view: View = drive(place(len(data), drive(all_headers(len(data)), data), file_id, **options), data)
+def placed(data: bytes, file_id: bytes | None = None, **options: Any) -> ByteRemap:
+    view: ByteRemap = drive(place(len(data), drive(all_headers(len(data)), data), file_id, **options), data)
     ends = [0]
     for segment in view.segments:
         assert ends[-1] <= segment.start < segment.end <= view.size
@@ -49,7 +49,7 @@ def placed(data: bytes, file_id: bytes | None = None, **options: Any) -> View:
     return view
 
 
-def together(data: bytes, view: View) -> bytes:
+def together(data: bytes, view: ByteRemap) -> bytes:
     return bytes(drive(view.read(ByteRange(0, view.size)), data))
 
 
@@ -80,8 +80,8 @@ def headers(file: Any) -> list[tuple[int, int]]:
 
 
 def _pages(file: Any) -> list[Page]:
-    (final,) = file.records(Kind.FINAL)
-    metadata = thrift.decode(FileMetaData, file.data, final.payload_offset)[0]
+    (final,) = file.records(RecordKind.FINAL)
+    metadata = compact_protocol.decode(FileMetaData, file.data, final.payload_offset)[0]
     found: list[Page] = []
     for row_group in metadata.row_groups:
         for column in row_group.columns:
@@ -104,7 +104,7 @@ def has_all_that_is_there(file: Any, data: bytes, order: Sequence[int], size: in
     def is_there(start: int, end: int) -> bool:
         return set(order).issuperset(range(start // size, (end - 1) // size + 1))
 
-    records = file.records(Kind.ROW_GROUP)
+    records = file.records(RecordKind.ROW_GROUP)
     for start, end in pages(file):
         record = next(record for record in records if record.offset >= end)
         if is_there(start, end) and is_there(record.offset, record.end):
@@ -112,13 +112,13 @@ def has_all_that_is_there(file: Any, data: bytes, order: Sequence[int], size: in
 
 
 def test_in_place(file: Any) -> None:
-    assert placed(file.data) == View.in_place(len(file.data))
-    assert placed(file.data, search_pages=True) == View.in_place(len(file.data))
+    assert placed(file.data) == ByteRemap.in_place(len(file.data))
+    assert placed(file.data, search_pages=True) == ByteRemap.in_place(len(file.data))
 
 
 def test_where_there_is_no_record_there_is_no_file() -> None:
-    assert placed(b"PAR1" + bytes(1000)) == View(0, ())
-    assert placed(b"") == View(0, ())
+    assert placed(b"PAR1" + bytes(1000)) == ByteRemap(0, ())
+    assert placed(b"") == ByteRemap(0, ())
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_parts(file: Any, order: list[int], size: int) -> None:
         view = placed(data)
         assert together(data, view) == file.data
         surveyed = drive(view.through(survey(view.size)), data)
-        assert surveyed.footer.header.kind == Kind.FINAL
+        assert surveyed.footer.header.kind == RecordKind.FINAL
         assert pq.read_table(io.BytesIO(together(data, view))).equals(file.table)
 
 
@@ -196,10 +196,10 @@ def test_pieces_without_a_record_are_found_by_their_pages(write_file: Callable[.
 def test_the_head_is_gone(file: Any, cut: int) -> None:
     data = file.data[cut:]
     view = placed(data)
-    assert view == View(len(file.data), (Segment(cut, len(file.data), -cut),))
+    assert view == ByteRemap(len(file.data), (RemapSegment(cut, len(file.data), -cut),))
     assert together(data, view)[cut:] == data
     surveyed = drive(view.through(survey(view.size)), data)
-    assert surveyed.footer.header.kind == Kind.FINAL
+    assert surveyed.footer.header.kind == RecordKind.FINAL
 
 
 @pytest.mark.parametrize("size", [1, 700, 70_001])
@@ -213,13 +213,11 @@ def test_bytes_are_inserted_at_a_page_header(file: Any, size: int) -> None:
 
 def test_the_record_that_tells_of_a_page_lies_across_a_border_too(file: Any) -> None:
     """It is whole only where its parts are put together; then it tells where the bytes before it begin."""
-    for record in file.records(Kind.ROW_GROUP)[1:4]:
+    for record in file.records(RecordKind.ROW_GROUP)[1:4]:
         start, _ = [place for place in headers(file) if place[0] < record.offset][-20]
         cuts = start + 2, record.payload_offset + record.payload_size // 2
         noise = [random.Random(cut).randbytes(size) for cut, size in zip(cuts, (700, 70_001), strict=True)]
-        data = b"".join(
-            [file.data[: cuts[0]], noise[0], file.data[cuts[0] : cuts[1]], noise[1], file.data[cuts[1] :]]
-        )
+        data = b"".join([file.data[: cuts[0]], noise[0], file.data[cuts[0] : cuts[1]], noise[1], file.data[cuts[1] :]])
         assert together(data, placed(data)) == file.data, cuts
 
 
@@ -227,7 +225,7 @@ def test_within_something_else(file: Any) -> None:
     noise = random.Random(6)
     before, behind = noise.randbytes(70_001), noise.randbytes(50_000)
     view = placed(before + file.data + behind)
-    assert view == View(len(file.data), (Segment(0, len(file.data), len(before)),))
+    assert view == ByteRemap(len(file.data), (RemapSegment(0, len(file.data), len(before)),))
 
 
 def test_two_files_whose_pieces_lie_between_one_another(file: Any, write_file: Callable[..., Any]) -> None:

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import pytest
 
-from resilient_pq.format import thrift
-from resilient_pq.format.metadata import DataPageHeader, Encoding, PageHeader, SchemaElement, Type
-from resilient_pq.format.page import Page
-from resilient_pq.format.page_search import FoundPage, Proof
-from resilient_pq.format.schema import Schema
-from resilient_pq.recovery.carve.probe import by_body, by_header, kinds_of
+from resilient_pq.damage.page_search import FoundPage, Proof
+from resilient_pq.format import compact_protocol
+from resilient_pq.format.file_metadata import DataPageHeader, Encoding, PageHeader, SchemaElement, Type
+from resilient_pq.format.pages.page import Page
+from resilient_pq.format.schema_tree import Schema
+from resilient_pq.recovery.carve.page_probe import by_body, by_header, kinds_of
 
 
 @pytest.mark.parametrize(("behind", "fits"), [(0, True), (7, True), (8, True), (9, False), (100, False)])
 def test_places_in_a_dictionary_have_hardly_anything_behind_them(behind: int, fits: bool) -> None:
     """Up to eight bytes, as some writers leave them: more would be levels that were taken for them."""
-    elements = [SchemaElement(name="root", num_children=1), SchemaElement(name="n", type=int(Type.INT32), repetition_type=0)]
+    elements = [
+        SchemaElement(name="root", num_children=1),
+        SchemaElement(name="n", type=int(Type.INT32), repetition_type=0),
+    ]
     kinds = kinds_of(Schema.from_elements(elements).leaves)
     body = b"\x01\x0a\x01" + bytes(behind)  # bits for each, a run of five, its value
     data = DataPageHeader(5, int(Encoding.PLAIN_DICTIONARY), 3, 3)
     header = PageHeader(0, len(body), len(body), data_page_header=data)
-    encoded = thrift.encode(header)
+    encoded = compact_protocol.encode(header)
     known = by_header(FoundPage(4, header, len(encoded), Proof.NEXT), kinds)
     assert list(known.rows.values()) == [5]
     found = by_body(known, Page(0, 4, header, memoryview(encoded), memoryview(body)), kinds)

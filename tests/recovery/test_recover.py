@@ -14,11 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import resilient_pq as rpq
-from resilient_pq.format import footer, thrift
-from resilient_pq.format.metadata import FileMetaData
-from resilient_pq.format.records import Kind
+from resilient_pq.format import compact_protocol, footer
+from resilient_pq.format.file_metadata import FileMetaData
+from resilient_pq.format.resilience_records import RecordKind
 from resilient_pq.io import LocalStore
-from resilient_pq.io.memory import MemoryStore
+from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.io.testing import Fault, FaultyStore, RecordingStore
 
 
@@ -34,7 +34,7 @@ async def content(store: Any, key: str) -> bytes:
 
 def torn(small: Any) -> bytes:
     """Cut within the fifth row group."""
-    data: bytes = small.data[: small.records(Kind.CHUNK)[-1].end + 20]
+    data: bytes = small.data[: small.records(RecordKind.CHUNK)[-1].end + 20]
     return data
 
 
@@ -92,7 +92,7 @@ class TestOutput:
         assert pq.read_table(io.BytesIO(await content(store, "out"))).num_rows == report.num_rows == 40
 
     async def test_an_existing_object_stays_when_there_is_nothing_to_recover(self, small: Any) -> None:
-        store = await holding(small.data[: small.records(Kind.ANCHOR)[0].end + 50])
+        store = await holding(small.data[: small.records(RecordKind.ANCHOR)[0].end + 50])
         await store.put("out", b"mine")
         with pytest.raises(rpq.NothingToRecoverError):
             await rpq.recover((store, "torn"), (store, "out"), overwrite=True)
@@ -114,7 +114,7 @@ class TestWhatIsWritten:
     async def test_bytes_up_to_the_last_whole_record_stay_where_they_are(self, small: Any) -> None:
         store = await holding(torn(small))
         report = await rpq.recover((store, "torn"), (store, "out"))
-        end = small.records(Kind.CHECKPOINT)[-1].end
+        end = small.records(RecordKind.CHECKPOINT)[-1].end
         output = await content(store, "out")
         assert output.startswith(small.data[:end])
         assert report.kept is not None and report.kept.num_bytes == end
@@ -129,12 +129,10 @@ class TestWhatIsWritten:
         assert (lineage["size"], lineage["rows_lost"]) == (len(torn(small)), None)
         assert lineage["source"] == "memory:torn"
         assert report.kept is not None
-        assert lineage["lost"] == [
-            [region.start, region.end, region.num_rows] for region in report.kept.lost
-        ]
+        assert lineage["lost"] == [[region.start, region.end, region.num_rows] for region in report.kept.lost]
 
     async def test_the_lineage_of_a_damaged_row_group(self, small: Any) -> None:
-        chunk = next(header for header in small.records(Kind.CHUNK) if header.num_row_groups == 1)
+        chunk = next(header for header in small.records(RecordKind.CHUNK) if header.num_row_groups == 1)
         store = await holding(small.zeroed((chunk.end, chunk.end + 30)))
         report = await rpq.recover((store, "torn"), (store, "out"))
         assert (report.outcome, report.num_rows) == (rpq.Outcome.PARTIAL, 40)
@@ -147,7 +145,7 @@ class TestWhatIsWritten:
 
     async def test_keys_of_the_user_are_kept(self, write_file: Any, small: Any) -> None:
         written = await write_file(small.table, metadata={"made by": "me"})
-        chunk = next(header for header in written.records(Kind.CHUNK) if header.num_row_groups == 1)
+        chunk = next(header for header in written.records(RecordKind.CHUNK) if header.num_row_groups == 1)
         for data in (torn(written), written.zeroed((chunk.end, chunk.end + 30))):
             store = await holding(data)
             await rpq.recover((store, "torn"), (store, "out"))
@@ -155,7 +153,7 @@ class TestWhatIsWritten:
 
     async def test_damaged_second_copies_are_not_copied(self, small: Any) -> None:
         """Else the output would be damaged from its first day on."""
-        for kind in (Kind.ANCHOR, Kind.CHUNK, Kind.ROW_GROUP, Kind.CHECKPOINT):
+        for kind in (RecordKind.ANCHOR, RecordKind.CHUNK, RecordKind.ROW_GROUP, RecordKind.CHECKPOINT):
             record = small.records(kind)[0]
             for data in (
                 small.zeroed((record.offset + 20, record.offset + 40)),
@@ -193,7 +191,7 @@ class TestFailures:
     )
     @pytest.mark.parametrize("in_place", [True, False])
     async def test_of_the_output(self, small: Any, fault: Fault, in_place: bool) -> None:
-        chunk = next(header for header in small.records(Kind.CHUNK) if header.num_row_groups == 1)
+        chunk = next(header for header in small.records(RecordKind.CHUNK) if header.num_row_groups == 1)
         data = torn(small) if in_place else small.zeroed((chunk.end, chunk.end + 30))
         inner = await holding(data)
         recording = RecordingStore(FaultyStore(inner, [Fault(**_fields(fault))]))
@@ -240,10 +238,8 @@ class TestFailures:
             assert fault.times == 0
             assert (report.outcome, report.findings) == (rpq.Outcome.SOUND, ())
 
-    async def test_a_bit_that_flips_while_chunks_get_new_places_gets_no_new_checksum(
-        self, small: Any
-    ) -> None:
-        chunk = next(header for header in small.records(Kind.CHUNK) if header.num_row_groups == 1)
+    async def test_a_bit_that_flips_while_chunks_get_new_places_gets_no_new_checksum(self, small: Any) -> None:
+        chunk = next(header for header in small.records(RecordKind.CHUNK) if header.num_row_groups == 1)
         inner = await holding(small.zeroed((chunk.end, chunk.end + 30)))
         recording = RecordingStore(inner)
         await rpq.recover((recording, "torn"), (inner, "wanted"))
@@ -257,9 +253,9 @@ class TestFailures:
             assert [finding.damage for finding in again.findings] == [rpq.Damage.UNFINISHED]
 
     async def test_a_chunk_that_breaks_between_two_reads(self, small: Any) -> None:
-        chunk = next(header for header in small.records(Kind.CHUNK) if header.num_row_groups == 1)
+        chunk = next(header for header in small.records(RecordKind.CHUNK) if header.num_row_groups == 1)
         inner = await holding(small.zeroed((chunk.end, chunk.end + 30)))
-        place = small.records(Kind.CHUNK)[-1].end + 10
+        place = small.records(RecordKind.CHUNK)[-1].end + 10
 
         class Breaking(FaultyStore):
             """One byte is another one from some read of it on."""
@@ -324,11 +320,11 @@ async def test_a_recovered_file_of_an_old_writer_is_read() -> None:
     pq.write_table(pa.table({"n": range(100)}), out, row_group_size=20)
     data = out.getvalue()
     start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
-    metadata, _ = thrift.decode(FileMetaData, data, start)
+    metadata, _ = compact_protocol.decode(FileMetaData, data, start)
     metadata.created_by = "parquet-mr version 1.2.8"
     chunk = metadata.row_groups[2].columns[0].meta_data
     assert chunk is not None
-    changed = bytearray(data[:start] + footer.frame(thrift.encode(metadata)))
+    changed = bytearray(data[:start] + footer.frame(compact_protocol.encode(metadata)))
     changed[(chunk.dictionary_page_offset or chunk.data_page_offset) + 1] ^= 0x70
     store = MemoryStore()
     await store.put("file", bytes(changed))
@@ -342,9 +338,9 @@ async def test_a_recovered_file_of_an_old_writer_is_read() -> None:
 @pytest.mark.parametrize("at", range(10))
 async def test_sums_that_are_none_in_a_damaged_footer_do_not_stop_a_recovery(small: Any, at: int) -> None:
     """All records of metadata are damaged, the last in nothing but the sums of a chunk: it still tells of all pages."""
-    metadata = [*small.records(Kind.ANCHOR), *small.records(Kind.CHECKPOINT)]
+    metadata = [*small.records(RecordKind.ANCHOR), *small.records(RecordKind.CHECKPOINT)]
     damaged = bytearray(small.zeroed(*((header.end - 20, header.end) for header in metadata)))
-    place = small.records(Kind.FINAL)[0].offset
+    place = small.records(RecordKind.FINAL)[0].offset
     for _ in range(at + 1):
         place = damaged.index(b"rpq.crc32", place + 1)
     damaged[place + len("rpq.crc32") + 4] = ord("T")

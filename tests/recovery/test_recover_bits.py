@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import resilient_pq as rpq
-from resilient_pq.io.memory import MemoryStore
-from resilient_pq.recovery.ledger import Ledger
+from resilient_pq.io.memory_store import MemoryStore
+from resilient_pq.recovery.ledger.ledger_model import Ledger
 
 COUNT = 60
 
@@ -38,9 +38,7 @@ def table() -> pa.Table:
 def theirs() -> bytes:
     """With page checksums, and no copies of anything."""
     sink = io.BytesIO()
-    pq.write_table(
-        table(), sink, row_group_size=30, data_page_size=50, write_batch_size=10, write_page_checksum=True
-    )
+    pq.write_table(table(), sink, row_group_size=30, data_page_size=50, write_batch_size=10, write_page_checksum=True)
     return sink.getvalue()
 
 

@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import resilient_pq as rpq
-from resilient_pq.format import footer, thrift
-from resilient_pq.format.metadata import FileMetaData
-from resilient_pq.io.memory import MemoryStore
-from resilient_pq.recovery import apart
+from resilient_pq.format import compact_protocol, footer
+from resilient_pq.format.file_metadata import FileMetaData
+from resilient_pq.io.memory_store import MemoryStore
+from resilient_pq.recovery.rewrite import split_columns
 
 HOSTILE = [
     "id",
@@ -155,7 +155,7 @@ async def test_reads_grow_with_the_columns_and_not_with_their_square() -> None:
 
 @pytest.mark.parametrize("limit", ["_MOST_OPEN", "_BATCH_BYTES"])
 async def test_columns_that_are_written_one_after_the_other(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(apart, limit, 1)
+    monkeypatch.setattr(split_columns, limit, 1)
     store, table = MemoryStore(), rows_of(["id", "a", "b", "c"])
     await store.put("d", damaged(theirs(table), 1, 2, rng=seeded("batches")))
     assert (
@@ -227,16 +227,16 @@ async def test_statistics_are_trusted_no_further_than_in_the_damaged_file() -> N
     """An old writer's bounds of text are wrong, and column orders say what bounds mean at all."""
     data = damaged(theirs(rows_of(["id", "a", "b"])), 1, rng=seeded("trust"))
     start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
-    metadata, _ = thrift.decode(FileMetaData, data, start)
+    metadata, _ = compact_protocol.decode(FileMetaData, data, start)
     metadata.created_by, metadata.column_orders = "parquet-mr version 1.6.0", None
     store = MemoryStore()
-    await store.put("d", data[:start] + bytes(footer.frame(thrift.encode(metadata))))
+    await store.put("d", data[:start] + bytes(footer.frame(compact_protocol.encode(metadata))))
     report = await rpq.recover((store, "d"), (store, "out.parquet"), on_damage="columns")
     assert report.kept is not None
     for url in report.kept.outputs.values():
         out = await content(store, url)
         size = int.from_bytes(out[-8:-4], "little")
-        found, _ = thrift.decode(FileMetaData, out, len(out) - 8 - size)
+        found, _ = compact_protocol.decode(FileMetaData, out, len(out) - 8 - size)
         assert (found.created_by, found.column_orders) == ("parquet-mr version 1.6.0", None)
 
 

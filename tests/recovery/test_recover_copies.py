@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import resilient_pq as rpq
-from resilient_pq.format.records import FOOTER_KINDS, Kind
-from resilient_pq.io.memory import MemoryStore
-from resilient_pq.recovery.placement import place
-from resilient_pq.recovery.scan import headers_in, in_place
+from resilient_pq.format.resilience_records import FOOTER_KINDS, RecordKind
+from resilient_pq.io.memory_store import MemoryStore
+from resilient_pq.recovery.evidence.placement import place
+from resilient_pq.recovery.evidence.record_scan import headers_in, in_place
 
 POLICIES = ("drop", "null")
 
@@ -79,9 +79,7 @@ async def test_each_page_comes_from_whichever_has_it(one_paged_file: Any, held_a
 @pytest.mark.thorough
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("on_damage", POLICIES)
-async def test_many_copies_of_every_kind_of_file(
-    paged_file: Any, held_against_the_best: Any, on_damage: str
-) -> None:
+async def test_many_copies_of_every_kind_of_file(paged_file: Any, held_against_the_best: Any, on_damage: str) -> None:
     rng = seeded("many copies", len(paged_file.data), on_damage)
     for _ in range(40):
         copies = [cut_or_damaged(paged_file, rng) for _ in range(rng.choice([2, 2, 3, 4]))]
@@ -155,7 +153,9 @@ async def test_a_row_group_in_flight_that_another_copy_has_whole(one_paged_file:
     file = one_paged_file
     last = file.layout.row_groups[-1]
     torn = file.data[: last.chunks[3].place.stop]
-    longer = zeroed(file.data[: last.record.place.stop], (last.chunks[0].pages[-1].body.start, last.chunks[0].place.stop))
+    longer = zeroed(
+        file.data[: last.record.place.stop], (last.chunks[0].pages[-1].body.start, last.chunks[0].place.stop)
+    )
     for order in itertools.permutations([torn, longer]):
         assert (await merge(*order))[1].equals(file.table)
 
@@ -204,7 +204,7 @@ async def test_no_copy_at_all(tmp_path: Path) -> None:
 
 async def test_another_file_of_the_same_columns(write_file: Any, rows: Any) -> None:
     one, other = await write_file(rows(40, 1)), await write_file(rows(40, 2))
-    chunk = next(header for header in one.records(Kind.CHUNK) if header.num_row_groups == 1)
+    chunk = next(header for header in one.records(RecordKind.CHUNK) if header.num_row_groups == 1)
     damaged = one.zeroed((chunk.end, chunk.end + 30))
     for data in (other.data, other.data[:-300], other.zeroed((0, 400))):
         await is_refused(damaged, data)
@@ -239,7 +239,7 @@ async def both_ways(tmp_path: Path, first: pa.Table, second: pa.Table) -> list[b
     async with rpq.create((store, "file"), **options) as writer:
         await writer.write(first)
     whole = bytes((await store.read_tail("file", 1 << 40)).data)
-    record = next(header for header in in_place(headers_in(whole, 0)) if header.kind == Kind.ROW_GROUP)
+    record = next(header for header in in_place(headers_in(whole, 0)) if header.kind == RecordKind.ROW_GROUP)
     files = []
     for number, table in enumerate((first, second)):
         path = tmp_path / f"{number}.parquet"
@@ -263,7 +263,8 @@ async def test_rows_of_two_continuations_are_never_mixed(tmp_path: Path, rows: A
         one, other = await both_ways(tmp_path, first, second)
         assert pq.read_table(io.BytesIO(one)).equals(first) and pq.read_table(io.BytesIO(other)).equals(second)
         records, others = [
-            [header for header in in_place(headers_in(data, 0)) if header.kind == Kind.ROW_GROUP] for data in (one, other)
+            [header for header in in_place(headers_in(data, 0)) if header.kind == RecordKind.ROW_GROUP]
+            for data in (one, other)
         ]
         if [record.offset for record in records] == [record.offset for record in others]:
             break  # the record of one stands where the footer of the other has its own
@@ -290,11 +291,13 @@ async def test_what_the_other_continuation_left_does_not_hide_what_lies_behind_i
     first = rows(80, 1)
     second = pa.concat_tables([first.slice(0, 20), rows(150, 2).slice(20)])
     one, other = await both_ways(tmp_path, first, second)
-    records = [header for header in in_place(headers_in(other, 0)) if header.kind == Kind.ROW_GROUP]
+    records = [header for header in in_place(headers_in(other, 0)) if header.kind == RecordKind.ROW_GROUP]
     cut = (records[-2].end + records[-1].offset) // 2
     _, table = await merge(one + other[:cut] + b"n" * 701 + other[cut:])
     assert table.slice(table.num_rows - 10).equals(second.slice(140))
-    assert table.equals(pa.concat_tables([second.slice(at, 20) for at in range(0, 150, 20) if at in table["id"].to_pylist()]))
+    assert table.equals(
+        pa.concat_tables([second.slice(at, 20) for at in range(0, 150, 20) if at in table["id"].to_pylist()])
+    )
 
 
 async def test_pages_of_either_continuation_between_two_pieces_are_of_neither(tmp_path: Path, rows: Any) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import resilient_pq as rpq
-from resilient_pq.recovery.ledger import ByteUse, Confidence
+from resilient_pq.recovery.ledger.ledger_model import ByteUse, Confidence
 
 MB = 1_000_000
 #: Parts of an upload, as they are by default.
@@ -110,7 +110,6 @@ async def test_the_end_is_read_and_the_rest_is_copied(s3_proxy: Any) -> None:
     copied = [region for region in ledger.regions if region.confidence is Confidence.UNREAD]
     assert sum(region.size for region in copied if region.use is ByteUse.DATA) > 18 * MB
     await keeps_all_but_the_last(s3, cut, report)
-
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import resilient_pq as rpq
-from resilient_pq.io.memory import MemoryStore
+from resilient_pq.io.memory_store import MemoryStore
 
 COUNT = 200
 
@@ -55,7 +55,12 @@ def every_type() -> pa.Table:
     return pa.table(columns).replace_schema_metadata({"mine": "1"})
 
 
-ENCODINGS = {"id": "DELTA_BINARY_PACKED", "text": "DELTA_BYTE_ARRAY", "f32": "BYTE_STREAM_SPLIT", "flba": "BYTE_STREAM_SPLIT"}
+ENCODINGS = {
+    "id": "DELTA_BINARY_PACKED",
+    "text": "DELTA_BYTE_ARRAY",
+    "f32": "BYTE_STREAM_SPLIT",
+    "flba": "BYTE_STREAM_SPLIT",
+}
 THEIRS: dict[str, dict[str, Any]] = {
     "snappy": {},
     "lz4 v2": {"compression": "lz4", "data_page_version": "2.0"},

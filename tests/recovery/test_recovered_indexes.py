@@ -12,7 +12,7 @@ import pytest
 
 import resilient_pq as rpq
 from resilient_pq.format.footer import read_footer
-from resilient_pq.io.memory import MemoryStore
+from resilient_pq.io.memory_store import MemoryStore
 
 TABLE = pa.table(
     {

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import resilient_pq as rpq
-from resilient_pq.cli.inspected import pages_of_column
+from resilient_pq.cli.inspect.file_json import pages_of_column
 from resilient_pq.io import LocalStore, MemoryStore
 from resilient_pq.io.testing import RecordingStore
-from resilient_pq.recovery import source as sources
-from resilient_pq.recovery.source import open_source
+from resilient_pq.recovery import damaged_object as sources
+from resilient_pq.recovery.damaged_object import open_source
 
 ROW_GROUPS, ROWS = 150, 4
 Verb = Callable[[rpq.io.ReadStore, str], Awaitable[Any]]
@@ -71,9 +71,7 @@ async def inspect(store: Any, key: str) -> None:
         (inspect, bytes),
     ],
 )
-async def test_small_row_groups_share_requests(
-    data: bytes, verb: Verb, damage: Callable[[bytes], bytes]
-) -> None:
+async def test_small_row_groups_share_requests(data: bytes, verb: Verb, damage: Callable[[bytes], bytes]) -> None:
     store = RecordingStore(MemoryStore())
     await store.put("file", damage(data))
     store.calls.clear()
@@ -94,7 +92,7 @@ class Reading:
         self.data = np.random.default_rng(1).bytes(NUM_BYTES)
         self.sizes: list[int] = []
 
-    async def source(self) -> sources.Source:
+    async def source(self) -> sources.DamagedObject:
         sizes = self.sizes
 
         class Noting(MemoryStore):
@@ -133,9 +131,7 @@ def test_neighbours_share_requests_in_either_direction(sizes: list[int], backwar
         source, at = await reading.source(), 0
         for size in sizes:
             end = min(at + size, NUM_BYTES)
-            place = (
-                sources.ByteRange(NUM_BYTES - end, NUM_BYTES - at) if backward else sources.ByteRange(at, end)
-            )
+            place = sources.ByteRange(NUM_BYTES - end, NUM_BYTES - at) if backward else sources.ByteRange(at, end)
             await source.read(place)
             at = end
         assert sum(reading.sizes) <= 3 * at + 512

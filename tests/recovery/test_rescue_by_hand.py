@@ -85,9 +85,7 @@ def assert_named_with_checksums(named: list[Any], left: Any) -> None:
 
 
 @pytest.mark.parametrize("page", [1000, 2])
-def test_with_boto3(
-    s3: Any, crash: Crash, rescue_with_boto3: Callable[..., list[Any]], page: int
-) -> None:
+def test_with_boto3(s3: Any, crash: Crash, rescue_with_boto3: Callable[..., list[Any]], page: int) -> None:
     left = crash("day.parquet")
     s3.client.create_multipart_upload(Bucket=s3.bucket, Key="day.parquet.other")
     rescue_with_boto3("day.parquet", page=page)
@@ -181,9 +179,7 @@ def test_with_the_aws_command_line(s3: Any, crash: Crash, rescue_with_aws: Calla
 
 
 @pytest.mark.thorough
-def test_with_the_aws_command_line_page_by_page(
-    s3: Any, crash: Crash, rescue_with_aws: Callable[..., int]
-) -> None:
+def test_with_the_aws_command_line_page_by_page(s3: Any, crash: Crash, rescue_with_aws: Callable[..., int]) -> None:
     left = crash("day.parquet")
     assert rescue_with_aws("day.parquet", page=2) == 0
     if s3.server == "moto":

@@ -24,7 +24,7 @@ import pytest
 import resilient_pq as rpq
 from resilient_pq import sync
 from resilient_pq.errors import FormatError
-from resilient_pq.recovery.scan import headers_in, in_place
+from resilient_pq.recovery.evidence.record_scan import headers_in, in_place
 
 ANCHOR, ROW_GROUP, CHECKPOINT, FINAL = 1, 2, 3, 4
 OPTIONS: dict[str, Any] = {"row_group_rows": 10, "checkpoint_every": 2, "checkpoint_overhead": 100.0}
@@ -79,9 +79,7 @@ def assert_is(is_whole: Any) -> Any:
 def rows_before(headers: Sequence[Any], cut: int) -> int:
     """Rows that records name which are whole before the cut."""
     kinds = (ROW_GROUP, CHECKPOINT, FINAL)
-    return max(
-        (header.num_rows for header in headers if header.kind in kinds and header.end <= cut), default=0
-    )
+    return max((header.num_rows for header in headers if header.kind in kinds and header.end <= cut), default=0)
 
 
 def cuts_of(small: Any, samples: int, around: int) -> list[int]:
@@ -197,7 +195,7 @@ async def test_a_row_group_whose_metadata_cannot_be_is_torn(
         raise FormatError("the footer says what cannot be")
 
     leave(path, small.data[: small.records(ROW_GROUP)[2].end])
-    monkeypatch.setattr("resilient_pq.recovery.in_place.expected_of_row_groups", refused)
+    monkeypatch.setattr("resilient_pq.recovery.resume.resume_local.expected_of_row_groups", refused)
     assert await finish(path, small.table) == 20
     monkeypatch.undo()
     await assert_is(path, small.table)
@@ -265,9 +263,7 @@ async def test_killed_again_and_again(path: Path, assert_is: Any) -> None:
     promised = 0
     rng = random.Random(3)
     for _ in range(2):
-        process = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, str(path)], stdout=subprocess.PIPE, text=True
-        )
+        process = subprocess.Popen([sys.executable, "-c", PROGRAM, str(path)], stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None
         lines = [process.stdout.readline() for _ in range(rng.randint(1, 40))]
         process.kill()
@@ -349,17 +345,11 @@ def tables() -> dict[str, pa.Table]:
         ),
         "nested": pa.table(
             {
-                "list": pa.array(
-                    [None if i % 5 == 0 else [i, None][: i % 3] for i in n], pa.list_(pa.int16())
-                ),
+                "list": pa.array([None if i % 5 == 0 else [i, None][: i % 3] for i in n], pa.list_(pa.int16())),
                 "fixed": pa.array([[i, -i] for i in n], pa.list_(pa.int8(), 2)),
                 "struct": pa.array([None if i % 4 == 0 else {"a": i, "b": {"c": "x" * (i % 3)}} for i in n]),
-                "map": pa.array(
-                    [[(f"k{j}", j) for j in range(i % 3)] for i in n], pa.map_(pa.string(), pa.int64())
-                ),
-                "deep": pa.array(
-                    [[[j] * j for j in range(i % 4)] for i in n], pa.large_list(pa.list_(pa.int32()))
-                ),
+                "map": pa.array([[(f"k{j}", j) for j in range(i % 3)] for i in n], pa.map_(pa.string(), pa.int64())),
+                "deep": pa.array([[[j] * j for j in range(i % 4)] for i in n], pa.large_list(pa.list_(pa.int32()))),
             }
         ),
         "values": pa.table(
@@ -456,9 +446,7 @@ async def test_metadata_of_the_file_stay(path: Path) -> None:
     assert pq.read_table(path).to_pandas().equals(frame)
 
 
-async def test_a_batch_of_another_schema_is_refused_and_nothing_of_it_taken(
-    path: Path, assert_is: Any
-) -> None:
+async def test_a_batch_of_another_schema_is_refused_and_nothing_of_it_taken(path: Path, assert_is: Any) -> None:
     table = pa.table({"n": range(40)})
     await left_by_writer(path, table.slice(0, 20))
     async with rpq.resume(path) as writer:
@@ -610,9 +598,7 @@ async def test_a_complete_file(path: Path) -> None:
 async def test_a_partial_file_that_is_none_of_ours(what: str, path: Path) -> None:
     sink = io.BytesIO()
     pq.write_table(pa.table({"n": [1]}), sink)
-    data = {"nothing": b"", "noise": random.Random(1).randbytes(5000), "zeros": bytes(9000)}.get(
-        what, sink.getvalue()
-    )
+    data = {"nothing": b"", "noise": random.Random(1).randbytes(5000), "zeros": bytes(9000)}.get(what, sink.getvalue())
     partial(path).write_bytes(data)
     with pytest.raises(rpq.RecoveryError, match="nothing to go on with") as caught:
         await rpq.resume(path)

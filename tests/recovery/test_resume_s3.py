@@ -23,9 +23,9 @@ import pytest
 
 import resilient_pq as rpq
 from resilient_pq.io import MultipartSink, ObjectInfo, ObjectSink, Part, SinkOptions, part_size
-from resilient_pq.io.memory import MemoryStore
+from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.io.protocols import DEFAULT_SINK_OPTIONS, Buffer
-from resilient_pq.io.s3 import S3Store
+from resilient_pq.io.s3.s3_store import S3Store
 from resilient_pq.io.testing import Fault, FaultyStore, RecordingStore
 
 MiB = 2**20
@@ -263,9 +263,7 @@ async def test_equal_parts_stay_equal(store: UploadStore, written: Any, table: p
     assert set(full) == {2 * MiB} and 0 < last <= 2 * MiB
 
 
-async def test_closed_with_no_row_more(
-    store: UploadStore, written: Any, table: pa.Table, is_whole: Any
-) -> None:
+async def test_closed_with_no_row_more(store: UploadStore, written: Any, table: pa.Table, is_whole: Any) -> None:
     await leave_upload(store, "f", until(written, 3))
     async with rpq.resume((store, "f"), options=SMALL) as writer:
         assert writer.last_checkpoint.num_rows == writer.num_rows_stored == 24
@@ -715,9 +713,7 @@ async def test_on_a_server(s3: Any, written: Any, table: pa.Table, is_whole: Any
 
 
 @pytest.mark.thorough
-async def test_an_object_and_an_upload_on_a_server(
-    s3: Any, written: Any, other: Any, table: pa.Table
-) -> None:
+async def test_an_object_and_an_upload_on_a_server(s3: Any, written: Any, other: Any, table: pa.Table) -> None:
     url, options = s3.url("f"), s3.storage_options
     async with S3Store(options) as store:
         key = f"{s3.bucket}/f"

@@ -11,17 +11,24 @@ import pyarrow.parquet as pq
 import pytest
 
 import resilient_pq as rpq
-from resilient_pq.io.memory import MemoryStore
-from resilient_pq.recovery.kept import row_numbers
-from resilient_pq.recovery.known import KnownRowGroup, Method
+from resilient_pq.io.memory_store import MemoryStore
+from resilient_pq.recovery.evidence.located_row_group import LocatedRowGroup, Method
+from resilient_pq.recovery.rewrite.retained_rows import row_numbers
 
 
-def group(ordinal: int, num_rows: int | None, rows_before: int | None) -> KnownRowGroup:
-    return KnownRowGroup(ordinal, num_rows, rows_before, (), Method.CARVED, ordinal * 100, ordinal * 100 + 100)
+def group(ordinal: int, num_rows: int | None, rows_before: int | None) -> LocatedRowGroup:
+    return LocatedRowGroup(ordinal, num_rows, rows_before, (), Method.CARVED, ordinal * 100, ordinal * 100 + 100)
 
 
 def test_numbers_go_on_where_nobody_counted_and_take_up_what_is_known() -> None:
-    known = [group(0, 10, 0), group(1, None, 10), group(2, 5, None), group(3, 5, None), group(5, 5, 70), group(6, 5, 20)]
+    known = [
+        group(0, 10, 0),
+        group(1, None, 10),
+        group(2, 5, None),
+        group(3, 5, None),
+        group(5, 5, 70),
+        group(6, 5, 20),
+    ]
     numbers = row_numbers(known, {})
     assert numbers.first == {0: 0, 1: 10, 2: 10, 3: 15, 5: 70, 6: 75}
     assert numbers.guessed == 2
@@ -92,7 +99,9 @@ async def test_a_torn_footer_with_pages_behind_it_counts_no_rows_of_the_file(wri
     """It is that of a checkpoint, whatever became of the key that says so."""
     small = await write_file(pa.table({"id": list(range(50)), "name": [None if i % 3 else f"n{i}" for i in range(50)]}))
     first, *_ = small.records(3)
-    gone = [(header.offset, header.end) for header in small.headers if header.kind in (1, 2, 3, 4) and header is not first]
+    gone = [
+        (header.offset, header.end) for header in small.headers if header.kind in (1, 2, 3, 4) and header is not first
+    ]
     data: bytes = small.zeroed(*gone, (first.offset, first.payload_offset), (first.end - zeros, first.end))
     store = MemoryStore()
     await store.put("damaged", data)

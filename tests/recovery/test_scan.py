@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from resilient_pq.format.records import HEADER_SIZE, RECORD_MAGIC, Kind, RecordChain
-from resilient_pq.recovery.scan import headers_in, in_place, outermost
+from resilient_pq.format.resilience_records import HEADER_SIZE, RECORD_MAGIC, RecordChain, RecordKind
+from resilient_pq.recovery.evidence.record_scan import headers_in, in_place, outermost
 
 ONE, OTHER = b"1" * 16, b"2" * 16
 
 
 def record(file_id: bytes, offset: int, payload: bytes = b"payload") -> bytes:
-    return RecordChain(file_id).record(Kind.CHUNK, offset, payload, num_rows=0, num_row_groups=0)
+    return RecordChain(file_id).record(RecordKind.CHUNK, offset, payload, num_rows=0, num_row_groups=0)
 
 
 def test_every_header_is_found_with_its_place() -> None:

@@ -16,11 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import resilient_pq as rpq
-from resilient_pq.arrow.schema import arrow_schema_of
-from resilient_pq.format.metadata import CompressionCodec, Encoding, PageType
-from resilient_pq.format.schema import Schema
-from resilient_pq.io.memory import MemoryStore
-from resilient_pq.recovery.schema_source import given_schema, known_schema, schema_of_sibling
+from resilient_pq.arrow.types.arrow_schema import arrow_schema_of
+from resilient_pq.format.file_metadata import CompressionCodec, Encoding, PageType
+from resilient_pq.format.schema_tree import Schema
+from resilient_pq.io.memory_store import MemoryStore
+from resilient_pq.recovery.evidence.schema_source import given_schema, known_schema, schema_of_sibling
 
 TEXT = """
 message m {
@@ -67,7 +67,10 @@ def arrow_of(known: Any) -> pa.Schema:
 
 
 async def test_a_sibling_of_pyarrow() -> None:
-    data = written(compression={"id": "zstd", "when": "snappy", "kind": "none", "tags.list.element": "gzip"}, use_dictionary=["kind"])
+    data = written(
+        compression={"id": "zstd", "when": "snappy", "kind": "none", "tags.list.element": "gzip"},
+        use_dictionary=["kind"],
+    )
     known = await schema_of_sibling(await stored(data))
     assert arrow_of(known).equals(as_read())
     stored_key = pq.read_metadata(io.BytesIO(data)).metadata[b"ARROW:schema"].decode()

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from resilient_pq.format.schema import Schema
-from resilient_pq.recovery.budget import SearchBudget
+from resilient_pq.format.schema_tree import Schema
 from resilient_pq.recovery.carve import CarveLimits
-from resilient_pq.recovery.carve.placing import Placing
+from resilient_pq.recovery.carve.stretch_placement import Placing
+from resilient_pq.recovery.evidence.search_budget import SearchBudget
+from resilient_pq.recovery.evidence.torn_footer import budget_of, find_footer
 from resilient_pq.recovery.report import Damage
-from resilient_pq.recovery.torn_footer import budget_of, find_footer
 
 
 def test_a_budget_is_in_proportion_and_bounded() -> None:
@@ -37,7 +37,9 @@ def many_small_pages(columns: int, rows: int, **options: Any) -> bytes:
     rng = random.Random(columns)
     table = pa.table({f"c{i}": [rng.getrandbits(60) for _ in range(rows)] for i in range(columns)})
     out = io.BytesIO()
-    pq.write_table(table, out, use_dictionary=False, data_page_size=8, write_batch_size=2, compression="none", **options)
+    pq.write_table(
+        table, out, use_dictionary=False, data_page_size=8, write_batch_size=2, compression="none", **options
+    )
     return out.getvalue()
 
 

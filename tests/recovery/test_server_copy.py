@@ -13,10 +13,10 @@ import pytest
 import resilient_pq as rpq
 from resilient_pq.io import LocalStore, MemoryStore, MultipartSink, ObjectInfo, ObjectSink, Part, SinkOptions
 from resilient_pq.io.protocols import DEFAULT_SINK_OPTIONS, Capabilities
-from resilient_pq.io.s3 import S3Store
+from resilient_pq.io.s3.s3_store import S3Store
 from resilient_pq.io.testing import Fault, FaultyStore, RecordingStore
-from resilient_pq.recovery.server_copy import bytes_copied_unread, prefixed_sink
-from resilient_pq.recovery.source import Source, open_source
+from resilient_pq.recovery.damaged_object import DamagedObject, open_source
+from resilient_pq.recovery.rewrite.server_copy import bytes_copied_unread, prefixed_sink
 
 MiB = 2**20
 SMALL = SinkOptions(part_bytes=MiB, max_part_bytes=MiB, max_bytes_in_flight=4 * MiB)
@@ -33,7 +33,7 @@ class PartStore(MemoryStore):
         return MultipartSink(self, key, options)
 
 
-async def source_of(store: Any, key: str = "damaged", data: bytes = DATA) -> Source:
+async def source_of(store: Any, key: str = "damaged", data: bytes = DATA) -> DamagedObject:
     await store.put(key, data)
     return await open_source((store, key), None)
 
@@ -132,7 +132,7 @@ async def test_an_output_elsewhere(tmp_path: Path) -> None:
     elsewhere = [(PartStore(), "out"), (LocalStore(), str(tmp_path / "out")), (NoCopies(), "out")]
     for there, key in elsewhere:
         assert await prefixed_sink(source, there, key, PREFIX, SMALL) is None
-    unpinned = Source(
+    unpinned = DamagedObject(
         store, "damaged", "damaged", ObjectInfo("damaged", len(DATA), None), source.counters, False
     )
     assert await prefixed_sink(unpinned, store, "out", PREFIX, SMALL) is None

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 import resilient_pq as rpq
 from resilient_pq.errors import FormatError, RecoveryError, UnsupportedError
 from resilient_pq.io import MemoryStore
-from resilient_pq.recovery.supplied_footer import fitted_footer, supplied_contents
+from resilient_pq.recovery.uploads.supplied_footer import fitted_footer, supplied_contents
 from resilient_pq.units import MiB
 
 PART = 5 * MiB
@@ -65,9 +65,7 @@ def foreign(rows: int, size: int, row_group_size: int) -> Foreign:
         }
     )
     written = io.BytesIO()
-    pq.write_table(
-        table, written, row_group_size=row_group_size, compression="none", write_page_index=True
-    )
+    pq.write_table(table, written, row_group_size=row_group_size, compression="none", write_page_index=True)
     return Foreign(written.getvalue(), table)
 
 
@@ -200,9 +198,7 @@ class TestUploads:
 
         proxy.on("GET", match="uploadId", edit=edit)
         options = s3.storage_options | {"endpoint_url": proxy.endpoint_url}
-        done = await rpq.complete_upload(
-            url, upload_id=upload_id, metadata=large.metadata, storage_options=options
-        )
+        done = await rpq.complete_upload(url, upload_id=upload_id, metadata=large.metadata, storage_options=options)
         assert done.num_rows == pq.read_table(io.BytesIO(s3.read("checked.parquet"))).num_rows == 40
         s3.client.delete_object(**place)
 

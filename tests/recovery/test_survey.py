@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from footers_of_others import with_footer
 
+from resilient_pq.format.file_metadata import FileMetaData
 from resilient_pq.format.footer import FILE_ID_KEY, STATE_KEY
-from resilient_pq.format.metadata import FileMetaData
-from resilient_pq.format.records import Kind
-from resilient_pq.recovery.survey import survey
+from resilient_pq.format.resilience_records import RecordKind
+from resilient_pq.recovery.evidence.survey import survey
 from resilient_pq.units import KiB
 
 
@@ -23,27 +23,25 @@ def found_rows(surveyed: Any) -> int:
 
 def test_of_a_whole_file_it_takes_the_final_footer(small: Any, drive: Any) -> None:
     surveyed = drive(small.data)
-    assert surveyed.result.footer.header.kind == Kind.FINAL
+    assert surveyed.result.footer.header.kind == RecordKind.FINAL
     assert surveyed.result.row_groups == {}
     assert not surveyed.result.scanned
     assert found_rows(surveyed) == 50
 
 
-def test_of_a_cut_file_it_takes_the_newest_checkpoint_and_the_row_groups_behind_it(
-    small: Any, drive: Any
-) -> None:
-    (final,) = small.records(Kind.FINAL)
+def test_of_a_cut_file_it_takes_the_newest_checkpoint_and_the_row_groups_behind_it(small: Any, drive: Any) -> None:
+    (final,) = small.records(RecordKind.FINAL)
     surveyed = drive(small.data[: final.offset])
     result = surveyed.result
-    assert result.footer.header == small.records(Kind.CHECKPOINT)[-1]
+    assert result.footer.header == small.records(RecordKind.CHECKPOINT)[-1]
     assert sorted(result.row_groups) == [4]
     assert result.row_groups[4].rows_before == 40
-    assert result.last == small.records(Kind.ROW_GROUP)[-1]
+    assert result.last == small.records(RecordKind.ROW_GROUP)[-1]
     assert not result.scanned
 
 
 def test_of_the_anchor_alone_it_takes_the_schema(small: Any, drive: Any) -> None:
-    (anchor,) = small.records(Kind.ANCHOR)
+    (anchor,) = small.records(RecordKind.ANCHOR)
     result = drive(small.data[: anchor.end]).result
     assert result.footer.header == anchor
     assert result.last == anchor
@@ -65,7 +63,7 @@ class TestBytesRead:
     """Of files whose row groups are larger than the window that is looked through for records."""
 
     def test_no_data_where_the_chain_is_whole(self, large: Any, drive: Any) -> None:
-        (final,) = large.records(Kind.FINAL)
+        (final,) = large.records(RecordKind.FINAL)
         surveyed = drive(large.data[: final.offset + 40])
         assert found_rows(surveyed) == 64
         assert not surveyed.result.scanned
@@ -76,8 +74,8 @@ class TestBytesRead:
         assert sum(place.size for place in beyond) < 16 * KiB
 
     def test_back_to_the_last_record_where_a_row_group_is_torn(self, large: Any, drive: Any) -> None:
-        torn = large.records(Kind.ROW_GROUP)[-1]
-        before = large.records(Kind.ROW_GROUP)[-2]
+        torn = large.records(RecordKind.ROW_GROUP)[-1]
+        before = large.records(RecordKind.ROW_GROUP)[-2]
         surveyed = drive(large.data[: torn.offset - 10])
         assert found_rows(surveyed) == 56
         assert not surveyed.result.scanned
@@ -85,9 +83,9 @@ class TestBytesRead:
         assert surveyed.num_bytes < 3 * (torn.offset - before.offset)
 
     def test_all_of_it_where_the_chain_is_broken(self, large: Any, drive: Any) -> None:
-        (final,) = large.records(Kind.FINAL)
-        middle = large.records(Kind.ROW_GROUP)[6]
-        assert large.records(Kind.CHECKPOINT)[-1].offset < middle.offset
+        (final,) = large.records(RecordKind.FINAL)
+        middle = large.records(RecordKind.ROW_GROUP)[6]
+        assert large.records(RecordKind.CHECKPOINT)[-1].offset < middle.offset
         surveyed = drive(large.zeroed((middle.offset, middle.offset + 8), (final.offset, final.end)))
         assert surveyed.result.scanned
         assert sorted(surveyed.result.row_groups) == [7]
@@ -99,22 +97,22 @@ class TestHeaders:
     """What it came across on its way, for the rungs that need more than row-group records."""
 
     def test_all_of_the_row_group_in_flight_where_the_chain_is_whole(self, large: Any, drive: Any) -> None:
-        torn = large.records(Kind.ROW_GROUP)[-1]
+        torn = large.records(RecordKind.ROW_GROUP)[-1]
         surveyed = drive(large.data[: torn.offset - 10])
         assert not surveyed.result.scanned
-        in_flight = [header for header in large.records(Kind.CHUNK) if header.num_row_groups == 7]
-        assert [h for h in surveyed.result.headers if h.num_row_groups == 7 and h.kind == Kind.CHUNK] == in_flight
+        in_flight = [header for header in large.records(RecordKind.CHUNK) if header.num_row_groups == 7]
+        assert [h for h in surveyed.result.headers if h.num_row_groups == 7 and h.kind == RecordKind.CHUNK] == in_flight
         assert not surveyed.result.displaced
 
     def test_all_there_are_where_the_chain_is_broken(self, small: Any, drive: Any) -> None:
-        last, (final,) = small.records(Kind.CHECKPOINT)[-1], small.records(Kind.FINAL)
+        last, (final,) = small.records(RecordKind.CHECKPOINT)[-1], small.records(RecordKind.FINAL)
         surveyed = drive(small.zeroed((last.offset, last.offset + 1))[: final.offset])
         expected = [header for header in small.headers if header not in (last, final)]
         assert surveyed.result.scanned
         assert surveyed.result.headers == expected
 
     def test_a_hole_in_the_middle_shows_in_the_records_behind_it(self, small: Any, drive: Any) -> None:
-        hole = small.records(Kind.ROW_GROUP)[2].offset
+        hole = small.records(RecordKind.ROW_GROUP)[2].offset
         surveyed = drive(small.data[: hole - 30] + small.data[hole - 20 :])
         assert surveyed.result.displaced
         assert all(header in small.headers for header in surveyed.result.headers)
@@ -132,49 +130,49 @@ class TestBrokenRecords:
     """The final footer is gone, and something else is damaged with it."""
 
     def without_footer(self, small: Any, *places: tuple[int, int]) -> bytes:
-        (final,) = small.records(Kind.FINAL)
+        (final,) = small.records(RecordKind.FINAL)
         data: bytes = small.zeroed(*places)[: final.offset]
         return data
 
     def test_a_checkpoint_header(self, small: Any, drive: Any) -> None:
-        last = small.records(Kind.CHECKPOINT)[-1]
+        last = small.records(RecordKind.CHECKPOINT)[-1]
         surveyed = drive(self.without_footer(small, (last.offset, last.offset + 1)))
         assert surveyed.result.scanned
-        assert surveyed.result.footer.header == small.records(Kind.CHECKPOINT)[0]
+        assert surveyed.result.footer.header == small.records(RecordKind.CHECKPOINT)[0]
         assert sorted(surveyed.result.row_groups) == [2, 3, 4]
 
     def test_a_checkpoint_payload(self, small: Any, drive: Any) -> None:
-        last = small.records(Kind.CHECKPOINT)[-1]
+        last = small.records(RecordKind.CHECKPOINT)[-1]
         surveyed = drive(self.without_footer(small, (last.end - 1, last.end)))
-        assert surveyed.result.footer.header == small.records(Kind.CHECKPOINT)[0]
+        assert surveyed.result.footer.header == small.records(RecordKind.CHECKPOINT)[0]
         assert found_rows(surveyed) == 50
 
     def test_all_checkpoints(self, small: Any, drive: Any) -> None:
-        places = [(header.offset, header.end) for header in small.records(Kind.CHECKPOINT)]
+        places = [(header.offset, header.end) for header in small.records(RecordKind.CHECKPOINT)]
         surveyed = drive(self.without_footer(small, *places))
-        assert surveyed.result.footer.header.kind == Kind.ANCHOR
+        assert surveyed.result.footer.header.kind == RecordKind.ANCHOR
         assert sorted(surveyed.result.row_groups) == [0, 1, 2, 3, 4]
 
     def test_the_anchor(self, small: Any, drive: Any) -> None:
-        (anchor,) = small.records(Kind.ANCHOR)
+        (anchor,) = small.records(RecordKind.ANCHOR)
         surveyed = drive(self.without_footer(small, (anchor.offset, anchor.end)))
         assert surveyed.result.file_id == anchor.file_id
         assert found_rows(surveyed) == 50
 
     def test_a_row_group_record_that_a_checkpoint_names(self, small: Any, drive: Any) -> None:
-        first = small.records(Kind.ROW_GROUP)[0]
+        first = small.records(RecordKind.ROW_GROUP)[0]
         surveyed = drive(self.without_footer(small, (first.offset, first.end)))
         assert found_rows(surveyed) == 50
 
     def test_a_row_group_record_that_nothing_else_names(self, small: Any, drive: Any) -> None:
-        last = small.records(Kind.ROW_GROUP)[-1]
+        last = small.records(RecordKind.ROW_GROUP)[-1]
         surveyed = drive(self.without_footer(small, (last.offset + 100, last.offset + 110)))
         assert found_rows(surveyed) == 40
 
     def test_a_chunk_record_of_the_last_row_group(self, small: Any, drive: Any) -> None:
-        last = small.records(Kind.ROW_GROUP)[-1]
+        last = small.records(RecordKind.ROW_GROUP)[-1]
         chunk = next(header for header in reversed(small.headers) if header.number == last.number - 2)
-        assert chunk.kind == Kind.CHUNK
+        assert chunk.kind == RecordKind.CHUNK
         surveyed = drive(self.without_footer(small, (chunk.offset, chunk.offset + 96)))
         assert found_rows(surveyed) == 50
 
@@ -183,12 +181,12 @@ class TestEnded:
     """A footer at the end that no record vouches for still tells that nothing was behind the row groups."""
 
     def test_when_only_its_record_header_is_damaged(self, small: Any, drive: Any) -> None:
-        (final,) = small.records(Kind.FINAL)
+        (final,) = small.records(RecordKind.FINAL)
         assert drive(small.zeroed((final.offset, final.offset + 96))).result.ended
 
     def test_not_when_it_names_other_row_groups(self, small: Any, drive: Any) -> None:
-        (final,) = small.records(Kind.FINAL)
-        last = small.records(Kind.ROW_GROUP)[-1]
+        (final,) = small.records(RecordKind.FINAL)
+        last = small.records(RecordKind.ROW_GROUP)[-1]
         places = (final.offset, final.offset + 96), (last.offset, last.end)
         surveyed = drive(small.zeroed(*places))
         assert found_rows(surveyed) == 40
@@ -215,13 +213,13 @@ class TestEnded:
                 case "fewer row groups":
                     del footer.row_groups[-1]
 
-        (final,) = small.records(Kind.FINAL)
+        (final,) = small.records(RecordKind.FINAL)
         data = small.zeroed((final.offset, final.offset + 96))
         assert drive(with_footer(data, lambda footer: None)).result.ended
         assert not drive(with_footer(data, otherwise)).result.ended
 
     def test_not_when_it_is_not_there(self, small: Any, drive: Callable[[bytes], Any]) -> None:
-        others = [header for header in small.headers if header.kind != Kind.FINAL]
+        others = [header for header in small.headers if header.kind != RecordKind.FINAL]
         assert others
         for header in others:
             assert not drive(small.data[: header.offset + 1]).result.ended

@@ -14,13 +14,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from resilient_pq import sync as rpq
-from resilient_pq.format import thrift
+from resilient_pq.damage.partial_metadata import partial_metadata
+from resilient_pq.format import compact_protocol
 from resilient_pq.format.footer import MAGIC, ChunkSums, read_footer
-from resilient_pq.format.partial_metadata import partial_metadata
-from resilient_pq.format.records import RECORD_MAGIC
+from resilient_pq.format.resilience_records import RECORD_MAGIC
 from resilient_pq.reader.contents import Contents
-from resilient_pq.recovery.known import Method
-from resilient_pq.recovery.torn_footer import FoundFooter, find_footer
+from resilient_pq.recovery.evidence.located_row_group import Method
+from resilient_pq.recovery.evidence.torn_footer import TornFooter, find_footer
 
 WRITERS = ("pyarrow", "DuckDB", "Polars", "fastparquet")
 
@@ -30,7 +30,7 @@ class Driven:
 
     def __init__(self, data: bytes, **options: Any) -> None:
         self.num_bytes = self.num_requests = self.largest = 0
-        self.found: FoundFooter | None = None
+        self.found: TornFooter | None = None
         asking = find_footer(len(data), **options)
         try:
             wanted = next(asking)
@@ -44,13 +44,13 @@ class Driven:
             self.found = stop.value
 
 
-def find(data: bytes) -> FoundFooter:
+def find(data: bytes) -> TornFooter:
     found = Driven(data).found
     assert found is not None
     return found
 
 
-def messages(found: FoundFooter) -> str:
+def messages(found: TornFooter) -> str:
     return "\n".join(finding.message for finding in found.findings)
 
 
@@ -147,9 +147,7 @@ def hold_cut_and_filled(data: bytes, size: int, padding: bytes, whole: Contents)
     found = Driven(data[:size] + padding).found
     before = partial_metadata(data[whole.footer.start : size])
     if found is None:
-        assert not before.has_schema or not data[size - 1], (
-            "the last byte of the schema may be taken for padding"
-        )
+        assert not before.has_schema or not data[size - 1], "the last byte of the schema may be taken for padding"
         return
     named = found.contents.metadata.row_groups
     originals = whole.metadata.row_groups
@@ -219,13 +217,9 @@ def test_the_tail_of_a_file_without_row_groups(lost: int) -> None:
     for head, said in ((empty, ()), (b"\xee" * 4 + empty[4:], ("the magic at the beginning is damaged",))):
         found = find(head + b"\xee" * 200)
         assert not found.complete
-        metadata, *others = sorted(
-            found.findings, key=lambda finding: "tell the schema" not in finding.message
-        )
+        metadata, *others = sorted(found.findings, key=lambda finding: "tell the schema" not in finding.message)
         assert metadata.costs_rows and "tell the schema" in metadata.message
-        assert [finding.message.split(";")[0] for finding in others] == [*said], (
-            "the metadata are where they were"
-        )
+        assert [finding.message.split(";")[0] for finding in others] == [*said], "the metadata are where they were"
 
 
 @pytest.mark.parametrize("changed", range(1, 9))
@@ -246,7 +240,7 @@ def test_the_magic_at_the_beginning(theirs: bytes) -> None:
     assert "magic at the beginning" in messages(found)
 
 
-def hold_view(found: FoundFooter, data: bytes, original: bytes) -> None:
+def hold_view(found: TornFooter, data: bytes, original: bytes) -> None:
     """Through the view every chunk that is there lies where the metadata have it."""
     assert found.view.size == len(original)
     for known in found.rebuilt.row_groups:
@@ -307,8 +301,8 @@ def test_a_row_group_of_which_the_metadata_are_damaged(damaged: int) -> None:
     data = by_pyarrow(write_page_index=True)
     whole = contents_of(data)
     originals = whole.metadata.row_groups
-    at = data.index(thrift.encode(originals[damaged]), whole.footer.start)
-    length = len(thrift.encode(originals[damaged]))
+    at = data.index(compact_protocol.encode(originals[damaged]), whole.footer.start)
+    length = len(compact_protocol.encode(originals[damaged]))
     for first in range(at, at + length - 40, 97):
         found = find(data[:first] + b"\xaa" * 40 + data[first + 40 :])
         others = [ordinal for ordinal in range(5) if ordinal != damaged]
@@ -347,9 +341,7 @@ def test_known_row_groups(theirs: bytes) -> None:
     assert rebuilt.schema == whole.schema
     assert rebuilt.metadata.row_groups == [] and rebuilt.metadata.created_by == whole.metadata.created_by
     total = 0
-    for ordinal, (known, row_group) in enumerate(
-        zip(rebuilt.row_groups, whole.metadata.row_groups, strict=True)
-    ):
+    for ordinal, (known, row_group) in enumerate(zip(rebuilt.row_groups, whole.metadata.row_groups, strict=True)):
         assert (known.ordinal, known.num_rows, known.rows_before) == (ordinal, row_group.num_rows, total)
         assert all(chunk is not None for chunk in known.chunks)
         assert 4 <= known.start < known.end <= whole.footer.start

@@ -10,12 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resilient_pq.io import Part
-from resilient_pq.recovery.upload_rule import MIN_PART_BYTES, size_of, upload_parts
+from resilient_pq.recovery.uploads.upload_rule import MIN_PART_BYTES, size_of, upload_parts
 from resilient_pq.units import MiB
 
-SIZES = st.sampled_from(
-    [0, 1, MiB - 1, MiB, MiB + 1, 5 * MiB - 1, 5 * MiB, 5 * MiB + 1, 8 * MiB, 8 * MiB + 77]
-)
+SIZES = st.sampled_from([0, 1, MiB - 1, MiB, MiB + 1, 5 * MiB - 1, 5 * MiB, 5 * MiB + 1, 8 * MiB, 8 * MiB + 77])
 
 
 def parts_of(*sizes: int, first: int = 1) -> list[Part]:

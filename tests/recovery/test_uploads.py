@@ -91,9 +91,7 @@ class TestOnServers:
     async def test_checksums_that_are_listed_are_named(self, listing_checksums: Any, crash: Crash) -> None:
         """S3 refuses an upload with composite checksums otherwise, and SeaweedFS does so, too."""
         s3, left = listing_checksums, crash("day.parquet", "COMPOSITE")
-        await rpq.complete_upload(
-            s3.url("day.parquet"), upload_id=left.upload_id, storage_options=s3.storage_options
-        )
+        await rpq.complete_upload(s3.url("day.parquet"), upload_id=left.upload_id, storage_options=s3.storage_options)
         assert s3.read("day.parquet") == left.stored
 
     async def test_an_object_at_the_key_is_replaced_only_when_asked(self, s3: Any, crash: Crash) -> None:
@@ -128,9 +126,7 @@ class TestOnServers:
 
         def put(head: bytes, body: bytes) -> tuple[bytes, bytes]:
             full = committed_file.data[10 * MiB : 15 * MiB]
-            s3.client.upload_part(
-                Bucket=s3.bucket, Key="day.parquet", UploadId=left.upload_id, PartNumber=3, Body=full
-            )
+            s3.client.upload_part(Bucket=s3.bucket, Key="day.parquet", UploadId=left.upload_id, PartNumber=3, Body=full)
             return head, body
 
         proxy.on("GET", match=f"uploadId={left.upload_id}", edit=put)
@@ -166,10 +162,7 @@ class TestOnServers:
 
     async def test_aborted(self, s3: Any) -> None:
         options = s3.storage_options
-        ids = [
-            s3.client.create_multipart_upload(Bucket=s3.bucket, Key=name)["UploadId"]
-            for name in ("a", "a", "b")
-        ]
+        ids = [s3.client.create_multipart_upload(Bucket=s3.bucket, Key=name)["UploadId"] for name in ("a", "a", "b")]
         with pytest.raises(rpq.RecoveryError, match="several uploads") as caught:
             await rpq.abort_upload(s3.url("a"), storage_options=options)
         assert caught.value.hint is not None and ids[0] in caught.value.hint
@@ -333,9 +326,7 @@ class Unconditional(MemoryStore):
             await self.put(key, b"newer")
         elif if_none_match or if_match is not None:
             raise rpq.UnsupportedError("501")
-        return await super().complete_upload(
-            key, upload_id, parts, if_none_match=if_none_match, if_match=if_match
-        )
+        return await super().complete_upload(key, upload_id, parts, if_none_match=if_none_match, if_match=if_match)
 
 
 async def test_a_store_that_knows_no_conditions() -> None:

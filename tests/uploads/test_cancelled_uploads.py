@@ -13,11 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import resilient_pq as rpq
-from resilient_pq.io.s3 import S3Store
+from resilient_pq.io.s3.s3_store import S3Store
 from resilient_pq.units import MiB
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-
 
 
 class Scene:
@@ -158,9 +157,7 @@ def cancel(
     return run
 
 
-async def cancel_often(
-    count: int, seed: int, scene: Callable[[int], Scene], cancel: Callable[..., Any]
-) -> set[str]:
+async def cancel_often(count: int, seed: int, scene: Callable[[int], Scene], cancel: Callable[..., Any]) -> set[str]:
     rng = random.Random(seed)
     events, outcomes = {}, set()
     for number in range(count):
@@ -226,9 +223,7 @@ def cancel_on_server(
         tables: list[pa.Table] = []
         async with S3Store(s3.storage_options) as store:
             due, loop = asyncio.Event(), asyncio.get_running_loop()
-            proxy.arrived = lambda: (
-                len(proxy.requests) - seen == requests and loop.call_soon_threadsafe(due.set)
-            )
+            proxy.arrived = lambda: len(proxy.requests) - seen == requests and loop.call_soon_threadsafe(due.set)
             if not requests:
                 due.set()
             task = asyncio.create_task(write(store, key, writers, tables, on_error))

@@ -16,11 +16,10 @@ from resilient_pq.units import MiB
 pytestmark = pytest.mark.usefixtures("one_thread", "soon_larger")
 
 
-
 @pytest.fixture
 def soon_larger(monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts double every four parts, not only every 800."""
-    monkeypatch.setattr("resilient_pq.io.upload_plan.PARTS_PER_SIZE", 4)
+    monkeypatch.setattr("resilient_pq.io.upload.upload_plan.PARTS_PER_SIZE", 4)
 
 
 def options_of(rng: random.Random) -> dict[str, Any]:
@@ -95,18 +94,14 @@ async def crash_at_every_moment(
 @pytest.mark.parametrize(("seed", "every_version"), [(0, False), (1, True)])
 async def test_a_crash_at_any_moment(seed: int, every_version: bool, begin: Any, rescuer: Any) -> None:
     run = begin(seed, every_version=every_version)
-    moments = await crash_at_every_moment(
-        run, rescuer, seed=seed, every_version=every_version, num_bytes=8 * MiB
-    )
+    moments = await crash_at_every_moment(run, rescuer, seed=seed, every_version=every_version, num_bytes=8 * MiB)
     assert moments > 40
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("every_version", [False, True])
 @pytest.mark.parametrize("seed", range(100, 130))
-async def test_a_crash_at_any_moment_of_many_runs(
-    seed: int, every_version: bool, begin: Any, rescuer: Any
-) -> None:
+async def test_a_crash_at_any_moment_of_many_runs(seed: int, every_version: bool, begin: Any, rescuer: Any) -> None:
     run = begin(seed, every_version=every_version)
     await crash_at_every_moment(run, rescuer, seed=seed, every_version=every_version, num_bytes=24 * MiB)
 

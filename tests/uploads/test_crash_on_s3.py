@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import resilient_pq as rpq
-from resilient_pq.io.retry import NO_RETRIES
-from resilient_pq.io.s3 import S3Store
+from resilient_pq.io.s3.s3_store import S3Store
+from resilient_pq.io.transfer.retry import NO_RETRIES
 from resilient_pq.units import MiB
 
 

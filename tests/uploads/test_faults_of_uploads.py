@@ -17,8 +17,8 @@ import pytest
 
 import resilient_pq as rpq
 from resilient_pq.io import ObjectSink, SinkOptions, StoredState
-from resilient_pq.io.retry import RetryPolicy
-from resilient_pq.io.s3 import S3Store
+from resilient_pq.io.s3.s3_store import S3Store
+from resilient_pq.io.transfer.retry import RetryPolicy
 from resilient_pq.units import MiB
 
 GRACE = 0.5  # seconds
@@ -87,12 +87,10 @@ class StopError(Exception):
 
 
 @pytest.fixture
-def write(
-    s3_proxy: Any, rows_promised: Callable[[Any], int], monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., Any]:
+def write(s3_proxy: Any, rows_promised: Callable[[Any], int], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """Writes six batches and a checkpoint after every second, with faults from some batch on."""
     s3, _ = s3_proxy
-    monkeypatch.setattr("resilient_pq.io.s3_client.PROGRESS_SECONDS", 2)
+    monkeypatch.setattr("resilient_pq.io.s3.s3_client.PROGRESS_SECONDS", 2)
     retry = RetryPolicy(attempts=3, base_delay=0.001, max_delay=0.01)
 
     async def run(begin_faults: Callable[[], None], at: int, *, stop: bool, on_error: str) -> Written:
@@ -151,9 +149,7 @@ def examine(s3_proxy: Any, complete_by_the_rule: Callable[..., Any]) -> Callable
     return look
 
 
-async def break_requests(
-    operation: str, fault: str, times: int, s3_proxy: Any, write: Any, examine: Any
-) -> str:
+async def break_requests(operation: str, fault: str, times: int, s3_proxy: Any, write: Any, examine: Any) -> str:
     _, proxy = s3_proxy
     method, match = OPERATIONS[operation]
     stop = operation == "abort"
@@ -235,9 +231,7 @@ async def test_a_part_that_lands_late_replaces_nothing(
 
 
 @pytest.mark.parametrize("how", ["completed", "aborted"])
-async def test_an_upload_that_somebody_else_ended(
-    how: str, s3: Any, complete_by_the_rule: Callable[..., Any]
-) -> None:
+async def test_an_upload_that_somebody_else_ended(how: str, s3: Any, complete_by_the_rule: Callable[..., Any]) -> None:
     """The writer is told so, and leaves alone what the other one made of it."""
     if s3.server == "moto":
         pytest.skip("moto answers 500 to a part of an upload that is gone")

@@ -15,7 +15,8 @@ import resilient_pq.dask as dask_rpq
 from resilient_pq import sync
 from resilient_pq.cli.main import run
 from resilient_pq.errors import ResilientPQError, SchemaError, TransientError
-from resilient_pq.io import READING, WRITING, RetryPolicy, S3Store, attempts, resolve, with_retry
+from resilient_pq.io import READING, WRITING, RetryPolicy, S3Store, resolve, with_retry
+from resilient_pq.io.transfer import attempts
 
 ROWS = {"a": [1, 2, 3]}
 OPTIONS = {"endpoint_url": "http://127.0.0.1:1", "key": "k", "secret": "s"}

@@ -133,9 +133,7 @@ async def test_what_is_kept_is_what_was_promised(place: Place) -> None:
 
 async def test_nothing_is_kept_when_it_should_not_be(place: Place) -> None:
     with pytest.raises(RuntimeError, match="stop"):
-        async with rpq.create(
-            place.url, storage_options=place.storage_options, on_error="abort"
-        ) as writer:
+        async with rpq.create(place.url, storage_options=place.storage_options, on_error="abort") as writer:
             await writer.write(TABLE)
             await writer.checkpoint()
             raise RuntimeError("stop")
@@ -143,9 +141,7 @@ async def test_nothing_is_kept_when_it_should_not_be(place: Place) -> None:
     assert place.left() is None
 
 
-async def test_a_local_file_is_synced_before_its_rows_are_stored(
-    local: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_local_file_is_synced_before_its_rows_are_stored(local: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     synced = [0]
     sync = os.fsync
 

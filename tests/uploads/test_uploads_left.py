@@ -11,9 +11,9 @@ import pytest
 
 import resilient_pq as rpq
 from resilient_pq.io import Lease, LeaseTerms, MemoryStore, MultipartSink, ObjectSink, SinkOptions
-from resilient_pq.io.begun_upload import leased_upload
 from resilient_pq.io.protocols import DEFAULT_SINK_OPTIONS
 from resilient_pq.io.testing import Fault, FaultyStore
+from resilient_pq.io.upload.begun_upload import leased_upload
 
 MiB = 2**20
 OPTIONS = rpq.WriteOptions(part_bytes=MiB, max_part_bytes=MiB)

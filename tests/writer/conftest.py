@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from resilient_pq.errors import NotFoundError
-from resilient_pq.io.memory import MemoryStore
+from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.io.protocols import (
     DEFAULT_SINK_OPTIONS,
     Buffer,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resilient_pq.writer.in_time import Unstored
+from resilient_pq.writer.unstored_deadline import UnstoredRows
 
 
 class Times:
@@ -14,7 +14,7 @@ class Times:
 
     def __init__(self, bound: float = 30.0) -> None:
         self.now = 0.0
-        self.unstored = Unstored(bound, lambda: self.now)
+        self.unstored = UnstoredRows(bound, lambda: self.now)
 
 
 @given(

@@ -9,11 +9,11 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from resilient_pq.format.side_by_side import SideBySide
-from resilient_pq.writer.ahead import Ahead
+from resilient_pq.format.pages.parallel_map import SideBySide
+from resilient_pq.writer.encode_pool import EncodePool
 
 
-async def _all(ahead: Ahead[int], count: int) -> list[int]:
+async def _all(ahead: EncodePool[int], count: int) -> list[int]:
     taken: list[int] = []
     while len(taken) < count:
         taken += await ahead.take(count - len(taken))
@@ -23,7 +23,7 @@ async def _all(ahead: Ahead[int], count: int) -> list[int]:
 @pytest.mark.parametrize("max_threads", [1, 2, 5])
 @pytest.mark.parametrize("max_waiting", [0, 7, 10**9])
 async def test_results_come_in_the_order_of_the_calls(max_threads: int, max_waiting: int) -> None:
-    ahead: Ahead[int] = Ahead(max_threads, max_waiting, lambda number: number)
+    ahead: EncodePool[int] = EncodePool(max_threads, max_waiting, lambda number: number)
     for number in range(40):
         ahead.add(lambda _, number=number: [number], 3)
     assert await _all(ahead, 40) == list(range(40))
@@ -35,7 +35,7 @@ async def test_results_come_in_the_order_of_the_calls(max_threads: int, max_wait
 
 
 async def test_no_more_are_taken_than_asked_for() -> None:
-    ahead: Ahead[int] = Ahead(2, 10**9, lambda _: 1)
+    ahead: EncodePool[int] = EncodePool(2, 10**9, lambda _: 1)
     for number in range(9):
         ahead.add(lambda _, number=number: [number], 0)
     await ahead.join()
@@ -54,7 +54,7 @@ async def test_nothing_is_begun_while_too_much_waits(max_threads: int) -> None:
 
         return called
 
-    ahead: Ahead[int] = Ahead(max_threads, 250, lambda _: 100)
+    ahead: EncodePool[int] = EncodePool(max_threads, 250, lambda _: 100)
     for number in range(30):
         ahead.add(call(number), 1)
     await ahead.join()
@@ -68,7 +68,7 @@ async def test_nothing_is_begun_while_too_much_waits(max_threads: int) -> None:
 
 
 async def test_a_single_thread_is_the_only_one() -> None:
-    ahead: Ahead[int] = Ahead(1, 10, lambda _: 1)
+    ahead: EncodePool[int] = EncodePool(1, 10, lambda _: 1)
     for _ in range(50):
         ahead.add(lambda _: [1], 0)
     count = 0
@@ -78,7 +78,7 @@ async def test_a_single_thread_is_the_only_one() -> None:
 
 
 async def test_the_results_of_a_call_are_not_parted() -> None:
-    ahead: Ahead[int] = Ahead(2, 10**9, lambda _: 1)
+    ahead: EncodePool[int] = EncodePool(2, 10**9, lambda _: 1)
     for results in ([1, 2], [3], [4, 5, 6], [7]):
         ahead.add(lambda _, results=results: list(results), 1)
     await ahead.join()
@@ -89,7 +89,7 @@ async def test_the_results_of_a_call_are_not_parted() -> None:
 
 async def test_whoever_waits_gets_what_is_worth_it() -> None:
     """As long as threads go on: what is left at the end is taken, too."""
-    ahead: Ahead[int] = Ahead(2, 10**9, lambda _: 1, worth_taking=10)
+    ahead: EncodePool[int] = EncodePool(2, 10**9, lambda _: 1, worth_taking=10)
     go_on = threading.Event()
     for number in range(35):
         ahead.add(lambda _, number=number: [number] if number != 20 or go_on.wait(60) else [], 1)
@@ -102,7 +102,7 @@ async def test_whoever_waits_gets_what_is_worth_it() -> None:
 
 async def test_whoever_waits_hears_of_what_is_free() -> None:
     """Where little comes of much: as soon as enough is free, more may be taken in."""
-    ahead: Ahead[int] = Ahead(2, 10**9, lambda _: 1, worth_taking=10)
+    ahead: EncodePool[int] = EncodePool(2, 10**9, lambda _: 1, worth_taking=10)
     go_on = threading.Event()
     for number in range(12):
         ahead.add(lambda _, number=number: [number] if number != 8 or go_on.wait(60) else [], 5)
@@ -121,7 +121,7 @@ async def test_an_error_is_told_while_others_go_on() -> None:
     def broken(_: SideBySide) -> list[int]:
         raise ValueError("broken on purpose")
 
-    ahead: Ahead[int] = Ahead(2, 10**9, lambda _: 1, worth_taking=10)
+    ahead: EncodePool[int] = EncodePool(2, 10**9, lambda _: 1, worth_taking=10)
     ahead.add(broken, 1)
     ahead.add(lambda _: [2] if go_on.wait(60) else [], 1)
     with pytest.raises(ValueError, match="on purpose"):
@@ -134,7 +134,7 @@ async def test_an_error_comes_when_it_is_its_turn() -> None:
     def broken(_: SideBySide) -> list[int]:
         raise ValueError("broken on purpose")
 
-    ahead: Ahead[int] = Ahead(2, 10**9, lambda _: 1)
+    ahead: EncodePool[int] = EncodePool(2, 10**9, lambda _: 1)
     for call in (lambda _: [1], broken, lambda _: [3]):
         ahead.add(call, 1)
     await ahead.join()
@@ -152,7 +152,7 @@ async def test_what_can_be_taken_is_no_longer_left() -> None:
         too_early.append(ahead._to_take[0].ended and ahead.left_bytes > 0)
         return 1
 
-    ahead: Ahead[int] = Ahead(2, 10**9, size_of)
+    ahead: EncodePool[int] = EncodePool(2, 10**9, size_of)
     ahead.add(lambda _: [1], 7)
     await ahead.join()
     assert too_early == [False] and ahead.left_bytes == 0
@@ -168,7 +168,7 @@ async def test_stopping_waits_for_what_runs_and_begins_nothing_else() -> None:
         ended.append(1)
         return [1]
 
-    ahead: Ahead[int] = Ahead(1, 10**9, lambda _: 1)
+    ahead: EncodePool[int] = EncodePool(1, 10**9, lambda _: 1)
     for _ in range(3):
         ahead.add(held, 1)
     await begun.wait()
@@ -191,7 +191,7 @@ async def test_where_no_thread_can_be_had_nobody_waits_for_one(monkeypatch: pyte
     loop, unseen = asyncio.get_running_loop(), []
     monkeypatch.setattr(loop, "run_in_executor", refused)
     loop.set_exception_handler(lambda _, context: unseen.append(context))
-    ahead: Ahead[int] = Ahead(2, 10**9, lambda _: 1)
+    ahead: EncodePool[int] = EncodePool(2, 10**9, lambda _: 1)
     ahead.add(lambda _: [1], 1)
     with pytest.raises(RuntimeError, match="cannot schedule"):
         await ahead.take(1)
@@ -220,7 +220,7 @@ async def test_fewer_threads_while_more_are_at_work(then: int) -> None:
             at_work -= 1
         return [2]
 
-    ahead: Ahead[int] = Ahead(4, 10**9, lambda _: 1)
+    ahead: EncodePool[int] = EncodePool(4, 10**9, lambda _: 1)
     for _ in range(4):
         ahead.add(held, 1)
     await asyncio.to_thread(all_begun.wait, 60)
@@ -247,7 +247,7 @@ async def test_what_is_shared_comes_back_in_its_order(max_threads: int) -> None:
     def shared(side_by_side: SideBySide, number: int) -> list[int]:
         return side_by_side([lambda at=at: 10 * number + at for at in range(number)])
 
-    ahead: Ahead[int] = Ahead(max_threads, 10**9, lambda _: 1)
+    ahead: EncodePool[int] = EncodePool(max_threads, 10**9, lambda _: 1)
     for number in range(1, 9):
         ahead.add(lambda side_by_side, number=number: shared(side_by_side, number), 1)
     assert await _all(ahead, 36) == [10 * number + at for number in range(1, 9) for at in range(number)]
@@ -255,9 +255,9 @@ async def test_what_is_shared_comes_back_in_its_order(max_threads: int) -> None:
     assert ahead._running == 0 and not ahead._in_pieces
 
 
-@pytest.mark.parametrize("ended", [Ahead.join, Ahead.stop])
+@pytest.mark.parametrize("ended", [EncodePool.join, EncodePool.stop])
 async def test_helpers_are_waited_for_as_well(
-    monkeypatch: pytest.MonkeyPatch, ended: Callable[[Ahead[int]], Awaitable[None]]
+    monkeypatch: pytest.MonkeyPatch, ended: Callable[[EncodePool[int]], Awaitable[None]]
 ) -> None:
     """One that is slow to begin finds nothing left to do, and may not be met by whoever comes next."""
     loop, threads = asyncio.get_running_loop(), 0
@@ -282,7 +282,7 @@ async def test_helpers_are_waited_for_as_well(
         look()  # by now it is waited for
         return side_by_side([look, look])
 
-    ahead: Ahead[int] = Ahead(2, 10**9, lambda _: 1)
+    ahead: EncodePool[int] = EncodePool(2, 10**9, lambda _: 1)
     ahead.add(shared, 1)
     await begun.wait()
     await ended(ahead)
@@ -299,7 +299,7 @@ async def test_threads_that_are_allowed_later_help_as_well() -> None:
         assert gate.wait(60)
         return [0]
 
-    ahead: Ahead[int] = Ahead(1, 10**9, lambda _: 1)
+    ahead: EncodePool[int] = EncodePool(1, 10**9, lambda _: 1)
     ahead.add(first, 1)
     assert await asyncio.to_thread(begun.wait, 60)
     ahead.add(lambda side_by_side: side_by_side([together.wait] * 2), 1)
@@ -319,7 +319,7 @@ async def test_threads_without_a_call_of_their_own_help(max_threads: int) -> Non
         threads.add(threading.get_ident())
         return 1
 
-    ahead: Ahead[int] = Ahead(max_threads, 10**9, lambda _: 1)
+    ahead: EncodePool[int] = EncodePool(max_threads, 10**9, lambda _: 1)
     ahead.add(lambda side_by_side: side_by_side([piece] * (2 * max_threads)), 1)
     assert await ahead.take(10) == [1] * (2 * max_threads)
     assert len(threads) == max_threads
@@ -344,7 +344,7 @@ async def test_a_thread_helps_only_when_it_has_no_call_of_its_own() -> None:
 
         return call
 
-    ahead: Ahead[int] = Ahead(2, 10**9, lambda _: 1)
+    ahead: EncodePool[int] = EncodePool(2, 10**9, lambda _: 1)
     for call in (first, named("a"), named("b"), named("c")):
         ahead.add(call, 1)
     assert await _all(ahead, 6) == [1, 1, 1, 0, 0, 0]
@@ -372,7 +372,7 @@ async def test_the_first_piece_that_fails_is_told_when_all_have_ended(max_thread
         finally:
             assert running == 0
 
-    ahead: Ahead[int] = Ahead(max_threads, 10**9, lambda _: 1)
+    ahead: EncodePool[int] = EncodePool(max_threads, 10**9, lambda _: 1)
     ahead.add(shared, 1)
     with pytest.raises(ValueError, match="piece 3"):
         await ahead.take(1)

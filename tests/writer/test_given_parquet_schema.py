@@ -14,7 +14,7 @@ import pytest
 
 import resilient_pq as rpq
 from resilient_pq.errors import SchemaError, UnsupportedError
-from resilient_pq.io.memory import MemoryStore
+from resilient_pq.io.memory_store import MemoryStore
 
 
 async def _read(store: MemoryStore, key: str = "file") -> tuple[rpq.Schema, Any]:
@@ -131,12 +131,8 @@ async def test_the_schema_of_another_file(store: MemoryStore) -> None:
 
 
 async def test_arrow_data_of_other_forms_into_repeated_fields(store: MemoryStore) -> None:
-    schema = rpq.Schema.parse(
-        "message m { repeated binary s (STRING); repeated group g { required int32 x; } }"
-    )
-    strings = pa.array(
-        [["a"], [], ["b", "c"]], pa.large_list(pa.field("item", pa.dictionary(pa.int8(), pa.string())))
-    )
+    schema = rpq.Schema.parse("message m { repeated binary s (STRING); repeated group g { required int32 x; } }")
+    strings = pa.array([["a"], [], ["b", "c"]], pa.large_list(pa.field("item", pa.dictionary(pa.int8(), pa.string()))))
     groups = pa.array([[{"x": 1}], [{"x": 2}], [{"x": 3}]], pa.list_(pa.struct({"x": pa.int32()}), 1))
     await _write(store, schema, pa.table({"s": strings, "g": groups}))
     _, found = await _read(store)

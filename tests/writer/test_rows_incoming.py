@@ -13,14 +13,12 @@ import pytest
 import resilient_pq as rpq
 from resilient_pq.io import MemoryStore
 from resilient_pq.io.cancellation import finish_in_thread
-from resilient_pq.writer import stream
+from resilient_pq.writer import file_writer
 
 SCHEMA = pa.schema([("n", pa.int64())])
 
 
-def source(
-    count: int, seconds: float, given: list[int], begun: threading.Event | None = None
-) -> pa.RecordBatchReader:
+def source(count: int, seconds: float, given: list[int], begun: threading.Event | None = None) -> pa.RecordBatchReader:
     """Batches of one row, each of which takes so long to come."""
 
     def batches() -> Iterator[pa.RecordBatch]:
@@ -41,7 +39,7 @@ async def test_batches_that_are_there_are_taken_in_few_turns(monkeypatch: pytest
         turns.append(function)
         return await finish_in_thread(function, *arguments)
 
-    monkeypatch.setattr(stream, "finish_in_thread", counted)
+    monkeypatch.setattr(file_writer, "finish_in_thread", counted)
     store, given = MemoryStore(), []
     async with rpq.create((store, "f")) as writer:
         await writer.write(source(100, 0, given))

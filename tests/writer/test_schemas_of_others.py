@@ -11,7 +11,7 @@ from corpus_of_others import CORPUS, absent
 
 import resilient_pq as rpq
 from resilient_pq.errors import ResilientPQError
-from resilient_pq.io.memory import MemoryStore
+from resilient_pq.io.memory_store import MemoryStore
 
 #: Not to be copied, and why.
 UNLIKE = {
@@ -26,9 +26,7 @@ def _files() -> list[Path]:
     found = sorted(CORPUS.rglob("*.par*"))
     if not found:
         absent()
-    return [
-        path for path in found if path.is_file() and path.name not in UNLIKE and path.stat().st_size < 2**20
-    ]
+    return [path for path in found if path.is_file() and path.name not in UNLIKE and path.stat().st_size < 2**20]
 
 
 async def _copied(path: Path) -> bool:

@@ -1,4 +1,4 @@
-"""`format.thread_count`: small chunks are encoded together and by one thread, large ones by as many as there are."""
+"""`format.pages.thread_count`: small chunks are encoded together and by one thread, large ones by as many as there are."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resilient_pq.format.metadata import CompressionCodec
-from resilient_pq.format.thread_count import WRITING, pieces_of_work
+from resilient_pq.format.file_metadata import CompressionCodec
+from resilient_pq.format.pages.thread_count import WRITING, pieces_of_work
 
 KiB, MiB = 1024, 1024 * 1024
 NONE, ZSTD = CompressionCodec.UNCOMPRESSED, CompressionCodec.ZSTD
@@ -30,7 +30,9 @@ def test_small_chunks_are_worth_one_thread() -> None:
     assert WRITING.threads_worth([(8 * KiB, ZSTD)] * 50) == 1
     assert WRITING.threads_worth([(2 * MiB, NONE)] * 50) >= 2
     assert WRITING.threads_worth([(400 * KiB, ZSTD)] * 50) >= 2
-    assert WRITING.threads_worth([(8 * KiB, NONE)] * 50 + [(200 * MiB, NONE)]) >= 2, "most of the time is the large one's"
+    assert WRITING.threads_worth([(8 * KiB, NONE)] * 50 + [(200 * MiB, NONE)]) >= 2, (
+        "most of the time is the large one's"
+    )
 
 
 @given(st.lists(st.integers(0, 600 * KiB), max_size=60))

@@ -21,11 +21,11 @@ import pytest
 
 import resilient_pq as rpq
 from resilient_pq.io import MemoryStore, MultipartSink, ObjectSink, SinkOptions
-from resilient_pq.io.local import LocalSink
+from resilient_pq.io.local_store import LocalSink
 from resilient_pq.io.partial_file import PartialFile
 from resilient_pq.io.protocols import DEFAULT_SINK_OPTIONS, Part
 from resilient_pq.units import MiB
-from resilient_pq.writer import policy
+from resilient_pq.writer import cut_policy
 
 SMALL = {"part_bytes": MiB, "max_part_bytes": MiB, "max_bytes_in_flight": 4 * MiB}
 
@@ -417,7 +417,7 @@ async def test_a_resumed_writer_keeps_it(clock: Any, tmp_path: Path) -> None:
 async def test_small_row_groups_are_told_of_before_the_file_is_full(
     clock: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(policy, "MAX_ROW_GROUPS", 20)
+    monkeypatch.setattr(cut_policy, "MAX_ROW_GROUPS", 20)
     async with rpq.create(tmp_path / "f.parquet") as writer:
         for number in range(8):
             assert ("a quarter of the row groups" in caplog.text) == (number > 5)

@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import resilient_pq as rpq
-from resilient_pq.arrow.ingest import Ingest
-from resilient_pq.format.bloom import BloomFilter, FilterOptions, filter_of
+from resilient_pq.arrow.batch_ingest import Ingest
 from resilient_pq.format.footer import ChunkSums
-from resilient_pq.io.memory import MemoryStore
+from resilient_pq.format.indexes.split_block_filter import BloomFilter, FilterOptions, filter_of
+from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.writer.column_options import bloom_filters, sorting_columns
 
 SCHEMA = Ingest.from_schema(

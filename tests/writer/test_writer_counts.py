@@ -13,15 +13,13 @@ import pytest
 
 import resilient_pq as rpq
 from resilient_pq import AlreadyExistsError, FileFullError, WriterClosedError
-from resilient_pq.io.memory import MemoryStore
-from resilient_pq.writer import policy
+from resilient_pq.io.memory_store import MemoryStore
+from resilient_pq.writer import cut_policy
 
 Read = Callable[..., Awaitable[Any]]
 
 
-async def test_a_large_batch_is_split_into_row_groups(
-    store: MemoryStore, table_of: Read, row_groups_of: Read
-) -> None:
+async def test_a_large_batch_is_split_into_row_groups(store: MemoryStore, table_of: Read, row_groups_of: Read) -> None:
     table = pa.table({"a": range(50), "b": [str(i) for i in range(50)]})
     async with rpq.create((store, "file"), row_group_rows=7) as writer:
         await writer.write(table)
@@ -29,9 +27,7 @@ async def test_a_large_batch_is_split_into_row_groups(
     assert (await table_of(store)).equals(table)
 
 
-async def test_small_batches_share_row_groups(
-    store: MemoryStore, table_of: Read, row_groups_of: Read
-) -> None:
+async def test_small_batches_share_row_groups(store: MemoryStore, table_of: Read, row_groups_of: Read) -> None:
     async with rpq.create((store, "file"), row_group_rows=10) as writer:
         for start in range(0, 35, 5):
             await writer.write({"a": range(start, start + 5)})
@@ -40,9 +36,7 @@ async def test_small_batches_share_row_groups(
     assert (await table_of(store))["a"].to_pylist() == list(range(62))
 
 
-async def test_row_groups_close_by_their_bytes(
-    store: MemoryStore, row_groups_of: Read, table_of: Read
-) -> None:
+async def test_row_groups_close_by_their_bytes(store: MemoryStore, row_groups_of: Read, table_of: Read) -> None:
     table = pa.table({"a": pa.array([b"x" * 1000] * 100)})
     async with rpq.create((store, "file"), row_group_bytes=10_500) as writer:
         await writer.write(table)
@@ -185,7 +179,7 @@ async def _write_sevens(url: Any, starts: Iterator[int], opened: list[rpq.Writer
 async def test_a_full_file_is_completed_and_says_what_is_not_in_it(
     store: MemoryStore, table_of: Read, row_groups_of: Read, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
-    monkeypatch.setattr(policy, limit, 4 if limit == "MAX_ROW_GROUPS" else 450)
+    monkeypatch.setattr(cut_policy, limit, 4 if limit == "MAX_ROW_GROUPS" else 450)
     starts = iter(range(0, 1000, 7))
     opened: list[rpq.Writer] = []
     with pytest.raises(FileFullError, match="the file is full") as caught:
@@ -205,14 +199,14 @@ async def test_a_full_file_is_completed_and_says_what_is_not_in_it(
 async def test_a_file_may_be_just_full(
     store: MemoryStore, row_groups_of: Read, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(policy, "MAX_ROW_GROUPS", 3)
+    monkeypatch.setattr(cut_policy, "MAX_ROW_GROUPS", 3)
     async with rpq.create((store, "file"), row_group_rows=2) as writer:
         await writer.write({"a": range(6)})
     assert await row_groups_of(store) == [2, 2, 2]
 
 
 async def test_a_full_file_is_not_full_twice(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(policy, "MAX_ROW_GROUPS", 1)
+    monkeypatch.setattr(cut_policy, "MAX_ROW_GROUPS", 1)
     async with rpq.create((store, "file"), row_group_rows=2) as writer:
         with pytest.raises(FileFullError):
             await writer.write({"a": range(5)})

@@ -20,11 +20,11 @@ import pytest
 import resilient_pq as rpq
 from resilient_pq import StoreError, WriteOptions, WriterFailedError
 from resilient_pq.io import MultipartSink, ObjectInfo, ObjectSink, SinkOptions
-from resilient_pq.io.memory import MemoryStore
+from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.io.partial_file import PartialFile
 from resilient_pq.io.protocols import DEFAULT_SINK_OPTIONS
 from resilient_pq.io.testing import Fault, FaultyStore
-from resilient_pq.writer import encoder, pipeline
+from resilient_pq.writer import file_encoder, pipeline
 
 Look = Callable[..., Awaitable[Any]]
 
@@ -33,9 +33,7 @@ class BrokenError(Exception):
     pass
 
 
-async def _break(
-    url: Any, *, checkpoint: bool = False, opened: list[rpq.Writer] | None = None, **options: Any
-) -> None:
+async def _break(url: Any, *, checkpoint: bool = False, opened: list[rpq.Writer] | None = None, **options: Any) -> None:
     """Write five rows, and fail in the block."""
     async with rpq.create(url, **options) as writer:
         if opened is not None:
@@ -90,9 +88,7 @@ async def _write_and_checkpoint(url: Any, opened: list[rpq.Writer]) -> None:
             await writer.checkpoint()
 
 
-@pytest.mark.parametrize(
-    ("verb", "skip"), [("write", 0), ("write", 3), ("commit", 0), ("commit", 2), ("complete", 0)]
-)
+@pytest.mark.parametrize(("verb", "skip"), [("write", 0), ("write", 3), ("commit", 0), ("commit", 2), ("complete", 0)])
 async def test_a_store_that_fails(store: MemoryStore, is_there: Look, verb: str, skip: int) -> None:
     faulty = FaultyStore(store, [Fault(verb, StoreError("the disk is full"), skip=skip)])
     opened: list[rpq.Writer] = []
@@ -481,7 +477,7 @@ async def test_cancelled_again_while_it_stops_it_leaves_nothing_behind(
     slow_store: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The push in the background fails late, and threads still encode, when cancellations follow one another."""
-    encode, encoding, gate = encoder.encode_chunk, threading.Event(), threading.Event()
+    encode, encoding, gate = file_encoder.encode_chunk, threading.Event(), threading.Event()
 
     def held(leaf: Any, *arguments: Any) -> Any:
         if leaf.column_path == "b":
@@ -505,7 +501,7 @@ async def test_cancelled_again_while_it_stops_it_leaves_nothing_behind(
             slow_store.sinks[0].write = write
             await writer.checkpoint()
 
-    monkeypatch.setattr(encoder, "encode_chunk", held)
+    monkeypatch.setattr(file_encoder, "encode_chunk", held)
     monkeypatch.setattr(pipeline, "_WORTH_PUSHING", 0)
     loop, unseen = asyncio.get_running_loop(), []
     loop.set_exception_handler(lambda _, context: unseen.append(context))

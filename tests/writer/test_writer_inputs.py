@@ -18,18 +18,16 @@ import pytest
 
 import resilient_pq as rpq
 from resilient_pq import SchemaError, UnsupportedError, WriteOptions
-from resilient_pq.arrow.ingest import Ingest
+from resilient_pq.arrow.batch_ingest import Ingest
 from resilient_pq.arrow.leaf_rows import LeafRows
-from resilient_pq.io.memory import MemoryStore
-from resilient_pq.writer import encoder
+from resilient_pq.io.memory_store import MemoryStore
+from resilient_pq.writer import file_encoder
 
 Read = Callable[..., Awaitable[Any]]
 
 
 def _table() -> pa.Table:
-    return pa.table(
-        {"a": pa.array([1, None, 3]), "b": pa.array(["x", "y", None]), "c": pa.array([1.5, -0.0, None])}
-    )
+    return pa.table({"a": pa.array([1, None, 3]), "b": pa.array(["x", "y", None]), "c": pa.array([1.5, -0.0, None])})
 
 
 class OnlyArray:
@@ -167,9 +165,7 @@ class _Tensor:
         return self._values.copy() if copy else self._values
 
 
-async def test_frames_and_arrays_made_by_others_may_be_changed_after_write(
-    store: MemoryStore, table_of: Read
-) -> None:
+async def test_frames_and_arrays_made_by_others_may_be_changed_after_write(store: MemoryStore, table_of: Read) -> None:
     frame, memory = _Frame({"n": np.arange(5)}), np.arange(5)
     async with rpq.create((store, "frame")) as writer:
         await writer.write(frame)
@@ -223,9 +219,7 @@ async def test_rows_that_do_not_fit_cost_nothing(store: MemoryStore, table_of: R
     assert (await table_of(store)).equals(pa.concat_tables([_table(), _table()]))
 
 
-async def test_of_a_stream_the_batches_before_the_bad_one_are_kept(
-    store: MemoryStore, table_of: Read
-) -> None:
+async def test_of_a_stream_the_batches_before_the_bad_one_are_kept(store: MemoryStore, table_of: Read) -> None:
     schema = pa.schema([pa.field("a", pa.int64(), nullable=False)])
 
     def batches() -> Iterator[pa.RecordBatch]:
@@ -241,9 +235,7 @@ async def test_of_a_stream_the_batches_before_the_bad_one_are_kept(
     assert (await table_of(store))["a"].to_pylist() == [1, 2, 3, 4, 9]
 
 
-async def test_a_first_batch_that_fails_does_not_settle_the_schema(
-    store: MemoryStore, table_of: Read
-) -> None:
+async def test_a_first_batch_that_fails_does_not_settle_the_schema(store: MemoryStore, table_of: Read) -> None:
     interval = pa.table({"i": pa.nulls(2, pa.month_day_nano_interval())})
     async with rpq.create((store, "file")) as writer:
         with pytest.raises(SchemaError):
@@ -306,9 +298,7 @@ async def test_tasks_may_write_at_the_same_time(store: MemoryStore, table_of: Re
     for task in range(5):
         steps = [row["step"] for row in rows if row["task"] == task]
         assert steps == [step for step in range(10) for _ in range(3)]
-    assert all(rows[at] == rows[at + 1] == rows[at + 2] for at in range(0, 150, 3)), (
-        "a call's rows stay together"
-    )
+    assert all(rows[at] == rows[at + 1] == rows[at + 2] for at in range(0, 150, 3)), "a call's rows stay together"
 
 
 async def test_the_event_loop_stays_free(store: MemoryStore) -> None:
@@ -334,14 +324,14 @@ async def test_large_batches_are_taken_by_views_and_small_ones_are_not(
     numbers = np.arange(6000)
     strings = pa.array([f"row {number}" for number in range(6000)])
     shared: list[bool] = []
-    encode = encoder.encode_chunk
+    encode = file_encoder.encode_chunk
 
     def noted(leaf: Any, pieces: Any, *how: Any) -> Any:
         if leaf.column_path == "n":
             shared.append(np.shares_memory(pieces[0].values, numbers))
         return encode(leaf, pieces, *how)
 
-    monkeypatch.setattr(encoder, "encode_chunk", noted)
+    monkeypatch.setattr(file_encoder, "encode_chunk", noted)
     table = pa.table({"n": numbers, "s": strings})
     async with rpq.create((store, "file"), row_group_rows=1000, row_group_bytes=1 << 16) as writer:
         await writer.write(table[:2500])  # two row groups, and half of one

@@ -11,8 +11,8 @@ import pytest
 
 import resilient_pq as rpq
 from resilient_pq import SchemaError, WriteOptions
-from resilient_pq.io.memory import MemoryStore
-from resilient_pq.io.s3 import S3Store
+from resilient_pq.io.memory_store import MemoryStore
+from resilient_pq.io.s3.s3_store import S3Store
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"row_group_rows": 0}, "row_group_rows is 0; it must be at least 1"),
@@ -95,9 +95,7 @@ async def test_encodings_are_checked_with_the_first_rows(
     assert not await is_there(store)
 
 
-async def test_encodings_by_column_and_by_path(
-    store: MemoryStore, bytes_of: Callable[..., Awaitable[bytes]]
-) -> None:
+async def test_encodings_by_column_and_by_path(store: MemoryStore, bytes_of: Callable[..., Awaitable[bytes]]) -> None:
     rows = {"a": [1] * 50, "b": ["x"] * 50, "flag": [True] * 50, "list": [[1, 2]] * 50, "other": [7, 8] * 25}
     encodings = {
         "a": "plain",

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resilient_pq.units import KiB, MiB
-from resilient_pq.writer.policy import (
+from resilient_pq.writer.cut_policy import (
     MAX_FOOTER_BYTES,
     MAX_ROW_GROUPS,
     Cadence,
-    Progress,
+    WriteProgress,
     checkpoint_due,
     commit_due,
     file_full,
@@ -39,7 +39,7 @@ class Simulation:
             self.bytes_written += self.row_group
             footer = KiB + self.row_groups * self.in_footer
             since = self.row_groups - (self.checkpoints[-1] if self.checkpoints else 0)
-            progress = Progress(since, self.bytes_written, self.checkpoint_bytes, footer)
+            progress = WriteProgress(since, self.bytes_written, self.checkpoint_bytes, footer)
             if checkpoint_due(progress, Cadence(every=self.every, overhead=self.overhead)):
                 self.checkpoints.append(self.row_groups)
                 self.bytes_written += footer
@@ -60,9 +60,7 @@ def test_overhead_is_held_to_the_last_row_group(columns: int, row_group: int, ov
     assert ran.row_groups == min(MAX_ROW_GROUPS, -(-MAX_FOOTER_BYTES // (120 * columns)))
     assert all(gap >= 8 for gap in ran.gaps)
     # Where a row group's share is less than what it takes in one footer, no checkpoint is ever cheap enough.
-    affordable = any(
-        KiB + 120 * columns * n <= overhead * row_group * n for n in range(8, ran.row_groups + 1)
-    )
+    affordable = any(KiB + 120 * columns * n <= overhead * row_group * n for n in range(8, ran.row_groups + 1))
     assert bool(ran.checkpoints) == affordable
 
 
@@ -91,11 +89,7 @@ def test_the_cost_is_not_the_square_of_the_row_groups() -> None:
 
 @pytest.mark.parametrize(("every", "overhead"), [(None, 0.02), (None, 1e9), (1, 0.0)])
 def test_no_automatic_checkpoints(every: int | None, overhead: float) -> None:
-    assert (
-        not Simulation(row_group=64 * MiB, in_footer=120, every=every, overhead=overhead)
-        .run(2000)
-        .checkpoints
-    )
+    assert not Simulation(row_group=64 * MiB, in_footer=120, every=every, overhead=overhead).run(2000).checkpoints
 
 
 @pytest.mark.thorough
@@ -104,16 +98,12 @@ def test_no_automatic_checkpoints(every: int | None, overhead: float) -> None:
     overhead=st.floats(0, 10),
 )  # fmt: skip
 @settings(max_examples=60, deadline=None)
-def test_overhead_is_held_whatever_the_sizes(
-    row_group: int, in_footer: int, every: int, overhead: float
-) -> None:
+def test_overhead_is_held_whatever_the_sizes(row_group: int, in_footer: int, every: int, overhead: float) -> None:
     ran = Simulation(row_group=row_group, in_footer=in_footer, every=every, overhead=overhead).run()
     assert all(gap >= every for gap in ran.gaps)
 
 
-def _fit(
-    num_rows: int, num_bytes: int, *, open_rows: int = 0, open_bytes: int = 0, max_rows: int | None = None
-) -> int:
+def _fit(num_rows: int, num_bytes: int, *, open_rows: int = 0, open_bytes: int = 0, max_rows: int | None = None) -> int:
     return rows_that_fit(
         num_rows, num_bytes, open_rows=open_rows, open_bytes=open_bytes, max_rows=max_rows, max_bytes=1000
     )
@@ -170,8 +160,8 @@ def test_a_file_is_full_before_a_limit_of_the_format() -> None:
     assert file_full(1, MAX_FOOTER_BYTES)
 
 
-def _progress(**what: float) -> Progress:
-    return Progress(**{  # type: ignore[arg-type]
+def _progress(**what: float) -> WriteProgress:
+    return WriteProgress(**{  # type: ignore[arg-type]
         "row_groups_since": 1, "bytes_written": 100 * MiB, "checkpoint_bytes": 0, "next_checkpoint_bytes": KiB, **what
     })  # fmt: skip
 

@@ -14,12 +14,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import resilient_pq as rpq
-from resilient_pq.format import thrift
-from resilient_pq.format.records import Kind, RowGroupRecord
+from resilient_pq.format import compact_protocol
+from resilient_pq.format.resilience_records import RecordKind, RowGroupRecord
 from resilient_pq.io import MemoryStore, StoredState
 from resilient_pq.io.testing import Fault, FaultyStore
-from resilient_pq.recovery.scan import headers_in, in_place
-from resilient_pq.writer import policy
+from resilient_pq.recovery.evidence.record_scan import headers_in, in_place
+from resilient_pq.writer import cut_policy
 
 ROWS = 1_000
 
@@ -78,8 +78,8 @@ async def test_dictionaries_up_to_64_kib_have_a_copy(entries: int, is_copied: bo
         values = [f"{i:04}" for i in range(entries)]  # of eight bytes each, with their lengths
         await writer.write(pa.table({"s": random.Random(1).sample(values * 8, k=8 * entries)}))
     data = (await store.read_tail("f", 1 << 30)).data
-    record = next(header for header in in_place(headers_in(data, 0)) if header.kind == Kind.ROW_GROUP)
-    (copies,) = thrift.decode(RowGroupRecord, data, record.payload_offset)[0].chunks
+    record = next(header for header in in_place(headers_in(data, 0)) if header.kind == RecordKind.ROW_GROUP)
+    (copies,) = compact_protocol.decode(RowGroupRecord, data, record.payload_offset)[0].chunks
     assert copies.dictionary_page is not None
     assert (copies.dictionary_copy is not None) == is_copied
     assert not is_copied or len(copies.dictionary_copy) == 8 * entries
@@ -125,9 +125,7 @@ async def test_neither_rows_nor_schema() -> None:
 
 async def test_row_groups_and_checkpoints() -> None:
     store = MemoryStore()
-    async with rpq.create(
-        (store, "f"), row_group_rows=300, checkpoint_every=2, checkpoint_overhead=10
-    ) as writer:
+    async with rpq.create((store, "f"), row_group_rows=300, checkpoint_every=2, checkpoint_overhead=10) as writer:
         await writer.write(table())
         assert (writer.num_rows, writer.last_checkpoint.num_rows) == (ROWS, 600)
         checkpoint = await writer.checkpoint()
@@ -151,7 +149,7 @@ async def test_a_row_group_is_closed_by_its_bytes() -> None:
 
 
 async def test_a_full_file_is_completed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(policy, "MAX_ROW_GROUPS", 2)
+    monkeypatch.setattr(cut_policy, "MAX_ROW_GROUPS", 2)
     store = MemoryStore()
     async with rpq.create((store, "f"), row_group_rows=ROWS) as writer:
         await writer.write(table())

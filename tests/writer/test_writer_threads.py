@@ -14,8 +14,8 @@ import pytest
 
 import resilient_pq as rpq
 from resilient_pq import WriteOptions
-from resilient_pq.io.memory import MemoryStore
-from resilient_pq.writer import encoder, stream
+from resilient_pq.io.memory_store import MemoryStore
+from resilient_pq.writer import file_encoder, file_writer
 
 Look = Callable[..., Awaitable[Any]]
 NUM_COLUMNS = 7
@@ -35,7 +35,7 @@ async def test_the_bytes_are_those_of_one_thread(
     store: MemoryStore, bytes_of: Look, monkeypatch: pytest.MonkeyPatch, max_threads: int, page_bytes: int
 ) -> None:
     """Also where chunks have many pages, which threads without a chunk help with."""
-    monkeypatch.setattr(stream.os, "urandom", bytes)  # the id of the file
+    monkeypatch.setattr(file_writer.os, "urandom", bytes)  # the id of the file
     for key, threads in (("one", 1), ("several", max_threads)):
         options = WriteOptions(max_threads=threads)
         how: dict[str, Any] = {"row_group_rows": 700, "checkpoint_every": 2, "page_bytes": page_bytes}
@@ -52,7 +52,7 @@ async def test_as_many_chunks_as_asked_for_are_encoded_at_one_time(
     running, most, lock = 0, 0, threading.Lock()
     # Each waits for the others: with fewer threads than asked for nobody would go on.
     together = threading.Barrier(max_threads, timeout=60)
-    encode = encoder.encode_chunk
+    encode = file_encoder.encode_chunk
 
     def counted(*arguments: Any) -> Any:
         nonlocal running, most
@@ -64,7 +64,7 @@ async def test_as_many_chunks_as_asked_for_are_encoded_at_one_time(
             running -= 1
         return encode(*arguments)
 
-    monkeypatch.setattr(encoder, "encode_chunk", counted)
+    monkeypatch.setattr(file_encoder, "encode_chunk", counted)
     options = WriteOptions(max_threads=max_threads)
     columns = {f"x{i}": [1.5] for i in range(8)}  # a multiple of all numbers of threads
     async with rpq.create((store, "file"), options=options) as writer:
@@ -94,7 +94,7 @@ async def test_when_one_chunk_fails_the_others_have_ended_before_the_error_arriv
     store: MemoryStore, is_there: Look, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, failed, ended = threading.Event(), threading.Event(), threading.Event()
-    encode = encoder.encode_chunk
+    encode = file_encoder.encode_chunk
 
     def breaking(leaf: Any, *arguments: Any) -> Any:
         if leaf.column_path == "x0":
@@ -107,7 +107,7 @@ async def test_when_one_chunk_fails_the_others_have_ended_before_the_error_arriv
         ended.set()
         return chunk
 
-    monkeypatch.setattr(encoder, "encode_chunk", breaking)
+    monkeypatch.setattr(file_encoder, "encode_chunk", breaking)
     with pytest.raises(rpq.EncodingError, match="broken on purpose") as caught:
         async with rpq.create((store, "file"), options=WriteOptions(max_threads=2)) as writer:
             await writer.write(_table(10))

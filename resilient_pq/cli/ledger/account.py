@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from resilient_pq.cli.ledger.grid import UNHARMED, Segment, counted_states
-from resilient_pq.cli.words import counted, in_bytes, in_units
-from resilient_pq.recovery.ledger import ByteUse, Ledger, PageState, Region, RowsFate
+from resilient_pq.cli.ledger.grid import UNHARMED, GridSegment, counted_states
+from resilient_pq.cli.output.wording import counted, in_bytes, in_units
+from resilient_pq.recovery.ledger.ledger_model import ByteUse, Ledger, PageState, Region, RowsFate
 
 #: A letter for each state of a page that is not whole, since colour alone says nothing to many.
 LETTERS = {
@@ -224,7 +224,7 @@ class Describer:
             self._first_rows.append(before)
             before = None if before is None or num_rows is None else before + num_rows
 
-    def lines(self, segment: Segment) -> Iterator[str]:
+    def lines(self, segment: GridSegment) -> Iterator[str]:
         """Of one page, everything that is known of it; of several, what they have in common."""
         if len(segment.pages) > 1:
             yield from _together(segment.pages)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from resilient_pq.recovery.ledger import Ledger, PageState, Region
+from resilient_pq.recovery.ledger.ledger_model import Ledger, PageState, Region
 
 #: From the best to the worst, as they are declared.
 STATES = tuple(PageState)
@@ -38,7 +38,7 @@ class Band:
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
+class GridSegment:
     """Pages that are drawn as one.
 
     Attributes:
@@ -60,7 +60,7 @@ class Cell:
         apart: Whether each segment is one page.
     """
 
-    segments: tuple[Segment, ...]
+    segments: tuple[GridSegment, ...]
     counts: dict[PageState, int]
     apart: bool
 
@@ -158,7 +158,7 @@ def _cell(chunks: dict[tuple[int, int], list[Region]], down: Band, across: Band,
         # The places of so many pages say nothing; how many of them fare how does.
         states = counted_states(pages)
         worst = list(states)[-limit:]
-        segments = [Segment(state, tuple(page for page in pages if page.state is state)) for state in worst]
+        segments = [GridSegment(state, tuple(page for page in pages if page.state is state)) for state in worst]
     else:
         segments = _segments(pages, limit)
     return Cell(tuple(segments), counted_states(pages), all(len(segment.pages) == 1 for segment in segments))
@@ -168,7 +168,7 @@ def _in_chunk(page: Region) -> tuple[int, int]:
     return (page.start, -1) if page.page is None else (page.start, page.page)
 
 
-def _segments(pages: Sequence[Region], limit: int) -> list[Segment]:
+def _segments(pages: Sequence[Region], limit: int) -> list[GridSegment]:
     """A segment for each page; where these are too many, for each run of pages alike, or for as many as it takes."""
     if len(pages) <= limit:
         return [_segment([page]) for page in pages]
@@ -179,9 +179,9 @@ def _segments(pages: Sequence[Region], limit: int) -> list[Segment]:
     return [_segment(pages[first : first + step]) for first in range(0, len(pages), step)]
 
 
-def _segment(pages: Sequence[Region]) -> Segment:
+def _segment(pages: Sequence[Region]) -> GridSegment:
     worst = max((page.state or PageState.LOST for page in pages), key=_BADNESS.__getitem__)
-    return Segment(worst, tuple(pages))
+    return GridSegment(worst, tuple(pages))
 
 
 def _checkpoints(

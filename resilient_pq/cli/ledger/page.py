@@ -17,8 +17,8 @@ from resilient_pq.cli.ledger.account import harmed, headline, lost_rows, share
 from resilient_pq.cli.ledger.markup import MAX_LINES, command, lines, table, text
 from resilient_pq.cli.ledger.page_bytes import bytes_section, damaged_bytes
 from resilient_pq.cli.ledger.page_map import identifiers, map_section, page_grid
-from resilient_pq.cli.words import in_units
-from resilient_pq.recovery.ledger import ByteUse, Ledger, PageState
+from resilient_pq.cli.output.wording import in_units
+from resilient_pq.recovery.ledger.ledger_model import ByteUse, Ledger, PageState
 from resilient_pq.recovery.report import Finding, Report
 from resilient_pq.version import __version__
 
@@ -33,8 +33,7 @@ def ledger_page(ledger: Ledger, report: Report, *, made: datetime | None = None)
     """
     style, script = _asset("page.css"), _asset("page.js")
     policy = (
-        "default-src 'none'; base-uri 'none'; form-action 'none'; "
-        f"style-src {_sum(style)}; script-src {_sum(script)}"
+        f"default-src 'none'; base-uri 'none'; form-action 'none'; style-src {_sum(style)}; script-src {_sum(script)}"
     )
     title = f"Recovery of {report.url.rstrip('/').rpartition('/')[2] or report.url}"
     drawn = page_grid(ledger)

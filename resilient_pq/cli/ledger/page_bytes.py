@@ -9,8 +9,8 @@ from itertools import groupby
 
 from resilient_pq.cli.ledger.account import share
 from resilient_pq.cli.ledger.markup import table, text
-from resilient_pq.cli.words import in_bytes, in_units
-from resilient_pq.recovery.ledger import ByteUse, Ledger, PageState, Region
+from resilient_pq.cli.output.wording import in_bytes, in_units
+from resilient_pq.recovery.ledger.ledger_model import ByteUse, Ledger, PageState, Region
 
 #: Pieces that the bar is divided into.
 _BUCKETS = 600

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from resilient_pq.cli.ledger.account import LETTERS, MEANINGS, Describer
-from resilient_pq.cli.ledger.grid import STATES, Band, Cell, Grid, Segment, grid
+from resilient_pq.cli.ledger.grid import STATES, Band, Cell, Grid, GridSegment, grid
 from resilient_pq.cli.ledger.markup import text
-from resilient_pq.cli.words import counted
-from resilient_pq.recovery.ledger import Ledger, Region
+from resilient_pq.cli.output.wording import counted
+from resilient_pq.recovery.ledger.ledger_model import Ledger, Region
 
 #: Bands of the map, at most; a browser scrolls wide ones.
 MAX_COLUMNS = 48
@@ -115,7 +115,7 @@ def _cell(cell: Cell, describer: Describer, places: dict[int, str]) -> str:
     return f'<div class="cell">{drawn}</div>'
 
 
-def _page(segment: Segment, cell: Cell, describer: Describer, places: dict[int, str]) -> str:
+def _page(segment: GridSegment, cell: Cell, describer: Describer, places: dict[int, str]) -> str:
     words = "&#10;".join(text(line) for line in describer.lines(segment))
     first = segment.pages[0]
     total = sum(cell.counts.values())

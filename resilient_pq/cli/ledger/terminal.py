@@ -9,8 +9,8 @@ from rich.text import Text
 
 from resilient_pq.cli.ledger.account import LETTERS
 from resilient_pq.cli.ledger.grid import STATES, Band, Cell, Grid, grid
-from resilient_pq.cli.words import counted, printable
-from resilient_pq.recovery.ledger import Ledger, PageState
+from resilient_pq.cli.output.wording import counted, printable
+from resilient_pq.recovery.ledger.ledger_model import Ledger, PageState
 
 #: Characters of a column of the map, at least; the space behind it included.
 _MIN_COLUMN = 6

@@ -9,9 +9,11 @@ from typing import Annotated
 import typer
 
 import resilient_pq as rpq
-from resilient_pq.cli import render
 from resilient_pq.cli.exit_codes import ExitCode, epilog
-from resilient_pq.cli.options import (
+from resilient_pq.cli.output import render
+from resilient_pq.cli.output.render import Output
+from resilient_pq.cli.running import run_verb
+from resilient_pq.cli.shared_options import (
     AsJson,
     EndpointUrl,
     Log,
@@ -22,8 +24,6 @@ from resilient_pq.cli.options import (
     UploadId,
     storage,
 )
-from resilient_pq.cli.render import Output
-from resilient_pq.cli.running import run_verb
 from resilient_pq.cli.uploads import chosen, described
 from resilient_pq.io import WriteStore
 from resilient_pq.io.location import shown
@@ -71,9 +71,7 @@ def uploads_abort(
     reached = storage(endpoint_url, storage_option, retry_for)
     chosen.refuse_young(url, older_than)
     wishes = _Wishes(url, upload_id, older_than, log)
-    return run_verb(
-        NAME, lambda output: _abort(output, wishes, reached), as_json=as_json, urls=[url], reached=reached
-    )
+    return run_verb(NAME, lambda output: _abort(output, wishes, reached), as_json=as_json, urls=[url], reached=reached)
 
 
 async def _abort(output: Output, wishes: _Wishes, reached: Storage) -> int:

@@ -7,7 +7,7 @@ from datetime import timedelta
 import typer
 
 import resilient_pq as rpq
-from resilient_pq.folder.pattern import is_pattern, matcher, split_pattern
+from resilient_pq.bulk.name_pattern import is_pattern, matcher, split_pattern
 from resilient_pq.io import WriteStore, resolve
 from resilient_pq.io.location import shown
 

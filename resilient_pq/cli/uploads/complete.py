@@ -9,9 +9,12 @@ from typing import Annotated
 import typer
 
 import resilient_pq as rpq
-from resilient_pq.cli import render, words
+from resilient_pq.bulk.file_result import exit_code_of
 from resilient_pq.cli.exit_codes import ExitCode, epilog
-from resilient_pq.cli.options import (
+from resilient_pq.cli.output import render, wording
+from resilient_pq.cli.output.render import Output
+from resilient_pq.cli.running import run_verb
+from resilient_pq.cli.shared_options import (
     AsJson,
     EndpointUrl,
     OlderThan,
@@ -21,11 +24,8 @@ from resilient_pq.cli.options import (
     UploadId,
     storage,
 )
-from resilient_pq.cli.render import Output
-from resilient_pq.cli.running import run_verb
 from resilient_pq.cli.uploads import chosen, described
 from resilient_pq.errors import Where
-from resilient_pq.folder.result import exit_code_of
 from resilient_pq.io.location import shown
 
 NAME = "uploads complete"
@@ -153,13 +153,13 @@ async def _complete(output: Output, wishes: _Wishes, reached: Storage) -> int:
 
 def _say(output: Output, done: rpq.CompletedUpload, reached: Storage) -> None:
     """What became of an upload."""
-    parts = words.counted(done.num_parts, "part")
-    output.line("completed", f"{done.url}, {words.in_bytes(done.size)} in {parts}, {_HOW[done.how]}")
+    parts = wording.counted(done.num_parts, "part")
+    output.line("completed", f"{done.url}, {wording.in_bytes(done.size)} in {parts}, {_HOW[done.how]}")
     if done.num_rows is not None:
-        lost = words.counted(done.rows_dropped or 0, "row")
+        lost = wording.counted(done.rows_dropped or 0, "row")
         output.line("rows", f"{done.num_rows:,}; {lost} of the metadata are not in the parts")
     if done.bytes_dropped:
-        output.line("dropped", f"{words.in_bytes(done.bytes_dropped)} in parts behind these")
+        output.line("dropped", f"{wording.in_bytes(done.bytes_dropped)} in parts behind these")
     following = [reached.command(command) for command in done.next]
     output.next(*following)
     document = render.document(NAME, "completed", rows=done.num_rows, url=done.url)

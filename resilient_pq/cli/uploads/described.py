@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import resilient_pq as rpq
-from resilient_pq.cli.options import SECONDS_OF
-from resilient_pq.cli.words import counted, in_bytes, in_units
+from resilient_pq.cli.output.wording import counted, in_bytes, in_units
+from resilient_pq.cli.shared_options import SECONDS_OF
 
 #: Of `row`; the first two are names.
 HEADER = ("url", "upload id", "begun", "age", "parts", "size", "completable", "by", "rows")

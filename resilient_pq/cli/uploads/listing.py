@@ -7,9 +7,11 @@ from typing import Annotated
 
 import typer
 
-from resilient_pq.cli import render
 from resilient_pq.cli.exit_codes import ExitCode, epilog
-from resilient_pq.cli.options import (
+from resilient_pq.cli.output import render
+from resilient_pq.cli.output.render import Output
+from resilient_pq.cli.running import run_verb
+from resilient_pq.cli.shared_options import (
     AsJson,
     EndpointUrl,
     Log,
@@ -19,8 +21,6 @@ from resilient_pq.cli.options import (
     StorageOptions,
     storage,
 )
-from resilient_pq.cli.render import Output
-from resilient_pq.cli.running import run_verb
 from resilient_pq.cli.uploads import chosen, described
 from resilient_pq.io.location import shown
 
@@ -35,7 +35,8 @@ EPILOG = epilog(
 
 def uploads_list(
     url: Annotated[
-        str, typer.Argument(metavar="URL", help="A bucket, what the names begin with, or a pattern: s3://bucket/prefix.")
+        str,
+        typer.Argument(metavar="URL", help="A bucket, what the names begin with, or a pattern: s3://bucket/prefix."),
     ],
     older_than: OlderThan = None,
     log: Log = None,
@@ -59,9 +60,7 @@ def uploads_list(
     )
 
 
-async def _list(
-    output: Output, url: str, older_than: timedelta | None, log: str | None, reached: Storage
-) -> int:
+async def _list(output: Output, url: str, older_than: timedelta | None, log: str | None, reached: Storage) -> int:
     store, key = chosen.place_of(url, reached.options)
     async with store:
         found = await chosen.uploads_of(store, url, key, older_than=older_than, log=log)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import resilient_pq as rpq
-from resilient_pq.cli import render, words
 from resilient_pq.cli.exit_codes import ExitCode, epilog
-from resilient_pq.cli.options import (
+from resilient_pq.cli.output import render, wording
+from resilient_pq.cli.output.render import Output
+from resilient_pq.cli.running import run_verb
+from resilient_pq.cli.shared_options import (
     AsJson,
     EndpointUrl,
     Log,
@@ -16,10 +18,8 @@ from resilient_pq.cli.options import (
     Url,
     storage,
 )
-from resilient_pq.cli.render import Output
-from resilient_pq.cli.running import run_verb
 from resilient_pq.cli.uploads import described
-from resilient_pq.commands import command
+from resilient_pq.shell_commands import command
 
 NAME = "uploads resume-info"
 EPILOG = epilog(
@@ -55,19 +55,17 @@ def uploads_resume_info(
     )
 
 
-async def _resume_info(
-    output: Output, url: str, upload_id: str | None, log: str | None, reached: Storage
-) -> int:
+async def _resume_info(output: Output, url: str, upload_id: str | None, log: str | None, reached: Storage) -> int:
     info = await rpq.resume_info(url, upload_id=upload_id, log=log, storage_options=reached.options)
     for upload in info.uploads:
         begun = "" if upload.initiated is None else f", begun {upload.initiated:%Y-%m-%d %H:%M:%S %Z}"
         output.line("upload", f"{upload.upload_id}{begun}")
-        output.line("parts", f"{upload.num_parts:,}, {words.in_bytes(upload.num_bytes)}")
+        output.line("parts", f"{upload.num_parts:,}, {wording.in_bytes(upload.num_bytes)}")
         output.line("holds", described.holds(upload))
         if upload.gap is not None:
             output.line("missing", f"part {upload.gap:,}")
         if upload.bytes_behind:
-            output.line("dropped", f"when it is completed: {words.in_bytes(upload.bytes_behind)} behind that")
+            output.line("dropped", f"when it is completed: {wording.in_bytes(upload.bytes_behind)} behind that")
     output.line("object", _object_words(info))
     following = [reached.command(command) for command in _next(info)]
     output.next(*following)
@@ -76,7 +74,9 @@ async def _resume_info(
     document |= {
         "next": [list(command) for command in following],
         "uploads": [described.as_json(upload) for upload in info.uploads],
-        "object": None if info.object is None else {
+        "object": None
+        if info.object is None
+        else {
             "size": info.object.size,
             "etag": info.object.etag,
             "state": None if info.state is None else str(info.state),
@@ -90,12 +90,12 @@ async def _resume_info(
 def _object_words(info: rpq.ResumeInfo) -> str:
     if info.object is None:
         return "there is none" if info.uploads else "there is none, and no upload is open"
-    size = words.in_bytes(info.object.size)
+    size = wording.in_bytes(info.object.size)
     replaced = "; completing an upload needs --overwrite" if info.uploads else ""
     if info.num_rows is None:
         return f"{size}, without a footer that can be read{replaced}"
     state = "of another writer" if info.state is None else str(info.state)
-    return f"{size}, {state}, {words.counted(info.num_rows, 'row')}{replaced}"
+    return f"{size}, {state}, {wording.counted(info.num_rows, 'row')}{replaced}"
 
 
 def _next(info: rpq.ResumeInfo) -> list[tuple[str, ...]]:

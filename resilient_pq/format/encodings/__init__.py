@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from resilient_pq.errors import UnsupportedError
 from resilient_pq.format.encodings import alp, byte_stream_split, delta, plain, rle
-from resilient_pq.format.metadata import Encoding, Type
-from resilient_pq.format.schema import Primitive
-from resilient_pq.format.values import Values
+from resilient_pq.format.file_metadata import Encoding, Type
+from resilient_pq.format.physical_values import Values
+from resilient_pq.format.schema_tree import Primitive
 
 
 class Strings(Protocol):

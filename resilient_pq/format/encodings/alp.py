@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resilient_pq.errors import EncodingError, UnsupportedError
-from resilient_pq.format.metadata import Type
-from resilient_pq.format.schema import Primitive
+from resilient_pq.format.file_metadata import Type
+from resilient_pq.format.schema_tree import Primitive
 
 _HEADER = struct.Struct("<BBBi")  # mode, integer encoding, log2 of the vector size, number of values
 _VECTOR = struct.Struct("<BBH")  # exponent, factor, number of exceptions

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from resilient_pq.errors import EncodingError
 from resilient_pq.format import kernels
 from resilient_pq.format.encodings.rle import bit_width, check_maximum
-from resilient_pq.format.values import Levels
+from resilient_pq.format.physical_values import Levels
 
 
 def encode_levels(levels: Levels, maximum: int) -> NDArray[np.uint8]:

@@ -10,18 +10,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from resilient_pq import room
+from resilient_pq import memory_pool
 from resilient_pq.errors import EncodingError
 from resilient_pq.format import kernels
-from resilient_pq.format.schema import Primitive
-from resilient_pq.format.values import Values, fixed_width
+from resilient_pq.format.physical_values import Values, fixed_width
+from resilient_pq.format.schema_tree import Primitive
 
 
 def encode(node: Primitive, values: Values) -> NDArray[np.uint8]:
     """The bytes of `values`: FLOAT, DOUBLE, INT32, INT64 or FIXED_LEN_BYTE_ARRAY."""
     assert isinstance(values, np.ndarray)
     rows = _rows(node, np.ascontiguousarray(values))
-    streams = room.empty(rows.shape[::-1], np.uint8)
+    streams = memory_pool.empty(rows.shape[::-1], np.uint8)
     kernels.split_streams(rows, streams)
     return streams.reshape(-1)
 

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from resilient_pq.errors import EncodingError
 from resilient_pq.format import kernels
-from resilient_pq.format.schema import Primitive
-from resilient_pq.format.values import ByteArrays, Values, fixed_width
+from resilient_pq.format.physical_values import ByteArrays, Values, fixed_width
+from resilient_pq.format.schema_tree import Primitive
 
 # --- DELTA_BINARY_PACKED ------------------------------------------------------------------------------------
 
@@ -133,9 +133,7 @@ def decode_prefixes(
     return _join(prefixes, suffix_lengths, suffixes, lengths, previous)
 
 
-def decode_fixed_prefixes(
-    node: Primitive, data: memoryview, out: NDArray[Any], previous: bytes = b""
-) -> None:
+def decode_fixed_prefixes(node: Primitive, data: memoryview, out: NDArray[Any], previous: bytes = b"") -> None:
     """Fill `out` with FIXED_LEN_BYTE_ARRAY values from DELTA_BYTE_ARRAY.
 
     Args:

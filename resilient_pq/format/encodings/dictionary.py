@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from resilient_pq import room
+from resilient_pq import memory_pool
 from resilient_pq.errors import EncodingError
 from resilient_pq.format import kernels
 from resilient_pq.format.encodings import plain
 from resilient_pq.format.encodings.rle import bit_width
-from resilient_pq.format.metadata import Type
-from resilient_pq.format.schema import Primitive
-from resilient_pq.format.values import MAX_SMALL_OFFSET, ByteArrays, Values, fixed_width, room_for
+from resilient_pq.format.file_metadata import Type
+from resilient_pq.format.physical_values import MAX_SMALL_OFFSET, ByteArrays, Values, fixed_width, room_for
+from resilient_pq.format.schema_tree import Primitive
 
 MAX_BIT_WIDTH = 32
 
@@ -68,14 +68,14 @@ def entries_at(values: Values, positions: NDArray[np.int64]) -> Values:
 def strings_at(values: ByteArrays, positions: NDArray[Any]) -> ByteArrays:
     """The strings at some positions, copied back to back."""
     chosen = np.ascontiguousarray(positions, np.int32)
-    lengths = room.empty((len(chosen),), np.int32)
-    data = room.empty((kernels.byte_array_gather_lengths(values.offsets, chosen, lengths),), np.uint8)
+    lengths = memory_pool.empty((len(chosen),), np.int32)
+    data = memory_pool.empty((kernels.byte_array_gather_lengths(values.offsets, chosen, lengths),), np.uint8)
     kernels.byte_array_gather(values.offsets, values.data, chosen, data)
     return ByteArrays(_offsets(lengths, len(data)), data, values.known_utf8)
 
 
 def _offsets(lengths: NDArray[np.int32], total: int) -> NDArray[Any]:
-    offsets: NDArray[Any] = room.empty((len(lengths) + 1,), np.int32 if total <= MAX_SMALL_OFFSET else np.int64)
+    offsets: NDArray[Any] = memory_pool.empty((len(lengths) + 1,), np.int32 if total <= MAX_SMALL_OFFSET else np.int64)
     offsets[0] = 0
     np.cumsum(lengths, out=offsets[1:])
     return offsets
@@ -102,10 +102,10 @@ def decode_dictionary(node: Primitive, data: memoryview, count: int) -> Values:
         out = room_for(node, count)
         plain.decode(node, data, out)
         return out
-    lengths = room.empty((count,), np.int32)
+    lengths = memory_pool.empty((count,), np.int32)
     total, strings = plain.decode_byte_arrays(data, lengths)
     try:
-        values = room.empty((total,), np.uint8)
+        values = memory_pool.empty((total,), np.uint8)
     except (MemoryError, ValueError) as error:
         raise EncodingError(f"the dictionary's byte arrays take {total:,} bytes") from error
     strings.copy_to(values)
@@ -127,7 +127,7 @@ def decode_indices(data: memoryview, count: int) -> NDArray[np.int32]:
         raise EncodingError(f"dictionary indices of {width} bits")
     if begins_as_levels(data) and count:
         raise EncodingError("dictionary indices begin with a run of no values, as levels read as such do")
-    indices: NDArray[np.int32] = room.empty((count,), np.int32)
+    indices: NDArray[np.int32] = memory_pool.empty((count,), np.int32)
     kernels.rle_decode(data[1:], width, indices)
     return indices
 

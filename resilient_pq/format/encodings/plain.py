@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from resilient_pq import room
+from resilient_pq import memory_pool
 from resilient_pq.errors import EncodingError
 from resilient_pq.format import kernels
-from resilient_pq.format.metadata import Type
-from resilient_pq.format.schema import Primitive
-from resilient_pq.format.values import ByteArrays, Values
+from resilient_pq.format.file_metadata import Type
+from resilient_pq.format.physical_values import ByteArrays, Values
+from resilient_pq.format.schema_tree import Primitive
 
 
 def encode(node: Primitive, values: Values) -> NDArray[np.uint8]:
@@ -35,7 +35,7 @@ def encode_behind(before: Sequence[NDArray[np.uint8]], values: ByteArrays) -> ND
     if not 0 <= values.num_bytes <= len(values.data):  # before room is made for them
         raise EncodingError("offsets fall or lead out of the data")
     front = sum(map(len, before))
-    out: NDArray[np.uint8] = room.empty((front + values.num_bytes + 4 * len(values),), np.uint8)
+    out: NDArray[np.uint8] = memory_pool.empty((front + values.num_bytes + 4 * len(values),), np.uint8)
     if before:
         np.concatenate(before, out=out[:front])
     kernels.byte_array_join(values.offsets, values.data, out[front:])

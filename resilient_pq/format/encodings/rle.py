@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from resilient_pq.errors import EncodingError
 from resilient_pq.format import kernels
 from resilient_pq.format.kernels.reference.integers import varint, varint_bytes
-from resilient_pq.format.schema import Primitive
-from resilient_pq.format.values import Levels, Values, is_uniform
+from resilient_pq.format.physical_values import Levels, Values, is_uniform
+from resilient_pq.format.schema_tree import Primitive
 
 _LENGTH = 4
 

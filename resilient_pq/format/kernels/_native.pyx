@@ -22,8 +22,8 @@ import numpy as np
 from resilient_pq.errors import EncodingError, ThriftError
 from resilient_pq.format.kernels.reference.kept import InnerLists, KeptStructs
 from resilient_pq.format.kernels.reference.numbers import number_min_max as reference_min_max
-from resilient_pq.room import empty
-from resilient_pq.room import front as trimmed
+from resilient_pq.memory_pool import empty
+from resilient_pq.memory_pool import front as trimmed
 
 if sys.byteorder != "little":
     raise ImportError("the compiled kernels are for little-endian machines")

@@ -31,7 +31,6 @@ from resilient_pq.errors import (
     UnsupportedError,
     WriterClosedError,
 )
-from resilient_pq.io.copied_upload import copied_upload
 from resilient_pq.io.protocols import (
     MultipartStore,
     ObjectInfo,
@@ -41,6 +40,7 @@ from resilient_pq.io.protocols import (
     UploadInfo,
     WriteStore,
 )
+from resilient_pq.io.upload.copied_upload import copied_upload
 from resilient_pq.units import MiB
 
 DATA = bytes(range(256)) * 40
@@ -115,9 +115,7 @@ class ReadContract:
         await self.place(store, prefix + "a", DATA)
         info = await store.head(prefix + "a")
         starts = range(0, len(DATA), 256)
-        found = await asyncio.gather(
-            *(store.read_range(prefix + "a", at, at + 256, pin=info) for at in starts)
-        )
+        found = await asyncio.gather(*(store.read_range(prefix + "a", at, at + 256, pin=info) for at in starts))
         assert b"".join(found) == DATA
 
     async def test_head_and_tail_agree(self, store: ReadStore, prefix: str) -> None:
@@ -204,17 +202,13 @@ class ReadContract:
         await self.place(store, prefix + "a", DATA)
         info = await store.head(prefix + "a")
         for steps in (0, 1, 3, 10):
-            reads = [
-                asyncio.ensure_future(store.read_range(prefix + "a", at, at + 9, pin=info)) for at in range(8)
-            ]
+            reads = [asyncio.ensure_future(store.read_range(prefix + "a", at, at + 9, pin=info)) for at in range(8)]
             for _ in range(steps):
                 await asyncio.sleep(0)
             for read in reads:
                 read.cancel()
             await asyncio.gather(*reads, return_exceptions=True)
-        found = await asyncio.gather(
-            *(store.read_range(prefix + "a", at, at + 9, pin=info) for at in range(20))
-        )
+        found = await asyncio.gather(*(store.read_range(prefix + "a", at, at + 9, pin=info) for at in range(20)))
         assert [bytes(data) for data in found] == [DATA[at : at + 9] for at in range(20)]
 
 
@@ -438,9 +432,7 @@ class MultipartContract(StoreContract):
         assert _ids(await store.list_uploads(prefix + "day/")) == {opened["day/1"], opened["day/2"]}
         assert _ids(await store.list_uploads(prefix)) == set(opened.values())
         found = await store.list_uploads(prefix + "night/1")
-        assert [(upload.key, upload.upload_id) for upload in found] == [
-            (prefix + "night/1", opened["night/1"])
-        ]
+        assert [(upload.key, upload.upload_id) for upload in found] == [(prefix + "night/1", opened["night/1"])]
         for key, upload_id in opened.items():
             await store.abort_upload(prefix + key, upload_id)
         assert await store.list_uploads(prefix) == []

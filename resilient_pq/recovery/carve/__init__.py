@@ -4,9 +4,9 @@
 columns and row groups, which is to rebuild its footer. Both are sans-io: generators that ask for ranges of bytes.
 """
 
+from resilient_pq.recovery.carve.carve_limits import CarveLimits
 from resilient_pq.recovery.carve.carving import carve
-from resilient_pq.recovery.carve.files import FoundFile, files_in
-from resilient_pq.recovery.carve.invent import NamedColumn
-from resilient_pq.recovery.carve.limits import CarveLimits
+from resilient_pq.recovery.carve.file_spans import FoundFile, files_in
+from resilient_pq.recovery.carve.invented_columns import NamedColumn
 
 __all__ = ["CarveLimits", "FoundFile", "NamedColumn", "carve", "files_in"]

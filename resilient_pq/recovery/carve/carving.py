@@ -6,19 +6,19 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from resilient_pq.damage.page_search import FoundPage, Proof, metadata_end
+from resilient_pq.format.file_metadata import CompressionCodec, FileMetaData, Repetition
 from resilient_pq.format.footer import MAGIC
-from resilient_pq.format.metadata import CompressionCodec, FileMetaData, Repetition
-from resilient_pq.format.page import Page
-from resilient_pq.format.page_search import FoundPage, Proof, metadata_end
-from resilient_pq.format.records import CHUNK_RECORD_SIZE, HEADER_SIZE, ChunkPlace, Kind, parse_header
-from resilient_pq.format.schema import Group, Schema
-from resilient_pq.recovery.carve.files import FoundFile
-from resilient_pq.recovery.carve.invent import NamedColumn, candidates, invent
-from resilient_pq.recovery.carve.invent import findings as findings_of
-from resilient_pq.recovery.carve.layout import Layout, Places
-from resilient_pq.recovery.carve.limits import CarveLimits
-from resilient_pq.recovery.carve.placing import Placing
-from resilient_pq.recovery.carve.probe import (
+from resilient_pq.format.pages.page import Page
+from resilient_pq.format.resilience_records import CHUNK_RECORD_SIZE, HEADER_SIZE, ChunkPlace, RecordKind, parse_header
+from resilient_pq.format.schema_tree import Group, Schema
+from resilient_pq.recovery.carve.carve_limits import CarveLimits
+from resilient_pq.recovery.carve.carved_row_groups import Rebuilding, common_codec, data_version
+from resilient_pq.recovery.carve.file_spans import FoundFile
+from resilient_pq.recovery.carve.invented_columns import NamedColumn, candidates, invent
+from resilient_pq.recovery.carve.invented_columns import findings as findings_of
+from resilient_pq.recovery.carve.page_layout import PageLayout, Places
+from resilient_pq.recovery.carve.page_probe import (
     Kinds,
     Probed,
     by_body,
@@ -26,9 +26,9 @@ from resilient_pq.recovery.carve.probe import (
     kind_of,
     kinds_of,
 )
-from resilient_pq.recovery.carve.reading import Asking, Window
-from resilient_pq.recovery.carve.rebuild import Rebuilding, common_codec, data_version
-from resilient_pq.recovery.known import RebuiltFile
+from resilient_pq.recovery.carve.range_windows import Asking, RangeWindow
+from resilient_pq.recovery.carve.stretch_placement import Placing
+from resilient_pq.recovery.evidence.located_row_group import RebuiltFile
 from resilient_pq.recovery.report import Damage, Finding
 from resilient_pq.units import KiB
 
@@ -90,7 +90,7 @@ def carve(
     stretches = yield from _stretches(probed)
     columns = [kind_of(leaf) for leaf in schema.leaves]
     budget = limits.budget(size)
-    layout = Layout(
+    layout = PageLayout(
         stretches.pages, columns, stretches.borders, expected_rows, budget, places, separated=separated
     )  # fmt: skip
     placing = Placing(layout, stretches.ranges, _begins_file(file, stretches.pages))
@@ -103,7 +103,7 @@ def carve(
 
 def _probe(pages: Sequence[FoundPage], kinds: Kinds, limits: CarveLimits) -> Asking[list[Probed]]:
     """Look into pages, as far as it is worth it; those that fit no column are given without kinds."""
-    window = Window(max((page.end for page in pages), default=0))
+    window = RangeWindow(max((page.end for page in pages), default=0))
     nested = any(kind.max_repetition_level for kind in kinds)
     found: list[Probed] = []
     left = limits.probed_bytes
@@ -147,7 +147,7 @@ class _Stretches:
 
 def _stretches(probed: Sequence[Probed]) -> Asking[_Stretches]:
     """Cut pages where something is missing between them."""
-    window = Window(max((page.page.end for page in probed), default=0))
+    window = RangeWindow(max((page.page.end for page in probed), default=0))
     pages: list[Probed] = []
     starts: list[int] = []
     borders: set[int] = set()
@@ -183,7 +183,7 @@ def _record_size(data: memoryview) -> int | None:
 
 def _places(pages: Sequence[FoundPage]) -> Asking[Places]:
     """Which chunk begins with a page, as whole records of ours tell that stand before it, where they were written."""
-    window = Window(max((page.end for page in pages), default=0))
+    window = RangeWindow(max((page.end for page in pages), default=0))
     found: dict[bytes, dict[int, ChunkPlace]] = {}
     for before, page in pairwise([None, *pages]):
         assert page is not None
@@ -192,7 +192,7 @@ def _places(pages: Sequence[FoundPage]) -> Asking[Places]:
             continue
         data = yield from window.read(start, page.offset)
         header = parse_header(data)
-        if header is None or (header.kind, header.offset, header.end) != (Kind.CHUNK, start, page.offset):
+        if header is None or (header.kind, header.offset, header.end) != (RecordKind.CHUNK, start, page.offset):
             continue
         if header.holds(data[HEADER_SIZE:]):
             found.setdefault(header.file_id, {})[page.offset] = ChunkPlace.unpack(data[HEADER_SIZE:])
@@ -223,7 +223,7 @@ def _begins(file: FoundFile, pages: Sequence[Probed], places: Places) -> Asking[
     head = file.start + len(MAGIC) if file.has_head else len(MAGIC)
     if not 0 <= start - head <= MOST_BETWEEN:
         return False
-    return is_between_chunks((yield from Window(start).read(head, start)))
+    return is_between_chunks((yield from RangeWindow(start).read(head, start)))
 
 
 def _codecs(placing: Placing) -> dict[int, CompressionCodec]:

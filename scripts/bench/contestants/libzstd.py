@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 
 from contestants import ours
 from contestants.job import Job, SkippedError
-from resilient_pq.format import compression
-from resilient_pq.format.metadata import CompressionCodec
-from resilient_pq.format.page import pages_of
+from resilient_pq.format.compression import codecs
+from resilient_pq.format.file_metadata import CompressionCodec
+from resilient_pq.format.pages.page import pages_of
 
 
 def writing(name: str, table: pa.Table, job: Job) -> Callable[[], None]:
@@ -54,7 +54,7 @@ def _page_bytes(job: Job) -> list[memoryview]:
             bounds = slice(start, start + chunk.total_compressed_size)
             for page in pages_of(data[bounds], start, chunk.num_values):
                 size = page.header.uncompressed_page_size
-                found.append(compression.decompress(CompressionCodec.ZSTD, page.body, size))
+                found.append(codecs.decompress(CompressionCodec.ZSTD, page.body, size))
     return found
 
 

@@ -47,9 +47,7 @@ def reading(name: str, job: Job) -> Callable[[], Any]:
 
         return read
     crc = name == "pyarrow-crc"
-    return lambda: pq.read_table(
-        job.path, columns=columns, use_threads=threads, page_checksum_verification=crc
-    )
+    return lambda: pq.read_table(job.path, columns=columns, use_threads=threads, page_checksum_verification=crc)
 
 
 def as_arrow(result: Any) -> pa.Table:

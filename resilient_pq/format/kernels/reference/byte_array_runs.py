@@ -191,9 +191,7 @@ def copy_chosen_byte_arrays(
     return written
 
 
-def _chosen(
-    entries: NDArray[np.int64], codes: Offsets
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _chosen(entries: NDArray[np.int64], codes: Offsets) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     require_types(entries, np.int64)
     require_types(codes, np.int32, np.int64)
     if codes.size and (codes.min() < 0 or codes.max() >= entries.size - 1):

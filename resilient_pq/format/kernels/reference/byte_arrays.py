@@ -21,6 +21,7 @@ from resilient_pq.format.kernels.reference.arrays import (
 
 _LENGTH = struct.Struct("<I")
 
+
 def byte_array_lengths(buffer: BytesLike, lengths: NDArray[np.int32]) -> int:
     """Fill `lengths` with the lengths of as many PLAIN BYTE_ARRAY values, and return their sum.
 
@@ -93,9 +94,7 @@ def byte_array_join(offsets: Offsets, data: BytesLike, out: NDArray[np.uint8]) -
     out[body] = source[offsets[0] : offsets[-1]]
 
 
-def byte_array_gather_lengths(
-    offsets: Offsets, indices: NDArray[np.int32], lengths: NDArray[np.int32]
-) -> int:
+def byte_array_gather_lengths(offsets: Offsets, indices: NDArray[np.int32], lengths: NDArray[np.int32]) -> int:
     """Fill `lengths` with those of the values that `indices` choose, and return their sum.
 
     Only the offsets of chosen values are looked at.
@@ -112,9 +111,7 @@ def byte_array_gather_lengths(
     return int((ends - starts).sum())
 
 
-def byte_array_gather(
-    offsets: Offsets, data: BytesLike, indices: NDArray[np.int32], out: NDArray[np.uint8]
-) -> None:
+def byte_array_gather(offsets: Offsets, data: BytesLike, indices: NDArray[np.int32], out: NDArray[np.uint8]) -> None:
     """Copy the values ``data[offsets[i]:offsets[i + 1]]``, for every i of `indices`, back to back into `out`.
 
     Raises:

@@ -91,9 +91,7 @@ def dictionary_build_byte_arrays(
     return _number(byte_arrays(offsets, data), limit, limit_bytes)
 
 
-def distinct_in_runs(
-    values: NDArray[Any], starts: NDArray[np.int64], run: int
-) -> tuple[int, int, int, int, int]:
+def distinct_in_runs(values: NDArray[Any], starts: NDArray[np.int64], run: int) -> tuple[int, int, int, int, int]:
     """Count the distinct values of a sample, by how many of its runs of neighbours they stand in.
 
     Args:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from resilient_pq.errors import EncodingError, FormatError
 
 
-def varint(
-    data: memoryview, position: int, bits: int, error: type[FormatError] = EncodingError
-) -> tuple[int, int]:
+def varint(data: memoryview, position: int, bits: int, error: type[FormatError] = EncodingError) -> tuple[int, int]:
     """An unsigned LEB128 integer of at most `bits` bits, and the offset behind it."""
     value = 0
     for shift in range(0, bits, 7):

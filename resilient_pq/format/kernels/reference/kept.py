@@ -25,9 +25,7 @@ class InnerLists(NamedTuple):
 class Reader(Protocol):
     """What a `StructReader` does for the lists that it keeps."""
 
-    def decode_kept(
-        self, buffer: Any, start: int, end: int, inner_at: int, inner_starts: memoryview | None
-    ) -> Any:
+    def decode_kept(self, buffer: Any, start: int, end: int, inner_at: int, inner_starts: memoryview | None) -> Any:
         """The struct between two offsets, of which is known that it is sound."""
 
 
@@ -41,9 +39,7 @@ class KeptStructs(MutableSequence[T]):
     __slots__ = ("_data", "_inner", "_made", "_plain", "_reader", "_starts")
     __hash__ = None  # type: ignore[assignment]
 
-    def __init__(
-        self, reader: Reader, data: Any, starts: memoryview, inner: InnerLists | None = None
-    ) -> None:
+    def __init__(self, reader: Reader, data: Any, starts: memoryview, inner: InnerLists | None = None) -> None:
         """Keep what the structs are read from.
 
         Args:
@@ -85,9 +81,7 @@ class KeptStructs(MutableSequence[T]):
         if inner is not None:
             at = inner.at[index]
             of_it = inner.starts[inner.first[index] : inner.first[index + 1]] if at >= 0 else None
-        one: T = self._reader.decode_kept(
-            self._data, self._starts[index], self._starts[index + 1], at, of_it
-        )
+        one: T = self._reader.decode_kept(self._data, self._starts[index], self._starts[index + 1], at, of_it)
         return one
 
     def __iter__(self) -> Iterator[T]:

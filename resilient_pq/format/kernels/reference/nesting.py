@@ -79,8 +79,6 @@ def level_counts(levels: NDArray[np.uint8], maximum: int) -> tuple[int, ...]:
     return tuple(int(np.count_nonzero(levels == level)) for level in range(maximum + 1))
 
 
-def _slots(
-    definition: NDArray[np.uint8], repetition: NDArray[np.uint8], depth: int, level: int
-) -> NDArray[np.bool_]:
+def _slots(definition: NDArray[np.uint8], repetition: NDArray[np.uint8], depth: int, level: int) -> NDArray[np.bool_]:
     found: NDArray[np.bool_] = (repetition <= depth) & (definition >= level)
     return found

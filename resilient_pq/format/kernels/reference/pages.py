@@ -86,9 +86,7 @@ def _room(array: NDArray[Any], start: int, count: int) -> NDArray[Any]:
     return array[start : start + count]
 
 
-def _levels(
-    data: memoryview, start: int, end: int, size: int, maximum: int, out: NDArray[np.uint8]
-) -> int:
+def _levels(data: memoryview, start: int, end: int, size: int, maximum: int, out: NDArray[np.uint8]) -> int:
     """Decode the levels that begin at `start`; returns the offset behind them."""
     if size < 0:
         if end - start < _LENGTH:
@@ -189,9 +187,7 @@ def _places(
     return places
 
 
-def _spread(
-    spans: NDArray[np.int64], present: NDArray[np.bool_], slot: int, out: NDArray[Any]
-) -> None:
+def _spread(spans: NDArray[np.int64], present: NDArray[np.bool_], slot: int, out: NDArray[Any]) -> None:
     for _, _, num_slots, num_present in spans.tolist():
         if num_present < num_slots:
             flags = present[slot : slot + num_slots]

@@ -13,9 +13,7 @@ Levels = NDArray[np.uint8]
 Slots = NDArray[np.int64]
 
 
-def shred_optional(
-    definition: Levels, slots: Slots | None, valid: NDArray[np.bool_] | None, level: int
-) -> None:
+def shred_optional(definition: Levels, slots: Slots | None, valid: NDArray[np.bool_] | None, level: int) -> None:
     """Add 1 to the definition levels of entries that are defined down to a node's parent, where the node is there too.
 
     Args:
@@ -75,9 +73,7 @@ def shred_repeated(
     )
 
 
-def optional_in_order(
-    definition: Levels, valid: NDArray[np.bool_], base: int, level: int, to: int
-) -> int:
+def optional_in_order(definition: Levels, valid: NDArray[np.bool_], base: int, level: int, to: int) -> int:
     """Raise the definition levels of entries that are defined down to a node's parent, where the node is there too.
 
     For nodes whose slots are the entries of `base` or more, in order.

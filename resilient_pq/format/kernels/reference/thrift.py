@@ -75,9 +75,7 @@ class StructReader:
         self._cls = cls
         self._fields = {one.number: one for one in fields}
 
-    def decode(
-        self, buffer: BytesLike, start: int, max_depth: int, lasting: bool = False
-    ) -> tuple[Any, int]:
+    def decode(self, buffer: BytesLike, start: int, max_depth: int, lasting: bool = False) -> tuple[Any, int]:
         """Read the struct at `start`.
 
         Args:
@@ -104,9 +102,7 @@ class StructReader:
             raise ThriftError("a struct starts outside of its buffer")
         return self._read(_Source(data, buffer, lasting), start, max_depth)
 
-    def decode_kept(
-        self, buffer: Any, start: int, end: int, inner_at: int, inner_starts: memoryview | None
-    ) -> Any:
+    def decode_kept(self, buffer: Any, start: int, end: int, inner_at: int, inner_starts: memoryview | None) -> Any:
         """Read a struct of `KeptStructs`.
 
         Args:

@@ -1,0 +1,222 @@
+"""Arrow data on its way into pages: batches of rows become the levels and values of leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import compress, pairwise
+from typing import Any, Final
+
+import numpy as np
+
+from resilient_pq.arrow.batch_sources import BatchSource, Rows, open_source
+from resilient_pq.arrow.buffers import BufferPart
+from resilient_pq.arrow.leaf_rows import LeafRows, ShreddedRows, Way, ways
+from resilient_pq.arrow.physical import may_fail
+from resilient_pq.arrow.types.arrow_schema import (
+    ColumnFields,
+    arrow_field_of,
+    encode_arrow_schema,
+    schema_from_arrow,
+)
+from resilient_pq.arrow.types.field import Field, normalised
+from resilient_pq.arrow.types.type_matching import Fit, fit_columns
+from resilient_pq.errors import SchemaError, UnsupportedError, Where
+from resilient_pq.format.file_metadata import Repetition, Type
+from resilient_pq.format.physical_values import LeafData
+from resilient_pq.format.schema_tree import Schema
+
+#: About how many bytes of Arrow data one `Batch` is made of; a larger array is cut between rows, unless all of its rows
+#: are of one size.
+BATCH_BYTES: Final = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Some rows, ready for the encoder: one column per leaf of the schema, and about what these take in memory."""
+
+    num_rows: int
+    columns: tuple[LeafRows | ShreddedRows, ...]
+    num_bytes: int
+
+    @classmethod
+    def of(cls, columns: Sequence[LeafRows | ShreddedRows], num_rows: int) -> Batch:
+        """Rows of leaves, one column per leaf of the schema."""
+        return cls(num_rows, tuple(columns), sum(leaf.num_bytes for leaf in columns))
+
+    @property
+    def leaves(self) -> tuple[LeafData, ...]:
+        """The levels and values of each leaf."""
+        return tuple(rows.shredded() for rows in self.columns)
+
+    def slice(self, start: int, end: int) -> Batch:
+        """The rows from `start` up to and not including `end`."""
+        if start == 0 and end == self.num_rows:
+            return self
+        return Batch.of([rows.slice(start, end) for rows in self.columns], end - start)
+
+
+class Ingest:
+    """Takes rows of one schema from Arrow data of any maker, and from Python values.
+
+    Attributes:
+        schema: The Parquet schema.
+        field: The Arrow schema, normalised: the struct of the columns as they are when they are read back.
+    """
+
+    def __init__(self, schema: Schema, field: Field) -> None:
+        """Use `from_schema` or `infer` instead."""
+        self.schema = schema
+        self.field = field
+
+    @classmethod
+    def from_schema(cls, schema: object) -> Ingest:
+        """Take rows of a known schema: of an Arrow struct of columns, or an `Ingest`, which is itself.
+
+        A Parquet schema is kept as it is: its repeated fields, its annotations, its carriers of decimals.
+        """
+        if isinstance(schema, Ingest):
+            return schema
+        if isinstance(schema, Schema):
+            _check_writable(schema)
+            columns = tuple(arrow_field_of(node) for node in schema.root.children)
+            return cls(schema, Field("", "+s", False, columns))
+        field = Field.of(schema)
+        return cls(schema_from_arrow(field), normalised(field))
+
+    @classmethod
+    def from_file(cls, schema: Schema, key_value: Mapping[str, str | None]) -> Ingest:
+        """Take rows as the writer of a file took them, by what the key-value metadata keep of the Arrow schema."""
+        _check_writable(schema)
+        return cls(schema, ColumnFields(schema, key_value).struct())
+
+    @classmethod
+    def infer(cls, data: object) -> tuple[Ingest, BatchSource]:
+        """Take the schema from the first rows, and give the data back: they may be a stream that is read only once."""
+        source = open_source(data)
+        return cls.from_schema(source.field), source
+
+    def without(self, names: Collection[str]) -> Ingest:
+        """Takes rows without some of the top-level columns."""
+        root = self.schema.root
+        nodes = tuple(node for node in root.children if node.name not in names)
+        kept = (child for child in self.field.children if child.name not in names)
+        return Ingest(Schema(replace(root, children=nodes)), self.field.with_children(*kept))
+
+    @property
+    def arrow(self) -> Any:
+        """The normalised Arrow schema, a nanoarrow `CSchema`."""
+        return self.field.to_c()
+
+    @property
+    def encoded_schema(self) -> str:
+        """The value to store under ``ARROW:schema``."""
+        return encode_arrow_schema(self.field)
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """The Arrow schema's key-value metadata that is text, such as the one of pandas."""
+        pairs = ((key.decode("utf-8", "replace"), value) for key, value in self.field.metadata)
+        return {key: value.decode() for key, value in pairs if _is_text(value)}
+
+    def batches(self, data: object, *, batch_bytes: int = BATCH_BYTES) -> Iterator[Batch]:
+        """Levels and values of rows, in order; batches without rows are left out.
+
+        Columns are matched by name and type before this returns. The values of an Arrow array are checked
+        before the first of its rows is given out; of a stream, the arrays before it are out by then.
+
+        Args:
+            data: Anything with ``__arrow_c_stream__`` or ``__arrow_c_array__`` whose items are rows, a dict
+                of columns (Arrow arrays, NumPy arrays, lists), or a list of dict records. A `Batch` of the same
+                leaves is given out as it is.
+            batch_bytes: About how much Arrow data one batch is made of, at least one row; more where all rows of an
+                array take as much.
+
+        Raises:
+            SchemaError: A column is missing, unknown or of another type, a null stands where none may, or a
+                value has no form in Parquet. It names the column and, counted in `data`, the row.
+        """
+        if isinstance(data, Batch):
+            if [column.leaf for column in data.columns] != list(self.schema.leaves):
+                raise SchemaError("the rows are those of other leaves")
+            return iter([data] if data.num_rows else [])
+        source = open_source(data, self.field)
+        columns = fit_columns(self.field, self.schema.root.children, source.field)
+        paths = [(position, fit, way) for position, fit in columns for way in ways(fit)]
+        return self._batches(source, paths, batch_bytes)
+
+    def _batches(self, source: BatchSource, paths: Sequence[tuple[int, Fit, Way]], batch_bytes: int) -> Iterator[Batch]:
+        first_row = 0
+        for rows in source.batches:
+            _refuse_null_rows(rows, first_row)
+            if rows.length:
+                yield from self._batches_of(rows, paths, first_row, batch_bytes)
+            first_row += rows.length
+
+    def _batches_of(
+        self, rows: Rows, paths: Sequence[tuple[int, Fit, Way]], first_row: int, batch_bytes: int
+    ) -> Iterator[Batch]:
+        whole = [
+            LeafRows(leaf, rows, position, fit, way, 0, rows.length, first_row)
+            for leaf, (position, fit, way) in zip(self.schema.leaves, paths, strict=True)
+        ]
+        risky = [_may_fail(leaf.fit, rows.columns[leaf.column]) for leaf in whole]
+        size = rows.num_bytes
+        # Rows that all take as much and cannot fail need no cuts: a row group finds its end in them, and nothing is
+        # made of them before.
+        whole_at_once = size <= batch_bytes or not (any(risky) or any(map(_varies, whole)))
+        step = rows.length if whole_at_once else max(1, rows.length * batch_bytes // size)
+        if step == rows.length:
+            known = (
+                replace(leaf, known=leaf.shredded()) if may_fail else leaf
+                for leaf, may_fail in zip(whole, risky, strict=True)
+            )
+            yield Batch.of(tuple(known), rows.length)
+            return
+        cuts = [*range(0, rows.length, step), rows.length]
+        for leaf in compress(whole, risky):
+            for start, end in pairwise(cuts):
+                leaf.slice(start, end).shredded()
+        for start, end in pairwise(cuts):
+            yield Batch.of([leaf.slice(start, end) for leaf in whole], end - start)
+
+
+def _varies(rows: LeafRows) -> bool:
+    """Whether the bytes that one row takes differ from those of another."""
+    return bool(rows.leaf.max_repetition_level) or rows.leaf.node.physical_type is Type.BYTE_ARRAY
+
+
+def _check_writable(schema: Schema) -> None:
+    for leaf in schema.leaves:
+        if leaf.node.physical_type is Type.FIXED_LEN_BYTE_ARRAY and not leaf.node.type_length:
+            raise UnsupportedError(
+                f"column {leaf.column_path!r}: values of no bytes cannot be written",
+                where=Where(column=leaf.column_path),
+            )
+
+
+def _is_text(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _refuse_null_rows(rows: Rows, first_row: int) -> None:
+    if rows.valid is not None:
+        raise SchemaError(f"row {first_row + int(np.argmin(rows.valid))} is null as a whole")
+
+
+def _may_fail(fit: Fit, part: BufferPart) -> bool:
+    """Whether taking some rows of the column can fail, so that all must be looked at before any is taken."""
+    if fit.node.repetition is not Repetition.OPTIONAL and part.view.null_count != 0:
+        return True
+    if not fit.children:
+        return may_fail(part)
+    if part.field.kind == "+s":
+        return any(_may_fail(child, part.child(at)) for at, child in zip(fit.positions, fit.children, strict=True))
+    elements = part.elements(0, 0)
+    if part.field.kind == "+m":
+        return any(_may_fail(child, elements.child(at)) for at, child in enumerate(fit.children))
+    return _may_fail(fit.children[0], elements)

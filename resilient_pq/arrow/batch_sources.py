@@ -1,0 +1,235 @@
+"""Whatever a caller has, as Arrow record batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import nanoarrow
+import numpy as np
+from nanoarrow.c_array import CArray
+from numpy.typing import NDArray
+
+from resilient_pq.arrow.buffers import DTYPES, BufferPart, Valid, make_array, num_bytes
+from resilient_pq.arrow.handed_over import each_taken, taking
+from resilient_pq.arrow.python_values import array_of, member
+from resilient_pq.arrow.types.field import Field
+from resilient_pq.errors import SchemaError, Where
+
+#: Arrow's formats of NumPy's types.
+_FORMATS = {DTYPES[kind]: kind for kind in ("c", "C", "s", "S", "i", "I", "l", "L", "e", "f", "g")}
+_UNIT_LETTERS = {"s": "s", "ms": "m", "us": "u", "ns": "n"}
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Some rows, column by column, and which of them are not null as a whole.
+
+    Columns stay in the arrays that they came in: nanoarrow's own slices and parents of arrays are copies of what
+    is in them, and those of views write beyond their memory.
+    """
+
+    length: int
+    columns: tuple[BufferPart, ...]
+    valid: Valid | None = None
+
+    @classmethod
+    def of(cls, array: Any, field: Field) -> Rows:
+        """The rows of a nanoarrow `CArray` of structs."""
+        part = BufferPart.of(array, field)
+        return cls(part.length, tuple(map(part.child, range(len(field.children)))), part.valid())
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes that the rows take in memory."""
+        return sum(map(num_bytes, self.columns))
+
+    def slice(self, start: int, length: int) -> Rows:
+        """`length` rows from `start` on."""
+        valid = None if self.valid is None else self.valid[start : start + length]
+        return Rows(length, tuple(column.slice(start, length) for column in self.columns), valid)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSource:
+    """Record batches of one type, to be taken once."""
+
+    field: Field
+    batches: Iterator[Rows]
+
+
+def open_source(data: object, expected: Field | None = None) -> BatchSource:
+    """Record batches of what a caller has, see `Ingest.batches`; lists and records become `expected`."""
+    if isinstance(data, BatchSource):
+        return data
+    if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
+        field, arrays = arrays_of(data)
+        return BatchSource(field, (Rows.of(array, field) for array in arrays))
+    if isinstance(data, Mapping):
+        return _from_columns(data, expected)
+    if isinstance(data, (list, tuple)) and all(isinstance(record, Mapping) for record in data):
+        return _from_records(data, expected)
+    raise SchemaError(
+        f"rows cannot be taken from an object of type {type(data).__name__}",
+        hint="pass an Arrow table or record batch, a dict of columns, or a list of dict records",
+    )
+
+
+def arrays_of(data: Any) -> tuple[Field, Iterable[Any]]:
+    """The type and the nanoarrow `CArray`s of Arrow data, in a form whose buffers nanoarrow shows."""
+    with taking("rows", data):
+        if hasattr(data, "__arrow_c_stream__"):
+            stream: Any = nanoarrow.c_array_stream(data)
+            field, arrays = Field.of(stream.get_schema()), each_taken(stream, data)
+        else:
+            array: Any = nanoarrow.c_array(data)
+            field, arrays = Field.of(array.schema), iter((array,))
+    storage = _storage(field)
+    if storage == field:
+        return field, arrays
+    # nanoarrow knows no decimals of 32 and 64 bits: the same memory, under a type of as many bytes.
+    schema = storage.to_c()
+    return field, (CArray(array, array._addr(), schema) for array in arrays)
+
+
+def _storage(field: Field) -> Field:
+    narrow = field.kind == "d" and field.decimal[2] < 128
+    return replace(
+        field,
+        format=f"w:{field.decimal[2] // 8}" if narrow else field.format,
+        children=tuple(map(_storage, field.children)),
+        dictionary=None if field.dictionary is None else _storage(field.dictionary),
+    )
+
+
+def _from_records(records: Sequence[Mapping[str, Any]], expected: Field | None) -> BatchSource:
+    if expected is None:
+        if not records:
+            raise SchemaError("there are no records to take a schema from", hint="pass schema=")
+        names = list(dict.fromkeys(key for record in records for key in record))
+        fields: dict[str, Field] = {}
+        for name in names:
+            if not isinstance(name, str):
+                raise SchemaError(f"the keys of a record are names of columns, but one is {name!r}")
+    else:
+        fields = {child.name: child for child in expected.children}
+        names = list(fields)
+        for row, record in enumerate(records):
+            unknown = next((key for key in record if key not in fields), None)
+            if unknown is not None:
+                raise SchemaError(
+                    f"record {row} has a key {unknown!r} that is no column",
+                    hint=f"columns: {', '.join(names)}",
+                )
+    pairs = []
+    for name in names:
+        known = fields.get(name)
+        values = [record.get(name) if known is None else member(record, known) for record in records]
+        pairs.append(array_of(name, values, known))
+    root = Field("", "+s", False, tuple(field for field, _ in pairs))
+    columns = tuple(BufferPart.of(array, field) for field, array in pairs)
+    return BatchSource(root, iter((Rows(len(records), columns),)))
+
+
+def _from_columns(columns: Mapping[str, Any], expected: Field | None) -> BatchSource:
+    known = {child.name: child for child in expected.children} if expected is not None else {}
+    chunked = {str(name): _column(str(name), values, known.get(name)) for name, values in columns.items()}
+    root = Field("", "+s", False, tuple(replace(field, name=name) for name, (field, _) in chunked.items()))
+    return BatchSource(root, _aligned(root, [chunks for _, chunks in chunked.values()]))
+
+
+def _column(name: str, values: Any, expected: Field | None) -> tuple[Field, list[BufferPart]]:
+    """The type and the chunks of one column."""
+    if hasattr(values, "__arrow_c_array__") or hasattr(values, "__arrow_c_stream__"):
+        field, arrays = arrays_of(values)
+        return field, [BufferPart.of(array, field) for array in arrays]
+    if isinstance(values, (list, tuple, range)):
+        field, array = array_of(name, values, expected)
+        return field, [BufferPart.of(array, field)]
+    if isinstance(values, np.ndarray) or hasattr(values, "__array__"):
+        with taking("values", values):
+            array = values if isinstance(values, np.ndarray) else np.asarray(values)
+        field, array = _array_of_numpy(name, array, expected)
+        return field, [BufferPart.of(array, field)]
+    raise SchemaError(
+        f"column {name!r}: values cannot be taken from an object of type {type(values).__name__}",
+        hint="pass a list, a NumPy array or an Arrow array",
+    )
+
+
+def _aligned(root: Field, columns: Sequence[Sequence[BufferPart]]) -> Iterator[Rows]:
+    """Rows of columns whose chunks may end at different rows."""
+    ends = [np.cumsum([chunk.length for chunk in chunks], dtype=np.int64).tolist() for chunks in columns]
+    lengths = [column[-1] if column else 0 for column in ends]
+    if len(set(lengths)) > 1:
+        pairs = zip(root.children, lengths, strict=True)
+        rows = ", ".join(f"{child.name!r} {length:,}" for child, length in pairs)
+        raise SchemaError(f"the columns have different numbers of rows: {rows}")
+    return _cut(columns, ends)
+
+
+def _cut(columns: Sequence[Sequence[BufferPart]], ends: Sequence[Sequence[int]]) -> Iterator[Rows]:
+    at = [0] * len(columns)
+    row = 0
+    for cut in sorted({end for column in ends for end in column}):
+        if cut == row:
+            continue
+        children = []
+        for position, (chunks, column_ends) in enumerate(zip(columns, ends, strict=True)):
+            while column_ends[at[position]] <= row:
+                at[position] += 1
+            chunk = chunks[at[position]]
+            first = row - (column_ends[at[position]] - chunk.length)
+            children.append(chunk.slice(first, cut - row))
+        yield Rows(cut - row, tuple(children))
+        row = cut
+
+
+def _array_of_numpy(name: str, array: NDArray[Any], field: Field | None = None) -> tuple[Field, Any]:
+    """An Arrow array of a one-dimensional NumPy array; masked values and NaT are null, NaN is a value."""
+    if array.ndim != 1:
+        raise _misfit(name, f"it has {array.ndim} dimensions, not one")
+    mask = np.ma.getmaskarray(array) if isinstance(array, np.ma.MaskedArray) else None
+    values = np.asarray(array)
+    if values.dtype.kind in "OUST":
+        objects = values.tolist()
+        if mask is not None:
+            pairs = zip(objects, mask.tolist(), strict=True)
+            objects = [None if masked else value for value, masked in pairs]
+        return array_of(name, objects, field)
+    if values.dtype.kind in "mM":
+        nat = np.isnat(values)
+        mask = nat if mask is None else mask | nat
+    valid = None if mask is None or not mask.any() else ~mask
+    found, stored = _stored(name, values)
+    return found, make_array(found, len(values), [np.ascontiguousarray(stored)], valid)
+
+
+def _stored(name: str, values: NDArray[Any]) -> tuple[Field, NDArray[Any]]:
+    """The Arrow type, and the values as its data buffer has them."""
+    native = values.astype(values.dtype.newbyteorder("<"), copy=False)
+    if values.dtype.kind == "b":
+        return Field(name, "b"), np.packbits(values, bitorder="little")
+    if native.dtype in _FORMATS:
+        return Field(name, _FORMATS[native.dtype]), native
+    if values.dtype.kind in "mM":
+        unit, count = np.datetime_data(values.dtype)
+        if count == 1 and unit in _UNIT_LETTERS:
+            letter = _UNIT_LETTERS[unit]
+            kind = f"ts{letter}:" if values.dtype.kind == "M" else f"tD{letter}"
+            return Field(name, kind), native.view("<i8")
+        if count == 1 and unit == "D" and values.dtype.kind == "M":
+            return Field(name, "tdD"), _days(name, native)
+    raise _misfit(name, f"there is no Arrow type for NumPy's {values.dtype}")
+
+
+def _days(name: str, values: NDArray[Any]) -> NDArray[Any]:
+    days = np.where(np.isnat(values), 0, values.view("<i8"))
+    if len(days) and (days.min() < -(2**31) or days.max() >= 2**31):
+        raise _misfit(name, "a date is too far from 1970")
+    return days.astype("<i4")
+
+
+def _misfit(name: str, what: str) -> SchemaError:
+    return SchemaError(f"column {name!r}: {what}", where=Where(column=name))

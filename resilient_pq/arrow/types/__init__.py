@@ -1,0 +1,1 @@
+"""Arrow types and Parquet types, and what one becomes in the other."""

@@ -1,0 +1,257 @@
+"""An Arrow type as a plain value: what an `ArrowSchema` of the C data interface says.
+
+The type itself stays the format string of the C data interface (Arrow, "The Arrow C data interface"), the one
+spelling that every Arrow library shares. May import nanoarrow, `handed_over` and the errors, nothing else of ours.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, Final
+
+import nanoarrow
+
+from resilient_pq.arrow.handed_over import taking
+from resilient_pq.errors import SchemaError
+
+#: Fields nested deeper than this are refused: with four calls for a level, Python's own limit is near. pyarrow takes
+#: 63 levels from another library, and reads about 90 of a file.
+MAX_NESTING: Final = 150
+
+#: Where the C data interface keeps the name of an extension type.
+EXTENSION_NAME_KEY: Final = b"ARROW:extension:name"
+EXTENSION_METADATA_KEY: Final = b"ARROW:extension:metadata"
+_EXTENSION_KEYS = (EXTENSION_NAME_KEY, EXTENSION_METADATA_KEY)
+
+_NULLABLE, _KEYS_SORTED = 2, 4
+_BLANK = nanoarrow.c_schema(nanoarrow.null())
+#: How many of each unit are a second.
+PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_UNITS = {"s": "s", "m": "ms", "u": "us", "n": "ns"}
+_NAMES = {
+    "n": "null",
+    "b": "bool",
+    "c": "int8",
+    "C": "uint8",
+    "s": "int16",
+    "S": "uint16",
+    "i": "int32",
+    "I": "uint32",
+    "l": "int64",
+    "L": "uint64",
+    "e": "float16",
+    "f": "float",
+    "g": "double",
+    "z": "binary",
+    "Z": "large_binary",
+    "vz": "binary_view",
+    "u": "string",
+    "U": "large_string",
+    "vu": "string_view",
+    "tdD": "date32[day]",
+    "tdm": "date64[ms]",
+    "tiM": "month_interval",
+    "tiD": "day_time_interval",
+    "tin": "month_day_nano_interval",
+    "+l": "list",
+    "+L": "large_list",
+    "+vl": "list_view",
+    "+vL": "large_list_view",
+    "+s": "struct",
+    "+m": "map",
+    "+r": "run_end_encoded",
+    "+us": "sparse_union",
+    "+ud": "dense_union",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A named Arrow type.
+
+    Attributes:
+        name: Name within its parent; may be empty, and need not be unique.
+        format: The type as the C data interface spells it; that of the indices where there is a dictionary.
+        nullable: Whether slots may be null.
+        children: The fields of a struct, the element of a list, the entries of a map.
+        dictionary: The values of a dictionary type, else None.
+        metadata: Key-value metadata in order.
+        keys_sorted: Whether the keys of a map are sorted.
+        repeated: Whether it is a list for being a repeated field of a Parquet schema, outside of any LIST: where
+            a record leaves it out it occurs no times. Nothing that Arrow knows.
+        kind: The format without its parameters: ``ts`` of ``tsu:UTC``, ``tD`` of ``tDs``, ``d`` of ``d:9,2``.
+    """
+
+    name: str
+    format: str
+    nullable: bool = True
+    children: tuple[Field, ...] = ()
+    dictionary: Field | None = None
+    metadata: tuple[tuple[bytes, bytes], ...] = ()
+    keys_sorted: bool = False
+    repeated: bool = dataclasses.field(default=False, compare=False)
+    kind: str = dataclasses.field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Find the kind, which is asked for several times for every array that is made."""
+        object.__setattr__(self, "kind", "dictionary" if self.dictionary is not None else _kind(self.format))
+
+    @classmethod
+    def of(cls, arrow: object) -> Field:
+        """The field that anything with ``__arrow_c_schema__`` describes; a `Field` is itself.
+
+        Raises:
+            SchemaError: `arrow` describes no Arrow type, or one that is nested too deeply.
+        """
+        if isinstance(arrow, Field):
+            return arrow
+        if not hasattr(arrow, "__arrow_c_schema__"):
+            raise SchemaError(
+                f"an object of type {type(arrow).__name__} is no Arrow schema",
+                hint="pass something with __arrow_c_schema__, such as pyarrow.schema([...])",
+            )
+        with taking("a schema", arrow):
+            schema = nanoarrow.c_schema(arrow)
+        return _from_c(schema, depth=0)
+
+    def to_c(self) -> Any:
+        """The same as a nanoarrow `CSchema` of the caller's own."""
+        flags = (_NULLABLE if self.nullable else 0) | (_KEYS_SORTED if self.keys_sorted else 0)
+        return _BLANK.modify(
+            name=in_utf8(self.name),
+            format=self.format,
+            flags=flags,
+            children=[shared_c(child) for child in self.children],
+            dictionary=None if self.dictionary is None else shared_c(self.dictionary),
+            metadata=dict(self.metadata) if self.metadata else None,
+        )
+
+    @property
+    def parameter(self) -> str:
+        """What stands behind the colon of the format: a zone, a width, precision and scale."""
+        return self.format.partition(":")[2]
+
+    @property
+    def unit(self) -> str:
+        """The unit of a time, a timestamp or a duration: ``s``, ``ms``, ``us`` or ``ns``."""
+        return _UNITS[self.format[2]]
+
+    @property
+    def width(self) -> int:
+        """The width of a fixed-size binary in bytes, or the length of a fixed-size list."""
+        return int(self.parameter)
+
+    @property
+    def decimal(self) -> tuple[int, int, int]:
+        """Precision, scale and width in bits of a decimal."""
+        precision, scale, *bits = (int(part) for part in self.parameter.split(","))
+        return precision, scale, bits[0] if bits else 128
+
+    def with_children(self, *children: Field) -> Field:
+        """The same field over other children."""
+        return replace(self, children=children)
+
+    @property
+    def extension(self) -> bytes:
+        """The name of the extension type that this is the storage of; empty where it is none."""
+        return dict(self.metadata).get(EXTENSION_NAME_KEY, b"")
+
+    def without_extension(self) -> Field:
+        """The storage alone."""
+        return replace(self, metadata=tuple(pair for pair in self.metadata if pair[0] not in _EXTENSION_KEYS))
+
+    def __str__(self) -> str:
+        """The type as pyarrow prints it, for messages."""
+        return _type_name(self)
+
+
+def in_utf8(name: str) -> str:
+    """A name as C can carry it: Parquet names that are not UTF-8 come with surrogates."""
+    return name if name.isascii() else name.encode("utf-8", "replace").decode("utf-8")
+
+
+def _kind(format: str) -> str:
+    head = format.partition(":")[0]
+    return head[:2] if head[:2] in ("ts", "tt", "tD", "ti") else head
+
+
+#: The plain form of each kind of view, and the other way round.
+_PLAIN_FORMATS = {"vu": "u", "vz": "z"}
+_VIEW_FORMATS = {"u": "vu", "U": "vu", "z": "vz", "Z": "vz"}
+
+
+def normalised(field: Field) -> Field:
+    """The plain type with the same values: what a column of this type is when it is read back.
+
+    A dictionary becomes the type of its values, a view a string or binary, and decimal32 and decimal64
+    a decimal128, which every Arrow library knows. The name of an extension type stays where its storage does.
+    """
+    format = _PLAIN_FORMATS.get(field.kind, field.format)
+    children = tuple(normalised(child) for child in field.children)
+    if field.dictionary is not None:
+        values = normalised(field.dictionary)
+        format, children = values.format, values.children
+    elif field.kind == "d" and field.decimal[2] < 128:
+        format = f"d:{field.decimal[0]},{field.decimal[1]}"
+    metadata = field.metadata
+    if format != field.format or field.dictionary is not None or children != field.children:
+        metadata = field.without_extension().metadata
+    return replace(field, format=format, children=children, dictionary=None, metadata=metadata)
+
+
+def with_views(field: Field) -> Field:
+    """The same type, but for its strings and binaries, at any depth: they are views."""
+    children = tuple(with_views(child) for child in field.children)
+    return replace(field, format=_VIEW_FORMATS.get(field.kind, field.format), children=children)
+
+
+@lru_cache(maxsize=4096)
+def shared_c(field: Field) -> Any:
+    """The same as a nanoarrow `CSchema`, of equal fields mostly the very same one, which nobody may move."""
+    return field.to_c()
+
+
+def _from_c(schema: Any, depth: int) -> Field:
+    if depth > MAX_NESTING:
+        raise SchemaError(f"the Arrow schema is nested more than {MAX_NESTING} levels deep")
+    metadata = schema.metadata
+    return Field(
+        name=schema.name or "",
+        format=schema.format,
+        nullable=bool(schema.flags & _NULLABLE),
+        children=tuple(_from_c(child, depth + 1) for child in schema.children),
+        dictionary=None if schema.dictionary is None else _from_c(schema.dictionary, depth + 1),
+        metadata=() if metadata is None else tuple(metadata.items()),
+        keys_sorted=bool(schema.flags & _KEYS_SORTED),
+    )
+
+
+def _type_name(field: Field) -> str:
+    name = _NAMES.get(field.format, field.format)
+    match field.kind:
+        case "dictionary":
+            return f"dictionary<values={field.dictionary}, indices={name}>"
+        case "ts":
+            name = f"timestamp[{field.unit}{f', tz={field.parameter}' if field.parameter else ''}]"
+        case "tt":
+            name = f"time{32 if field.unit in ('s', 'ms') else 64}[{field.unit}]"
+        case "tD":
+            name = f"duration[{field.unit}]"
+        case "d":
+            precision, scale, bits = field.decimal
+            name = f"decimal{bits}({precision}, {scale})"
+        case "w":
+            name = f"fixed_size_binary[{field.width}]"
+        case "+w":
+            name = f"fixed_size_list<{_children_names(field)}>[{field.width}]"
+        case "+m":
+            name = "map<" + ", ".join(str(child) for child in field.children[0].children) + ">"
+        case kind if field.children:
+            name = f"{_NAMES.get(kind, kind)}<{_children_names(field)}>"
+    return name
+
+
+def _children_names(field: Field) -> str:
+    return ", ".join(f"{child.name}: {child}{'' if child.nullable else ' not null'}" for child in field.children)

@@ -1,0 +1,137 @@
+"""The key ``ARROW:schema``: the Arrow schema that a file was written from, as pyarrow began to store it.
+
+Its value is the base64 of an encapsulated IPC schema message (Arrow, "IPC streaming format"). It only ever
+refines what the Parquet schema says: whatever in it is damaged or speaks of another type is passed over.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from nanoarrow.c_array_stream import CArrayStream
+from nanoarrow.ipc import StreamWriter
+
+from resilient_pq.arrow.types.field import Field, normalised
+from resilient_pq.arrow.types.ipc_schema import SchemaMessage, is_whole
+
+ARROW_SCHEMA_KEY: Final = "ARROW:schema"
+
+
+def encode_arrow_schema(arrow: object) -> str:
+    """The value to store under ``ARROW:schema``.
+
+    Types are normalised first (see `field.normalised`), so that every version of pyarrow reads it. Metadata
+    of the schema itself stay in it: pyarrow looks for those of pandas here and nowhere else.
+    """
+    schema = replace(normalised(Field.of(arrow)), nullable=False).to_c()
+    message = io.BytesIO()
+    writer = StreamWriter.from_writable(message)
+    writer.write_stream(CArrayStream.from_c_arrays([], schema, validate=False))
+    writer.release()  # without the end of a stream: the message is all that is wanted
+    return base64.b64encode(message.getvalue()).decode("ascii")
+
+
+def is_stored_schema(text: str, num_columns: int) -> bool:
+    """Whether the value of the key is one to every library, and has fields. Some refuse a file in which it is not."""
+    try:
+        message = base64.b64decode(text, validate=True)
+        return is_whole(message) and bool(SchemaMessage(message).num_columns or not num_columns)
+    except ValueError:
+        return False
+
+
+def stored_fields(text: str | None, names: Sequence[str], positions: Sequence[int]) -> list[Field | None]:
+    """The stored fields of some columns, None for those that have none.
+
+    A field belongs to the column at its position where the names are equal too, else to the one column that
+    has its name.
+    """
+    message = _decode(text) if text else None
+    if message is None:
+        return [None] * len(positions)
+    by_name: dict[str, Field | None] | None = None
+    found: list[Field | None] = []
+    for position in positions:
+        field = message.column(position) if position < message.num_columns else None
+        if field is None or field.name != names[position]:
+            by_name = _by_name(message) if by_name is None else by_name
+            field = by_name.get(names[position])
+        found.append(field)
+    return found
+
+
+def _by_name(message: SchemaMessage) -> dict[str, Field | None]:
+    """The stored fields by their names, None for names that several have."""
+    by_name: dict[str, Field | None] = {}
+    for field in map(message.column, range(message.num_columns)):
+        if field is not None:
+            by_name[field.name] = None if field.name in by_name else field
+    return by_name
+
+
+def _decode(text: str) -> SchemaMessage | None:
+    try:
+        return SchemaMessage(base64.b64decode(text, validate=True))
+    except ValueError:  # binascii's error is one
+        return None
+
+
+def refined(derived: Field, stored: Field) -> Field | None:
+    """The field of a column as its writer had it, None where that is not a form of what Parquet says."""
+    format = _refined_format(derived, stored)
+    children = _refined_children(derived, stored, by_position=derived.kind != "+s")
+    if format is None or children is None:
+        return None
+    # Field ids of the file go before those that were stored.
+    metadata = tuple({**dict(stored.metadata), **dict(derived.metadata)}.items())
+    if (format, children, metadata, stored.keys_sorted) == (
+        derived.format,
+        derived.children,
+        derived.metadata,
+        derived.keys_sorted,
+    ):
+        return derived
+    return replace(derived, format=format, children=children, metadata=metadata, keys_sorted=stored.keys_sorted)
+
+
+def _refined_format(derived: Field, stored: Field) -> str | None:
+    format = derived.format if derived.format == stored.format else None
+    match derived.kind, stored.kind:
+        case ("u", "U") | ("z", "Z") | ("tdD", "tdm") | ("l", "tD") | ("+l", "+L") | ("+l", "+w"):
+            format = stored.format
+        case ("u", "vu") | ("z", "vz") | ("+l", "+vl"):
+            format = derived.format
+        case "+l", "+vL":
+            format = "+L"
+        case "d", "d" if derived.decimal[:2] == stored.decimal[:2]:
+            format = stored.format if stored.decimal[2] == 256 else derived.format
+        case "tt", "tt" if (derived.unit, stored.unit) == ("ms", "s"):
+            format = stored.format
+        case "ts", "ts" if bool(derived.parameter) == bool(stored.parameter):
+            # Some writers change the unit: the file's own holds. The zone is the writer's.
+            seconds = (derived.unit, stored.unit) == ("ms", "s")
+            format = stored.format if seconds else f"{derived.format[:3]}:{stored.parameter}"
+    return format
+
+
+def _refined_children(derived: Field, stored: Field, *, by_position: bool) -> tuple[Field, ...] | None:
+    if len(derived.children) != len(stored.children):
+        return None
+    children = []
+    for ours, theirs in zip(derived.children, stored.children, strict=True):
+        if ours.name != theirs.name and not by_position:
+            return None
+        if derived.kind == "+m":
+            # The entries of a map: its key and value, too, go by position.
+            entry = _refined_children(ours, theirs, by_position=True)
+            child = None if entry is None else ours.with_children(*entry)
+        else:
+            child = refined(ours, theirs)
+        if child is None:
+            return None
+        children.append(replace(child, name=theirs.name))
+    return tuple(children)

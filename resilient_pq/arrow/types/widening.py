@@ -1,0 +1,144 @@
+"""Arrays of one column that came with different forms of its type, brought to one type.
+
+`assemble.to_arrow` widens an array where it must: 64-bit offsets where there is too much for 32 bits, a list
+where fixed-size lists are not all of one size, and so on. All chunks of a table have one type, so the others
+follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from resilient_pq.arrow.buffers import (
+    BufferPart,
+    make_array,
+    make_null_array,
+    make_view_array,
+    row_width,
+    storage_dtype,
+)
+from resilient_pq.arrow.int96 import micros_of
+from resilient_pq.arrow.types.field import Field
+
+#: What an array of the first form can be made into, by their kinds.
+_WIDER = {("+l", "+L"), ("+w", "+l"), ("+w", "+L"), ("vu", "vz")}
+_STRINGS = ("u", "U", "z", "Z")
+_TEXTS = ("u", "U", "vu")
+_BINARIES = ("z", "Z", "vz")
+
+
+def widest(fields: Sequence[Field]) -> Field:
+    """The first of some types, in the form that arrays of all of them can be brought to, or a ValueError."""
+    first = widest_so_far = fields[0]
+    for field in fields:
+        if field.kind in _STRINGS and widest_so_far.kind in _STRINGS:
+            widest_so_far = replace(first, format=_widest_string(field.kind, widest_so_far.kind))
+        elif _is_wider(widest_so_far, field):
+            widest_so_far = field
+        elif field.format != widest_so_far.format and not _is_wider(field, widest_so_far):
+            raise ValueError(f"arrays of {field} do not go with arrays of {first}")
+    children = zip(*(field.children for field in fields), strict=True)
+    format = widest_so_far.format
+    if format in _BINARIES and first.kind in _TEXTS:
+        first = first.without_extension()
+    return replace(first, format=format, children=tuple(widest(below) for below in children))
+
+
+def _widest_string(*kinds: str) -> str:
+    """Large where one is, and binary where one is: then not all is text."""
+    widest = "z" if any(kind in ("z", "Z") for kind in kinds) else "u"
+    return widest.upper() if any(kind in ("U", "Z") for kind in kinds) else widest
+
+
+def _is_wider(one: Field, other: Field) -> bool:
+    """Whether arrays of `one` can be made into arrays of `other`, but not the other way round."""
+    match one.kind, other.kind:
+        case "n", kind:
+            return kind != "n" and not other.children
+        case "d", "d":
+            (_, scale, bits), (_, other_scale, other_bits) = one.decimal, other.decimal
+            return scale == other_scale and (bits, other_bits) == (128, 256)
+        case "ts", "ts":
+            return (one.unit, other.unit) == ("ns", "us") and one.parameter == other.parameter
+    return (one.kind, other.kind) in _WIDER
+
+
+def widened(array: Any, target: Field) -> Any:
+    """A `CArray` as one of the type `target`; the same array where it has it already."""
+    part = BufferPart.of(array)
+    return array if _same_form(part.field, target) else _widened(part, target)
+
+
+def _same_form(one: Field, other: Field) -> bool:
+    """Whether the types are equal but for the names and whatever else no buffer depends on."""
+    pairs = zip(one.children, other.children, strict=True)
+    return one.format == other.format and all(_same_form(*pair) for pair in pairs)
+
+
+def _widened(part: BufferPart, target: Field) -> Any:
+    if target.kind == "n":
+        return make_null_array(target, part.length)
+    if part.field.kind == "n":
+        return _nulls(target, part.length)
+    buffers: list[Any] = []
+    children: list[Any] = []
+    match target.kind:
+        case "u" | "z" | "U" | "Z":
+            buffers = [
+                part.offsets().astype(np.int64 if target.kind in ("U", "Z") else np.int32),
+                part.data(),
+            ]
+        case "vu" | "vz":
+            return make_view_array(target, part.views(), part.view_buffers(), part.valid())
+        case "+l" | "+L" | "+m":
+            starts, lengths = part.list_extents()
+            offsets = np.zeros(part.length + 1, np.int64 if target.kind == "+L" else np.int32)
+            np.cumsum(lengths, out=offsets[1:])
+            first = int(starts[0]) if part.length else 0
+            buffers = [offsets]
+            children = [_widened(part.elements(first, int(offsets[-1])), target.children[0])]
+        case "+w":
+            first = part.start * target.width
+            children = [_widened(part.elements(first, part.length * target.width), target.children[0])]
+        case "+s":
+            children = [_widened(part.child(at), child) for at, child in enumerate(target.children)]
+        case "b":
+            buffers = [np.packbits(part.booleans(), bitorder="little")]
+        case "d":
+            buffers = [_sign_extended(part.rows(), row_width(target)).ravel()]
+        case "w":
+            buffers = [part.rows().ravel()]
+        case "ts" if part.field.unit != target.unit:
+            buffers = [micros_of(part.field, part.fixed(), part.valid())]
+        case _:
+            buffers = [part.fixed().astype(storage_dtype(target), copy=False)]
+    return make_array(target, part.length, buffers, part.valid(), children)
+
+
+def _nulls(target: Field, length: int) -> Any:
+    """An array of nulls of a type without children."""
+    match target.kind:
+        case "u" | "z" | "U" | "Z":
+            dtype = np.int64 if target.kind in ("U", "Z") else np.int32
+            buffers = [np.zeros(length + 1, dtype), np.zeros(0, np.uint8)]
+        case "vu" | "vz":
+            return make_view_array(target, np.zeros((length, 4), np.int32), [], np.zeros(length, np.bool_))
+        case "b":
+            buffers = [np.zeros((length + 7) // 8, np.uint8)]
+        case "w" | "d":
+            buffers = [np.zeros(length * row_width(target), np.uint8)]
+        case _:
+            buffers = [np.zeros(length, storage_dtype(target))]
+    return make_array(target, length, buffers, np.zeros(length, np.bool_))
+
+
+def _sign_extended(rows: NDArray[np.uint8], width: int) -> NDArray[np.uint8]:
+    if rows.shape[1] == width:
+        return rows
+    sign = np.where(rows[:, -1:] & 0x80, np.uint8(0xFF), np.uint8(0))
+    return np.hstack([rows, np.repeat(sign, width - rows.shape[1], axis=1)])

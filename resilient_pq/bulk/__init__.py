@@ -1,0 +1,1 @@
+"""Many files, whatever they hold: found, and each checked or recovered by itself."""

@@ -1,0 +1,239 @@
+"""The files of a run: found page by page, with what was listed around them. An async shell.
+
+A folder means its ``*.parquet`` files, and the ``*.parquet.partial`` that local writers left when they died; a pattern
+means what matches it; names that begin with ``.`` or ``_`` are hidden from both. So a bucket of millions is never in
+memory.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_left
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import Any
+
+from resilient_pq.bulk.dedupe import Dedupe
+from resilient_pq.bulk.file_result import FileError
+from resilient_pq.bulk.name_pattern import PARTIAL_SUFFIX, SUFFIX, is_data_file, may_match_below
+from resilient_pq.bulk.scope import Place, Scope, names_pattern, shown_place
+from resilient_pq.errors import NotFoundError, SchemaError, StoreError, Where
+from resilient_pq.io import GrowingStore, ListedObject, ReadStore, Stores
+from resilient_pq.io.cancellation import all_or_none
+from resilient_pq.io.location import scrubbed, shown, without_query
+from resilient_pq.recovery.damaged_object import Location
+
+#: Files around one, by name, that are told of it.
+_MOST_NEAR = 8
+#: Objects that are asked for at one time where a list names them.
+_ASKED_AT_ONCE = 32
+
+
+@dataclass(frozen=True, slots=True)
+class ListedFile:
+    """A file by its scope and its name within it, with what its listing tells; or a folder that cannot be looked into.
+
+    `near` are data files that were listed around it, those of its own folder first, then those of the nearest parent.
+    """
+
+    scope: Scope
+    name: str
+    place: Place
+    size: int | None = None
+    version: str | None = None
+    near: tuple[Place, ...] = ()
+    error: FileError | None = None
+
+    @property
+    def url(self) -> str:
+        """Its name for people."""
+        return shown_place(self.place)
+
+    @property
+    def address(self) -> str:
+        """Its name that no other file has; not to be shown."""
+        return self.place[0].address_of(self.place[1])
+
+
+def scopes_of(urls: Location | Sequence[Location], stores: Stores) -> list[Scope]:
+    """What a caller names: a folder, a prefix, a pattern or a file, or a list of such.
+
+    In a list what does not look like a folder is taken for a file: it would have to be asked for otherwise, each by
+    itself.
+    """
+    if isinstance(urls, tuple) and len(urls) == 2 and isinstance(urls[0], ReadStore):
+        return [Scope.below(urls[0], str(urls[1]))]
+    if isinstance(urls, str | os.PathLike):
+        return [Scope.named(urls, stores)]
+    files: Any = urls
+    if not isinstance(files, Sequence) or isinstance(files, bytes | bytearray):
+        hint = "it is a folder, a pattern such as data/**/*.parquet, or a list of files"
+        raise SchemaError(f"urls is {scrubbed(repr(urls))}", hint=hint)
+    if not files:
+        raise SchemaError("urls is an empty list: there is nothing to look at")
+    return [_scope_in_list(each, stores) for each in files]
+
+
+def _scope_in_list(location: Any, stores: Stores) -> Scope:
+    if isinstance(location, str | os.PathLike):
+        return Scope.named(location, stores) if names_many(location) else Scope.of_file(*stores.resolve(location))
+    if isinstance(location, tuple) and len(location) == 2 and isinstance(location[0], ReadStore):
+        return Scope.of_file(location[0], str(location[1]))
+    hint = "it is a URL, a path, or a pair of a store and a key in it"
+    raise SchemaError(f"{scrubbed(repr(location))} in urls names no file", hint=hint)
+
+
+def names_many(url: str | os.PathLike[str]) -> bool:
+    """Whether a URL looks like that of many files; no store is asked.
+
+    It ends with a slash, is a local folder, or is a pattern: it has ``*``, ``?`` or ``[`` in it, and nothing local is
+    called so.
+    """
+    text = os.fspath(url)
+    scheme, found, _ = text.partition("://")
+    if not text or scheme.lower() in ("http", "https"):
+        return False
+    path = None if found else os.path.expanduser(text)
+    if text.endswith("/") or (path is not None and os.path.isdir(path)):
+        return True
+    return names_pattern(text)
+
+
+async def is_folder(url: str | os.PathLike[str], stores: Stores) -> bool:
+    """Whether there is anything below a URL; asked where there is no such object."""
+    scope = Scope.named(url, stores)
+    async with aclosing(scope.pages()) as pages:
+        async for _ in pages:
+            return True
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """Whether to ask for versions of files in a list, each by a request, and for what was listed around them."""
+
+    versions: bool = False
+    near: bool = False
+
+
+_NAMES_ONLY = Wishes()
+
+
+async def find(scopes: Sequence[Scope], wishes: Wishes = _NAMES_ONLY) -> AsyncGenerator[Sequence[ListedFile], None]:
+    """Every file once, a page at a time."""
+    once = Dedupe(scopes)
+    named: list[Scope] = []
+    for number, scope in enumerate(scopes):
+        if scope.is_one_file:
+            assert scope.may_be_file is not None
+            if not await once.belongs((scope.store, scope.may_be_file), number):
+                continue
+            named.append(scope)
+            if len(named) == _ASKED_AT_ONCE:
+                yield await _files(named, wishes)
+                named = []
+            continue
+        async with aclosing(_below(scope, wishes)) as pages:
+            async for page in pages:
+                left = [each for each in page if each.error or await once.belongs(each.place, number)]
+                if left:
+                    yield left
+    if named:
+        yield await _files(named, wishes)
+
+
+async def _files(scopes: Sequence[Scope], wishes: Wishes) -> list[ListedFile]:
+    """Files of a list; those beside one in it count as near."""
+    found = await all_or_none(_file(scope, wishes) for scope in scopes)
+    if not wishes.near:
+        return found
+    places = [each.place for each in found]
+    beside = _MOST_NEAR // 2
+    return [
+        replace(each, near=(*places[max(0, at - beside) : at], *places[at + 1 : at + 1 + beside]))
+        for at, each in enumerate(found)
+    ]
+
+
+async def _file(scope: Scope, wishes: Wishes) -> ListedFile:
+    """One file by its name; that it is not there is told when it is looked at."""
+    key = scope.may_be_file
+    assert key is not None
+    name = os.path.basename(without_query(shown(key)).rstrip("/"))
+    if not wishes.versions:
+        return ListedFile(scope, name, (scope.store, key))
+    try:
+        info = await scope.store.head(key)
+    except StoreError:
+        return ListedFile(scope, name, (scope.store, key))
+    return ListedFile(scope, name, (scope.store, key), info.size, _version(info.size, info.etag))
+
+
+async def _below(scope: Scope, wishes: Wishes) -> AsyncGenerator[Sequence[ListedFile], None]:
+    """The files of a folder, or those that match."""
+    before: list[str] = []
+    any_listed = any_found = False
+    async with aclosing(scope.pages()) as pages:
+        async for page in pages:
+            any_listed = True
+            around = [*before, *(each.name for each in page if wishes.near and is_data_file(each.name))]
+            before = around[-_MOST_NEAR:]
+            wanted = [each for each in page if _is_wanted(each, scope)]
+            found = [await _found(scope, each, around) for each in wanted]
+            counting = [each for each in found if each is not None]
+            if counting:
+                any_found = True
+                yield counting
+    if any_found:
+        return
+    if not any_listed and scope.may_be_file is not None:
+        yield [await _file(scope, wishes)]
+        return
+    if scope.pattern is not None:
+        raise NotFoundError(
+            "no file matches the pattern", where=Where(key=scope.store.url_of(scope.folder + scope.pattern))
+        )
+    raise NotFoundError("there are no *.parquet files below the folder", where=Where(key=scope.url))
+
+
+async def _found(scope: Scope, listed: ListedObject, around: Sequence[str]) -> ListedFile | None:
+    """A file that counts; None for one that is still being written."""
+    store, key = scope.place(listed.name)
+    if listed.error is not None:
+        return ListedFile(scope, listed.name, (store, key), error=FileError.of(listed.error))
+    partial = scope.pattern is None and listed.name.endswith(PARTIAL_SUFFIX)
+    if partial and isinstance(store, GrowingStore) and await store.has_writer(key):
+        return None
+    near = tuple(scope.place(name) for name in nearest(listed.name, around))
+    return ListedFile(scope, listed.name, (store, key), listed.size, _version(listed.size, listed.etag), near)
+
+
+def _is_wanted(listed: ListedObject, scope: Scope) -> bool:
+    name, pattern = listed.name, scope.pattern
+    if listed.error is not None:
+        return is_data_file(f"{name}x{SUFFIX}") if pattern is None else may_match_below(pattern, name)
+    return scope.counts(name)
+
+
+def _version(size: int | None, etag: str | None) -> str | None:
+    return None if etag is None else f"{size} {etag}"
+
+
+def nearest(name: str, around: Sequence[str]) -> list[str]:
+    """The names around one, of sorted ones: in its own folder first, then in the nearest parent, then by place."""
+    at = bisect_left(around, name)
+    candidates = range(max(0, at - _MOST_NEAR), min(len(around), at + _MOST_NEAR + 1))
+    folders = name.split("/")[:-1]
+
+    def distance(position: int) -> tuple[int, int]:
+        theirs = around[position].split("/")[:-1]
+        shared = 0
+        for mine, other in zip(folders, theirs, strict=False):
+            if mine != other:
+                break
+            shared += 1
+        return len(folders) - shared + len(theirs) - shared, abs(position - at)
+
+    order = sorted((each for each in candidates if around[each] != name), key=distance)
+    return [around[position] for position in order[:_MOST_NEAR]]

@@ -1,0 +1,224 @@
+"""What became of many files together: counted, and the worst of them kept by name. Pure."""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from resilient_pq.bulk.file_result import FileResult
+from resilient_pq.recovery.report import SCHEMA_VERSION
+from resilient_pq.recovery.verification.checksum_checks import PagesSeen
+
+#: Files that a summary names, at most: the worst.
+MAX_WORST = 100
+#: A message in a summary is no longer than this.
+_MAX_MESSAGE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class FileEntry:
+    """One file in a few words and numbers, whatever is wrong with it.
+
+    Attributes:
+        url: The file.
+        outcome: As of `FileResult`.
+        exit_code: As of `FileResult`.
+        num_rows: Rows that can be read, or were kept; None where nothing tells.
+        rows_lost: Rows known to be lost; None where that cannot be told, as by a check.
+        num_findings: Findings that cost rows.
+        size: Bytes of the file; 0 where nothing tells.
+        message: The first thing that is wrong; None where nothing is.
+        output: What was written of it; None where nothing was.
+        pages_verified: As of `Report`.
+        pages_decoded: As of `Report`.
+    """
+
+    url: str
+    outcome: str
+    exit_code: int
+    num_rows: int | None
+    rows_lost: int | None
+    num_findings: int
+    size: int
+    message: str | None
+    output: str | None = None
+    pages_verified: int | None = None
+    pages_decoded: int | None = None
+
+    @classmethod
+    def of(cls, result: FileResult) -> FileEntry:
+        """The entry of a result."""
+        report, error = result.report, result.error
+        if error is not None:
+            return cls(result.url, result.outcome, result.exit_code, None, None, 0, 0, error.message[:_MAX_MESSAGE])
+        if report is None:
+            facts = result.facts or {}
+            return cls(result.url, result.outcome, 0, facts.get("rows"), None, 0, facts.get("size", 0), None)
+        costly = [finding.message for finding in report.findings if finding.costs_rows]
+        messages = costly[:1] or [finding.message for finding in report.findings[:1]]
+        if report.schema_from is not None:  # who reads only this is to know whose names the columns have
+            messages += [each.message for each in report.findings if report.schema_from in each.message]
+        message = None if result.is_sound else "; ".join(dict.fromkeys(messages)) or None
+        kept = report.kept
+        outputs = () if kept is None else tuple(kept.outputs.values())
+        return cls(
+            result.url,
+            result.outcome,
+            result.exit_code,
+            report.num_rows,
+            None if kept is None else kept.rows_lost,
+            len(costly),
+            report.size,
+            None if message is None else message[:_MAX_MESSAGE],
+            None if kept is None else kept.output or next(iter(outputs), None),
+            report.pages_verified,
+            report.pages_decoded,
+        )
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> FileEntry:
+        """The entry that `to_json` made the document of."""
+        optional = ("pages_verified", "pages_decoded")  # older journals have none
+        entry = cls(**{name: document[name] for name in cls.__slots__ if name in document or name not in optional})
+        numbers = (entry.exit_code, entry.num_findings, entry.size)
+        numbers_or_none = (entry.num_rows, entry.rows_lost, entry.pages_verified, entry.pages_decoded)
+        if not all(isinstance(number, int) for number in numbers) or not isinstance(entry.outcome, str):
+            raise TypeError("not an entry")
+        if not all(number is None or isinstance(number, int) for number in numbers_or_none):
+            raise TypeError("not an entry")
+        return entry
+
+    def to_json(self) -> dict[str, Any]:
+        """A line of a journal, and of ``worst`` in a summary."""
+        return asdict(self)
+
+    @property
+    def badness(self) -> tuple[int, int, int, str]:
+        """The worst sorts first: by exit status, by rows lost, by findings, and then by name."""
+        return -self.exit_code, -(self.rows_lost or 0), -self.num_findings, self.url
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """What became of many files.
+
+    Attributes:
+        verb: "check", "recover" or "inspect".
+        num_files: Files that are done, those of earlier runs included.
+        num_resumed: Of these, the ones that an earlier run of the same journal had done.
+        num_found: Files that were found so far; as many as `num_files` at the end.
+        all_found: Whether the listing has come to its end.
+        outcomes: How many files had which outcome.
+        num_rows: Rows that can be read, or were kept.
+        rows_lost: Rows known to be lost.
+        num_uncounted: Files of which rows are lost that cannot be counted.
+        size: Bytes of all files.
+        exit_code: The highest of any file: 0 where nothing is wrong.
+        worst: The worst files, at most 100, the very worst first; none that is sound.
+        pages_verified: Pages of all files that checksums vouch for (`Report.pages_verified`).
+        pages_decoded: Pages of all files that have none.
+        num_not_verified: Files that have such pages.
+    """
+
+    verb: str
+    num_files: int = 0
+    num_resumed: int = 0
+    num_found: int = 0
+    all_found: bool = False
+    outcomes: Mapping[str, int] = field(default_factory=dict)
+    num_rows: int = 0
+    rows_lost: int = 0
+    num_uncounted: int = 0
+    size: int = 0
+    exit_code: int = 0
+    worst: tuple[FileEntry, ...] = ()
+    pages_verified: int = 0
+    pages_decoded: int = 0
+    num_not_verified: int = 0
+
+    @property
+    def num_not_sound(self) -> int:
+        """Files with which something is, or was, wrong."""
+        return self.num_files - sum(self.outcomes.get(outcome, 0) for outcome in ("sound", "read"))
+
+    def to_json(self) -> dict[str, Any]:
+        """The document that stands behind those of the files (docs/json.md)."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "verb": self.verb,
+            "outcome": self.worst[0].outcome if self.worst else "read" if self.verb == "inspect" else "sound",
+            "rows": self.num_rows,
+            "findings": [],
+            "next": [],
+            "files": self.num_files,
+            "files_resumed": self.num_resumed,
+            "outcomes": dict(self.outcomes),
+            "rows_lost": self.rows_lost,
+            "files_uncounted": self.num_uncounted,
+            "size": self.size,
+            "worst": [entry.to_json() for entry in self.worst],
+            **(self._pages if self.verb == "check" else {}),
+        }
+
+    @property
+    def _pages(self) -> dict[str, int]:
+        return {
+            "pages_verified": self.pages_verified,
+            "pages_decoded": self.pages_decoded,
+            "files_not_verified": self.num_not_verified,
+        }
+
+
+class Tally:
+    """A summary that grows; its size does not depend on the number of files."""
+
+    def __init__(self, verb: str) -> None:
+        """Begin with no file."""
+        self.num_found = 0
+        self.all_found = False
+        self._verb = verb
+        self._outcomes: Counter[str] = Counter()
+        self._resumed = self._rows = self._lost = self._uncounted = self._size = self._exit_code = 0
+        self._worst: list[FileEntry] = []
+        self._pages = PagesSeen()
+        self._not_verified = 0
+
+    def add(self, entry: FileEntry, *, resumed: bool = False) -> None:
+        """Count a file."""
+        self._outcomes[entry.outcome] += 1
+        self._resumed += resumed
+        self._rows += entry.num_rows or 0
+        self._lost += entry.rows_lost or 0
+        self._uncounted += entry.outcome in ("partial", "nothing") and entry.rows_lost is None
+        self._size += entry.size
+        self._exit_code = max(self._exit_code, entry.exit_code)
+        decoded = entry.pages_decoded or 0
+        self._pages = PagesSeen(self._pages.verified + (entry.pages_verified or 0), self._pages.decoded + decoded)
+        self._not_verified += decoded > 0
+        if entry.outcome not in ("sound", "read"):
+            insort(self._worst, entry, key=lambda each: each.badness)
+            del self._worst[MAX_WORST:]
+
+    @property
+    def summary(self) -> RunSummary:
+        """What was counted so far."""
+        return RunSummary(
+            self._verb,
+            sum(self._outcomes.values()),
+            self._resumed,
+            self.num_found,
+            self.all_found,
+            dict(sorted(self._outcomes.items())),
+            self._rows,
+            self._lost,
+            self._uncounted,
+            self._size,
+            self._exit_code,
+            tuple(self._worst),
+            self._pages.verified,
+            self._pages.decoded,
+            self._not_verified,
+        )

@@ -1,0 +1,108 @@
+"""`rpq convert`: a resilient Parquet file from a file of Parquet's ancestor, Trevni."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import typer
+
+import resilient_pq as rpq
+from resilient_pq.cli.exit_codes import ExitCode, epilog
+from resilient_pq.cli.output import render, wording
+from resilient_pq.cli.output.render import Output
+from resilient_pq.cli.running import run_verb
+from resilient_pq.cli.shared_options import (
+    AsJson,
+    EndpointUrl,
+    RetryFor,
+    Storage,
+    StorageOptions,
+    parse_schema,
+    size_option,
+    split_names,
+    storage,
+)
+
+NAME = "convert"
+EPILOG = epilog(
+    "every row of the file is in the new one",
+    "some rows or values are lost, the others were written",
+    "rpq convert old.trv new.parquet",
+    "rpq convert s3://bucket/old.trv s3://bucket/new.parquet --on-damage null --json",
+    "rpq convert impala.trv new.parquet --schema @columns.txt",
+    nothing="no row can be converted; nothing was written",
+)
+
+
+def convert(
+    src: Annotated[str, typer.Argument(metavar="SRC", help="A Trevni file: a path or a URL.")],
+    dst: Annotated[str, typer.Argument(metavar="DST", help="The new Parquet file: a path or a URL.")],
+    columns: Annotated[str | None, typer.Option(metavar="NAME,NAME", help="Only these columns, in this order.")] = None,
+    on_damage: Annotated[
+        Literal["drop", "null", "raise"],
+        typer.Option(
+            help="What is done with rows of which a value is lost, in a block that is damaged or cut off: drop leaves"
+            " them out; null keeps them, with null in columns that may be null; raise writes nothing at all."
+        ),
+    ] = "drop",
+    schema: Annotated[
+        str | None,
+        typer.Option(
+            "--schema",
+            metavar="TEXT",
+            parser=parse_schema,
+            help="The schema of the same columns, as `rpq inspect FILE --schema` shows one, for files whose definition"
+            " and repetition levels leave the nesting open; @FILE reads it from a file.",
+        ),
+    ] = None,
+    compression: Annotated[
+        str, typer.Option(metavar="CODEC", help="zstd, snappy, gzip, brotli, lz4_raw or none.")
+    ] = "zstd",
+    row_group_bytes: Annotated[
+        int, size_option("--row-group-bytes", "Bytes in memory that close a row group.")
+    ] = "64MiB",  # type: ignore[assignment]  # parsed like an argument
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that is at DST.")] = False,
+    endpoint_url: EndpointUrl = None,
+    storage_option: StorageOptions = None,
+    retry_for: RetryFor = None,
+    as_json: AsJson = False,
+) -> int:
+    """Make a resilient Parquet file of a Trevni file.
+
+    Trevni is Parquet's ancestor. SRC is read block by block, each by its byte range, and never whole. Both dialects
+    are known: that of Avro, and the draft that Impala followed. The schema is kept, and the file's own metadata with
+    it. Checksums are compared; rows of blocks whose checksum does not hold, and of those that are cut off, are lost,
+    and listed.
+    """
+    reached = storage(endpoint_url, storage_option, retry_for)
+    asked: dict[str, Any] = {
+        "columns": split_names(columns),
+        "on_damage": on_damage,
+        "schema": schema,
+        "compression": compression,
+        "row_group_bytes": row_group_bytes,
+        "overwrite": overwrite,
+        "storage_options": reached.options,
+    }
+    return run_verb(
+        NAME, lambda output: _convert(output, src, dst, asked, reached), as_json=as_json, urls=[src], reached=reached
+    )
+
+
+async def _convert(output: Output, src: str, dst: str, asked: dict[str, Any], reached: Storage) -> int:
+    try:
+        with output.progress("converting") as meter:
+            report = await rpq.convert(
+                src,
+                dst,
+                progress=lambda done, rows: meter.update(done / rows, wording.counted(done, "row")),
+                **asked,
+            )
+    except rpq.NothingToRecoverError as error:
+        render.converted(output, error.report)
+        output.note(error.message, label="error")
+        if error.hint is not None:
+            output.note(error.hint, label="hint")
+        return ExitCode.NOTHING
+    render.converted(output, reached.lead_to(report))
+    return report.exit_code

@@ -1,0 +1,125 @@
+"""Starts the demo's writer, watches it, and kills it half-way."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import pickle
+import random
+import sys
+import time
+from asyncio.subprocess import PIPE
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from resilient_pq.cli.demo.demo_rows import DemoRows
+from resilient_pq.errors import RecoveryError, ResilientPQError
+
+#: Share of the rows after which the writer is killed.
+HALF_WAY = 0.5
+#: A writer at the end of its rows tells fifty times a second how much is stored by now.
+MAX_REPORTS_AT_END = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What the writer writes, and where.
+
+    Attributes:
+        url: The file.
+        rows: Its rows.
+        storage_options: How to reach the store.
+        part_bytes: Bytes of a part of an upload; None for the default.
+    """
+
+    url: str
+    rows: DemoRows
+    storage_options: dict[str, Any]
+    part_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far the writer is: the share of all rows, the rows that it took, and those that survive it."""
+
+    share: float = 0.0
+    accepted: int = 0
+    stored: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Killed:
+    """A writer that is gone.
+
+    Attributes:
+        pid: Its process id.
+        last: What it had told last: it may have been further.
+        seconds: How long it lived.
+    """
+
+    pid: int
+    last: Progress
+    seconds: float
+
+
+def packed(value: object) -> bytes:
+    """Anything on its way to another process, as a line."""
+    return base64.b64encode(pickle.dumps(value)) + b"\n"
+
+
+def unpacked(line: bytes) -> Any:
+    """The other way round."""
+    return pickle.loads(base64.b64decode(line))
+
+
+async def kill_half_way(job: Job, watch: Callable[[int, Progress], None]) -> Killed:
+    """Run a writer, and kill it with SIGKILL at some moment after half of its rows, when a row group is stored."""
+    began = time.monotonic()
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "resilient_pq.cli.demo.demo_writer",
+        stdin=PIPE,
+        stdout=PIPE,
+        start_new_session=True,  # Ctrl-C is for us alone
+    )
+    assert process.stdin is not None and process.stdout is not None
+    try:
+        process.stdin.write(packed(job))
+        async with aclosing(_reports(process.stdout)) as reports:
+            told, at_end, last = 0, 0, Progress()
+            async for last in reports:
+                watch(process.pid, last)
+                told, at_end = told + 1, at_end + (last.share >= 1)
+                if last.share >= HALF_WAY and (last.stored or at_end > MAX_REPORTS_AT_END):
+                    break
+            else:
+                status = await process.wait()
+                how = f"signal {-status} ended it" if status < 0 else f"it ended with {status}"
+                raise RecoveryError(
+                    f"the writer ended before the demo could kill it: {how}",
+                    hint="if memory ran out, write fewer rows: --rows",
+                )
+            # Not just after it told something, but anywhere between.
+            await asyncio.sleep(random.random() * 3 * (time.monotonic() - began) / told)
+            process.kill()
+            seconds = time.monotonic() - began
+            async for progress in reports:  # what it still told before it died
+                last = progress
+        await process.wait()  # or a second kill takes the exit status that asyncio waits for
+        return Killed(process.pid, last, seconds)
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+async def _reports(stdout: asyncio.StreamReader) -> AsyncGenerator[Progress, None]:
+    """What the writer tells; the line that it was killed in the middle of is left out."""
+    while (line := await stdout.readline()).endswith(b"\n"):
+        told = unpacked(line)
+        if isinstance(told, ResilientPQError):
+            raise told
+        yield told

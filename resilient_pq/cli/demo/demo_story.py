@@ -1,0 +1,176 @@
+"""What the demo does, told scene by scene while it happens."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import warnings
+from contextlib import aclosing
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import resilient_pq as rpq
+from resilient_pq.cli.demo.demo_kill import Job, Killed, Progress, kill_half_way
+from resilient_pq.cli.demo.demo_places import Place
+from resilient_pq.cli.demo.demo_rows import DemoRows, columns_to_compare, compare
+from resilient_pq.cli.exit_codes import ExitCode
+from resilient_pq.cli.output import render
+from resilient_pq.cli.output.render import Output
+from resilient_pq.cli.output.wording import counted, durations, in_bytes
+from resilient_pq.errors import RecoveryError
+from resilient_pq.shell_commands import command
+
+
+@dataclass(slots=True)
+class Story:
+    """The demo.
+
+    Attributes:
+        output: Where it is told.
+        source: The rows.
+        place: Where they are written.
+    """
+
+    output: Output
+    source: DemoRows
+    place: Place
+
+    async def tell(self) -> int:
+        """All of it; gives the exit code."""
+        killed = await self._kill()
+        leftover, words = await self.place.leftover()
+        self.output.line("left", words)
+        report = await self._check(leftover)
+        if self.place.part_bytes is None:
+            report = await self._recover(leftover)
+        missing = max(killed.last.accepted - report.num_rows, 0)
+        self.output.line("lost", f"{counted(missing, 'row')} or a few more, accepted and not yet stored")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", rpq.IncompleteFileWarning)  # that is what the story is about
+            read = await self._read_back()
+        witnessed = await self._witness(read["columns_read"])
+        return self._judge(killed, report, read, witnessed)
+
+    async def _kill(self) -> Killed:
+        source, place = self.source, self.place
+        made = f"{counted(source.num_rows, 'flight')}, made by a generator with seed {source.seed}"
+        self.output.line("table", made if source.input is None else f"the rows of {source.input}")
+        self.output.line("write", f"a process of its own streams it to {place.url}")
+        with self.output.progress("writing") as meter:
+
+            def watch(pid: int, progress: Progress) -> None:
+                meter.update(progress.share, f"{counted(progress.accepted, 'row')}, process {pid}")
+
+            job = Job(place.url, source, place.storage_options, place.part_bytes)
+            killed = await kill_half_way(job, watch)
+        last = killed.last
+        self.output.line("kill -9", f"process {killed.pid} after {durations(killed.seconds)}")
+        self.output.line(
+            "",
+            f"it had told of {counted(last.accepted, 'row')} accepted, {last.stored:,} of them stored",
+        )
+        if not last.stored:
+            raise RecoveryError(
+                "no row was stored, so there is nothing to show",
+                hint="write more of them, such as --rows 3_000_000",
+            )
+        return killed
+
+    async def _check(self, url: str) -> rpq.Report:
+        began = time.monotonic()
+        report = await rpq.check(url, storage_options=self.place.storage_options)
+        label = "check"
+        for finding in report.findings:
+            self.output.line(label, f"{finding.damage}: {finding.message}")
+            label = ""
+        seconds = durations(time.monotonic() - began)
+        self.output.line(label, f"sound: {_rows_of(report)}, every checksum compared; {seconds}")
+        return report
+
+    async def _recover(self, url: str) -> rpq.Report:
+        began = time.monotonic()
+        recovered_url, options = self.place.recovered_url, self.place.storage_options
+        report = await rpq.recover(url, recovered_url, storage_options=options)
+        assert report.kept is not None
+        self.output.line("recover", f"{_rows_of(report)}, to {recovered_url}")
+        seconds = durations(time.monotonic() - began)
+        self.output.line("", f"{in_bytes(report.kept.num_bytes)} copied as they were; {seconds}")
+        return report
+
+    async def _read_back(self) -> dict[str, Any]:
+        """What reading the recovered file showed, for the document."""
+        began = time.monotonic()
+        async with rpq.open(self.place.recovered_url, storage_options=self.place.storage_options) as file:
+            async with self.source.open() as written:
+                columns = columns_to_compare(written.schema)
+                async with aclosing(file.batches(columns=columns)) as kept:
+                    compared = await compare(kept, written.pieces, columns)
+            requests, num_bytes = file.counters.requests, file.counters.bytes
+            size = counted(file.info.size, "byte")
+        asked = f"{counted(num_bytes, 'byte')} in {counted(requests, 'request')}"
+        self.output.line("read", f"{' and '.join(columns)}: {asked}, of a file of {size}")
+        verdict = compared.difference or "every value is the one that was written"
+        seconds = durations(time.monotonic() - began)
+        self.output.line("compare", f"{counted(compared.num_rows, 'row')}: {verdict}; {seconds}")
+        return {
+            "rows_compared": compared.num_rows,
+            "difference": compared.difference,
+            "columns_read": columns,
+            "bytes_read": num_bytes,
+            "requests": requests,
+        }
+
+    async def _witness(self, columns: list[str]) -> int | None:
+        """The rows that pyarrow can read of the recovered file; None where it is not installed, or on S3."""
+        if self.place.part_bytes is not None:
+            return None
+        try:
+            parquet = import_module("pyarrow.parquet")
+        except ImportError:
+            return None
+        version = import_module("pyarrow").__version__
+        try:
+            table: Any = await asyncio.to_thread(
+                parquet.read_table, self.place.recovered_url, columns=columns, page_checksum_verification=True
+            )
+        except (OSError, ValueError) as error:
+            self.output.line("pyarrow", f"{version} cannot read it: {error}")
+            return 0
+        self.output.line("pyarrow", f"{version} opens it, and reads {counted(table.num_rows, 'row')}")
+        return int(table.num_rows)
+
+    def _judge(self, killed: Killed, report: rpq.Report, read: dict[str, Any], witnessed: int | None) -> int:
+        """Whether the promise held: what was stored is back, all of it, as it was written."""
+        kept = report.num_rows
+        held = (
+            kept >= killed.last.stored
+            and read["difference"] is None
+            and read["rows_compared"] == kept
+            and witnessed in (None, kept)
+        )
+        if held:
+            self.output.line("held", f"all that was stored is back: {_rows_of(report)}")
+        else:
+            self.output.line("broken", f"{counted(killed.last.stored, 'row')} were stored, {kept:,} are back")
+        following = [command("inspect", self.place.recovered_url)] if self.place.kept else []
+        self.output.next(*following)
+        self.output.document(
+            report.to_json()
+            | render.document("demo", "held" if held else "broken", rows=kept)
+            | read
+            | {
+                "findings": [finding.to_json() for finding in report.findings],
+                "next": following,
+                "output": self.place.recovered_url if self.place.kept else None,
+                "rows_accepted": killed.last.accepted,
+                "rows_stored": killed.last.stored,
+                "pyarrow_rows": witnessed,
+                "seconds_to_kill": round(killed.seconds, 3),
+            }
+        )
+        return ExitCode.SOUND if held else ExitCode.DAMAGE
+
+
+def _rows_of(report: rpq.Report) -> str:
+    return f"{counted(report.num_rows, 'row')} in {counted(report.num_row_groups, 'row group')}"

@@ -1,0 +1,1 @@
+"""Rows from files of other forms and from stdin."""

@@ -1,0 +1,152 @@
+"""Rows from files of other forms, and from stdin: CSV, JSON lines, Parquet, Arrow IPC. Streaming, a block at a time.
+
+Parquet files, on any store, are read with our own reader; the blocking readers of the other forms run in a thread.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import math
+import os
+import re
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Generator, Iterator, Mapping
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import resilient_pq as rpq
+from resilient_pq.cli.input import text_readers
+from resilient_pq.cli.input.background import in_background
+from resilient_pq.errors import UnsupportedError, Where
+from resilient_pq.io.location import shown
+from resilient_pq.io.os_errors import explained
+from resilient_pq.io.resolve import refuse_mistyped
+from resilient_pq.units import MiB
+
+#: Bytes of text that are parsed at a time; their types are taken from the first block.
+BLOCK_BYTES = 8 * MiB
+STDIN = "-"
+
+_READERS = {
+    ".csv": text_readers.read_csv,
+    ".jsonl": text_readers.read_json_lines,
+    ".ndjson": text_readers.read_json_lines,
+    ".arrow": text_readers.read_arrow,
+    ".arrows": text_readers.read_arrow,
+    ".feather": text_readers.read_arrow,
+    ".ipc": text_readers.read_arrow,
+}
+_TEXT = (".csv", ".jsonl", ".ndjson")
+_URL = re.compile(r"[a-z][a-z0-9+.\-]+(::|://)", re.IGNORECASE)
+
+Batches = AsyncGenerator[tuple[Any, float | None], None]
+
+
+@dataclass(frozen=True, slots=True)
+class InputRows:
+    """Rows on their way in.
+
+    Attributes:
+        schema: Their Arrow schema; None where there are no rows to tell it from.
+        batches: Rows as `Writer.write` takes them, each with the share of the input read by then, from 0 to 1;
+            None where that cannot be told.
+        metadata: Key-value metadata that belongs to them.
+    """
+
+    schema: Any
+    batches: Batches
+    metadata: dict[str, str] = field(default_factory=dict)
+
+
+@asynccontextmanager
+async def open_rows(
+    src: str,
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    block_bytes: int = BLOCK_BYTES,
+    as_written: Collection[str] = (),
+    block_seconds: float | None = None,
+) -> AsyncIterator[InputRows]:
+    """Open a source of rows.
+
+    Args:
+        src: A path whose ending tells its form, a URL of a Parquet file, or ``-`` for an Arrow IPC stream or JSON
+            lines on stdin.
+        storage_options: For a URL.
+        block_bytes: Bytes of text that are parsed at a time.
+        as_written: Columns of JSON in which texts stay texts, though all of them are times.
+        block_seconds: Seconds that lines of text wait for others to be parsed with them; None for no limit.
+
+    Raises:
+        UnsupportedError: The form is not known, or needs a package that is not installed.
+        FormatError: The source is not in the form that it says.
+        StoreError: The source cannot be read.
+    """
+    ending = os.path.splitext(src)[1].lower()
+    if src == STDIN or (ending in _READERS and not _URL.match(src)):
+        read = text_readers.read_stdin if src == STDIN else _READERS[ending]
+        file = _opened(src)
+        counted, size = text_readers.InputStream(file), os.fstat(file.fileno()).st_size
+        name = "stdin" if src == STDIN else src
+        text_options = text_readers.TextOptions(block_bytes, as_written, block_seconds or math.inf)
+        items = in_background(_items(file, read(counted, name, text_options)), file.stop)
+        async with aclosing(items):
+            schema = await anext(items)
+            batches = _counted(items, counted, size, block_bytes if ending in _TEXT else size)
+            async with aclosing(batches):
+                yield InputRows(schema, batches)
+    elif ending in (".parquet", ".pq") or (_URL.match(src) and ending not in _READERS):
+        async with (
+            rpq.open(src, storage_options=storage_options) as file_open,
+            aclosing(_of_parquet(file_open)) as batches,
+        ):
+            yield InputRows(file_open.arrow_schema, batches, _metadata(file_open))
+    else:
+        known = ", ".join([*_READERS, ".parquet"])
+        what = "only Parquet is read from URLs" if _URL.match(src) else "its ending does not say its form"
+        raise UnsupportedError(what, where=Where(key=shown(src)), hint=f"local files may end in {known}")
+
+
+def _opened(src: str) -> text_readers.StoppableFile:
+    refuse_mistyped(src)
+    with explained("cannot read", "stdin" if src == STDIN else src):
+        if src != STDIN:
+            return text_readers.StoppableFile(src)
+        if sys.stdin is None:  # its number may be that of another file now
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        # A copy of the descriptor: Python's own outlives us.
+        return text_readers.StoppableFile(os.dup(0))
+
+
+def _items(file: io.FileIO, items: Iterator[Any]) -> Generator[Any, None, None]:
+    """The items of a reader; whoever reads them closes the file."""
+    with file:
+        yield from items
+
+
+async def _counted(
+    blocks: AsyncGenerator[Any, None], counted: text_readers.InputStream, size: int, at_most: int
+) -> Batches:
+    """The blocks, each with the share read by then; a pipe has no size.
+
+    Readers read ahead, so the share is also no more than blocks of `at_most` bytes make.
+    """
+    number = 0
+    async for block in blocks:
+        number += 1
+        yield block, min(counted.num_bytes, number * at_most, size) / size if size else None
+
+
+async def _of_parquet(file: rpq.File) -> Batches:
+    done = 0
+    async with aclosing(file.batches()) as batches:
+        async for batch in batches:
+            done += batch.num_rows
+            yield batch, done / file.num_rows
+
+
+def _metadata(file: rpq.File) -> dict[str, str]:
+    pairs = file.key_value_metadata.items()
+    return {key: value or "" for key, value in pairs if not key.startswith("rpq.") and key != "ARROW:schema"}

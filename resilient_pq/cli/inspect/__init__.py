@@ -1,0 +1,1 @@
+"""`rpq inspect`."""

@@ -1,0 +1,275 @@
+"""What a footer says of a file, as plain values: for text and for JSON. Nothing is read here, nothing printed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from enum import IntEnum
+from typing import Any
+
+from resilient_pq.cli.output.text_rows import plain
+from resilient_pq.format.file_metadata import ColumnMetaData, CompressionCodec, Encoding, PageType
+from resilient_pq.format.footer import CRC_KEY, FILE_ID_KEY, key_values
+from resilient_pq.format.pages.page import Page
+from resilient_pq.format.schema_tree import Leaf
+from resilient_pq.reader.contents import Contents, chunk_range
+from resilient_pq.reader.data_file import data_file
+from resilient_pq.reader.filter.index_ranges import IndexedChunk, common_sorting_columns, statistics_of_chunk
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnFacts:
+    """A leaf column over all row groups.
+
+    Attributes:
+        name: Its path with dots.
+        type: As message text has it: ``optional int32``.
+        codecs: Of its chunks.
+        encodings: Of its pages, those of levels included.
+        num_bytes: As stored.
+        uncompressed: Bytes before compression.
+        nulls: Entries without a value; None where the statistics do not tell.
+    """
+
+    name: str
+    type: str
+    codecs: list[str]
+    encodings: list[str]
+    num_bytes: int
+    uncompressed: int
+    nulls: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroupFacts:
+    """A row group.
+
+    Attributes:
+        ordinal: Its number, from 0.
+        rows: Its rows.
+        offset: Absolute offset of its first chunk, in the file that it lies in.
+        num_bytes: Of its chunks as stored.
+        uncompressed: Bytes of its chunks before compression.
+        files: The data files that a summary names for its chunks; none where they lie in the file itself.
+    """
+
+    ordinal: int
+    rows: int
+    offset: int
+    num_bytes: int
+    uncompressed: int
+    files: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkFacts:
+    """A column chunk.
+
+    Attributes:
+        row_group: Ordinal of its row group.
+        column: Path of its column, with dots.
+        values: Entries, nulls included.
+        nulls: Entries without a value; None where the statistics do not tell, and so with all that follow.
+        nans: Values that are NaN.
+        distinct: Distinct values.
+        min: Lower bound of the values, as `rpq cat --json` writes them.
+        max: Upper bound of the values.
+        min_exact: Whether the lower bound is the smallest value.
+        max_exact: Whether the upper bound is the largest value.
+        num_bytes: As stored.
+        uncompressed: Bytes before compression.
+        byte_array_bytes: Bytes of its byte arrays before any encoding.
+        column_index: Whether there are bounds of its pages.
+        offset_index: Whether there are the places of its pages.
+        bloom_filter: Whether there is a bloom filter.
+        metadata: Keys of its key-value metadata.
+    """
+
+    row_group: int
+    column: str
+    values: int
+    nulls: int | None
+    nans: int | None
+    distinct: int | None
+    min: Any
+    max: Any
+    min_exact: bool | None
+    max_exact: bool | None
+    num_bytes: int
+    uncompressed: int
+    byte_array_bytes: int | None
+    column_index: bool
+    offset_index: bool
+    bloom_filter: bool
+    metadata: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class PageFacts:
+    """A page.
+
+    Attributes:
+        row_group: Ordinal of its row group.
+        page: Its number in the chunk, from 0; the dictionary page counts.
+        kind: DATA_PAGE and so on.
+        encoding: Of its values.
+        values: Entries, nulls included; of a dictionary page its values.
+        offset: Absolute offset of its header.
+        num_bytes: Header and body as stored.
+        uncompressed: Bytes of the body before compression.
+        crc32: Whether it has a checksum.
+    """
+
+    row_group: int
+    page: int
+    kind: str
+    encoding: str
+    values: int
+    offset: int
+    num_bytes: int
+    uncompressed: int
+    crc32: bool
+
+
+def columns_of(contents: Contents) -> list[ColumnFacts]:
+    """Every leaf column."""
+    return [_column(leaf, _chunks_of(contents, leaf)) for leaf in contents.schema.leaves]
+
+
+def _chunks_of(contents: Contents, leaf: Leaf) -> list[ColumnMetaData]:
+    chunks = [group.columns[leaf.ordinal].meta_data for group in contents.metadata.row_groups]
+    return [chunk for chunk in chunks if chunk is not None]
+
+
+def _column(leaf: Leaf, chunks: list[ColumnMetaData]) -> ColumnFacts:
+    nulls = [chunk.statistics.null_count if chunk.statistics is not None else None for chunk in chunks]
+    return ColumnFacts(
+        leaf.column_path,
+        type_of(leaf),
+        _names(CompressionCodec, (chunk.codec for chunk in chunks)),
+        _names(Encoding, (encoding for chunk in chunks for encoding in chunk.encodings)),
+        sum(chunk.total_compressed_size for chunk in chunks),
+        sum(chunk.total_uncompressed_size for chunk in chunks),
+        None if any(count is None for count in nulls) else sum(count or 0 for count in nulls),
+    )
+
+
+def type_of(leaf: Leaf) -> str:
+    """Type and annotation of a leaf; ``optional`` also where only something above it can be null."""
+    node = leaf.node
+    optional = "optional" if leaf.max_definition_level else "required"
+    words = ["repeated" if leaf.max_repetition_level else optional]
+    length = "" if node.type_length is None else f"({node.type_length})"
+    words.append(node.physical_type.name.lower() + length)
+    if node.logical is not None:
+        words.append(f"({node.logical})")
+    return " ".join(words)
+
+
+def row_groups_of(contents: Contents) -> Iterator[RowGroupFacts]:
+    """Every row group.
+
+    Raises:
+        FormatError: A chunk does not lie within the file, or is said to lie where no data file of a summary can.
+    """
+    for ordinal, group in enumerate(contents.metadata.row_groups):
+        chunks = [
+            (chunk.meta_data, data_file(chunk.file_path)) for chunk in group.columns if chunk.meta_data is not None
+        ]
+        ranges = [chunk_range(chunk, contents.data_end_in(file)) for chunk, file in chunks]
+        yield RowGroupFacts(
+            ordinal,
+            group.num_rows,
+            min((start for start, _ in ranges), default=0),
+            sum(end - start for start, end in ranges),
+            sum(chunk.total_uncompressed_size for chunk, _ in chunks),
+            list(dict.fromkeys(file for _, file in chunks if file is not None)),
+        )
+
+
+def chunks_of(contents: Contents) -> Iterator[ChunkFacts]:
+    """Every column chunk, row group by row group.
+
+    Raises:
+        FormatError: The footer says nothing of a chunk.
+    """
+    for ordinal in range(len(contents.metadata.row_groups)):
+        for leaf in contents.schema.leaves:
+            yield _chunk(IndexedChunk(contents, ordinal, leaf))
+
+
+def _chunk(chunk: IndexedChunk) -> ChunkFacts:
+    known, metadata = statistics_of_chunk(chunk), chunk.metadata
+    return ChunkFacts(
+        chunk.row_group,
+        chunk.leaf.column_path,
+        metadata.num_values,
+        known.null_count,
+        known.nan_count,
+        known.distinct_count,
+        plain(known.min),
+        plain(known.max),
+        known.is_min_exact,
+        known.is_max_exact,
+        metadata.total_compressed_size,
+        metadata.total_uncompressed_size,
+        known.byte_array_bytes,
+        chunk.column.column_index_offset is not None,
+        chunk.column.offset_index_offset is not None,
+        metadata.bloom_filter_offset is not None,
+        sorted(key_values(metadata.key_value_metadata)),
+    )
+
+
+def page_of(row_group: int, page: Page) -> PageFacts:
+    """One page."""
+    header = page.header
+    detail = header.data_page_header or header.data_page_header_v2 or header.dictionary_page_header
+    return PageFacts(
+        row_group,
+        page.ordinal,
+        _name(PageType, header.type),
+        "" if detail is None else _name(Encoding, detail.encoding),
+        0 if detail is None else detail.num_values,
+        page.offset,
+        page.end - page.offset,
+        header.uncompressed_page_size,
+        header.crc is not None,
+    )
+
+
+def has_chunk_sums(contents: Contents) -> bool:
+    """Whether the footer holds a checksum for every column chunk, as those of resilient files do."""
+    chunks = [chunk.meta_data for group in contents.metadata.row_groups for chunk in group.columns]
+    return all(
+        chunk is not None and any(pair.key == CRC_KEY for pair in chunk.key_value_metadata or ()) for chunk in chunks
+    )
+
+
+def summary_of(contents: Contents, size: int) -> dict[str, Any]:
+    """The file as a whole, as `rpq inspect --json` has it."""
+    return {
+        "row_groups": len(contents.metadata.row_groups),
+        "size": size,
+        "state": None if contents.state is None else str(contents.state),
+        "file_id": contents.key_value.get(FILE_ID_KEY) if contents.state is not None else None,
+        "created_by": contents.metadata.created_by,
+        "data_files": len(contents.data_files),
+        "footer_verified": contents.verified,
+        "chunks_checksummed": contents.verified and has_chunk_sums(contents),
+        "key_value_metadata": sorted(contents.key_value),
+        "sorting_columns": [asdict(column) for column in common_sorting_columns(contents)],
+    }
+
+
+def _names(kinds: type[IntEnum], numbers: Iterable[int]) -> list[str]:
+    """Names of the numbers, each once, in the order they first come."""
+    return [_name(kinds, number) for number in dict.fromkeys(numbers)]
+
+
+def _name(kinds: type[IntEnum], number: int) -> str:
+    """The specification's name; the number itself where this version does not know it."""
+    try:
+        return kinds(number).name
+    except ValueError:
+        return str(number)

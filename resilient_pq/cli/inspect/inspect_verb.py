@@ -1,0 +1,242 @@
+"""`rpq inspect`: what files are made of, told from their footers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+import resilient_pq as rpq
+from resilient_pq.bulk.many_files import DEFAULT_MAX_FILES
+from resilient_pq.cli import many_verbs
+from resilient_pq.cli.exit_codes import ExitCode, epilog
+from resilient_pq.cli.inspect import footer_facts
+from resilient_pq.cli.inspect.file_json import Sections, document_of, pages_of_column
+from resilient_pq.cli.inspect.footer_facts import ChunkFacts, ColumnFacts, PageFacts, RowGroupFacts
+from resilient_pq.cli.inspect.inspect_many import inspect_many
+from resilient_pq.cli.many_verbs import MaxFiles, Urls
+from resilient_pq.cli.output import wording
+from resilient_pq.cli.output.render import Output
+from resilient_pq.cli.running import run_verb
+from resilient_pq.cli.shared_options import AsJson, EndpointUrl, RetryFor, Storage, StorageOptions, storage
+from resilient_pq.errors import FormatError, Where, located
+from resilient_pq.io import resolve
+from resilient_pq.io.location import shown
+from resilient_pq.shell_commands import command, shell_line
+
+NAME = "inspect"
+EPILOG = epilog(
+    "the footer is whole and was read",
+    "the footer is missing or damaged: `rpq check` tells what can be had",
+    "rpq inspect flights.parquet --row-groups",
+    "rpq inspect s3://bucket/flights.parquet --pages dep_delay --json",
+    "rpq inspect s3://bucket/flights/",
+)
+
+
+def inspect(
+    urls: Urls,
+    schema: Annotated[bool, typer.Option("--schema", help="Show the Parquet schema.")] = False,
+    row_groups: Annotated[bool, typer.Option("--row-groups", help="List the row groups.")] = False,
+    chunks: Annotated[
+        bool, typer.Option("--chunks", help="List the column chunks, with their statistics and indexes.")
+    ] = False,
+    pages: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="List the pages of a column; its chunks are read for that."),
+    ] = None,
+    checkpoints: Annotated[bool, typer.Option("--checkpoints", help="List the checkpoints.")] = False,
+    max_files: MaxFiles = DEFAULT_MAX_FILES,
+    endpoint_url: EndpointUrl = None,
+    storage_option: StorageOptions = None,
+    retry_for: RetryFor = None,
+    as_json: AsJson = False,
+) -> int:
+    """Show what a file is made of.
+
+    Only the end of the file is read, except for --pages. With --schema, --row-groups, --chunks, --pages or
+    --checkpoints these are shown instead of the summary. A leaf of a nested column is named by its path with dots.
+
+    Of a folder the files are counted by their schemas and their writers; --json prints a document for each file as a
+    line, and one of all as the last.
+    """
+    sections = Sections(schema, row_groups, chunks, pages, checkpoints)
+    reached = storage(endpoint_url, storage_option, retry_for)
+
+    async def work(output: Output) -> int:
+        return await many_verbs.one_or_many(
+            urls,
+            reached,
+            one=lambda: _inspect(output, urls[0], sections, reached),
+            many=lambda: inspect_many(output, urls, sections, max_files, reached),
+        )
+
+    return run_verb(NAME, work, as_json=as_json, urls=urls, reached=reached)
+
+
+async def _inspect(output: Output, url: str, sections: Sections, reached: Storage) -> int:
+    store, key = resolve(url, reached.options)
+    try:
+        async with rpq.open((store, key)) as file:
+            pages = None
+            if sections.pages is not None:
+                pages = [page async for page in pages_of_column(file, sections.pages)]
+            with located(Where(key=file.url)):
+                _show(output, file, sections, pages)
+                output.document(document_of(file, sections, pages))
+    except FormatError as error:
+        error.hint = error.hint or shell_line(reached.command(command("check", shown(url))))
+        raise
+    finally:
+        await store.close()
+    return ExitCode.SOUND
+
+
+# -- as text -------------------------------------------------------------------------------------
+
+
+def _show(output: Output, file: rpq.File, sections: Sections, pages: Sequence[PageFacts] | None) -> None:
+    if sections.nothing:
+        _show_summary(output, file)
+        _show_columns(output, footer_facts.columns_of(file.contents))
+    if sections.schema:
+        output.block(str(file.schema))
+    if sections.row_groups:
+        _show_row_groups(output, list(footer_facts.row_groups_of(file.contents)))
+    if sections.chunks:
+        _show_chunks(output, list(footer_facts.chunks_of(file.contents)))
+    if pages is not None:
+        _show_pages(output, pages)
+    if sections.checkpoints:
+        _show_checkpoints(output, file)
+
+
+def _show_summary(output: Output, file: rpq.File) -> None:
+    summary = footer_facts.summary_of(file.contents, file.info.size)
+    groups = wording.counted(file.num_row_groups, "row group")
+    output.line("file", file.url)
+    output.line("size", wording.in_bytes(file.info.size))
+    output.line("rows", f"{file.num_rows:,} in {groups}")
+    if file.data_files:
+        output.line("summary of", wording.counted(len(file.data_files), "file"))
+    output.line("state", summary["state"] or "not told: no resilient file")
+    if summary["file_id"]:
+        output.line("file id", summary["file_id"])
+    output.line("written by", summary["created_by"] or "not told")
+    output.line("checksums", _checksums(summary))
+    if summary["state"]:
+        output.line("checkpoints", f"{len(file.checkpoints):,}")
+    if file.sorting_columns:
+        output.line("sorted by", ", ".join(_order(column) for column in file.sorting_columns))
+    keys = [key for key in summary["key_value_metadata"] if not key.startswith(("rpq.", "ARROW:"))]
+    if keys:
+        output.line("metadata", wording.wrapped_names(keys))
+    output.line("", "")
+
+
+def _order(column: rpq.SortingColumn) -> str:
+    return f"{column.column}{' descending' * column.descending}{' nulls first' * column.nulls_first}"
+
+
+def _checksums(summary: dict[str, Any]) -> str:
+    if summary["chunks_checksummed"]:
+        return "of the footer (compared), of every column chunk, index and page"
+    if summary["footer_verified"]:
+        return "of the footer (compared)"
+    return "none of the footer; pages may have their own, see --pages"
+
+
+def _show_columns(output: Output, columns: Sequence[ColumnFacts]) -> None:
+    output.table(
+        ("column", "type", "codec", "encodings", "bytes", "uncompressed", "nulls"),
+        [
+            (
+                column.name,
+                column.type,
+                " ".join(column.codecs),
+                " ".join(column.encodings),
+                f"{column.num_bytes:,}",
+                f"{column.uncompressed:,}",
+                "?" if column.nulls is None else f"{column.nulls:,}",
+            )
+            for column in columns
+        ],
+        left=4,
+    )
+
+
+def _show_row_groups(output: Output, groups: Sequence[RowGroupFacts]) -> None:
+    header: tuple[str, ...] = ("row group", "rows", "offset", "bytes", "uncompressed")
+    rows = [
+        tuple(
+            f"{number:,}" for number in (group.ordinal, group.rows, group.offset, group.num_bytes, group.uncompressed)
+        )
+        for group in groups
+    ]
+    named = any(group.files for group in groups)
+    if named:
+        header = ("file", *header)
+        rows = [(", ".join(group.files), *row) for group, row in zip(groups, rows, strict=True)]
+    output.table(header, rows, left=1 if named else 0)
+
+
+def _show_chunks(output: Output, chunks: Sequence[ChunkFacts]) -> None:
+    output.table(
+        (
+            "column",
+            "min",
+            "max",
+            "page index",
+            "bloom",
+            "row group",
+            "values",
+            "nulls",
+            "bytes",
+            "uncompressed",
+        ),
+        [
+            (
+                chunk.column,
+                wording.shortened(chunk.min),
+                wording.shortened(chunk.max),
+                "yes" if chunk.column_index else "offsets" if chunk.offset_index else "no",
+                "yes" if chunk.bloom_filter else "no",
+                f"{chunk.row_group:,}",
+                f"{chunk.values:,}",
+                "?" if chunk.nulls is None else f"{chunk.nulls:,}",
+                f"{chunk.num_bytes:,}",
+                f"{chunk.uncompressed:,}",
+            )
+            for chunk in chunks
+        ],
+        left=5,
+    )
+
+
+def _show_pages(output: Output, pages: Sequence[PageFacts]) -> None:
+    output.table(
+        ("kind", "encoding", "crc32", "row group", "page", "values", "offset", "bytes", "uncompressed"),
+        [
+            (
+                page.kind,
+                page.encoding,
+                "yes" if page.crc32 else "no",
+                *(f"{n:,}" for n in (page.row_group, page.page, page.values, page.offset, page.num_bytes)),
+                f"{page.uncompressed:,}",
+            )
+            for page in pages
+        ],
+        left=3,
+    )
+
+
+def _show_checkpoints(output: Output, file: rpq.File) -> None:
+    if not file.checkpoints:
+        output.line("checkpoints", "none" if file.state is not None else "none: this is no resilient file")
+        return
+    output.table(
+        ("checkpoint", "rows before it", "offset"),
+        [(str(known.ordinal), f"{known.num_rows:,}", f"{known.offset:,}") for known in file.checkpoints],
+        left=0,
+    )

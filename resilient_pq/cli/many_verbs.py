@@ -1,0 +1,253 @@
+"""What verbs share that take a folder, a prefix or a pattern: whether it is one, and how such a run is told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
+
+import typer
+
+import resilient_pq as rpq
+from resilient_pq.bulk.many_files import DEFAULT_MAX_FILES
+from resilient_pq.bulk.run_listing import is_folder, names_many
+from resilient_pq.bulk.task import RunFile, run_here
+from resilient_pq.cli.output import render, wording
+from resilient_pq.cli.output.render import Meter, Output
+from resilient_pq.cli.shared_options import Storage
+from resilient_pq.errors import ResilientPQError
+from resilient_pq.io import Stores
+from resilient_pq.io.location import shown
+
+Urls = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="URL...",
+        help="A path or a URL, such as s3://bucket/key; or many files: a folder, a prefix that ends with a slash, or a"
+        " pattern in quotes, such as 's3://bucket/events/**/*.parquet'.",
+    ),
+]
+Resume = Annotated[
+    str | None,
+    typer.Option(
+        "--resume",
+        metavar="FILE",
+        help="Of many files: a journal of what is done, made where it is missing. The same command goes on where it"
+        " stopped; files that changed, and those that were errors, are done again.",
+    ),
+]
+MaxFiles = Annotated[
+    int, typer.Option("--max-files", metavar="N", min=1, help="Of many files: how many are looked at at one time.")
+]
+MaxFilesAnywhere = Annotated[
+    int | None,
+    typer.Option(
+        "--max-files",
+        metavar="N",
+        min=1,
+        help=f"Of many files: how many are looked at at one time; {DEFAULT_MAX_FILES}, or as many as keep the workers"
+        " of --scheduler busy.",
+    ),
+]
+Scheduler = Annotated[
+    str | None,
+    typer.Option(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="Of many files: have the workers of this Dask scheduler do them, such as tcp://host:8786. They need"
+        " resilient-pq[dask], and the same files under the same names.",
+    ),
+]
+WorkersTimeout = Annotated[
+    float | None,
+    typer.Option(
+        "--workers-timeout",
+        metavar="SECONDS",
+        help="With --scheduler: end with an error when it has had no worker for so long; without, wait for one.",
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class ManyOptions:
+    """How many files are gone through.
+
+    Attributes:
+        resume: The journal.
+        max_files: Files under way at one time; None for as many as are good for whoever does them.
+        scheduler: The address of the Dask scheduler whose workers do them; None for this process.
+        workers_timeout: Seconds without any worker after which that ends; None for never.
+    """
+
+    resume: str | None = None
+    max_files: int | None = None
+    scheduler: str | None = None
+    workers_timeout: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Doing:
+    """How many files are done, and by whom.
+
+    Attributes:
+        run: Does one.
+        max_files: Files under way at one time.
+        named: A file or a folder, by a name that holds for whoever does it.
+    """
+
+    run: RunFile
+    max_files: int
+    named: Callable[[str], str]
+
+
+@asynccontextmanager
+async def doing(options: ManyOptions, reached: Storage, *, dst: str | None = None) -> AsyncIterator[Doing]:
+    """Whoever is to do many files: this process, or the workers of a scheduler.
+
+    Args:
+        options: What is wanted.
+        reached: How stores are reached.
+        dst: The folder of the outputs, where there are some.
+    """
+    if options.scheduler is None:
+        yield Doing(run_here, options.max_files or DEFAULT_MAX_FILES, str)
+        return
+    # An extra, which takes a second to import.
+    from resilient_pq.dask.folders import everywhere_one  # noqa: PLC0415
+    from resilient_pq.dask.on_cluster import OnCluster, connected  # noqa: PLC0415
+
+    client = await asyncio.to_thread(connected, options.scheduler)
+    try:
+        run = OnCluster(
+            client,
+            storage_options=reached.options,
+            dst=None if dst is None else everywhere_one(dst),
+            workers_timeout=options.workers_timeout,
+        )
+        yield Doing(run, options.max_files or run.max_files, lambda url: str(everywhere_one(url)))
+    finally:
+        await asyncio.to_thread(client.close)
+
+
+async def one_or_many(
+    urls: Sequence[str],
+    reached: Storage,
+    *,
+    one: Callable[[], Awaitable[int]],
+    many: Callable[[], Awaitable[int]],
+    surely_many: bool = False,
+) -> int:
+    """The exit code of a verb, for the file that is named, or for many.
+
+    Args:
+        urls: What is named.
+        reached: How.
+        one: Does it with one file.
+        many: Does it with many.
+        surely_many: Whether there are many whatever their names look like.
+    """
+    if surely_many or len(urls) > 1 or names_many(urls[0]):
+        return await many()
+    try:
+        return await one()
+    except rpq.NotFoundError:
+        if not await _is_prefix(urls[0], reached):
+            raise
+    return await many()
+
+
+async def _is_prefix(url: str, reached: Storage) -> bool:
+    """Whether there are objects below a URL at which there is none."""
+    stores = Stores(reached.options)
+    try:
+        return await is_folder(url, stores)
+    except rpq.StoreError:
+        return False  # that there is no such object says more
+    finally:
+        await stores.close()
+
+
+async def told(
+    output: Output,
+    results: rpq.FileResults,
+    reached: Storage,
+    options: ManyOptions,
+    *,
+    each: Callable[[rpq.FileResult], None] | None = None,
+) -> rpq.RunSummary:
+    """Do all files: a JSON document for each as a line, where JSON is wanted.
+
+    Args:
+        output: Where it is told.
+        results: What is to be done.
+        reached: How.
+        options: How it was begun, for whoever has to begin it again.
+        each: Called with each result.
+    """
+    output.as_lines = True
+    try:
+        async with results:
+            async for result in results:
+                output.document(_leading(result, reached).to_json())
+                if each is not None:
+                    each(result)
+    except ResilientPQError:
+        _so_far(output, results)
+        raise
+    except asyncio.CancelledError as error:
+        _so_far(output, results)
+        done = wording.counted(results.summary.num_files, "file")
+        if options.resume is None:
+            error.add_note(f"{done} were done; with --resume FILE such a run can go on where it stopped")
+        else:
+            error.add_note(f"{done} are done; the same command goes on behind them")
+        raise
+    return results.summary
+
+
+def _so_far(output: Output, results: rpq.FileResults) -> None:
+    """The table of a run that ends before its last file."""
+    if results.summary.num_files:
+        render.summarised(output, results.summary)
+
+
+def _leading(result: rpq.FileResult, reached: Storage) -> rpq.FileResult:
+    """A result whose next commands reach the same store."""
+    return result if result.report is None else replace(result, report=reached.lead_to(result.report))
+
+
+def shown_on(meter: Meter) -> Callable[[rpq.RunSummary], None]:
+    """What moves a bar."""
+
+    def show(summary: rpq.RunSummary) -> None:
+        share = summary.num_files / summary.num_found if summary.all_found else None
+        wrong = f", {summary.num_not_sound:,} not sound" if summary.num_not_sound else ""
+        meter.update(share, f"{wording.counted(summary.num_files, 'file')}{wrong}")
+
+    return show
+
+
+def ended(
+    output: Output,
+    summary: rpq.RunSummary,
+    urls: Sequence[str],
+    following: Sequence[Sequence[str]] = (),
+    more: Mapping[str, Any] | None = None,
+) -> int:
+    """Tell the summary, and give the exit code.
+
+    Args:
+        output: Where it is told.
+        summary: What was counted.
+        urls: What was named.
+        following: The commands to run next.
+        more: What the document has besides.
+    """
+    render.summarised(output, summary)
+    output.next(*following)
+    url = " ".join(map(shown, urls))
+    document: dict[str, Any] = summary.to_json() | {"url": url, "next": [list(command) for command in following]}
+    output.document(document | dict(more or {}))
+    return summary.exit_code

@@ -1,0 +1,75 @@
+"""`rpq metadata`: the summary of a folder."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+import resilient_pq as rpq
+from resilient_pq.cli.exit_codes import ExitCode, epilog
+from resilient_pq.cli.output import render, wording
+from resilient_pq.cli.output.render import Output
+from resilient_pq.cli.running import run_verb
+from resilient_pq.cli.shared_options import AsJson, EndpointUrl, RetryFor, Storage, StorageOptions, storage
+from resilient_pq.shell_commands import command
+
+NAME = "metadata"
+EPILOG = epilog(
+    "the summary is written",
+    "the footer of a file is missing or damaged; nothing was written",
+    "rpq metadata flights",
+    "rpq metadata s3://bucket/flights --overwrite --endpoint-url http://localhost:8333",
+)
+
+
+def metadata(
+    folder: Annotated[str, typer.Argument(metavar="FOLDER", help="A folder: a path or a URL.")],
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace summaries that are there.")] = False,
+    endpoint_url: EndpointUrl = None,
+    storage_option: StorageOptions = None,
+    retry_for: RetryFor = None,
+    as_json: AsJson = False,
+) -> int:
+    """Write the summary of a folder of Parquet files.
+
+    _metadata then has the row groups of every .parquet file below FOLDER, in the order of their names, and reads as
+    one file; _common_metadata has the schema. Only footers are read; their schemas must be equal. Names that begin
+    with _ or . are passed over. Run it again when files were added, replaced or removed.
+    """
+    reached = storage(endpoint_url, storage_option, retry_for)
+    return run_verb(
+        NAME,
+        lambda output: _metadata(output, folder, overwrite, reached),
+        as_json=as_json,
+        urls=[folder],
+        reached=reached,
+    )
+
+
+async def _metadata(output: Output, folder: str, overwrite: bool, reached: Storage) -> int:
+    with output.progress("reading") as meter:
+        written = await rpq.write_metadata(
+            folder,
+            overwrite=overwrite,
+            storage_options=reached.options,
+            progress=lambda done, there: meter.update(done / there, wording.counted(done, "footer")),
+        )
+    groups = wording.counted(written.num_row_groups, "row group")
+    files = wording.counted(written.num_files, "file")
+    output.line("summary", f"{wording.counted(written.num_rows, 'row')} in {groups} of {files}")
+    output.line("written", f"{written.url}, {wording.in_bytes(written.size)}")
+    if written.common_url is not None:
+        output.line("written", written.common_url)
+    next_command = reached.command(command("check", written.url))
+    output.next(next_command)
+    document = render.document(NAME, "written", rows=written.num_rows, url=written.url)
+    document |= {
+        "next": [list(next_command)],
+        "common_url": written.common_url,
+        "files": written.num_files,
+        "row_groups": written.num_row_groups,
+        "size": written.size,
+    }
+    output.document(document)
+    return ExitCode.SOUND

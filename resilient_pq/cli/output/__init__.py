@@ -1,0 +1,1 @@
+"""What `rpq` prints, and the streams that it prints to."""

@@ -1,0 +1,256 @@
+"""`rpq recover`: keep what can be kept of damaged files, in new ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated
+
+import typer
+
+import resilient_pq as rpq
+from resilient_pq.cli import many_verbs as many
+from resilient_pq.cli.exit_codes import ExitCode, epilog
+from resilient_pq.cli.ledger.saving import Html, check_html, save_html
+from resilient_pq.cli.many_verbs import ManyOptions, MaxFilesAnywhere, Resume, Scheduler, WorkersTimeout
+from resilient_pq.cli.output import render, wording
+from resilient_pq.cli.output.render import Output
+from resilient_pq.cli.running import run_verb
+from resilient_pq.cli.shared_options import (
+    AsJson,
+    EndpointUrl,
+    RetryFor,
+    SchemaFrom,
+    SchemaText,
+    Storage,
+    StorageOptions,
+    storage,
+)
+from resilient_pq.damage.on_damage import OnDamage
+from resilient_pq.io.location import shown
+from resilient_pq.shell_commands import command
+
+NAME = "recover"
+EPILOG = epilog(
+    "the end of the file is proven, and every row before it was kept",
+    "some rows were kept, others are lost",
+    "rpq recover day.parquet.partial day.parquet",
+    "rpq recover damaged.parquet replica.parquet saved.parquet",
+    "rpq recover no-footer.parquet saved.parquet --schema-from sibling.parquet",
+    "rpq recover damaged.parquet saved.parquet --on-damage null --html report.html",
+    "rpq recover s3://bucket/events/ s3://bucket/saved/ --only-damaged --resume recover.journal",
+    nothing="no row can be kept; nothing was written",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What was asked for."""
+
+    copies: Sequence[str]
+    dst: str
+    on_damage: OnDamage
+    schema: str | None
+    schema_from: str | None
+    repair_bits: bool
+    keep_unplaced: bool
+    file_id: str | None
+    verify: bool
+    overwrite: bool
+    html: str | None
+    only_damaged: bool
+    many: ManyOptions
+
+
+def recover(
+    paths: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SRC [COPY]... DST",
+            help="The damaged file, other copies of it if there are, and the new file: paths or URLs. Or a folder, a"
+            " prefix that ends with a slash or a pattern in quotes, and a new folder.",
+        ),
+    ],
+    on_damage: Annotated[
+        OnDamage,
+        typer.Option(
+            help="What is done with rows of which a value is lost: drop leaves them out; null keeps them, with null in"
+            " columns that may be null; columns writes each column to a file of its own, as day.NAME.parquet, with the"
+            " rows that it has left and their numbers; raise writes nothing at all."
+        ),
+    ] = OnDamage.DROP,
+    schema: SchemaText = None,
+    schema_from: SchemaFrom = None,
+    repair_bits: Annotated[
+        bool,
+        typer.Option(
+            "--repair-bits",
+            help="Turn a single bit of a page back where its checksum names it, and the values decode and fit what is"
+            " known of them. Rarely other damage looks so: once in 512 times in a page of 1 MiB.",
+        ),
+    ] = False,
+    keep_unplaced: Annotated[
+        bool,
+        typer.Option(
+            "--keep-unplaced",
+            help="Keep pages also where their own checksum holds but nothing proves that this is their place. They may"
+            " be of another column, of another row group or of an older version of the file.",
+        ),
+    ] = False,
+    file_id: Annotated[
+        str | None,
+        typer.Option(
+            "--file-id",
+            metavar="HEX",
+            help="Which file is meant where records of several were found, as one within a column of another.",
+        ),
+    ] = None,
+    verify: Annotated[
+        bool,
+        typer.Option(
+            "--verify",
+            help="Read and compare also the beginning of a torn object, which the store copies by itself, unread, when"
+            " DST is in the same one.",
+        ),
+    ] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that is at DST.")] = False,
+    html: Html = None,
+    only_damaged: Annotated[
+        bool, typer.Option("--only-damaged", help="Of many files: write nothing of those that are sound.")
+    ] = False,
+    resume: Resume = None,
+    max_files: MaxFilesAnywhere = None,
+    scheduler: Scheduler = None,
+    workers_timeout: WorkersTimeout = None,
+    endpoint_url: EndpointUrl = None,
+    storage_option: StorageOptions = None,
+    retry_for: RetryFor = None,
+    as_json: AsJson = False,
+) -> int:
+    """Keep what is whole of a damaged file, in a new one.
+
+    SRC is only read, never changed. Row groups that are whole are copied as bytes, after every checksum was compared;
+    of others the rows that are left are encoded again. What is lost is listed and drawn, --json and --html account for
+    every byte. Files of any writer are searched for pages when their footer is gone: then name a file with the same
+    columns, --schema-from. Of several copies of one file each page is taken from one that has it whole. Nothing is
+    written when there is nothing to keep.
+
+    Of a folder every file is recovered to the same name below DST; sound ones are copied as they are, and a file
+    without a footer gets the schema of one beside it that fits. The summary has the worst first, the exit status is the
+    highest of any file, and --json prints a document for each file as a line, and one of all as the last.
+    """
+    if len(paths) < 2:
+        raise typer.BadParameter("name the damaged file and the new one", param_hint="SRC DST")
+    reached = storage(endpoint_url, storage_option, retry_for)
+    check_html(html, paths)
+    *copies, dst = paths
+    several = ManyOptions(resume, max_files, scheduler, workers_timeout)
+    asked = _Asked(
+        copies,
+        dst,
+        on_damage,
+        schema,
+        schema_from,
+        repair_bits,
+        keep_unplaced,
+        file_id,
+        verify,
+        overwrite,
+        html,
+        only_damaged,
+        several,
+    )
+
+    async def work(output: Output) -> int:
+        if len(copies) > 1:
+            return await _recover(output, asked, reached)
+        return await many.one_or_many(
+            copies,
+            reached,
+            one=lambda: _recover(output, asked, reached),
+            many=lambda: _recover_many(output, asked, reached),
+            surely_many=resume is not None or only_damaged or scheduler is not None,
+        )
+
+    return run_verb(NAME, work, as_json=as_json, urls=copies, reached=reached)
+
+
+async def _recover_many(output: Output, asked: _Asked, reached: Storage) -> int:
+    if asked.html is not None:
+        raise rpq.RecoveryError("--html draws one file", hint="recover that file by itself, or use --json")
+    if asked.file_id is not None:
+        raise rpq.RecoveryError("--file-id is that of one file", hint="recover that file by itself")
+    src = asked.copies[0]
+    async with many.doing(asked.many, reached, dst=asked.dst) as doing:
+        with output.progress("recovering") as meter:
+            results = rpq.recover_many(
+                doing.named(src),
+                doing.named(asked.dst),
+                only_damaged=asked.only_damaged,
+                on_damage=asked.on_damage.value,
+                schema=asked.schema,
+                schema_from=None if asked.schema_from is None else doing.named(asked.schema_from),
+                repair_bits=asked.repair_bits,
+                keep_unplaced=asked.keep_unplaced,
+                verify=asked.verify,
+                overwrite=asked.overwrite,
+                max_files=doing.max_files,
+                resume=asked.many.resume,
+                storage_options=reached.options,
+                progress=many.shown_on(meter),
+                run=doing.run,
+            )
+            summary = await many.told(output, results, reached, asked.many)
+    written = any(summary.outcomes.get(each) for each in ("partial", "recovered"))
+    written = written or (not asked.only_damaged and bool(summary.outcomes.get("sound")))
+    following = [reached.command(command("check", _slashed(shown(asked.dst))))] if written else []
+    return many.ended(output, summary, [src], following)
+
+
+def _slashed(folder: str) -> str:
+    """A folder as one that cannot be taken for a file."""
+    return folder if folder.endswith("/") else f"{folder}/"
+
+
+async def _recover(output: Output, asked: _Asked, reached: Storage) -> int:
+    html = asked.html
+    try:
+        with output.progress("recovering") as meter:
+            report = await rpq.recover(
+                list(asked.copies),
+                asked.dst,
+                on_damage=asked.on_damage.value,
+                schema=asked.schema,
+                schema_from=asked.schema_from,
+                repair_bits=asked.repair_bits,
+                keep_unplaced=asked.keep_unplaced,
+                file_id=asked.file_id,
+                verify=asked.verify,
+                overwrite=asked.overwrite,
+                storage_options=reached.options,
+                progress=lambda done, size: meter.update(done / size, wording.in_bytes(done)),
+            )
+    except rpq.NothingToRecoverError as error:
+        if isinstance(error.report, rpq.Report):
+            render.recovered(output, error.report)
+            await _save(output, html, error.report)
+        output.note(error.message, label="error")
+        if error.hint is not None:
+            output.note(error.hint, label="hint")
+        return ExitCode.NOTHING
+    report = reached.lead_to(report)
+    render.recovered(output, report)
+    await _save(output, html, report)
+    return report.exit_code
+
+
+async def _save(output: Output, html: str | None, report: rpq.Report) -> None:
+    """The page, where it is wanted."""
+    if html is None:
+        return
+    made = datetime.now().astimezone()
+    if await save_html(html, report, made=made):
+        output.note(f"the file as a map: {html}", label="page")
+    else:
+        output.note("there is nothing to draw, and no page was written")

@@ -1,0 +1,267 @@
+"""`rpq write`: a resilient Parquet file, or a data set of many, from a file of another form or from a pipe."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from typing import Annotated, Any, Literal
+
+import typer
+
+import resilient_pq as rpq
+from resilient_pq.cli.exit_codes import ExitCode, epilog
+from resilient_pq.cli.input.input_rows import InputRows, open_rows
+from resilient_pq.cli.output import render, wording
+from resilient_pq.cli.output.render import Output
+from resilient_pq.cli.running import run_verb
+from resilient_pq.cli.shared_options import (
+    AsJson,
+    EndpointUrl,
+    RetryFor,
+    Storage,
+    StorageOptions,
+    size_option,
+    split_names,
+    storage,
+)
+from resilient_pq.shell_commands import command
+from resilient_pq.writer.creation import Creation
+from resilient_pq.writer.write_options import MAX_UNSTORED_SECONDS
+
+NAME = "write"
+EPILOG = epilog(
+    "the file is written",
+    "the input is damaged; no file was published",
+    "rpq write flights.csv flights.parquet --row-group-bytes 32MiB",
+    "zcat events.jsonl.gz | rpq write - s3://bucket/events.parquet --checkpoint-every 2",
+    "rpq write events.jsonl s3://bucket/events/ --partition-by day,country --roll-bytes 256MiB --resume",
+)
+
+
+def write(
+    src: Annotated[
+        str,
+        typer.Argument(
+            metavar="SRC",
+            help="A .csv, .jsonl, .ndjson, .parquet, .arrow or .feather file, the URL of a Parquet file, or - for"
+            " an Arrow IPC stream or JSON lines on stdin.",
+        ),
+    ],
+    dst: Annotated[str, typer.Argument(metavar="DST", help="The new file, or the folder of a data set.")],
+    compression: Annotated[
+        str, typer.Option(metavar="CODEC", help="zstd, snappy, gzip, brotli, lz4_raw or none.")
+    ] = "zstd",
+    compression_level: Annotated[int | None, typer.Option(metavar="LEVEL", help="The codec's level.")] = None,
+    row_group_rows: Annotated[
+        int | None, typer.Option(metavar="ROWS", help="InputRows that close a row group.")
+    ] = None,
+    row_group_bytes: Annotated[
+        int, size_option("--row-group-bytes", "Bytes in memory that close a row group.")
+    ] = "64MiB",  # type: ignore[assignment]  # parsed like an argument
+    page_bytes: Annotated[
+        int, size_option("--page-bytes", "Bytes of values, or of dictionary indices, that close a page.")
+    ] = "1MiB",  # type: ignore[assignment]
+    checkpoint_every: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Row groups between checkpoints, at least; 0 for none.")
+    ] = 8,
+    checkpoint_overhead: Annotated[
+        float, typer.Option(metavar="SHARE", help="Share of the bytes written that checkpoints may take.")
+    ] = 0.02,
+    max_unstored_seconds: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            metavar="SECONDS",
+            help="Seconds after which a row that came whole is stored, at most; 0 for no bound.",
+        ),
+    ] = MAX_UNSTORED_SECONDS,
+    checkpoint_seconds: Annotated[
+        float | None,
+        typer.Option(metavar="SECONDS", help="Seconds that a row waits for a stored checkpoint at most."),
+    ] = None,
+    checkpoint_bytes: Annotated[
+        int | None, size_option("--checkpoint-bytes", "Bytes of the file between checkpoints, besides.")
+    ] = None,
+    log: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="A line for each stored checkpoint, for `rpq uploads --log`."),
+    ] = None,
+    mode: Annotated[
+        Literal["w", "x"], typer.Option(help="w replaces a file that is at DST, x fails if there is one.")
+    ] = "w",
+    overwrite_partial: Annotated[
+        bool, typer.Option("--overwrite-partial", help="Replace the DST.partial of a writer that was killed.")
+    ] = False,
+    partition_by: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN,COLUMN", help="A data set: columns whose values are folders, as Hive has them."),
+    ] = None,
+    roll_rows: Annotated[int | None, typer.Option(metavar="ROWS", help="A data set: rows of a file.")] = None,
+    roll_bytes: Annotated[int | None, size_option("--roll-bytes", "A data set: bytes of a file, about.")] = None,
+    roll_seconds: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="A data set: seconds that a file is open.")
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(metavar="NAME", help='A data set: what its files are called, if not "part".')
+    ] = None,
+    resume: Annotated[
+        bool,
+        typer.Option("--resume", help="A data set: go on with one; rows of SRC that are stored are passed over."),
+    ] = False,
+    endpoint_url: EndpointUrl = None,
+    storage_option: StorageOptions = None,
+    retry_for: RetryFor = None,
+    as_json: AsJson = False,
+) -> int:
+    """Write rows to resilient Parquet files.
+
+    Rows are streamed: memory is bounded by the row group, whatever the size of the input. DST appears when it is
+    complete, and not before; until then a local file is DST.partial, and what is in it can be recovered. CSV and
+    JSON lines are read by pyarrow with its defaults (pip install 'resilient_pq[ingest]'); their types are taken
+    from the first 8 MiB, or from what comes in a third of --max-unstored-seconds. A source that stops keeps no row that
+    came whole from being stored in time; only on Windows the last rows wait until more come.
+
+    With one of the options of a data set DST is a folder, and each file in it appears when it is full. A run that was
+    interrupted leaves files that are unfinished: the same with --resume completes them, and goes on in new ones.
+    """
+    reached = storage(endpoint_url, storage_option, retry_for)
+    settings: dict[str, Any] = {
+        "compression": compression,
+        "compression_level": compression_level,
+        "row_group_rows": row_group_rows,
+        "row_group_bytes": row_group_bytes,
+        "page_bytes": page_bytes,
+        "checkpoint_every": checkpoint_every or None,
+        "checkpoint_overhead": checkpoint_overhead,
+        "max_unstored_seconds": max_unstored_seconds or None,
+        "options": rpq.WriteOptions(
+            overwrite_partial=overwrite_partial,
+            checkpoint_seconds=checkpoint_seconds,
+            checkpoint_bytes=checkpoint_bytes,
+            checkpoint_log=log,
+        ),
+    }
+    keys = split_names(partition_by, "--partition-by")
+    rolling = {
+        "partition_by": keys,
+        "roll_rows": roll_rows,
+        "roll_bytes": roll_bytes,
+        "roll_seconds": roll_seconds,
+        "name": name,
+    }
+    rolling = {name: value for name, value in rolling.items() if value is not None}
+    if rolling or resume:
+        begin: Any = partial(rpq.resume_dataset, replay_from={}) if resume else rpq.create_dataset
+        creating = partial(begin, dst, **settings, **rolling)
+        waiting = _block_seconds(settings)
+        work = partial(
+            _write_dataset,
+            src=src,
+            keys=keys or (),
+            block_seconds=waiting,
+            creating=creating,
+            reached=reached,
+        )
+        return run_verb(NAME, work, as_json=as_json, urls=[dst], reached=reached)
+    settings["mode"] = mode
+    return run_verb(
+        NAME,
+        lambda output: _write(output, src, dst, settings, reached),
+        as_json=as_json,
+        urls=[dst],
+        reached=reached,
+    )
+
+
+def _block_seconds(settings: Mapping[str, Any]) -> float | None:
+    """A third of the time that rows may take until they are stored: the writer knows them from then on."""
+    bound = settings["max_unstored_seconds"]
+    return None if bound is None else bound / 3
+
+
+async def _write(output: Output, src: str, dst: str, settings: dict[str, Any], reached: Storage) -> int:
+    began = time.monotonic()
+    options = reached.options
+    async with open_rows(src, storage_options=options, block_seconds=_block_seconds(settings)) as rows:
+        creation = rpq.create(dst, rows.schema, metadata=rows.metadata, storage_options=options, **settings)
+        async with creation as writer:
+            await _feed(output, rows, writer)
+    async with rpq.open(dst, storage_options=options) as file:
+        _report(output, file, reached, time.monotonic() - began, writer.num_bytes_resent)
+    return ExitCode.SOUND
+
+
+async def _write_dataset(
+    output: Output,
+    src: str,
+    keys: Collection[str],
+    block_seconds: float | None,
+    creating: Callable[..., Creation[rpq.DatasetWriter]],
+    reached: Storage,
+) -> int:
+    began = time.monotonic()
+    # The days of JSON, "2026-08-01", are read as times, which name no partitions.
+    reading = open_rows(src, storage_options=reached.options, as_written=keys, block_seconds=block_seconds)
+    async with reading as rows:
+        creation = creating(rows.schema, metadata=rows.metadata, storage_options=reached.options)
+        async with creation as writer:
+            completed = writer.files
+            await _feed(output, rows, writer)
+    published = writer.files[len(completed) :]
+    files, size = wording.counted(len(published), "file"), sum(file.size for file in published)
+    num_rows = sum(file.num_rows for file in published)
+    output.line("written", f"{writer.url}: {wording.counted(num_rows, 'row')} in {files}")
+    if completed:
+        before = wording.counted(sum(file.num_rows for file in completed), "row")
+        output.line("completed", f"{wording.counted(len(completed), 'file')} that were left open: {before}")
+    partitions = wording.counted(len({file.partition for file in published}), "partition")
+    output.line("", f"{wording.in_bytes(size)}, {partitions}, {wording.durations(time.monotonic() - began)}")
+    output.document(
+        render.document(
+            NAME,
+            "written",
+            rows=num_rows,
+            url=writer.url,
+            size=size,
+            files=[_described(file) for file in published],
+            completed=[_described(file) for file in completed],
+        )
+    )
+    return ExitCode.SOUND
+
+
+def _described(file: rpq.DatasetFile) -> dict[str, Any]:
+    return {"url": file.url, "partition": file.partition, "rows": file.num_rows, "size": file.size}
+
+
+async def _feed(output: Output, rows: InputRows, writer: rpq.Writer | rpq.DatasetWriter) -> None:
+    with output.progress("writing") as meter:
+        async for batch, share in rows.batches:
+            await writer.write(batch)
+            meter.update(share, wording.counted(writer.num_rows, "row"))
+
+
+def _report(output: Output, file: rpq.File, reached: Storage, seconds: float, resent: int) -> None:
+    """What was written, as its footer tells it, and what durable checkpoints cost."""
+    groups = wording.counted(file.num_row_groups, "row group")
+    output.line("written", f"{file.url}: {wording.counted(file.num_rows, 'row')} in {groups}")
+    checkpoints = wording.counted(len(file.checkpoints), "checkpoint")
+    size = wording.in_bytes(file.info.size)
+    again = f", {wording.in_bytes(resent)} sent again for them" if resent else ""
+    output.line("", f"{size}, {checkpoints}{again}, {wording.durations(seconds)}")
+    following = reached.command(command("check", file.url))
+    output.next(following)
+    output.document(
+        render.document(
+            NAME,
+            "written",
+            rows=file.num_rows,
+            url=file.url,
+            row_groups=file.num_row_groups,
+            size=file.info.size,
+            checkpoints=len(file.checkpoints),
+            resent_bytes=resent,
+            next=[list(following)],
+        )
+    )

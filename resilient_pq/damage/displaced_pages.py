@@ -1,0 +1,89 @@
+"""Whether the bytes of a row group lie elsewhere than its footer says, where no checksum of a chunk tells.
+
+Pages that were moved along by bytes that are too many or missing may by chance fit a chunk: they are as large as those
+that were there, and their CRC32s hold. What tells is beside them: pages that go on behind the end of their chunk, or
+that are whole and of something else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+
+from resilient_pq.byte_ranges import ByteRange
+from resilient_pq.damage.chunk_salvage import MISPLACED, SalvagedChunk
+from resilient_pq.damage.page_search import Proof, pages_in
+from resilient_pq.errors import FormatError
+from resilient_pq.format.footer import ChunkSums
+from resilient_pq.format.pages.chunk_read import ChunkRead
+from resilient_pq.units import KiB
+
+#: Bytes before and behind the end of a chunk that are searched for a page across it, at least and at most.
+_LEAST, _MOST = 64 * KiB, 2 * KiB * KiB
+#: Reads some bytes of the object in which a chunk lies; fewer where they go beyond its end.
+Read = Callable[[ChunkRead, ByteRange], Awaitable[memoryview | None]]
+
+
+async def goes_beyond(chunks: Sequence[SalvagedChunk | None], read: Read) -> bool:
+    """Whether a page that is whole begins in one of some chunks, and ends behind it.
+
+    Args:
+        chunks: What is left of them.
+        read: Reads bytes that may lie behind a chunk; None where there are none.
+    """
+    for left in chunks:
+        if left is None or not left.pages or not is_adrift(left.chunk):
+            continue
+        last, end = left.pages[-1], left.chunk.range.end
+        if last.page is not None and last.end == end:
+            continue
+        start, more = max(last.offset, end - _MOST), min(max(left.chunk.range.size, _LEAST), _MOST)
+        data = await read(left.chunk, ByteRange(start, end + more))
+        if data is not None and await asyncio.to_thread(_is_across, data, end - start):
+            return True
+    return False
+
+
+def _is_across(data: memoryview, border: int) -> bool:
+    """Whether a page begins before an offset and ends behind it."""
+    try:
+        pages = pages_in(data)
+    except FormatError:
+        return False  # it would cost too much
+    return any(page.offset < border < page.end and page.proof in (Proof.CRC, Proof.BOTH_ENDS) for page in pages)
+
+
+def is_adrift(chunk: ChunkRead) -> bool:
+    """Whether no checksum of a chunk is known, so that those of its pages do not prove their places."""
+    sums = ChunkSums.of(chunk.metadata)
+    return sums is None or sums.chunk is None
+
+
+def is_displaced(chunks: Sequence[SalvagedChunk | None], *, beyond: bool) -> bool:
+    """Whether something else lies where the chunks of a row group should be.
+
+    It may be that the footer was changed in what it says of the values of one chunk. Nothing tells, and by moving along
+    too much or too little more chunks than one become others.
+
+    Args:
+        chunks: What is left of them.
+        beyond: Whether a page goes beyond the end of one.
+    """
+    return beyond or any(left is not None and left.is_misplaced for left in chunks)
+
+
+def without_displaced(chunks: Sequence[SalvagedChunk | None]) -> list[SalvagedChunk | None]:
+    """What is left of chunks when nothing is believed that only its own bytes tell."""
+    return [left if left is None or _is_proven(left) else lost(left) for left in chunks]
+
+
+def lost(left: SalvagedChunk) -> SalvagedChunk:
+    """A chunk of which nothing is believed."""
+    fates = (fate if fate.page is None else fate.lost(MISPLACED) for fate in left.pages)
+    return replace(left, pages=tuple(fates), runs=())
+
+
+def _is_proven(left: SalvagedChunk) -> bool:
+    """Whether its place is known otherwise, or all of it was taken from elsewhere."""
+    return not is_adrift(left.chunk) or all(fate.placed or fate.reading for fate in left.pages if fate.page is not None)

@@ -1,0 +1,162 @@
+"""Whether a page's header says of its body what the body is, to the byte.
+
+The CRC32 of a page covers its body alone. Of a header for which nothing vouches, what it says is held against a body
+that is whole: levels and values of exactly as many entries, which together take all of its bytes.
+
+One change is not seen: of a count within the padding of a last bit-packed group. The rows of the chunk contradict it,
+and as nothing tells which page it was, all of them are lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from resilient_pq.errors import EncodingError, FormatError
+from resilient_pq.format import compact_protocol, kernels
+from resilient_pq.format.compression import codecs
+from resilient_pq.format.encodings import DICTIONARY_ENCODINGS, encoding_for, rle
+from resilient_pq.format.file_metadata import DataPageHeader, DataPageHeaderV2, Encoding, PageType, Type
+from resilient_pq.format.pages.page import DataPage, EncodedLevels, Page, open_data_page
+from resilient_pq.format.physical_values import fixed_width, room_for
+from resilient_pq.format.quirks import NO_QUIRKS, Quirks
+from resilient_pq.format.schema_tree import Leaf, Primitive
+
+#: What writers say of levels that a column does not have, and that nobody reads.
+_LEVEL_ENCODINGS: Final = (Encoding.RLE, Encoding.BIT_PACKED)
+_DICTIONARY_PAGE_ENCODINGS: Final = (Encoding.PLAIN, Encoding.PLAIN_DICTIONARY)
+
+
+def check_exact(page: Page, leaf: Leaf, codec: int, encodings: Sequence[int], quirks: Quirks = NO_QUIRKS) -> None:
+    """Refuse a page whose header was changed, as far as its body tells; the CRC32 of the body holds.
+
+    Args:
+        page: A dictionary page, or a data page of either version.
+        leaf: Its column.
+        codec: How it is compressed.
+        encodings: Those of its chunk.
+        quirks: What its writer is known to get wrong.
+
+    Raises:
+        FormatError: The header says something else than the body.
+        UnsupportedError: The page uses what this version does not read.
+    """
+    if compact_protocol.encode(page.header) != bytes(page.header_bytes):
+        raise FormatError("its header has other bytes than what it says would have")
+    try:
+        if page.header.type == PageType.DICTIONARY_PAGE:
+            _check_dictionary(page, leaf.node, codec, encodings)
+        elif page.data_header is not None:
+            _check_said(page, leaf, encodings)
+            _check_data(page, open_data_page(page, leaf, codec, quirks), leaf)
+        else:
+            raise FormatError("its header says that it is a page of another kind than any that writers make")
+    except MemoryError as error:
+        raise FormatError("there is not enough memory for as many values as its header says") from error
+
+
+def _check_dictionary(page: Page, node: Primitive, codec: int, encodings: Sequence[int]) -> None:
+    header = page.header.dictionary_page_header
+    assert header is not None
+    if header.encoding not in encodings or header.encoding not in _DICTIONARY_PAGE_ENCODINGS:
+        raise FormatError("its header names encodings that the chunk does not have")
+    body = codecs.decompress(codec, page.body, page.header.uncompressed_page_size)
+    _check_values(Encoding.PLAIN, node, body, header.num_values)
+
+
+def _check_said(page: Page, leaf: Leaf, encodings: Sequence[int]) -> None:
+    """Compare what a header says besides counts with what its chunk says, and with itself."""
+    match page.data_header:
+        case DataPageHeader() as v1:
+            needless = [v1.repetition_level_encoding] if not leaf.max_repetition_level else []
+            needless += [v1.definition_level_encoding] if not leaf.max_definition_level else []
+            if any(encoding not in _LEVEL_ENCODINGS for encoding in needless):
+                raise FormatError("its header names encodings that no levels have")
+        case DataPageHeaderV2() as v2:
+            first, second = v2.repetition_levels_byte_length, v2.definition_levels_byte_length
+            if (first and not leaf.max_repetition_level) or (second and not leaf.max_definition_level):
+                raise FormatError("its header tells of levels that the column does not have")
+            levels = first + second
+            whole = len(page.body) == page.header.uncompressed_page_size
+            if v2.is_compressed is False and not whole:
+                raise FormatError(f"a page that is not compressed has {len(page.body) - levels} bytes of values")
+            if not leaf.max_repetition_level and v2.num_rows != v2.num_values:
+                raise FormatError("its header counts other rows than entries of a column without lists")
+    if page.data_header is not None and page.data_header.encoding not in encodings:
+        raise FormatError("its header names encodings that the chunk does not have")
+
+
+def _check_data(page: Page, data: DataPage, leaf: Leaf) -> None:
+    """Hold the counts of a header against the levels and values of its page."""
+    v2 = page.header.data_page_header_v2 if page.header.type == PageType.DATA_PAGE_V2 else None
+    num_present = data.num_values
+    if data.repetition_levels is not None:
+        first = _levels_equal(data.repetition_levels, leaf.max_repetition_level, data.num_values, 0)
+        if v2 is not None and first != v2.num_rows:
+            raise FormatError(f"its header counts {v2.num_rows:,} rows, and its levels {first:,}")
+    if data.definition_levels is not None:
+        maximum = leaf.max_definition_level
+        num_present = _levels_equal(data.definition_levels, maximum, data.num_values, maximum)
+    if v2 is not None and v2.num_nulls != data.num_values - num_present:
+        raise FormatError(f"its header counts {v2.num_nulls:,} nulls, and its levels {data.num_values - num_present:,}")
+    _check_values(data.encoding, leaf.node, data.values, num_present)
+
+
+def _levels_equal(encoded: EncodedLevels, maximum: int, count: int, level: int) -> int:
+    """How many of exactly `count` levels are a certain one.
+
+    Raises:
+        EncodingError: They do not decode, or are not as many.
+    """
+    if encoded.encoding is Encoding.RLE and not rle.ends_with(encoded.data, rle.bit_width(maximum), count):
+        raise EncodingError(f"its levels are not {count:,}")
+    levels = np.empty(count, np.uint8)
+    encoded.decode(maximum, levels)
+    return int(np.count_nonzero(levels == level))
+
+
+def _check_values(encoding: int, node: Primitive, data: memoryview, count: int) -> None:
+    """Refuse values that do not end where their bytes do.
+
+    Raises:
+        EncodingError: They do not.
+    """
+    if not _take_all(encoding, node, data, count):
+        raise EncodingError(f"its {len(data):,} bytes of values are not those of {count:,}")
+
+
+def _take_all(encoding: int, node: Primitive, data: memoryview, count: int) -> bool:
+    width = fixed_width(node)
+    if encoding in DICTIONARY_ENCODINGS:
+        # Without any values there may be no width before them either.
+        return rle.ends_with(data[1:], data[0], count) if data else not count
+    if encoding == Encoding.RLE:
+        packed, rest = rle.take_prefixed(data, "RLE booleans")
+        return not rest and rle.ends_with(packed, 1, count)
+    if encoding == Encoding.PLAIN and node.physical_type is Type.BOOLEAN:
+        return len(data) == (count + 7) // 8
+    if encoding == Encoding.PLAIN and node.physical_type is Type.BYTE_ARRAY:
+        if count > len(data):
+            return False  # before room is made for as many
+        lengths = np.empty(count, np.int32)
+        return kernels.byte_array_lengths(data, lengths) + lengths.nbytes == len(data)
+    if encoding in (Encoding.PLAIN, Encoding.BYTE_STREAM_SPLIT) and width is not None:
+        return len(data) == count * width
+    _decode(encoding, node, data, count)
+    return True
+
+
+def _decode(encoding: int, node: Primitive, data: memoryview, count: int) -> None:
+    """Decode values that begin with their own number.
+
+    Raises:
+        EncodingError: They do not decode, or are not as many.
+        UnsupportedError: This version does not know the encoding, or it may not hold this type.
+    """
+    known = encoding_for(encoding, node.physical_type)
+    if node.physical_type is Type.BYTE_ARRAY and known.decode_byte_arrays is not None:
+        known.decode_byte_arrays(data, np.empty(count, np.int32))
+    elif known.decode is not None:
+        known.decode(node, data, room_for(node, count))

@@ -1,0 +1,99 @@
+"""What a file says of the values of a column chunk, as evidence where no checksum vouches for them. Pure.
+
+Statistics and indexes were written by whoever wrote the values. Where values contradict them, one of both was changed;
+and where they may be believed at all (`format.indexes.trusted_bounds`), it is not known to be they.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+from resilient_pq.byte_ranges import ByteRange
+from resilient_pq.errors import FormatError
+from resilient_pq.format import compact_protocol
+from resilient_pq.format.file_metadata import ColumnIndex, FileMetaData, OffsetIndex
+from resilient_pq.format.indexes.trusted_bounds import ColumnStatistics, chunk_statistics, decode_column_index, within
+from resilient_pq.format.levels import slice_rows
+from resilient_pq.format.pages.chunk_read import ChunkRead
+from resilient_pq.format.physical_values import LeafData
+
+
+@dataclass(frozen=True, slots=True)
+class StatedPage:
+    """What a page index says of a data page.
+
+    Attributes:
+        place: Where it lies.
+        rows: Its rows in the row group.
+        values: What is known of its values.
+    """
+
+    place: ByteRange
+    rows: range
+    values: ColumnStatistics
+
+
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """What is said of the values of a chunk.
+
+    Attributes:
+        chunk: Whose they are.
+        values: What is known of all of them.
+        pages: Of those of each data page; nothing where no index tells.
+    """
+
+    chunk: ChunkRead
+    values: ColumnStatistics
+    pages: tuple[StatedPage, ...] = ()
+
+    def agrees(self, data: LeafData, first_row: int | None) -> bool:
+        """Whether some rows of the chunk agree with it.
+
+        Args:
+            data: The rows.
+            first_row: The number of the first of them in the row group; None where that is not known.
+        """
+        if not within(self.values, self.chunk.leaf, data):
+            return False
+        return first_row is None or next(self.contradicting(data, first_row), None) is None
+
+    def contradicting(self, data: LeafData, first_row: int = 0) -> Iterator[StatedPage]:
+        """The pages whose values are among some rows, all of them, and are not what an index says."""
+        for page in self.pages:
+            start, end = page.rows.start - first_row, page.rows.stop - first_row
+            if 0 <= start < end <= data.num_rows:
+                rows = slice_rows(self.chunk.leaf, data, start, end)
+                if not within(page.values, self.chunk.leaf, rows):
+                    yield page
+
+
+def stated_of(
+    file: FileMetaData, chunk: ChunkRead, columns: memoryview | None = None, offsets: memoryview | None = None
+) -> Stated:
+    """What a file says of the values of a chunk, as far as it can be believed.
+
+    Args:
+        file: The metadata in its footer.
+        chunk: Which chunk.
+        columns: Its ColumnIndex as stored; None where there is none.
+        offsets: Its OffsetIndex.
+    """
+    values = chunk_statistics(file, chunk.leaf, chunk.metadata)
+    if columns is None or offsets is None:
+        return Stated(chunk, values)
+    try:
+        said = decode_column_index(file, chunk.leaf, compact_protocol.decode(ColumnIndex, columns)[0]).pages
+        places = compact_protocol.decode(OffsetIndex, offsets)[0].page_locations
+    except FormatError:
+        return Stated(chunk, values)  # readers do without; what else is wrong there is not seen in the values
+    rows = [place.first_row_index for place in places] + [chunk.num_rows]
+    if len(said) != len(places) or rows[0] != 0 or any(two < one for one, two in pairwise(rows)):
+        return Stated(chunk, values)
+    pages = [
+        StatedPage(ByteRange(place.offset, place.offset + place.compressed_page_size), range(first, end), page)
+        for place, (first, end), page in zip(places, pairwise(rows), said, strict=True)
+    ]
+    return Stated(chunk, values, tuple(pages))

@@ -1,0 +1,223 @@
+"""`write`: every partition of a Dask DataFrame becomes a file, then a summary names them all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import Any
+
+import dask
+import dask.dataframe as dd
+from distributed import Client, Event, Future, LocalCluster, default_client
+
+from resilient_pq.dask.arrow_tables import Types, schema_of
+from resilient_pq.dask.partition_write import PartitionTarget, WrittenPart, write_part
+from resilient_pq.dask.workers import Workers
+from resilient_pq.dask.write_run import WriteRun
+from resilient_pq.dataset.summary.write_summary import WrittenMetadata
+from resilient_pq.errors import SchemaError, StoreError
+from resilient_pq.io import RetryPolicy, with_retry
+from resilient_pq.io.location import shown
+from resilient_pq.loop_portal import portal
+from resilient_pq.units import MiB
+from resilient_pq.writer.creation import check_options
+from resilient_pq.writer.write_options import EncoderOptions, WriteOptions
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFrame:
+    """What `write` wrote.
+
+    Attributes:
+        url: The folder.
+        files: Names of the files in it, in the order of the partitions, which is that of the names.
+        num_rows: Rows of all files.
+        num_bytes: Bytes of all files.
+        metadata: The summary; None where none was wanted.
+    """
+
+    url: str
+    files: tuple[str, ...]
+    num_rows: int
+    num_bytes: int
+    metadata: WrittenMetadata | None
+
+
+def write(
+    frame: dd.DataFrame,
+    dst: str | os.PathLike[str],
+    *,
+    name: str = "part",
+    schema: Types | None = None,
+    write_index: bool | None = None,
+    write_metadata: bool = True,
+    overwrite: bool = False,
+    compression: str | None = "zstd",
+    compression_level: int | None = None,
+    encodings: str | Mapping[str, str] = "auto",
+    row_group_rows: int | None = None,
+    row_group_bytes: int = 64 * MiB,
+    page_bytes: int = 1 * MiB,
+    checkpoint_every: int | None = 8,
+    checkpoint_overhead: float = 0.02,
+    metadata: Mapping[str, str] | None = None,
+    options: WriteOptions | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    retry: RetryPolicy | None = None,
+    client: Client | None = None,
+    workers_timeout: float | None = None,
+) -> WrittenFrame:
+    """Write a Dask DataFrame into a folder: a resilient file of every partition, and a summary of them.
+
+    Files are called ``part-00000-1f0c9a3e.parquet`` and so on, in the order of the partitions; what stands behind the
+    number is chosen anew for each call. A worker that dies costs the time that its partitions take: they are computed
+    again, what the dead one left half written is removed, and a file that it had completed is kept. A partition
+    without rows is a file without rows.
+
+    Where a partition fails for good, the call ends with its error when those under way have ended, and removes all
+    files that it has written; those that were there before are as they were. Where this process itself dies, its files
+    stay, without a summary, and on S3 uploads may: `rpq uploads` finds them.
+
+    Args:
+        frame: What to write; all of it is computed.
+        dst: The folder: a URL or a path, which all workers must reach. A folder of this machine is made.
+        name: What the names of files begin with.
+        schema: Types of some columns by name, or the schema of all files. Columns of objects that are not named are
+            text.
+        write_index: Write the index as a column. None does so where it has a name. `read` makes it the index again.
+        write_metadata: Write the summary, ``_metadata`` and ``_common_metadata``, when all files are there.
+        overwrite: Replace the Parquet files of the folder. Those that are there are removed when the new ones and
+            their summary are complete: until then, whoever goes by ``_metadata`` reads the old ones, and whoever lists
+            the folder may see both.
+        compression: As of `resilient_pq.create`, like all that follow up to `options`.
+        compression_level: The codec's level.
+        encodings: One for all columns, or by column.
+        row_group_rows: Rows after which a row group is closed.
+        row_group_bytes: Bytes in memory after which a row group is closed.
+        page_bytes: Bytes after which a page is cut.
+        checkpoint_every: Row groups between checkpoints.
+        checkpoint_overhead: Share of the bytes that checkpoints may take.
+        metadata: Key-value metadata for the footers.
+        options: The less common settings.
+        storage_options: Credentials, endpoint and so on, as fsspec and pandas take them; workers get them too.
+        retry: How long requests are tried again while a store that a URL leads to does not answer; None is 120 s.
+        client: Where to compute. None is the client of this thread; where there is none, threads of this process.
+        workers_timeout: Seconds without any worker after which the call ends with an error; None waits for ever. After
+            30 seconds without workers a warning is logged in any case.
+
+    Returns:
+        What was written.
+
+    Raises:
+        SchemaError: A setting is out of range, a column cannot be written, or its values are not of the type stated.
+        AlreadyExistsError: There are Parquet files in the folder, and `overwrite` is False.
+        StoreError: A store refused, or there were no workers for `workers_timeout`.
+        Exception: What computing a partition failed with; distributed's KilledWorker among them, when too many workers
+            died of it.
+    """
+    storage_options = with_retry(storage_options, retry)
+    encoding = EncoderOptions(
+        compression, compression_level, encodings, row_group_rows, row_group_bytes, page_bytes,
+        checkpoint_every, checkpoint_overhead, metadata, check_options(options, "abort"),
+    )  # fmt: skip
+    if not isinstance(frame, dd.DataFrame):
+        raise SchemaError(f"frame is {type(frame).__name__}", hint="it is a Dask DataFrame; a series has to_frame()")
+    run = WriteRun.of(frame.npartitions, dst, name, storage_options)
+    file_schema = schema_of(frame, schema, write_index=write_index)
+    locations, old = portal.run(run.prepared(overwrite=overwrite))
+    parts = [PartitionTarget(location, file_schema, run.stop, encoding, storage_options) for location in locations]
+    partitions = frame.to_delayed()
+    with _client_of(client) as computing, _undone_where_it_fails(run, computing, workers_timeout) as futures:
+        tasks = [dask.delayed(write_part)(*pair) for pair in zip(partitions, parts, strict=True)]
+        futures.extend(computing.compute(tasks))
+        written = _gathered(futures, Workers(computing, workers_timeout))
+    with _told(run):
+        summary = portal.run(run.completed(old, with_summary=write_metadata))
+    num_rows, num_bytes = sum(part.num_rows for part in written), sum(part.size for part in written)
+    return WrittenFrame(shown(os.fspath(dst)), run.names, num_rows, num_bytes, summary)
+
+
+@contextmanager
+def _client_of(client: Client | None) -> Iterator[Client]:
+    """The client that is given; else that of this thread; else one to a cluster in this process, closed at the end."""
+    with ExitStack() as closing:
+        if client is None:
+            try:
+                client = default_client()
+            except ValueError:
+                cluster = LocalCluster(processes=False, n_workers=1, dashboard_address="127.0.0.1:0")
+                client = closing.enter_context(Client(closing.enter_context(cluster), set_as_default=False))
+        # Waiting for futures asks for the client of this thread, whoever made them.
+        closing.enter_context(client.as_current())
+        yield client
+
+
+def _gathered(futures: list[Future], workers: Workers) -> list[WrittenPart]:
+    """The results, when all are there; the first error as soon as it is."""
+    found: dict[str, WrittenPart] = {}
+    for future in _ended(futures, workers):
+        found[future.key] = future.result()
+    return [found[future.key] for future in futures]
+
+
+def _ended(futures: list[Future], workers: Workers) -> Iterator[Future]:
+    """The futures as they end."""
+    ended: SimpleQueue[Future] = SimpleQueue()
+    for future in futures:
+        future.add_done_callback(ended.put)
+    left = len(futures)
+    while left:
+        try:
+            future = ended.get(timeout=workers.look_seconds)
+        except Empty:
+            workers.look()
+        else:
+            left -= 1
+            yield future
+
+
+@contextmanager
+def _undone_where_it_fails(run: WriteRun, client: Client, workers_timeout: float | None) -> Iterator[list[Future]]:
+    """Room for the tasks of a run; none of them writes any more at the end, and where it fails, no file is left."""
+    futures: list[Future] = []
+    try:
+        yield futures
+    except BaseException as error:
+        with suppress(StoreError):  # without workers nobody writes
+            _stop(run, client, futures, Workers(client, workers_timeout))
+        portal.run(run.undone())
+        error.add_note(f"the files that were written into {shown(os.fspath(run.dst))!r} are removed again")
+        raise
+    # Of a worker that dies now the results are known already, but the scheduler would have them computed once more.
+    _stop(run, client, futures, Workers(client, workers_timeout))
+
+
+def _stop(run: WriteRun, client: Client, futures: list[Future], workers: Workers) -> None:
+    """Have no task begin any more, and wait for those that have begun: they cannot be stopped.
+
+    Whatever begins once the event is set ends at once, so those that the scheduler has sent out by then are all that
+    may still write.
+    """
+    Event(run.stop, client=client).set()
+    under_way = {key for keys in client.processing().values() for key in keys}
+    try:
+        for _ in _ended([future for future in futures if future.key in under_way], workers):
+            pass
+    finally:
+        client.cancel(futures)
+
+
+@contextmanager
+def _told(run: WriteRun) -> Iterator[None]:
+    """Say that the rows are there, whatever fails now."""
+    try:
+        yield
+    except BaseException as error:
+        error.add_note(
+            f"all {len(run.names):,} files of {run.names[0]!r} to {run.names[-1]!r} are complete; what was there before"
+            " may not be removed yet, and the summary may be missing: write_metadata(..., files=[...], overwrite=True)"
+        )
+        raise

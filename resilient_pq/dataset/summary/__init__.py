@@ -1,0 +1,1 @@
+"""Summaries of data sets: `_metadata` files, written and understood."""

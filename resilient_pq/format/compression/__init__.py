@@ -1,0 +1,1 @@
+"""Codecs of pages. Sans-io."""

@@ -1,0 +1,338 @@
+"""Codecs: pages to compressed pages and back (parquet-format, Compression.md).
+
+One row per codec in `CODECS`; a codec that a file names and the table lacks is a `CodecUnavailableError`.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import cramjam
+import numpy as np
+from isal import isal_zlib
+from numpy.typing import NDArray
+
+from resilient_pq import memory_pool
+from resilient_pq.errors import CodecUnavailableError, EncodingError, SchemaError, UnsupportedError
+from resilient_pq.format.compression import zstd_frames
+from resilient_pq.format.compression.hadoop_codecs import (
+    lz4_block_decompress_into,
+    lz4_decompress_into,
+    lzo_decompress_into,
+)
+from resilient_pq.format.file_metadata import CompressionCodec
+from resilient_pq.format.kernels.reference.integers import varint_bytes
+
+Buffer = NDArray[np.uint8]
+#: ISA-L compresses gzip at levels 0 to 3, many times faster than zlib does at 1.
+_ISAL_MAX_LEVEL = 3
+_GZIP_WINDOW = 31
+_IsalError: type[Exception] = cast(Any, isal_zlib.error)  # whose stubs say that it is an instance
+#: Bytes before the values, which levels of pages without nulls are, that are better not compressed: a Snappy literal
+#: of so many has its length in one byte.
+_SHORT = 60
+#: Room before compressed data for a length and such a literal; the data's own length is overwritten.
+_SNAPPY_FRONT = 5 + 1 + _SHORT
+#: What zstd leaves of data that do not compress is larger by a 256th of them, and by a frame (ZSTD_compressBound).
+_ZSTD_GROWTH = 8
+_ZSTD_FRAME = 1024
+#: How much of a page a gzip member is shown at first; twice as much when it goes on.
+_GZIP_BITE = 32 * 1024
+#: Flags of a gzip member that must be zero (RFC 1952, section 2.3.1.2).
+_GZIP_RESERVED = 0xE0
+
+
+@dataclass(frozen=True, slots=True)
+class Codec:
+    """How one codec compresses and decompresses.
+
+    Attributes:
+        decompress_into: Compressed bytes into a buffer; returns how much of it was filled.
+        compress: Bytes and level to compressed bytes; None where it is only read.
+        levels: The levels that may be asked for, as (lowest, highest); None where there are none.
+        default_level: The level when none is asked for.
+        most: Bytes that one compressed byte can stand for at most; None where there is no bound worth the name.
+    """
+
+    decompress_into: Callable[[Any, Any], int]
+    compress: Callable[[Any, int], Any] | None = None
+    levels: tuple[int, int] | None = None
+    default_level: int = 0
+    most: int | None = None
+
+
+def _gzip_compress(data: Any, level: int) -> Any:
+    # What ISA-L makes of the same data may differ from call to call: it looks for matches in memory left as it was.
+    if level <= _ISAL_MAX_LEVEL:
+        return isal_zlib.compress(data, level, _GZIP_WINDOW)
+    return zlib.compress(data, level, _GZIP_WINDOW)
+
+
+def _gzip_decompress_into(data: Any, out: Buffer) -> int:
+    """Several members may follow one another (RFC 1952, section 2.2)."""
+    view = memoryview(data)
+    filled = at = 0
+    while at < len(view):
+        if len(view) > at + 3 and view[at + 3] & _GZIP_RESERVED:  # ISA-L ignores them, and all others refuse the page
+            raise EncodingError("gzip: flags are set that must be zero")
+        member, bite = isal_zlib.decompressobj(_GZIP_WINDOW), _GZIP_BITE
+        # Bite by bite, as a member gives back a copy of all that follows it.
+        while not member.eof:
+            taken = view[at : at + bite]
+            # One byte more than there is room for: a member that is longer than announced shows itself.
+            piece = member.decompress(taken, len(out) - filled + 1)
+            if not taken or filled + len(piece) > len(out):
+                raise EncodingError("gzip: the data are longer than announced, or cut short")
+            out[filled : filled + len(piece)] = np.frombuffer(piece, np.uint8)
+            filled += len(piece)
+            at += len(taken) - len(member.unused_data)
+            bite *= 2
+    return filled
+
+
+def _snappy_compress(data: Any, _: int) -> Any:
+    out: Any = memory_pool.empty((cramjam.snappy.compress_raw_max_len(data),), np.uint8)
+    return memory_pool.front(out, cramjam.snappy.compress_raw_into(data, out))
+
+
+def _zstd_compress(data: Any, level: int) -> Any:
+    out: Any = memory_pool.empty((_zstd_bound(data),), np.uint8)
+    return memory_pool.front(out, cramjam.zstd.compress_into(data, out, level=level))
+
+
+def _zstd_bound(data: Any) -> int:
+    return len(data) + (len(data) >> _ZSTD_GROWTH) + _ZSTD_FRAME
+
+
+def _lz4_compress(data: Any, _: int) -> Any:
+    out: Any = memory_pool.empty((cramjam.lz4.compress_block_bound(data),), np.uint8)
+    return memory_pool.front(out, cramjam.lz4.compress_block_into(data, out, store_size=False))
+
+
+CODECS: dict[int, Codec] = {
+    CompressionCodec.SNAPPY: Codec(cramjam.snappy.decompress_raw_into, _snappy_compress, most=22),
+    CompressionCodec.GZIP: Codec(_gzip_decompress_into, _gzip_compress, (0, 9), 2, most=1032),
+    CompressionCodec.LZO: Codec(lzo_decompress_into, most=255),
+    CompressionCodec.BROTLI: Codec(
+        cramjam.brotli.decompress_into,
+        lambda data, level: cramjam.brotli.compress(data, level=level),
+        (0, 11),
+        4,
+    ),
+    CompressionCodec.LZ4: Codec(lz4_decompress_into, most=255),
+    CompressionCodec.ZSTD: Codec(cramjam.zstd.decompress_into, _zstd_compress, (1, 22), 3),
+    CompressionCodec.LZ4_RAW: Codec(lz4_block_decompress_into, _lz4_compress, most=255),
+}
+
+_NAMES = {"none": CompressionCodec.UNCOMPRESSED, "lz4": CompressionCodec.LZ4_RAW}
+
+
+def codec_named(name: str | None) -> CompressionCodec:
+    """The codec that a user names: "zstd", "snappy", "gzip", "brotli", "lz4" or "lz4_raw", "none" or None.
+
+    Raises:
+        SchemaError: There is no codec of this name that can be written.
+    """
+    wanted = (name or "none").lower()
+    codec = _NAMES.get(wanted) or CompressionCodec.__members__.get(wanted.upper())
+    if wanted == "none" or codec is CompressionCodec.UNCOMPRESSED:
+        return CompressionCodec.UNCOMPRESSED
+    if codec is None or codec not in CODECS or CODECS[codec].compress is None:
+        names = (CompressionCodec(row).name.lower() for row, known in CODECS.items() if known.compress)
+        written = ", ".join(["none", *names])
+        problem = "unknown compression" if codec is None else "files are not written with compression"
+        raise SchemaError(f"{problem} {name!r}", hint=f"one of: {written}")
+    return codec
+
+
+def check_level(codec: CompressionCodec, level: int | None) -> int:
+    """The level to compress with: the one asked for, or the codec's default.
+
+    Raises:
+        SchemaError: The codec has no such level.
+    """
+    known = CODECS.get(codec)
+    if level is None or known is None:
+        return known.default_level if known else 0
+    if known.levels is None:
+        raise SchemaError(f"{codec.name.lower()} has no compression levels", hint="leave compression_level out")
+    lowest, highest = known.levels
+    if not lowest <= level <= highest:
+        raise SchemaError(f"compression_level {level} is out of range for {codec.name.lower()}: {lowest} to {highest}")
+    return level
+
+
+def compress(codec: CompressionCodec, data: Any, level: int) -> Any:
+    """The compressed bytes of `data`, as a buffer; `data` itself when the codec is UNCOMPRESSED.
+
+    Raises:
+        UnsupportedError: The codec is only read.
+    """
+    if codec is CompressionCodec.UNCOMPRESSED:
+        return data
+    known = CODECS[codec].compress
+    if known is None:
+        raise UnsupportedError(f"the codec {codec.name} is only read")
+    return known(data, level)
+
+
+def compress_parts(codec: CompressionCodec, parts: Sequence[Buffer], level: int) -> Any:
+    """The compressed bytes of parts that follow one another, as a buffer; of one codec other than UNCOMPRESSED.
+
+    Raises:
+        UnsupportedError: The codec is only read.
+    """
+    *short, last = parts
+    num_short = sum(map(len, short))
+    if not short:
+        return compress(codec, last, level)
+    if 0 < num_short <= _SHORT:
+        front = b"".join(part.tobytes() for part in short)
+        if codec is CompressionCodec.SNAPPY:
+            return _snappy_compress_behind(front, last)
+        if codec is CompressionCodec.ZSTD and (packed := _zstd_compress_behind(front, last, level)) is not None:
+            return packed
+    whole: Buffer = memory_pool.empty((num_short + len(last),), np.uint8)
+    return compress(codec, np.concatenate(parts, out=whole), level)
+
+
+def _snappy_compress_behind(front: bytes, data: Any) -> Any:
+    """Snappy data of a few bytes and those that follow them, which are not copied together before.
+
+    They are the length of all as a varint, then elements (snappy, "format_description"): what stands before an element
+    is nothing to it but what it copies from, by the distance. So a literal in front of others changes none of them.
+    """
+    out: Any = memory_pool.empty((_SNAPPY_FRONT + cramjam.snappy.compress_raw_max_len(data),), np.uint8)
+    written = cramjam.snappy.compress_raw_into(data, out[_SNAPPY_FRONT:])
+    begin = _SNAPPY_FRONT + len(varint_bytes(len(data)))  # where the elements do
+    head = varint_bytes(len(front) + len(data)) + bytes((len(front) - 1 << 2,)) + front
+    return _headed(head, out, begin, _SNAPPY_FRONT + written)
+
+
+def _zstd_compress_behind(before: bytes, data: Any, level: int) -> Any | None:
+    """A zstd frame of a few bytes and those that follow them, not copied together before; None if that cannot be."""
+    room_before = zstd_frames.FRONT_BYTES + len(before)
+    out: Any = memory_pool.empty((room_before + _zstd_bound(data),), np.uint8)
+    written = cramjam.zstd.compress_into(data, out[room_before:], level=level)
+    if (made := zstd_frames.front(out[room_before:].data, before, len(before) + len(data))) is None:
+        return None
+    front, header = made
+    return _headed(front, out, room_before + header, room_before + written)  # from where the blocks begin
+
+
+def _headed(head: bytes, out: Any, begin: int, end: int) -> Any:
+    """What stands in `out` from `begin` up to `end`, with `head` put before it."""
+    out[begin - len(head) : begin] = np.frombuffer(head, np.uint8)
+    return memory_pool.front(out, end)[begin - len(head) :]
+
+
+def check_readable(codec: int) -> None:
+    """Refuse a codec whose pages cannot be decompressed.
+
+    Raises:
+        CodecUnavailableError: It is not one that this version reads.
+        UnsupportedError: There is no such codec.
+    """
+    if codec != CompressionCodec.UNCOMPRESSED:
+        _reader_of(codec)
+
+
+def _reader_of(codec: int) -> Codec:
+    known = CODECS.get(codec)
+    if known is None:
+        raise CodecUnavailableError(_codec(codec).name, hint="pip install --upgrade cramjam isal")
+    return known
+
+
+def decompress(codec: int, data: memoryview, size: int) -> memoryview:
+    """The `size` bytes that `data` was before it was compressed.
+
+    Raises:
+        CodecUnavailableError: The codec is not one that this version reads.
+        EncodingError: The data do not decompress, or not to exactly `size` bytes.
+    """
+    if codec == CompressionCodec.UNCOMPRESSED:
+        if len(data) != size:
+            raise EncodingError(f"an uncompressed page has {len(data)} bytes instead of {size}")
+        return data
+    if not len(data) and not size:
+        return data  # some writers leave out even the empty frame
+    check_growth(codec, len(data), size)  # before room is made for it
+    try:
+        out: Buffer = memory_pool.empty((size,), np.uint8)
+    except MemoryError as error:
+        raise EncodingError(f"{_codec(codec).name} data do not decompress: {error}") from error
+    decompress_into(codec, data, out)
+    return out.data
+
+
+def check_growth(codec: int, size: int, decompressed: int) -> None:
+    """Refuse a size that no data of this codec can have when they are decompressed.
+
+    Args:
+        codec: How they are compressed.
+        size: Their bytes.
+        decompressed: What they are said to become.
+
+    Raises:
+        CodecUnavailableError: The codec is not one that this version reads.
+        EncodingError: They cannot become so many bytes.
+    """
+    most = _reader_of(codec).most
+    if most is not None and decompressed > most * size:
+        raise EncodingError(f"{size:,} bytes of {_codec(codec).name} data cannot become {decompressed:,}")
+
+
+def decompress_into(codec: int, data: memoryview, out: Buffer) -> None:
+    """Fill `out` with what `data` was before it was compressed, by a codec other than UNCOMPRESSED.
+
+    Raises:
+        CodecUnavailableError: The codec is not one that this version reads.
+        EncodingError: The data do not decompress, or not to exactly the size of `out`.
+    """
+    known = _reader_of(codec)
+    try:
+        filled = known.decompress_into(data, out)
+    except (cramjam.DecompressionError, _IsalError, MemoryError) as error:
+        raise EncodingError(f"{_codec(codec).name} data do not decompress: {error}") from error
+    if filled != len(out):
+        raise EncodingError(f"{_codec(codec).name} data decompress to {filled} bytes instead of {len(out)}")
+
+
+def decompress_parts(codec: int, parts: Sequence[memoryview], sizes: Sequence[int], out: Buffer) -> None:
+    """Fill `out` with what several pieces of data were before each of them was compressed, back to back.
+
+    Args:
+        codec: How they are compressed; not UNCOMPRESSED.
+        parts: The compressed pieces.
+        sizes: Bytes of each of them in `out`, which they fill.
+        out: Room for all of them.
+
+    Raises:
+        CodecUnavailableError: The codec is not one that this version reads.
+        EncodingError: One does not decompress, or not to exactly its size.
+    """
+    joins = codec == CompressionCodec.ZSTD and len(parts) > 1
+    if joins and all(zstd_frames.content_size(part) == size for part, size in zip(parts, sizes, strict=True)):
+        # Every call makes a context of its own, in the time that 10 KiB take. zstd goes on with the next frame, and
+        # refuses one that has another size than it says.
+        decompress_into(codec, memoryview(b"".join(parts)), out)
+        return
+    at = 0
+    for part, size in zip(parts, sizes, strict=True):
+        if len(part) or size:  # some writers leave out even the empty frame
+            decompress_into(codec, part, out[at : at + size])
+        at += size
+
+
+def _codec(codec: int) -> CompressionCodec:
+    try:
+        return CompressionCodec(codec)
+    except ValueError:
+        raise UnsupportedError(
+            f"unknown compression codec {codec}",
+            hint="a newer version may know it: pip install --upgrade resilient_pq",
+        ) from None

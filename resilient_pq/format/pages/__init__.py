@@ -1,0 +1,1 @@
+"""Pages and column chunks: their bytes, decoded and encoded. Sans-io."""

@@ -1,0 +1,71 @@
+"""The bytes of a column chunk that are to be read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from resilient_pq.byte_ranges import ByteRange
+from resilient_pq.errors import Where
+from resilient_pq.format.file_metadata import ColumnMetaData
+from resilient_pq.format.pages.selected_pages import SelectedPages
+from resilient_pq.format.quirks import NO_QUIRKS, Quirks
+from resilient_pq.format.schema_tree import Leaf
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkRead:
+    """One column chunk to fetch and decode.
+
+    Attributes:
+        row_group: Ordinal of its row group.
+        leaf: Its column.
+        metadata: What the footer says of it.
+        range: Its bytes.
+        num_rows: Rows of its row group.
+        slack: Bytes of `range` behind what the footer says, for writers that counted too few.
+        quirks: What is known of its writer.
+        file: The data file that a summary names for it, relative to the summary's folder; None where it lies in
+            the file itself. Whether `range` lies within a data file is still to be seen.
+        pages: Which of its pages to read; None for all.
+    """
+
+    row_group: int
+    leaf: Leaf
+    metadata: ColumnMetaData
+    range: ByteRange
+    num_rows: int
+    slack: int = 0
+    quirks: Quirks = NO_QUIRKS
+    file: str | None = None
+    pages: SelectedPages | None = None
+
+    @property
+    def whole(self) -> ChunkRead:
+        """The same chunk with all of its pages."""
+        return self if self.pages is None else replace(self, pages=None)
+
+    @property
+    def ranges(self) -> tuple[ByteRange, ...]:
+        """What to fetch."""
+        return (self.range,) if self.pages is None else self.pages.ranges
+
+    @property
+    def num_bytes(self) -> int:
+        """How many bytes that is."""
+        return sum(each.size for each in self.ranges)
+
+    @property
+    def num_decoded(self) -> int:
+        """The same, decompressed; of some of its pages as large a share of it as they are of its bytes."""
+        size = max(self.metadata.total_uncompressed_size, 0)
+        return size if self.pages is None else size * self.num_bytes // max(self.range.size, 1)
+
+    @property
+    def num_values_to_read(self) -> int:
+        """Entries after which its pages end, whatever bytes lie behind them; each row has one at least."""
+        return max(self.metadata.num_values, self.num_rows)
+
+    @property
+    def where(self) -> Where:
+        """Its place, for errors."""
+        return Where(row_group=self.row_group, column=self.leaf.column_path)

@@ -1,0 +1,277 @@
+"""Which encoding the values of a column chunk get.
+
+Whether a dictionary may pay is estimated by the distinct values of a small sample, before one is built; whether it
+pays is decided by the sizes of all values, which are at hand then. What compression leaves of each candidate
+is measured on a sample. Candidates are the encodings that every reader in use decodes rightly: PLAIN, a
+dictionary, and DELTA_BINARY_PACKED where fastparquet does (data pages v1 of a column outside of lists, no nulls in
+the chunk, differences of less than 32 bits; elsewhere it gives wrong values, errors or a crash). Where readers need
+not be old ones, DELTA_BINARY_PACKED is a candidate for all integers, and for floating point under a codec it is
+BYTE_STREAM_SPLIT, which fastparquet does not know, nor did Spark's vectorised reader before 2026 (SPARK-56894).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from resilient_pq import memory_pool
+from resilient_pq.format import kernels
+from resilient_pq.format.compression import codecs
+from resilient_pq.format.encodings import DICTIONARY_ENCODINGS, dictionary, encode_values, rle
+from resilient_pq.format.encodings.dictionary import Dictionary
+from resilient_pq.format.file_metadata import CompressionCodec, Encoding, Repetition, Type
+from resilient_pq.format.pages.chunk_options import ChunkOptions
+from resilient_pq.format.physical_values import ByteArrays, LeafData, Values, fixed_width
+from resilient_pq.format.schema_tree import Leaf
+
+#: A sample is this share of the values, within limits, in runs of neighbours: what makes small sizes small, for
+#: differences and for compression, stands between neighbours.
+_SAMPLE_SHARE: Final = 64
+_SAMPLE_VALUES: Final = (1024, 8192)
+_SAMPLE_BYTES: Final = 128 * 1024
+_SAMPLE_RUNS: Final = 4
+#: What a dictionary and its indices may take of what PLAIN takes: building it and looking up in it cost time.
+_DICTIONARY_PAYS: Final = 0.9
+#: Distinct values are estimated by this share of the values, within limits, in runs of neighbours: values that come
+#: back soon are found within a run, others by the runs that they are common to. 4096 of a million values that are
+#: as varied as the largest dictionary hold 64 pairs of equals, those of a more varied column fewer.
+_DISTINCT_SHARE: Final = 32
+_DISTINCT_VALUES: Final = (1024, 4096)
+_DISTINCT_RUNS: Final = 32
+#: Fewer values are looked at as quickly as a sample of them.
+_DISTINCT_AT_LEAST: Final = 8192
+#: Chance may show half as many pairs of equals as there should be, and the estimate be twice as large.
+_DISTINCT_DOUBT: Final = 2
+#: Another encoding has to be this much smaller than a dictionary, which readers decode fastest and search in.
+_BEATS_DICTIONARY: Final = 0.8
+#: Compression leaves a fourth of a dictionary's entries, seldom less: where these alone would still be larger than all
+#: values in DELTA_BINARY_PACKED, no dictionary is built.
+_ENTRIES_SHRINK: Final = 4
+#: DELTA_BINARY_PACKED has to be this much smaller than PLAIN, which costs nothing to decode.
+_BEATS_PLAIN: Final = 0.95
+#: Range of the differences between neighbours that fits into fewer than 32 bits, with room to spare.
+_MAX_DELTA_RANGE: Final = 1 << 28
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The encoding of a chunk's data pages.
+
+    Attributes:
+        encoding: Of the values.
+        dictionary: The chunk's dictionary, where `encoding` is one of indices to it.
+    """
+
+    encoding: Encoding
+    dictionary: Dictionary | None = None
+
+    @property
+    def dictionary_encoding(self) -> Encoding:
+        """The encoding that the dictionary page names: before RLE_DICTIONARY it had the data pages' name."""
+        old = self.encoding is Encoding.PLAIN_DICTIONARY
+        return Encoding.PLAIN_DICTIONARY if old else Encoding.PLAIN
+
+
+def choose(leaf: Leaf, data: LeafData, options: ChunkOptions) -> Choice:
+    """The encoding that was asked for, or the smallest that every reader decodes.
+
+    A dictionary that was asked for and would take more than `ChunkOptions.dictionary_bytes` gives way to PLAIN.
+    """
+    wanted = options.encoding
+    if wanted is None:
+        return _smallest(leaf, data, options, _other_candidate(leaf, data, options))
+    if wanted not in DICTIONARY_ENCODINGS:
+        return Choice(wanted)
+    built = None
+    if _may_be_dictionary(leaf, data.values, options):
+        built = dictionary.build(leaf.node, data.values, options.dictionary_bytes)
+    return Choice(Encoding.PLAIN) if built is None else Choice(wanted, built)
+
+
+def plain_bytes(leaf: Leaf, values: Values) -> int:
+    """Bytes of values in PLAIN encoding."""
+    if isinstance(values, ByteArrays):
+        return values.num_bytes + 4 * len(values)
+    width = fixed_width(leaf.node)
+    return (len(values) + 7) // 8 if width is None else width * len(values)
+
+
+def _may_be_dictionary(leaf: Leaf, values: Values, options: ChunkOptions) -> bool:
+    return bool(options.dictionary_bytes and len(values)) and leaf.node.physical_type is not Type.BOOLEAN
+
+
+def _dictionary_that_pays(leaf: Leaf, values: Values, options: ChunkOptions, most: float) -> Dictionary | None:
+    """A dictionary, where it takes less than the values and its entries no more than `most` bytes."""
+    if not _may_be_dictionary(leaf, values, options):
+        return None
+    worth = int(_DICTIONARY_PAYS * plain_bytes(leaf, values))
+    limit = int(min(options.dictionary_bytes, worth - _index_bytes(len(values), 2), most))
+    if limit <= 0 or _too_varied(leaf, values, worth, limit):
+        return None
+    built = dictionary.build(leaf.node, values, limit)
+    if built is None:
+        return None
+    size = plain_bytes(leaf, built.values) + _index_bytes(len(values), len(built.values))
+    return built if size <= worth else None
+
+
+def _index_bytes(num_values: int, num_entries: int) -> int:
+    """Bytes of bit-packed indices to a dictionary."""
+    return num_values * rle.bit_width(num_entries - 1) // 8
+
+
+def _too_varied(leaf: Leaf, values: Values, worth: int, limit: int) -> bool:
+    """Whether a sample says that a dictionary takes more than `limit`, or with its indices more than `worth` bytes."""
+    count = len(values)
+    if count < _DISTINCT_AT_LEAST or fixed_width(leaf.node) == 0:
+        return False
+    least, most = _DISTINCT_VALUES
+    run = min(max(count // _DISTINCT_SHARE, least), most) // _DISTINCT_RUNS
+    # Half of the runs are enough where no value comes back in them, as in most columns that are varied.
+    for starts in _spread_runs(count, run):
+        entries, num_bytes, all_once = _expected_entries(values, starts, run)
+        too_large = num_bytes > limit or num_bytes + _index_bytes(count, entries) > worth
+        if all_once and too_large:
+            break
+    return too_large
+
+
+def _expected_entries(values: Values, starts: NDArray[np.int64], run: int) -> tuple[int, int, bool]:
+    """How many entries a dictionary may have, its bytes, and whether no value of the sample comes back in it."""
+    if isinstance(values, ByteArrays):
+        found = kernels.distinct_in_runs_byte_arrays(values.offsets, values.data, starts, run)
+    else:
+        found = kernels.distinct_in_runs(values, starts, run)
+    in_runs, in_one, in_two, in_any, num_bytes = found
+    # Chao's lower bound of how many there are to be drawn from, by how many were drawn once and twice; a value that
+    # comes again and again within a run counts as drawn once, as of so many draws only some are independent.
+    varied = in_any + in_one * (in_one - 1) / (2 * (in_two + 1)) / _DISTINCT_DOUBT
+    draws = len(values) * in_runs / (run * len(starts))
+    entries = int(draws * varied / (draws + varied))  # no more than so many draws give on average
+    entry_bytes = num_bytes / in_any + (4 if isinstance(values, ByteArrays) else 0)
+    return entries, int(entries * entry_bytes), in_one == run * len(starts)
+
+
+@lru_cache(maxsize=16)
+def _spread_runs(count: int, run: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Where runs begin that lie all over `count` values, one anywhere in each of equally long parts: half, and all."""
+    share = count // _DISTINCT_RUNS
+    part = np.arange(_DISTINCT_RUNS, dtype=np.int64)
+    # Multiples of the golden section: always the same, and in step with no period of the values.
+    starts = part * share + (part * 0x9E3779B9 % (1 << 32)) * (share - run) // (1 << 32)
+    half = starts[::2].copy()
+    starts.setflags(write=False)
+    half.setflags(write=False)
+    return half, starts
+
+
+def _smallest(leaf: Leaf, data: LeafData, options: ChunkOptions, other: Encoding | None) -> Choice:
+    """The smallest of PLAIN, a dictionary, and one other encoding, where there is another candidate."""
+    values = data.values
+    # Without a dictionary or another candidate there is nothing to be estimated by a sample.
+    sample = _sample(leaf, values) if other is not None else []
+    if other is not None and _must_be_narrow(other, options) and not all(_narrow_steps(values[run]) for run in sample):
+        other = None
+    plain = of_other = math.inf
+    if other is not None:
+        plain = _estimate(Encoding.PLAIN, leaf, values, sample, options)
+        of_other = _estimate(other, leaf, values, sample, options)
+    built = _dictionary_that_pays(leaf, values, options, _ENTRIES_SHRINK * of_other)
+    smaller = Choice(Encoding.PLAIN) if built is None else Choice(Encoding.RLE_DICTIONARY, built)
+    if other is None and (built is None or options.codec is CompressionCodec.UNCOMPRESSED):
+        return smaller
+    sample = sample or _sample(leaf, values)
+    beats = None if built is None else _BEATS_DICTIONARY * _dictionary_estimate(leaf, built, sample, options)
+    if other is not None:
+        if of_other < _BEATS_PLAIN * plain and (beats is None or of_other <= beats):
+            # All steps are looked at only where it would be chosen.
+            if _must_be_narrow(other, options) and not _narrow_steps(values):
+                return _smallest(leaf, data, options, None)
+            return Choice(other)
+    else:
+        plain = _estimate(Encoding.PLAIN, leaf, values, sample, options)
+    return Choice(Encoding.PLAIN) if beats is not None and plain <= beats else smaller
+
+
+def _estimate(encoding: Encoding, leaf: Leaf, values: Values, sample: Sequence[slice], options: ChunkOptions) -> float:
+    """Bytes of all values in an encoding after compression."""
+    pieces = [encode_values(encoding, leaf.node, values[run]) for run in sample]
+    return _compressed(pieces, options) * len(values) / _num_values(sample)
+
+
+def _dictionary_estimate(leaf: Leaf, built: Dictionary, sample: Sequence[slice], options: ChunkOptions) -> float:
+    """Bytes of the dictionary page and of all indices after compression."""
+    pieces = [dictionary.encode_indices(built.indices[run], len(built.values)) for run in sample]
+    indices = _compressed(pieces, options) * len(built.indices) / _num_values(sample)
+    return indices + _estimate(Encoding.PLAIN, leaf, built.values, _sample(leaf, built.values), options)
+
+
+def _compressed(pieces: Sequence[NDArray[np.uint8]], options: ChunkOptions) -> int:
+    """Bytes that the pieces take, compressed as one: the codec's own setting up takes longer than a short piece."""
+    whole = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+    return len(codecs.compress(options.codec, whole, options.level))
+
+
+def _other_candidate(leaf: Leaf, data: LeafData, options: ChunkOptions) -> Encoding | None:
+    """What may be smaller than PLAIN besides a dictionary, of what the readers that files are for decode."""
+    physical = leaf.node.physical_type
+    if not options.new_readers:
+        integers = physical in (Type.INT32, Type.INT64)
+        return Encoding.DELTA_BINARY_PACKED if integers and _all_decode_delta(leaf, data, options) else None
+    if leaf.max_definition_level and leaf.node.repetition is Repetition.REQUIRED:
+        return None  # Polars fails on pages without values of required leaves in groups that are null (2.1.0)
+    if physical in (Type.INT32, Type.INT64) and len(data.values) >= 2:
+        return Encoding.DELTA_BINARY_PACKED
+    if physical in (Type.FLOAT, Type.DOUBLE) and len(data.values):
+        return None if options.codec is CompressionCodec.UNCOMPRESSED else Encoding.BYTE_STREAM_SPLIT
+    return None
+
+
+def _all_decode_delta(leaf: Leaf, data: LeafData, options: ChunkOptions) -> bool:
+    """Whether every reader decodes DELTA_BINARY_PACKED values of such a chunk where their steps are narrow."""
+    if options.version != 1:
+        return False
+    return not leaf.max_repetition_level and len(data.values) == data.num_rows and data.num_rows >= 2
+
+
+def _must_be_narrow(encoding: Encoding, options: ChunkOptions) -> bool:
+    """Whether the differences between neighbours have to be less than 32 bits wide."""
+    return encoding is Encoding.DELTA_BINARY_PACKED and not options.new_readers
+
+
+def _narrow_steps(values: Values) -> bool:
+    """Whether the differences between neighbours are less than 32 bits wide."""
+    assert isinstance(values, np.ndarray)
+    if len(values) < 2:
+        return True
+    low, high, _ = kernels.number_min_max(values)
+    if high - low >= 1 << (8 * values.itemsize - 1):
+        return False  # differences would wrap around
+    steps = np.subtract(values[1:], values[:-1], out=memory_pool.empty((len(values) - 1,), values.dtype))
+    low, high, _ = kernels.number_min_max(steps)
+    return bool(high - low < _MAX_DELTA_RANGE)
+
+
+def _sample(leaf: Leaf, values: Values) -> list[slice]:
+    """Runs of neighbours, spread evenly over the values; a single one of few values, or of none."""
+    least, most = _SAMPLE_VALUES
+    count = len(values)
+    width = max(1, plain_bytes(leaf, values) // max(count, 1))
+    wanted = min(count, max(count // _SAMPLE_SHARE, least), most, max(_SAMPLE_RUNS, _SAMPLE_BYTES // width))
+    if wanted == count:
+        return [slice(0, count)]
+    run = -(-wanted // _SAMPLE_RUNS)
+    return [
+        slice(start, start + run)
+        for start in (position * (count - run) // (_SAMPLE_RUNS - 1) for position in range(_SAMPLE_RUNS))
+    ]
+
+
+def _num_values(sample: Sequence[slice]) -> int:
+    return sum(run.stop - run.start for run in sample)

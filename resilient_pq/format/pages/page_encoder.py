@@ -1,0 +1,285 @@
+"""Pages, written: a chunk is cut, and values become a body as it is stored, behind a header with its CRC32. Pure."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, TypeGuard
+
+import numpy as np
+from numpy.typing import NDArray
+
+from resilient_pq.checksum import crc32, signed
+from resilient_pq.format import compact_protocol, kernels
+from resilient_pq.format.compression import codecs
+from resilient_pq.format.encodings import bit_packed, dictionary, encode_values, plain, rle
+from resilient_pq.format.encodings.dictionary import Dictionary
+from resilient_pq.format.file_metadata import (
+    CompressionCodec,
+    DataPageHeader,
+    DataPageHeaderV2,
+    DictionaryPageHeader,
+    Encoding,
+    PageHeader,
+    PageType,
+)
+from resilient_pq.format.levels import row_starts
+from resilient_pq.format.pages.chunk_options import ChunkOptions
+from resilient_pq.format.pages.encoding_choice import Choice, plain_bytes
+from resilient_pq.format.physical_values import ByteArrays, LeafData, Levels, Values
+from resilient_pq.format.schema_tree import Leaf
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedPage:
+    """A page ready to be placed in a column chunk.
+
+    Attributes:
+        header: Its header.
+        header_crc: CRC32 of that.
+        body: Its body in pieces.
+        body_size: Their bytes together.
+        body_crc: CRC32 of all of them.
+        uncompressed_size: Bytes of the header, and of the body before it was compressed.
+    """
+
+    header: bytes
+    header_crc: int
+    body: list[Any]
+    body_size: int
+    body_crc: int
+    uncompressed_size: int
+
+
+def _page(
+    header: PageHeader,
+    options: ChunkOptions,
+    content: Sequence[NDArray[np.uint8]],
+    *,
+    uncompressed: Sequence[NDArray[np.uint8]] = (),
+) -> EncodedPage:
+    """A page of the `uncompressed` levels of version 2, then `content`, compressed as one."""
+    codec = options.codec
+    # Without a codec the values go out as they lie in memory, levels and header beside them.
+    body: list[Any] = [*uncompressed, *content]
+    header.uncompressed_page_size = sum(map(len, body))
+    if codec is not CompressionCodec.UNCOMPRESSED:
+        body = [*uncompressed, codecs.compress_parts(codec, content, options.level)]
+    header.compressed_page_size = sum(map(len, body))
+    body_crc = 0
+    for piece in body:
+        body_crc = crc32(piece, body_crc)
+    header.crc = signed(body_crc)
+    encoded = compact_protocol.encode(header)
+    return EncodedPage(
+        encoded,
+        crc32(encoded),
+        body,
+        header.compressed_page_size,
+        body_crc,
+        len(encoded) + header.uncompressed_page_size,
+    )
+
+
+def dictionary_page(leaf: Leaf, entries: Values, encoding: Encoding, options: ChunkOptions) -> EncodedPage:
+    """The page of a dictionary's entries, whose header names `encoding`."""
+    header = PageHeader(
+        type=int(PageType.DICTIONARY_PAGE),
+        uncompressed_page_size=0,
+        compressed_page_size=0,
+        dictionary_page_header=DictionaryPageHeader(num_values=len(entries), encoding=int(encoding)),
+    )
+    return _page(header, options, [encode_values(Encoding.PLAIN, leaf.node, entries)])
+
+
+def data_page(leaf: Leaf, data: LeafData, chosen: Choice, cut: PageCut, options: ChunkOptions) -> EncodedPage:
+    """The page of a part of a chunk's levels and values."""
+    maxima = leaf.max_repetition_level, leaf.max_definition_level
+    levels = [(found, maximum) for found, maximum in zip(cut.levels_of(data), maxima, strict=True) if found is not None]
+    if options.version == 1:
+        return _data_page_v1(leaf, data, levels, chosen, cut, options)
+    return _data_page_v2(leaf, data, levels, chosen, cut, options)
+
+
+def _data_page_v1(
+    leaf: Leaf,
+    data: LeafData,
+    levels: Sequence[tuple[Levels, int]],
+    chosen: Choice,
+    cut: PageCut,
+    options: ChunkOptions,
+) -> EncodedPage:
+    header = PageHeader(
+        type=int(PageType.DATA_PAGE),
+        uncompressed_page_size=0,
+        compressed_page_size=0,
+        data_page_header=DataPageHeader(
+            num_values=cut.entry_end - cut.entry,
+            encoding=int(chosen.encoding),
+            definition_level_encoding=int(options.level_encoding),
+            repetition_level_encoding=int(options.level_encoding),
+        ),
+    )
+    parts = [_v1_levels(found, maximum, options.level_encoding) for found, maximum in levels]
+    values = data.values
+    if options.codec is not CompressionCodec.UNCOMPRESSED and _is_plain_text(values, chosen):
+        return _page(header, options, [plain.encode_behind(parts, values[cut.value : cut.value_end])])
+    return _page(header, options, [*parts, _encoded_values(leaf, data, chosen, cut)])
+
+
+def _data_page_v2(
+    leaf: Leaf,
+    data: LeafData,
+    levels: Sequence[tuple[Levels, int]],
+    chosen: Choice,
+    cut: PageCut,
+    options: ChunkOptions,
+) -> EncodedPage:
+    parts = [rle.encode_levels(found, maximum) for found, maximum in levels]
+    repetition = len(parts[0]) if data.repetition_levels is not None else 0
+    num_values = cut.entry_end - cut.entry
+    header = PageHeader(
+        type=int(PageType.DATA_PAGE_V2),
+        uncompressed_page_size=0,
+        compressed_page_size=0,
+        data_page_header_v2=DataPageHeaderV2(
+            num_values=num_values,
+            num_nulls=num_values - (cut.value_end - cut.value),
+            num_rows=cut.row_end - cut.first_row,
+            encoding=int(chosen.encoding),
+            definition_levels_byte_length=sum(map(len, parts)) - repetition,
+            repetition_levels_byte_length=repetition,
+            is_compressed=options.codec is not CompressionCodec.UNCOMPRESSED,
+        ),
+    )
+    return _page(header, options, [_encoded_values(leaf, data, chosen, cut)], uncompressed=parts)
+
+
+def _is_plain_text(values: Values, chosen: Choice) -> TypeGuard[ByteArrays]:
+    """Whether values are large where they are encoded: they are better not copied behind levels once more."""
+    return chosen.encoding is Encoding.PLAIN and isinstance(values, ByteArrays)
+
+
+def _encoded_values(leaf: Leaf, data: LeafData, chosen: Choice, cut: PageCut) -> NDArray[np.uint8]:
+    built = chosen.dictionary
+    if built is None:
+        return encode_values(chosen.encoding, leaf.node, data.values[cut.value : cut.value_end])
+    return dictionary.encode_indices(built.indices[cut.value : cut.value_end], len(built.values))
+
+
+def _v1_levels(levels: Levels, maximum: int, encoding: Encoding) -> NDArray[np.uint8]:
+    if encoding is Encoding.BIT_PACKED:
+        return bit_packed.encode_levels(levels, maximum)
+    return rle.encode_prefixed(levels, maximum)
+
+
+@dataclass(frozen=True, slots=True)
+class PageCut:
+    """The part of a chunk that becomes one data page: rows, entries and values, ends exclusive."""
+
+    first_row: int
+    row_end: int
+    entry: int
+    entry_end: int
+    value: int
+    value_end: int
+
+    def levels_of(self, data: LeafData) -> tuple[Levels | None, Levels | None]:
+        """The repetition and the definition levels of the page."""
+        repetition, definition = data.repetition_levels, data.definition_levels
+        return (
+            None if repetition is None else repetition[self.entry : self.entry_end],
+            None if definition is None else definition[self.entry : self.entry_end],
+        )
+
+
+def cut_pages(leaf: Leaf, data: LeafData, built: Dictionary | None, options: ChunkOptions) -> list[PageCut]:
+    """Cut a chunk into pages, at the beginnings of rows only.
+
+    Args:
+        leaf: Its leaf.
+        data: Its levels and values.
+        built: Its dictionary; None where the values are written without one.
+        options: How large a page may be.
+    """
+    num_entries = len(data.values) if data.definition_levels is None else len(data.definition_levels)
+    size = _size_as_written(leaf, data, built)
+    fewest = -(-data.num_rows // options.page_rows)
+    count = max(-(-size // options.page_bytes), fewest, 1)
+    if count == 1 or data.num_rows < 2:
+        return [PageCut(0, data.num_rows, 0, num_entries, 0, len(data.values))]
+    definition, repetition = data.definition_levels, data.repetition_levels
+    if len(data.values) == num_entries:
+        definition = None  # none lacks a value
+    starts = present = byte_arrays = None
+    if built is None and isinstance(data.values, ByteArrays):
+        byte_arrays = data.values
+        starts = None if repetition is None else row_starts(repetition, num_entries)
+        present = None if definition is None else definition == leaf.max_definition_level
+    rows = entries = _row_cuts(data.num_rows, byte_arrays, count, size, starts, present, options)
+    if repetition is not None:
+        entries = kernels.row_entries(np.ascontiguousarray(repetition), np.array(rows, np.int64)).tolist()
+    cuts: list[PageCut] = []
+    value = 0
+    for (first, end), (entry, entry_end) in zip(pairwise(rows), pairwise(entries), strict=True):
+        num_values = entry_end - entry
+        if definition is not None:
+            num_values = int(np.count_nonzero(definition[entry:entry_end] == leaf.max_definition_level))
+        cuts.append(PageCut(first, end, entry, entry_end, value, value + num_values))
+        value = cuts[-1].value_end
+    return cuts
+
+
+def _size_as_written(leaf: Leaf, data: LeafData, built: Dictionary | None) -> int:
+    """Bytes of the values that pages are cut by: of indices to the dictionary, where there is one."""
+    if built is None:
+        return plain_bytes(leaf, data.values)
+    return len(data.values) * rle.bit_width(len(built.values) - 1) // 8
+
+
+def _row_cuts(
+    num_rows: int,
+    byte_arrays: ByteArrays | None,
+    count: int,
+    size: int,
+    starts: NDArray[Any] | None,
+    present: NDArray[np.bool_] | None,
+    options: ChunkOptions,
+) -> list[int]:
+    """The rows at which pages begin, and the end of the last one.
+
+    Args:
+        num_rows: Rows of the chunk.
+        byte_arrays: Its values, where the pages are to have equal shares of their bytes; None cuts by rows.
+        count: How many pages there should be.
+        size: Bytes of the values.
+        starts: The entries at which rows begin; None where every entry is a row.
+        present: Which entries have a value; None where none lacks one.
+        options: How many rows a page may have.
+    """
+    if byte_arrays is not None:
+        # Equal shares of bytes, found by the offsets, each value with its four bytes of length.
+        values = np.array([_first_value_behind(byte_arrays, part * (size / count)) for part in range(1, count)])
+        entries = values if present is None else _entries_of(values, present)
+        rows = entries if starts is None else np.searchsorted(starts, entries)
+        cuts = {0, num_rows, *(int(row) for row in rows)}
+    else:
+        cuts = {0, num_rows, *(num_rows * part // count for part in range(1, count))}
+    ordered = sorted(cuts)
+    return [row for first, end in pairwise(ordered) for row in range(first, end, options.page_rows)] + [num_rows]
+
+
+def _first_value_behind(byte_arrays: ByteArrays, size: float) -> int:
+    """The first value before which the others take at least so many bytes in PLAIN encoding."""
+    offsets = byte_arrays.offsets
+    start = int(offsets[0])
+    return bisect_left(range(len(offsets)), size, key=lambda at: int(offsets[at]) - start + 4 * at)
+
+
+def _entries_of(values: NDArray[Any], present: NDArray[np.bool_]) -> NDArray[Any]:
+    """The first entry before which each number of values stands."""
+    before = np.zeros(len(present) + 1, np.int64)
+    np.cumsum(present, out=before[1:])
+    return np.searchsorted(before, values)

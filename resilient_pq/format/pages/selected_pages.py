@@ -1,0 +1,125 @@
+"""Some pages of a column chunk instead of all: which of them hold the rows that are wanted. Pure."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from resilient_pq.byte_ranges import ByteRange
+from resilient_pq.format.file_metadata import OffsetIndex
+from resilient_pq.format.indexes.row_ranges import Rows, rows_of
+from resilient_pq.format.pages.page_sums import PageSums
+
+
+@dataclass(frozen=True, slots=True)
+class PageRead:
+    """A data page to fetch and decode.
+
+    Attributes:
+        ordinal: Its number in the chunk; the dictionary page counts.
+        bytes: Its header and body.
+        rows: Its rows, in the row group.
+    """
+
+    ordinal: int
+    bytes: ByteRange
+    rows: range
+
+
+@dataclass(frozen=True, slots=True)
+class SelectedPages:
+    """The pages to read of a chunk.
+
+    Attributes:
+        dictionary: The bytes of the dictionary page; None without one.
+        pages: The data pages, in order, one at least.
+        num_pages: How many data pages the chunk has.
+        sums: Of all its pages; None where the index has none.
+    """
+
+    dictionary: ByteRange | None
+    pages: tuple[PageRead, ...]
+    num_pages: int
+    sums: PageSums | None = None
+
+    @property
+    def ranges(self) -> tuple[ByteRange, ...]:
+        """The bytes to fetch; pages that touch each other are one range."""
+        found: list[ByteRange] = [] if self.dictionary is None else [self.dictionary]
+        for page in self.pages:
+            if found and found[-1].end == page.bytes.start:
+                found[-1] = ByteRange(found[-1].start, page.bytes.end)
+            else:
+                found.append(page.bytes)
+        return tuple(found)
+
+    @property
+    def num_bytes(self) -> int:
+        """How many bytes these are."""
+        return sum(each.size for each in self.ranges)
+
+    @property
+    def covered(self) -> Rows:
+        """The rows that the pages hold."""
+        return rows_of(page.rows for page in self.pages)
+
+
+def page_rows(index: OffsetIndex, num_rows: int) -> list[range]:
+    """The rows of each page, some of them perhaps none."""
+    starts = [page.first_row_index for page in index.page_locations]
+    return [range(*pair) for pair in pairwise([*starts, num_rows])]
+
+
+def select_pages(
+    chunk: ByteRange,
+    num_rows: int,
+    index: OffsetIndex,
+    rows: Rows,
+    *,
+    with_following: bool = False,
+    sums: PageSums | None = None,
+) -> SelectedPages | None:
+    """The pages that hold some rows.
+
+    Args:
+        chunk: Where the pages lie, those that are not selected and the dictionary page too.
+        num_rows: Rows of the row group.
+        index: Of the pages, as `indexes.decode_offsets` gives it.
+        rows: The rows wanted, one at least.
+        with_following: Whether the page behind each of them is taken as well. Only that tells whether a page ends with
+            its last row: some writers have an index, and split rows of lists between pages all the same.
+        sums: Of all pages, as they stand in the index.
+
+    Returns:
+        The pages; None where the index leaves out bytes of the chunk, which may be pages, or has sums of others.
+    """
+    places = index.page_locations
+    if not places:
+        return None
+    ends = [place.offset + place.compressed_page_size for place in places]
+    if ends != [*(place.offset for place in places[1:]), chunk.end]:
+        return None
+    start = places[0].offset
+    dictionary = None if start == chunk.start else ByteRange(chunk.start, start)
+    before = 0 if dictionary is None else 1
+    if sums is not None and len(sums) != before + len(places):
+        return None
+    stops = [each.stop for each in rows]
+    of_pages = page_rows(index, num_rows)
+    has_any = [bool(held) and _has_any(held, rows, stops) for held in of_pages]
+    if with_following:
+        has_any = [any(pair) for pair in zip(has_any, [False, *has_any], strict=False)]
+    chosen = tuple(
+        PageRead(before + at, ByteRange(places[at].offset, ends[at]), of_pages[at])
+        for at in range(len(places))
+        if has_any[at]
+    )
+    return SelectedPages(dictionary, chosen, len(places), sums) if chosen else None
+
+
+def _has_any(held: range, rows: Rows, stops: Sequence[int]) -> bool:
+    """Whether any of the rows held is one of `rows`, whose ranges end at `stops`: there may be many of both."""
+    at = bisect_right(stops, held.start)
+    return at < len(rows) and rows[at].start < held.stop

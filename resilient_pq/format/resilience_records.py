@@ -1,0 +1,239 @@
+"""Records: what makes a Parquet file resilient, in dead space that other readers pass over.
+
+A record is a header of 96 bytes and a payload (docs/format.md). It names its own offset and the file it
+belongs to, and carries checksums of itself and of its payload, so that it can be found and believed without
+anything else of the file::
+
+    at  size  field
+     0     8  magic D7 52 50 51 0D 0A 1A 0A
+     8     1  format version, 1
+     9     1  kind
+    10     2  header length, 96
+    12     4  epoch: 0 for the first writer, one more each time the file is resumed or recovered
+    16    16  file id, random; magic and file id together are the sync marker
+    32     8  this record's own absolute offset
+    40     8  offset of the record before it, 0 if none
+    48     8  offset of the newest anchor or checkpoint at or before it
+    56     8  rows in all complete row groups before this point
+    64     4  complete row groups before this point
+    68     4  number of this record, from 0
+    72     8  payload length
+    80     8  xxh3-64 of the payload
+    88     4  CRC32 of the payload
+    92     4  CRC32 of bytes 0 to 91
+
+All integers are little endian and unsigned.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+import xxhash
+
+from resilient_pq.checksum import crc32
+from resilient_pq.errors import FormatError
+from resilient_pq.format import compact_protocol
+from resilient_pq.format.compact_protocol import BINARY, I32, I64, field, list_of
+from resilient_pq.format.file_metadata import OffsetIndex, PageLocation, RowGroup
+
+#: Not ASCII at its start, CR LF and Ctrl-Z within: a transfer in text mode breaks it, as with PNG's.
+RECORD_MAGIC = bytes.fromhex("d75250510d0a1a0a")
+FORMAT_VERSION = 1
+HEADER_SIZE = 96
+FILE_ID_SIZE = 16
+#: Dictionary pages up to this many bytes, as stored, have a copy in the row-group record.
+MAX_DICTIONARY_COPY = 64 * 1024
+
+_HEADER = struct.Struct("<8sBBHI16sQQQQIIQQII")
+_CHUNK = struct.Struct("<IIQII")
+#: Bytes of a chunk record: its header, and a payload that always has this size.
+CHUNK_RECORD_SIZE = HEADER_SIZE + _CHUNK.size
+
+
+class RecordKind(IntEnum):
+    """What a record's payload is."""
+
+    ANCHOR = 1
+    ROW_GROUP = 2
+    CHECKPOINT = 3
+    FINAL = 4
+    CHUNK = 5
+    PARITY = 6
+    SEAL = 7
+
+
+#: Kinds whose payload follows them, and is ``FileMetaData | u32 length | PAR1``.
+FOOTER_KINDS = (RecordKind.ANCHOR, RecordKind.CHECKPOINT, RecordKind.FINAL)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordHeader:
+    """The fields of a record's header, checksums of itself and constants left out; see the module's table."""
+
+    kind: int
+    epoch: int
+    file_id: bytes
+    offset: int
+    previous: int
+    newest_footer: int
+    num_rows: int
+    num_row_groups: int
+    number: int
+    payload_size: int
+    payload_hash: int
+    payload_crc: int
+
+    @property
+    def payload_offset(self) -> int:
+        """Absolute offset of the payload."""
+        return self.offset + HEADER_SIZE
+
+    @property
+    def end(self) -> int:
+        """Absolute offset just after the record."""
+        return self.offset + HEADER_SIZE + self.payload_size
+
+    def pack(self) -> bytes:
+        """The 96 bytes."""
+        return _packed(
+            self.kind, self.epoch, self.file_id, self.offset, self.previous, self.newest_footer, self.num_rows,
+            self.num_row_groups, self.number, self.payload_size, self.payload_hash, self.payload_crc,
+        )  # fmt: skip
+
+    def holds(self, payload: Any) -> bool:
+        """Whether `payload` is the one this header was written for: its size, its CRC32 and its hash."""
+        return (
+            len(payload) == self.payload_size
+            and crc32(payload) == self.payload_crc
+            and xxhash.xxh3_64_intdigest(payload) == self.payload_hash
+        )
+
+
+def _packed(kind: int, *fields: int | bytes) -> bytes:
+    """A record's header of the fields of `RecordHeader`, in their order."""
+    packed = _HEADER.pack(RECORD_MAGIC, FORMAT_VERSION, kind, HEADER_SIZE, *fields, 0)[:-4]
+    return packed + crc32(packed).to_bytes(4, "little")
+
+
+def payload_sums(payload: bytes) -> tuple[int, int]:
+    """The xxh3-64 and the CRC32 of a payload."""
+    return xxhash.xxh3_64_intdigest(payload), crc32(payload)
+
+
+def parse_header(data: Any) -> RecordHeader | None:
+    """The header in the first 96 bytes of `data`; None where magic, version, length or CRC32 do not hold.
+
+    What the header says of offsets and of the payload is not compared with anything here.
+    """
+    raw = bytes(data[:HEADER_SIZE])
+    if len(raw) < HEADER_SIZE or not raw.startswith(RECORD_MAGIC):
+        return None
+    (_, version, kind, size, epoch, file_id, offset, previous, newest, num_rows, num_row_groups, number,
+     payload_size, payload_hash, payload_crc, header_crc) = _HEADER.unpack(raw)  # fmt: skip
+    if version != FORMAT_VERSION or size != HEADER_SIZE or crc32(raw[:-4]) != header_crc:
+        return None
+    return RecordHeader(
+        kind, epoch, file_id, offset, previous, newest, num_rows, num_row_groups, number,
+        payload_size, payload_hash, payload_crc,
+    )  # fmt: skip
+
+
+@compact_protocol.struct
+class ChunkCopies:
+    """What a row-group record keeps of one column chunk.
+
+    Attributes:
+        offset_index: Locations of its data pages; absent where the rows of a page are not known.
+        page_headers: Copies of all its page headers, back to back.
+        crc32: Of the whole chunk, headers included, signed.
+        dictionary_page: Location of the dictionary page, absent when there is none.
+        dictionary_copy: The dictionary page's body as stored, when it is no more than 64 KiB.
+        header_crcs: CRC32 of each page header, signed.
+        page_hashes: xxh3-64 of each page, header and body, signed, where a CRC32 may be that of another page too.
+    """
+
+    offset_index: OffsetIndex | None = field(1, OffsetIndex, default=None)
+    page_headers: bytes = field(2, BINARY, default=b"")
+    crc32: int = field(3, I32, default=0)
+    dictionary_page: PageLocation | None = field(4, PageLocation, default=None)
+    dictionary_copy: bytes | None = field(5, BINARY, default=None)
+    header_crcs: list[int] | None = field(6, list_of(I32), default=None)
+    page_hashes: list[int] | None = field(7, list_of(I64), default=None)
+
+
+@compact_protocol.struct
+class RowGroupRecord:
+    """Payload of a row-group record: the row group's metadata, and copies for each of its chunks."""
+
+    row_group: RowGroup = field(1, RowGroup)
+    chunks: list[ChunkCopies] = field(2, list_of(ChunkCopies))
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkPlace:
+    """Payload of a chunk record: which chunk follows, and how its pages are compressed."""
+
+    row_group: int
+    column: int
+    first_row: int
+    codec: int
+
+    def pack(self) -> bytes:
+        """The 24 bytes."""
+        # The codec comes from a Thrift i32, and a hostile file may have made it negative: keep its bits.
+        return _CHUNK.pack(self.row_group, self.column, self.first_row, self.codec & 0xFFFFFFFF, 0)
+
+    @classmethod
+    def unpack(cls, payload: Any) -> ChunkPlace:
+        """Read the 24 bytes.
+
+        Raises:
+            FormatError: There are not 24.
+        """
+        if len(payload) != _CHUNK.size:
+            raise FormatError(f"a chunk record's payload has {len(payload)} bytes instead of {_CHUNK.size}")
+        return cls(*_CHUNK.unpack(payload)[:4])
+
+
+@dataclass(slots=True)
+class RecordChain:
+    """Makes the records of one file, each knowing the one before it.
+
+    Attributes:
+        file_id: 16 random bytes, the same in every record of the file.
+        epoch: 0 for the first writer.
+        number: Number of the next record.
+        previous: Offset of the newest record, 0 if none.
+        newest_footer: Offset of the newest anchor or checkpoint.
+    """
+
+    file_id: bytes
+    epoch: int = 0
+    number: int = 0
+    previous: int = 0
+    newest_footer: int = 0
+
+    def record(self, kind: RecordKind, offset: int, payload: bytes, *, num_rows: int, num_row_groups: int) -> bytes:
+        """The next record's bytes, header and payload.
+
+        Args:
+            kind: What the payload is.
+            offset: Where the record will lie.
+            payload: Its payload.
+            num_rows: Rows in all complete row groups before `offset`.
+            num_row_groups: How many row groups these are.
+        """
+        if kind in (RecordKind.ANCHOR, RecordKind.CHECKPOINT):
+            self.newest_footer = offset
+        payload_hash, payload_crc = payload_sums(payload)
+        header = _packed(
+            kind, self.epoch, self.file_id, offset, self.previous, self.newest_footer, num_rows, num_row_groups,
+            self.number, len(payload), payload_hash, payload_crc,
+        )  # fmt: skip
+        self.number += 1
+        self.previous = offset
+        return header + payload

@@ -1,0 +1,1 @@
+"""S3 and everything that speaks its protocol."""

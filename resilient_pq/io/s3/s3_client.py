@@ -1,0 +1,222 @@
+"""Requests to S3, each sent once, through a client that is imported and made by the first of them (`s3_connection`)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from resilient_pq.errors import StoreError, UnsupportedError
+from resilient_pq.io.location import cause_to_show, scrubbed
+from resilient_pq.io.s3.s3_options import s3fs_options
+from resilient_pq.io.s3.s3_responses import code_of, from_s3_error
+from resilient_pq.io.transfer.ranged_get import MAX_REQUESTS
+from resilient_pq.io.transfer.request_log import RequestLine
+from resilient_pq.io.transfer.retry import RetryPolicy
+
+if TYPE_CHECKING:
+    from resilient_pq.io.s3.s3_connection import Pieces, Renewal, S3Gets
+
+PROGRESS_SECONDS = 15
+
+# Options that say neither where a store is, nor who asks.
+_NOT_ABOUT_ACCESS = frozenset({"config_kwargs", "fixed_upload_size"})
+
+
+class S3Client:
+    """The connection to one S3 endpoint, opened by the first request, within the event loop of that request."""
+
+    def __init__(self, storage_options: Mapping[str, Any]) -> None:
+        """Keep the options; nothing is looked up or opened yet.
+
+        Raises:
+            UnsupportedError: There is no such option.
+        """
+        self._options = s3fs_options(storage_options)
+        self._filesystem: Any = None
+        self._client: Any = None
+        self._gets: S3Gets | None = None
+        self._renewal: Renewal | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._opening = asyncio.Lock()
+        self._closed = False
+
+    @property
+    def endpoint_url(self) -> str | None:
+        """The endpoint the options name, as it is shown; or None: then the environment decides, or it is AWS."""
+        url = self._options.get("endpoint_url") or self._client_options.get("endpoint_url")
+        return None if url is None else scrubbed(str(url))
+
+    def is_alike(self, other: S3Client) -> bool:
+        """Whether another client asks the same endpoint with the same credentials, as far as its options tell."""
+        return self._access == other._access
+
+    @property
+    def _access(self) -> dict[str, Any]:
+        return {name: value for name, value in self._options.items() if name not in _NOT_ABOUT_ACCESS}
+
+    @property
+    def _looks_up_credentials(self) -> bool:
+        """Whether they come from where newer ones may come from: nobody named them."""
+        named = any(self._options.get(name) for name in ("key", "secret", "username", "anon", "session"))
+        return not named and "aws_access_key_id" not in self._client_options
+
+    @property
+    def _progress_seconds(self) -> float | None:
+        """Seconds without progress after which a request is given up: botocore's `read_timeout`."""
+        seconds = (self._options.get("config_kwargs") or {}).get("read_timeout", PROGRESS_SECONDS)
+        return None if seconds is None else float(seconds)
+
+    @property
+    def _client_options(self) -> Mapping[str, Any]:
+        options: Mapping[str, Any] = self._options.get("client_kwargs") or {}
+        return options
+
+    async def call(self, operation: str, url: str, *, Bucket: str, **parameters: Any) -> dict[str, Any]:  # noqa: N803
+        """Send one request.
+
+        Args:
+            operation: As botocore names its method: ``"get_object"``.
+            url: The object it is about, for messages.
+            Bucket: The bucket.
+            **parameters: As botocore names them. `Body` may be a list of views: it is sent without being
+                joined.
+
+        Raises:
+            StoreError: Whatever went wrong, in words of ours. It is `undecided` only when the whole body was
+                handed over.
+        """
+        used = None if self._renewal is None else self._renewal.in_use
+        try:
+            answer = await self._sent(operation, url, Bucket, parameters)
+        except StoreError as error:
+            if self._renewal is None:
+                raise
+            in_words = partial(self._refused_in_words, url, Bucket)
+            refused = await self._renewal.after(error, used or self._renewal.in_use, in_words)
+            if refused is error:
+                raise
+            if refused is not None:
+                raise refused from error.__cause__
+            answer = await self._sent(operation, url, Bucket, parameters)
+        if self._renewal is not None:
+            self._renewal.granted()
+        return answer
+
+    async def _refused_in_words(self, url: str, bucket: str) -> StoreError | None:
+        """What refuses these credentials any request, told in a body, which the answer to a HEAD has none of."""
+        try:
+            await self._sent("list_objects_v2", url, bucket, {"MaxKeys": 1})
+        except StoreError as error:
+            return error
+        except UnsupportedError:
+            return None
+        return None
+
+    async def _sent(self, operation: str, url: str, bucket: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """One request, and its line in the log."""
+        if operation == "get_object":  # its body is to come: who reads it writes to the log
+            return await self._send(operation, url, bucket, dict(parameters))
+        size = sum(piece.nbytes for piece in parameters.get("Body") or ())
+        with RequestLine(operation, url, num_bytes=size) as line:
+            answer = await self._send(operation, url, bucket, dict(parameters))
+        line.end(answer["ResponseMetadata"]["HTTPStatusCode"], size)
+        return answer
+
+    async def _send(self, operation: str, url: str, bucket: str, parameters: dict[str, Any]) -> dict[str, Any]:
+        pieces: Pieces | None = None
+        try:
+            filesystem = await self._connected()
+            if operation == "get_object" and self._gets is not None:
+                return await self._get(self._gets, filesystem, bucket, parameters)
+            body = parameters.get("Body")
+            if body is None:
+                answer: dict[str, Any] = await filesystem._call_s3(operation, Bucket=bucket, **parameters)
+                return answer
+            from resilient_pq.io.s3.s3_connection import Pieces  # noqa: PLC0415 (imported when it was connected)
+
+            async with asyncio.timeout(self._progress_seconds) as patience:
+                parameters["Body"] = pieces = Pieces(body, patience, self._progress_seconds)
+                answer = await filesystem._call_s3(operation, Bucket=bucket, **parameters)
+                return answer
+        except Exception as error:
+            if isinstance(error, StoreError | UnsupportedError):
+                raise
+            ours = from_s3_error(error, bucket=bucket, url=url, doing=operation)
+            if ours is None:
+                raise
+            if isinstance(ours, StoreError) and pieces is not None and not pieces.handed_over:
+                ours.undecided = False
+            raise ours from error if code_of(error) else cause_to_show(error)
+
+    async def _get(self, gets: S3Gets, filesystem: Any, bucket: str, parameters: dict[str, Any]) -> dict[str, Any]:
+        answer = await gets.get(parameters, bucket)
+        if answer is None:
+            send = partial(filesystem._call_s3, "get_object", Bucket=bucket, **parameters)
+            answer = await gets.learn(send, parameters, bucket)
+        return answer
+
+    async def accepts(self, operation: str, parameter: str) -> bool:
+        """Whether the installed botocore knows a parameter; s3fs drops unknown ones without a word."""
+        await self._connected()
+        api_name = self._client.meta.method_to_api_mapping[operation]
+        shape = self._client.meta.service_model.operation_model(api_name).input_shape
+        return parameter in shape.members
+
+    async def close(self) -> None:
+        """Close the connections."""
+        self._closed = True
+        client, self._client, self._filesystem = self._client, None, None
+        if client is not None:
+            await client.close()
+
+    async def _connected(self) -> Any:
+        if self._closed:
+            raise StoreError("the store is closed")
+        loop = asyncio.get_running_loop()
+        if self._filesystem is not None:
+            if loop is not self._loop:
+                raise StoreError("the store belongs to another event loop; make one in each")
+            return self._filesystem
+        async with self._opening:
+            if self._filesystem is None:
+                try:
+                    filesystem = await asyncio.to_thread(_filesystem, self._options, self._progress_seconds)
+                    self._client = await filesystem.set_session()
+                except (TypeError, KeyError, AttributeError) as error:
+                    raise UnsupportedError(f"storage_options do not fit s3fs: {scrubbed(str(error))}") from None
+                from resilient_pq.io.s3.s3_connection import prepared  # noqa: PLC0415
+
+                # A session of the caller's may have hooks of the caller's, which every request is to pass.
+                self._gets, self._renewal = prepared(
+                    filesystem,
+                    self._client,
+                    gets=not self._options.get("session"),
+                    renews=self._looks_up_credentials,
+                )
+                self._filesystem, self._loop = filesystem, loop
+        return self._filesystem
+
+
+def _filesystem(options: Mapping[str, Any], progress_seconds: float | None) -> Any:
+    """An s3fs of our own; called in a thread."""
+    from resilient_pq.io.s3.s3_connection import new_filesystem  # noqa: PLC0415 (it takes 0.2 s)
+
+    return new_filesystem(options, progress_seconds)
+
+
+def retry_policy_from(storage_options: Mapping[str, Any], otherwise: RetryPolicy) -> RetryPolicy:
+    """The policy with the attempts that botocore's own `retries` asks for: below ours they have no effect."""
+    retries = (storage_options.get("config_kwargs") or {}).get("retries") or {}
+    if "total_max_attempts" in retries:
+        return replace(otherwise, attempts=max(1, int(retries["total_max_attempts"])))
+    if "max_attempts" in retries:
+        return replace(otherwise, attempts=1 + max(0, int(retries["max_attempts"])))
+    return otherwise
+
+
+def max_requests_from(storage_options: Mapping[str, Any]) -> int:
+    """Requests under way at one time: as many as there may be connections, which `config_kwargs` can say."""
+    return max(1, int((storage_options.get("config_kwargs") or {}).get("max_pool_connections", MAX_REQUESTS)))

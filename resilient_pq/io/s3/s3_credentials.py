@@ -1,0 +1,130 @@
+"""Credentials that expire while a client lives: looked up again where they came from.
+
+botocore refreshes those that say when they expire. Those of the environment, of a profile or of a credential process do
+not always say so, and it reads them once: a program that goes on for longer than they last has to look again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from botocore.exceptions import BotoCoreError, CredentialRetrievalError
+
+from resilient_pq.errors import CredentialsExpiredError, StoreError
+from resilient_pq.io.s3.s3_responses import code_of, status_of
+
+log = logging.getLogger("resilient_pq.io")
+
+#: What stores call credentials that were right once.
+_EXPIRED: Final = frozenset({"ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired"})
+#: What they call those that were removed since, or never were right.
+_UNKNOWN: Final = frozenset({"InvalidToken", "InvalidAccessKeyId"})
+#: The answer to a HEAD has no body that could say so.
+_WITHOUT_WORDS: Final = frozenset({400, 401, 403})
+#: Seconds in which such an answer does not lead to a look-up again that found nothing new.
+_LOOKED_UP_LATELY: Final = 60.0
+
+
+class Renewal:
+    """Changes the credentials of a client for newer ones.
+
+    Args:
+        signer: Of the client; it holds the credentials.
+        look_up: Finds credentials anew; None for none.
+        clock: Seconds, only ever rising; injected by tests.
+    """
+
+    def __init__(
+        self,
+        signer: Any,
+        look_up: Callable[[], Awaitable[Any]],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Nothing was asked with them yet."""
+        self._signer = signer
+        self._look_up = look_up
+        self._clock = clock
+        self._looking = asyncio.Lock()
+        self._looked_up_at = float("-inf")
+        self._granted = False
+
+    @property
+    def in_use(self) -> Any:
+        """The credentials that requests are signed with now."""
+        return self._signer._credentials
+
+    def granted(self) -> None:
+        """Note that a request was: whatever is refused from now on may be so since credentials expired."""
+        self._granted = True
+
+    async def after(
+        self, error: StoreError, used: Any, in_words: Callable[[], Awaitable[StoreError | None]]
+    ) -> StoreError | None:
+        """What to raise for a request that was refused; None where it is to be sent once more, by other credentials.
+
+        Args:
+            error: Of the request.
+            used: What was in use when it was sent.
+            in_words: What refuses a request whose answer says why; None where nothing does.
+        """
+        told = error if _is_of_credentials(error) else None
+        if told is None and not await self._may_have_expired(error, used):
+            return error
+        async with self._looking:
+            if self.in_use is not used:
+                return None
+            found = await self._found()
+            if found is not None and await _named(found) != await _named(used):
+                self._signer._credentials = found
+                log.info("the credentials had expired, and were looked up again")
+                return None
+            if told is None:
+                refused = await in_words()
+                told = refused if refused is not None and _is_of_credentials(refused) else None
+            if told is None:
+                self._looked_up_at = self._clock()
+        if told is None or not (self._granted or code_of(told) in _EXPIRED):
+            return error
+        expired = CredentialsExpiredError(
+            told.message,
+            where=error.where,
+            hint="nothing newer was found in the environment, the profile or the credential process",
+        )
+        expired.status = error.status
+        expired.__cause__ = told.__cause__
+        return expired
+
+    async def _may_have_expired(self, error: StoreError, used: Any) -> bool:
+        """Whether credentials that do expire were refused without a word why."""
+        code = code_of(error)
+        if (code and not code.isdecimal()) or status_of(error) not in _WITHOUT_WORDS:
+            return False
+        names = await _named(used)
+        lately = self._clock() - self._looked_up_at < _LOOKED_UP_LATELY
+        return names is not None and names[2] is not None and not lately
+
+    async def _found(self) -> Any:
+        try:
+            return await self._look_up()
+        except (BotoCoreError, OSError) as error:
+            log.warning("credentials cannot be looked up again: %s", type(error).__name__)
+            return None
+
+
+def _is_of_credentials(error: StoreError) -> bool:
+    """Whether it says that other credentials may be granted what these were not."""
+    return code_of(error) in _EXPIRED | _UNKNOWN or isinstance(error.__cause__, CredentialRetrievalError)
+
+
+async def _named(credentials: Any) -> tuple[str, str, str | None] | None:
+    """What tells credentials from others; None where they cannot be had any more."""
+    try:
+        frozen = await credentials.get_frozen_credentials()
+    except (BotoCoreError, AttributeError):
+        return None
+    return frozen.access_key, frozen.secret_key, frozen.token or None

@@ -1,0 +1,218 @@
+"""GETs of objects on S3 over aiobotocore's session, but not through the rest of it: 0.4 ms of CPU each instead of 1.3.
+
+Nothing about endpoints, addressing or credentials is decided here. The first GET from a bucket goes through botocore;
+what it made of it (the URL but for the key, the headers but for range, condition and signature, the region) holds for
+every other one, and is used again. A request that is not understood, such as one to S3 Express or one with another kind
+of signature, leaves its bucket to botocore; and so does a store that refuses the first request made here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from botocore.exceptions import ClientError
+from botocore.parsers import create_parser
+from botocore.utils import percent_encode
+
+from resilient_pq.io.s3.sigv4 import amz_date, authorization
+from resilient_pq.io.transfer.fetch_counters import count_request
+
+_AUTHORIZATION = re.compile(
+    r"AWS4-HMAC-SHA256 Credential=(?P<key>[^/]+)/\d{8}/(?P<region>[^/]+)/s3/aws4_request, "
+    r"SignedHeaders=(?P<signed>[a-z0-9;-]+), Signature=[0-9a-f]{64}"
+)
+# What every request has anew.
+_OF_ONE_REQUEST = frozenset(
+    {
+        "range",
+        "if-match",
+        "authorization",
+        "x-amz-date",
+        "x-amz-security-token",
+        "amz-sdk-invocation-id",
+        "amz-sdk-request",
+    }
+)
+# What a request is refused with, whoever sent it.
+_DEFINITE = frozenset({404, 412, 416, 429})
+_PARSER: Final = create_parser("rest-xml")
+
+_prepared: ContextVar[list[Any] | None] = ContextVar("resilient_pq_prepared_request", default=None)
+
+
+@dataclass(slots=True)
+class _Known:
+    """What all GETs from one bucket have in common.
+
+    Attributes:
+        base: The URL, up to the key.
+        host: The Host header that belongs to it.
+        path: The path in it.
+        headers: Those that are the same, by their names in lower case.
+        signed: The names of those that are signed; None where nothing is.
+        region: That they are signed for.
+        proven: One was granted.
+    """
+
+    base: str
+    host: str
+    path: str
+    headers: dict[str, str]
+    signed: frozenset[str] | None
+    region: str
+    proven: bool = False
+
+
+class S3Gets:
+    """Sends GETs as a client of aiobotocore would.
+
+    Args:
+        client: The client; what it is asked through `learning` is learnt from.
+    """
+
+    def __init__(self, client: Any) -> None:
+        """Nothing is known yet."""
+        self._session = client._endpoint.http_session
+        self._signer = client._request_signer
+        self._known: dict[str, _Known | None] = {}
+        client.meta.events.register_last("before-send.s3.GetObject", _notice)
+
+    async def get(self, parameters: Mapping[str, Any], bucket: str) -> dict[str, Any] | None:
+        """The answer to a GET, as botocore has it, or None where botocore is to send it.
+
+        Args:
+            parameters: `Key` and `Range`, and perhaps `IfMatch`.
+            bucket: What the object lies in.
+
+        Raises:
+            ClientError: The store refused it. Also whatever else aiobotocore's session raises.
+        """
+        known = self._known.get(bucket)
+        if known is None or not {"Key", "Range", "IfMatch"}.issuperset(parameters):
+            return None
+        response = await self._session.send(await self._request(known, parameters))
+        status = response.status_code
+        if status in (200, 206):
+            known.proven = True
+            return _answer(response)
+        body = await response.content
+        if not known.proven and 300 <= status < 500 and status not in _DEFINITE:
+            self._known[bucket] = None
+            count_request()
+            return None
+        said = {"status_code": status, "headers": response.headers, "body": body, "context": {}}
+        raise ClientError(_PARSER.parse(said, None), "GetObject")
+
+    async def learn(self, send: Any, parameters: Mapping[str, Any], bucket: str) -> dict[str, Any]:
+        """The answer of botocore to a GET; how it sent it is remembered for the bucket, if it is the first."""
+        if bucket in self._known:
+            return await send()  # type: ignore[no-any-return]
+        prepared: list[Any] = []
+        token = _prepared.set(prepared)
+        try:
+            answer: dict[str, Any] = await send()
+        finally:
+            _prepared.reset(token)
+        self._known[bucket] = await self._understood(prepared, str(parameters["Key"]))
+        return answer
+
+    async def _understood(self, prepared: list[Any], key: str) -> _Known | None:
+        if not prepared:
+            return None
+        request = prepared[-1]  # it may have been redirected to another region
+        url, encoded = str(request.url), percent_encode(key, safe="/~")
+        if "?" in url or not url.endswith(f"/{encoded}"):
+            return None
+        base = url[: -len(encoded)]
+        headers = {name.lower(): _text(value) for name, value in request.headers.items()}
+        same = {name: value for name, value in headers.items() if name not in _OF_ONE_REQUEST}
+        known = _Known(base, _host_of(base), urlsplit(base).path, same, None, "")
+        if "authorization" not in headers:
+            return known
+        match = _AUTHORIZATION.fullmatch(headers["authorization"])
+        if match is None or self._signer._credentials is None or "x-amz-content-sha256" not in same:
+            return None
+        if match["key"] != (await self._signer._credentials.get_frozen_credentials()).access_key:
+            return None
+        known.signed, known.region = frozenset(match["signed"].split(";")) & frozenset(same), match["region"]
+        return known
+
+    async def _request(self, known: _Known, parameters: Mapping[str, Any]) -> SimpleNamespace:
+        encoded = percent_encode(parameters["Key"], safe="/~")
+        fresh = {"range": parameters["Range"]}
+        if "IfMatch" in parameters:
+            fresh["if-match"] = parameters["IfMatch"]
+        if known.signed is not None:
+            credentials, when = await self._signer._credentials.get_frozen_credentials(), datetime.now(UTC)
+            fresh["x-amz-date"] = amz_date(when)
+            if credentials.token:
+                fresh["x-amz-security-token"] = credentials.token
+            fresh["authorization"] = authorization(
+                "GET",
+                known.path + encoded,
+                {"host": known.host, **fresh, **{name: known.headers[name] for name in known.signed}},
+                when=when,
+                region=known.region,
+                access_key=credentials.access_key,
+                secret_key=credentials.secret_key,
+            )
+        return SimpleNamespace(
+            method="GET",
+            url=known.base + encoded,
+            headers={**known.headers, **fresh},
+            body=None,
+            stream_output=True,
+        )
+
+
+class _Stream:
+    """The body of an answer, as `StreamingBody` of botocore is read."""
+
+    def __init__(self, response: Any) -> None:
+        self._response = response
+
+    async def read(self, size: int) -> bytes:
+        """The next bytes, none at the end."""
+        data: bytes = await self._response.content.read(size)
+        return data
+
+    def close(self) -> None:
+        """Drop the rest."""
+        self._response.close()
+
+
+def _notice(request: Any, **_: Any) -> None:
+    prepared = _prepared.get()
+    if prepared is not None:
+        prepared.append(request)
+
+
+def _answer(response: Any) -> dict[str, Any]:
+    headers = response.headers
+    length = headers.get("content-length")
+    return {
+        "Body": _Stream(response.raw),
+        "ContentRange": headers.get("content-range"),
+        "ContentLength": int(length) if length is not None else None,
+        "ETag": headers.get("etag"),
+        "VersionId": headers.get("x-amz-version-id"),
+        "ResponseMetadata": {"HTTPStatusCode": response.status_code},
+    }
+
+
+def _host_of(url: str) -> str:
+    """The Host header as it is sent and signed: in lower case, without a port that goes without saying."""
+    parts = urlsplit(url)
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else str(parts.hostname)
+    return host if parts.port in (None, {"http": 80, "https": 443}[parts.scheme]) else f"{host}:{parts.port}"
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value

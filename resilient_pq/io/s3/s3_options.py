@@ -1,0 +1,216 @@
+"""Storage options of S3 in the words of others, as those of s3fs; and what is in nobody's words, by its name.
+
+Polars, delta-rs and obstore take the names of the Rust crate `object_store`, in small letters or in capitals, with
+``aws_`` before them or without.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any, Final
+
+from resilient_pq.errors import UnsupportedError
+from resilient_pq.io.option_kinds import (
+    ENDPOINT,
+    NUMBER,
+    OPTIONS,
+    TEXT,
+    WHOLE,
+    Kind,
+    check_kinds,
+    check_names,
+)
+
+_TRUE: Final = frozenset({"true", "1", "yes", "y", "on", "t"})
+
+
+def s3fs_options(storage_options: Mapping[str, Any]) -> dict[str, Any]:
+    """The same options, as s3fs takes them.
+
+    Raises:
+        UnsupportedError: One is named that nobody knows, or one thing is said in two ways that differ. No value is in
+            the message: it may be a secret.
+    """
+    known = _OF_S3FS
+    if any(name not in known and _bare(name) not in _MEANINGS for name in storage_options):
+        known = _known()
+    found = {name: value for name, value in storage_options.items() if name in known}
+    check_kinds(found, _KINDS)
+    said_by: dict[str, str] = {}
+    for name, value in storage_options.items():
+        if name in known:
+            continue
+        meaning = _MEANINGS.get(_bare(name))
+        if meaning is None:
+            raise UnsupportedError(f"storage_options: there is no {name!r} for S3", hint=_nearest(name))
+        place, ours = meaning[0], meaning[1](value)
+        if ours is None:
+            continue
+        if (before := _at(found, place)) is not None and before != ours:
+            raise UnsupportedError(
+                f"storage_options: {said_by.get(place, place)!r} and {name!r} contradict each other",
+                hint="give one of them",
+            )
+        said_by[place] = name
+        _put(found, place, ours)
+    check_kinds(found, _KINDS)
+    for place, usual in _USUAL_WITHIN.items():
+        if not usual.issuperset(found.get(place) or ()):
+            check_names(found, place, _known_within()[place])
+    return found
+
+
+def _truth(value: Any) -> bool:
+    return value.strip().lower() in _TRUE if isinstance(value, str) else bool(value)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _addressing(value: Any) -> str:
+    return "virtual" if _truth(value) else "path"
+
+
+def _nothing(_: Any) -> None:
+    """Of what goes without saying here."""
+
+
+#: Where each thing belongs that others call so, in small letters and without ``aws_``, and how its value is said there.
+_MEANINGS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
+    "access_key_id": ("key", _same),
+    "secret_access_key": ("secret", _same),
+    "session_token": ("token", _same),
+    "token": ("token", _same),
+    "endpoint": ("endpoint_url", _same),
+    "endpoint_url": ("endpoint_url", _same),
+    "endpoint_url_s3": ("endpoint_url", _same),
+    "region": ("client_kwargs.region_name", _same),
+    "region_name": ("client_kwargs.region_name", _same),
+    "default_region": ("client_kwargs.region_name", _same),
+    "skip_signature": ("anon", _truth),
+    "request_payer": ("requester_pays", _truth),
+    "profile": ("profile", _same),
+    "virtual_hosted_style_request": ("config_kwargs.s3.addressing_style", _addressing),
+    "allow_http": ("allow_http", _nothing),  # the endpoint says so
+    "unsigned_payload": ("unsigned_payload", _nothing),  # they are, where the connection is secure
+}
+#: Of the options that a client would take as they are, and say in its own words later that it cannot.
+_KINDS: Final[dict[str, Kind]] = {
+    **dict.fromkeys(("client_kwargs", "config_kwargs", "s3_additional_kwargs"), OPTIONS),
+    **dict.fromkeys(("config_kwargs.s3", "config_kwargs.proxies", "config_kwargs.retries"), OPTIONS),
+    **dict.fromkeys(("key", "secret", "token", "username", "password", "profile"), TEXT),
+    **dict.fromkeys(("client_kwargs.region_name", "config_kwargs.region_name"), TEXT),
+    **{f"client_kwargs.aws_{name}": TEXT for name in ("access_key_id", "secret_access_key", "session_token")},
+    **dict.fromkeys(("endpoint_url", "client_kwargs.endpoint_url"), ENDPOINT),
+    **dict.fromkeys(("config_kwargs.connect_timeout", "config_kwargs.read_timeout"), NUMBER),
+    "config_kwargs.max_pool_connections": WHOLE,
+    **dict.fromkeys(("config_kwargs.retries.max_attempts", "config_kwargs.retries.total_max_attempts"), WHOLE),
+    "client_kwargs.verify": (lambda value: isinstance(value, bool | str), "true, false or the path of certificates"),
+    "session": (lambda value: hasattr(value, "get_component"), "a session of aiobotocore"),
+}
+#: What every aiobotocore takes in options that are dicts; it is imported for other names.
+_USUAL_WITHIN: Final[dict[str, frozenset[str]]] = {
+    "client_kwargs": frozenset(
+        {"region_name", "endpoint_url", "aws_access_key_id", "aws_secret_access_key", "aws_session_token", "verify"}
+    ),
+    "config_kwargs": frozenset(
+        {"connect_timeout", "max_pool_connections", "proxies", "read_timeout", "retries", "s3", "signature_version"}
+    ),
+}
+#: What s3fs takes of others, and gives to nobody: of fsspec itself.
+_OF_FSSPEC: Final = frozenset({"use_listings_cache", "listings_expiry_time", "max_paths", "skip_instance_cache"})
+
+#: What every s3fs takes: for other names the installed one is asked, which takes 0.2 s where it is not imported.
+_OF_S3FS: Final = (
+    frozenset({"client_kwargs", "config_kwargs", "s3_additional_kwargs"})
+    | _OF_FSSPEC
+    | {
+        "anon",
+        "asynchronous",
+        "cache_regions",
+        "default_block_size",
+        "default_cache_type",
+        "default_fill_cache",
+        "endpoint_url",
+        "fixed_upload_size",
+        "key",
+        "loop",
+        "max_concurrency",
+        "password",
+        "profile",
+        "requester_pays",
+        "secret",
+        "session",
+        "token",
+        "use_ssl",
+        "username",
+        "version_aware",
+    }
+)
+
+
+def _bare(name: str) -> str:
+    return name.lower().removeprefix("aws_")
+
+
+@cache
+def _known() -> frozenset[str]:
+    """What the installed s3fs takes itself, or hands on to aiobotocore."""
+    import s3fs  # noqa: PLC0415 (whoever makes a client has it)
+    from aiobotocore.session import AioSession  # noqa: PLC0415
+
+    takes = {
+        name
+        for each in (s3fs.S3FileSystem.__init__, AioSession.__init__)
+        for name, parameter in inspect.signature(each).parameters.items()
+        if parameter.kind is not parameter.VAR_KEYWORD
+    }
+    return frozenset(takes - {"self"}) | _OF_FSSPEC
+
+
+@cache
+def _known_within() -> dict[str, frozenset[str]]:
+    """What the installed aiobotocore takes in options that are dicts."""
+    from aiobotocore.config import AioConfig  # noqa: PLC0415
+    from aiobotocore.session import AioSession  # noqa: PLC0415
+
+    client = inspect.signature(AioSession._create_client).parameters
+    config = {*inspect.signature(AioConfig.__init__).parameters, *AioConfig.OPTION_DEFAULTS}
+    # Those that s3fs gives by itself would be given twice.
+    ours = {"self", "service_name", "config", "kwargs", "args", "client_kwargs"}
+    return {"client_kwargs": frozenset(client) - ours, "config_kwargs": frozenset(config) - {"self", "kwargs"}}
+
+
+def _nearest(name: str) -> str:
+    """What may be meant."""
+    names = {each.lower(): each for each in _known()}
+    bare = {each: each for each in _MEANINGS}
+    close = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.7)
+    if close:
+        return f"did you mean {names[close[0]]!r}?"
+    close = difflib.get_close_matches(_bare(name), bare, n=1, cutoff=0.7)
+    if close:
+        prefix = "aws_" if name.lower().startswith("aws_") else ""
+        return f"did you mean {prefix + close[0]!r}?"
+    return "options are those of s3fs, such as key, secret, token, profile, endpoint_url, client_kwargs, config_kwargs"
+
+
+def _at(options: Mapping[str, Any], place: str) -> Any:
+    found: Any = options
+    for name in place.split("."):
+        found = found.get(name) if isinstance(found, Mapping) else None
+    return found
+
+
+def _put(options: dict[str, Any], place: str, value: Any) -> None:
+    """Set an option, in a dict of its own where it lies in one: the caller's stays as it is."""
+    *folders, last = place.split(".")
+    for name in folders:
+        inner = options.get(name)
+        options[name] = dict(inner) if isinstance(inner, Mapping) else {}
+        options = options[name]
+    options[last] = value

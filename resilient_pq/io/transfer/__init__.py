@@ -1,0 +1,1 @@
+"""Requests: merged, retried, hedged, limited and logged."""

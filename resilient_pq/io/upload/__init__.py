@@ -1,0 +1,1 @@
+"""Objects that are written in parts, and who may write them."""

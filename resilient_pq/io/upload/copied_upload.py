@@ -1,0 +1,168 @@
+"""An upload whose first parts are copied by the store itself, from an object that lies in it already."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+
+from resilient_pq.byte_ranges import ByteRange
+from resilient_pq.errors import NotFoundError, ObjectChangedError, RangeError, Where
+from resilient_pq.io.cancellation import GRACE_SECONDS, finish_first
+from resilient_pq.io.protocols import MultipartStore, ObjectInfo, Part, ReadStore, SinkOptions, bare_etag
+from resilient_pq.io.upload.abandoned_uploads import drop_upload
+from resilient_pq.io.upload.begun_upload import twins_of
+from resilient_pq.io.upload.upload_plan import part_size
+from resilient_pq.units import MiB
+
+#: Copies under way at one time, within what the store lets be under way of all requests; their bytes do not pass
+#: through here.
+_MAX_COPIES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedUpload:
+    """An open upload, and its first parts.
+
+    Attributes:
+        upload_id: The upload.
+        parts: Parts 1, 2, ... in full: whole numbers of MiB.
+        num_bytes: Bytes in them.
+    """
+
+    upload_id: str
+    parts: tuple[Part, ...]
+    num_bytes: int
+
+
+def parts_to_copy(end: int, options: SinkOptions) -> list[ByteRange]:
+    """The parts of an upload to copy from the first `end` bytes of an object.
+
+    They are as long as the options size them. Where parts may be unequal, the last reaches to the last whole MiB: so
+    less than a MiB is left to be read and sent. None where the bytes do not fill one part.
+
+    Raises:
+        StoreError: They need more parts than an upload can have.
+    """
+    places: list[ByteRange] = []
+    start = 0
+    while (stop := start + part_size(len(places) + 1, options)) <= end:
+        places.append(ByteRange(start, stop))
+        start = stop
+    if places and not options.equal_parts:
+        places[-1] = ByteRange(places[-1].start, end // MiB * MiB)
+    return places
+
+
+@asynccontextmanager
+async def copied_upload(
+    store: MultipartStore,
+    key: str,
+    source: ObjectInfo,
+    end: int,
+    options: SinkOptions,
+    *,
+    copied: Callable[[int], None] | None = None,
+    begun: Callable[[str], Awaitable[None]] | None = None,
+) -> AsyncIterator[CopiedUpload]:
+    """Begin an upload with copies of the first `end` bytes of another object, as far as they make parts.
+
+    The upload is the caller's when the block ends well, and is removed when it does not. That all copies are of one
+    version is known before the block is entered: not every store heeds which version was to be copied, so what the
+    source is is asked before the first copy and after the last.
+
+    Args:
+        store: Where the source is, and the upload will be.
+        key: The object that the upload makes.
+        source: The version to copy from.
+        end: Of its bytes, how many are wanted; see `parts_to_copy` for those that are not copied.
+        options: Those of the upload.
+        copied: Called with the bytes copied so far, after each part.
+        begun: Called with the id of the upload before anything is copied to it.
+
+    Raises:
+        ObjectChangedError: The source is no longer that version.
+        RangeError: `end` lies beyond the source.
+        StoreError: The store refuses.
+    """
+    places = parts_to_copy(end, options)
+    await _refuse_changed(store, source, end)
+
+    async def begin() -> str:
+        return await store.create_upload(key)
+
+    drop = partial(drop_upload, store, key)
+    upload_id = await finish_first(begin(), undo=drop, patience=GRACE_SECONDS)
+    try:
+        twins = await twins_of(store, key, upload_id)
+        if begun is not None:
+            await begun(upload_id)
+        for twin in twins:
+            await drop(twin)
+        parts = await _copies(store, key, upload_id, source, places, copied or (lambda _: None))
+        await _refuse_changed(store, source, end)
+        yield CopiedUpload(upload_id, tuple(parts), places[-1].end if places else 0)
+    except BaseException as error:
+        await finish_first(drop(upload_id, error))
+        raise
+
+
+async def _copies(
+    store: MultipartStore,
+    key: str,
+    upload_id: str,
+    source: ObjectInfo,
+    places: Sequence[ByteRange],
+    copied: Callable[[int], None],
+) -> list[Part]:
+    """The parts, several of them under way at one time; afterwards none is, however it ends."""
+    waiting = deque(enumerate(places, start=1))
+    parts: dict[int, Part] = {}
+    num_bytes = 0
+
+    async def copy() -> None:
+        nonlocal num_bytes
+        while waiting:
+            number, place = waiting.popleft()
+            parts[number] = await store.copy_part(
+                key, upload_id, number, source.key, place.start, place.end, source.etag
+            )
+            num_bytes += place.size
+            copied(num_bytes)
+
+    copying = [asyncio.create_task(copy()) for _ in range(min(_MAX_COPIES, len(places)))]
+    try:
+        if copying:
+            await asyncio.wait(copying, return_when=asyncio.FIRST_EXCEPTION)
+        for task in copying:
+            if task.done():
+                task.result()
+    finally:
+        waiting.clear()
+        await finish_first(_ended(copying))
+    return [parts[number] for number in range(1, len(places) + 1)]
+
+
+async def _ended(tasks: Sequence[asyncio.Task[None]]) -> None:
+    """Wait for copies, for a while: one carried out when its upload was aborted stays. Then they are broken off."""
+    if tasks:
+        await asyncio.wait(tasks, timeout=GRACE_SECONDS)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _refuse_changed(store: ReadStore, source: ObjectInfo, end: int) -> None:
+    """Raise unless the source is still the version that is wanted, and has so many bytes."""
+    where = Where(key=store.url_of(source.key))
+    try:
+        now = await store.head(source.key)
+    except NotFoundError as error:
+        raise ObjectChangedError("the object was removed while it was copied", where=where) from error
+    if now.etag is None or source.etag is None or bare_etag(now.etag) != bare_etag(source.etag):
+        raise ObjectChangedError("the object was replaced while it was copied", where=where)
+    if end > now.size:
+        raise RangeError(f"{end:,} is beyond the {now.size:,} bytes of the source", where=where)

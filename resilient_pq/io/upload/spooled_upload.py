@@ -1,0 +1,76 @@
+"""An object that gathers in a local temporary file until it is complete, for stores that can only be given it whole."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from abc import abstractmethod
+from typing import Protocol, Self
+
+from resilient_pq.io.cancellation import GRACE_SECONDS, finish_first
+from resilient_pq.io.local_store import LocalSink, in_thread
+from resilient_pq.io.os_errors import explained
+from resilient_pq.io.partial_file import SUFFIX, PartialFile
+from resilient_pq.io.protocols import ObjectInfo, StoredState
+
+
+class TakesFiles(Protocol):
+    """A store that can be given a local file."""
+
+    @abstractmethod
+    async def publish(self, path: str, key: str, *, exclusive: bool) -> ObjectInfo:
+        """Send a local file, so that the object is there entirely or not at all.
+
+        Raises:
+            AlreadyExistsError: `exclusive`, and the object exists.
+        """
+
+
+class SpooledSink(LocalSink):
+    """The bytes of one object in a local temporary file until it is sent."""
+
+    def __init__(self, store: TakesFiles, key: str, file: PartialFile, *, exclusive: bool) -> None:
+        """Use `begin` instead."""
+        super().__init__(key, file, exclusive=exclusive)
+        self._store = store
+
+    @classmethod
+    async def begin(cls, store: TakesFiles, key: str, *, exclusive: bool) -> Self:
+        """Make the temporary file."""
+        name = os.path.basename(key)[-64:]
+        file = await finish_first(in_thread(_spool, name), undo=lambda file: in_thread(file.discard))
+        return cls(store, key, file, exclusive=exclusive)
+
+    @property
+    def num_bytes_stored(self) -> int:
+        """None: a temporary file of this machine is no promise."""
+        return 0
+
+    @property
+    def can_store(self) -> bool:
+        """Nothing is in the store before all of it is."""
+        return False
+
+    async def commit(self, *, wait: bool = True) -> StoredState:
+        """A temporary file of this machine is no promise."""
+        self._refuse_ended()
+        return StoredState.ACCEPTED
+
+    async def complete(self) -> ObjectInfo:
+        """Send the file, and remove it."""
+        self._refuse_ended()
+
+        async def send() -> ObjectInfo:
+            info = await self._store.publish(self._file.path, self._key, exclusive=self._exclusive)
+            self._ended, self._info = True, info
+            await in_thread(self._file.discard)
+            return info
+
+        return await finish_first(send(), patience=GRACE_SECONDS)
+
+
+def _spool(name: str) -> PartialFile:
+    """A new temporary file, named after what it will be."""
+    with explained("cannot write", tempfile.gettempdir()):
+        descriptor, path = tempfile.mkstemp(prefix=f"{name}.", suffix=SUFFIX)
+    return PartialFile(descriptor, path, path.removesuffix(SUFFIX))

@@ -1,0 +1,237 @@
+"""Row groups of which chunks are damaged, read as far as their pages are whole. An async shell around `surviving`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from resilient_pq.byte_ranges import ByteRange
+from resilient_pq.damage.chunk_salvage import ChunkBytes, RowRun, SalvagedChunk, next_page, survivors
+from resilient_pq.damage.displaced_pages import goes_beyond, is_adrift, is_displaced, without_displaced
+from resilient_pq.damage.lost_region import LostRegion, RemainingRowGroup, lost_regions
+from resilient_pq.damage.on_damage import OnDamage, choose_rows, rows_kept
+from resilient_pq.damage.page_hints import (
+    PageHints,
+    pages_by_index,
+    pages_by_record,
+    record_of_row_group,
+    record_place,
+)
+from resilient_pq.damage.stated_values import stated_of
+from resilient_pq.errors import FormatError, UnsupportedError, Where, located
+from resilient_pq.format.compression import codecs
+from resilient_pq.format.file_metadata import Encoding
+from resilient_pq.format.pages.chunk_read import ChunkRead
+from resilient_pq.format.pages.open_chunk import concatenate
+from resilient_pq.format.pages.row_selection import leaf_column, leaf_data, null_rows
+from resilient_pq.format.physical_values import LeafColumn
+from resilient_pq.format.schema_tree import Selection
+from resilient_pq.reader.chunk_objects import ChunkObjects
+from resilient_pq.reader.data_file import data_file
+from resilient_pq.reader.filter import index_ranges
+from resilient_pq.reader.read_options import ReadSettings
+from resilient_pq.reader.read_plan import RowGroupRead
+
+#: A damaged row group that is said to have more rows is not believed: one byte and more is needed for each.
+_MAX_ROWS: Final = 1 << 28
+
+
+@dataclass(frozen=True, slots=True)
+class DamagedChunk:
+    """A chunk whose checksums do not hold, or that does not decode.
+
+    Attributes:
+        chunk: Which one.
+        data: Its bytes, as they were read last.
+        error: What is wrong with them.
+    """
+
+    chunk: ChunkRead
+    data: memoryview
+    error: FormatError
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedRowGroup:
+    """Rows of a row group.
+
+    Attributes:
+        read: What was asked for.
+        columns: By the ordinal of each leaf, its rows.
+        num_rows: How many these are; fewer than the row group has where some are left out.
+        lost: What of it is lost, in the order of the bytes.
+    """
+
+    read: RowGroupRead
+    columns: Mapping[int, LeafColumn]
+    num_rows: int
+    lost: tuple[LostRegion, ...] = ()
+
+
+class DamagedRowGroups:
+    """Reads what is left of row groups of one file."""
+
+    def __init__(self, objects: ChunkObjects, how: ReadSettings) -> None:
+        """Read nothing yet."""
+        self._objects = objects
+        self._on_damage = how.on_damage
+        self._verify = how.verify
+
+    async def rows_left(
+        self,
+        selected: Sequence[Selection],
+        group: RowGroupRead,
+        columns: Mapping[int, LeafColumn],
+        damaged: Sequence[DamagedChunk],
+    ) -> DecodedRowGroup:
+        """The rows of a row group of which something is left.
+
+        Costs requests beyond those for the chunks: for the record of the row group, or for the OffsetIndexes of the
+        chunks that are damaged, where there are any.
+
+        Args:
+            selected: The columns wanted.
+            group: Which row group.
+            columns: By the ordinal of each leaf whose chunk is whole, its rows.
+            damaged: The other chunks.
+
+        Raises:
+            FormatError: The row group is said to have more rows than can be believed.
+            UnsupportedError: A damaged chunk uses what this version does not read.
+            StoreError: The store could not give the bytes.
+        """
+        for chunk in damaged:
+            _check_supported(chunk.chunk)
+        if group.num_rows > _MAX_ROWS:
+            raise damaged[0].error
+        known = await self._known_pages(group, [chunk.chunk for chunk in damaged])
+        left = [
+            await asyncio.to_thread(
+                survivors,
+                chunk.chunk,
+                [ChunkBytes(chunk.data)],
+                pages,
+                num_rows=group.num_rows,
+                search=next_page,
+                agrees=stated_of(self._objects.contents.metadata, chunk.chunk).agrees,
+                verify=self._verify,
+            )
+            for chunk, pages in zip(damaged, known, strict=True)
+        ]
+        if is_displaced(left, beyond=await goes_beyond(left, self._beside)):
+            # What fits a chunk by chance is as little of it: its rows go with those of the others.
+            columns = {leaf: rows for leaf, rows in columns.items() if leaf in _with_sums(group)}
+            left = [each for each in without_displaced(left) if each is not None]
+        try:
+            found = await asyncio.to_thread(_rows_left, selected, group, columns, left, self._on_damage)
+        except MemoryError as error:
+            raise FormatError(
+                f"there is not enough memory for {group.num_rows:,} rows",
+                where=Where(row_group=group.ordinal),
+            ) from error
+        lost = [self._located(region, group) for region in found.lost]
+        miscounted = self._objects.contents.miscounted is not None
+        if miscounted or any(_held(each) > group.num_rows for each in left):  # nobody knows how many there were
+            lost = [replace(region, num_rows=None) for region in lost]
+        return replace(found, lost=tuple(lost))
+
+    async def _beside(self, chunk: ChunkRead, place: ByteRange) -> memoryview | None:
+        end = min(place.end, self._objects.contents.data_end_in(chunk.file))
+        return await self._bytes(chunk.file, ByteRange(place.start, end)) if place.start < end else None
+
+    def _located(self, region: LostRegion, group: RowGroupRead) -> LostRegion:
+        """The region with the name of the file that it lies in."""
+        files = {chunk.leaf.column_path: chunk.file for chunk in group.chunks}
+        file = files.get(region.where.column or "", group.chunks[0].file)
+        return replace(region, where=region.where.merged_with(Where(key=self._objects.url_of(file))))
+
+    # -- what is known of pages ------------------------------------------------------------------
+
+    async def _known_pages(self, group: RowGroupRead, chunks: Sequence[ChunkRead]) -> list[PageHints | None]:
+        """For each chunk what is known of its pages: by the row group's record, else by its OffsetIndex."""
+        columns = self._objects.contents.metadata.row_groups[group.ordinal].columns
+        first = columns[0].meta_data
+        place = None if first is None else record_place(first)
+        if place is not None:
+            data = await self._bytes(data_file(columns[0].file_path or None), place)
+            record = None if data is None else record_of_row_group(data, place)
+            if record is not None and len(record.chunks) == len(columns):
+                return [pages_by_record(record, chunk) for chunk in chunks]
+        return [await self._indexed(chunk) for chunk in chunks]
+
+    async def _indexed(self, chunk: ChunkRead) -> PageHints | None:
+        try:
+            place = index_ranges.offset_index_place(
+                index_ranges.IndexedChunk(self._objects.contents, chunk.row_group, chunk.leaf)
+            )
+        except FormatError:
+            return None
+        data = None if place is None else await self._bytes(place.file, place.range)
+        return None if data is None else pages_by_index(data, chunk)
+
+    async def _bytes(self, file: str | None, place: ByteRange) -> memoryview | None:
+        """Bytes of an object; None where they are said to lie outside of it."""
+        if place.end > self._objects.contents.data_end_in(file):
+            return None
+        try:
+            return await self._objects.read_range(file, place)
+        except FormatError:
+            return None
+
+
+def _held(left: SalvagedChunk) -> int:
+    """The rows that the pages of a chunk hold, as far as they can be counted."""
+    return sum(fate.num_rows or 0 for fate in left.pages)
+
+
+def _with_sums(group: RowGroupRead) -> set[int]:
+    """The ordinals of the leaves whose chunks have checksums."""
+    return {chunk.leaf.ordinal for chunk in group.chunks if not is_adrift(chunk)}
+
+
+def _check_supported(chunk: ChunkRead) -> None:
+    """Refuse a chunk that could not be read if it were whole, by what the footer says of it.
+
+    Raises:
+        UnsupportedError: It is compressed, or encoded, in a way that this version does not know.
+    """
+    with located(chunk.where):
+        codecs.check_readable(chunk.metadata.codec)
+        for encoding in chunk.metadata.encodings:
+            if encoding not in list(Encoding):
+                raise UnsupportedError(f"the encoding {encoding} is not supported")
+
+
+def _rows_left(
+    selected: Sequence[Selection],
+    group: RowGroupRead,
+    columns: Mapping[int, LeafColumn],
+    damaged: Sequence[SalvagedChunk],
+    on_damage: OnDamage,
+) -> DecodedRowGroup:
+    """Choose among the rows of a row group, and take those chosen of every leaf."""
+    leaves = list(dict.fromkeys(chunk.leaf for chunk in group.chunks))
+    runs = {left.chunk.leaf.ordinal: left.runs for left in damaged}
+    masks = {leaf.ordinal: np.zeros(group.num_rows, np.bool_) for leaf in leaves if leaf.ordinal not in columns}
+    masks |= {left.chunk.leaf.ordinal: left.rows_present(group.num_rows) for left in damaged}
+    present = {ordinal: mask for ordinal, mask in masks.items() if not mask.all()}
+    choice = choose_rows(selected, present, group.num_rows, on_damage, keep_empty=True)
+    kept: dict[int, LeafColumn] = {}
+    for leaf in leaves:
+        whole = columns.get(leaf.ordinal)
+        if whole is not None:
+            if choice.num_rows == group.num_rows and leaf.ordinal not in choice.nulled:
+                kept[leaf.ordinal] = whole
+                continue
+            runs[leaf.ordinal] = (RowRun(0, leaf_data(whole)),)
+        pieces = rows_kept(leaf, runs.get(leaf.ordinal, ()), choice) or [null_rows(leaf, 0)]
+        kept[leaf.ordinal] = leaf_column(leaf, concatenate(leaf, pieces))
+    pages = {leaf.ordinal: () for leaf in leaves} | {left.chunk.leaf.ordinal: left.pages for left in damaged}
+    place = ByteRange(min(chunk.range.start for chunk in group.chunks), max(chunk.range.end for chunk in group.chunks))
+    lost = lost_regions(leaves, RemainingRowGroup(group.ordinal, place, pages, present), choice)
+    in_order = tuple(sorted(lost, key=lambda region: region.start))
+    return DecodedRowGroup(group, kept, choice.num_rows, in_order)

@@ -1,0 +1,1 @@
+"""Filters of a read, and the indexes that narrow it."""

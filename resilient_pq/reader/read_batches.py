@@ -1,0 +1,78 @@
+"""How a stream of rows is cut into reads: row groups that lie close together share one. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from resilient_pq.byte_ranges import ByteRange
+from resilient_pq.reader.read_plan import RowGroupRead
+from resilient_pq.units import MiB
+
+#: Row groups share a read up to this many bytes: more is fetched as fast by itself, and would keep first rows waiting.
+_TOGETHER: Final = 1 * MiB
+#: Of a small budget, they share one up to this part of it.
+_SHARES: Final = 16
+
+
+@dataclass(frozen=True)
+class ReadBatch:
+    """Row groups that are read by one call, in the order in which their rows are wanted.
+
+    Attributes:
+        row_groups: What to read of each.
+    """
+
+    row_groups: tuple[RowGroupRead, ...]
+
+    @cached_property
+    def num_bytes(self) -> int:
+        """Bytes that are fetched for it."""
+        return sum(group.num_bytes for group in self.row_groups)
+
+    @cached_property
+    def num_decoded(self) -> int:
+        """Bytes that its pages have when they are decompressed, as its footer says; nothing is believed below 0."""
+        return sum(chunk.num_decoded for group in self.row_groups for chunk in group.chunks)
+
+
+def portions(row_groups: Sequence[RowGroupRead], *, gap: int, budget: int) -> Iterator[ReadBatch]:
+    """Cut a read into portions, in its order.
+
+    Args:
+        row_groups: What to read.
+        gap: Row groups share a portion where at most this many bytes that nobody wants lie between them.
+        budget: Bytes that all portions may have that are read at one time; one has a small share of them.
+    """
+    most = min(_TOGETHER, budget // _SHARES)
+    together: list[RowGroupRead] = []
+    size = 0
+    for group in row_groups:
+        extent = _extent(group)
+        more = 0 if extent is None else extent[1].size
+        if together and not (size + more <= most and _near(_extent(together[-1]), extent, gap)):
+            yield ReadBatch(tuple(together))
+            together, size = [], 0
+        together.append(group)
+        size += more
+    if together:
+        yield ReadBatch(tuple(together))
+
+
+def _near(before: tuple[str | None, ByteRange] | None, after: tuple[str | None, ByteRange] | None, gap: int) -> bool:
+    """Whether a row group follows another one closely, in the same file; nothing is near what has no bytes."""
+    if before is None or after is None:
+        return before is after
+    (file, one), (other_file, other) = before, after
+    return file == other_file and 0 <= other.start - one.end <= gap
+
+
+def _extent(group: RowGroupRead) -> tuple[str | None, ByteRange] | None:
+    """The file that a row group lies in, and the bytes from its first chunk to its last; None without any."""
+    chunks = group.chunks
+    if not chunks:
+        return None
+    start = min(chunk.ranges[0].start for chunk in chunks)
+    return chunks[0].file, ByteRange(start, max(chunk.ranges[-1].end for chunk in chunks))

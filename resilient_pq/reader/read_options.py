@@ -1,0 +1,198 @@
+"""How files are read, checked once and passed down whole."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, Literal, Self
+
+from resilient_pq.damage.lost_region import LostRegion
+from resilient_pq.damage.on_damage import OnDamage
+from resilient_pq.errors import SchemaError
+from resilient_pq.io import FetchOptions, MergeOptions, ObjectTail
+from resilient_pq.units import KiB, MiB
+
+#: Called with each region of a file that is lost.
+OnLost = Callable[[LostRegion], object]
+
+
+#: Gaps are read over whatever they waste up to this share of `ReadOptions.merge_gap`.
+_SMALL_GAP = 16
+#: Of the time that a wave of blocks takes, this share is to go into moving their bytes.
+_MOVING = 0.9
+#: Share of a round trip that a longer tail may cost, to spare a second one.
+_TAIL_SHARE = 1 / 8
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """How files are read.
+
+    The defaults suit object storage: some 30 ms until an answer, some 100 MB/s then. `from_network` reckons others.
+
+    Attributes:
+        tail_bytes: Bytes asked for from the end of the object when it is opened; a longer footer costs one
+            more request.
+        merge_gap: Gaps of at most this many bytes between wanted bytes are read over, while a request has no more
+            than twice its useful bytes; gaps of a sixteenth of it always are. 0 reads nothing that is not wanted.
+        block_bytes: Requests are merged up to this many bytes, so that they are made side by side; a single range
+            of more than twice as much is split. Where a wave has fewer requests than `max_requests`, its blocks are
+            smaller, but no smaller than 1 MiB.
+        max_requests: Requests under way at one time.
+        memory_budget: Bytes requested and not decoded yet; at least one request goes out, whatever its size.
+        max_threads: Column chunks decoded at one time; None is the number of processors.
+        coerce_int96_timestamp_unit: The unit of time stamps that INT96 columns become, "us", "ms" or "s":
+            values are cut to whole ones of it. None is nanoseconds, and microseconds for columns with a value
+            outside the years 1677 to 2262, which is all that nanoseconds reach; with `File.batches` that may
+            differ from one row group to the next.
+    """
+
+    tail_bytes: int = 256 * KiB
+    merge_gap: int = 1 * MiB
+    block_bytes: int = 8 * MiB
+    max_requests: int = 16
+    memory_budget: int = 64 * MiB
+    max_threads: int | None = None
+    coerce_int96_timestamp_unit: Literal["us", "ms", "s"] | None = None
+
+    def __post_init__(self) -> None:
+        """Check what would only show when a file is read.
+
+        Raises:
+            SchemaError: A setting is out of range.
+        """
+        for name, least in (("merge_gap", 0), ("block_bytes", 1), ("max_requests", 1), ("memory_budget", 1)):
+            value: object = getattr(self, name)
+            if not isinstance(value, int) or value < least:
+                raise SchemaError(f"{name} is {value!r}; it is a whole number, at least {least}")
+        threads: object = self.max_threads
+        if threads is not None and (not isinstance(threads, int) or threads < 1):
+            raise SchemaError(f"max_threads is {threads!r}; it is a whole number, at least 1")
+        unit: str | None = self.coerce_int96_timestamp_unit
+        if unit not in (None, "us", "ms", "s"):
+            raise SchemaError(
+                f'coerce_int96_timestamp_unit is {unit!r}; it must be "us", "ms", "s" or None',
+                hint="leave it out for nanoseconds" if unit == "ns" else None,
+            )
+
+    @classmethod
+    def from_network(cls, ttfb: float, bandwidth: float) -> Self:
+        """Options for a network whose numbers are known; `dataclasses.replace` changes the others.
+
+        Reading over a gap costs what its bytes take, and leaving it out costs a request: so gaps are worth reading
+        over up to what is moved until a first byte comes. Blocks are so large that a wave of them spends nine tenths
+        of its time moving bytes, and a tail costs an eighth of a round trip.
+
+        Args:
+            ttfb: Seconds from a request until the first byte of its answer.
+            bandwidth: Bytes a second, of all requests together.
+
+        Returns:
+            Options with `merge_gap` from 64 KiB to 8 MiB, `block_bytes` from 1 to 8 MiB, and `tail_bytes` from
+            64 KiB to 1 MiB.
+
+        Raises:
+            SchemaError: A number is not above 0.
+        """
+        if not (0 < ttfb < float("inf") and 0 < bandwidth < float("inf")):
+            raise SchemaError(f"ttfb and bandwidth are seconds and bytes a second, not {ttfb!r} and {bandwidth!r}")
+        moved = ttfb * bandwidth
+        block = moved * _MOVING / (1 - _MOVING) / cls().max_requests
+        return cls(
+            tail_bytes=_within(64 * KiB, moved * _TAIL_SHARE, 1 * MiB),
+            merge_gap=_within(64 * KiB, moved, 8 * MiB),
+            block_bytes=_within(1 * MiB, block, 8 * MiB),
+        )
+
+    @cached_property
+    def fetch(self) -> FetchOptions:
+        """How a wave of reads is shaped."""
+        merge = MergeOptions(
+            always_gap=self.merge_gap // _SMALL_GAP, wide_gap=self.merge_gap, block_bytes=self.block_bytes
+        )
+        return FetchOptions(merge, self.max_requests, self.memory_budget)
+
+
+def _within(least: int, size: float, most: int) -> int:
+    return int(min(max(size, least), most))
+
+
+DEFAULT_OPTIONS: Final = ReadOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSettings:
+    """How files are read: what `open` and its like were asked, checked.
+
+    Attributes:
+        verify: Whether checksums are compared.
+        on_damage: What is done with rows of which a value is lost.
+        on_lost: Called with each region that is lost.
+        options: The rest.
+    """
+
+    verify: bool
+    on_damage: OnDamage
+    on_lost: OnLost | None
+    options: ReadOptions
+
+    @classmethod
+    def checked(cls, *, verify: bool, on_damage: str, on_lost: OnLost | None, options: ReadOptions | None) -> Self:
+        """Take the arguments of `open`.
+
+        Raises:
+            SchemaError: `options` are none, `on_lost` cannot be called, or there is no such `on_damage`.
+        """
+        policy = OnDamage.RAISE
+        if on_damage != policy:
+            policy = OnDamage.named(on_damage, [OnDamage.RAISE, OnDamage.NULL, OnDamage.DROP])
+        if on_lost is not None and not callable(on_lost):
+            raise SchemaError(f"on_lost is {on_lost!r}; it is a function that takes a LostRegion")
+        chosen = DEFAULT_OPTIONS if options is None else options
+        if not isinstance(chosen, ReadOptions):
+            raise SchemaError(f"options is {options!r}; open takes ReadOptions")
+        return cls(verify, policy, on_lost, chosen)
+
+
+class Tails:
+    """What opening files has brought, kept as far as there is room for it: what lies in it costs no request."""
+
+    def __init__(self, most_bytes: int) -> None:
+        """Keep at most so many bytes, of all files together; of one file that is alone, in any case."""
+        self._left = most_bytes
+        self._first = True
+
+    def kept(self, tail: ObjectTail) -> ObjectTail:
+        """The tail, without its bytes where there is no more room for them."""
+        if len(tail.data) > self._left and not self._first:
+            return ObjectTail(tail.info, tail.info.size, b"")
+        self._left -= len(tail.data)
+        self._first = False
+        return tail
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLimits:
+    """What all reads have a share in, whichever file they are of.
+
+    Attributes:
+        requests: Requests under way.
+        threads: Threads at work.
+        max_threads: How many those are.
+        tails: What is kept of what opening brought.
+    """
+
+    requests: asyncio.Semaphore
+    threads: asyncio.Semaphore
+    max_threads: int
+    tails: Tails
+
+    @classmethod
+    def of(cls, options: ReadOptions) -> Self:
+        """The limits that options set."""
+        threads = options.max_threads or os.cpu_count() or 1
+        requests = asyncio.Semaphore(options.max_requests)
+        return cls(requests, asyncio.Semaphore(threads), threads, Tails(options.memory_budget))

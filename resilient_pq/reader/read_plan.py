@@ -1,0 +1,286 @@
+"""What a caller asked for, worked out: byte ranges, and the Arrow types that they become. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from numbers import Integral
+from typing import Any, Literal, TypeAlias, get_args
+
+from resilient_pq.arrow.assemble import Branch, branches_of, struct_projected
+from resilient_pq.arrow.types.arrow_schema import ColumnFields
+from resilient_pq.arrow.types.field import Field, with_views
+from resilient_pq.byte_ranges import ByteRange
+from resilient_pq.errors import FormatError, SchemaError, UnsupportedError, Where, located
+from resilient_pq.format.footer import CRC_KEY, key_values
+from resilient_pq.format.indexes.row_ranges import Rows, count
+from resilient_pq.format.indexes.trusted_bounds import chunk_statistics
+from resilient_pq.format.pages.chunk_read import ChunkRead
+from resilient_pq.format.quirks import Quirks
+from resilient_pq.format.schema_tree import Leaf, Schema, Selection
+from resilient_pq.reader.contents import MAX_FILE_SIZE, Contents, chunk_range
+from resilient_pq.reader.data_file import data_file
+from resilient_pq.reader.filter.filters import Filter, Term, filter_of
+
+#: How strings come: as Arrow's string and binary, or as their views.
+Strings: TypeAlias = Literal["plain", "view"]
+#: Rows wanted: all terms of a list, or of one of several lists.
+Filters: TypeAlias = Sequence[tuple[Any, ...]] | Sequence[Sequence[tuple[Any, ...]]]
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroupRead:
+    """The chunks of one row group.
+
+    Attributes:
+        ordinal: Of the row group.
+        num_rows: Its rows.
+        columns: For each top-level column asked for, in order, the chunks of the leaves wanted of it.
+        rows: The rows that are read; None for all.
+    """
+
+    ordinal: int
+    num_rows: int
+    columns: tuple[tuple[ChunkRead, ...], ...]
+    rows: Rows | None = None
+
+    @property
+    def num_rows_read(self) -> int:
+        """How many rows are read."""
+        return self.num_rows if self.rows is None else count(self.rows)
+
+    @property
+    def whole(self) -> RowGroupRead:
+        """All rows of the same chunks."""
+        if self.rows is None:
+            return self
+        columns = tuple(tuple(chunk.whole for chunk in chunks) for chunks in self.columns)
+        return replace(self, columns=columns, rows=None)
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of what is read of its chunks."""
+        return sum(chunk.num_bytes for chunk in self.chunks)
+
+    @property
+    def chunks(self) -> list[ChunkRead]:
+        """All chunks, column by column."""
+        return [chunk for column in self.columns for chunk in column]
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroupLeftOut:
+    """A row group that is not read, as it has no row that is wanted.
+
+    Attributes:
+        ordinal: Of the row group.
+        num_rows: Its rows.
+        by: What tells: "statistics", "bloom filter", "page index" or "limit".
+    """
+
+    ordinal: int
+    num_rows: int
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPlan:
+    """A request, worked out.
+
+    Attributes:
+        columns: The top-level columns asked for, in the order asked for, each with the leaves wanted of it; behind
+            them those that only the filter needs.
+        num_shown: How many of the columns were asked for.
+        row_groups: What to read of each row group that may have rows that are wanted.
+        filter: Which rows are wanted; None for all.
+        left_out: The row groups that were asked for and are not read.
+    """
+
+    columns: tuple[Selection, ...]
+    num_shown: int
+    row_groups: tuple[RowGroupRead, ...]
+    filter: Filter | None = None
+    left_out: tuple[RowGroupLeftOut, ...] = ()
+
+    @property
+    def shown(self) -> tuple[Selection, ...]:
+        """The columns that were asked for."""
+        return self.columns[: self.num_shown]
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of what is read of all chunks."""
+        return sum(group.num_bytes for group in self.row_groups)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRequest:
+    """What to read, and the Arrow types and the parts of columns that it becomes."""
+
+    plan: ReadPlan
+    field: Field
+    branches: tuple[Branch, ...]
+
+    @classmethod
+    def of(cls, contents: Contents, plan: ReadPlan, strings: Strings, fields: ColumnFields) -> ReadRequest:
+        """What a plan becomes.
+
+        The file's key-value metadata, such as that of pandas, stay with the schema of what is read.
+
+        Raises:
+            SchemaError: `strings` is no layout of strings.
+        """
+        check_strings(strings)
+        branches = branches_of(contents.schema, plan.shown)
+        field = struct_projected(fields.struct([column.position for column in plan.shown]), branches)
+        if strings == "view":
+            field = field.with_children(*map(with_views, field.children))
+        return cls(plan, field, branches)
+
+
+def plan_read(
+    contents: Contents, columns: Sequence[str] | None, row_groups: Sequence[int] | None, filters: Any = None
+) -> ReadPlan:
+    """Work out which chunks a request needs.
+
+    Args:
+        contents: The file.
+        columns: Names of columns, or paths of fields inside of them, see `Schema.select`; None for all.
+        row_groups: Ordinals of row groups; None for all.
+        filters: Which rows, see `filters.filter_of`; None for all.
+
+    Raises:
+        SchemaError: There is no such column or row group, or no such filter can be.
+        FormatError: A chunk is not where it can be.
+    """
+    if isinstance(columns, str):
+        raise SchemaError("columns is one string; it is a list of names", hint=f"columns=[{columns!r}]")
+    selected = tuple(contents.schema.select(columns))
+    wanted = row_groups_wanted(contents, row_groups)
+    chosen = None
+    left_out: list[RowGroupLeftOut] = []
+    if filters is not None:
+        chosen = filter_of(contents.schema, filters)
+        known = {ordinal: chosen.may_hold(partial(term_may_hold, contents, ordinal)) for ordinal in set(wanted)}
+        rows = contents.metadata.row_groups
+        left_out = [RowGroupLeftOut(each, rows[each].num_rows, "statistics") for each in wanted if not known[each]]
+        wanted = [ordinal for ordinal in wanted if known[ordinal]]
+    num_shown = len(selected)
+    if chosen is not None:
+        selected += _hidden(contents.schema, selected, chosen)
+    groups = []
+    for ordinal in wanted:
+        chunks = [tuple([chunk_read(contents, ordinal, leaf) for leaf in column.leaves]) for column in selected]
+        groups.append(RowGroupRead(ordinal, contents.metadata.row_groups[ordinal].num_rows, tuple(chunks)))
+    return ReadPlan(selected, num_shown, tuple(groups), chosen, tuple(left_out))
+
+
+def row_groups_wanted(contents: Contents, row_groups: Sequence[int] | None) -> Sequence[int]:
+    """The ordinals of the row groups of a request.
+
+    Args:
+        contents: The file.
+        row_groups: Those asked for; None for all.
+
+    Raises:
+        SchemaError: There is no such row group.
+    """
+    num_row_groups = len(contents.metadata.row_groups)
+    if isinstance(row_groups, int):
+        raise SchemaError("row_groups is one number; it is a list of them", hint=f"row_groups=[{row_groups}]")
+    wanted = range(num_row_groups) if row_groups is None else list(row_groups)
+    for ordinal in wanted:
+        if not 0 <= ordinal < num_row_groups:
+            raise SchemaError(f"there is no row group {ordinal}", hint=f"the file has {num_row_groups}")
+    return wanted
+
+
+def _hidden(schema: Schema, selected: Sequence[Selection], chosen: Filter) -> tuple[Selection, ...]:
+    """The leaves that the filter needs besides those selected, by top-level column."""
+    shown = {leaf for column in selected for leaf in column.leaves}
+    wanted = {leaf for leaf in chosen.leaves if leaf not in shown}
+    below = [(column, tuple(leaf for leaf in column.leaves if leaf in wanted)) for column in schema.columns]
+    return tuple(replace(column, leaves=leaves) for column, leaves in below if leaves)
+
+
+def term_may_hold(contents: Contents, ordinal: int, term: Term) -> bool:
+    """Whether a row group may have rows in which a term holds, by the statistics in the footer."""
+    group = contents.metadata.row_groups[ordinal]
+    metadata = group.columns[term.leaf.ordinal].meta_data
+    if metadata is None or metadata.num_values != group.num_rows:
+        return True  # the leaf is in no list, so each row has a value or a null: the footer is damaged
+    return term.condition.may_hold(chunk_statistics(contents.metadata, term.leaf, metadata))
+
+
+def next_wave(groups: Sequence[RowGroupRead], num_rows: int) -> int:
+    """How many row groups, one at least, to read at one time to have so many rows of them."""
+    found = 0
+    for number, group in enumerate(groups, 1):
+        found += group.num_rows_read
+        if found >= num_rows:
+            return number
+    return len(groups)
+
+
+def chunk_read(contents: Contents, ordinal: int, leaf: Leaf, *, cut_at: int | None = None) -> ChunkRead:
+    """One chunk of a row group.
+
+    Args:
+        contents: The file.
+        ordinal: Of the row group.
+        leaf: The column.
+        cut_at: Where a chunk that is said to go on behind it ends; None refuses what goes beyond the data.
+
+    Raises:
+        FormatError: The footer does not say where it is, or it is not where it can be.
+        UnsupportedError: It is encrypted.
+    """
+    row_group = contents.metadata.row_groups[ordinal]
+    column = row_group.columns[leaf.ordinal]
+    metadata = column.meta_data
+    with located(Where(row_group=ordinal, column=leaf.column_path)):
+        encrypted = column.crypto_metadata is not None or column.encrypted_column_metadata is not None
+        # Where a file does not say how, nothing in it is encrypted, and its footer is damaged (Encryption.md).
+        if encrypted and contents.metadata.encryption_algorithm is not None:
+            raise UnsupportedError("the column chunk is encrypted", hint="leave the column out")
+        if metadata is None:
+            raise FormatError("the column chunk has no metadata")
+        # Only the chunks of a summary name a file, and some writers leave an empty name.
+        file = data_file(column.file_path) if column.file_path else None
+        if metadata.type != leaf.node.physical_type:
+            raise FormatError(f"the chunk has physical type {metadata.type}, the schema {leaf.node.physical_type.name}")
+        data_end = contents.data_end_in(file)
+        if cut_at is None:
+            start, end = chunk_range(metadata, data_end)
+        else:
+            start, end = chunk_range(metadata, MAX_FILE_SIZE)
+            if start >= cut_at:
+                raise FormatError(f"a column chunk is said to begin at {start:,}, behind the end of the file")
+            end = min(end, cut_at)
+    quirks = Quirks.of(contents.metadata.created_by)
+    # What we laid out is counted right, whoever encoded it: a recovery leaves the maker's name as it was.
+    laid_by_us = CRC_KEY in key_values(metadata.key_value_metadata)
+    slack = 0 if laid_by_us else max(min(quirks.uncounted_bytes, data_end - end), 0)
+    return ChunkRead(ordinal, leaf, metadata, ByteRange(start, end + slack), row_group.num_rows, slack, quirks, file)
+
+
+def check_strings(strings: object) -> None:
+    """Refuse what is no layout of strings.
+
+    Raises:
+        SchemaError: It is not.
+    """
+    if strings not in get_args(Strings):
+        words = " or ".join(map(repr, get_args(Strings)))
+        raise SchemaError(f"strings is {strings!r}, which is no layout of strings", hint=f"strings={words}")
+
+
+def check_limit(limit: object) -> None:
+    """Refuse what is no number of rows.
+
+    Raises:
+        SchemaError: It is not.
+    """
+    if limit is not None and (not isinstance(limit, Integral) or isinstance(limit, bool) or limit < 0):
+        raise SchemaError(f"limit is {limit!r}; it is a number of rows, 0 or more, or None")

@@ -1,0 +1,37 @@
+"""What carving believes and what it may cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from resilient_pq.damage.page_search import SearchLimits
+from resilient_pq.recovery.evidence.search_budget import SearchBudget
+from resilient_pq.units import MiB
+
+
+@dataclass(frozen=True, slots=True)
+class CarveLimits:
+    """Bounds of carving. Beyond those of the search for pages is a `FormatError`, beyond those of steps a finding.
+
+    Attributes:
+        search: Of the search for pages, and of what one page may say of itself.
+        probed_bytes: Bytes of pages, before compression, that are decompressed to see what they hold. Beyond it only
+            dictionary pages, those of nested columns and the first page of each stretch are looked into.
+        max_footer: Bytes of a footer found on the way that are read into memory at most.
+        free_steps: Pages looked at, in all ways tried of laying pages out in columns, however few bytes there are.
+        steps_per_byte: The same for each byte besides.
+        max_steps: The same at most.
+        max_columns: Columns that are invented at most, where there is no schema.
+    """
+
+    search: SearchLimits = field(default_factory=SearchLimits)
+    probed_bytes: int = 1024 * MiB
+    max_footer: int = 64 * MiB
+    free_steps: int = 250_000
+    steps_per_byte: int = 2
+    max_steps: int = 20_000_000
+    max_columns: int = 4096
+
+    def budget(self, size: int) -> SearchBudget:
+        """Steps for pages in so many bytes."""
+        return SearchBudget.of(size, free=self.free_steps, per_byte=self.steps_per_byte, most=self.max_steps)

@@ -1,0 +1,343 @@
+"""Pages of which no schema is known, cut into chunks, and these counted off into columns by what repeats. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations, pairwise
+
+from resilient_pq.format.encodings import DICTIONARY_ENCODINGS
+from resilient_pq.format.resilience_records import ChunkPlace
+from resilient_pq.recovery.carve.page_layout import PageLayout, Span
+from resilient_pq.recovery.carve.page_probe import ColumnKind, Probed, encoding_of
+from resilient_pq.recovery.evidence.search_budget import SearchBudget
+
+#: Rows of one column are of much the same size in all row groups.
+_ALIKE = 0.3
+#: Numbers of one column go as far, and begin no further from each other, up to so many times.
+_FAR = 4
+#: Of the chunks of columns that repeat themselves, so many are alike: values may change from row group to row group.
+_MOST = 0.75
+#: Where some are damaged, so many can be of the same column, in so many row groups at least.
+_NEARLY = 0.8
+_ENOUGH = 3
+
+
+@dataclass(frozen=True, slots=True)
+class CutChunk:
+    """A chunk, and what tells it from those of other columns.
+
+    Attributes:
+        kinds: The kinds of columns that it may be of, the simplest first.
+        start: Index of its first page.
+        end: Index after its last.
+        rows: Its rows.
+        has_values: Whether it has any value that is not null.
+        has_dictionary: Whether values of it are in a dictionary.
+        size: Bytes of its pages before compression.
+        floating: Of its pages, how many look like floating-point numbers, and how many can be looked at so.
+        numbers: The least and the greatest of its values as integers, where they are numbers that can be seen.
+    """
+
+    kinds: tuple[ColumnKind, ...]
+    start: int
+    end: int
+    rows: int
+    has_values: bool
+    has_dictionary: bool
+    size: int
+    floating: tuple[int, int]
+    numbers: tuple[float, float] | None
+
+    def is_like(self, other: CutChunk) -> bool:
+        """Whether both are much the same in all that shows."""
+        if not (self.has_values and other.has_values):
+            return True
+        return self.is_as_large(other) and self._has_numbers_like(other)
+
+    def is_as_large(self, other: CutChunk) -> bool:
+        """Whether both have as large values, in the same way."""
+        if self.has_dictionary != other.has_dictionary:
+            return False
+        sizes = self.size / max(self.rows, 1), other.size / max(other.rows, 1)
+        return abs(sizes[0] - sizes[1]) <= _ALIKE * max(sizes)
+
+    def _has_numbers_like(self, other: CutChunk) -> bool:
+        if self.numbers is None or other.numbers is None:
+            return True
+        spans = self.numbers[1] - self.numbers[0], other.numbers[1] - other.numbers[0]
+        apart = max(self.numbers[0], other.numbers[0]) - min(self.numbers[1], other.numbers[1])
+        # The last row group may have far fewer rows, and of numbers that ascend a smaller span.
+        ratio = max(self.rows, other.rows) / max(min(self.rows, other.rows), 1)
+        return max(spans) + 1 <= _FAR * ratio * (min(spans) + 1) and apart <= _FAR * (max(spans) + 1)
+
+    def follows(self, other: CutChunk) -> bool:
+        """Whether its numbers go on where those of another end."""
+        return self.numbers is not None and other.numbers is not None and self.numbers[0] > other.numbers[1]
+
+    def goes_on(self, other: CutChunk) -> bool:
+        """Whether it may well be what follows in the column of another: its numbers ascend on, without a step."""
+        if not (self.follows(other) and _common([self, other]) and self.is_like(other)):
+            return False
+        assert self.numbers is not None and other.numbers is not None  # or nothing would follow
+        return (self.numbers[0] - other.numbers[1]) * _FAR <= other.numbers[1] - other.numbers[0]
+
+
+#: Chunks of equally many rows, one after the other: for each kind of column that one may be of, its pages.
+Run = list[list[Span]]
+
+
+class CutChunks:
+    """Pages cut into chunks of equally many rows, whatever their columns."""
+
+    def __init__(self, pages: Sequence[Probed], kinds: Sequence[ColumnKind], steps: SearchBudget) -> None:
+        """Take the pages, and the kinds of columns that they may be of."""
+        self._pages = pages
+        self._layout = PageLayout(pages, kinds, (), (), steps)
+        self._leaves = {kind: leaf for leaf, kind in enumerate(kinds)}
+
+    def may_begin(self, page: int) -> bool:
+        """Whether a chunk may begin with a page."""
+        return self._pages[page].is_dictionary or not self._pages[page].needs_dictionary
+
+    def _may_end(self, page: int) -> bool:
+        """Whether a chunk may end before a page: one that needs a dictionary is of the same chunk as that."""
+        return page == len(self._pages) or self.may_begin(page)
+
+    def row_counts(self, start: int) -> list[int]:
+        """Rows that the chunk that begins with a page may have."""
+        counts: dict[int, None] = {}
+        for leaf in range(len(self._layout.columns)):
+            counts.update(dict.fromkeys(self._layout.row_counts(start, len(self._pages), leaf)))
+        return list(counts)
+
+    def runs(self, start: int, num_rows: int) -> list[Run]:
+        """Runs of chunks of equally many rows, the first of them of so many, as far as pages can be laid out."""
+        found: list[Run] = []
+        run = self._run(start, num_rows)
+        while run:
+            found.append(run)
+            at = run[-1][0].end
+            following = [self._run(at, rows) for rows in self.row_counts(at)] if at < len(self._pages) else []
+            run = max(following, key=len, default=[])
+        return found
+
+    def of(self, run: Run) -> list[CutChunk]:
+        """The chunks of a run, each looked at as a whole."""
+        return [self._chunk(spans) for spans in run]
+
+    def reach(self, runs: Sequence[Run]) -> bool:
+        """Whether runs have all pages, but for those of a last chunk that is cut."""
+        start, end, rows = runs[-1][-1][0].end, len(self._pages), runs[-1][0][0].rows
+        leaves = range(len(self._layout.columns))
+        return start == end or any(self._layout.chunk(start, end, leaf, rows) is not None for leaf in leaves)
+
+    def are_even(self, runs: Sequence[Run]) -> bool:
+        """Whether the pages of most chunks are much alike: else they may well be chunks of several columns."""
+        alike = [
+            one.is_like(other) for run in runs for spans in run for one, other in pairwise(self._pages_of(spans[0]))
+        ]
+        return sum(alike) >= _MOST * len(alike)
+
+    def _pages_of(self, span: Span) -> list[CutChunk]:
+        """The data pages of a chunk, each as if it were one."""
+        kind = self._layout.columns[span.leaf]
+        data = (at for at in range(span.start, span.end) if not self._pages[at].is_dictionary)
+        return [self._chunk([Span(span.leaf, at, at + 1, self._pages[at].rows[kind], whole=True)]) for at in data]
+
+    def _run(self, start: int, num_rows: int) -> Run:
+        run: Run = []
+        at = start
+        while at < len(self._pages) and (spans := self._spans(at, num_rows)):
+            run.append(spans)
+            at = spans[0].end
+        return run
+
+    def _spans(self, at: int, num_rows: int) -> list[Span]:
+        """The pages that a chunk of so many rows has, for each kind that it may be of as for the first."""
+        end = len(self._pages)
+        leaves = sorted(self._leaves[kind] for kind in self._pages[at].rows)
+        spans = [self._layout.chunk(at, end, leaf, num_rows) for leaf in leaves]
+        whole = [span for span in spans if span is not None and span.whole and self._may_end(span.end)]
+        return [span for span in whole if span.end == whole[0].end]
+
+    def _chunk(self, spans: Sequence[Span]) -> CutChunk:
+        pages = self._pages[spans[0].start : spans[0].end]
+        kinds = tuple(self._layout.columns[span.leaf] for span in spans)
+        encodings = {encoding for page in pages if (encoding := encoding_of(page.page.header)) is not None}
+        votes = [page.looks_floating for page in pages if page.looks_floating is not None]
+        size = sum(page.page.header.uncompressed_page_size for page in pages)
+        seen = [page.numbers for page in pages if page.numbers is not None]
+        has_values = any(page.has_values and not page.is_dictionary for page in pages)
+        numbers = (min(low for low, _ in seen), max(high for _, high in seen)) if seen else None
+        return CutChunk(
+            kinds, spans[0].start, spans[0].end, spans[0].rows, has_values,
+            not encodings.isdisjoint(DICTIONARY_ENCODINGS), size, (sum(votes), len(votes)), numbers,
+        )  # fmt: skip
+
+
+def _common(chunks: Sequence[CutChunk]) -> list[ColumnKind]:
+    """The kinds that all of some chunks may be of, the simplest first."""
+    others = [set(chunk.kinds) for chunk in chunks[1:]]
+    return [kind for kind in chunks[0].kinds if all(kind in other for other in others)]
+
+
+def usual_kinds(chunks: Sequence[CutChunk]) -> list[ColumnKind]:
+    """The kinds that most of some chunks may be of, the simplest first."""
+    votes = Counter(kind for chunk in chunks for kind in chunk.kinds)
+    most = max(votes.values())
+    return [kind for kind in dict.fromkeys(kind for chunk in chunks for kind in chunk.kinds) if votes[kind] == most]
+
+
+def rank(runs: Sequence[Run]) -> tuple[int, int]:
+    """How good a way is to cut pages into chunks: as many pages, in row groups that are no larger than the first."""
+    return runs[-1][-1][0].end, -sum(run[0][0].rows > runs[0][0][0].rows for run in runs)
+
+
+def by_places(chunks: Sequence[CutChunk], places: Sequence[ChunkPlace | None]) -> list[list[CutChunk]]:
+    """The chunks of each column, where for each column something tells; none otherwise."""
+    columns: dict[int, list[CutChunk]] = {}
+    for chunk in chunks:
+        place = places[chunk.start]
+        if place is not None:
+            columns.setdefault(place.column, []).append(chunk)
+    return [columns[column] for column in sorted(columns)] if len(columns) == max(columns, default=0) + 1 else []
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """How many columns there are.
+
+    Attributes:
+        count: The columns.
+        first: Ordinal of that of the first chunk.
+        told: Chunks, from the first on, whose columns are known; those behind them are of further row groups, or of
+            further columns.
+    """
+
+    count: int
+    first: int
+    told: int
+
+    def columns(self, chunks: Sequence[CutChunk]) -> list[list[CutChunk]]:
+        """The chunks of each column."""
+        known = chunks[: self.told]
+        return [list(known[(ordinal - self.first) % self.count :: self.count]) for ordinal in range(self.count)]
+
+
+def count_columns(runs: Sequence[Sequence[CutChunk]], *, begins: bool) -> Counted | None:
+    """How many columns there are, and with which the first chunk begins; None where nothing tells that.
+
+    Row groups have equally many rows but for the last, or the last few, so a row group ends where a run does, and the
+    number of columns divides the chunks of each run. Where there is one run only, types have to repeat themselves.
+
+    Args:
+        runs: Runs of chunks of equally many rows.
+        begins: Whether the first chunk begins a row group. If not, it tells where one ends which column that is of.
+    """
+    for last in range(len(runs), 1, -1):  # behind them are pages of a row group that was cut
+        if (counted := _of_several_runs(runs[:last], begins=begins)) is not None:
+            return counted
+    counted = _of_one_run(runs[0], begins=begins, ends=len(runs) > 1)
+    if counted is None:
+        return None
+    columns = counted.columns(runs[0])
+    rest = [chunk for run in runs[1:] for chunk in run]
+    fit = [_common([*columns[i % counted.count], chunk]) for i, chunk in enumerate(rest)]
+    return counted if all(fit) else None
+
+
+def _of_several_runs(runs: Sequence[Sequence[CutChunk]], *, begins: bool) -> Counted | None:
+    """The same where each run ends with a row group."""
+    chunks = [chunk for run in runs for chunk in run]
+    most = math.gcd(*map(len, runs if begins else runs[1:]))
+    for count in range(most, 0, -1):
+        if most % count == 0 and _repeats(chunks, count) and (begins or _all_alike(runs, count)):
+            return Counted(count, -len(runs[0]) % count, len(chunks))
+    return None
+
+
+def _of_one_run(chunks: Sequence[CutChunk], *, begins: bool, ends: bool) -> Counted | None:
+    """The same for chunks that all have equally many rows."""
+    known = chunks if begins else chunks[::-1]
+    count = _of_equal_rows(known)
+    if count is None or _may_be_pages(known, count) or not (begins or ends or 1 == count < len(chunks)):
+        return None
+    if count < len(chunks):
+        return Counted(count, 0 if begins else -len(chunks) % count, len(chunks))
+    if begins:  # more columns than there are would be made up; the first row group is what it is in any case
+        again = (n for n in range(1, count) if _begins_again(chunks, n, ends=ends) or chunks[n].goes_on(chunks[0]))
+        count = next(again, count)
+    return None if _recur(chunks[:count]) else Counted(count, 0, count)
+
+
+def _begins_again(chunks: Sequence[CutChunk], count: int, *, ends: bool) -> bool:
+    """Whether the chunks behind the first so many can be of the same columns, in a row group that is damaged or cut."""
+    pairs = list(zip(chunks[:count], chunks[count:], strict=False))
+    if len(pairs) == count or ends:
+        first = pairs[: max(_ENOUGH, count // 3)]
+        return len(first) >= _ENOUGH and all(_common(pair) and pair[0].is_like(pair[1]) for pair in first)
+    alike = [one.is_as_large(other) for one, other in pairs if one.has_values and other.has_values]
+    return all(map(_common, pairs)) and bool(alike) and sum(alike) >= _MOST * len(alike)
+
+
+def _all_alike(runs: Sequence[Sequence[CutChunk]], count: int) -> bool:
+    """Whether the chunks of each run are much like those of the row group before, if there are so many columns."""
+    return all(_are_alike(run, count) for run in runs)
+
+
+def _of_equal_rows(chunks: Sequence[CutChunk]) -> int | None:
+    """The same for chunks that all have equally many rows."""
+    of_one_type = len(chunks) > 1 and _repeats(chunks, 1)
+    if of_one_type and (_ascend(chunks) or _ascend(chunks[::-1])):
+        return 1
+    for count in range(1, len(chunks)):
+        divides = not len(chunks) % count
+        # Of a file that was cut, the last row group may lack chunks.
+        if not divides and (of_one_type or len(chunks) <= 2 * count):
+            continue
+        told = not of_one_type or (count > 1 and not _are_alike(chunks, 1))
+        if told and _are_alike(chunks, count) and (_repeats(chunks, count) or _mostly_repeats(chunks, count)):
+            return count
+    return None if of_one_type else len(chunks)
+
+
+def _recur(chunks: Sequence[CutChunk]) -> bool:
+    """Whether any two chunks may be of one column, in two row groups of which others are missing."""
+    return any(
+        one.has_values and other.has_values and _common([one, other]) and one.is_like(other)
+        for one, other in combinations(chunks, 2)
+    )
+
+
+def _may_be_pages(chunks: Sequence[CutChunk], count: int) -> bool:
+    """Whether as many chunks of each row group may be pages of one: only a dictionary begins a chunk for certain."""
+    for pages in (pages for pages in range(2, count + 1) if not count % pages):
+        pairs = [pair for i, pair in enumerate(pairwise(chunks), start=1) if i % pages]
+        alike = [one.is_like(other) and not other.has_dictionary for one, other in pairs]
+        if all(map(_common, pairs)) and sum(alike) >= _MOST * len(alike):
+            return True
+    return False
+
+
+def _are_alike(chunks: Sequence[CutChunk], count: int) -> bool:
+    """Whether most chunks are much like those of the row group before, if there are so many columns."""
+    alike = [one.is_like(other) for one, other in zip(chunks, chunks[count:], strict=False)]
+    return sum(alike) >= _MOST * len(alike)
+
+
+def _ascend(chunks: Sequence[CutChunk]) -> bool:
+    return all(following.follows(one) for one, following in pairwise(chunks))
+
+
+def _repeats(chunks: Sequence[CutChunk], count: int) -> bool:
+    """Whether chunks can be of so many columns, by their kinds."""
+    return all(_common(chunks[ordinal::count]) for ordinal in range(min(count, len(chunks))))
+
+
+def _mostly_repeats(chunks: Sequence[CutChunk], count: int) -> bool:
+    """The same where a few chunks are damaged, or of another file: enough are left that can be of nothing else."""
+    fit = [not set(one.kinds).isdisjoint(other.kinds) for one, other in zip(chunks, chunks[count:], strict=False)]
+    return len(chunks) >= _ENOUGH * count and sum(fit) >= _NEARLY * len(fit)

@@ -1,0 +1,344 @@
+"""Pages that follow one another, laid out in columns and row groups. Pure.
+
+The chunks of a row group stand in the order of the columns, and all have the same rows; the next row group begins
+with the first column again. So where a row group begins and how many rows it has says which pages are of which
+column, and most mistakes show: a dictionary page in the middle of a chunk, a page that cannot be of its column, rows
+that do not add up.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+
+from resilient_pq.format.resilience_records import ChunkPlace
+from resilient_pq.recovery.carve.page_probe import ColumnKind, Probed
+from resilient_pq.recovery.evidence.search_budget import SearchBudget
+
+#: By the offset of a page, which chunk begins with it.
+Places = Mapping[int, ChunkPlace]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Pages of one column chunk, one after the other.
+
+    Attributes:
+        leaf: Ordinal of the column.
+        start: Index of the first page.
+        end: Index after the last.
+        rows: Rows that begin in them.
+        whole: Whether these are all pages of the chunk.
+    """
+
+    leaf: int
+    start: int
+    end: int
+    rows: int
+    whole: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LaidGroup:
+    """Chunks of one row group, one after the other.
+
+    Attributes:
+        num_rows: Rows of the row group.
+        spans: From one column on to another; only the last may not be whole.
+        end: Index of the page after them.
+        whole: Whether they reach to the last column.
+    """
+
+    num_rows: int
+    spans: tuple[Span, ...]
+    end: int
+    whole: bool
+
+    @property
+    def counted(self) -> bool:
+        """Whether a whole chunk says how many rows there are; otherwise `num_rows` is what was seen of the first."""
+        return any(span.whole for span in self.spans)
+
+
+#: Of two ways one is taken for how even a column's pages are, where those of the other are so many times less even.
+_CLEARLY = 2.0
+#: Ways compared for that.
+_MOST_COMPARED = 16
+
+
+class _Column:
+    """What pages hold if they are of one kind of column, so that a chunk is laid out without looking at each."""
+
+    def __init__(self, pages: Sequence[Probed], kind: ColumnKind, borders: Collection[int]) -> None:
+        rows, self._total = 0, array("q", [0])  # rows in all pages before an index
+        self._stops: list[int] = []  # pages that cannot follow another one of their chunk
+        self._unfit: list[int] = []  # pages that cannot be of the column at all
+        self._wanting: list[int] = []  # pages that cannot be read without a dictionary page
+        for index, page in enumerate(pages):
+            found = page.rows.get(kind)
+            rows += found or 0
+            self._total.append(rows)
+            if found is None:
+                self._unfit.append(index)
+            if found is None or page.is_dictionary or index in borders:
+                self._stops.append(index)
+            if page.needs_dictionary:
+                self._wanting.append(index)
+
+    def limit(self, start: int, end: int, *, has_dictionary: bool) -> int:
+        """Index after the last page that a chunk that begins with a page can have."""
+        if _first(self._unfit, start, end) == start:
+            return start
+        limit = _first(self._stops, start + 1, end)
+        return limit if has_dictionary else _first(self._wanting, start, limit)
+
+    def rows(self, start: int, end: int) -> int:
+        """Rows that begin in some pages."""
+        return self._total[end] - self._total[start]
+
+    def place(self, start: int, end: int, num_rows: int) -> int | None:
+        """The most pages from `start` on that have so many rows together, as the index after them; None for none."""
+        wanted = self._total[start] + num_rows
+        place = bisect_right(self._total, wanted, start, end + 1) - 1
+        return place if place > start and self._total[place] == wanted else None
+
+    def counts(self, start: int, end: int) -> list[int]:
+        """All numbers of rows that the first pages from `start` on have together."""
+        before = self._total[start]
+        return sorted({total - before for total in self._total[start + 1 : end + 1]})
+
+
+def _first(indexes: list[int], start: int, end: int) -> int:
+    """The first of some ascending indexes from `start` on; `end` where there is none before that."""
+    place = bisect_left(indexes, start)
+    return min(indexes[place], end) if place < len(indexes) else end
+
+
+class PageLayout:
+    """Ways to lay out pages, tried one after the other."""
+
+    def __init__(
+        self,
+        pages: Sequence[Probed],
+        columns: Sequence[ColumnKind],
+        borders: Collection[int],
+        expected_rows: Collection[int],
+        steps: SearchBudget,
+        places: Places | None = None,
+        *,
+        separated: bool = False,
+    ) -> None:
+        """Take what all ways have in common.
+
+        Args:
+            pages: The pages.
+            columns: The kind of each column.
+            borders: Indexes of pages that begin a chunk for certain.
+            expected_rows: Rows that row groups are expected to have, from files of the same make.
+            steps: What it may cost.
+            places: Which chunks begin with pages, where that is known.
+            separated: Whether something stands between any two chunks, so that pages beside each other are of one.
+        """
+        self._places = places or {}
+        self._separated = separated
+        self.unclear: list[int] = []  # pages with which row groups begin that can be laid out in several ways
+        self.pages = pages
+        self.columns = columns
+        self.borders = frozenset(borders)
+        self.expected_rows = set(expected_rows)
+        self._groups: dict[tuple[int, int], list[LaidGroup]] = {}
+        self.steps = steps
+        self._columns = {kind: _Column(pages, kind, self.borders) for kind in set(columns)}
+
+    def forget(self) -> None:
+        """Lay out again what was laid out before other numbers of rows were expected."""
+        self._groups.clear()
+
+    def groups(self, start: int, end: int) -> list[LaidGroup]:
+        """The row groups of pages of which the first begins one; the last may be cut short."""
+        key = start, end
+        if key not in self._groups:
+            self._groups[key] = self._lay_groups(start, end)
+        return self._groups[key]
+
+    def _lay_groups(self, start: int, end: int) -> list[LaidGroup]:
+        found: list[LaidGroup] = []
+        expected = set(self.expected_rows)
+        at = start
+        while at < end:
+            group = self.group(at, end, 0, expected)
+            if group is None:
+                break
+            found.append(group)
+            at = group.end
+            if not group.whole:
+                break
+            expected.add(group.num_rows)
+        return found
+
+    def group(self, start: int, end: int, leaf: int, expected: Set[int] | None = None) -> LaidGroup | None:
+        """The chunks of a row group from one column on, of which a page begins the first; None where there is no way.
+
+        Of several ways, one that lays out a whole row group and allows another behind it is taken, with as many rows
+        as others have; else the one that makes the pages of each column most alike, where one clearly does.
+        """
+        expected = self.expected_rows if expected is None else expected
+        counts = self.row_counts(start, end, leaf, expected)
+        if len(self.columns) == 1:
+            counts = counts[-1:]  # where a row group ends is all the same with one column
+        usual = self._lay_all(start, end, leaf, sorted(expected & set(counts), reverse=True), expected)
+        for way in usual:
+            if way.whole and self._may_go_on(way.end, end):
+                return way
+        ways = self._lay_all(start, end, leaf, counts, expected)
+        whole = [way for way in ways if way.whole]
+        compared = [*whole[: _MOST_COMPARED // 2], *whole[_MOST_COMPARED // 2 :][-_MOST_COMPARED // 2 :]]
+        good = [way for way in compared if self._may_go_on(way.end, end)] or compared
+        if len(good) > 1:
+            return self._most_even(good, start, end)
+        if good:
+            return good[0]
+        best = max(
+            ways,
+            key=lambda way: (way.counted and way.num_rows in expected, way.end, len(way.spans)),
+            default=None,
+        )
+        if best is None:
+            return None
+        # Of a row group that was cut, the last pages may be more of one chunk, or begin the next.
+        told = best.counted and best.num_rows in expected
+        rivals = [way for way in ways if way.end == best.end and (way.num_rows in expected or not told)]
+        return self._in_common(rivals) if len(rivals) > 1 else best
+
+    def _in_common(self, ways: Sequence[LaidGroup]) -> LaidGroup:
+        """What ways to lay out the same pages agree in: the pages behind that may be of several columns."""
+        spans: list[Span] = []
+        for each in zip(*(way.spans for way in ways), strict=False):
+            if any(span != each[0] for span in each):
+                leaf, start, end = each[0].leaf, each[0].start, min(span.end for span in each)
+                rows = self._columns[self.columns[leaf]].rows(start, end)
+                spans.append(Span(leaf, start, end, rows, whole=False))
+                break
+            spans.append(each[0])
+        counted = ways[0].num_rows if any(span.whole for span in spans) else spans[0].rows
+        return LaidGroup(counted, tuple(spans), spans[-1].end, whole=False)
+
+    def _lay_all(self, start: int, end: int, leaf: int, counts: Sequence[int], expected: Set[int]) -> list[LaidGroup]:
+        """Ways with all numbers of rows that are possible."""
+        ways = [way for rows in counts if (way := self._lay(start, end, leaf, rows)) is not None]
+        return [self._without_guess(way, end) if way.num_rows not in expected else way for way in ways]
+
+    def _without_guess(self, way: LaidGroup, end: int) -> LaidGroup:
+        """The same, but a lone chunk is not whole where its last page is the last before something is missing."""
+        if len(self.columns) == 1 or len(way.spans) != 1 or way.end < end:
+            return way
+        return replace(way, spans=(replace(way.spans[0], whole=False),), whole=False)
+
+    def _may_go_on(self, at: int, end: int) -> bool:
+        if at >= end:
+            return True
+        counts = self.row_counts(at, end, 0, self.expected_rows)
+        return any(self._lay(at, end, 0, rows) is not None for rows in counts)
+
+    def row_counts(self, start: int, end: int, leaf: int, expected: Set[int] = frozenset()) -> list[int]:
+        """How many rows a chunk that begins with a page may have, by where it may end."""
+        column = self._columns[self.columns[leaf]]
+        limit = column.limit(start, end, has_dictionary=self.pages[start].is_dictionary)
+        if limit == start:
+            return []
+        self.steps.take(limit - start)
+        counts = column.counts(start, limit)[-1:] if self._separated else column.counts(start, limit)
+        if counts[0] == 0 and (len(counts) > 1 or self.pages[limit - 1].is_dictionary):
+            del counts[0]  # of a dictionary page alone, or of a page without values
+        if not counts:
+            return [rows for rows in sorted(expected) if rows] if limit == end else []
+        if limit == end:  # it may be cut short, in a row group of as many rows as others have
+            counts += [rows for rows in sorted(expected) if rows > counts[-1]]
+        return counts
+
+    def _most_even(self, ways: Sequence[LaidGroup], start: int, end: int) -> LaidGroup | None:
+        """The way with the pages of each column most alike; None where that is not clear.
+
+        Of two ways that are as good, one has pages in other columns than they are of.
+        """
+        common = min(self._reach(way, start, end) for way in ways)
+        rated = sorted(((self._unevenness(way, start, common), way) for way in ways), key=lambda rating: rating[0])
+        if rated[0][0] * _CLEARLY < rated[1][0]:
+            return rated[0][1]
+        self.unclear.append(start)
+        return None
+
+    def _repeated(self, way: LaidGroup, start: int, end: int) -> list[LaidGroup]:
+        """Row groups of equally many rows, one after the other."""
+        found = [way]
+        while found[-1].end < end and (following := self._lay(found[-1].end, end, 0, way.num_rows)) is not None:
+            found.append(following)
+            if not following.whole:
+                break
+        return found
+
+    def _reach(self, way: LaidGroup, start: int, end: int) -> int:
+        return self._repeated(way, start, end)[-1].end
+
+    def _unevenness(self, way: LaidGroup, start: int, end: int) -> float:
+        """How much the bytes per value of a column's pages vary, in all columns together, by their logarithms."""
+        logarithms: dict[int, list[float]] = {}
+        for group in self._repeated(way, start, end):
+            for span in group.spans:
+                for page in self.pages[span.start : min(span.end, end)]:
+                    if not page.is_dictionary:
+                        size = (page.page.header.compressed_page_size + 1) / (page.num_values + 1)
+                        logarithms.setdefault(span.leaf, []).append(math.log(size))
+        total = 0.0
+        for values in logarithms.values():
+            mean = sum(values) / len(values)
+            total += sum((value - mean) ** 2 for value in values)
+        self.steps.take(end - start)
+        return total + 1e-9
+
+    def _lay(self, start: int, end: int, leaf: int, num_rows: int) -> LaidGroup | None:
+        """Lay out the chunks of a row group of so many rows."""
+        spans: list[Span] = []
+        at = start
+        for ordinal in range(leaf, len(self.columns)):
+            if at == end:
+                return LaidGroup(num_rows, tuple(spans), at, whole=False) if num_rows else None
+            span = self.chunk(at, end, ordinal, num_rows)
+            if span is None:
+                return None
+            spans.append(span)
+            at = span.end
+            if not span.whole:
+                return LaidGroup(num_rows, tuple(spans), at, whole=False)
+        return LaidGroup(num_rows, tuple(spans), at, whole=True)
+
+    def place(self, page: int) -> ChunkPlace | None:
+        """Which chunk begins with a page, where that is known, and there is such a column."""
+        place = self._places.get(self.pages[page].page.offset)
+        return None if place is None or place.column >= len(self.columns) else place
+
+    def may_begin(self, page: int, leaf: int) -> bool:
+        """Whether a page can be the first of a chunk of a column."""
+        place = self.place(page)
+        return self.columns[leaf] in self.pages[page].rows and (place is None or place.column == leaf)
+
+    def chunk(self, start: int, end: int, leaf: int, num_rows: int) -> Span | None:
+        """The chunk of a column that begins with a page and has so many rows; None where there is none.
+
+        It is not whole where the pages end before it does.
+        """
+        column = self._columns[self.columns[leaf]]
+        limit = column.limit(start, end, has_dictionary=self.pages[start].is_dictionary)
+        self.steps.take()
+        if limit == start or not self.may_begin(start, leaf):
+            return None
+        place = column.place(start, limit, num_rows)
+        if self._separated and limit < end and (limit not in self.borders or place != limit):
+            return None
+        if place is not None and (place == limit or not self._separated):
+            return Span(leaf, start, place, num_rows, whole=True)
+        rows = column.rows(start, limit)
+        return Span(leaf, start, limit, rows, whole=False) if limit == end and rows < num_rows else None

@@ -1,0 +1,336 @@
+"""What a page holds, by looking: its codec, and the kinds of columns that it may belong to. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from resilient_pq.damage.codec_trial import codecs_of
+from resilient_pq.damage.page_search import FoundPage
+from resilient_pq.errors import FormatError, UnsupportedError
+from resilient_pq.format import kernels
+from resilient_pq.format.compression import codecs
+from resilient_pq.format.encodings import DICTIONARY_ENCODINGS, encoding_for
+from resilient_pq.format.encodings.dictionary import MAX_BIT_WIDTH, begins_as_levels
+from resilient_pq.format.file_metadata import CompressionCodec, Encoding, PageHeader, PageType, Type
+from resilient_pq.format.pages.page import DataPage, Page, open_data_page
+from resilient_pq.format.physical_values import empty_fixed, fixed_width
+from resilient_pq.format.schema_tree import Leaf, Primitive
+
+#: What fastparquet leaves behind the values of a page.
+_SLACK = bytes(8)
+#: Bytes that writers leave behind the places in a dictionary, at most.
+_MOST_LEFT = 8
+#: Values looked at to tell floating-point numbers from integers.
+_SAMPLE = 1000
+#: Floating-point numbers that people store lie between these, zeros apart.
+_SMALLEST_USUAL = 1e-20
+_LARGEST_USUAL = 1e20
+#: Numbers as integers, and as floating-point numbers of the same width.
+_NUMBERS = {
+    Type.INT32: ("<i4", "<f4"), Type.FLOAT: ("<i4", "<f4"), Type.INT64: ("<i8", "<f8"), Type.DOUBLE: ("<i8", "<f8"),
+}  # fmt: skip
+
+
+class ColumnKind(NamedTuple):
+    """All that the bytes of a page can tell of its column; columns of one kind are alike."""
+
+    physical_type: Type
+    type_length: int | None
+    max_definition_level: int
+    max_repetition_level: int
+
+
+#: Each kind of column that there is, with a column of it.
+Kinds = Mapping[ColumnKind, Leaf]
+
+
+def kind_of(leaf: Leaf) -> ColumnKind:
+    """The kind of a column."""
+    node = leaf.node
+    return ColumnKind(node.physical_type, node.type_length, leaf.max_definition_level, leaf.max_repetition_level)
+
+
+def kinds_of(leaves: Iterable[Leaf]) -> Kinds:
+    """The kinds of some columns."""
+    return {kind_of(leaf): leaf for leaf in leaves}
+
+
+@dataclass(frozen=True, slots=True)
+class Probed:
+    """A page, and what was found out of it.
+
+    Attributes:
+        page: The page.
+        rows: For each kind of column that it may belong to, the rows that begin in it; a dictionary page has none.
+        codec: The codec that it is compressed with; None where its bytes do not tell.
+        has_values: Whether it holds any value; False where all are null.
+        mid_row: Whether it goes on with a row of the page before it.
+        looks_floating: Whether its values look like floating-point numbers rather than integers; None where they are
+            neither, or their encoding says.
+        numbers: The least and the greatest of its first values, as integers where they may be these; None of others.
+        decoded: Whether its body was decompressed and fits the kinds in `rows`; otherwise its header alone told.
+    """
+
+    page: FoundPage
+    rows: Mapping[ColumnKind, int]
+    codec: CompressionCodec | None = None
+    has_values: bool = True
+    mid_row: bool = False
+    looks_floating: bool | None = None
+    numbers: tuple[float, float] | None = None
+    decoded: bool = False
+
+    @property
+    def is_dictionary(self) -> bool:
+        """Whether it is a dictionary page."""
+        return self.page.header.type == PageType.DICTIONARY_PAGE
+
+    @property
+    def needs_dictionary(self) -> bool:
+        """Whether its values cannot be read without a dictionary page before it."""
+        return self.has_values and encoding_of(self.page.header) in DICTIONARY_ENCODINGS
+
+    @property
+    def num_values(self) -> int:
+        """Entries of a data page; 0 of a dictionary page."""
+        data = self.page.header.data_page_header or self.page.header.data_page_header_v2
+        return 0 if data is None else data.num_values
+
+
+def encoding_of(header: PageHeader) -> int | None:
+    """How the values of a data page are encoded; None for a dictionary page."""
+    data = header.data_page_header or header.data_page_header_v2
+    return None if data is None else data.encoding
+
+
+def by_header(page: FoundPage, kinds: Kinds) -> Probed:
+    """What the header of a page tells; rows of nested columns are not among it, save in version 2."""
+    header = page.header
+    rows = {kind: count for kind, leaf in kinds.items() if (count := _rows_by_header(header, leaf)) is not None}
+    v2 = header.data_page_header_v2
+    return Probed(page, rows, None, v2 is None or v2.num_nulls < v2.num_values)
+
+
+def _rows_by_header(header: PageHeader, leaf: Leaf) -> int | None:
+    """The rows of a page if it were of a column; None where it cannot be."""
+    width, size = fixed_width(leaf.node), header.uncompressed_page_size
+    is_strings = leaf.node.physical_type is Type.BYTE_ARRAY
+    dictionary, v1, v2 = header.dictionary_page_header, header.data_page_header, header.data_page_header_v2
+    if dictionary is not None:
+        count = dictionary.num_values
+        if leaf.node.physical_type is Type.BOOLEAN:
+            return None
+        return 0 if (size >= 4 * count if is_strings else size == count * (width or 0)) else None
+    if not _may_hold(encoding_of(header), leaf.node):
+        return None
+    if v1 is not None:
+        return v1.num_values if not leaf.max_repetition_level or not v1.num_values else None
+    assert v2 is not None
+    return _rows_of_v2(header, leaf, width)
+
+
+def _rows_of_v2(header: PageHeader, leaf: Leaf, width: int | None) -> int | None:
+    v2 = header.data_page_header_v2
+    assert v2 is not None
+    repetition, definition = v2.repetition_levels_byte_length, v2.definition_levels_byte_length
+    if (repetition and not leaf.max_repetition_level) or (definition and not leaf.max_definition_level):
+        return None
+    if not leaf.max_repetition_level:
+        if v2.num_rows != v2.num_values or (v2.num_nulls and not leaf.max_definition_level):
+            return None
+        size = header.uncompressed_page_size - repetition - definition
+        present = v2.num_values - v2.num_nulls
+        if v2.encoding == Encoding.PLAIN and width is not None and size != present * width:
+            return None
+    return v2.num_rows
+
+
+def _may_hold(encoding: int | None, node: Primitive) -> bool:
+    if encoding in DICTIONARY_ENCODINGS:
+        return node.physical_type is not Type.BOOLEAN
+    try:
+        encoding_for(-1 if encoding is None else encoding, node.physical_type)
+    except UnsupportedError:
+        return False
+    return True
+
+
+def by_body(known: Probed, page: Page, kinds: Kinds, likely: CompressionCodec | None = None) -> Probed:
+    """What the body of a page tells besides its header.
+
+    Args:
+        known: What the header told.
+        page: The page, with its body.
+        kinds: All kinds of columns.
+        likely: The codec of pages before it.
+
+    Returns:
+        The same page, with fewer kinds or other rows; as it was where it does not decompress, or not to a page.
+    """
+    for codec in codecs_of(page, likely):
+        found = _decoded(known, _opened(page, codec), kinds)
+        if found.rows:
+            v2 = page.header.data_page_header_v2
+            tells = page.header.uncompressed_page_size and not (v2 is not None and v2.is_compressed is False)
+            return replace(found, codec=codec if tells else None, decoded=True)
+    return known
+
+
+def _opened(page: Page, codec: CompressionCodec) -> Page:
+    """The page as if it had been written without compression."""
+    v2 = page.header.data_page_header_v2
+    levels = 0 if v2 is None else v2.repetition_levels_byte_length + v2.definition_levels_byte_length
+    if codec is CompressionCodec.UNCOMPRESSED:
+        return page
+    size = page.header.uncompressed_page_size - levels
+    body = codecs.decompress(codec, page.body[levels:], size)
+    whole = memoryview(bytes(page.body[:levels]) + bytes(body)) if levels else body
+    return replace(page, body=whole)
+
+
+def _decoded(known: Probed, page: Page, kinds: Kinds) -> Probed:
+    """Which kinds of columns the uncompressed page decodes as."""
+    rows: dict[ColumnKind, int] = {}
+    has_values = mid_row = False
+    look: _Look | None = None
+    for kind, leaf in kinds.items():
+        if kind not in known.rows and not (kind.max_repetition_level and known.page.header.data_page_header):
+            continue
+        try:
+            found = _rows_of(page, leaf)
+        except (FormatError, UnsupportedError, MemoryError):
+            continue
+        if found is not None:
+            rows[kind] = found.rows
+            has_values = has_values or found.present > 0
+            mid_row = mid_row or found.mid_row
+            look = look or found.look
+    known = replace(known, rows=rows, has_values=has_values, mid_row=mid_row)
+    return known if look is None else replace(known, looks_floating=look.floating, numbers=look.numbers)
+
+
+class _Counted(NamedTuple):
+    """Rows that begin in a page, its values that are not null, and what else shows."""
+
+    rows: int
+    present: int
+    mid_row: bool = False
+    look: _Look | None = None
+
+
+class _Look(NamedTuple):
+    """What the first numbers of a page look like; see `Probed`."""
+
+    floating: bool
+    numbers: tuple[float, float]
+
+
+def _rows_of(page: Page, leaf: Leaf) -> _Counted | None:
+    """What an uncompressed page holds; None where it is no page of `leaf`.
+
+    Raises:
+        FormatError: The same.
+        UnsupportedError: The same.
+    """
+    dictionary = page.header.dictionary_page_header
+    if dictionary is not None:
+        fits = _are_plain(leaf.node, page.body, dictionary.num_values)
+        look = _look(leaf.node, Encoding.PLAIN, page.body, dictionary.num_values) if fits else None
+        return _Counted(0, dictionary.num_values, False, look) if fits else None
+    data = open_data_page(page, leaf, CompressionCodec.UNCOMPRESSED)
+    rows = present = data.num_values
+    mid_row = False
+    levels, repetition = np.empty((2, data.num_values), np.uint8)
+    if data.repetition_levels is not None:
+        data.repetition_levels.decode(leaf.max_repetition_level, repetition)
+        rows = int(np.count_nonzero(repetition == 0))
+        mid_row = bool(len(repetition)) and repetition[0] != 0
+    if data.definition_levels is not None:
+        data.definition_levels.decode(leaf.max_definition_level, levels)
+        goes_on = repetition == leaf.max_repetition_level if data.repetition_levels is not None else None
+        if goes_on is not None and (goes_on & (levels < leaf.slot_definition_level)).any():
+            return None  # a list that goes on where there is none
+        present = int(np.count_nonzero(levels == leaf.max_definition_level))
+    if not _are_values(leaf.node, data, present):
+        return None
+    return _Counted(rows, present, mid_row, _look(leaf.node, data.encoding, data.values, present))
+
+
+def _look(node: Primitive, encoding: int, data: memoryview, count: int) -> _Look | None:
+    """What values look like; None where they are no numbers, or indices into a dictionary.
+
+    Integers that people store are small for their width, or times, and as floating-point numbers all of these are
+    nearly 0; floating-point numbers that people store are, as integers, near to the largest.
+    """
+    types = _NUMBERS.get(node.physical_type)
+    if types is None or not count or encoding in DICTIONARY_ENCODINGS:
+        return None
+    in_part = encoding in (Encoding.PLAIN, Encoding.BYTE_STREAM_SPLIT)
+    out: Any = empty_fixed(node, min(count, _SAMPLE) if in_part else count)
+    decode = encoding_for(encoding, node.physical_type).decode
+    assert decode is not None
+    decode(node, data, out)
+    integers, values = (out.view(np.uint8).view(name).reshape(-1) for name in types)
+    with np.errstate(invalid="ignore"):
+        sizes = np.abs(values.astype(np.float64))
+    usual = np.isnan(sizes) | ((sizes > _SMALLEST_USUAL) & (sizes < _LARGEST_USUAL))
+    telling = integers != 0  # zeros are both
+    floating = bool(2 * np.count_nonzero(usual & telling) > np.count_nonzero(telling))
+    return _Look(floating, (float(integers.min()), float(integers.max())))
+
+
+def _are_values(node: Primitive, data: DataPage, count: int) -> bool:
+    """Whether the values of a page are `count` of this type, neither more nor less where that can be told."""
+    if not count:
+        return True
+    if data.encoding in DICTIONARY_ENCODINGS:
+        return _are_indices(data.values, count)
+    if data.encoding == Encoding.PLAIN:
+        return _are_plain(node, data.values, count)
+    if data.encoding == Encoding.BYTE_STREAM_SPLIT and len(data.values) not in _sizes(node, count):
+        return False
+    known = encoding_for(data.encoding, node.physical_type)
+    if node.physical_type is Type.BYTE_ARRAY:
+        lengths = np.empty(count, np.int32)
+        assert known.decode_byte_arrays is not None
+        known.decode_byte_arrays(data.values, lengths)
+    else:
+        out: Any = empty_fixed(node, count)
+        assert known.decode is not None
+        known.decode(node, data.values, out)
+    return True
+
+
+def _are_indices(data: memoryview, count: int) -> bool:
+    """Whether bytes are `count` places in a dictionary and hardly anything more: levels would leave most of them over.
+
+    Raises:
+        FormatError: They do not decode.
+    """
+    if not len(data) or data[0] > MAX_BIT_WIDTH or begins_as_levels(data):
+        return False
+    taken = 1 + kernels.rle_decode(data[1:], data[0], np.empty(count, np.int32))
+    return len(data) - taken <= _MOST_LEFT
+
+
+def _sizes(node: Primitive, count: int) -> tuple[int, int]:
+    """Bytes of so many values, without and with what some writers leave behind them."""
+    size = count * (fixed_width(node) or 0)
+    return size, size + len(_SLACK)
+
+
+def _are_plain(node: Primitive, data: memoryview, count: int) -> bool:
+    """Whether bytes are just `count` PLAIN values."""
+    if node.physical_type is Type.BYTE_ARRAY:
+        if 4 * count > len(data):
+            return False
+        size = 4 * count + kernels.byte_array_lengths(data, np.empty(count, np.int32))
+    elif node.physical_type is Type.BOOLEAN:
+        size = (count + 7) // 8
+    else:
+        size = count * (fixed_width(node) or 0)
+    return len(data) == size or (len(data) == size + len(_SLACK) and data[size:] == _SLACK)

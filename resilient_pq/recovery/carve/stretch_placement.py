@@ -1,0 +1,385 @@
+"""Stretches of pages between which something is missing, each put where it belongs in the file. Pure.
+
+Where a stretch begins in the middle of a row group, the columns that its pages can be of, the rows that the others
+of its row groups have, and the bytes that are missing before it have to say with which column it begins. Where they do
+not say it clearly, it is left out: rows whose columns were mixed up are worse than none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from resilient_pq.errors import FormatError
+from resilient_pq.format.resilience_records import ChunkPlace
+from resilient_pq.recovery.carve.page_layout import LaidGroup, PageLayout, Span
+from resilient_pq.recovery.carve.page_probe import ColumnKind
+
+#: Of several places one is taken where the bytes that are missing differ from what is usual by no more than this, in
+#: chunks, and
+_NEARLY = 0.3
+#: by this much less than those of any other.
+_CLEARLY = 0.4
+#: No place is taken where they differ by more than this part of a row group.
+_UNLIKELY = 0.6
+#: Where more chunks than this are missing, their sizes tell nothing: the errors add up.
+_MOST_MISSING = 24
+#: Pages of a chunk's end looked at, at the start of a stretch, to find where the next chunk begins.
+_MOST_LEADING = 512
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedSpan:
+    """Pages of a chunk, and where they stand in it.
+
+    Attributes:
+        span: The pages.
+        kind: Of the chunk's column.
+        begins_chunk: Whether the first of them is known to be the chunk's first.
+        ends_chunk: Whether the last of them is known to be the chunk's last.
+    """
+
+    span: Span
+    kind: ColumnKind
+    begins_chunk: bool
+    ends_chunk: bool
+
+
+@dataclass(slots=True)
+class PlacedGroup:
+    """What was found of one row group.
+
+    Attributes:
+        num_rows: Its rows; None where no whole chunk tells.
+        spans: For each column the pages of its chunk, in order.
+        first_row: Rows before it in the file, where something tells.
+    """
+
+    num_rows: int | None
+    spans: list[list[PlacedSpan]]
+    first_row: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A way to go on with a stretch: pages of the end of a chunk, then whole chunks from a column on."""
+
+    lead: Span | None
+    leaf: int
+    group: LaidGroup | None
+
+
+@dataclass(slots=True)
+class Placing:
+    """Row groups, as they are put together.
+
+    Attributes:
+        layout: The pages.
+        stretches: Index of the first page of each stretch, and the one after its last.
+        from_start: Whether the first stretch begins where the file's data do.
+        groups: What was found so far.
+        left_out: Stretches, or ends of them, that were put nowhere.
+        ended: The pages that were not looked at, since that would have cost too much; None where all were.
+    """
+
+    layout: PageLayout
+    stretches: Sequence[tuple[int, int]]
+    from_start: bool
+    groups: list[PlacedGroup] = field(default_factory=list)
+    left_out: list[tuple[int, int]] = field(default_factory=list)
+    ended: tuple[int, int] | None = None
+    _at: int = 0  # index of the page that is being placed
+    _chunk: int = 0  # number, in the file, of the chunk that is under way
+    _last: int = -1  # index of the last page that was placed
+    _sizes: dict[int, list[tuple[int, int]]] = field(default_factory=dict)  # of whole chunks, by column: rows, bytes
+
+    def run(self) -> None:
+        """Place all stretches; a second time with what was learned, where some were left out.
+
+        Where that costs too much, what was placed until then stays, and `ended` says where the rest is.
+        """
+        self._within(self._learn, self.layout.steps.limit // 4)
+        self._within(self._place_all, self.layout.steps.limit)
+        if self.left_out and self.groups and self.ended is None:
+            for group in self.groups:
+                self._note([placed.span for spans in group.spans for placed in spans])
+            self.layout.forget()
+            first = self.groups, self.left_out
+            self.groups, self.left_out = [], []
+            self._chunk, self._last = 0, -1
+            self._within(self._place_all, self.layout.steps.limit)
+            if self.ended is not None:
+                (self.groups, self.left_out), self.ended = first, None
+
+    def _within(self, search: Callable[[], None], limit: int) -> None:
+        """Search as long as no more steps were taken than so many."""
+        steps = self.layout.steps
+        steps.limit, whole = limit, steps.limit
+        try:
+            search()
+        except FormatError:
+            if not steps.ended:
+                raise
+            if limit == whole:
+                self.ended = (self._at, len(self.layout.pages))
+            else:
+                steps.ended = False
+        finally:
+            steps.limit = whole
+
+    def _place_all(self) -> None:
+        for number, (start, end) in enumerate(self.stretches):
+            at = start
+            while at < end:
+                self._at = at
+                if number == 0 and at == start and self.from_start:
+                    following = self._go_on(at, end)
+                else:
+                    following = self._place(at, end)
+                if following == at:
+                    self.left_out.append((at, end))
+                    break
+                at = following
+
+    def _learn(self) -> None:
+        """Take the usual sizes of chunks from pages that can be laid out in one way only."""
+        for start, end in self.stretches:
+            if start == 0 and self.from_start:
+                for group in self.layout.groups(start, end):
+                    self._note(group.spans)
+                continue
+            first = next((i for i in range(start, end) if self.layout.pages[i].is_dictionary), start)
+            groups = [self.layout.group(first, end, leaf) for leaf in range(len(self.layout.columns))]
+            ways = [way for way in groups if way is not None and way.whole and self._reach(way, end) == end]
+            if len(ways) == 1:
+                for learned in (ways[0], *self.layout.groups(ways[0].end, end)):
+                    self._note(learned.spans)
+
+    def _reach(self, group: LaidGroup, end: int) -> int:
+        """The page up to which pages can be laid out behind a row group."""
+        following = self.layout.groups(group.end, end) if group.whole else []
+        return following[-1].end if following else group.end
+
+    def _note(self, spans: Sequence[Span]) -> None:
+        for span in spans:
+            if span.whole:
+                self._sizes.setdefault(span.leaf, []).append((span.rows, self._bytes(span)))
+
+    def _go_on(self, at: int, end: int) -> int:
+        """Take the row groups that begin at a page; returns the page after them."""
+        for group in self.layout.groups(at, end):
+            self._take(group, None)
+            at = group.end
+        return at
+
+    def _take(self, group: LaidGroup, lead: Span | None) -> None:
+        """Add chunks, one after the other, from the chunk number at hand on."""
+        count = len(self.layout.columns)
+        if lead is not None:
+            self._add(lead, begins=False, ends=True)
+            self._chunk += 1
+        for span in group.spans:
+            self._chunk += (span.leaf - self._chunk) % count
+            self._add(span, begins=True, ends=span.whole)
+            told = self.layout.place(span.start)
+            if told is not None and told.row_group == self._chunk // count:
+                self._group().first_row = told.first_row
+            if span.whole:
+                self.layout.expected_rows.add(group.num_rows)
+                self._group().num_rows = group.num_rows
+                self._chunk += 1
+
+    def _group(self) -> PlacedGroup:
+        count = len(self.layout.columns)
+        while len(self.groups) <= self._chunk // count:
+            self.groups.append(PlacedGroup(None, [[] for _ in range(count)]))
+        return self.groups[self._chunk // count]
+
+    def _add(self, span: Span, *, begins: bool, ends: bool) -> None:
+        self._group().spans[span.leaf].append(PlacedSpan(span, self.layout.columns[span.leaf], begins, ends))
+        self._last = span.end - 1
+
+    def _place(self, start: int, end: int) -> int:
+        """Put a stretch where it belongs; returns the page after what was placed."""
+        told = self.layout.place(start)
+        group = None if told is None else self.layout.group(start, end, told.column)
+        if told is not None and group is not None and not self._has(told):
+            self._chunk = told.row_group * len(self.layout.columns) + told.column
+            self._take(group, None)
+            return self._go_on(group.end, end) if group.whole else group.end
+        places = self._places(start, end)
+        chosen = self._choose(start, places)
+        if chosen is None:
+            return start
+        place, chunk = chosen
+        self._chunk = chunk
+        if place.group is None:
+            assert place.lead is not None
+            self._add(place.lead, begins=False, ends=False)
+            rows = self._group().num_rows
+            known = self.layout.expected_rows if rows is None else {rows}
+            if sum(placed.span.rows for placed in self._group().spans[place.lead.leaf]) in known:
+                self._chunk += 1
+            return place.lead.end
+        self._take(place.group, place.lead)
+        return self._go_on(place.group.end, end) if place.group.whole else place.group.end
+
+    def _has(self, place: ChunkPlace) -> bool:
+        """Whether there are pages of a chunk already, or so many row groups would be missing that it cannot be."""
+        if place.row_group > len(self.groups) + len(self.layout.pages):
+            return True
+        return place.row_group < len(self.groups) and bool(self.groups[place.row_group].spans[place.column])
+
+    def _places(self, start: int, end: int) -> list[_Place]:
+        """All ways to go on with a stretch."""
+        found: list[_Place] = []
+        pages, columns = self.layout.pages, self.layout.columns
+        last = next((i for i in range(start, end) if pages[i].is_dictionary or i in self.layout.borders), end)
+        for first in range(start, min(last, start + _MOST_LEADING) + 1):
+            for leaf in range(len(columns)):
+                lead = self._lead(start, first, (leaf - 1) % len(columns)) if first > start else None
+                if first > start and lead is None:
+                    continue
+                if first == end:
+                    found.append(_Place(lead, leaf, None))
+                    continue
+                group = self.layout.group(first, end, leaf)
+                if group is None or not group.counted:
+                    continue
+                if lead is None or leaf == 0 or self._may_lead(lead, group.num_rows):
+                    found.append(_Place(lead, leaf, group))
+        reached = [end if place.group is None else self._reach(place.group, end) for place in found]
+        return [place for place, reach in zip(found, reached, strict=True) if reach == max(reached)]
+
+    def _may_lead(self, lead: Span, num_rows: int) -> bool:
+        """Whether pages can be the end of a chunk of so many rows, and are not all of it."""
+        if lead.rows == num_rows:
+            return any(page.needs_dictionary for page in self.layout.pages[lead.start : lead.end])
+        return lead.rows < num_rows
+
+    def _lead(self, start: int, end: int, leaf: int) -> Span | None:
+        """The pages as the end of a chunk of a column, where they can be that."""
+        kind, rows = self.layout.columns[leaf], 0
+        most = max(self.layout.expected_rows, default=None)
+        for page in self.layout.pages[start:end]:
+            found = page.rows.get(kind)
+            if found is None:
+                return None
+            rows += found
+        lead = Span(leaf, start, end, rows, whole=False)
+        return lead if most is None or self._may_lead(lead, most) else None
+
+    def _choose(self, start: int, places: Sequence[_Place]) -> tuple[_Place, int] | None:
+        """The best place and the number of its first chunk, where it is clearly better than all others."""
+        rated = sorted(
+            (
+                (self._badness(start, place, chunk), place, chunk)
+                for place in places
+                for chunk in self._chunks(start, place)
+            ),
+            key=lambda rating: rating[0],
+        )
+        if not rated:
+            return None
+        best, place, chunk = rated[0]
+        count = len(self.layout.columns)
+        if best > _UNLIKELY * count:
+            return None
+        # Where only the number of the row group is in doubt, a mistake is one of whole row groups, and shows.
+        others = [rating for rating in rated[1:] if rating[1] != place]
+        clearly = _CLEARLY if place.group is not None else 1.0  # pages without a chunk behind them tell little
+        if others and (best > _NEARLY or others[0][0] < best + clearly or not self._is_told(place, chunk)):
+            return None
+        later = [badness for badness, same, number in rated[1:] if same == place and number != chunk]
+        if later and best > _NEARLY * count and later[0] < best + _CLEARLY * count:
+            return None
+        return place, chunk
+
+    def _is_told(self, place: _Place, chunk: int) -> bool:
+        """Whether the sizes of what is missing are known well enough to choose a place by them."""
+        count = len(self.layout.columns)
+        missing = range(self._chunk, min(chunk + 1, self._chunk + count))
+        return chunk - self._chunk <= _MOST_MISSING and all(number % count in self._sizes for number in missing)
+
+    def _chunks(self, start: int, place: _Place) -> list[int]:
+        """Numbers in the file that the first chunk of a place may have."""
+        count = len(self.layout.columns)
+        leaf = place.leaf if place.lead is None else place.lead.leaf
+        unfinished = self._unfinished()
+        nearest = self._chunk + (leaf - self._chunk) % count
+        if unfinished and nearest == self._chunk and (place.lead is None or not self._fits_rest(place.lead)):
+            nearest += count
+        gap, whole = self._gap(start), self._usual_group()
+        if self._last < 0 or gap is None or not whole:
+            return [nearest]
+        skipped = max(int((gap - self._missing(place, nearest)) // whole), 0)
+        return [nearest + count * number for number in (skipped, skipped + 1)]
+
+    def _unfinished(self) -> bool:
+        count = len(self.layout.columns)
+        number = self._chunk // count
+        return number < len(self.groups) and bool(self.groups[number].spans[self._chunk % count])
+
+    def _fits_rest(self, lead: Span) -> bool:
+        """Whether pages can be more of the chunk that is under way."""
+        group = self._group()
+        seen = sum(placed.span.rows for placed in group.spans[lead.leaf])
+        return group.num_rows is None or seen + lead.rows <= group.num_rows
+
+    def _badness(self, start: int, place: _Place, chunk: int) -> float:
+        """How far the bytes that are missing are from what is usual, in chunks; and rows that others do not have."""
+        odd_rows = 0.0
+        number = chunk // len(self.layout.columns)
+        if place.group is not None and place.group.counted:
+            known = self.groups[number].num_rows if number < len(self.groups) else None
+            same_group = place.leaf > 0
+            if same_group and known is not None and known != place.group.num_rows:
+                return float("inf")
+            if self.layout.expected_rows and place.group.num_rows not in self.layout.expected_rows:
+                odd_rows = 1.0
+        gap = self._gap(start)
+        if gap is None or not self._sizes or self._last < 0:
+            return odd_rows
+        usual = sum(map(self._usual, self._sizes)) / len(self._sizes)
+        return odd_rows + abs(gap - self._missing(place, chunk)) / max(usual, 1) + self._odd(place)
+
+    def _odd(self, place: _Place) -> float:
+        """How unusual the sizes of a place's whole chunks are, each from 0 to 1, on the average."""
+        if place.group is None:
+            return 0.0
+        ratios = []
+        for span in place.group.spans:
+            if span.whole and span.leaf in self._sizes:
+                usual, size = self._usual(span.leaf), self._bytes(span)
+                ratios.append(abs(size - usual) / max(size, usual, 1))
+        return sum(ratios) / len(ratios) if ratios else 0.0
+
+    def _gap(self, start: int) -> int | None:
+        """Bytes between what was placed last and a page."""
+        if self._last < 0:
+            return None
+        return self.layout.pages[start].page.offset - self.layout.pages[self._last].page.end
+
+    def _missing(self, place: _Place, chunk: int) -> float:
+        """Bytes that should be missing before a place."""
+        count = len(self.layout.columns)
+        expected = sum(self._usual(number % count) for number in range(self._chunk, chunk))
+        if self._unfinished():
+            spans = self._group().spans[self._chunk % count]
+            expected -= sum(self._bytes(placed.span) for placed in spans)
+        if place.lead is not None:
+            expected += self._usual(place.lead.leaf) - self._bytes(place.lead)
+        return max(expected, 0)
+
+    def _usual(self, leaf: int) -> float:
+        """The bytes that a chunk of a column has; those of small row groups, as the last may be one, are not usual."""
+        known = self._sizes.get(leaf) or [noted for sizes in self._sizes.values() for noted in sizes] or [(0, 0)]
+        most = max(rows for rows, _ in known)
+        sizes = [size for rows, size in known if rows * 2 >= most]
+        return sum(sizes) / len(sizes)
+
+    def _usual_group(self) -> float:
+        return sum(self._usual(leaf) for leaf in range(len(self.layout.columns))) if self._sizes else 0.0
+
+    def _bytes(self, span: Span) -> int:
+        return self.layout.pages[span.end - 1].page.end - self.layout.pages[span.start].page.offset

@@ -1,0 +1,290 @@
+"""The object that is checked or recovered: its store, its pinned version, and what can be understood of it.
+
+An async shell: it drives the sans-io `survey` and fetches what is asked for.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from operator import attrgetter
+from types import TracebackType
+from typing import Any, Self, TypeVar, cast
+
+from resilient_pq.byte_ranges import ByteRange
+from resilient_pq.errors import FormatError, NotParquetError, TornFileError, UnsupportedError, Where, located
+from resilient_pq.format.footer import ENCRYPTED_MAGIC, MAGIC
+from resilient_pq.io import FetchCounters, FetchOptions, ObjectInfo, ReadStore
+from resilient_pq.io.resolve import reach
+from resilient_pq.off_event_loop import off_loop
+from resilient_pq.reader.chunk_objects import ChunkObjects
+from resilient_pq.reader.contents import Contents
+from resilient_pq.reader.reading import read_contents
+from resilient_pq.recovery.evidence import survey as surveying
+from resilient_pq.recovery.evidence.byte_remap import ByteRemap
+from resilient_pq.recovery.evidence.remapped_store import BytesStore, RemappedStore
+from resilient_pq.recovery.evidence.survey import Survey
+from resilient_pq.units import KiB, MiB
+
+T = TypeVar("T")
+
+Location = str | os.PathLike[str] | tuple[Any, str]
+
+#: Of an object, asked for first: footers are rarely longer.
+TAIL_BYTES = 256 * KiB
+#: Bytes that are a piece of work (`off_loop`) for whoever searches them for something.
+_PIECE = 256
+#: Bytes requested for a small read of a remote object, and the most where such reads follow one another.
+_FIRST_WINDOW = 64 * KiB
+_LARGEST_WINDOW = 2 * MiB
+#: Windows kept of an object: data, indexes, filters and records are read in turn.
+_NUM_WINDOWS = 8
+
+
+class _Windows:
+    """The newest windows of one object: small reads that are near each other share requests."""
+
+    __slots__ = ("_kept", "_size")
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._kept: list[tuple[ByteRange, memoryview]] = []  # the last one used is the last
+
+    def find(self, place: ByteRange) -> memoryview | None:
+        """A copy of the bytes of a range that lies in one window: it keeps no window in memory."""
+        for i, (window, data) in enumerate(self._kept):
+            if window.start <= place.start and place.end <= window.end:
+                self._kept.append(self._kept.pop(i))
+                return memoryview(bytes(data[place.start - window.start : place.end - window.start]))
+        return None
+
+    def around(self, place: ByteRange) -> ByteRange:
+        """What to request for a range: twice as much as for the window that it continues, and of no other window."""
+        windows = [window for window, _ in self._kept]
+        before = max((one for one in windows if one.start <= place.start), key=_end, default=None)
+        behind = min((one for one in windows if one.start > place.start), key=_start, default=None)
+        last = self._size if behind is None else max(behind.start, place.end)
+        if before is not None and place.start <= before.end + before.size:
+            return ByteRange(place.start, max(place.end, min(place.start + _larger(before), last)))
+        if behind is not None and behind.start <= place.end + behind.size:
+            first = 0 if before is None else min(before.end, place.start)
+            return ByteRange(min(place.start, max(place.end - _larger(behind), first)), place.end)
+        return ByteRange(place.start, max(place.end, min(place.start + _FIRST_WINDOW, last)))
+
+    def keep(self, window: ByteRange, data: memoryview) -> None:
+        """Keep a window in place of the one that was not used for longest."""
+        self._kept = [*self._kept[1 - _NUM_WINDOWS :], (window, data)]
+
+    def forget(self, place: ByteRange) -> None:
+        """Drop the windows that have bytes of a range."""
+        self._kept = [one for one in self._kept if one[0].end <= place.start or place.end <= one[0].start]
+
+
+_start, _end = attrgetter("start"), attrgetter("end")
+
+
+def _larger(window: ByteRange) -> int:
+    return min(max(2 * window.size, _FIRST_WINDOW), _LARGEST_WINDOW)
+
+
+@dataclass(slots=True)
+class DamagedObject:
+    """One object, one version of it.
+
+    Attributes:
+        store: Where it is.
+        key: Its key there.
+        url: Its name for people.
+        info: Its size and version; every read is pinned to them.
+        counters: Requests made and bytes moved.
+        file_id: That of the file which is meant, where the caller names one of several; None leaves that to the bytes.
+    """
+
+    store: ReadStore
+    key: str
+    url: str
+    info: ObjectInfo
+    counters: FetchCounters
+    owns_store: bool
+    file_id: bytes | None = None
+    _objects: ChunkObjects | None = None
+    _beneath: DamagedObject | None = None
+    _view: ByteRemap | None = None
+    _windows: _Windows = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Nothing is read yet."""
+        self._windows = _Windows(self.info.size)
+
+    @property
+    def address(self) -> str:
+        """Its name that no other object has; not to be shown."""
+        return self.store.address_of(self.key)
+
+    @property
+    def origin(self) -> DamagedObject:
+        """The object as it lies, whatever this is read through."""
+        return self if self._beneath is None else self._beneath.origin
+
+    @property
+    def is_view(self) -> bool:
+        """Whether its bytes are read where something else tells that they were written."""
+        return self._view is not None
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether its bytes are others than those of `origin`, so that nobody knows which lie where."""
+        return self._beneath is not None and (self._view is None or self._beneath.is_changed)
+
+    def lies_at(self, place: ByteRange) -> Iterator[ByteRange]:
+        """Where bytes lie in `origin`, piece by piece; those that are nowhere are left out.
+
+        Of bytes that were changed before they were read, as by a transfer as text, no place is known.
+        """
+        if self._beneath is None:
+            end = min(place.end, self.info.size)
+            if place.start < end:
+                yield ByteRange(place.start, end)
+        elif self._view is not None:
+            for _, piece in self._view.places(place):
+                yield from self._beneath.lies_at(piece)
+
+    async def read(self, place: ByteRange, *, again: bool = False) -> memoryview:
+        """The bytes of a range.
+
+        Args:
+            place: The range. What is small and remote is requested together with what follows, and kept for a while.
+            again: Whether the bytes are to come from the store, as those that came before may have been damaged on
+                the way.
+        """
+        if not place.size:
+            return memoryview(b"")
+        # What opens for threads is local: a request costs nothing there, and a neighbour may be on a bad sector.
+        if place.size >= _LARGEST_WINDOW or self.origin.store.opener is not None:
+            return await self._requested(place)
+        if again:
+            self._windows.forget(place)
+        found = self._windows.find(place)
+        if found is None:
+            window = self._windows.around(place)
+            self._windows.keep(window, await self._requested(window))
+            found = self._windows.find(place)
+            assert found is not None
+        return found
+
+    async def _requested(self, place: ByteRange) -> memoryview:
+        data = await self.store.read_range(self.key, place.start, place.end, pin=self.info)
+        self.counters.requests += 1
+        self.counters.bytes += place.size
+        return memoryview(data)
+
+    def objects(self, contents: Contents) -> ChunkObjects:
+        """The objects that the chunks of a footer lie in, the same ones each time: their versions stay pinned."""
+        if self._objects is None or self._objects.contents is not contents:
+            options = FetchOptions()
+            self._objects = ChunkObjects(self.store, self.info, contents, options=options, counters=self.counters)
+        return self._objects
+
+    async def contents(self) -> Contents | FormatError:
+        """The footer at the object's end, understood; or what is wrong with it.
+
+        Raises:
+            UnsupportedError: The file is whole, but this version cannot read it.
+            StoreError: The store could not give the bytes.
+        """
+        try:
+            with located(Where(key=self.url)):
+                _, contents = await read_contents(self.store, self.key, tail_bytes=TAIL_BYTES, counters=self.counters)
+                record = contents.footer.record
+                if self.file_id is not None and (record is None or record.file_id != self.file_id):
+                    return FormatError("the footer at the end is of another file", where=Where(offset=self.info.size))
+                return contents
+        except TornFileError as error:
+            head = bytes(await self.read(ByteRange(0, min(len(MAGIC), self.info.size))))
+            if head not in (MAGIC, ENCRYPTED_MAGIC):
+                where = Where(key=self.url, offset=0)
+                return NotParquetError("no Parquet magic, neither at the beginning nor at the end", where=where)
+            return error
+        except FormatError as error:
+            return error
+        except UnsupportedError:
+            if (await self.survey()).footer is None:
+                raise
+            # A damaged footer can look like one that is too new: our records tell.
+            return FormatError("the footer is damaged", where=Where(key=self.url, offset=self.info.size))
+
+    async def begins_with_magic(self) -> bool:
+        """Whether its first bytes are those of a Parquet file."""
+        return bytes(await self.read(ByteRange(0, min(len(MAGIC), self.info.size)))) == MAGIC
+
+    async def survey(self) -> Survey:
+        """What the records of the object tell."""
+        return await self.drive(surveying.survey(self.info.size, self.file_id))
+
+    async def drive(self, asking: Generator[ByteRange, memoryview, T]) -> T:
+        """Give a sans-io search the bytes that it asks for, and its answer to the caller."""
+        num_pieces = self.info.size // _PIECE
+        wanted, answer = await off_loop(num_pieces, _asked, asking, None)
+        while wanted is not None:
+            wanted, answer = await off_loop(num_pieces, _asked, asking, await self.read(wanted))
+        return cast(T, answer)
+
+    async def with_bytes(self, data: bytes) -> DamagedObject:
+        """The same object with other bytes, in memory; the caller goes on closing this one."""
+        store = BytesStore(self.store, self.info, data)
+        info = await store.head(self.key)
+        return DamagedObject(store, self.key, self.url, info, self.counters, False, self.file_id, _beneath=self)
+
+    def through(self, view: ByteRemap) -> DamagedObject:
+        """The same object, its bytes where they were written; the caller goes on closing this one."""
+        store = RemappedStore(self.store, self.info, view)
+        info = replace(self.info, size=view.size)
+        return DamagedObject(
+            store, self.key, self.url, info, self.counters, False, self.file_id, _beneath=self, _view=view
+        )
+
+    async def __aenter__(self) -> Self:
+        """The source itself."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Let go of the store."""
+        if self.owns_store:
+            await self.store.close()
+
+
+def _asked(asking: Generator[ByteRange, memoryview, T], data: memoryview | None) -> tuple[ByteRange | None, T | None]:
+    """What a search wants after it was given some bytes, None at first; or its answer."""
+    try:
+        return (next(asking) if data is None else asking.send(data)), None
+    except StopIteration as stop:
+        return None, stop.value
+
+
+async def open_source(
+    location: Location, storage_options: Mapping[str, Any] | None, file_id: bytes | None = None
+) -> DamagedObject:
+    """Find the object and pin its version.
+
+    Args:
+        location: The object.
+        storage_options: Credentials, endpoint and so on.
+        file_id: That of the file which is meant, where several lie in the object.
+
+    Raises:
+        StoreError: There is no such object, or the store refuses.
+    """
+    owns_store = not isinstance(location, tuple)
+    store, key = await reach(location, storage_options)
+    url = store.url_of(key)
+    try:
+        with located(Where(key=url)):
+            info = await store.head(key)
+    except BaseException:
+        if owns_store:
+            await store.close()
+        raise
+    return DamagedObject(store, key, url, info, FetchCounters(), owns_store, file_id)

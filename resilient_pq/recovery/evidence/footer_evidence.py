@@ -1,0 +1,207 @@
+"""Whether metadata speak of the object that they were found in: pages begin where they have column chunks. Sans-io."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Iterator, Sequence
+from itertools import pairwise
+
+from resilient_pq.byte_ranges import ByteRange
+from resilient_pq.errors import FormatError
+from resilient_pq.format.file_metadata import ColumnChunk, ColumnMetaData, FileMetaData, RowGroup
+from resilient_pq.format.footer import MAGIC
+from resilient_pq.format.pages.page import read_header
+from resilient_pq.format.resilience_records import FORMAT_VERSION, RECORD_MAGIC, RecordKind
+from resilient_pq.format.schema_tree import Schema
+from resilient_pq.reader.contents import MAX_FILE_SIZE, chunk_range
+
+#: Column chunks of which the first pages are looked at before metadata are believed.
+_SAMPLE = 12
+#: Bytes that page headers are looked for in: nearly all, and all but those with monstrous statistics.
+_HEADER_BYTES = (1024, 256 * 1024)
+#: A size that some writers counted the header of the dictionary page out of.
+_UNCOUNTED = 100
+#: How far back the beginning of a file is looked for that metadata without a row group may be of.
+_REACH = 8 * 1024 * 1024
+#: An anchor begins so; in a page that is compressed no more of it may be as it was written.
+_ANCHOR = RECORD_MAGIC + bytes((FORMAT_VERSION, RecordKind.ANCHOR))
+
+
+def shift_of(metadata: FileMetaData, start: int, *, has_magic: bool) -> Generator[ByteRange, memoryview, int | None]:
+    """How far the row groups lie from where whole metadata have them; None where they are not there.
+
+    Most writers leave nothing between the last chunk, index or filter and the metadata. So where bytes are missing or
+    were added before the row groups, the distance tells how many.
+
+    Args:
+        metadata: The metadata.
+        start: Offset at which they lie.
+        has_magic: Whether the object begins with the magic, so that a file that begins later is one within it.
+    """
+    chunks = [chunk for row_group in metadata.row_groups for chunk in row_group.columns]
+    if any(chunk.file_path for chunk in chunks):
+        return 0 if has_magic and start == len(MAGIC) else None  # a summary
+    data_end = max([len(MAGIC), *(end for chunk in chunks for end in _ends(chunk))])
+    moved = start - data_end
+    if not moved:
+        return 0  # a file within a column does not fit together so, counted from the beginning of the whole
+    if (yield from pages_begin(chunks, 0, start)):
+        return 0
+    if moved < 0 and (yield from pages_begin(chunks, moved, start)):
+        return moved
+    if has_magic:
+        # Without a value in the file there is nothing to go by, but that no other begins behind the magic.
+        alone = not any(has_values(chunk) for chunk in chunks) and not (yield from is_within(start))
+        return 0 if alone else None
+    if moved < 0 or bytes((yield ByteRange(moved, moved + len(MAGIC)))) != MAGIC:
+        return None
+    begins = yield from pages_begin(chunks, moved, start)
+    return moved if begins or not any(has_values(chunk) for chunk in chunks) else None
+
+
+def _ends(chunk: ColumnChunk) -> Iterator[int]:
+    """Offsets at which a chunk, its indexes and its bloom filter end."""
+    metadata = chunk.meta_data
+    if metadata is not None and metadata.num_values:
+        starts = (metadata.data_page_offset, metadata.dictionary_page_offset or metadata.data_page_offset)
+        yield min(starts) + metadata.total_compressed_size
+    if metadata is not None and metadata.bloom_filter_offset:
+        yield metadata.bloom_filter_offset + (metadata.bloom_filter_length or 0)
+    if chunk.column_index_offset and chunk.column_index_length:
+        yield chunk.column_index_offset + chunk.column_index_length
+    if chunk.offset_index_offset and chunk.offset_index_length:
+        yield chunk.offset_index_offset + chunk.offset_index_length
+
+
+def has_values(chunk: ColumnChunk) -> bool:
+    """Whether there are pages of it."""
+    return chunk.meta_data is not None and chunk.meta_data.num_values > 0
+
+
+def pages_begin(chunks: Sequence[ColumnChunk], shift: int, end: int) -> Generator[ByteRange, memoryview, bool]:
+    """Whether pages begin where metadata have column chunks.
+
+    Of a file with damaged data not all may be there. The chunk at the very beginning counts only with others: a file
+    within a column has one there too, and the outer file has a page there.
+    """
+    known = [chunk.meta_data for chunk in chunks if chunk.meta_data is not None and has_values(chunk)]
+    step = max(1, (len(known) - 1) // (_SAMPLE - 1))
+    sample = list({id(each): each for each in [*known[::step], *known[-1:]]}.values())
+    good, elsewhere = 0, 0
+    for metadata in sample:
+        try:
+            first, last = chunk_range(metadata, MAX_FILE_SIZE)
+        except FormatError:
+            continue
+        if (yield from _chunk_begins(metadata, first + shift, last + shift, end)):
+            good += 1
+            elsewhere += first != len(MAGIC)
+    return bool(good) and (good == len(sample) or 4 * elsewhere >= len(sample))
+
+
+def _chunk_begins(metadata: ColumnMetaData, start: int, end: int, limit: int) -> Generator[ByteRange, memoryview, bool]:
+    """Whether the first page of a chunk stands at `start`, and a second behind it unless the chunk ends there."""
+    if start < 0 or end > limit:
+        return False
+    values, at = 0, start
+    for _ in range(2):
+        found = yield from _page_at(at, min(end + _UNCOUNTED, limit))
+        if found is None:
+            return False
+        at, count = found
+        values += count
+        if values > metadata.num_values:
+            return False
+        if at >= end:
+            return values == metadata.num_values
+    return True
+
+
+def _page_at(at: int, end: int) -> Generator[ByteRange, memoryview, tuple[int, int] | None]:
+    """Where the page at `at` ends and the entries it has; None where there is none before `end`."""
+    for size in _HEADER_BYTES:
+        data = yield ByteRange(at, min(at + size, end))
+        try:
+            header, body = read_header(data, 0)
+        except FormatError:
+            if at + size >= end:
+                return None
+            continue
+        following = at + body + header.compressed_page_size
+        data_header = header.data_page_header or header.data_page_header_v2
+        return None if following > end else (following, 0 if data_header is None else data_header.num_values)
+    return None
+
+
+def is_within(start: int) -> Generator[ByteRange, memoryview, bool]:
+    """Whether another file begins between the beginning of the object and `start`, not too far back."""
+    begin = max(start - _REACH, 1)
+    if begin >= start:
+        return False
+    data = memoryview((yield ByteRange(begin, start)))
+    return any(_begins_file(data[match.end() :]) for match in re.finditer(re.escape(MAGIC), data))
+
+
+def _begins_file(behind: memoryview) -> bool:
+    """Whether the magic of a file stands before some bytes: its first record or page follows."""
+    if behind[: len(RECORD_MAGIC)] == RECORD_MAGIC:
+        return behind[: len(_ANCHOR)] == _ANCHOR
+    try:
+        read_header(behind, 0)
+    except FormatError:
+        return False
+    return True
+
+
+def believed(
+    row_groups: Sequence[RowGroup], schema: Schema, end: int, *, doubtful: int, after: Sequence[RowGroup] = ()
+) -> Iterator[RowGroup]:
+    """The row groups of damaged metadata up to the first that contradicts the schema, itself, or those before it.
+
+    Args:
+        row_groups: The row groups.
+        schema: Their columns.
+        end: Offset before which their chunks must end.
+        doubtful: The first of them that has to be borne out by a column without lists, which has as many values as
+            there are rows: the damage may be within it, and what follows it may only seem to be its own.
+        after: Row groups before them, which are believed.
+    """
+    taken = [_places(row_group, schema, end, strict=False) or [] for row_group in after]
+    last = max((place for places in taken for place in places), default=(0, 0))
+    known = {place for places in taken for place in places}
+    for ordinal, row_group in enumerate(row_groups):
+        places = _places(row_group, schema, end, strict=ordinal >= doubtful)
+        if places is None or not known.isdisjoint(places):
+            return  # of chunks that are known it is an entry before the damage, found once more
+        places = sorted([last, *places])
+        if any(one[1] > following[0] for one, following in pairwise(places)):
+            return
+        last = places[-1]
+        yield row_group
+
+
+def _places(row_group: RowGroup, schema: Schema, end: int, *, strict: bool) -> list[tuple[int, int]] | None:
+    """Where the chunks of a row group lie; None where what is said of it does not agree."""
+    if row_group.num_rows < 0 or len(row_group.columns) != len(schema.leaves):
+        return None
+    sizes = [column.meta_data.total_compressed_size for column in row_group.columns if column.meta_data]
+    if row_group.total_compressed_size not in (None, 0, sum(sizes)):
+        return None
+    places, borne_out = [], not strict
+    for leaf, column in zip(schema.leaves, row_group.columns, strict=True):
+        metadata = column.meta_data
+        if metadata is None and column.encrypted_column_metadata is not None:
+            continue
+        if metadata is None or metadata.type != leaf.node.physical_type:
+            return None
+        if not leaf.max_repetition_level:
+            if metadata.num_values != row_group.num_rows:
+                return None
+            borne_out = borne_out or row_group.num_rows > 0
+        try:
+            place = chunk_range(metadata, end)
+        except FormatError:
+            return None
+        if place[0] < place[1]:
+            places.append(place)
+    return places if borne_out else None

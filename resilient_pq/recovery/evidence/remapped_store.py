@@ -1,0 +1,103 @@
+"""Stores in which one object reads as it was written: its parts put back, or other bytes in its place. Async shells."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import replace
+
+from resilient_pq.byte_ranges import ByteRange
+from resilient_pq.errors import RangeError, Where
+from resilient_pq.io import ObjectInfo, ReadStore
+from resilient_pq.io.protocols import Capabilities, ObjectTail
+from resilient_pq.recovery.evidence.byte_remap import ByteRemap
+
+
+class _Instead(ReadStore):
+    """Stands for a store, which the caller closes, with other bytes for one object of it."""
+
+    def __init__(self, store: ReadStore, info: ObjectInfo, size: int) -> None:
+        self._store = store
+        self._info = info
+        self._size = size
+
+    @property
+    def name(self) -> str:
+        """That of the store."""
+        return self._store.name
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Those of the store."""
+        return self._store.capabilities
+
+    def url_of(self, key: str) -> str:
+        """As in the store."""
+        return self._store.url_of(key)
+
+    def address_of(self, key: str) -> str:
+        """As in the store."""
+        return self._store.address_of(key)
+
+    async def head(self, key: str) -> ObjectInfo:
+        """The object with the size that it has here."""
+        return replace(self._info, size=self._size)
+
+    async def read_tail(self, key: str, size: int) -> ObjectTail:
+        """The last bytes."""
+        start = max(self._size - size, 0)
+        info = await self.head(key)
+        data = await self.read_range(key, start, self._size, pin=info)
+        return ObjectTail(info, start, data)
+
+    async def read_range(self, key: str, start: int, end: int, *, pin: ObjectInfo) -> bytes | memoryview:
+        """Bytes of the object."""
+        if not 0 <= start <= end <= self._size:
+            raise RangeError(f"bytes {start:,} to {end:,} lie outside of it", where=Where(key=self.url_of(key)))
+        return await self._read(key, start, end)
+
+    @abstractmethod
+    async def _read(self, key: str, start: int, end: int) -> memoryview:
+        """The bytes of a range, which lies within the object."""
+
+    async def close(self) -> None:
+        """Nothing: the store is the caller's."""
+
+
+class BytesStore(_Instead):
+    """Has bytes in memory for an object."""
+
+    def __init__(self, store: ReadStore, info: ObjectInfo, data: bytes | memoryview) -> None:
+        """Stand for a store.
+
+        Args:
+            store: Where the object is.
+            info: What it is.
+            data: Its bytes.
+        """
+        super().__init__(store, info, len(data))
+        self._data = memoryview(data)
+
+    async def _read(self, key: str, start: int, end: int) -> memoryview:
+        return self._data[start:end]
+
+
+class RemappedStore(_Instead):
+    """Reads an object through a view; bytes that are nowhere are zeros."""
+
+    def __init__(self, store: ReadStore, info: ObjectInfo, view: ByteRemap) -> None:
+        """Nothing is read yet.
+
+        Args:
+            store: Where the object is.
+            info: The version of it that every read is pinned to.
+            view: Where its bytes lie.
+        """
+        super().__init__(store, info, view.size)
+        self._view = view
+
+    async def _read(self, key: str, start: int, end: int) -> memoryview:
+        data = bytearray(end - start)
+        for at, place in self._view.places(ByteRange(start, end)):
+            piece = await self._store.read_range(key, place.start, place.end, pin=self._info)
+            data[at : at + place.size] = piece
+        return memoryview(data)

@@ -1,0 +1,391 @@
+"""Which row groups a damaged file says that it has, and what is lost whatever is kept of them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from resilient_pq.byte_ranges import ByteRange
+from resilient_pq.errors import FormatError, Where
+from resilient_pq.format.file_metadata import FileMetaData, RowGroup
+from resilient_pq.format.footer import MAGIC, RECORD_KEY, TAIL_SIZE, Footer, key_values
+from resilient_pq.format.pages.chunk_read import ChunkRead
+from resilient_pq.format.resilience_records import CHUNK_RECORD_SIZE, RecordHeader, RecordKind
+from resilient_pq.format.schema_tree import Leaf
+from resilient_pq.reader.contents import Contents, chunk_range
+from resilient_pq.reader.filter import index_ranges
+from resilient_pq.reader.read_plan import chunk_read
+from resilient_pq.recovery.evidence.located_row_group import (
+    LocatedChunk,
+    LocatedRowGroup,
+    Method,
+    without_malformed_sums,
+)
+from resilient_pq.recovery.evidence.survey import Survey
+from resilient_pq.recovery.report import Damage, LostRegion
+
+#: Where an index of a chunk lies; None without one.
+Find = Callable[[index_ranges.IndexedChunk], index_ranges.IndexPlace | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A row group that could be kept.
+
+    Attributes:
+        ordinal: Its number in the damaged file.
+        row_group: Its metadata.
+        start: Offset of its first byte, or of what stands before it and belongs to it.
+        end: Offset just after its last byte, its record included where there is one.
+        rows_before: Rows of all row groups before it in the damaged file.
+        method: What told of it.
+    """
+
+    ordinal: int
+    row_group: RowGroup
+    start: int
+    end: int
+    rows_before: int
+    method: Method
+
+
+@dataclass(frozen=True, slots=True)
+class FileEnd:
+    """What is known of the end of a file.
+
+    Attributes:
+        start: Offset behind the last thing that was found whole.
+        size: Bytes of the object.
+        num_rows: Rows of the whole file, as its final record or a whole footer counts them; None where nothing does.
+        least: Rows that the file has at least, as a damaged checkpoint counts them.
+        miscounted: Whether something counts them that the bytes contradict, so that only the end is known.
+    """
+
+    start: int
+    size: int
+    num_rows: int | None = None
+    least: int = 0
+    miscounted: bool = False
+
+    @property
+    def proven(self) -> bool:
+        """Whether something proves where the file ends; otherwise nobody knows how many rows followed."""
+        return self.num_rows is not None or self.miscounted
+
+
+def recounted(
+    end: FileEnd | None, stated: Sequence[LocatedRowGroup], found: Mapping[int, LocatedRowGroup]
+) -> tuple[FileEnd | None, tuple[LocatedRowGroup, ...]]:
+    """The end of a file and its row groups, with the rows that pages bear out where these contradict what is stated.
+
+    Args:
+        end: The end of the file, as it is stated.
+        stated: The row groups, as they are stated.
+        found: By their ordinals, those whose pages were looked at.
+    """
+    more: int | None = 0
+    row_groups = []
+    for known in stated:
+        now = found.get(known.ordinal, known)
+        before = None if known.rows_before is None or more is None else known.rows_before + more
+        row_groups.append(replace(now, rows_before=before))
+        if known.num_rows is not None:
+            more = None if now.num_rows is None or more is None else more + now.num_rows - known.num_rows
+    if end is not None and end.num_rows is not None:
+        miscounted = more is None
+        end = replace(end, num_rows=None if more is None else end.num_rows + more, miscounted=miscounted)
+    return end, tuple(row_groups)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """What could be kept of a damaged object.
+
+    Attributes:
+        contents: Schema and metadata, as if the candidates were all of the file.
+        row_groups: The candidates in order.
+        end: What is known of the end of the file.
+        prefix_end: Offset up to which the bytes are records and row groups of the candidates, without a gap; None
+            where they are not.
+        last: The header of the last record before `prefix_end`.
+        cut_end: Offset at which the object only has to be cut; None where that is not enough.
+        unaccounted: What is neither a row group, nor a whole record, nor lost, before the end of `last`.
+    """
+
+    contents: Contents
+    row_groups: tuple[Candidate, ...]
+    end: FileEnd
+    prefix_end: int | None
+    last: RecordHeader | None
+    cut_end: int | None = None
+    unaccounted: tuple[ByteRange, ...] = ()
+
+
+def candidates_of_survey(survey: Survey, schema: FileMetaData | None = None) -> Candidates | None:
+    """What a survey leaves to keep; None when not even the schema is known.
+
+    Args:
+        survey: What the records tell.
+        schema: Metadata from elsewhere that tell the schema, where no footer of the file does.
+    """
+    footer, last = survey.footer, survey.last
+    named = None if schema is None else replace(schema, row_groups=[])
+    named = named if footer is None else footer.metadata
+    if named is None or last is None:
+        return None
+    found = _named_by(named, Method.CHECKPOINT)
+    for ordinal, later in sorted(survey.row_groups.items()):
+        found.append(_candidate(ordinal, later.row_group, later.rows_before, Method.ROW_GROUP_RECORD))
+    metadata = _metadata(named, [candidate.row_group for candidate in found])
+    header = None if footer is None else footer.header
+    contents = Contents.of(Footer(metadata, survey.size, 0, header))
+    contiguous = [candidate.ordinal for candidate in found] == list(range(len(found)))
+    whole = header is not None and header.kind == RecordKind.FINAL and not survey.row_groups
+    return Candidates(
+        contents,
+        tuple(found),
+        end_of_survey(survey),
+        last.end if header is not None and contiguous and not survey.scanned else None,
+        last,
+        header.end if header is not None and whole else None,
+        tuple(_unaccounted(survey, found)) if header is not None and survey.scanned else (),
+    )
+
+
+def candidates_of_contents(contents: Contents) -> Candidates:
+    """All row groups of a file whose footer is whole."""
+    found = _named_by(contents.metadata, Method.FOOTER)
+    record = contents.footer.record
+    resumable = record is not None and record.kind not in (RecordKind.FINAL, RecordKind.SEAL)
+    return Candidates(
+        contents,
+        tuple(found),
+        _end_of_footer(contents),
+        record.end if record is not None and resumable else None,
+        record,
+    )
+
+
+def _end_of_footer(contents: Contents) -> FileEnd:
+    end = contents.footer.end
+    if contents.miscounted is not None:
+        return FileEnd(end, end, miscounted=True)
+    return FileEnd(end, end, contents.num_rows if contents.is_finished else None)
+
+
+def _named_by(footer: FileMetaData, method: Method) -> list[Candidate]:
+    found: list[Candidate] = []
+    num_rows = 0
+    for ordinal, row_group in enumerate(footer.row_groups):
+        found.append(_candidate(ordinal, row_group, num_rows, method))
+        num_rows += row_group.num_rows
+    return found
+
+
+def _candidate(ordinal: int, row_group: RowGroup, rows_before: int, method: Method) -> Candidate:
+    try:
+        places = [chunk_range(chunk.meta_data, 1 << 63) for chunk in row_group.columns if chunk.meta_data is not None]
+    except FormatError:
+        places = []  # they are nowhere in the file: the row group will be found damaged
+    start = min((first for first, _ in places), default=0)
+    end = max((last for _, last in places), default=0)
+    first = row_group.columns[0].meta_data if row_group.columns else None
+    place = key_values(first.key_value_metadata).get(RECORD_KEY) if first is not None else None
+    if place:
+        offset, _, size = place.partition(":")
+        if offset.isdecimal() and size.isdecimal():
+            end = max(end, int(offset) + int(size))
+    return Candidate(ordinal, row_group, start, end, rows_before, method)
+
+
+def _metadata(footer: FileMetaData, row_groups: list[RowGroup]) -> FileMetaData:
+    return FileMetaData(
+        version=footer.version,
+        schema=footer.schema,
+        num_rows=sum(row_group.num_rows for row_group in row_groups),
+        row_groups=row_groups,
+        key_value_metadata=footer.key_value_metadata,
+        created_by=footer.created_by,
+        column_orders=footer.column_orders,
+    )
+
+
+def data_starts(row_group: LocatedRowGroup) -> tuple[int, ...]:
+    """Where the chunks of a row group begin; -1 for those of which nothing is known."""
+    return tuple(-1 if chunk is None else chunk.read.range.start for chunk in row_group.chunks)
+
+
+def losses_between(row_groups: Sequence[LocatedRowGroup]) -> list[LostRegion]:
+    """What lies between row groups that are known: others, of which nothing is left that names them.
+
+    Args:
+        row_groups: In order.
+    """
+    gaps: list[LostRegion] = []
+    ordinal, end = 0, 0
+    counted: int | None = 0
+    for known in row_groups:
+        before = known.rows_before
+        rows = None if before is None or counted is None or before < counted else before - counted
+        missing = known.ordinal - ordinal
+        if missing > 0:
+            what = f"{missing} row group{'s' if missing > 1 else ''}"
+            reason = f"what names {what} is damaged"
+            gaps.append(LostRegion(end, max(known.start, end), rows, Damage.CORRUPT, reason, Where(row_group=ordinal)))
+            counted = None
+        elif rows:
+            reason = "the row group had more rows than were found of it"
+            where = Where(row_group=ordinal - 1)
+            gaps.append(LostRegion(end, max(known.start, end), rows, Damage.CORRUPT, reason, where))
+        ordinal, end = known.ordinal + 1, known.end
+        before = counted if before is None else before
+        counted = None if before is None or known.num_rows is None else before + known.num_rows
+    return gaps
+
+
+def losses(
+    end: FileEnd | None, row_groups: Sequence[LocatedRowGroup], in_flight: int | None = None
+) -> list[LostRegion]:
+    """What is lost between and behind row groups, whatever is kept of them.
+
+    Where the whole file's rows are counted, and nothing else is missing, they tell how many are in a gap.
+
+    Args:
+        end: The end of the file; None where nobody looked for it.
+        row_groups: In order.
+        in_flight: Ordinal of the last of them where it is not known to be complete.
+    """
+    found = [*losses_between(row_groups), *([] if end is None else losses_behind(end, row_groups, in_flight))]
+    uncounted = [region for region in found if region.num_rows is None]
+    if end is None or end.num_rows is None or not uncounted:
+        return found
+    rest = end.num_rows - sum(known.num_rows or 0 for known in row_groups)
+    rest -= sum(region.num_rows or 0 for region in found)
+    if rest == 0:
+        return [region for region in found if region.num_rows is not None]
+    if rest > 0 and len(uncounted) == 1:
+        return [replace(region, num_rows=rest) if region is uncounted[0] else region for region in found]
+    return found
+
+
+def losses_behind(
+    end: FileEnd, row_groups: Sequence[LocatedRowGroup], in_flight: int | None = None
+) -> list[LostRegion]:
+    """What may stand behind the last row group that is known: nothing only where the end of the file is proven.
+
+    Args:
+        end: The end of the file.
+        row_groups: In order.
+        in_flight: Ordinal of the last of them where it is not known to be complete.
+    """
+    last = row_groups[-1] if row_groups else None
+    before = 0 if last is None else last.rows_before
+    counted = 0 if last is None else last.num_rows
+    known = None if before is None or counted is None else before + counted
+    start = min(max(end.start, 0 if last is None else last.end), end.size)
+    where = Where(row_group=0 if last is None else last.ordinal + 1)
+    stated = end.least if end.num_rows is None else end.num_rows
+    losses: list[LostRegion] = []
+    if known is not None and stated > known:
+        reason = "row groups that nothing names stand before the last footer"
+        losses.append(LostRegion(start, end.size, stated - known, Damage.CORRUPT, reason, where))
+    elif end.num_rows is not None and (known is None or stated < known):
+        reason = "the footer counts other rows than the row groups that were found have"
+        losses.append(LostRegion(start, end.size, None, Damage.CORRUPT, reason, where))
+    if end.miscounted:
+        reason = "what counts the rows of the file contradicts its row groups"
+        losses.append(LostRegion(start, end.size, None, Damage.CORRUPT, reason))
+    if not end.proven:
+        reason, where = "the end of the file is missing: how many rows followed is not known", Where()
+        if in_flight is not None:
+            reason, where = "a row group was not complete when the file ends", Where(row_group=in_flight)
+        losses.append(LostRegion(end.size if losses else start, end.size, None, Damage.TORN, reason, where))
+    return losses
+
+
+def _unaccounted(survey: Survey, found: list[Candidate]) -> Iterator[ByteRange]:
+    """What is left of the bytes up to the last whole record, when all that is known of is taken away."""
+    assert survey.last is not None
+    known = [(candidate.start - CHUNK_RECORD_SIZE, candidate.end) for candidate in found]
+    for earlier, later in pairwise([None, *found]):
+        ordinal, end = (0, len(MAGIC)) if earlier is None else (earlier.ordinal + 1, earlier.end)
+        if later is not None and later.ordinal > ordinal:
+            known.append((end, later.start))  # row groups that nothing names: they are told as such
+    known += [(header.offset, header.end) for header in survey.footers]
+    at = len(MAGIC)
+    for start, end in sorted([*known, (survey.last.end, survey.last.end)]):
+        if at < start:
+            yield ByteRange(at, start)
+        at = max(at, end)
+
+
+def end_of_survey(survey: Survey) -> FileEnd:
+    """The end of a file by its records: proven by the header of its final record, or by a footer that ends it."""
+    footer, newest = survey.footer, survey.newest
+    start = 0 if survey.last is None else survey.last.end
+    if footer is not None and footer.header.kind == RecordKind.FINAL:
+        return FileEnd(start, survey.size, footer.metadata.num_rows)
+    if footer is not None and survey.ended:
+        later = sum(found.row_group.num_rows for found in survey.row_groups.values())
+        return FileEnd(start, survey.size, footer.metadata.num_rows + later)
+    if newest is None or newest.offset < start:
+        return FileEnd(start, survey.size)
+    # The record is damaged; its header still counts the rows before it.
+    proven = newest.num_rows if newest.kind == RecordKind.FINAL else None
+    return FileEnd(start, survey.size, proven, newest.num_rows)
+
+
+def known_row_groups(candidates: Candidates) -> list[LocatedRowGroup]:
+    """The candidates as the examination of their pages takes them.
+
+    Raises:
+        UnsupportedError: A chunk is encrypted.
+    """
+    return [_known(candidates.contents, i, candidate) for i, candidate in enumerate(candidates.row_groups)]
+
+
+def _index(contents: Contents, position: int, leaf: Leaf, find: Find) -> ByteRange | None:
+    try:
+        place = find(index_ranges.IndexedChunk(contents, position, leaf))
+    except FormatError:
+        return None  # where it is said to lie cannot be; recoveries do without
+    return None if place is None else place.range
+
+
+def _chunk_read(contents: Contents, position: int, leaf: Leaf) -> ChunkRead:
+    """A chunk; one that is said to go on behind the end of the file is cut there.
+
+    Raises:
+        FormatError: It does not even begin in the file, or nothing is said of it.
+    """
+    try:
+        return chunk_read(contents, position, leaf)
+    except FormatError:
+        footer = contents.footer
+        behind = footer.length + footer.trailing + TAIL_SIZE if footer.length else 0
+        return chunk_read(contents, position, leaf, cut_at=footer.start + behind)
+
+
+def _known(contents: Contents, position: int, candidate: Candidate) -> LocatedRowGroup:
+    chunks: list[LocatedChunk | None] = []
+    for leaf in contents.schema.leaves:
+        try:
+            chunk = _chunk_read(contents, position, leaf)
+        except FormatError:
+            chunks.append(None)
+            continue
+        chunk = without_malformed_sums(chunk)
+        offsets = _index(contents, position, leaf, index_ranges.offset_index_place)
+        columns = _index(contents, position, leaf, index_ranges.column_index_place)
+        chunks.append(LocatedChunk(chunk, None, offsets, columns))
+    return LocatedRowGroup(
+        ordinal=candidate.ordinal,
+        num_rows=candidate.row_group.num_rows,
+        rows_before=candidate.rows_before,
+        chunks=tuple(chunks),
+        method=candidate.method,
+        start=candidate.start,
+        end=candidate.end,
+        sorting_columns=tuple(candidate.row_group.sorting_columns or ()),
+    )

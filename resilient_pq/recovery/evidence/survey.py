@@ -1,0 +1,424 @@
+"""What a damaged resilient object still holds: its newest whole checkpoint, and the row groups after it.
+
+Sans-io: `survey` is a generator that asks for byte ranges and is sent the bytes; what it returns is the
+`Survey`. It reads records only, and no data where their chain is whole; where it is broken it reads on
+through the file from the front.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass, field
+
+from resilient_pq.byte_ranges import ByteRange
+from resilient_pq.errors import FormatError, ResilientPQError
+from resilient_pq.format import compact_protocol
+from resilient_pq.format.file_metadata import FileMetaData, KeyValue, RowGroup
+from resilient_pq.format.footer import (
+    FILE_ID_KEY,
+    MAGIC,
+    RECORD_KEY,
+    STATE_KEY,
+    TAIL_SIZE,
+    ChunkSums,
+    key_values,
+)
+from resilient_pq.format.resilience_records import (
+    CHUNK_RECORD_SIZE,
+    FOOTER_KINDS,
+    HEADER_SIZE,
+    RecordHeader,
+    RecordKind,
+    RowGroupRecord,
+    parse_header,
+)
+from resilient_pq.format.schema_tree import Schema
+from resilient_pq.reader.contents import FileState, chunk_range
+from resilient_pq.recovery.evidence.record_scan import (
+    FileSpan,
+    all_headers,
+    file_spans,
+    headers_in,
+    in_place,
+    outermost,
+)
+from resilient_pq.units import KiB, MiB
+
+#: A window looked through for records, when going back from the end; doubled up to the larger one.
+_FIRST_WINDOW = 256 * KiB
+_LARGEST_WINDOW = 8 * MiB
+#: Metadata larger than this is not read into memory, whatever its header says.
+_MAX_PAYLOAD = 1 << 30
+
+Asking = Generator[ByteRange, memoryview, "Survey"]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedFooter:
+    """An anchor, a checkpoint or a final record, whole.
+
+    Attributes:
+        header: Its header.
+        metadata: The file metadata it holds.
+    """
+
+    header: RecordHeader
+    metadata: FileMetaData
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedRowGroup:
+    """A row group that a whole record names.
+
+    Attributes:
+        row_group: Its metadata, with the keys that a footer has.
+        ordinal: Its number in the file.
+        rows_before: Rows of all row groups before it.
+        end: Offset just after its record.
+    """
+
+    row_group: RowGroup
+    ordinal: int
+    rows_before: int
+    end: int
+
+
+@dataclass(slots=True)
+class Survey:
+    """What the records of an object tell.
+
+    Attributes:
+        size: Bytes of the object.
+        file_id: Of the file; None when no record was found.
+        footer: The newest whole footer; None when there is none.
+        row_groups: The row groups named by whole records after that footer, by ordinal.
+        newest: The header of the newest record found, whole or not.
+        last: The header of the newest whole record that `footer` or `row_groups` come from.
+        scanned: Whether the whole object had to be read.
+        found: Every record header that was come across, by where it lies, in no order: of any file, in its place or
+            not. All there are when the whole object was read; otherwise those of the chain, as far as it was followed,
+            and those in the end of the object as far back as `newest`.
+        footers: The headers of all whole anchors, checkpoints and final records, when it was.
+        ended: Whether the object ends in the footer of a finished file that names these row groups and no others,
+            though the record that should vouch for it is damaged.
+        doubted: Whether no anchor, and nobody else, told which file is meant.
+    """
+
+    size: int
+    file_id: bytes | None = None
+    footer: RecordedFooter | None = None
+    row_groups: dict[int, RecordedRowGroup] = field(default_factory=dict)
+    newest: RecordHeader | None = None
+    last: RecordHeader | None = None
+    scanned: bool = False
+    found: dict[int, RecordHeader] = field(default_factory=dict)
+    footers: list[RecordHeader] = field(default_factory=list)
+    ended: bool = False
+    doubted: bool = False
+
+    @property
+    def others(self) -> list[FileSpan]:
+        """Other files that records were found of, where nothing but their places told which one is meant."""
+        return [span for span in file_spans(self.found.items()) if span.file_id != self.file_id] if self.doubted else []
+
+    @property
+    def headers(self) -> list[RecordHeader]:
+        """Those found that are of this file and lie in their places, in order."""
+        mine = (header for header in in_place(self.found.items()) if header.file_id == self.file_id)
+        return sorted(mine, key=lambda header: header.offset)
+
+    @property
+    def strangers(self) -> list[int]:
+        """Where record headers lie that are not among those, in order."""
+        mine = {header.offset for header in self.headers}
+        return sorted(at for at in self.found if at not in mine)
+
+    @property
+    def has_end(self) -> bool:
+        """Whether a footer that is whole ends the file: no row stands behind what it names."""
+        return self.footer is not None and (self.footer.header.kind == RecordKind.FINAL or self.ended)
+
+    @property
+    def displaced(self) -> bool:
+        """Whether one was found that is of this file and lies elsewhere: parts may have been moved or left out."""
+        return any(header.offset != at and header.file_id == self.file_id for at, header in self.found.items())
+
+
+def survey(size: int, file_id: bytes | None = None) -> Asking:
+    """Find what the records of an object of `size` bytes tell; see the module.
+
+    Args:
+        size: Bytes of the object.
+        file_id: Of the file that is looked for; None for that of the anchor, else for the outermost.
+    """
+    result = Survey(size, file_id)
+    anchor = yield from _header_at(len(MAGIC), result)
+    if file_id is None and anchor is not None and anchor.kind == RecordKind.ANCHOR:
+        result.file_id = anchor.file_id
+    sure = result.file_id is not None
+    newest = yield from _newest(result)
+    if newest is None:
+        result.scanned = True
+        result.file_id = result.file_id or outermost(result.found.items())
+        result.doubted = not sure
+        return result
+    result.newest = newest
+    result.file_id = result.file_id or newest.file_id
+    whole = yield from _follow_chain(result, newest)
+    if not whole:
+        yield from _scan_forward(result)
+        result.doubted = not sure
+    result.ended = yield from _ends_in_footer(result)
+    return result
+
+
+def _read(start: int, end: int) -> Generator[ByteRange, memoryview, memoryview]:
+    data = yield ByteRange(start, end)
+    return data
+
+
+def _header_at(offset: int, result: Survey) -> Generator[ByteRange, memoryview, RecordHeader | None]:
+    """The record header that lies at `offset` and says so."""
+    if offset < 0 or offset + HEADER_SIZE > result.size:
+        return None
+    header = parse_header((yield from _read(offset, offset + HEADER_SIZE)))
+    if header is not None:
+        result.found[offset] = header
+    return header if header is not None and header.offset == offset else None
+
+
+def _newest(result: Survey) -> Generator[ByteRange, memoryview, RecordHeader | None]:
+    """The last record header of the file that lies in its place, whether its payload is whole or not."""
+    end, window = result.size, _FIRST_WINDOW
+    while end > len(MAGIC):
+        start = max(end - window, 0)
+        # A header that begins before `end` may reach beyond it.
+        data = yield from _read(start, min(end + HEADER_SIZE - 1, result.size))
+        everything = dict(headers_in(data, start))
+        result.found.update(everything)
+        found = in_place(everything.items())
+        wanted = result.file_id or outermost((header.offset, header) for header in found)
+        mine = [header for header in found if header.file_id == wanted and header.offset < end]
+        if mine:
+            return mine[-1]
+        end, window = start, min(window * 2, _LARGEST_WINDOW)
+    return None
+
+
+def _payload(header: RecordHeader, size: int) -> Generator[ByteRange, memoryview, memoryview | None]:
+    """The record's payload; None when it is not whole."""
+    if header.end > size or header.payload_size > _MAX_PAYLOAD:
+        return None
+    data = yield from _read(header.payload_offset, header.end)
+    return data if header.holds(data) else None
+
+
+def _follow_chain(result: Survey, newest: RecordHeader) -> Generator[ByteRange, memoryview, bool]:
+    """Go back from record to record to the newest whole footer; False when a link on the way is broken."""
+    header: RecordHeader | None = newest
+    first = True
+    while header is not None:
+        if header.kind in FOOTER_KINDS:
+            footer = yield from _footer(header, result.size)
+            if footer is not None:
+                _take_footer(result, footer)
+                return _is_complete(result)
+            if not first:
+                return False
+        elif header.kind == RecordKind.ROW_GROUP:
+            found = yield from _row_group(header, result)
+            if found is None and not first:
+                return False
+            if found is not None:
+                _take_row_group(result, found, header)
+                # The record before the row group's first chunk record is that of the row group before it.
+                header = yield from _before_row_group(found, result)
+                first = False
+                continue
+        first = False
+        previous = yield from _header_at(header.previous, result) if header.previous else _nothing()
+        if previous is None or not _follows(previous, header):
+            return False
+        header = previous
+    return False
+
+
+def _nothing() -> Generator[ByteRange, memoryview, None]:
+    return None
+    yield
+
+
+def _follows(earlier: RecordHeader, later: RecordHeader) -> bool:
+    """Along the chain the number rises by one, the epoch never falls, and the file stays the same."""
+    return (
+        earlier.file_id == later.file_id
+        and earlier.number + 1 == later.number
+        and earlier.epoch <= later.epoch
+        and earlier.offset < later.offset
+    )
+
+
+def _before_row_group(found: RecordedRowGroup, result: Survey) -> Generator[ByteRange, memoryview, RecordHeader | None]:
+    start = data_start(found.row_group)
+    if start is None:
+        return None
+    chunk = yield from _header_at(start - CHUNK_RECORD_SIZE, result)
+    if chunk is None or chunk.kind != RecordKind.CHUNK:
+        return None
+    before = yield from _header_at(chunk.previous, result)
+    return before if before is not None and _follows(before, chunk) else None
+
+
+def _footer(header: RecordHeader, size: int) -> Generator[ByteRange, memoryview, RecordedFooter | None]:
+    payload = yield from _payload(header, size)
+    return None if payload is None else parse_footer(header, payload)
+
+
+def parse_footer(header: RecordHeader, payload: memoryview) -> RecordedFooter | None:
+    """The file metadata of a whole footer record; None when it cannot be believed all the same."""
+    try:
+        metadata, end = compact_protocol.decode(FileMetaData, payload)
+        schema = Schema.from_elements(metadata.schema)
+        limit = len(MAGIC)
+        for row_group in metadata.row_groups:
+            limit = check_row_group(row_group, schema, limit, header.offset)
+    except ResilientPQError:
+        return None
+    return RecordedFooter(header, metadata) if end + TAIL_SIZE == len(payload) else None
+
+
+def _row_group(header: RecordHeader, result: Survey) -> Generator[ByteRange, memoryview, RecordedRowGroup | None]:
+    payload = yield from _payload(header, result.size)
+    return None if payload is None else parse_row_group(header, payload)
+
+
+def parse_row_group(header: RecordHeader, payload: memoryview) -> RecordedRowGroup | None:
+    """The row group that a whole record names, with the key that only footers have; None when it is not one."""
+    try:
+        record, _ = compact_protocol.decode(RowGroupRecord, payload)
+        row_group = record.row_group
+        _check_ranges(row_group, len(MAGIC), header.offset)
+        sums = [ChunkSums.of(chunk.meta_data) for chunk in row_group.columns if chunk.meta_data is not None]
+    except ResilientPQError:
+        return None
+    if len(sums) != len(row_group.columns) or header.num_row_groups < 1:
+        return None
+    if row_group.columns:
+        metadata = row_group.columns[0].meta_data
+        assert metadata is not None
+        place = KeyValue(RECORD_KEY, f"{header.offset}:{header.end - header.offset}")
+        metadata.key_value_metadata = [*(metadata.key_value_metadata or ()), place]
+    rows_before = header.num_rows - row_group.num_rows
+    return RecordedRowGroup(row_group, header.num_row_groups - 1, rows_before, header.end)
+
+
+def check_row_group(row_group: RowGroup, schema: Schema, start: int, end: int) -> int:
+    """Where a row group's chunks end, if they fit the schema, lie in `start` to `end`, and do not overlap.
+
+    Raises:
+        FormatError: They do not.
+    """
+    if len(row_group.columns) != len(schema.leaves):
+        raise FormatError("the row group has another number of columns than the schema")
+    for leaf, chunk in zip(schema.leaves, row_group.columns, strict=True):
+        if chunk.meta_data is None or chunk.meta_data.type != leaf.node.physical_type:
+            raise FormatError(f"the chunk of column {leaf.column_path} does not fit the schema")
+    return _check_ranges(row_group, start, end)
+
+
+def _check_ranges(row_group: RowGroup, start: int, end: int) -> int:
+    if row_group.num_rows < 0:
+        raise FormatError("a row group cannot have less than no rows")
+    for chunk in row_group.columns:
+        if chunk.meta_data is None:
+            raise FormatError("a column chunk has no metadata")
+        first, last = chunk_range(chunk.meta_data, end)
+        if first < start:
+            raise FormatError("column chunks overlap")
+        start = last
+    return start
+
+
+def data_start(row_group: RowGroup) -> int | None:
+    """Offset of the first page of a row group; None where it has no chunks."""
+    metadata = row_group.columns[0].meta_data if row_group.columns else None
+    return None if metadata is None else metadata.dictionary_page_offset or metadata.data_page_offset
+
+
+def _take_footer(result: Survey, footer: RecordedFooter) -> None:
+    result.footer = footer
+    if result.last is None or result.last.offset < footer.header.offset:
+        result.last = footer.header
+    named = len(footer.metadata.row_groups)
+    result.row_groups = {k: found for k, found in result.row_groups.items() if k >= named}
+
+
+def _take_row_group(result: Survey, found: RecordedRowGroup, header: RecordHeader) -> None:
+    result.row_groups[found.ordinal] = found
+    if result.last is None or result.last.offset < header.offset:
+        result.last = header
+
+
+def _is_complete(result: Survey) -> bool:
+    """Whether the row groups after the footer follow on it without a gap."""
+    assert result.footer is not None
+    named = len(result.footer.metadata.row_groups)
+    return sorted(result.row_groups) == list(range(named, named + len(result.row_groups)))
+
+
+def _scan_forward(result: Survey) -> Generator[ByteRange, memoryview, None]:
+    """Read the whole object for records, and believe each that is whole and in its place."""
+    result.scanned = True
+    result.row_groups = {}
+    result.found = dict((yield from all_headers(result.size)))
+    row_groups: dict[int, tuple[RecordedRowGroup, RecordHeader]] = {}
+    for header in result.headers:
+        if header.kind in FOOTER_KINDS:
+            footer = yield from _footer(header, result.size)
+            if footer is None:
+                continue
+            result.footers.append(header)
+            if _is_newer(footer, result.footer):
+                result.footer = footer
+        elif header.kind == RecordKind.ROW_GROUP:
+            found = yield from _row_group(header, result)
+            if found is not None:
+                row_groups[found.ordinal] = found, header
+    for found, header in row_groups.values():
+        _take_row_group(result, found, header)
+    if result.footer is not None:
+        _take_footer(result, result.footer)
+
+
+def _ends_in_footer(result: Survey) -> Generator[ByteRange, memoryview, bool]:
+    """Whether a footer of this file stands at the end, behind the last whole record and with no other between."""
+    last, footer = result.last, result.footer
+    if footer is None or last is None or result.newest is None or result.newest.offset > last.offset:
+        return False
+    earliest, end = last.end + HEADER_SIZE, result.size - TAIL_SIZE
+    if end < earliest:
+        return False
+    tail = bytes((yield from _read(end, result.size)))
+    start = end - int.from_bytes(tail[:4], "little")
+    if tail[4:] != MAGIC or start < earliest or end - start > _MAX_PAYLOAD:
+        return False
+    data = yield from _read(start, end)
+    try:
+        metadata, _ = compact_protocol.decode(FileMetaData, data)
+    except ResilientPQError:
+        return False
+    later = [found.row_group for _, found in sorted(result.row_groups.items())]
+    known = [*footer.metadata.row_groups, *later]
+    keys = key_values(metadata.key_value_metadata)
+    assert result.file_id is not None
+    return (
+        keys.get(FILE_ID_KEY) == result.file_id.hex()
+        and keys.get(STATE_KEY) in (FileState.COMPLETE, FileState.SALVAGED)
+        and [data_start(row_group) for row_group in metadata.row_groups]
+        == [data_start(row_group) for row_group in known]
+        and metadata.num_rows == sum(row_group.num_rows for row_group in known)
+    )
+
+
+def _is_newer(footer: RecordedFooter, than: RecordedFooter | None) -> bool:
+    return than is None or footer.header.number > than.header.number

@@ -1,0 +1,181 @@
+"""The ledger of a recovery, filled: what every byte of the inputs is, and what became of every row. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+from resilient_pq.byte_ranges import ByteRange
+from resilient_pq.damage.chunk_salvage import PageFate, RepairSource
+from resilient_pq.damage.lost_region import LostRegion
+from resilient_pq.damage.on_damage import OnDamage
+from resilient_pq.format.resilience_records import RecordKind
+from resilient_pq.format.schema_tree import Leaf
+from resilient_pq.recovery.damaged_object import DamagedObject
+from resilient_pq.recovery.evidence.reconstruction import Reconstruction
+from resilient_pq.recovery.ledger.ledger_model import ByteUse, Confidence, Ledger, LedgerSource, Region, RowsFate
+from resilient_pq.recovery.ledger.metadata_regions import areas, regions_of_metadata
+from resilient_pq.recovery.ledger.page_regions import regions_of_row_group
+from resilient_pq.recovery.ledger.region_overlaps import Rank, RegionOverlaps
+from resilient_pq.recovery.rewrite.retained_rows import RetainedRows
+from resilient_pq.recovery.verification.row_group_outcome import RowGroupOutcome, fared, fates_of_rows
+from resilient_pq.recovery.verification.verification import Verification
+
+_CHANGED: Final = "its bytes were changed, and could be changed back; which of them lie where was not followed"
+#: Pages that lie whole in one of the inputs, but not where they should in the first.
+_ELSEWHERE = frozenset({RepairSource.OTHER_COPY, RepairSource.DISPLACED})
+
+
+def ledger_of(known: Reconstruction, examined: Verification, rows: RetainedRows, on_damage: OnDamage) -> Ledger:
+    """Account for all that is known of a file.
+
+    Args:
+        known: What is known of it.
+        examined: What was found in its data.
+        rows: What of them is kept, under that policy; DROP where it is RAISE.
+        on_damage: What was asked for.
+    """
+    assert known.contents is not None
+    leaves = tuple(known.contents.schema.leaves)
+    row_groups = fared(known, examined, rows, on_damage)
+    sources = _origins(known.source, examined)
+    numbers = {row_group.known.ordinal: row_group.number for row_group in row_groups}
+    claims = RegionOverlaps(sources)
+    pages = list(_claim_pages(claims, known.source, examined, row_groups, leaves))
+    columns = {leaf.column_path: leaf.ordinal for leaf in leaves}
+    for rank, region in (*regions_of_metadata(known, examined, columns, numbers), *areas(known, examined)):
+        claims.add(rank, region, known.source)
+    if known.source.is_changed:
+        size = sources[0].info.size
+        changed = Region(0, 0, size, ByteUse.DATA, "unknown", confidence=Confidence.DECODED, reason=_CHANGED)
+        claims.add(Rank.REST, changed, sources[0])
+    regions = claims.regions()
+    num_rows, fates = _rows(known, row_groups, examined.lost)
+    return Ledger(
+        sources=tuple(LedgerSource(source.url, source.info.size, source.info.etag) for source in sources),
+        columns=tuple(columns),
+        row_groups=num_rows,
+        regions=regions,
+        rows=fates,
+        checkpoints=_checkpoints(known),
+        missing=_missing(regions, pages),
+        on_damage=str(on_damage),
+        num_rows=None if known.end is None else known.end.num_rows,
+    )
+
+
+def nothing_kept(source: DamagedObject, reason: str) -> Ledger:
+    """The ledger of a file of which nothing can be told but that nothing is left."""
+    origin = source.origin
+    size = origin.info.size
+    regions = (Region(0, 0, size, ByteUse.LOST, "unknown", reason=reason),) if size else ()
+    rows = (RowsFate(None, None, None, False, reason=reason),)
+    return Ledger((LedgerSource(origin.url, size, origin.info.etag),), (), (), regions, rows)
+
+
+def _origins(source: DamagedObject, examined: Verification) -> list[DamagedObject]:
+    """The inputs as they lie, that which knows most first."""
+    origins: dict[int, DamagedObject] = {}
+    for one in (source, *(other.source for other in examined.means.others)):
+        origins.setdefault(id(one.origin), one.origin)
+    return list(origins.values())
+
+
+# -- pages -----------------------------------------------------------------------------------------
+
+
+def _claim_pages(
+    claims: RegionOverlaps,
+    source: DamagedObject,
+    examined: Verification,
+    row_groups: Iterable[RowGroupOutcome],
+    leaves: tuple[Leaf, ...],
+) -> Iterator[Region]:
+    """Say where all pages lie; gives those that may lie nowhere."""
+    readings = [source, *(other.source for other in examined.means.others)]
+    for row_group in row_groups:
+        for region, fate in regions_of_row_group(row_group, leaves):
+            if row_group.found is None:
+                claims.add(Rank.PAGES, region, source)
+                continue
+            _claim_page(claims, readings, region, fate)
+            yield region
+
+
+def _claim_page(
+    claims: RegionOverlaps, readings: Sequence[DamagedObject], region: Region, fate: PageFate | None
+) -> None:
+    if fate is None:
+        whole = region.reason is None or region.confidence is not None
+        claims.add(Rank.PAGES if whole else Rank.HARMED, region, readings[0])
+    elif fate.reason is not None or fate.mending is RepairSource.DICTIONARY_COPY:
+        for reading in readings:
+            claims.add(Rank.HARMED, region, reading)
+    else:
+        claims.add(Rank.PAGES, region, readings[fate.reading])
+        if fate.mending in _ELSEWHERE or fate.reading:
+            claims.add(Rank.HARMED, region, readings[0])
+
+
+def _missing(regions: Sequence[Region], pages: Iterable[Region]) -> tuple[Region, ...]:
+    """The pages that lie nowhere, in order."""
+    there = {(region.row_group, region.column, region.page) for region in regions if region.column is not None}
+    missing = [
+        replace(region, end=region.start)
+        for region in pages
+        if (region.row_group, region.column, region.page) not in there and _has_values(region)
+    ]
+    return tuple(sorted(missing, key=lambda region: region.start))
+
+
+def _has_values(region: Region) -> bool:
+    """Whether something is missing with it: chunks of rows that there are none of have no bytes."""
+    return region.size > 0 or region.confidence is None
+
+
+# -- rows ------------------------------------------------------------------------------------------
+
+
+def _rows(
+    known: Reconstruction, row_groups: Sequence[RowGroupOutcome], lost: Sequence[LostRegion]
+) -> tuple[tuple[int | None, ...], tuple[RowsFate, ...]]:
+    """The rows of each row group by its number, and what became of all rows."""
+    assert known.contents is not None
+    gaps = {region.where.row_group: region for region in lost if region.where.row_group is not None}
+    behind = [region for region in lost if region.where.row_group is None]
+    counts: list[int | None] = []
+    fates: list[RowsFate] = []
+    counted: int | None = 0
+    for row_group in row_groups:
+        missing = row_group.number - len(counts)
+        if missing > 0:
+            gap = gaps.pop(row_group.known.ordinal - missing, None)
+            rows = None if gap is None else gap.num_rows
+            single = len(counts) if missing == 1 else None
+            reason = "nothing names it" if gap is None else gap.reason
+            fates.append(RowsFate(counted, rows, single, False, reason=reason))
+            counts += [rows if single is not None else None] * missing
+        first_row = row_group.known.rows_before
+        rest = gaps.pop(row_group.known.ordinal, None)
+        counts.append(None if rest is not None else row_group.num_rows)
+        fates += fates_of_rows(known.contents.schema, row_group, first_row)
+        counted = None if first_row is None else first_row + row_group.num_rows
+        if rest is not None:
+            fates.append(RowsFate(counted, rest.num_rows, row_group.number, False, reason=rest.reason))
+            counted = None
+    for region in (*gaps.values(), *behind):
+        fates.append(RowsFate(None, region.num_rows, None, False, reason=region.reason))
+    return tuple(counts), tuple(fates)
+
+
+def _checkpoints(known: Reconstruction) -> tuple[tuple[int, int], ...]:
+    """Where the checkpoints lie that were found, or that a footer names, and the rows before each."""
+    assert known.contents is not None
+    found = {place.offset: place.num_rows for place in known.contents.checkpoints}
+    found |= {h.offset: h.num_rows for h in known.headers.values() if h.kind == RecordKind.CHECKPOINT}
+    places = []
+    for offset, num_rows in found.items():
+        pieces = list(known.source.lies_at(ByteRange(offset, offset + 1)))
+        places += [(piece.start, num_rows) for piece in pieces]
+    return tuple(sorted(places))

@@ -1,0 +1,402 @@
+"""`recover`: write what can be kept of a damaged object to a new one. An async shell.
+
+The source is only read. Everything that goes into the output has been verified before the first byte of it is
+written, so there is no output where nothing can be kept. What a store copies by itself is the exception: see `verify`.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from resilient_pq.damage.chunk_salvage import next_page
+from resilient_pq.damage.on_damage import OnDamage
+from resilient_pq.errors import (
+    NothingToRecoverError,
+    RecoveryError,
+    RowsLostError,
+    SchemaError,
+    Where,
+    located,
+)
+from resilient_pq.io import WRITING, RetryPolicy, WriteStore, place_of, with_retry
+from resilient_pq.io.upload.abandoned_uploads import uploads_left
+from resilient_pq.off_event_loop import off_loop
+from resilient_pq.reader.data_file import writing_again
+from resilient_pq.recovery.damaged_object import DamagedObject, Location, open_source
+from resilient_pq.recovery.evidence.reconstruction import Reconstruction, understand
+from resilient_pq.recovery.evidence.schema_source import Siblings, known_schema
+from resilient_pq.recovery.evidence.strategy import Strategy
+from resilient_pq.recovery.ledger.ledger_build import ledger_of, nothing_kept
+from resilient_pq.recovery.ledger.ledger_model import Ledger
+from resilient_pq.recovery.report import Damage, Finding, Kept, LostRegion, Outcome, Report
+from resilient_pq.recovery.rewrite.output_object import (
+    OutputContents,
+    Target,
+    check_free,
+    check_other,
+    may_be_unread,
+    permissions_of,
+    publish,
+)
+from resilient_pq.recovery.rewrite.retained_rows import keep, numbering
+from resilient_pq.recovery.rewrite.split_columns import publish_apart, targets_of
+from resilient_pq.recovery.verification.bit_repair import with_bit_turned_back
+from resilient_pq.recovery.verification.findings import Progress
+from resilient_pq.recovery.verification.merged_copies import merged
+from resilient_pq.recovery.verification.page_scan import Means
+from resilient_pq.recovery.verification.verification import examine
+from resilient_pq.shell_commands import command
+
+log = logging.getLogger("resilient_pq.recovery")
+
+_FILE_ID = re.compile("[0-9a-fA-F]{32}")
+
+
+async def recover(
+    src: Location | Sequence[Location],
+    dst: Location,
+    *,
+    on_damage: Literal["drop", "null", "columns", "raise"] = "drop",
+    schema: object | None = None,
+    schema_from: Location | None = None,
+    repair_bits: bool = False,
+    keep_unplaced: bool = False,
+    file_id: str | None = None,
+    verify: bool = False,
+    overwrite: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+    dst_storage_options: Mapping[str, Any] | None = None,
+    retry: RetryPolicy | None = None,
+    progress: Progress | None = None,
+) -> Report:
+    """Write the rows of a damaged file that are whole to a new object.
+
+    Row groups that are whole are copied as bytes, never decoded and encoded again. Of the others the pages that are
+    whole are kept. A sound file is copied as it is.
+
+    Args:
+        src: The damaged object: a URL, a path, or a pair of a store and a key in it. It is only read. A list of
+            copies of one file (replicas, versions of an object) takes each page from whichever has it whole.
+        dst: Where the output goes; never the source itself.
+        on_damage: What is done with rows of which a value is lost. "drop" leaves them out, in every column. "null"
+            makes columns that may be null null in them. "columns" writes an output for each column, with the rows
+            that it has left and their numbers: day.NAME.parquet for a `dst` of day.parquet. "raise" refuses to
+            write anything.
+        schema: The columns, for a file whose footer is gone and that has no records: a Parquet schema or its text, an
+            Arrow schema, or Arrow data. Where neither this nor `schema_from` is given, columns of the physical types
+            are made up, with a warning.
+        schema_from: Another file of the same columns, of which the footer is read.
+        repair_bits: Turn single bits back where that makes the CRC32 of a page hold, and the page decodes, counts and
+            statistics agree. Rarely, other damage looks like a single bit: for a page of a MiB once in 512 times.
+        keep_unplaced: Keep pages also where only their own CRC32 holds and nothing proves their place: neither the
+            checksum of the chunk, nor a copy of the header, nor an index. They may be of another column, of another row
+            group or of an older version of the file; the ledger marks them as "unplaced".
+        file_id: 32 hexadecimal digits: which file is meant where records of several were found, as one within a column
+            of another; a finding names them. None for the one that the anchor names, else for the outermost.
+        verify: Whether also those bytes are read and compared that a store could copy by itself: the beginning of a
+            file that is torn, when the output goes to the same store. All others always are.
+        overwrite: Replace an object that is at `dst`.
+        storage_options: Credentials, endpoint and so on for `src`, as fsspec and pandas take them.
+        dst_storage_options: The same for `dst`; None means those of `src`.
+        retry: How long requests are tried again while a store that a URL leads to does not answer; None is 30 s for
+            reading, and 120 s for writing.
+        progress: Called now and then with the bytes examined and the bytes there are.
+
+    Returns:
+        The report: its outcome is "sound", "recovered" (all rows are kept, and nothing can have followed) or "partial".
+
+    Raises:
+        NothingToRecoverError: Not one row can be kept; nothing was written. Its report names the schema when the
+            anchor is whole.
+        RecoveryError: `src` and `dst` are the same object, `src` is a summary of other files, or copies are not of
+            one file.
+        RowsLostError: Rows or values are lost, and `on_damage` is "raise"; nothing was written.
+        AlreadyExistsError: There is an object at `dst`, and `overwrite` is False.
+        SchemaError: There is no such `on_damage`, or `file_id` is none.
+        StoreError: A store refused; nothing was published.
+    """
+    storage_options = with_retry(storage_options, retry)
+    if dst_storage_options is not None:
+        dst_storage_options = with_retry(dst_storage_options, retry)
+    locations: list[Location] = list(src) if isinstance(src, list) else [src]  # type: ignore[list-item]
+    options = RecoverOptions(on_damage, schema, schema_from, repair_bits, keep_unplaced, file_id, verify, overwrite)
+    return await salvage(
+        locations,
+        dst,
+        options,
+        storage_options=storage_options,
+        dst_storage_options=dst_storage_options,
+        progress=progress,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RecoverOptions:
+    """How files are recovered: what `recover` takes, and what many files need besides.
+
+    Attributes:
+        on_damage: What is done with rows of which a value is lost.
+        schema: The columns of files that do not tell them.
+        schema_from: Another file of the same columns, of which the footer is read.
+        repair_bits: Turn single bits back where a checksum says which.
+        keep_unplaced: Keep pages whose place nothing proves.
+        file_id: Which file is meant, in hexadecimal digits.
+        verify: Read and compare also what a store could copy by itself.
+        overwrite: Replace what is there.
+        only_damaged: Write nothing where nothing is wrong: the report is "sound" then, and names no output.
+        make_folder: Make the folder of the output where there is none.
+    """
+
+    on_damage: str = "drop"
+    schema: object | None = None
+    schema_from: Location | None = field(default=None, repr=False)  # a URL may have secrets in it
+    repair_bits: bool = False
+    keep_unplaced: bool = False
+    file_id: str | None = None
+    verify: bool = False
+    overwrite: bool = False
+    only_damaged: bool = False
+    make_folder: bool = False
+
+    @property
+    def id_of_file(self) -> bytes | None:
+        """`file_id` as bytes.
+
+        Raises:
+            SchemaError: It is none.
+        """
+        if self.file_id is None:
+            return None
+        if _FILE_ID.fullmatch(self.file_id) is None:
+            raise SchemaError(f"{self.file_id!r} is no file id", hint="a file id has 32 hexadecimal digits")
+        return bytes.fromhex(self.file_id)
+
+
+async def salvage(
+    locations: Sequence[Location],
+    dst: Location,
+    options: RecoverOptions,
+    *,
+    siblings: Sequence[Location] = (),
+    storage_options: Mapping[str, Any] | None = None,
+    dst_storage_options: Mapping[str, Any] | None = None,
+    progress: Progress | None = None,
+) -> Report:
+    """What `recover` does, and raises.
+
+    Args:
+        locations: Copies of the damaged object, or only itself.
+        dst: Where the output goes.
+        options: How.
+        siblings: Objects that are likely to have the same columns, the likeliest first. Where the damaged one does not
+            tell its schema, and none is given, it is that of the first of them that fits what is found.
+        storage_options: Credentials, endpoint and so on.
+        dst_storage_options: The same for `dst`; None means the same ones.
+        progress: Called now and then with the bytes examined and the bytes there are.
+    """
+    policy = OnDamage.named(options.on_damage, list(OnDamage))
+    if not locations:
+        raise SchemaError("src is an empty list; name at least one copy")
+    reached = storage_options if dst_storage_options is None else dst_storage_options
+    opened = _opened(locations, storage_options, options.id_of_file)
+    async with opened as sources, place_of(dst, reached, retry=WRITING) as (store, key):
+        permissions = permissions_of(source.info for source in sources)
+        target = Target(store, key, options.overwrite, options.make_folder, permissions)
+        for source in sources:
+            await check_other(source.address, target)
+        if policy is not OnDamage.COLUMNS and not options.only_damaged:
+            await check_free(target)
+        with located(Where(key=sources[0].url)):
+            given = await known_schema(
+                schema=options.schema, schema_from=options.schema_from, storage_options=storage_options
+            )
+            others = Siblings(siblings, storage_options)
+            known, copies = await merged([await understand(source, given, others) for source in sources])
+            repair = with_bit_turned_back if options.repair_bits else None
+            means = Means(copies, repair, next_page, options.keep_unplaced)
+            request = _Request(target, policy, options.verify, means, options.only_damaged)
+            report = await _recover(known, request, progress)
+            assert report is not None
+            return report
+
+
+async def salvage_if_sound(location: Location, dst: Location, options: RecoverOptions) -> Report | None:
+    """What `recover` does of an object that nothing is wrong with, found with little effort where something is.
+
+    Args:
+        location: The object.
+        dst: Where the output goes.
+        options: How.
+
+    Returns:
+        The report; None where something seems to be wrong, and nothing was done.
+
+    Raises:
+        RecoveryError: As `recover`.
+        AlreadyExistsError: As `recover`.
+        StoreError: As `recover`.
+    """
+    policy = OnDamage.named(options.on_damage, list(OnDamage))
+    async with await open_source(location, None) as source, place_of(dst, None) as (store, key):
+        permissions = permissions_of([source.info])
+        target = Target(store, key, options.overwrite, options.make_folder, permissions)
+        await check_other(source.address, target)
+        if not options.only_damaged:
+            await check_free(target)
+        with located(Where(key=source.url)):
+            known = await understand(source, only_footer=True)
+            if not known.footer_whole or known.contents is None or known.contents.data_files:
+                return None
+            means = Means((), None, next_page)
+            request = _Request(target, policy, True, means, options.only_damaged, only_sound=True)
+            return await _recover(known, request, None)
+
+
+@asynccontextmanager
+async def _opened(
+    locations: Sequence[Location], storage_options: Mapping[str, Any] | None, file_id: bytes | None
+) -> AsyncIterator[list[DamagedObject]]:
+    async with AsyncExitStack() as stack:
+        yield [
+            await stack.enter_async_context(await open_source(location, storage_options, file_id))
+            for location in locations
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """What a caller wants of a recovery."""
+
+    target: Target
+    on_damage: OnDamage
+    verify: bool
+    means: Means
+    only_damaged: bool
+    only_sound: bool = False
+
+
+async def _recover(known: Reconstruction, request: _Request, progress: Progress | None) -> Report | None:
+    """The report; None where only what is sound was to be copied, and it is not."""
+    source, contents = known.source, known.contents
+    if contents is None:
+        raise _nothing(known, known.findings)
+    if contents.data_files:
+        again = " ".join(writing_again(source.url))
+        raise RecoveryError(
+            "it is a summary: its rows lie in other files",
+            where=Where(key=source.url),
+            hint=f"recover those that are damaged, then write it again: {again}",
+        )
+    unread = not request.verify and may_be_unread(known, request.target)
+    examined = await examine(known, request.means, progress, unread=unread)
+    findings = (*known.findings, *examined.findings)
+    if request.on_damage is OnDamage.COLUMNS:
+        findings += tuple(numbering(known.row_groups, examined.found))
+    policy = OnDamage.DROP if request.on_damage is OnDamage.RAISE else request.on_damage
+    num_chunks = known.num_chunks
+    rows = await off_loop(num_chunks, keep, contents.schema, known.row_groups, examined.found, policy)
+    lost = tuple(sorted((*rows.lost, *examined.lost), key=lambda region: region.start))
+    ledger = await off_loop(num_chunks, ledger_of, known, examined, rows, request.on_damage)
+    whole = known.error is None and ledger.is_complete
+    sound = whole and not examined.found and not examined.copies_damaged_at and not known.keys_damaged
+    if request.only_sound and not sound:
+        return None
+    if not rows.row_groups and not whole:
+        raise _nothing(known, findings, ledger)
+    if not ledger.is_complete and request.on_damage is OnDamage.RAISE:
+        raise RowsLostError(
+            f"{_in_words(ledger)}, and on_damage is 'raise'; nothing was written",
+            where=Where(key=source.url),
+            hint="keep all other rows: on_damage='drop' (--on-damage drop)",
+        )
+    output = OutputContents(known, examined, rows, lost, ledger.rows_lost, sound)
+    report = await off_loop(num_chunks, _report, known, output, findings, request.target, ledger)
+    assert report.kept is not None
+    if request.only_damaged:
+        if sound:
+            return replace(report, next=(), kept=Kept(None, 0, 0, 0))
+        if policy is not OnDamage.COLUMNS:
+            await check_free(request.target)
+    if policy is OnDamage.COLUMNS and not sound:
+        outputs = await publish_apart(output, request.target)
+        kept = replace(report.kept, output=None, outputs=outputs)
+        names = {one.key for _, one in targets_of(contents.schema, request.target)}
+        next_commands = tuple(command("check", url) for url in outputs.values())
+        return replace(report, kept=kept, next=next_commands, notes=await _left_open(request.target.store, names))
+    copied = await publish(output, request.target, progress)
+    if copied is None:  # it has to be read after all, and then it is compared
+        return await _recover(known, replace(request, verify=True), progress)
+    kept = replace(report.kept, num_bytes=copied.num_bytes, num_bytes_unread=copied.num_bytes_unread)
+    if source.info.size < request.target.options.part_bytes:
+        return replace(report, kept=kept)  # a recovery that was killed before began no upload
+    return replace(report, kept=kept, notes=await _left_open(request.target.store, {request.target.key}))
+
+
+async def _left_open(store: WriteStore, keys: Collection[str]) -> tuple[str, ...]:
+    """What there is to say of uploads for the names of outputs: a recovery that was killed leaves its own.
+
+    Whether one is still written to nobody can tell, so none is removed.
+    """
+    notes = await uploads_left(store, keys)
+    for note in notes:
+        log.warning("%s", note)
+    return notes
+
+
+def _report(
+    known: Reconstruction, output: OutputContents, findings: tuple[Finding, ...], target: Target, ledger: Ledger
+) -> Report:
+    """The report of what is written: its numbers and its outcome are those of the ledger."""
+    assert known.contents is not None
+    outcome = Outcome.SOUND if output.sound else Outcome.RECOVERED
+    return Report(
+        verb="recover",
+        url=known.source.url,
+        outcome=outcome if ledger.is_complete else Outcome.PARTIAL,
+        num_rows=ledger.rows_kept,
+        num_row_groups=len(output.rows.row_groups),
+        size=known.source.info.size,
+        findings=findings,
+        next=(command("check", target.url),),
+        schema=str(known.contents.schema),
+        schema_from=known.schema_from,
+        kept=Kept(target.url, ledger.rows_kept, 0, ledger.rows_lost, output.lost, ledger=ledger),
+    )
+
+
+def _in_words(ledger: Ledger) -> str:
+    """What would be lost."""
+    if ledger.rows_lost == 0:
+        return "values would be lost"
+    return "rows would be lost" if ledger.rows_lost is None else f"{ledger.rows_lost:,} rows would be lost"
+
+
+def _nothing(known: Reconstruction, findings: Sequence[Finding], ledger: Ledger | None = None) -> NothingToRecoverError:
+    source, contents = known.source, known.contents
+    size = source.info.size
+    reason = findings[0].message if findings else "no row group is whole"
+    damage = findings[0].damage if findings else Damage.UNFINISHED
+    lost = (LostRegion(0, size, None, damage, reason),)
+    ledger = nothing_kept(source, reason) if ledger is None else ledger
+    report = Report(
+        verb="recover",
+        url=source.url,
+        outcome=Outcome.NOTHING,
+        num_rows=0,
+        size=size,
+        findings=tuple(findings),
+        schema=None if contents is None else str(contents.schema),
+        kept=Kept(None, 0, 0, None if lost else 0, lost, ledger=ledger),
+    )
+    hint = None if contents is None else "the schema is known: see the report"
+    if contents is None and known.identity is not None:
+        hint = known.identity.hint
+    made_up = known.given is None and known.found is None and known.schema_from is None
+    if Strategy.CARVING in known.climbed and made_up and (hint is None or contents is not None):
+        hint = "the schema of a file of the same make may tell which columns its pages are of: --schema-from FILE"
+    return NothingToRecoverError(f"nothing to recover: {reason}", report=report, where=Where(key=source.url), hint=hint)

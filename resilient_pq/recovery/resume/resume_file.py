@@ -1,0 +1,364 @@
+"""`resume` and `create_or_resume`: go on with a file that its writer left unfinished. An async shell.
+
+What is in place stays there, byte for byte; the writer goes on behind it with the same file id and the next epoch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from resilient_pq.arrow.batch_ingest import Ingest
+from resilient_pq.errors import (
+    AlreadyExistsError,
+    NotFoundError,
+    ObjectChangedError,
+    RecoveryError,
+    UnsupportedError,
+    Where,
+    located,
+)
+from resilient_pq.io import (
+    LeaseTerms,
+    LocalStore,
+    MultipartStore,
+    ObjectSink,
+    RetryPolicy,
+    SinkOptions,
+    WriteStore,
+    with_retry,
+)
+from resilient_pq.io.upload.lease import told_of_loss
+from resilient_pq.recovery.damaged_object import DamagedObject, open_source
+from resilient_pq.recovery.evidence.row_group_choice import Candidates
+from resilient_pq.recovery.resume.resume_layout import continued
+from resilient_pq.recovery.resume.resume_local import whole_prefix
+from resilient_pq.recovery.resume.resume_upload import new_upload, up_to_checkpoint
+from resilient_pq.recovery.resume.take_over import Wanted, take_over
+from resilient_pq.recovery.resume.unstored_file import was_torn_at_once
+from resilient_pq.units import MiB
+from resilient_pq.writer.checkpoint_log import read_log
+from resilient_pq.writer.creation import (
+    Creation,
+    check_fencing,
+    check_options,
+    new_file_id,
+    sink_options_of,
+    writer_of,
+)
+from resilient_pq.writer.file_encoder import FileEncoder
+from resilient_pq.writer.file_writer import Resumed, Writer
+from resilient_pq.writer.write_options import MAX_UNSTORED_SECONDS, EncoderOptions, WriteOptions
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """What a resumption was asked for, checked.
+
+    Attributes:
+        store: Where the file is.
+        key: Its name there.
+        options: How what comes is encoded.
+        sink_options: How it is stored.
+        upload_id: Which upload, where the caller chose one.
+        overwrite: Whether what stands under the name of the file may be replaced.
+        fencing: Whether the lease of the file is taken.
+        new_id: Of the file that is begun where nothing is stored; None where that is an error.
+    """
+
+    store: WriteStore
+    key: str
+    options: EncoderOptions
+    sink_options: SinkOptions
+    upload_id: str | None
+    overwrite: bool
+    fencing: bool
+    new_id: bytes | None = None
+
+    @property
+    def where(self) -> Where:
+        """The file, for errors."""
+        return Where(key=self.store.url_of(self.key))
+
+    async def behind(self, source: DamagedObject, candidates: Candidates) -> Resumed:
+        """What a writer needs to go on behind the bytes that are in place."""
+        contents = candidates.contents
+        ingest = Ingest.from_file(contents.schema, contents.key_value)
+        return Resumed(FileEncoder(await continued(source, candidates), self.options), ingest)
+
+
+def resume(
+    url: str | os.PathLike[str] | tuple[WriteStore, str],
+    *,
+    upload_id: str | None = None,
+    overwrite: bool = False,
+    compression: str | None = "zstd",
+    compression_level: int | None = None,
+    encodings: str | Mapping[str, str] = "auto",
+    row_group_rows: int | None = None,
+    row_group_bytes: int = 64 * MiB,
+    page_bytes: int = 1 * MiB,
+    checkpoint_every: int | None = 8,
+    checkpoint_overhead: float = 0.02,
+    max_unstored_seconds: float | None = MAX_UNSTORED_SECONDS,
+    on_error: Literal["keep", "abort"] = "keep",
+    fencing: Literal["lease", "none"] = "lease",
+    options: WriteOptions | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    retry: RetryPolicy | None = None,
+) -> Creation[Writer]:
+    """Go on with a file that its writer left unfinished.
+
+    Use it as ``async with rpq.resume(url) as writer``. The first ``writer.num_rows_stored`` rows are in the file
+    already: the source goes on with the row after them. Schema, key-value metadata and file id stay what they are;
+    how the rest is encoded is for the caller to say anew.
+
+    A local file goes on in its ``NAME.partial``, which is locked first; what is torn at its end is cut off. On S3 the
+    upload that was left open is completed up to its newest checkpoint, so that an unfinished object stands under the
+    name and the first writer can do nothing more; a new upload begins with a copy of it, made by the store, and
+    replaces that object, and no other, when the file is complete.
+
+    Args:
+        url: What was given to `create`: a URL, a path, or a pair of a store and a key in it.
+        upload_id: Which upload to go on with, where several are open for this object.
+        overwrite: Replace another file that has the name already: at once where an upload has to be completed to be
+            gone on with, else when the file is complete.
+        compression: As `create` takes it, like all that follows.
+        compression_level: The codec's level.
+        encodings: "auto", "compact", one encoding for all columns, or a dict by column.
+        row_group_rows: Rows after which a row group is closed.
+        row_group_bytes: Bytes in memory after which a row group is closed.
+        page_bytes: Bytes after which a data page is cut at the next row.
+        checkpoint_every: Row groups between automatic checkpoints, at least; None for none.
+        checkpoint_overhead: Share of the bytes written that automatic checkpoints may take.
+        max_unstored_seconds: Seconds after which a row that was taken is stored; None for no such bound.
+        on_error: What becomes of stored rows after an exception: "keep" them, or "abort", which removes a local
+            ``NAME.partial`` with what was in it before.
+        fencing: As of `create`. With "lease" the writer before is told of nothing more that it is stored, and of
+            several who resume at one moment one does.
+        options: The less common settings; `overwrite_partial` means nothing here.
+        storage_options: Credentials, endpoint and so on, as fsspec and pandas take them.
+        retry: How long requests are tried again while a store that a URL leads to does not answer; None is 120 s.
+
+    Raises:
+        SchemaError: A setting is out of range, or names a column that the file does not have.
+        NotFoundError: On entering, as all that follow: nothing was left unfinished under this name.
+        AlreadyExistsError: A living writer holds the file, or another one has its name and `overwrite` is False.
+        RecoveryError: What was left holds nothing to go on with, ended already, or is damaged; or several uploads are
+            open and none was named.
+        WriterFencedError: Somebody else resumed the file at this moment.
+        UnsupportedError: The store keeps nothing of what is unfinished.
+        StoreError: The store refuses.
+    """
+    storage_options = with_retry(storage_options, retry)
+    rest = check_options(options, on_error)
+    encoder_options = EncoderOptions(
+        compression, compression_level, encodings, row_group_rows, row_group_bytes, page_bytes,
+        checkpoint_every, checkpoint_overhead, None, rest, max_unstored_seconds=max_unstored_seconds,
+    )  # fmt: skip
+    sink_options = sink_options_of(rest, "w" if overwrite else "x")
+    leased = check_fencing(fencing) == "lease"
+
+    async def begin(store: WriteStore, key: str) -> tuple[ObjectSink, Resumed | None]:
+        request = _Request(store, key, encoder_options, sink_options, upload_id, overwrite, leased)
+        with located(request.where):
+            return await _opened(request)
+
+    return writer_of(url, storage_options, begin, schema=None, options=encoder_options, on_error=on_error)
+
+
+def create_or_resume(
+    url: str | os.PathLike[str] | tuple[WriteStore, str],
+    schema: object | None = None,
+    *,
+    overwrite: bool = False,
+    compression: str | None = "zstd",
+    compression_level: int | None = None,
+    encodings: str | Mapping[str, str] = "auto",
+    row_group_rows: int | None = None,
+    row_group_bytes: int = 64 * MiB,
+    page_bytes: int = 1 * MiB,
+    checkpoint_every: int | None = 8,
+    checkpoint_overhead: float = 0.02,
+    max_unstored_seconds: float | None = MAX_UNSTORED_SECONDS,
+    on_error: Literal["keep", "abort"] = "keep",
+    metadata: Mapping[str, str] | None = None,
+    fencing: Literal["lease", "none"] = "lease",
+    options: WriteOptions | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    retry: RetryPolicy | None = None,
+) -> Creation[Writer]:
+    """Begin a file, or go on with it where an earlier writer left it: one call for the first start and for every other.
+
+    Use it as ``async with rpq.create_or_resume(url) as writer``. The first ``writer.num_rows_stored`` rows are in the
+    file already, none of a new one: the source goes on with the row after them. However often it is killed and called
+    again, each row that was ever said to be stored is in the file once.
+
+    Of several programs that call it for one file the newest wins: it takes the file over, and the others raise
+    `WriterFencedError`. A program that is restarted after that error takes the file back, so two of them would do so
+    without end: a supervisor restarts a program after every other failure, and ends it after this one.
+
+    Args:
+        url: As of `create`.
+        schema: As of `create`, for a new file; one that is gone on with keeps its own.
+        overwrite: Replace another object of this name, complete or not ours: when the new file is complete, or at once
+            where an upload has to be completed to be gone on with. Locally it also replaces a ``NAME.partial`` in which
+            nothing is whole.
+        compression: As of `create`, like all that follows.
+        compression_level: The codec's level.
+        encodings: "auto", "compact", one encoding for all columns, or a dict by column.
+        row_group_rows: Rows after which a row group is closed.
+        row_group_bytes: Bytes in memory after which a row group is closed.
+        page_bytes: Bytes after which a data page is cut at the next row.
+        checkpoint_every: Row groups between automatic checkpoints, at least; None for none.
+        checkpoint_overhead: Share of the bytes written that automatic checkpoints may take.
+        max_unstored_seconds: Seconds after which a row that was taken is stored; None for no such bound.
+        on_error: What becomes of stored rows after an exception: "keep" them, or "abort".
+        metadata: Key-value metadata for the footer of a new file.
+        fencing: "lease" or "none", as of `create`.
+        options: The less common settings.
+        storage_options: Credentials, endpoint and so on, as fsspec and pandas take them.
+        retry: How long requests are tried again while a store that a URL leads to does not answer; None is 120 s.
+
+    Raises:
+        SchemaError: A setting is out of range, or names a column that the file does not have.
+        AlreadyExistsError: On entering, as all that follow: a complete file has this name, or another object, and
+            `overwrite` is False; or a living writer holds the local file.
+        WriterFencedError: Somebody else begins or resumes the file at this moment; also raised by every later call of
+            a writer whose file somebody else has gone on with, or has completed.
+        ObjectChangedError: Somebody else has written the object meanwhile, without the lease.
+        RecoveryError: What was left is damaged; or, of writers without a lease, several uploads are open.
+        StoreError: The store refuses.
+    """
+    storage_options = with_retry(storage_options, retry)
+    rest = check_options(options, on_error)
+    encoder_options = EncoderOptions(
+        compression, compression_level, encodings, row_group_rows, row_group_bytes, page_bytes,
+        checkpoint_every, checkpoint_overhead, metadata, rest, max_unstored_seconds=max_unstored_seconds,
+    )  # fmt: skip
+    sink_options = sink_options_of(rest, "w" if overwrite else "x")
+    leased, file_id = check_fencing(fencing) == "lease", new_file_id()
+
+    async def begin(store: WriteStore, key: str) -> tuple[ObjectSink, Resumed | None]:
+        request = _Request(store, key, encoder_options, sink_options, None, overwrite, leased, file_id)
+        with located(request.where):
+            return await _opened(request)
+
+    return writer_of(
+        url,
+        storage_options,
+        begin,
+        schema=schema,
+        options=encoder_options,
+        on_error=on_error,
+        file_id=file_id,
+    )
+
+
+async def _opened(request: _Request) -> tuple[ObjectSink, Resumed | None]:
+    store = request.store
+    if isinstance(store, LocalStore):
+        if request.upload_id is not None:
+            raise RecoveryError("local files have no uploads", hint="leave upload_id out")
+        return await (_local(store, request) if request.new_id is None else _local_or_new(store, request))
+    if isinstance(store, MultipartStore):
+        return await _uploaded(store, request)
+    if request.new_id is not None:
+        return await store.create(request.key, request.sink_options), None
+    raise UnsupportedError(
+        f"{store.name} keeps nothing of a file that is not complete",
+        hint="local files and S3 can be resumed; elsewhere write the file again",
+    )
+
+
+async def _local_or_new(store: LocalStore, request: _Request) -> tuple[ObjectSink, Resumed | None]:
+    """Go on with ``NAME.partial``, or begin one; its lock keeps all others from both."""
+    options = request.sink_options
+    try:
+        return await _local(store, request)
+    except NotFoundError:
+        pass
+    except RecoveryError:
+        if await store.exists(store.unfinished_key(request.key)):
+            if not await was_torn_at_once(store, request.key):
+                raise
+            options = replace(options, overwrite_partial=True)
+        elif not request.overwrite:  # the file is complete
+            raise AlreadyExistsError(
+                "a complete file has this name", hint="replace it by a new file: overwrite=True"
+            ) from None
+    return await store.create(request.key, options), None
+
+
+async def _local(store: LocalStore, request: _Request) -> tuple[ObjectSink, Resumed]:
+    """Take ``NAME.partial`` over, see what of it is whole, and cut the rest off."""
+    try:
+        sink = await store.reopen(request.key, request.sink_options)
+    except NotFoundError as error:
+        raise await _nothing_left(request) from error
+    except AlreadyExistsError as error:
+        # A living writer's lock comes with its own.
+        error.hint = error.hint or "what has the name is replaced, when this is complete, with overwrite=True"
+        raise
+    try:
+        async with await open_source((LocalStore(), sink.describe()), None) as source:
+            candidates = await whole_prefix(source)
+            resumed = await request.behind(source, candidates)
+        assert candidates.prefix_end is not None
+        await sink.truncate(candidates.prefix_end)
+    except BaseException:
+        await sink.keep()
+        raise
+    return sink, resumed
+
+
+async def _uploaded(store: MultipartStore, request: _Request) -> tuple[ObjectSink, Resumed | None]:
+    """Have what was left as an object, and begin a new upload with its bytes; or begin a new file."""
+    options = store.upload_options(request.sink_options)
+    path = request.options.write.checkpoint_log
+    logged = [] if path is None else await asyncio.to_thread(read_log, path)
+    taken = await take_over(
+        Wanted(
+            store,
+            request.key,
+            upload_id=request.upload_id,
+            overwrite=request.overwrite,
+            fencing=request.fencing,
+            or_new=request.new_id is not None,
+            logged={known.upload_id: known.file_id for known in logged if known.upload_id and known.file_id},
+        )
+    )
+    if taken.source is not None and taken.contents is not None:
+        async with told_of_loss(taken.lease):
+            try:
+                candidates = up_to_checkpoint(taken.source, taken.contents)
+            except RecoveryError as error:
+                if (await store.head(request.key)).etag != taken.source.info.etag:
+                    raise ObjectChangedError("somebody else has written the object meanwhile") from error
+                raise
+            resumed = await request.behind(taken.source, candidates)
+            return await new_upload(store, taken.source, options, taken.lease), resumed
+    if request.new_id is None:
+        if taken.lease is not None:
+            await taken.lease.release()
+        raise NotFoundError("no unfinished file of this name", hint="begin it: create, or look at the key")
+    if request.fencing:
+        etag = None if taken.standing is None else taken.standing.etag
+        file_id = request.new_id.hex()
+        terms = LeaseTerms(file_id, exclusive=True, strict=True, found=taken.found, standing=etag)
+        options = replace(options, lease=terms)
+    if taken.standing is not None:
+        options = replace(options, if_match=taken.standing.etag)
+    return await store.create(request.key, options), None
+
+
+async def _nothing_left(request: _Request) -> RecoveryError | NotFoundError:
+    if await request.store.exists(request.key):
+        return RecoveryError(
+            "there is nothing to go on with: the file is complete",
+            hint="a complete file cannot be added to; write another one beside it",
+        )
+    return NotFoundError("no unfinished file of this name", hint="begin it: create, or look at the path")

@@ -1,0 +1,149 @@
+"""What of an unfinished file can stay in its place when it is gone on with. An async shell.
+
+The rows before the newest checkpoint that was stored are taken as they are. What was written later a loss of power may
+have torn anywhere, so every byte of it is compared with its checksums first.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+
+from resilient_pq.byte_ranges import ByteRange
+from resilient_pq.errors import FormatError, RecoveryError, Where
+from resilient_pq.format.file_metadata import RowGroup
+from resilient_pq.format.footer import MAGIC
+from resilient_pq.format.resilience_records import HEADER_SIZE, RecordHeader, RecordKind, parse_header
+from resilient_pq.reader.contents import Contents, FileState, KnownCheckpoint
+from resilient_pq.recovery.damaged_object import DamagedObject
+from resilient_pq.recovery.evidence.row_group_choice import Candidate, Candidates, candidates_of_survey
+from resilient_pq.recovery.report import Damage, recovered_name
+from resilient_pq.recovery.verification.checksum_checks import expected_of_row_groups, record_range
+from resilient_pq.recovery.verification.findings import examine_places, examine_row_groups
+from resilient_pq.shell_commands import in_shell
+
+log = logging.getLogger("resilient_pq.recovery")
+
+_ANCHOR = KnownCheckpoint(0, len(MAGIC), 0)
+
+
+async def whole_prefix(source: DamagedObject) -> Candidates:
+    """The row groups of an unfinished file that are whole from its beginning on, and what is known of their prefix.
+
+    The bytes up to its `prefix_end` can stay; what stands behind them is of no use.
+
+    Raises:
+        RecoveryError: It holds no file of ours, it ended already, or it is damaged before a checkpoint that was stored.
+        StoreError: The store could not give the bytes.
+    """
+    survey = await source.survey()
+    known = candidates_of_survey(survey)
+    if known is None or survey.newest is None or survey.footer is None:
+        raise RecoveryError(
+            "there is nothing to go on with: not even the schema is whole in it",
+            where=Where(key=source.url),
+            hint="begin anew: `rpq write --overwrite-partial` (create with overwrite_partial=True)",
+        )
+    if known.contents.state not in (FileState.IN_PROGRESS, FileState.COMPLETE):
+        raise RecoveryError("only what a writer left unfinished can be resumed", where=Where(key=source.url))
+    footer = survey.footer.header
+    stored = _stored_checkpoint(known.contents.checkpoints, survey.newest, footer)
+    magic = await source.read(ByteRange(0, len(MAGIC)))
+    if footer.offset < stored.offset or magic != MAGIC:
+        raise _damaged(source)
+    row_groups = _in_a_row(known)
+    for position, candidate in enumerate(row_groups):
+        if candidate.rows_before < stored.num_rows:
+            continue
+        if not await _is_whole(source, known.contents, candidate):
+            log.warning("%s: row group %d and what follows on it is torn", source.url, candidate.ordinal)
+            del row_groups[position:]
+            break
+    return await up_to(source, known, row_groups, footer.file_id)
+
+
+def _stored_checkpoint(
+    checkpoints: Sequence[KnownCheckpoint], newest: RecordHeader, footer: RecordHeader
+) -> KnownCheckpoint:
+    """The newest checkpoint that certainly survives a loss of power: one that was written on behind.
+
+    A writer waits for each checkpoint to be stored before it goes on, and every record names the checkpoint before it.
+    """
+    places = {known.offset: known for known in (_ANCHOR, *checkpoints)}
+    if newest.offset != newest.newest_footer:
+        # One that is not known, since it is damaged, is later than all that are.
+        return places.get(newest.newest_footer, KnownCheckpoint(0, newest.newest_footer, 0))
+    earlier = [known for known in places.values() if known.offset < newest.offset]
+    return max(earlier, key=lambda known: known.offset, default=_ANCHOR)
+
+
+def _in_a_row(known: Candidates) -> list[Candidate]:
+    """The row groups up to the first whose record is missing."""
+    return [candidate for position, candidate in enumerate(known.row_groups) if candidate.ordinal == position]
+
+
+async def _is_whole(source: DamagedObject, contents: Contents, candidate: Candidate) -> bool:
+    """Whether the checksums of a row group hold: of its chunks, and of all that stands between them."""
+    alone = _named(contents, [candidate])
+    try:
+        damages = [finding.damage async for finding in examine_row_groups(source, alone, None)]
+        places = expected_of_row_groups(alone)
+        damages += [finding.damage async for finding in examine_places(source, alone, places)]
+    except FormatError:
+        return False
+    return all(damage is Damage.UNVERIFIED for damage in damages)
+
+
+def _named(contents: Contents, row_groups: Sequence[Candidate]) -> Contents:
+    """The contents as if these were the file's row groups."""
+    named: list[RowGroup] = [candidate.row_group for candidate in row_groups]
+    num_rows = sum(row_group.num_rows for row_group in named)
+    metadata = replace(contents.metadata, row_groups=named, num_rows=num_rows)
+    return replace(contents, footer=replace(contents.footer, metadata=metadata))
+
+
+async def up_to(
+    source: DamagedObject, known: Candidates, row_groups: Sequence[Candidate], file_id: bytes
+) -> Candidates:
+    """What stays in place with these row groups, up to the last record that speaks of them.
+
+    Args:
+        source: The file.
+        known: What is known of it.
+        row_groups: The first of its row groups, whole.
+        file_id: That of its records.
+
+    Raises:
+        RecoveryError: The last record is damaged.
+    """
+    num_rows = sum(candidate.row_group.num_rows for candidate in row_groups)
+    checkpoints = tuple(place for place in known.contents.checkpoints if place.num_rows <= num_rows)
+    places = [_ANCHOR.offset, *(place.offset for place in checkpoints)]
+    if row_groups:
+        record = record_range(row_groups[-1].row_group, source.info.size)
+        if record is None:
+            raise _damaged(source)
+        places.append(record.start)
+    last = await _header_at(source, max(places), file_id)
+    contents = replace(_named(known.contents, row_groups), checkpoints=checkpoints)
+    return Candidates(contents, tuple(row_groups), known.end, last.end, last)
+
+
+async def _header_at(source: DamagedObject, offset: int, file_id: bytes) -> RecordHeader:
+    """The header of a record that must be there, since what stands behind it was believed."""
+    if offset + HEADER_SIZE > source.info.size:
+        raise _damaged(source)
+    header = parse_header(await source.read(ByteRange(offset, offset + HEADER_SIZE)))
+    whole = header is not None and header.offset == offset and header.file_id == file_id
+    if header is None or not whole or header.kind == RecordKind.FINAL or header.end > source.info.size:
+        raise _damaged(source)
+    return header
+
+
+def _damaged(source: DamagedObject) -> RecoveryError:
+    return RecoveryError(
+        "it is damaged before a checkpoint that was stored: going on would lose rows",
+        where=Where(key=source.url),
+        hint=f"keep what is whole: {in_shell('recover', source.url, recovered_name(source.url))}",
+    )

@@ -1,0 +1,224 @@
+"""Going on with an upload that its writer left open: complete it, copy it, go on. An async shell.
+
+The parts of an upload cannot be read. So it is completed as far as its newest checkpoint, which ends the first writer's
+upload for good, and a new upload begins with its bytes, copied by the store itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from dataclasses import replace
+
+from resilient_pq.byte_ranges import ByteRange
+from resilient_pq.checksum import crc32
+from resilient_pq.errors import (
+    AlreadyExistsError,
+    FormatError,
+    NotFoundError,
+    ObjectChangedError,
+    RecoveryError,
+    StoreError,
+    UnsupportedError,
+    Where,
+)
+from resilient_pq.format.resilience_records import RecordKind
+from resilient_pq.io import (
+    Lease,
+    MultipartSink,
+    MultipartStore,
+    ObjectInfo,
+    ObjectSink,
+    Part,
+    SinkOptions,
+)
+from resilient_pq.io.cancellation import GRACE_SECONDS, finish_first
+from resilient_pq.io.protocols import bare_etag
+from resilient_pq.io.upload.copied_upload import copied_upload
+from resilient_pq.reader.contents import Contents, FileState
+from resilient_pq.recovery.damaged_object import DamagedObject
+from resilient_pq.recovery.evidence.row_group_choice import Candidates, candidates_of_contents
+from resilient_pq.recovery.report import recovered_name
+from resilient_pq.recovery.uploads.upload_rule import UploadParts, upload_parts
+from resilient_pq.shell_commands import in_shell
+from resilient_pq.units import MiB
+
+log = logging.getLogger("resilient_pq.recovery")
+
+#: Bytes of an object in memory at one time when they are compared.
+_COMPARED_BYTES = 8 * MiB
+#: How often an upload is looked at that goes on changing, since its writer lives.
+_MAX_LISTINGS = 5
+
+
+async def completed_upload(store: MultipartStore, key: str, upload: str) -> ObjectInfo | None:
+    """Complete an upload of ours up to its newest checkpoint, where nothing has its name yet; without one, abort it.
+
+    In both cases a writer that is not dead can do nothing more.
+
+    Args:
+        store: Where it is.
+        key: The object it makes.
+        upload: Its id.
+
+    Returns:
+        The object; None where there was no checkpoint, and so no row was stored.
+
+    Raises:
+        AlreadyExistsError: There is an object.
+        NotFoundError: Somebody else completed or aborted it.
+        RecoveryError: Its parts are not those of a writer of ours.
+        StoreError: The store refuses.
+    """
+    found = await parts_or_aborted(store, key, upload)
+    if found is None:
+        return None
+    if not found.fits_rule:
+        raise RecoveryError(
+            f"the upload {upload} is of another kind than our writers leave",
+            where=Where(key=store.url_of(key)),
+            hint="complete or abort it: rpq uploads complete, rpq uploads abort",
+        )
+    return await complete_by_rule(store, key, upload, None)
+
+
+async def parts_or_aborted(store: MultipartStore, key: str, upload: str) -> UploadParts | None:
+    """The parts of an upload that holds a checkpoint; None where it holds none, and was aborted for that.
+
+    Raises:
+        NotFoundError: Somebody else completed or aborted it.
+        StoreError: The store refuses.
+    """
+    found = upload_parts(await store.list_parts(key, upload))
+    if found.by_rule is not None:
+        return found
+    await store.abort_upload(key, upload)
+    return None
+
+
+async def completable(store: MultipartStore, key: str, upload: str) -> tuple[Part, ...]:
+    """The parts that an upload of ours is completed with; none where it holds no checkpoint, or is of others."""
+    parts = upload_parts(await store.list_parts(key, upload))
+    return parts.by_rule or () if parts.fits_rule else ()
+
+
+async def complete_by_rule(store: MultipartStore, key: str, upload: str, instead: ObjectInfo | None) -> ObjectInfo:
+    """Complete an upload up to its newest checkpoint; from then on its writer can do nothing.
+
+    Args:
+        store: Where it is.
+        key: The object it makes.
+        upload: Its id.
+        instead: The object that it replaces, and no other; None where there must be none.
+
+    Raises:
+        NotFoundError: Somebody else completed or aborted it.
+        AlreadyExistsError: There is an object, where there must be none.
+        ObjectChangedError: There is another one than that.
+        RecoveryError: It holds no checkpoint.
+        StoreError: The store refuses.
+    """
+    attempts, exclusive = _MAX_LISTINGS, instead is None
+    parts = await completable(store, key, upload)
+    while True:
+        if not parts:
+            raise RecoveryError(
+                f"the upload {upload} holds no checkpoint: there is nothing to go on with",
+                hint="abort it, and begin the file anew",
+            )
+        completing = store.complete_upload(
+            key,
+            upload,
+            parts,
+            if_none_match=exclusive,
+            if_match=None if instead is None else instead.etag,
+        )
+        try:
+            info = await finish_first(completing, patience=GRACE_SECONDS)
+            break
+        except (NotFoundError, AlreadyExistsError, ObjectChangedError):
+            raise
+        except UnsupportedError:
+            if not exclusive:
+                raise
+            exclusive = False  # the store knows no conditions: what it said a moment ago must do
+        except StoreError:
+            # A writer that lives may have sent a part once more since.
+            before, parts = parts, await completable(store, key, upload)
+            attempts -= 1
+            if parts == before or not attempts:
+                raise
+    log.info("%s: the upload %s was completed with %d bytes", store.url_of(key), upload, info.size)
+    return info
+
+
+async def begins_with(standing: DamagedObject, part: Part) -> bool:
+    """Whether the bytes of an object begin with those of a part; False where that cannot be told."""
+    if part.size > standing.info.size:
+        return False
+    md5, crc = hashlib.md5(usedforsecurity=False), 0
+    for start in range(0, part.size, _COMPARED_BYTES):
+        data = await standing.read(ByteRange(start, min(start + _COMPARED_BYTES, part.size)))
+        await asyncio.to_thread(md5.update, data)
+        crc = crc32(data, crc)
+    return bare_etag(part.etag) == md5.hexdigest() or part.crc32 == crc
+
+
+def up_to_checkpoint(source: DamagedObject, contents: Contents | FormatError) -> Candidates:
+    """What an unfinished object holds: everything before its footer, which is its newest checkpoint.
+
+    Raises:
+        RecoveryError: It does not end in a checkpoint of ours.
+    """
+    if isinstance(contents, FormatError):
+        raise RecoveryError(
+            f"what was left does not end in a checkpoint: {contents.message}",
+            where=Where(key=source.url),
+            hint=f"keep what is whole: {in_shell('recover', source.url, recovered_name(source.url))}",
+        ) from contents
+    record = contents.footer.record
+    if contents.state is not FileState.IN_PROGRESS or record is None:
+        raise ended(contents.state)
+    if record.kind not in (RecordKind.ANCHOR, RecordKind.CHECKPOINT) or record.end != source.info.size:
+        raise RecoveryError("what was left does not end in a checkpoint", where=Where(key=source.url))
+    return candidates_of_contents(contents)
+
+
+def ended(state: FileState | None) -> RecoveryError:
+    """The error that says why an object is nothing to go on with."""
+    if state is FileState.COMPLETE:
+        return RecoveryError(
+            "there is nothing to go on with: the file is complete",
+            hint="a complete file cannot be added to; write another one beside it",
+        )
+    if state is FileState.SALVAGED:
+        return RecoveryError("a recovery made this file: rows may be missing from it, and it cannot be resumed")
+    return RecoveryError("what stands there is no file of ours that was left unfinished")
+
+
+async def new_upload(
+    store: MultipartStore, source: DamagedObject, options: SinkOptions, lease: Lease | None
+) -> ObjectSink:
+    """A new upload that begins with all bytes of an object, and replaces that object only when it is complete.
+
+    Args:
+        store: Where it is.
+        source: The object; it stays until then.
+        options: How the upload goes on.
+        lease: Of the object, held; it will name the upload.
+
+    Raises:
+        ObjectChangedError: The object was replaced meanwhile.
+        WriterFencedError: Somebody else has taken the lease over.
+        StoreError: The store refuses; nothing of the new upload is left.
+    """
+    key, info = source.key, source.info
+    options = replace(options, mode="w", if_match=info.etag)
+    # The last byte is not copied: the part that holds it is sent from here, as the newest checkpoint ends in it.
+    name = None if lease is None else lease.name
+    async with copied_upload(store, key, info, max(0, info.size - 1), options, begun=name) as begun:
+        tail = await source.read(ByteRange(begun.num_bytes, info.size))
+        return await MultipartSink.resume(
+            store, key, options, upload_id=begun.upload_id, parts=begun.parts, tail=[tail], lease=lease
+        )

@@ -1,0 +1,1 @@
+"""The output of a recovery: the rows that are kept, laid out and written."""

@@ -1,0 +1,134 @@
+"""A column chunk taken over as stored: its bytes and metadata become an `EncodedChunk` to be laid out again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from resilient_pq.checksum import crc32, signed
+from resilient_pq.format.file_metadata import (
+    ColumnIndex,
+    ColumnMetaData,
+    Encoding,
+    OffsetIndex,
+    PageLocation,
+    PageType,
+)
+from resilient_pq.format.pages.chunk_encoder import EncodedChunk
+from resilient_pq.format.pages.chunk_read import ChunkRead
+from resilient_pq.format.pages.page import Page, pages_of
+from resilient_pq.format.pages.page_sums import sums_of
+
+#: Those that there are: others come of a damaged footer.
+_ENCODINGS = frozenset(Encoding)
+_DATA_PAGES = (PageType.DATA_PAGE, PageType.DATA_PAGE_V2)
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """What a file has besides a chunk's pages, and what its checksums vouch for; None for what is missing.
+
+    Attributes:
+        column_index: Bounds of its data pages.
+        offset_index: Locations of its data pages, in the file that the chunk comes from.
+        bloom_filter: Its bloom filter as stored.
+    """
+
+    column_index: ColumnIndex | None = None
+    offset_index: OffsetIndex | None = None
+    bloom_filter: bytes | None = None
+
+
+def copied_chunk(chunk: ChunkRead, data: memoryview, derived: Derived) -> EncodedChunk:
+    """The chunk as it is, its offsets counted from its own first byte.
+
+    An OffsetIndex that is missing is made where every row is one entry of a page; a page of a nested v1 column does
+    not tell its rows. A ColumnIndex and a bloom filter are not made: it would take decoding the values.
+
+    Raises:
+        ThriftError: A page header does not parse.
+        EncodingError: A page goes beyond the chunk.
+    """
+    pages = list(pages_of(data, 0, chunk.num_values_to_read))
+    data = data[: pages[-1].end] if pages else data[:0]
+    metadata = _of_pages(chunk.metadata, pages)
+    metadata.path_in_schema = list(chunk.leaf.path)  # a footer without a checksum may have lost it
+    metadata.encodings = [encoding for encoding in metadata.encodings if encoding in _ENCODINGS]
+    metadata.total_compressed_size = len(data)  # its writer may have counted other bytes, too few or too many
+    first = next((page for page in pages if page.header.type in _DATA_PAGES), None)
+    metadata.data_page_offset = 0 if first is None else first.offset
+    metadata.dictionary_page_offset = None
+    metadata.index_page_offset = metadata.bloom_filter_offset = metadata.bloom_filter_length = None
+    dictionary = next((page for page in pages if page.header.type == PageType.DICTIONARY_PAGE), None)
+    if dictionary is not None:
+        metadata.dictionary_page_offset = dictionary.offset
+    offset_index = _moved(chunk, derived.offset_index) or _offset_index(chunk, pages)
+    crcs = [crc32(data[page.offset : page.end]) for page in pages]
+    digest, sums = sums_of(metadata.codec, [(page.header_bytes, page.body) for page in pages], crcs)
+    return EncodedChunk(
+        buffers=[data],
+        size=len(data),
+        metadata=metadata,
+        offset_index=offset_index,
+        column_index=None if offset_index is None else derived.column_index,
+        headers=b"".join(page.header_bytes for page in pages),
+        header_crcs=[signed(crc32(page.header_bytes)) for page in pages],
+        crc=crc32(data),
+        dictionary_page=None if dictionary is None else _location(dictionary, 0),
+        dictionary_body=None if dictionary is None else bytes(dictionary.body),
+        bloom_filter=derived.bloom_filter,
+        digest=digest,
+        page_sums=sums,
+    )
+
+
+def _of_pages(metadata: ColumnMetaData, pages: Sequence[Page]) -> ColumnMetaData:
+    """The metadata of a chunk; where they were made up of fewer pages than there are now, those of its pages.
+
+    So it is where no footer tells of a chunk, and a page of it was found elsewhere.
+    """
+    num_values = sum(page.num_values for page in pages if page.header.type in _DATA_PAGES)
+    if num_values == metadata.num_values:
+        return replace(metadata)
+    sizes = (len(page.header_bytes) + page.header.uncompressed_page_size for page in pages)
+    encodings = [*metadata.encodings]
+    for page in pages:
+        detail = page.data_header or page.header.dictionary_page_header
+        if detail is not None and detail.encoding not in encodings:
+            encodings.append(detail.encoding)
+    return replace(
+        metadata,
+        num_values=num_values,
+        total_uncompressed_size=sum(sizes),
+        encodings=encodings,
+        statistics=None,
+        size_statistics=None,
+        geospatial_statistics=None,
+        encoding_stats=None,
+    )
+
+
+def _moved(chunk: ChunkRead, index: OffsetIndex | None) -> OffsetIndex | None:
+    """The index with its offsets counted from the chunk's first byte."""
+    if index is None:
+        return None
+    locations = [replace(location, offset=location.offset - chunk.range.start) for location in index.page_locations]
+    return OffsetIndex(locations, index.unencoded_byte_array_data_bytes)
+
+
+def _location(page: Page, first_row: int) -> PageLocation:
+    return PageLocation(offset=page.offset, compressed_page_size=page.end - page.offset, first_row_index=first_row)
+
+
+def _offset_index(chunk: ChunkRead, pages: list[Page]) -> OffsetIndex | None:
+    locations: list[PageLocation] = []
+    row = 0
+    for page in pages:
+        v2 = page.header.data_page_header_v2
+        if page.header.type not in _DATA_PAGES:
+            continue
+        if v2 is None and chunk.leaf.max_repetition_level:
+            return None
+        locations.append(_location(page, row))
+        row += v2.num_rows if v2 is not None else page.num_values
+    return OffsetIndex(page_locations=locations)

@@ -1,0 +1,197 @@
+"""A file that is laid out for an output, and read again with the reader's own code before anybody sees it. A shell.
+
+A sink gives nothing back before it is complete. So what is pushed is read on the way: each column chunk with what the
+footer will say of it, and the footer itself when it is there. What does not hold is never published.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from resilient_pq.byte_ranges import ByteRange
+from resilient_pq.errors import FormatError, RecoveryError, UnsupportedError, Where
+from resilient_pq.format.file_metadata import SortingColumn
+from resilient_pq.format.footer import Footer, NeedBytes, read_footer
+from resilient_pq.format.pages.chunk_encoder import EncodedChunk
+from resilient_pq.format.pages.chunk_read import ChunkRead
+from resilient_pq.format.pages.page_table import PageTable
+from resilient_pq.format.quirks import Quirks
+from resilient_pq.format.schema_tree import Leaf
+from resilient_pq.io import ObjectSink
+from resilient_pq.off_event_loop import off_loop
+from resilient_pq.reader.contents import Contents, FileState
+from resilient_pq.reader.decoder import decode
+from resilient_pq.reader.read_plan import chunk_read
+from resilient_pq.recovery.damaged_object import DamagedObject
+from resilient_pq.writer.file_layout import Buffers, FileLayout
+
+#: Bytes read of the end of a file for its footer, at first.
+_TAIL_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """A chunk that was pushed: where it lies, and its entries."""
+
+    place: ByteRange
+    num_values: int
+
+
+class Draft:
+    """Lays a file out into a sink, and reads again what it pushes."""
+
+    def __init__(self, sink: ObjectSink, layout: FileLayout, *, created_by: str | None) -> None:
+        """Prepare to lay out.
+
+        Args:
+            sink: Takes the bytes.
+            layout: Lays them out; what is in place already may be behind it.
+            created_by: Who made the chunks that are taken over.
+        """
+        self._sink = sink
+        self._layout = layout
+        self._quirks = Quirks.of(created_by)
+        self._first = len(layout.row_groups)
+        self._chunks: list[_Placed] = []
+        self._row_groups: list[tuple[int, list[_Placed]]] = []
+
+    @property
+    def leaves(self) -> Sequence[Leaf]:
+        """The columns of the file."""
+        return self._layout.schema.leaves
+
+    async def start(self) -> None:
+        """Push the first bytes of the file."""
+        await self._push(self._layout.start())
+
+    async def chunk(self, leaf: Leaf, chunk: EncodedChunk, num_rows: int, *, is_copy: bool) -> None:
+        """Push the next column chunk.
+
+        Args:
+            leaf: Its column in the output.
+            chunk: The chunk.
+            num_rows: Its rows.
+            is_copy: Whether its bytes were examined where they come from: then its pages are only told apart again.
+
+        Raises:
+            RecoveryError: It cannot be read again.
+        """
+        pushed = self._layout.chunk(chunk)
+        place = ByteRange(self._layout.offset - chunk.size, self._layout.offset)
+        read = ChunkRead(len(self._layout.row_groups), leaf, chunk.metadata, place, num_rows, quirks=self._quirks)
+        parts = [memoryview(part).cast("B") for part in pushed[1:]]
+        try:
+            await asyncio.to_thread(_read_again, read, parts, is_copy=is_copy)
+        except (FormatError, UnsupportedError) as error:
+            raise _refused(error.message, read.where) from error
+        self._chunks.append(_Placed(place, chunk.metadata.num_values))
+        await self._push(pushed)
+
+    async def end_row_group(self, num_rows: int, sorting_columns: Sequence[SortingColumn] = ()) -> None:
+        """Complete the row group of the chunks that were pushed."""
+        end = partial(self._layout.end_row_group, num_rows, sorting_columns=list(sorting_columns) or None)
+        await self._push(await off_loop(len(self._chunks), end))
+        self._row_groups.append((num_rows, self._chunks))
+        self._chunks = []
+
+    async def finish(self, extra: dict[str, str], num_rows: int) -> None:
+        """Push the last bytes of the file, and open it.
+
+        Args:
+            extra: Further key-value metadata.
+            num_rows: Rows that it must have.
+
+        Raises:
+            RecoveryError: It cannot be opened, or has other rows, or chunks elsewhere.
+        """
+        num_chunks = len(self._layout.row_groups) * len(self._layout.schema.leaves)
+        buffers = await off_loop(num_chunks, partial(self._layout.finish, state=FileState.SALVAGED, extra=extra))
+        await self._push(buffers)
+        await off_loop(num_chunks, self._check_footer, buffers, num_rows)
+
+    def _check_footer(self, buffers: Buffers, num_rows: int) -> None:
+        """Open the file as whoever reads it will, by the last bytes that were pushed."""
+        tail = memoryview(b"".join(bytes(buffer) for buffer in buffers))
+        contents = _opened(read_footer(tail, self._sink.position - len(tail)), num_rows)
+        if not contents.verified:
+            raise _refused("no record vouches for the footer", Where())
+        placed = [None] * self._first + self._row_groups
+        for ordinal, (group, expected) in enumerate(zip(contents.metadata.row_groups, placed, strict=True)):
+            chunks = [chunk_read(contents, ordinal, leaf) for leaf in contents.schema.leaves]
+            found = [_Placed(chunk.range, chunk.metadata.num_values) for chunk in chunks if chunk.metadata.num_values]
+            if expected is None:
+                continue  # it stays where it was read
+            rows, wanted = expected
+            if group.num_rows != rows or found != [chunk for chunk in wanted if chunk.num_values]:
+                raise _refused("its footer says something else than what was written", Where(row_group=ordinal))
+
+    async def _push(self, buffers: Buffers) -> None:
+        await self._sink.write(*(memoryview(buffer).cast("B") for buffer in buffers))
+
+
+async def check_end(source: DamagedObject, end: int, num_rows: int) -> None:
+    """Hold that a file that ends at some offset of a source can be opened, and has so many rows.
+
+    Raises:
+        RecoveryError: It cannot, or has not.
+    """
+    start = max(end - _TAIL_BYTES, 0)
+    found: Footer | NeedBytes = NeedBytes(start)
+    while isinstance(found, NeedBytes):
+        start = found.start
+        try:
+            found = read_footer(await source.read(ByteRange(start, end)), start)
+        except FormatError as error:
+            raise _refused(error.message, error.where) from error
+    _opened(found, num_rows)
+
+
+async def ends_well(source: DamagedObject, end: int, num_rows: int) -> bool:
+    """Whether a file that ends at some offset of a source can be opened, and has so many rows."""
+    try:
+        await check_end(source, end, num_rows)
+    except RecoveryError:
+        return False
+    return True
+
+
+def _opened(found: Footer | NeedBytes, num_rows: int) -> Contents:
+    assert isinstance(found, Footer)  # all of it is at hand
+    try:
+        contents = Contents.of(found)
+    except FormatError as error:
+        raise _refused(error.message, error.where) from error
+    if contents.num_rows != num_rows:
+        raise _refused(f"it has {contents.num_rows:,} rows, and {num_rows:,} are kept", Where())
+    return contents
+
+
+def _read_again(chunk: ChunkRead, parts: Sequence[memoryview], *, is_copy: bool) -> None:
+    """Read a chunk as whoever opens the output will.
+
+    Raises:
+        FormatError: It does not decode to as many rows, or ends elsewhere.
+        UnsupportedError: It uses what this version does not read.
+    """
+    data = parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
+    table = PageTable.read(data, chunk.range.start, chunk.num_values_to_read)
+    last = table.page(len(table.rows) - 1) if table.rows else None
+    if table.num_entries != chunk.metadata.num_values or len(data) != chunk.metadata.total_compressed_size:
+        raise FormatError(f"its pages have {table.num_entries:,} values instead of {chunk.metadata.num_values:,}")
+    if (0 if last is None else last.end - chunk.range.start) != len(data):
+        raise FormatError("its pages end elsewhere than it does")
+    if not is_copy:
+        decode(chunk, data, verify=False)
+    elif not chunk.leaf.max_repetition_level and table.num_entries != chunk.num_rows:
+        raise FormatError(f"the pages hold {table.num_entries:,} rows instead of {chunk.num_rows:,}")
+
+
+def _refused(why: str, where: Where) -> RecoveryError:
+    return RecoveryError(
+        f"what was recovered cannot be read again: {why}; nothing was published",
+        where=where,
+        hint="this is a fault of resilient_pq: please report it, with the file if you may",
+    )

@@ -1,0 +1,347 @@
+"""The object that a recovery writes. An async shell.
+
+Where the bytes that are kept begin with those of the damaged file, they stay where they are, and it goes on as the same
+file; otherwise row groups get new places in a new file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+from functools import reduce
+from operator import and_
+
+from resilient_pq.byte_ranges import ByteRange
+from resilient_pq.errors import AlreadyExistsError, RecoveryError
+from resilient_pq.format.footer import LINEAGE_KEY
+from resilient_pq.format.resilience_records import RecordChain
+from resilient_pq.io import ObjectInfo, ObjectSink, SinkOptions, WriteStore
+from resilient_pq.io.location import without_query
+from resilient_pq.io.upload.abandoned_uploads import abort_after
+from resilient_pq.reader.contents import FileState
+from resilient_pq.recovery.damaged_object import DamagedObject
+from resilient_pq.recovery.evidence.reconstruction import Reconstruction
+from resilient_pq.recovery.evidence.row_group_choice import Candidates
+from resilient_pq.recovery.report import LostRegion
+from resilient_pq.recovery.resume.resume_layout import continued, own_keys
+from resilient_pq.recovery.resume.resume_local import up_to
+from resilient_pq.recovery.rewrite.output_draft import Draft, check_end, ends_well
+from resilient_pq.recovery.rewrite.retained_rows import RetainedRowGroup, RetainedRows
+from resilient_pq.recovery.rewrite.row_group_rewrite import RowGroupRewriter
+from resilient_pq.recovery.rewrite.server_copy import bytes_copied_unread, prefixed_sink
+from resilient_pq.recovery.verification.findings import Progress
+from resilient_pq.recovery.verification.page_scan import PageScanner
+from resilient_pq.recovery.verification.verification import Verification
+from resilient_pq.writer.file_layout import FileLayout
+
+#: Bytes copied at a time.
+_COPY_BYTES = 8 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where an output goes.
+
+    Attributes:
+        store: The store.
+        key: The key in it.
+        overwrite: Whether an object that is there is replaced.
+        make_folder: Whether its folder is made where there is none.
+        permissions: Of a local file: what others than its owner may do with it, at most; None for what the umask
+            leaves.
+    """
+
+    store: WriteStore
+    key: str
+    overwrite: bool
+    make_folder: bool = False
+    permissions: int | None = None
+
+    @property
+    def url(self) -> str:
+        """Its name for people."""
+        return self.store.url_of(self.key)
+
+    @property
+    def address(self) -> str:
+        """Its name that no other object has; not to be shown."""
+        return self.store.address_of(self.key)
+
+    @property
+    def options(self) -> SinkOptions:
+        """How it is written."""
+        # The source may well be the NAME.partial of the very name that the output should have.
+        return SinkOptions(mode="w" if self.overwrite else "x", private_partial=True, permissions=self.permissions)
+
+
+def permissions_of(sources: Iterable[ObjectInfo]) -> int | None:
+    """What may be done with each of the objects that an output is made of; None where none is a local file."""
+    known = [info.permissions for info in sources if info.permissions is not None]
+    return reduce(and_, known) if known else None
+
+
+async def check_other(address: str, target: Target) -> None:
+    """Refuse to write over what is read, and where nothing can be written.
+
+    Args:
+        address: What is read.
+        target: An output.
+
+    Raises:
+        UnsupportedError: The store of the output only reads.
+        RecoveryError: An output is what is read, by this name or another.
+    """
+    target.store.check_writable(target.key)
+    if target.address == address or await asyncio.to_thread(_same_file, target.address, address):
+        raise RecoveryError(f"{target.url} is the file that is read", hint="a new file is written; name another output")
+
+
+async def check_free(target: Target) -> None:
+    """Refuse to replace what is there, where that was not asked for.
+
+    Raises:
+        AlreadyExistsError: It is there.
+    """
+    if not target.overwrite and await target.store.exists(target.key):
+        raise AlreadyExistsError(
+            f"{target.url} exists", hint="name another output, or use --overwrite (overwrite=True)"
+        )
+
+
+async def make_folder(target: Target) -> None:
+    """Make the folder of an output, where that was asked for."""
+    if target.make_folder:
+        await target.store.make_folder(target.store.beside(target.key, ""))
+
+
+def _same_file(one: str, other: str) -> bool:
+    """Whether two paths lead to one file, by links or otherwise; URLs are no paths and lead nowhere."""
+    return os.path.exists(one) and os.path.exists(other) and os.path.samefile(one, other)
+
+
+@dataclass(frozen=True, slots=True)
+class OutputContents:
+    """What an output is made of.
+
+    Attributes:
+        known: What is known of the damaged file.
+        examined: What was found in its data.
+        rows: What of them is kept.
+        lost: What is not.
+        rows_lost: Rows that are not; None where nobody can count them.
+        sound: Whether the file is sound, and copied as it is.
+    """
+
+    known: Reconstruction
+    examined: Verification
+    rows: RetainedRows
+    lost: tuple[LostRegion, ...]
+    rows_lost: int | None
+    sound: bool = False
+
+    @property
+    def lineage(self) -> str:
+        """What the output says of where it comes from, as JSON."""
+        source = self.known.source
+        return json.dumps(
+            {
+                "source": os.path.basename(without_query(source.url)),
+                "size": source.info.size,
+                "etag": source.info.etag,
+                "rows_lost": self.rows_lost,
+                "lost": [[region.start, region.end, region.num_rows] for region in self.lost],
+            }
+        )
+
+    @property
+    def num_whole(self) -> int:
+        """How many row groups from the first on are whole where they lie, and their second copies before and in them.
+
+        They can stay there.
+        """
+        candidates = self.known.candidates
+        if candidates is None or self.known.moved:
+            return 0
+        damaged = min(self.examined.copies_damaged_at, default=None)
+        count = 0
+        for position, candidate in enumerate(candidates.row_groups):
+            whole = candidate.ordinal == position and position not in self.examined.found
+            if not whole or (damaged is not None and damaged < candidate.end):
+                break
+            count += 1
+        return count
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """How an output came about.
+
+    Attributes:
+        num_bytes: Bytes of the damaged file that went into it as they were.
+        num_bytes_unread: Those of them that the store copied itself, and that were not read before either.
+    """
+
+    num_bytes: int
+    num_bytes_unread: int = 0
+
+
+async def publish(output: OutputContents, target: Target, progress: Progress | None = None) -> Copied | None:
+    """Write the output; when anything fails, nothing is left of it.
+
+    Args:
+        output: What it is made of.
+        target: Where it goes.
+        progress: Called with the bytes that are in place and the bytes of the source, while its store copies them.
+
+    Returns:
+        What was copied; None where the store does not copy after all what was left unread for that, and nothing was
+        written.
+
+    Raises:
+        RecoveryError: What was written cannot be read again, or not with as many rows.
+        StoreError: A store refused.
+    """
+    source = output.known.source
+    await make_folder(target)
+    if output.sound:
+        return await _as_it_is(output, target, source.info.size, progress)
+    whole = await _prefix(output, target)
+    if whole is None:
+        return await _anew(output, target)
+    candidates = output.known.candidates
+    assert candidates is not None
+    if candidates.cut_end is not None and output.num_whole == len(candidates.row_groups) == len(output.rows.row_groups):
+        if not await ends_well(source, candidates.cut_end, output.rows.num_rows):
+            return await _anew(output, target)  # the record of the footer is whole, and what it holds is no footer
+        return await _as_it_is(output, target, candidates.cut_end, progress)
+    return await _behind(output, target, whole, progress)
+
+
+def may_be_unread(known: Reconstruction, target: Target) -> bool:
+    """Whether the store would copy row groups at the beginning of a torn file by itself.
+
+    Then they need not be read: what their checksums say of them is copied along.
+    """
+    candidates = known.candidates
+    if candidates is None or candidates.prefix_end is None or known.moved or not candidates.row_groups:
+        return False
+    if known.error is None and candidates.contents.state is not FileState.IN_PROGRESS:
+        return False  # what is whole at its end is recovered for the sake of its data
+    return bytes_copied_unread(known.source, target.store, candidates.prefix_end, target.options) > 0
+
+
+async def _prefix(output: OutputContents, target: Target) -> Candidates | None:
+    """What of the file stays in its place; None where everything gets a new one.
+
+    Where the file ends in a footer that is whole, its row groups have indexes that a prefix would leave behind. So they
+    get new places, but where the store itself copies a prefix.
+    """
+    candidates, count = output.known.candidates, output.num_whole
+    if candidates is None or candidates.contents.footer.record is None:
+        return None
+    if count == len(candidates.row_groups) and not output.examined.copies_damaged_at:
+        if candidates.cut_end is not None:
+            return candidates
+        if candidates.prefix_end is not None and candidates.last is not None:
+            return candidates
+    if not count:
+        return None
+    source = output.known.source
+    end = candidates.row_groups[count - 1].end
+    if not bytes_copied_unread(source, target.store, end, target.options):
+        return None
+    try:
+        file_id = candidates.contents.footer.record.file_id
+        return await up_to(source, candidates, candidates.row_groups[:count], file_id)
+    except RecoveryError:
+        return None  # the record behind them is damaged
+
+
+async def _as_it_is(output: OutputContents, target: Target, end: int, progress: Progress | None) -> Copied:
+    """The bytes up to `end`, and nothing more."""
+    source, num_rows = output.known.source, output.rows.num_rows
+    begun = await prefixed_sink(source, target.store, target.key, end, target.options, progress=progress)
+    sink = await target.store.create(target.key, target.options) if begun is None else begun.sink
+    async with completing(sink):
+        if begun is None:
+            await _copy(source, sink, end)
+        await check_end(source, end, num_rows)
+    return Copied(end)
+
+
+async def _behind(
+    output: OutputContents, target: Target, whole: Candidates, progress: Progress | None
+) -> Copied | None:
+    """Row groups that stay in their places, and what else is kept behind them."""
+    source, end = output.known.source, whole.prefix_end
+    assert end is not None
+    begun = await prefixed_sink(source, target.store, target.key, end, target.options, progress=progress)
+    if begun is None and output.examined.unread:
+        return None
+    sink = await target.store.create(target.key, target.options) if begun is None else begun.sink
+    async with completing(sink):
+        if begun is None:
+            await _copy(source, sink, end)
+        layout = await continued(source, whole)
+        placed = {candidate.ordinal for candidate in whole.row_groups}
+        rest = [kept for kept in output.rows.row_groups if kept.known.ordinal not in placed]
+        copied = await _lay(output, _draft(output, sink, layout), rest)
+    unread = begun.num_bytes_unread if begun is not None and output.examined.unread else 0
+    return Copied(end + copied, unread)
+
+
+async def _anew(output: OutputContents, target: Target) -> Copied:
+    """Everything in new places, with new records."""
+    contents = output.known.contents
+    assert contents is not None
+    keys = own_keys(contents)
+    layout = FileLayout(contents.schema, RecordChain(os.urandom(16)), keys, made_like=contents.metadata)
+    sink = await target.store.create(target.key, target.options)
+    async with completing(sink):
+        draft = _draft(output, sink, layout)
+        await draft.start()
+        copied = await _lay(output, draft, output.rows.row_groups)
+    return Copied(copied)
+
+
+def _draft(output: OutputContents, sink: ObjectSink, layout: FileLayout) -> Draft:
+    assert output.known.contents is not None
+    return Draft(sink, layout, created_by=output.known.contents.metadata.created_by)
+
+
+async def _lay(output: OutputContents, draft: Draft, kept: Sequence[RetainedRowGroup]) -> int:
+    """Lay out row groups and the final footer; returns how many bytes of the file went along as they were."""
+    source, contents = output.known.source, output.known.contents
+    assert contents is not None
+    examiner = PageScanner(source, output.examined.means, contents)
+    relaying = RowGroupRewriter(source, contents, examiner, output.known.positions)
+    copied = 0
+    for row_group in kept:
+        leaves = iter(contents.schema.leaves)
+        async with aclosing(relaying.chunks(row_group, contents.schema.leaves)) as chunks:
+            async for chunk, size in chunks:
+                copied += size
+                await draft.chunk(next(leaves), chunk, row_group.num_rows, is_copy=size > 0)
+        await draft.end_row_group(row_group.num_rows, row_group.sorting_columns)
+    await draft.finish({LINEAGE_KEY: output.lineage}, output.rows.num_rows)
+    return copied
+
+
+async def _copy(source: DamagedObject, sink: ObjectSink, end: int) -> None:
+    for start in range(0, end, _COPY_BYTES):
+        await sink.write(await source.read(ByteRange(start, min(start + _COPY_BYTES, end))))
+
+
+@asynccontextmanager
+async def completing(sink: ObjectSink) -> AsyncIterator[None]:
+    """Publish the object at the end; where that is not reached, remove what was stored of it."""
+    try:
+        yield
+        await sink.complete()
+    except BaseException as error:
+        await abort_after(sink, error)
+        raise

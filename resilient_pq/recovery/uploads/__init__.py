@@ -1,0 +1,1 @@
+"""Uploads that were begun and never completed: listed, completed and aborted."""

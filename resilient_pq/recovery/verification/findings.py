@@ -1,0 +1,254 @@
+"""What is wrong with the bytes of a file: its chunks, its records, its indexes. An async shell."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from contextlib import aclosing
+from dataclasses import replace
+from functools import partial
+
+from resilient_pq.byte_ranges import ByteRange
+from resilient_pq.damage.stated_values import Stated, stated_of
+from resilient_pq.errors import (
+    FormatError,
+    NotFoundError,
+    ObjectChangedError,
+    Where,
+)
+from resilient_pq.format.footer import ChunkSums
+from resilient_pq.format.pages.chunk_read import ChunkRead
+from resilient_pq.format.physical_values import LeafData
+from resilient_pq.off_event_loop import Turns, off_loop
+from resilient_pq.reader.chunk_objects import ChunkObjects
+from resilient_pq.reader.contents import Contents
+from resilient_pq.reader.filter import index_ranges
+from resilient_pq.reader.read_plan import chunk_read
+from resilient_pq.reader.row_shapes import digest, neighbours
+from resilient_pq.recovery.damaged_object import DamagedObject
+from resilient_pq.recovery.report import Damage, Finding
+from resilient_pq.recovery.verification.checksum_checks import (
+    Expected,
+    PagesSeen,
+    examine_chunk,
+    examine_expected,
+    expected_metadata,
+    pages_seen,
+)
+from resilient_pq.recovery.verification.read_ahead import Subject, examined
+
+#: Called with the bytes examined so far and the bytes there are.
+Progress = Callable[[int, int], None]
+#: A column chunk: the position of its row group in the footer, and the ordinal of its leaf.
+Place = tuple[int, int]
+#: The pages of each column chunk that is sound.
+Seen = dict[Place, PagesSeen]
+
+
+async def examine_row_groups(
+    source: DamagedObject, contents: Contents, progress: Progress | None, seen: Seen | None = None
+) -> AsyncGenerator[Finding, None]:
+    """What is wrong with the column chunks of a file, chunk by chunk, while the next ones are fetched already.
+
+    Args:
+        source: The file.
+        contents: Its footer, understood.
+        progress: Called now and then with the bytes examined and the bytes there are.
+        seen: Gets the pages of each chunk that is sound.
+    """
+    objects = source.objects(contents)
+    total = _bytes_to_examine(source, contents)
+    done = 0
+    seen, shapes = {} if seen is None else seen, _Shapes(contents)
+    async with aclosing(examined(objects, _chunks(objects, contents, seen, shapes))) as found:
+        async for subject, findings in found:
+            for finding in findings:
+                yield finding
+            if subject is not None:
+                done += subject.place.range.size
+                if progress is not None:
+                    progress(done, total)
+    for finding in shapes.findings():
+        yield finding
+
+
+async def _chunks(
+    objects: ChunkObjects, contents: Contents, seen: Seen, shapes: _Shapes
+) -> AsyncGenerator[Subject | Finding, None]:
+    """The column chunks, and what stands against reading some of them."""
+    files: dict[str, Finding | None] = {}
+    turns = Turns()
+    for ordinal in range(len(contents.metadata.row_groups)):
+        told: set[str | None] = set()
+        stated = await _stated(objects, contents, ordinal)
+        for leaf in contents.schema.leaves:
+            await turns.give_way()
+            try:
+                chunk = chunk_read(contents, ordinal, leaf)
+                unusable = await _unusable(objects, chunk.file, files)
+                if unusable is None:
+                    said = stated.get(leaf.ordinal) or stated_of(contents.metadata, chunk)
+                    yield Subject(objects.place_of(chunk), partial(_examine_chunk, objects, chunk, said, seen, shapes))
+            except FormatError as error:
+                yield Finding(Damage.CORRUPT, error.message, error.where)
+                continue
+            if unusable is not None:
+                if chunk.file not in told:
+                    yield replace(unusable, where=unusable.where.merged_with(Where(row_group=ordinal)))
+                told.add(chunk.file)
+
+
+class _Shapes:
+    """What the leaves of nested columns say of the rows above them, as far as they were decoded."""
+
+    def __init__(self, contents: Contents) -> None:
+        self._pairs = [pair for column in contents.schema.columns for pair in neighbours(column)]
+        self._digests: dict[tuple[int, int, int], int] = {}
+
+    def concern(self, chunk: ChunkRead) -> bool:
+        """Whether another leaf has to agree with that of a chunk."""
+        return any(chunk.leaf in leaves for *leaves, _ in self._pairs)
+
+    def look(self, chunk: ChunkRead, data: LeafData) -> None:
+        """Take in a chunk; called in threads."""
+        for number, (*leaves, depth) in enumerate(self._pairs):
+            if chunk.leaf in leaves:
+                self._digests[chunk.row_group, number, chunk.leaf.ordinal] = digest(data, depth)
+
+    def findings(self) -> Iterator[Finding]:
+        """The columns whose leaves do not agree."""
+        for row_group in sorted({place[0] for place in self._digests}):
+            for number, (one, other, _) in enumerate(self._pairs):
+                both = [self._digests.get((row_group, number, leaf.ordinal)) for leaf in (one, other)]
+                if None not in both and both[0] != both[1]:
+                    message = f"{one.column_path} and {other.column_path} contradict each other on what is above both"
+                    yield Finding(Damage.CORRUPT, message, Where(row_group=row_group, column=other.column_path))
+
+
+async def _stated(objects: ChunkObjects, contents: Contents, ordinal: int) -> dict[int, Stated]:
+    """What page indexes say of the chunks of a row group that have no checksum of their own, by their leaves."""
+    num_leaves = len(contents.schema.leaves)
+    chunks, places = await off_loop(num_leaves, _without_sums, contents, ordinal)
+    if not chunks:
+        return {}
+    data: list[memoryview] = [memoryview(b"")] * len(places)
+    wanted = [objects.place_in(None, place) for place in places]
+    async with aclosing(objects.fetch_places(wanted, in_order=True)) as arriving:
+        async for i, arrived in arriving:
+            data[i] = arrived
+
+    def stated() -> dict[int, Stated]:
+        said = zip(chunks, data[::2], data[1::2], strict=True)
+        return {chunk.leaf.ordinal: stated_of(contents.metadata, chunk, one, two) for chunk, one, two in said}
+
+    return await off_loop(num_leaves, stated)
+
+
+def _without_sums(contents: Contents, ordinal: int) -> tuple[list[ChunkRead], list[ByteRange]]:
+    """The chunks of a row group that have page indexes and no checksum, and where the two indexes of each lie."""
+    chunks: list[ChunkRead] = []
+    places: list[ByteRange] = []
+    for leaf in contents.schema.leaves:
+        try:
+            chunk = chunk_read(contents, ordinal, leaf)
+            of = index_ranges.IndexedChunk(contents, ordinal, leaf)
+            both = [index_ranges.column_index_place(of), index_ranges.offset_index_place(of)]
+            if chunk.file is not None or ChunkSums.of(chunk.metadata) is not None:
+                continue
+        except FormatError:
+            continue  # what is wrong is found where the chunk is examined; readers do without an index
+        ranges = [place.range for place in both if place is not None]
+        if len(ranges) == len(both):
+            chunks.append(chunk)
+            places += ranges
+    return chunks, places
+
+
+def _examine_chunk(
+    objects: ChunkObjects, chunk: ChunkRead, stated: Stated, seen: Seen, shapes: _Shapes, data: memoryview
+) -> list[Finding]:
+    look = partial(shapes.look, chunk) if shapes.concern(chunk) else None
+    findings = [_in_file(finding, objects, chunk.file) for finding in examine_chunk(chunk, data, stated, look)]
+    if not findings:
+        seen[chunk.row_group, chunk.leaf.ordinal] = pages_seen(chunk, data)
+    return findings
+
+
+def _bytes_to_examine(source: DamagedObject, contents: Contents) -> int:
+    if not contents.data_files:
+        return source.info.size
+    row_groups = contents.metadata.row_groups
+    chunks = [chunk.meta_data for row_group in row_groups for chunk in row_group.columns]
+    return max(1, sum(chunk.total_compressed_size for chunk in chunks if chunk is not None))
+
+
+async def _unusable(objects: ChunkObjects, file: str | None, known: dict[str, Finding | None]) -> Finding | None:
+    """What stands against reading a data file that a summary names; None where nothing does.
+
+    Args:
+        objects: They pin it.
+        file: The data file; None for the file itself.
+        known: What was found before, added to.
+    """
+    if file is None:
+        return None
+    if file not in known:
+        known[file] = None
+        try:
+            await objects.pin([file])
+        except (NotFoundError, ObjectChangedError) as error:
+            known[file] = Finding(Damage.MISSING, error.message, error.where)
+    return known[file]
+
+
+async def examine_metadata(source: DamagedObject, contents: Contents) -> AsyncGenerator[Finding, None]:
+    """What is wrong with the records and indexes of a resilient file whose footer is whole."""
+    places = await off_loop(contents.num_chunks, lambda: list(expected_metadata(contents)))
+    async with aclosing(examine_places(source, contents, places)) as findings:
+        async for finding in findings:
+            yield finding
+
+
+async def examine_places(
+    source: DamagedObject, contents: Contents, places: Iterable[Expected]
+) -> AsyncGenerator[Finding, None]:
+    """What is wrong with metadata at some places of a resilient file."""
+    record = contents.footer.record
+    if record is None:
+        return
+    objects = source.objects(contents)
+    async with aclosing(examined(objects, _metadata(objects, places, record.file_id))) as found:
+        async for _, findings in found:
+            for finding in findings:
+                yield finding
+
+
+async def _metadata(
+    objects: ChunkObjects, places: Iterable[Expected], file_id: bytes
+) -> AsyncGenerator[Subject | Finding, None]:
+    """Metadata at some places, and what stands against reading some of them."""
+    files: dict[str, Finding | None] = {}
+    turns = Turns()
+    for expected in places:
+        await turns.give_way()
+        if await _unusable(objects, expected.file, files) is not None:
+            continue  # told with its chunks already
+        try:
+            place = objects.place_in(expected.file, expected.range)
+        except FormatError as error:
+            where = error.where.merged_with(expected.where)
+            finding = Finding(Damage.CORRUPT, error.message, where, costs_rows=False)
+            yield _in_file(finding, objects, expected.file)
+        else:
+            yield Subject(place, partial(_examine_expected, objects, expected, file_id), quick=True)
+
+
+def _examine_expected(objects: ChunkObjects, expected: Expected, file_id: bytes, data: memoryview) -> list[Finding]:
+    finding = examine_expected(expected, data, file_id)
+    return [] if finding is None else [_in_file(finding, objects, expected.file)]
+
+
+def _in_file(finding: Finding, objects: ChunkObjects, file: str | None) -> Finding:
+    """A finding of a data file names it."""
+    if file is None:
+        return finding
+    return replace(finding, where=finding.where.merged_with(Where(key=objects.url_of(file))))

@@ -1,0 +1,200 @@
+"""Several copies of one file, of which each page is taken from whichever has it whole. An async shell.
+
+That two objects are copies of one file is shown, not believed: rows of two files must never be mixed, whatever a
+caller says of them. Records of ours have the id of their file. Of files of others what their footers say of the same
+row groups has to be the same, and so have most of the bytes that both still have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+from resilient_pq.byte_ranges import ByteRange
+from resilient_pq.damage.chunk_salvage import RepairSource
+from resilient_pq.errors import RecoveryError, Where
+from resilient_pq.format.footer import ChunkSums
+from resilient_pq.recovery.damaged_object import DamagedObject
+from resilient_pq.recovery.evidence.located_row_group import LocatedChunk, LocatedRowGroup, Method
+from resilient_pq.recovery.evidence.reconstruction import Reconstruction
+from resilient_pq.recovery.evidence.row_group_choice import data_starts
+from resilient_pq.recovery.verification.page_scan import Elsewhere
+
+#: What tells of a row group as its writer did; the other rungs guess from what lies there.
+_STATED = (Method.FOOTER, Method.CHECKPOINT, Method.ROW_GROUP_RECORD, Method.TORN_FOOTER)
+#: Places at which bytes of two copies are compared, and how many bytes at each. Damage is rarely spread over so many.
+_PLACES = 16
+_PLACE_BYTES = 4096
+#: Bytes compared at a time: a flipped bit makes no more of them differ.
+_PIECE_BYTES = 64
+
+
+async def merged(copies: Sequence[Reconstruction]) -> tuple[Reconstruction, tuple[Elsewhere, ...]]:
+    """What all copies together tell of the file, and where else its pages can be read.
+
+    The copy that knows most comes first; row groups that only another knows of are added.
+
+    Raises:
+        RecoveryError: Two of them are not of the same file, or nothing shows that they are.
+        StoreError: A store could not give the bytes.
+    """
+    if len(copies) == 1:
+        return copies[0], ()
+    best = max(copies, key=_worth)
+    others = [copy for copy in copies if copy is not best]
+    for other in others:
+        if not await _same_file(best, other):
+            raise RecoveryError(
+                f"{other.source.url} is no copy of {best.source.url}: nothing shows that they are one file",
+                where=Where(key=other.source.url),
+                hint="recover each by itself",
+            )
+    if best.error is not None:
+        await _add(best, others)
+    elsewhere = []
+    for other in others:
+        same = frozenset([one.ordinal for one in best.row_groups if await _same_row_group(best, other, one)])
+        elsewhere.append(Elsewhere(other.source, RepairSource.OTHER_COPY, same))
+    return best, tuple(elsewhere)
+
+
+def _worth(copy: Reconstruction) -> tuple[bool, bool, bool, int, int, int]:
+    """A footer that can be used counts most, then one that ends the file, then what its writer said, then bytes."""
+    return (
+        copy.contents is not None and copy.error is None,
+        copy.contents is not None,
+        copy.contents is not None and copy.survey is not None and copy.survey.has_end,
+        sum(row_group.method in _STATED for row_group in copy.row_groups),
+        len(copy.row_groups),
+        copy.source.info.size,
+    )
+
+
+async def _add(best: Reconstruction, others: Iterable[Reconstruction]) -> None:
+    """Take in the row groups that only another copy knows of, and those that it knows better.
+
+    They lie where the best has none: what lies across one of its own is of another file, or of another end of it.
+    """
+    for other in others:
+        if other.contents is None or best.contents is None:
+            continue
+        if str(other.contents.schema) != str(best.contents.schema):
+            continue  # its columns are made up
+        for row_group in other.row_groups:
+            mine = [one for one in best.row_groups if one.overlaps(row_group) or one.ordinal == row_group.ordinal]
+            guessed = all(one.method not in _STATED for one in mine) and row_group.method in _STATED
+            if mine and not (guessed and _begin_alike(mine, row_group)):
+                continue
+            if await _alike_in(best, other, row_group) is not False:
+                kept = [one for one in best.row_groups if one not in mine]
+                best.row_groups = tuple(sorted([*kept, row_group], key=lambda one: one.ordinal))
+
+
+def _begin_alike(mine: Sequence[LocatedRowGroup], row_group: LocatedRowGroup) -> bool:
+    """Whether what was guessed of a row group fits what is stated of it."""
+    starts = data_starts(row_group)
+    return all(
+        one.ordinal == row_group.ordinal
+        and all(first in (-1, second) for first, second in zip(data_starts(one), starts, strict=True))
+        for one in mine
+    )
+
+
+# -- one file --------------------------------------------------------------------------------------
+
+
+async def _same_file(one: Reconstruction, other: Reconstruction) -> bool:
+    """Whether two objects are copies of one file: by the id in its records, or by its layout and its bytes."""
+    if one.file_id is not None and other.file_id is not None:
+        return one.file_id == other.file_id
+    if not (one.row_groups or other.row_groups):
+        return False
+    agreed = _agreed(one.row_groups, other.row_groups)
+    if _is_stated(one) and _is_stated(other) and not agreed:
+        return False
+    size = min(one.source.info.size, other.source.info.size)
+    alike = await _alike(one.source, other.source, ByteRange(0, size))
+    return alike if alike is not None else bool(agreed)
+
+
+def _is_stated(copy: Reconstruction) -> bool:
+    return any(row_group.method in _STATED for row_group in copy.row_groups)
+
+
+def _agreed(one: Iterable[LocatedRowGroup], other: Iterable[LocatedRowGroup]) -> set[int]:
+    """The row groups that both know, and of which both know the same."""
+    theirs = {row_group.ordinal: row_group for row_group in other}
+    return {
+        row_group.ordinal
+        for row_group in one
+        if row_group.ordinal in theirs and _tell_the_same(row_group, theirs[row_group.ordinal])
+    }
+
+
+def _tell_the_same(one: LocatedRowGroup, other: LocatedRowGroup) -> bool:
+    if one.method in _STATED and other.method in _STATED:
+        told = [[_told(chunk) for chunk in row_group.chunks] for row_group in (one, other)]
+        return one.num_rows == other.num_rows and told[0] == told[1]
+    return data_starts(one) == data_starts(other)
+
+
+def _told(chunk: LocatedChunk | None) -> tuple[Any, ...] | None:
+    """What every footer and record says alike of a chunk; where its indexes lie is named by the last one only."""
+    if chunk is None:
+        return None
+    metadata, sums = chunk.read.metadata, ChunkSums.of(chunk.read.metadata)
+    return (
+        metadata.path_in_schema,
+        metadata.type,
+        metadata.codec,
+        metadata.num_values,
+        metadata.total_uncompressed_size,
+        metadata.statistics,
+        chunk.read.range,
+        None if sums is None else (sums.chunk, sums.xxh3),
+    )
+
+
+async def _same_row_group(best: Reconstruction, other: Reconstruction, row_group: LocatedRowGroup) -> bool:
+    """Whether a row group is the same in another copy: one may be of a time when the file went on otherwise."""
+    theirs = next((one for one in other.row_groups if one.ordinal == row_group.ordinal), None)
+    if theirs is row_group:
+        return True
+    if theirs is not None and theirs.method in _STATED and row_group.method in _STATED:
+        return _tell_the_same(row_group, theirs)
+    # Where no bytes are left in both, nothing speaks against it; of a file of ours its checksums would.
+    return await _alike_in(best, other, row_group) is not False
+
+
+# -- the same bytes --------------------------------------------------------------------------------
+
+
+async def _alike_in(one: Reconstruction, other: Reconstruction, row_group: LocatedRowGroup) -> bool | None:
+    """Whether most of the bytes of a row group that two copies have are the same; None where none can be compared."""
+    end = min(row_group.end, one.source.info.size, other.source.info.size)
+    return await _alike(one.source, other.source, ByteRange(min(row_group.start, end), end))
+
+
+async def _alike(one: DamagedObject, other: DamagedObject, place: ByteRange) -> bool | None:
+    """Whether most of the bytes that two copies have in a range are the same; None where nothing can be compared."""
+    pieces = same = 0
+    for wanted in _samples(place):
+        first, second = await one.read(wanted), await other.read(wanted)
+        for at in range(0, wanted.size, _PIECE_BYTES):
+            mine, theirs = bytes(first[at : at + _PIECE_BYTES]), bytes(second[at : at + _PIECE_BYTES])
+            if len(set(mine)) > 1 and len(set(theirs)) > 1:  # a sector that was zeroed tells nothing
+                pieces += 1
+                same += mine == theirs
+    return None if not pieces else same * 2 > pieces
+
+
+def _samples(place: ByteRange) -> Iterator[ByteRange]:
+    """Places spread over a range; all of it where it is small."""
+    if place.size <= _PLACES * _PLACE_BYTES:
+        if place.size:
+            yield place
+        return
+    step = (place.size - _PLACE_BYTES) // (_PLACES - 1)
+    for start in islice(range(place.start, place.end, step), _PLACES):
+        yield ByteRange(start, start + _PLACE_BYTES)

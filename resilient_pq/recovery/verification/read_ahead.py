@@ -1,0 +1,124 @@
+"""Bytes that are examined one after another, and fetched ahead of that. An async shell."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from resilient_pq.io import ObjectRange
+from resilient_pq.off_event_loop import Turns
+from resilient_pq.reader.chunk_objects import ChunkObjects
+from resilient_pq.recovery.report import Finding
+
+#: Subjects that share a wave of requests: many, since requests are fetched ahead within it, and not so many that their
+#: list is large by itself.
+_WAVE = 4096
+#: Examined side by side, since decoding what has no checksum keeps a core busy; each is held in memory meanwhile,
+#: besides what is fetched ahead (`FetchOptions.memory_budget`).
+_SIDE_BY_SIDE = min(4, os.cpu_count() or 1)
+#: Less than this is examined at once where it is quick: handing it to a thread would take longer.
+_QUICK_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """Bytes that may be damaged.
+
+    Attributes:
+        place: Where they lie.
+        examine: Gives what is wrong with them.
+        quick: Whether it takes no longer than the bytes are many; decoding does, as few bytes may hold many values.
+    """
+
+    place: ObjectRange
+    examine: Callable[[memoryview], list[Finding]]
+    quick: bool = False
+
+
+async def examined(
+    objects: ChunkObjects, steps: AsyncGenerator[Subject | Finding, None]
+) -> AsyncGenerator[tuple[Subject | None, list[Finding]], None]:
+    """What is wrong with each subject, in order, while the next ones are fetched already.
+
+    What seems damaged is fetched once more before it is believed: it may have been damaged on the way.
+
+    Args:
+        objects: Where the bytes are; they bound how many are in memory.
+        steps: The subjects, and findings that are known without reading; asked for in portions, ahead of what is given,
+            and closed at the end.
+
+    Yields:
+        Each subject with its findings, and each finding known before with None.
+
+    Raises:
+        StoreError: The store could not give the bytes.
+    """
+    wave: list[Subject | Finding] = []
+    async with aclosing(steps):
+        async for step in steps:
+            wave.append(step)
+            if len(wave) == _WAVE:
+                async with aclosing(_examined(objects, wave)) as found:
+                    async for each in found:
+                        yield each
+                wave = []
+    async with aclosing(_examined(objects, wave)) as found:
+        async for each in found:
+            yield each
+
+
+async def _examined(
+    objects: ChunkObjects, wave: Sequence[Subject | Finding]
+) -> AsyncGenerator[tuple[Subject | None, list[Finding]], None]:
+    places = [step.place for step in wave if isinstance(step, Subject)]
+    turns = Turns()
+    working: deque[tuple[Subject | None, asyncio.Future[list[Finding]]]] = deque()
+    try:
+        async with aclosing(objects.fetch_places(places, in_order=True)) as arriving:
+            for step in wave:
+                await turns.give_way()
+                if isinstance(step, Finding):
+                    working.append((None, _known([step])))
+                else:
+                    _, data = await anext(arriving)
+                    working.append((step, _begun(objects, step, data)))
+                    del data
+                while len(working) >= _SIDE_BY_SIDE:
+                    subject, task = working[0]
+                    yield subject, await task
+                    working.popleft()
+            while working:
+                subject, task = working[0]
+                yield subject, await task
+                working.popleft()
+    finally:
+        for _, task in working:
+            task.cancel()
+        await asyncio.gather(*(task for _, task in working), return_exceptions=True)
+
+
+def _known(findings: list[Finding]) -> asyncio.Future[list[Finding]]:
+    known: asyncio.Future[list[Finding]] = asyncio.get_running_loop().create_future()
+    known.set_result(findings)
+    return known
+
+
+def _begun(objects: ChunkObjects, subject: Subject, data: memoryview) -> asyncio.Future[list[Finding]]:
+    """What is wrong with the bytes of a subject: known at once where that is quick, and nothing is."""
+    if not subject.quick or data.nbytes >= _QUICK_BYTES:
+        return asyncio.ensure_future(_examined_twice(objects, subject, data))
+    return asyncio.ensure_future(_examined_again(objects, subject)) if subject.examine(data) else _known([])
+
+
+async def _examined_twice(objects: ChunkObjects, subject: Subject, data: memoryview) -> list[Finding]:
+    findings = await asyncio.to_thread(subject.examine, data)
+    del data
+    return await _examined_again(objects, subject) if findings else findings
+
+
+async def _examined_again(objects: ChunkObjects, subject: Subject) -> list[Finding]:
+    return await asyncio.to_thread(subject.examine, await objects.read_place(subject.place))

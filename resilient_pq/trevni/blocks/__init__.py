@@ -1,0 +1,1 @@
+"""The Trevni format, sans-io: bytes to values."""

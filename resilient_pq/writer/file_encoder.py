@@ -1,0 +1,264 @@
+"""The encoder: batches in, bytes of a resilient file out, in the order in which they are to be stored.
+
+Sans-io: it knows no store and no clock. The caller takes rows with `take`, writes what the other methods
+give, and decides when to do either.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
+
+from resilient_pq.arrow.batch_ingest import Batch
+from resilient_pq.errors import EncodingError, SchemaError, Where, located
+from resilient_pq.format.pages.chunk_encoder import EncodedChunk, encode_chunk
+from resilient_pq.format.pages.chunk_options import ChunkOptions
+from resilient_pq.format.pages.open_chunk import OpenChunk
+from resilient_pq.format.pages.parallel_map import SideBySide
+from resilient_pq.format.pages.thread_count import WRITING, pieces_of_work
+from resilient_pq.format.schema_tree import Leaf
+from resilient_pq.format.sorting import is_sorted
+from resilient_pq.writer import cut_policy
+from resilient_pq.writer.column_options import sorting_columns
+from resilient_pq.writer.cut_policy import WriteProgress
+from resilient_pq.writer.file_layout import Buffers, FileLayout
+from resilient_pq.writer.write_options import EncoderOptions
+
+#: Rows wait where they are when they are at least this part of a row group: one eighth.
+_LARGE: Final = 8
+
+
+@dataclass(slots=True)
+class ClosedRowGroup:
+    """A row group that is full, and not yet in the file.
+
+    Attributes:
+        ordinal: Its number in the file, from 0.
+        num_rows: Its rows.
+        num_chunks: Its column chunks.
+        calls: What encodes its column chunks, some at a time, and the bytes of rows that are free then; to be taken
+            out, as nothing else holds the rows. The calls may be made in any threads, and side by side, and are given
+            what may make some of their own side by side; what they return goes to `FileLayout.chunk` in their
+            order, and then `FileEncoder.end_row_group` completes the row group.
+        max_threads: In how many threads they are made sooner than in fewer, at most.
+        in_order: Whether its rows are in the order that was declared: a file claims nothing untrue.
+    """
+
+    ordinal: int
+    num_rows: int
+    num_chunks: int
+    calls: deque[tuple[Callable[[SideBySide], list[EncodedChunk]], int]]
+    max_threads: int
+    in_order: bool
+
+
+class FileEncoder:
+    """Encodes one file.
+
+    Attributes:
+        layout: Where the bytes go.
+        num_rows_taken: Rows taken, whether encoded or not.
+    """
+
+    def __init__(self, layout: FileLayout, options: EncoderOptions) -> None:
+        """Prepare to encode."""
+        schema = layout.schema
+        self.layout = layout
+        self.num_rows_taken = layout.num_rows
+        self._options = options
+        self._chunk_options = options.chunk_options(schema)
+        order = options.write.sorting_columns
+        self._sorting = [] if order is None else sorting_columns(schema, order)
+        self._open = [OpenChunk(leaf) for leaf in schema.leaves]
+        self._open_rows = self._open_bytes = 0
+        self._no_more_fit = False
+        self._num_closed = len(layout.row_groups)
+        self._since_checkpoint = layout.num_row_groups_since_checkpoint
+
+    def take(self, batch: Batch, start: int) -> int:
+        """Take rows of `batch` from `start` on into the open row group, as many as fit; returns how many."""
+        rest = batch.num_rows - start
+        count = cut_policy.rows_that_fit(
+            rest,
+            batch.num_bytes * rest // batch.num_rows,
+            open_rows=self._open_rows,
+            open_bytes=self._open_bytes,
+            max_rows=self._options.row_group_rows,
+            max_bytes=self._options.row_group_bytes,
+        )
+        if count:
+            num_bytes = batch.num_bytes * count // batch.num_rows
+            self._open_rows += count
+            self._open_bytes += num_bytes
+            self.num_rows_taken += count
+            share, large = self._share_filled(), num_bytes * _LARGE >= self._options.row_group_bytes
+            try:
+                for chunk, rows in zip(self._open, batch.columns, strict=True):
+                    chunk.add(rows.slice(start, start + count), share, large=large)
+            except SchemaError as error:
+                raise _changed(error, self._num_closed) from error
+        self._no_more_fit = count < rest
+        return count
+
+    def _share_filled(self) -> float:
+        """Which part of the open row group is full, by the limit that it will reach first."""
+        rows = self._options.row_group_rows
+        shares = self._open_bytes / self._options.row_group_bytes, self._open_rows / rows if rows else 0.0
+        return min(max(shares), 1.0)
+
+    def row_group_due(self, seconds_since: float) -> bool:
+        """Whether the open row group has reached its limit in rows or bytes, or a checkpoint wants it closed."""
+        limit = self._options.row_group_rows
+        return self._open_rows > 0 and (
+            self._no_more_fit
+            or self._open_bytes >= self._options.row_group_bytes
+            or (limit is not None and self._open_rows >= limit)
+            or cut_policy.row_group_due(
+                self._progress(seconds_since),
+                self._options.cadence,
+                row_group_bytes=self._options.row_group_bytes,
+            )
+        )
+
+    def checkpoint_due(self, seconds_since: float) -> bool:
+        """Whether an automatic checkpoint should be written now, `seconds_since` seconds after the last one."""
+        return cut_policy.checkpoint_due(self._progress(seconds_since), self._options.cadence)
+
+    def commit_due(self, seconds_since: float, *, cost: int, resent: int, seconds_since_commit: float) -> bool:
+        """Whether an automatic checkpoint that is due is worth sending `cost` bytes once more than needed."""
+        return cut_policy.enough_bytes(self._progress(seconds_since), self._options.cadence) or cut_policy.commit_due(
+            cost,
+            resent,
+            self.layout.offset,
+            self._options.checkpoint_overhead,
+            seconds_since=seconds_since_commit,
+        )
+
+    @property
+    def has_open_rows(self) -> bool:
+        """Whether rows have been taken that are in no row group yet."""
+        return self._open_rows > 0
+
+    @property
+    def num_open_rows(self) -> int:
+        """How many those are."""
+        return self._open_rows
+
+    @property
+    def open_bytes(self) -> int:
+        """About what those rows take in memory."""
+        return self._open_bytes
+
+    @property
+    def full(self) -> bool:
+        """Whether the file should be completed before more rows are taken."""
+        return cut_policy.file_full(self._num_closed, self.layout.serialized_bytes)
+
+    @property
+    def soon_full(self) -> bool:
+        """Whether that comes within three times the row groups that there are."""
+        return cut_policy.soon_full(self._num_closed, self.layout.serialized_bytes)
+
+    def close_row_group(self) -> ClosedRowGroup:
+        """Close the open row group; rows may be taken into the next one before this one is laid out."""
+        leaves, rows = self.layout.schema.leaves, self._open
+        in_order = True
+        if self._sorting:
+            try:
+                in_order = is_sorted([(leaf, rows[leaf.ordinal].rows(), column) for leaf, column in self._sorting])
+            except SchemaError as error:
+                raise _changed(error, self._num_closed) from error
+        sizes = [chunk.num_bytes for chunk in rows]
+        codecs = (options.codec for options in self._chunk_options)
+        chunks = list(zip(leaves, rows, self._chunk_options, strict=True))
+        closed = ClosedRowGroup(
+            ordinal=self._num_closed,
+            num_rows=self._open_rows,
+            num_chunks=len(leaves),
+            calls=deque(
+                (
+                    partial(_encode, chunks[piece.start : piece.stop], self._num_closed, self._open_rows),
+                    sum(sizes[piece.start : piece.stop]),
+                )
+                for piece in pieces_of_work(sizes)
+            ),
+            max_threads=WRITING.threads_worth(zip(sizes, codecs, strict=True)),
+            in_order=in_order,
+        )
+        self._num_closed += 1
+        self._open = [OpenChunk(leaf) for leaf in leaves]
+        self._open_rows = self._open_bytes = 0
+        self._no_more_fit = False
+        return closed
+
+    def end_row_group(self, closed: ClosedRowGroup) -> Buffers:
+        """Complete a row group of which all chunks have been laid out: gives what stands behind them."""
+        self._since_checkpoint += 1
+        sorted_as = [column.to_thrift(leaf) for leaf, column in self._sorting] if closed.in_order else []
+        return self.layout.end_row_group(closed.num_rows, sorting_columns=sorted_as or None)
+
+    @property
+    def may_look_ahead(self) -> bool:
+        """Whether rows of the next row group may be taken before a closed one is laid out.
+
+        Not where its bytes decide when the next one is closed: a file is the same however many threads write it.
+        """
+        cadence = self._options.cadence
+        return cadence.num_bytes is None and self.layout.serialized_bytes < cut_policy.MAX_FOOTER_BYTES // 2
+
+    def _progress(self, seconds_since: float) -> WriteProgress:
+        return WriteProgress(
+            row_groups_since=self._since_checkpoint,
+            bytes_written=self.layout.offset,
+            checkpoint_bytes=self.layout.checkpoint_bytes,
+            next_checkpoint_bytes=self.layout.next_checkpoint_bytes,
+            bytes_since=self.layout.offset - self.layout.checkpoint_end,
+            seconds_since=seconds_since,
+            open_bytes=self._open_bytes,
+        )
+
+    @property
+    def changed_since_checkpoint(self) -> bool:
+        """Whether a row group has been closed since the last checkpoint."""
+        return self._since_checkpoint > 0
+
+    def checkpoint(self) -> Buffers:
+        """A checkpoint of all complete row groups; cut here, the file is an ordinary Parquet file."""
+        self._since_checkpoint = 0
+        return self.layout.checkpoint()
+
+
+def _encode(
+    chunks: Sequence[tuple[Leaf, OpenChunk, ChunkOptions]],
+    row_group: int,
+    num_rows: int,
+    side_by_side: SideBySide,
+) -> list[EncodedChunk]:
+    return [_encode_one(leaf, chunk, options, row_group, num_rows, side_by_side) for leaf, chunk, options in chunks]
+
+
+def _encode_one(
+    leaf: Leaf,
+    chunk: OpenChunk,
+    options: ChunkOptions,
+    row_group: int,
+    num_rows: int,
+    side_by_side: SideBySide,
+) -> EncodedChunk:
+    with located(Where(row_group=row_group, column=leaf.column_path)):
+        try:
+            rows = chunk.rows()
+        except SchemaError as error:
+            raise _changed(error, row_group) from error
+        if rows.num_rows != num_rows:
+            raise EncodingError(f"{num_rows:,} rows were taken, and {rows.num_rows:,} are there")
+        return encode_chunk(leaf, [rows], options, side_by_side)
+
+
+def _changed(error: SchemaError, row_group: int) -> EncodingError:
+    """What has become of rows that fitted when they were taken, and that the row group cannot do without."""
+    where = replace(error.where, row_group=row_group)
+    return EncodingError(f"the rows have changed since they were written: {error.message}", where=where)

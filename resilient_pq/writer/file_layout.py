@@ -1,0 +1,358 @@
+"""The layout of a resilient file: column chunks in, the bytes of the file out, records and footers included.
+
+Sans-io. The encoder makes the chunks it lays out of rows; a recovery takes them as they are from another file.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from resilient_pq.checksum import crc32, signed
+from resilient_pq.format import compact_protocol, footer
+from resilient_pq.format.file_metadata import (
+    ColumnChunk,
+    ColumnOrder,
+    Empty,
+    FileMetaData,
+    KeyValue,
+    RowGroup,
+    SortingColumn,
+)
+from resilient_pq.format.footer import ChunkSums
+from resilient_pq.format.pages.chunk_encoder import EncodedChunk
+from resilient_pq.format.pages.page_sums import with_sums
+from resilient_pq.format.resilience_records import (
+    CHUNK_RECORD_SIZE,
+    HEADER_SIZE,
+    MAX_DICTIONARY_COPY,
+    ChunkCopies,
+    ChunkPlace,
+    RecordChain,
+    RecordKind,
+    RowGroupRecord,
+)
+from resilient_pq.format.schema_tree import Schema
+from resilient_pq.units import MiB
+from resilient_pq.version import CREATED_BY
+
+Buffers = Sequence[Any]
+
+_GAP_BYTES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenRowGroup:
+    """A row group that is in the file, as later footers need it.
+
+    Attributes:
+        serialized: Its metadata, with the keys that a checkpoint's footer has.
+        column_indexes: Serialised ColumnIndex of each chunk, None where there is none.
+        offset_indexes: Serialised OffsetIndex of each chunk, None where there is none.
+        num_rows: Its rows.
+        end: Offset just after its record.
+    """
+
+    serialized: bytes
+    column_indexes: tuple[bytes | None, ...]
+    offset_indexes: tuple[bytes | None, ...]
+    num_rows: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedRowGroup:
+    """A row group that is in its place already, when a file is gone on with.
+
+    Attributes:
+        row_group: Its metadata, with the keys that a checkpoint's footer has and without places of indexes.
+        end: Offset just after its record.
+        offset_indexes: Serialised OffsetIndex of each chunk, None where there is none.
+    """
+
+    row_group: RowGroup
+    end: int
+    offset_indexes: tuple[bytes | None, ...]
+
+
+class FileLayout:
+    """Lays out one file.
+
+    Attributes:
+        schema: The columns.
+        offset: Bytes given out so far, which is where the next ones belong.
+        num_rows: Rows in complete row groups.
+        num_checkpoints: Checkpoints written.
+        row_groups: The complete row groups.
+        checkpoint_bytes: Bytes of all checkpoints.
+        checkpoint_end: Offset just after the newest checkpoint; 0 where there is none.
+        serialized_bytes: Bytes that the row groups take in a footer.
+    """
+
+    def __init__(
+        self,
+        schema: Schema,
+        chain: RecordChain,
+        key_value: Mapping[str, str | None],
+        *,
+        made_like: FileMetaData | None = None,
+    ) -> None:
+        """Prepare to lay out a file."""
+        self.schema = schema
+        self.offset = 0
+        self.num_rows = 0
+        self.num_checkpoints = 0
+        self.row_groups: list[WrittenRowGroup] = []
+        self.checkpoint_bytes = 0
+        self.checkpoint_end = 0
+        self.serialized_bytes = 0
+        self._chain = chain
+        self._elements = schema.to_elements()
+        self._created_by: str | None = CREATED_BY
+        self._column_orders: list[ColumnOrder] | None = [ColumnOrder(TYPE_ORDER=Empty())] * len(schema.leaves)
+        if made_like is not None:
+            # They say how far statistics of chunks that are taken over can be trusted.
+            self._created_by, self._column_orders = made_like.created_by, made_like.column_orders
+        self._key_value = dict(key_value)
+        self._chunks: list[EncodedChunk] = []
+        self._checkpoints: list[str] = []
+        self._anchor_bytes = 0
+
+    @property
+    def file_id(self) -> bytes:
+        """The 16 bytes that every record of the file has."""
+        return self._chain.file_id
+
+    def start(self) -> Buffers:
+        """The first bytes of the file: its magic and the anchor, which keeps the schema."""
+        self.offset = len(footer.MAGIC)
+        anchor = self._record(RecordKind.ANCHOR, self._checkpoint_footer())
+        self._anchor_bytes = len(anchor)
+        return [footer.MAGIC, anchor]
+
+    def resume(self, offset: int, row_groups: Sequence[PlacedRowGroup], checkpoints: Sequence[tuple[int, int]]) -> None:
+        """Go on behind bytes that are in place already."""
+        self.offset = offset
+        for placed in row_groups:
+            none = [None] * len(placed.row_group.columns)
+            self._append(placed.row_group, placed.end, none, placed.offset_indexes)
+        self.num_checkpoints = len(checkpoints)
+        self._checkpoints = [f"{at}:{num_rows}" for at, num_rows in checkpoints]
+        # Anchor and checkpoints reach to what follows them, padding before that included.
+        starts = [_first_page(placed.row_group.columns) for placed in row_groups]
+        borders = sorted(
+            [start - CHUNK_RECORD_SIZE for start in starts if start is not None]
+            + [at for at, _ in checkpoints]
+            + [offset]
+        )
+        places = [(at, borders[bisect_right(borders, at)]) for at, _ in checkpoints if at < offset]
+        self._anchor_bytes = borders[0] - len(footer.MAGIC)
+        self.checkpoint_bytes = sum(end - at for at, end in places)
+        self.checkpoint_end = max((end for _, end in places), default=0)
+
+    def chunk(self, chunk: EncodedChunk) -> Buffers:
+        """The next column chunk of the open row group, its record before it."""
+        metadata = chunk.metadata
+        place = ChunkPlace(len(self.row_groups), len(self._chunks), self.num_rows, metadata.codec)
+        record = self._record(RecordKind.CHUNK, place.pack())
+        buffers, chunk.buffers = chunk.buffers, []
+        chunk.place(self.offset)
+        self.offset += chunk.size
+        self._chunks.append(chunk)
+        return [record, *buffers]
+
+    def end_row_group(self, num_rows: int, *, sorting_columns: list[SortingColumn] | None = None) -> Buffers:
+        """Complete the open row group, of which all chunks have been laid out; gives its bloom filters and its record.
+
+        The filters stand here and not before the footer, so that none has to wait in memory for it, and checkpoints
+        name them too (parquet-format, BloomFilter.md, allows both).
+        """
+        chunks, self._chunks = self._chunks, []
+        filters: list[bytes] = []
+        for chunk in chunks:
+            bloom = None
+            if chunk.bloom_filter is not None:
+                bloom = crc32(chunk.bloom_filter)
+                chunk.metadata.bloom_filter_offset = self.offset
+                chunk.metadata.bloom_filter_length = len(chunk.bloom_filter)
+                self.offset += len(chunk.bloom_filter)
+                filters.append(chunk.bloom_filter)
+            chunk.metadata.key_value_metadata = [
+                *(pair for pair in chunk.metadata.key_value_metadata or () if not pair.key.startswith("rpq.")),
+                *ChunkSums(chunk.crc, bloom=bloom, xxh3=chunk.digest).pairs,
+            ]
+        columns = [ColumnChunk(meta_data=chunk.metadata) for chunk in chunks]
+        row_group = RowGroup(
+            columns=columns,
+            total_byte_size=sum([chunk.metadata.total_uncompressed_size for chunk in chunks]),
+            num_rows=num_rows,
+            sorting_columns=sorting_columns,
+            file_offset=_first_page(columns),
+            total_compressed_size=sum([chunk.size for chunk in chunks]),
+            ordinal=len(self.row_groups),
+        )
+        payload = compact_protocol.encode(RowGroupRecord(row_group, [_copies(chunk) for chunk in chunks]))
+        offset = self.offset
+        self.num_rows += num_rows
+        # A row group's record stands behind the row group, so it counts it as complete.
+        record = self._record(RecordKind.ROW_GROUP, payload, closing=1)
+        self.num_rows -= num_rows
+        if chunks:
+            # The record cannot name its own size; only the footers after it do.
+            place = KeyValue(footer.RECORD_KEY, f"{offset}:{len(record)}")
+            chunks[0].metadata.key_value_metadata = [*(chunks[0].metadata.key_value_metadata or ()), place]
+        self._append(
+            row_group,
+            self.offset,
+            [None if chunk.column_index is None else compact_protocol.encode(chunk.column_index) for chunk in chunks],
+            [with_sums(chunk.offset_index, chunk.page_sums) for chunk in chunks],
+        )
+        return [*filters, record]
+
+    def _append(
+        self,
+        row_group: RowGroup,
+        end: int,
+        column_indexes: Sequence[bytes | None],
+        offset_indexes: Sequence[bytes | None],
+    ) -> None:
+        serialized = compact_protocol.encode(row_group)
+        indexes = tuple(column_indexes), tuple(offset_indexes)
+        self.row_groups.append(WrittenRowGroup(serialized, *indexes, row_group.num_rows, end))
+        self.num_rows += row_group.num_rows
+        self.serialized_bytes += len(serialized)
+
+    def checkpoint(self) -> Buffers:
+        """A checkpoint of all complete row groups; cut here, the file is an ordinary Parquet file."""
+        self.num_checkpoints += 1
+        payload = self._checkpoint_footer()
+        gap = self._gap_before(payload)
+        offset = self.offset
+        record = self._record(RecordKind.CHECKPOINT, payload)
+        self._checkpoints.append(f"{offset}:{self.num_rows}")
+        self.checkpoint_bytes += len(record)
+        self.checkpoint_end = self.offset
+        return [*gap, record]
+
+    def _gap_before(self, payload: bytes) -> Buffers:
+        """Zero bytes where the record of a footer would otherwise end on a multiple of a MiB.
+
+        Parts of an upload are whole numbers of MiB; one that is not tells where the newest footer ends
+        (docs/format.md).
+        """
+        if (self.offset + HEADER_SIZE + len(payload)) % MiB:
+            return []
+        self.offset += _GAP_BYTES
+        return [bytes(_GAP_BYTES)]
+
+    @property
+    def num_row_groups_since_checkpoint(self) -> int:
+        """Row groups that no checkpoint names yet."""
+        return sum(row_group.end > self.checkpoint_end for row_group in self.row_groups)
+
+    @property
+    def next_checkpoint_bytes(self) -> int:
+        """What a checkpoint would take now, a few bytes more or less: an anchor is one without row groups."""
+        named = sum(len(place) + 1 for place in self._checkpoints)
+        return self._anchor_bytes + self.serialized_bytes + named + len(footer.CHECKPOINTS_KEY)
+
+    def finish(self, *, state: str = "complete", extra: Mapping[str, str] | None = None) -> Buffers:
+        """The last bytes of the file: the page indexes, then the final footer."""
+        column_index_at = self.offset
+        column_indexes = [index for laid in self.row_groups for index in laid.column_indexes if index is not None]
+        self.offset += sum(map(len, column_indexes))
+        offset_index_at = self.offset
+        offset_indexes = [index for laid in self.row_groups for index in laid.offset_indexes if index is not None]
+        self.offset += sum(map(len, offset_indexes))
+        serialized = self._with_indexes(column_index_at, offset_index_at)
+        payload = self._footer(serialized, state, extra or {})
+        gap = self._gap_before(payload)
+        return [*column_indexes, *offset_indexes, *gap, self._record(RecordKind.FINAL, payload)]
+
+    def _with_indexes(self, column_index_at: int, offset_index_at: int) -> list[bytes]:
+        """The row groups with their page indexes, of which each kind lies together (parquet-format, PageIndex.md).
+
+        One row group after the other is read and written again: objects of all of them would take far more memory.
+        """
+        serialized = []
+        for laid in self.row_groups:
+            row_group, _ = compact_protocol.decode(RowGroup, laid.serialized)
+            for chunk, column_index, offset_index in zip(
+                row_group.columns, laid.column_indexes, laid.offset_indexes, strict=True
+            ):
+                if column_index is not None:
+                    chunk.column_index_offset, chunk.column_index_length = column_index_at, len(column_index)
+                    column_index_at += len(column_index)
+                if offset_index is not None:
+                    chunk.offset_index_offset, chunk.offset_index_length = offset_index_at, len(offset_index)
+                    offset_index_at += len(offset_index)
+                _add_sums(chunk, column_index, offset_index)
+            serialized.append(compact_protocol.encode(row_group))
+        return serialized
+
+    def _record(self, kind: RecordKind, payload: bytes, *, closing: int = 0) -> bytes:
+        record = self._chain.record(
+            kind, self.offset, payload, num_rows=self.num_rows, num_row_groups=len(self.row_groups) + closing
+        )
+        self.offset += len(record)
+        return record
+
+    def _checkpoint_footer(self) -> bytes:
+        return self._footer([laid.serialized for laid in self.row_groups], "in-progress", {})
+
+    def _footer(self, row_groups: Sequence[bytes], state: str, extra: Mapping[str, str]) -> bytes:
+        key_value = {
+            **self._key_value,
+            **extra,
+            footer.STATE_KEY: state,
+            footer.CHECKPOINT_KEY: str(self.num_checkpoints),
+            footer.FILE_ID_KEY: self._chain.file_id.hex(),
+            footer.FORMAT_KEY: "1",
+        }
+        if self._checkpoints:
+            key_value[footer.CHECKPOINTS_KEY] = ",".join(self._checkpoints)
+        return footer.frame(
+            footer.serialize(
+                self._elements,
+                row_groups,
+                num_rows=self.num_rows,
+                column_orders=self._column_orders,
+                key_value=key_value,
+                created_by=self._created_by,
+            )
+        )
+
+
+def _first_page(chunks: Sequence[ColumnChunk]) -> int | None:
+    """Offset of the first page of a row group's chunks; None where it has none."""
+    metadata = chunks[0].meta_data if chunks else None
+    return None if metadata is None else metadata.dictionary_page_offset or metadata.data_page_offset
+
+
+def _copies(chunk: EncodedChunk) -> ChunkCopies:
+    body, sums = chunk.dictionary_body, chunk.page_sums
+    hashes = sums.values if sums is not None and sums.are_hashes else None
+    return ChunkCopies(
+        offset_index=chunk.offset_index,
+        page_headers=chunk.headers,
+        crc32=signed(chunk.crc),
+        dictionary_page=chunk.dictionary_page,
+        dictionary_copy=bytes(body) if body is not None and len(body) <= MAX_DICTIONARY_COPY else None,
+        header_crcs=chunk.header_crcs,
+        page_hashes=None if hashes is None else [signed(value, 64) for value in hashes],
+    )
+
+
+def _add_sums(chunk: ColumnChunk, column_index: bytes | None, offset_index: bytes | None) -> None:
+    """Put the sums of a chunk's indexes to its own."""
+    if chunk.meta_data is None:
+        return
+    for pair in chunk.meta_data.key_value_metadata or ():
+        if pair.key == footer.CRC_KEY and pair.value is not None:
+            known = ChunkSums.parse(pair.value)
+            of_column_index = None if column_index is None else crc32(column_index)
+            of_offset_index = None if offset_index is None else crc32(offset_index)
+            sums = ChunkSums(known.chunk, of_column_index, of_offset_index, known.bloom)
+            pair.value = str(sums)

@@ -1,0 +1,536 @@
+"""The async shell of the writer: asks the encoder for bytes and pushes them into a sink of a store.
+
+Everything that takes time on the processor runs in a thread, so that the event loop stays free.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Literal, NoReturn, assert_never
+
+from resilient_pq import memory_pool
+from resilient_pq.arrow.batch_ingest import Batch, Ingest
+from resilient_pq.arrow.handed_over import owned
+from resilient_pq.errors import (
+    FileFullError,
+    ResilientPQError,
+    SchemaError,
+    StoreError,
+    Where,
+    WriterFencedError,
+    located,
+)
+from resilient_pq.format.resilience_records import RecordChain
+from resilient_pq.format.schema_tree import Schema
+from resilient_pq.io import Fencing, ObjectInfo, ObjectSink, StoredState, WriteStore
+from resilient_pq.io.cancellation import finish_in_thread
+from resilient_pq.io.upload.abandoned_uploads import abort_after
+from resilient_pq.off_event_loop import AT_ONCE, off_loop
+from resilient_pq.writer.batch_feeder import BatchFeeder, Stop
+from resilient_pq.writer.checkpoint_log import CheckpointLog
+from resilient_pq.writer.file_encoder import ClosedRowGroup, FileEncoder
+from resilient_pq.writer.file_layout import FileLayout
+from resilient_pq.writer.pipeline import Pipeline
+from resilient_pq.writer.unstored_deadline import UnstoredDeadline
+from resilient_pq.writer.write_options import MAX_DEFAULT_THREADS, EncoderOptions
+
+log = logging.getLogger("resilient_pq.writer")
+
+#: Errors that leave the file as it was: a batch that does not fit the schema was refused before anything of it was
+#: taken, and a full file was completed.
+_REFUSALS = (SchemaError, FileFullError)
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """What a checkpoint promises.
+
+    Attributes:
+        ordinal: Its number in the file, from 1; 0 when nothing has been written yet.
+        num_rows: Rows before it.
+        offset: Bytes of the file up to its end; cut there, the file is an ordinary Parquet file.
+        state: "accepted" while the rows are on their way, "stored" when they survive the writer, "visible" when the
+            object is complete.
+    """
+
+    ordinal: int
+    num_rows: int
+    offset: int
+    state: StoredState
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """What a writer goes on with.
+
+    Attributes:
+        encoder: Of the file, its layout behind the bytes that are in place.
+        ingest: Takes rows as the file's first writer took them.
+    """
+
+    encoder: FileEncoder
+    ingest: Ingest
+
+    @property
+    def last_checkpoint(self) -> Checkpoint:
+        """The newest checkpoint that is in place."""
+        layout = self.encoder.layout
+        num_rows = layout.num_rows - sum(
+            row_group.num_rows for row_group in layout.row_groups if row_group.end > layout.checkpoint_end
+        )
+        return Checkpoint(layout.num_checkpoints, num_rows, layout.checkpoint_end, StoredState.STORED)
+
+
+class Writer(UnstoredDeadline):
+    """Writes one resilient Parquet file; made by `create` and by `resume`.
+
+    Attributes:
+        url: What is being written.
+    """
+
+    _CALLED = "the writer"
+    _AFTER_FAILURE = "close the writer, then recover what it stored"
+
+    def __init__(
+        self,
+        store: WriteStore,
+        key: str,
+        sink: ObjectSink,
+        *,
+        schema: object | None,
+        options: EncoderOptions,
+        on_error: Literal["keep", "abort"],
+        owns_store: bool,
+        checkpoint_log: CheckpointLog | None = None,
+        resumed: Resumed | None = None,
+        file_id: bytes | None = None,
+    ) -> None:
+        """Use `create` or `resume` instead."""
+        super().__init__(store, store.url_of(key), sink, options, owns_store=owns_store)
+        self._on_error = on_error
+        self._checkpoint_log = checkpoint_log
+        self._log_begun = False
+        self._unlogged: deque[Checkpoint] = deque()
+        self._ingest: Ingest | None = None
+        self._rows_in_place = self._rows_safe = resumed.encoder.layout.num_rows if resumed else 0
+        self._given_schema = schema
+        self._file_id = file_id or os.urandom(16)
+        # From the newest stored one on.
+        self._checkpoints = deque([Checkpoint(0, 0, 0, StoredState.ACCEPTED)])
+        self._checkpoint_time = self._commit_time = 0.0
+        if resumed:
+            self._ingest = resumed.ingest
+            self._use(resumed.encoder)
+            self._checkpoint_time = self._commit_time = _now()
+            if resumed.encoder.layout.num_checkpoints:
+                self._checkpoints[0] = resumed.last_checkpoint
+                if sink.upload_id is not None:
+                    # It is in a new upload, which no log knows yet.
+                    self._unlogged.append(resumed.last_checkpoint)
+        self._info: ObjectInfo | None = None
+        self._left: str | None = None  # what its end could not remove, in words
+
+    # -- what a caller can ask -------------------------------------------------------------------
+
+    @property
+    def schema(self) -> Schema | None:
+        """The schema, None until it is known from the first batch."""
+        return self._encoder.layout.schema if self._encoder else None
+
+    @property
+    def num_rows(self) -> int:
+        """Rows that `write` has taken, and those that were in place when the file was resumed."""
+        return self._encoder.num_rows_taken if self._encoder else 0
+
+    @property
+    def num_rows_stored(self) -> int:
+        """Rows that survive this process: those of the row groups that the store has for good."""
+        if self._encoder is None:
+            return 0
+        if self._info is not None:
+            return self._encoder.layout.num_rows
+        row_groups = self._encoder.layout.row_groups
+        whole = bisect_right([row_group.end for row_group in row_groups], self._sink.num_bytes_stored)
+        return max(self._rows_in_place, sum(row_group.num_rows for row_group in row_groups[:whole]))
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of the file so far; rows of the open row group are not among them."""
+        return self._encoder.layout.offset if self._encoder else 0
+
+    @property
+    def num_bytes_buffered(self) -> int:
+        """About what the rows of the open row group take in memory; `flush` lets them go."""
+        return self._encoder.open_bytes if self._encoder else 0
+
+    @property
+    def num_bytes_resent(self) -> int:
+        """Bytes that durable checkpoints caused to be sent again to a store of parts, retries not counted."""
+        return self._sink.num_bytes_resent
+
+    @property
+    def fencing(self) -> Fencing:
+        """What keeps another writer of the file from being told that its rows are stored.
+
+        "lock" for a local file, "lease" on S3. "advisory" where the store heeds no conditions of PUTs, which is known
+        when the first part is sent, and logged; "none" where `create` was told so, or where the store keeps nothing of
+        what is unfinished.
+        """
+        return self._sink.fencing
+
+    @property
+    def last_checkpoint(self) -> Checkpoint:
+        """The newest checkpoint that is stored, automatic ones included; until one is, the newest that was accepted.
+
+        Its state and its ordinal never go back while the writer lives. Ordinal 0 before the first.
+        """
+        if self._info is not None:
+            return replace(self._checkpoints[-1], state=StoredState.VISIBLE)
+        stored = self._sink.num_bytes_stored
+        found = (known for known in reversed(self._checkpoints) if known.ordinal and known.offset <= stored)
+        return next((replace(known, state=StoredState.STORED) for known in found), self._checkpoints[-1])
+
+    @property
+    def _newest_checkpoint(self) -> Checkpoint:
+        """The newest checkpoint in the state it has now, also where an older one is stored already."""
+        known = self._checkpoints[-1]
+        stored = known.ordinal and known.offset <= self._sink.num_bytes_stored
+        return replace(known, state=StoredState.STORED) if stored else known
+
+    # -- writing ---------------------------------------------------------------------------------
+
+    async def write(self, data: object) -> None:
+        """Take rows; returns when they are accepted, waiting while too many bytes are on their way.
+
+        Args:
+            data: Anything with ``__arrow_c_stream__`` or ``__arrow_c_array__`` (pyarrow, Polars, pandas, DuckDB,
+                nanoarrow), a dict of arrays or lists, or a list of dict records. Arrow data are kept as they
+                are, so they must not be changed afterwards; arrays of NumPy, frames of pandas and lists may.
+
+        Raises:
+            SourceError: A stream failed while it handed over its rows; the writer has failed, too.
+            SchemaError: The data do not fit the schema; no row of the batch at fault is taken.
+            FileFullError: The file reached a limit of the format and was completed.
+            StoreError: The store refused; the writer has failed.
+            WriterClosedError: The writer has ended.
+            WriterFailedError: An earlier call failed.
+        """
+        async with self._lock:
+            self._check_open()
+            with located(Where(key=self.url)):
+                batches = await finish_in_thread(self._prepare, data)
+            async with self._failing(but=_REFUSALS):
+                if self._encoder is None:
+                    await self._start()
+                assert self._encoder is not None
+                with self._taking(BatchFeeder(batches, self._encoder, self._note_taken)) as rows:
+                    await self._take(rows)
+
+    def _prepare(self, data: object) -> Iterator[Batch]:
+        """The batches of `data`; learns the schema from it where it is not known yet."""
+        data = owned(data)
+        if self._ingest is None:
+            if self._given_schema is not None:
+                self._ingest = Ingest.from_schema(self._given_schema)
+            else:
+                self._ingest, data = Ingest.infer(data)
+        return self._ingest.batches(data)
+
+    def _use(self, encoder: FileEncoder) -> None:
+        self._encoder = encoder
+        self._pipeline = Pipeline(
+            encoder,
+            self._sink,
+            max_threads=self._options.write.max_threads or min(os.cpu_count() or 1, MAX_DEFAULT_THREADS),
+            row_group_bytes=self._options.row_group_bytes,
+            laid_out=self._row_group_ended,
+        )
+        self._begin_bound()
+
+    async def _start(self) -> None:
+        assert self._ingest is not None
+        encoder = await off_loop(len(self._ingest.schema.leaves), self._new_encoder, self._ingest)
+        self._use(encoder)
+        self._checkpoint_time = self._commit_time = _now()
+        await self._known_pipeline.push(encoder.layout.start())
+        self._sink.mark()
+
+    def _new_encoder(self, ingest: Ingest) -> FileEncoder:
+        """What encodes a new file; called in a thread where there are many columns."""
+        source = {key: value for key, value in ingest.metadata.items() if not key.startswith("rpq.")}
+        key_value = {
+            **source,
+            **(self._options.metadata or {}),
+            **(self._options.own_metadata or {}),
+            "ARROW:schema": ingest.encoded_schema,
+        }
+        return FileEncoder(FileLayout(ingest.schema, RecordChain(self._file_id), key_value), self._options)
+
+    async def _take(self, rows: BatchFeeder) -> None:
+        """Take all rows, and push the row groups that they fill; also before what the source raises is raised."""
+        pipeline = self._known_pipeline
+        while True:
+            await self._keep_bound_while_taking()
+            take = partial(rows.take, between_row_groups=not pipeline.busy)
+            stop = await finish_in_thread(take, self._seconds_since_checkpoint)
+            self._check_open()  # rows may have been stored meanwhile, while the source kept it waiting
+            match stop:
+                case Stop.ROW_GROUP_DUE:
+                    await pipeline.close_row_group()
+                case Stop.CHECKPOINT_DUE | Stop.TURN_OVER:
+                    if not pipeline.busy:
+                        await self._write_checkpoint_if_due()
+                case Stop.FILE_FULL:
+                    await self._complete_full(rows.num_rows_left)
+                case Stop.ENDED | Stop.REFUSED:
+                    break
+                case _:
+                    assert_never(stop)
+        try:
+            if rows.error is not None:
+                raise rows.error
+        finally:  # an error of the store is the graver one, and has that of the source as its context
+            await pipeline.push_row_groups()
+            self._log_stored()
+
+    async def _complete_full(self, num_rows_left: int) -> NoReturn:
+        """Complete the file, and say that not all rows of the batch are in it."""
+        await self._finish()
+        assert self._encoder is not None
+        layout = self._encoder.layout
+        raise FileFullError(
+            f"the file is full: it was completed with {layout.num_rows:,} rows in {len(layout.row_groups):,} row"
+            f" groups; {num_rows_left:,} rows of this batch are not in it",
+            where=Where(key=self.url),
+            hint="go on in a new file",
+        )
+
+    @property
+    def _known_pipeline(self) -> Pipeline:
+        assert self._pipeline is not None
+        return self._pipeline
+
+    async def _row_group_ended(self, closed: ClosedRowGroup, footer_follows: bool) -> None:
+        if not closed.in_order:
+            log.warning("%s: the rows of row group %d are not sorted as declared", self.url, closed.ordinal)
+        if not footer_follows:
+            await self._write_checkpoint_if_due()
+
+    async def _write_checkpoint_if_due(self) -> None:
+        """Between row groups: one that is due now."""
+        assert self._encoder is not None
+        if self._encoder.checkpoint_due(self._seconds_since_checkpoint):
+            await self._known_pipeline.pushed()
+            await self._write_checkpoint()
+        self._log_stored()
+
+    async def flush(self) -> None:
+        """Close the open row group before it is full, and give it to the store: its rows take no more memory.
+
+        No checkpoint is written for it; many small row groups cost every reader more than they free.
+
+        Raises:
+            StoreError: The store refused; the writer has failed.
+            WriterClosedError: The writer has ended.
+            WriterFailedError: An earlier call failed.
+        """
+        async with self._lock:
+            self._check_open()
+            if self._encoder is None or not self._encoder.has_open_rows:
+                return
+            async with self._failing(but=_REFUSALS):
+                await self._known_pipeline.close_row_group()
+                await self._known_pipeline.push_row_groups()
+
+    async def checkpoint(self) -> Checkpoint:
+        """Close the row group, write a checkpoint, and make it as durable as the store can.
+
+        Returns:
+            The checkpoint. Its state is "stored" when the rows before it survive this process; a store that
+            cannot promise that yet says "accepted".
+
+        Raises:
+            StoreError: The store refused; the writer has failed.
+            WriterClosedError: The writer has ended.
+            WriterFailedError: An earlier call failed.
+        """
+        async with self._lock:
+            self._check_open()
+            if self._encoder is None and self._given_schema is not None:
+                self._ingest = Ingest.from_schema(self._given_schema)
+            async with self._failing(but=_REFUSALS):
+                if self._encoder is None and self._ingest is not None:
+                    await self._start()
+                if self._encoder is None:
+                    return self._newest_checkpoint
+                if self._encoder.has_open_rows:
+                    await self._known_pipeline.close_row_group(ending=True)
+                if self._encoder.changed_since_checkpoint or not self._checkpoints[-1].ordinal:
+                    await self._write_checkpoint(asked=True)
+                else:
+                    await self._commit(wait=True)
+                self._log_stored()
+                return self._newest_checkpoint
+
+    async def _write_checkpoint(self, *, asked: bool = False, wait: bool = True) -> None:
+        """Write a checkpoint; one that nobody waits for is made durable in the background, if that is worth it."""
+        encoder, sink = self._encoder, self._sink
+        assert encoder is not None
+        seconds_since, self._checkpoint_time = self._seconds_since_checkpoint, _now()
+        worth_it = encoder.commit_due(
+            seconds_since,
+            cost=sink.commit_cost,
+            resent=sink.num_bytes_resent,
+            seconds_since_commit=_now() - self._commit_time,
+        )
+        layout = encoder.layout
+        large = len(layout.row_groups) * len(layout.schema.leaves) > AT_ONCE
+        buffers = await finish_in_thread(encoder.checkpoint) if large else encoder.checkpoint()
+        await self._known_pipeline.push(buffers)
+        made = Checkpoint(layout.num_checkpoints, layout.num_rows, layout.offset, StoredState.ACCEPTED)
+        while len(self._checkpoints) > 1 and self._checkpoints[1].offset <= sink.num_bytes_stored:
+            self._checkpoints.popleft()
+        self._checkpoints.append(made)
+        self._unlogged.append(made)
+        if asked or worth_it:
+            self._commit_time = _now()
+            self._log_written()
+            await self._commit(wait=asked and wait)
+        log.debug("%s: %s", self.url, self.last_checkpoint)
+
+    def _log_written(self) -> None:
+        """Note the rows of a checkpoint that is about to be stored: nobody may be left to note it afterwards."""
+        known, upload_id = self._checkpoints[-1], self._sink.upload_id
+        if self._checkpoint_log is None or upload_id is None:
+            return
+        self._begin_log(upload_id)
+        self._checkpoint_log.written(
+            ordinal=known.ordinal, num_rows=known.num_rows, offset=known.offset, upload_id=upload_id
+        )
+
+    def _begin_log(self, upload_id: str | None) -> None:
+        """Note what is written, once."""
+        if not self._log_begun and self._checkpoint_log is not None and self._encoder is not None:
+            file_id = self._encoder.layout.file_id.hex()
+            self._checkpoint_log.begun(url=self.url, upload_id=upload_id, file_id=file_id)
+            self._log_begun = True
+
+    def _log_stored(self) -> None:
+        """Note the checkpoints that have been stored since, where the caller wants a log of them."""
+        stored, upload_id = self._sink.num_bytes_stored, self._sink.upload_id
+        if self._checkpoint_log is None:
+            self._unlogged.clear()
+            return
+        while self._unlogged and self._unlogged[0].offset <= stored:
+            self._begin_log(upload_id)
+            known = self._unlogged.popleft()
+            self._checkpoint_log.stored(
+                ordinal=known.ordinal, num_rows=known.num_rows, offset=known.offset, upload_id=upload_id
+            )
+
+    @property
+    def _seconds_since_checkpoint(self) -> float:
+        return _now() - self._checkpoint_time
+
+    # -- ending ----------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Write what is left and publish the object; nothing was visible under its name before.
+
+        A writer that has failed publishes nothing, and ends here as it would at the end of ``async with``.
+
+        Raises:
+            SchemaError: Nothing was written and no schema was given.
+            StoreError: The store refused; nothing was published.
+            WriterFailedError: An earlier call failed; nothing is published, and what is stored was kept or removed, as
+                `on_error` says.
+        """
+        await self._close()
+
+    async def _publish(self) -> None:
+        async with self._failing(but=_REFUSALS):
+            if self._encoder is None:
+                if self._given_schema is None:
+                    raise SchemaError("nothing was written and no schema was given", where=Where(key=self.url))
+                self._ingest = self._ingest or Ingest.from_schema(self._given_schema)
+                await self._start()
+            await self._finish()
+
+    async def _finish(self) -> None:
+        encoder, pipeline = self._encoder, self._known_pipeline
+        assert encoder is not None
+        if encoder.has_open_rows:
+            await pipeline.close_row_group(ending=True)
+        await pipeline.push_row_groups(ending=True)
+        await pipeline.push(await finish_in_thread(encoder.layout.finish))
+        self._info = await self._sink.complete()
+        await self._let_go()
+
+    async def _let_go(self) -> None:
+        """Of everything that a writer holds when it has ended."""
+        self._closed = True
+        await self._alarm.stop()
+        memory_pool.give_back()
+        if self._checkpoint_log is not None:
+            try:
+                self._log_stored()
+            except StoreError as error:
+                # The file has ended, well or with an error that says more.
+                log.error("%s: the log of its checkpoints lacks the last ones: %s", self.url, error)
+            self._checkpoint_log.close()
+        await super()._let_go()
+
+    async def abort(self) -> None:
+        """End without publishing anything, and remove what was stored."""
+        await self._abort()
+
+    async def _remove(self) -> None:
+        try:
+            await self._sink.abort()
+        finally:
+            await self._let_go()
+
+    async def _fail(self, error: BaseException) -> None:
+        await super()._fail(error)
+        if self._pipeline is not None:
+            await self._pipeline.stop()
+
+    async def _keep_or_abort(self, error: BaseException) -> None:
+        try:
+            if (published := self._sink.published) is not None:
+                self._info = published
+                note = "the object was published before this, whole"
+                log.warning("%s: %s", self.url, note)
+                error.add_note(note)
+            elif self._on_error == "keep" and self.num_rows_stored:
+                await self._sink.keep()
+                # What a fenced writer stored is somebody else's now, which its error says.
+                if not any(isinstance(known, WriterFencedError) for known in (error, self._failure)):
+                    self._tell_what_is_kept(error)
+            else:
+                self._left = await abort_after(self._sink, error)
+        finally:
+            await self._let_go()
+
+    def _tell_what_is_kept(self, error: BaseException) -> None:
+        note = f"{self.num_rows_stored:,} rows are kept in {self._sink.describe()}"
+        if self._options.own_metadata is not None:
+            note += "; go on with rpq.resume_dataset"  # which believes only what its own writer left
+        elif (command := self._sink.rescue_command()) is not None:
+            note += f"; go on with it from Python (rpq.resume), or complete it: {command}"
+        log.error("%s: not published; %s", self.url, note)
+        if isinstance(error, ResilientPQError) and error.hint is None:
+            error.hint = note
+        else:
+            error.add_note(note)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

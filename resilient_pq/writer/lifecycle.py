@@ -1,0 +1,165 @@
+"""How a writer lives and ends, be it of one file or of many: in turn, once, and after an error without publishing.
+
+An async shell.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import ClassVar, Self
+
+from resilient_pq.errors import ResilientPQError, Where, WriterClosedError, WriterFailedError, located
+from resilient_pq.io import WriteStore
+from resilient_pq.io.cancellation import finish_first
+
+
+class WriterLifecycle(ABC):
+    """A writer between its creation and its end. Its calls take turns, an error ends it, and it ends once.
+
+    Attributes:
+        url: What is being written.
+    """
+
+    #: The writer, as its errors call it.
+    _CALLED: ClassVar[str]
+    #: What to do when it has failed, where the error does not say.
+    _AFTER_FAILURE: ClassVar[str]
+
+    def __init__(self, store: WriteStore, url: str, *, owns_store: bool) -> None:
+        """Begin."""
+        self.url = url
+        self._store = store
+        self._owns_store = owns_store
+        self._lock = asyncio.Lock()
+        self._closed = False
+        self._failure: BaseException | None = None
+        self._untold: BaseException | None = None  # the failure, where it came between calls: the next one raises it
+
+    @property
+    def closed(self) -> bool:
+        """Whether the writer has ended, in whichever way."""
+        return self._closed
+
+    @property
+    @abstractmethod
+    def num_rows_stored(self) -> int:
+        """Rows that survive this process."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Publish what was written: `_close`, with what it means here in its words."""
+
+    @abstractmethod
+    async def _publish(self) -> None:
+        """Write what is left, publish it, and let go."""
+
+    @abstractmethod
+    async def _remove(self) -> None:
+        """Remove what is stored and was not published, and let go."""
+
+    @abstractmethod
+    async def _keep_or_abort(self, error: BaseException) -> None:
+        """After an error: keep what is stored, or remove it where nothing can be lost; say so in it, and let go."""
+
+    async def _fail(self, error: BaseException) -> None:
+        """Take no more rows; every later call tells of the first failure."""
+        self._failure = self._failure or error
+
+    def _notice(self) -> None:
+        """Look at what has failed between calls."""
+        return
+
+    def _take_untold(self) -> BaseException | None:
+        """The failure that no call has raised yet, to be told by the caller."""
+        untold, self._untold = self._untold, None
+        return untold
+
+    def _check_open(self) -> None:
+        self._notice()
+        if (untold := self._take_untold()) is not None:
+            raise untold
+        if self._failure is not None:
+            failure = self._failure
+            ours = failure if isinstance(failure, ResilientPQError) else None
+            said = ours.message if ours else str(failure) or type(failure).__name__
+            raise WriterFailedError(
+                f"{self._CALLED} has failed: {said}",
+                num_rows_stored=self.num_rows_stored,
+                where=Where(key=self.url),
+                hint=(ours.hint if ours else None) or self._AFTER_FAILURE,
+            ) from failure
+        if self._closed:
+            raise WriterClosedError(f"{self._CALLED} is closed", where=Where(key=self.url))
+
+    @asynccontextmanager
+    async def _failing(self, *, but: type[BaseException] | tuple[type[BaseException], ...] = ()) -> AsyncIterator[None]:
+        """Mark the writer as failed by any error but those of a kind, which leave it as it was."""
+        try:
+            with located(Where(key=self.url)):
+                yield
+        except BaseException as error:
+            if not isinstance(error, but):
+                await self._fail(error)
+            raise
+
+    async def _close(self) -> None:
+        """Publish, or end after the failure that there was."""
+        async with self._lock:
+            if self._closed and self._failure is None:
+                return
+            self._notice()
+            if self._failure is not None:
+                await self._end(self._failure)
+            self._check_open()
+            try:
+                await self._publish()
+            except BaseException as error:
+                await self._end(error)
+                raise
+
+    async def _abort(self) -> None:
+        """End without publishing anything more, and remove what is stored."""
+        async with self._lock:
+            if not self._closed:
+                self._closed = True
+                await finish_first(self._remove())
+
+    async def _end(self, error: BaseException) -> None:
+        """After an error: publish nothing more.
+
+        A cancellation that comes meanwhile is raised when that is done and told.
+        """
+        if not self._closed:
+            self._closed = True
+            await finish_first(self._keep_or_abort(error))
+
+    async def _let_go(self) -> None:
+        """Of everything that a writer holds when it has ended."""
+        self._closed = True
+        if self._owns_store:
+            await self._store.close()
+
+    async def __aenter__(self) -> Self:
+        """The writer itself."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Publish on success; after an exception publish nothing more and keep what is stored."""
+        if error is not None:
+            await finish_first(self._end_in_turn(error))
+            return
+        try:
+            await self.close()
+        except BaseException as failed:
+            await finish_first(self._end_in_turn(failed))  # it may have been cancelled before it had its turn
+            raise
+
+    async def _end_in_turn(self, error: BaseException) -> None:
+        async with self._lock:
+            await self._end(error)

@@ -1,0 +1,314 @@
+"""How rows are stored before they are too old: within calls, between them, and in one that waits for its source.
+
+An async shell around `UnstoredRows`, which knows the times.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import threading
+import weakref
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from resilient_pq.io import ObjectSink, StoredState, WriteStore
+from resilient_pq.writer.batch_feeder import BatchFeeder
+from resilient_pq.writer.file_encoder import FileEncoder
+from resilient_pq.writer.lifecycle import WriterLifecycle
+from resilient_pq.writer.pipeline import Pipeline
+from resilient_pq.writer.write_options import EncoderOptions
+
+log = logging.getLogger("resilient_pq.writer")
+
+#: Seconds that the timer waits for a call before it looks whether that only waits for its source.
+_LOOK_AGAIN = 0.05
+#: Looks at rows that are too old, within the time of the bound.
+_LOOKS = 10
+
+
+class UnstoredDeadline(WriterLifecycle):
+    """A writer of one file, as far as its rows have to be stored before they are too old."""
+
+    def __init__(
+        self, store: WriteStore, url: str, sink: ObjectSink, options: EncoderOptions, *, owns_store: bool
+    ) -> None:
+        """Begin without rows."""
+        super().__init__(store, url, owns_store=owns_store)
+        self._sink = sink
+        self._options = options
+        self._encoder: FileEncoder | None = None
+        self._pipeline: Pipeline | None = None
+        self._unstored: UnstoredRows | None = None  # where there is a bound that can be kept
+        self._alarm = WriterTimer(self._store_in_time)
+        self._incoming: BatchFeeder | None = None  # of the `write` that is at work
+        self._rows_safe = 0  # rows that the newest commit stored of those that were waited for
+        self._warned = False
+        self._aimed = 0  # bytes of the file that the newest commit is to store
+        self._storing: float | None = None  # seconds before the newest commit, while it is under way
+        self._late = False  # whether rows are too old, which was told
+
+    @abstractmethod
+    async def _write_checkpoint(self, *, asked: bool = False, wait: bool = True) -> None:
+        """Write a checkpoint, and commit it."""
+
+    @abstractmethod
+    def _log_stored(self) -> None:
+        """Note the checkpoints that have been stored since."""
+
+    def _begin_bound(self) -> None:
+        bound = self._options.max_unstored
+        if bound is not None and self._sink.can_store:
+            self._unstored = UnstoredRows(bound, asyncio.get_running_loop().time)
+
+    @contextmanager
+    def _taking(self, rows: BatchFeeder) -> Iterator[BatchFeeder]:
+        """While rows are taken, the timer may use the encoder where their source keeps the call waiting."""
+        self._incoming = rows
+        try:
+            yield rows
+        finally:
+            self._incoming = None
+
+    def _note_taken(self, num_rows: int) -> None:
+        """In any thread: rows are taken behind so many."""
+        if self._unstored is not None:
+            self._unstored.take(num_rows)
+
+    async def _commit(self, *, wait: bool) -> None:
+        assert self._encoder is not None
+        num_rows = self._encoder.layout.num_rows
+        if wait or not self._commit_under_way:  # else the sink begins nothing
+            self._aimed = self._sink.position
+        if await self._sink.commit(wait=wait) is StoredState.STORED:
+            self._rows_safe = num_rows
+
+    @property
+    def _commit_under_way(self) -> bool:
+        return not self._sink.stored_as_written and self._sink.num_bytes_stored < self._aimed
+
+    async def _store_in_time(self) -> None:
+        """Store rows that become too old between calls, or in one that waits for its source."""
+        try:
+            while self._failure is None and not self._closed and self._alarm.when == math.inf:
+                if (rows := self._incoming) is not None and rows.pause():
+                    try:
+                        return await self._keep_bound()
+                    finally:
+                        rows.resume()
+                if await acquired(self._lock, _LOOK_AGAIN):
+                    try:
+                        return await self._keep_bound()
+                    finally:
+                        self._lock.release()
+        except Exception as error:
+            self._untold = error
+            log.error("%s: rows that had waited for long were not stored: %s", self.url, error)
+
+    async def _keep_bound_while_taking(self) -> None:
+        """Before rows are taken: store those that become too old."""
+        if (unstored := self._unstored) is None or self._encoder is None:
+            return
+        if not unstored.clock() < self._alarm.when < math.inf:
+            await self._keep_bound()
+
+    async def _keep_bound(self) -> None:
+        """Have rows stored that would become too old, and wake up for the next. Nothing else may use the encoder."""
+        unstored = self._unstored
+        if unstored is None or self._closed or self._failure is not None:
+            return
+        async with self._failing():
+            self._note_stored(unstored)
+            self._warn_if_late(unstored)
+            if unstored.due_at is not None and unstored.due_at <= unstored.clock():
+                if self._commit_under_way:
+                    await self._sink.commit(wait=False)  # which raises what went wrong
+                else:
+                    await self._store_now(unstored)
+                self._note_stored(unstored)
+        now, due, oldest = unstored.clock(), unstored.due_at, unstored.oldest
+        if due is None or oldest is None:
+            self._alarm.set(None if self._incoming is None else now + unstored.bound - unstored.lead)
+        elif self._commit_under_way:
+            self._alarm.set(max(oldest + unstored.bound, now + unstored.bound / _LOOKS))
+        else:
+            self._alarm.set(max(due, now + _LOOK_AGAIN))
+
+    def _warn_if_late(self, unstored: UnstoredRows) -> None:
+        """Say so once when rows are too old, until they are stored."""
+        age = 0.0 if unstored.oldest is None else unstored.clock() - unstored.oldest
+        if age >= unstored.bound and not self._late:
+            log.warning("%s: rows have waited for %.1f s for being stored", self.url, age)
+        self._late = age >= unstored.bound
+
+    async def _store_now(self, unstored: UnstoredRows) -> None:
+        """Store what was taken, and no more than that needs: small row groups and many footers cost every reader."""
+        encoder, pipeline, sink = self._encoder, self._pipeline, self._sink
+        assert encoder is not None and pipeline is not None
+        begun = unstored.clock()
+        footer = not sink.stored_as_written or self._options.write.checkpoint_seconds is not None
+        if encoder.has_open_rows and self._open_rows_are_due(unstored, encoder):
+            self._warn_before_it_is_full(unstored, encoder)
+            await pipeline.close_row_group(ending=footer)
+        await pipeline.push_row_groups(ending=footer)
+        if footer and encoder.changed_since_checkpoint:
+            await self._write_checkpoint(asked=True, wait=False)
+        else:
+            await self._commit(wait=False)
+        seconds = unstored.clock() - begun
+        self._storing = seconds if self._commit_under_way else None
+        if self._storing is None:
+            unstored.took(seconds)
+
+    def _warn_before_it_is_full(self, unstored: UnstoredRows, encoder: FileEncoder) -> None:
+        if encoder.soon_full and not self._warned:
+            self._warned = True
+            log.warning(
+                "%s: a quarter of the row groups that a file can have is there, some of them small to be stored within"
+                " %g s: with a larger max_unstored_seconds it takes more rows; a data set goes on in new files",
+                self.url,
+                unstored.bound,
+            )
+
+    def _open_rows_are_due(self, unstored: UnstoredRows, encoder: FileEncoder) -> bool:
+        """Whether the open row group is to be stored with those before it, instead of a little later and fuller."""
+        num_closed = encoder.num_rows_taken - encoder.num_open_rows
+        taken_at = unstored.taken_at(num_closed)
+        half_way = taken_at is not None and unstored.clock() >= taken_at + unstored.bound / 2
+        return half_way or self._num_rows_safe >= num_closed
+
+    def _note_stored(self, unstored: UnstoredRows) -> None:
+        assert self._encoder is not None
+        if self._storing is not None and not self._commit_under_way:
+            unstored.took(self._storing + self._sink.commit_seconds)
+            self._storing = None
+        unstored.stored(self._num_rows_safe, self._encoder.num_rows_taken)
+        self._log_stored()
+
+    @property
+    def _num_rows_safe(self) -> int:
+        """Rows that survive a loss of power, too."""
+        return self._rows_safe if self._sink.stored_as_written else max(self._rows_safe, self.num_rows_stored)
+
+
+class WriterTimer:
+    """Calls a method at a time. It keeps neither the object nor the event loop alive, and has no task before.
+
+    Attributes:
+        when: The time by the event loop's clock; infinity where it is not set.
+    """
+
+    def __init__(self, call: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Not set.
+
+        Args:
+            call: A method, which is not called where its object is gone, or while it is still at work.
+        """
+        self.when = math.inf
+        self._call = weakref.WeakMethod(call)
+        self._handle: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def set(self, when: float | None) -> None:
+        """Call then instead; None not to call."""
+        if self._handle is not None:
+            self._handle.cancel()
+        self.when = math.inf if when is None else when
+        self._handle = None if when is None else asyncio.get_running_loop().call_at(when, self._ring)
+
+    def _ring(self) -> None:
+        self._handle, self.when = None, math.inf
+        call = self._call()
+        if call is not None and (self._task is None or self._task.done()):
+            self._task = asyncio.create_task(call())
+
+    async def stop(self) -> None:
+        """Call no more, and wait for the end of what was called."""
+        self.set(None)
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+
+
+async def acquired(lock: asyncio.Lock, seconds: float) -> bool:
+    """Wait for a lock for so long; whether it was to be had."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await lock.acquire()
+    except TimeoutError:
+        return False
+
+
+#: Before anything was measured, a store is taken to need this part of the bound for what waits: one fifteenth.
+_FIRST_LEAD: Final = 15
+#: Times that storing took of which the longest is expected again.
+_REMEMBERED: Final = 5
+#: What is kept free besides, of the bound: one tenth.
+_SLACK: Final = 10
+#: Ages are known to this part of the bound, so that few moments have to be remembered: one sixty-fourth.
+_GRAIN: Final = 64
+
+
+class UnstoredRows:
+    """The rows of one file that are not stored.
+
+    Attributes:
+        bound: Seconds that a row may wait for being stored.
+        clock: Tells the seconds.
+    """
+
+    def __init__(self, bound: float, clock: Callable[[], float]) -> None:
+        """Know of no rows yet."""
+        self.bound = bound
+        self.clock = clock
+        self._lock = threading.Lock()
+        self._marks: deque[tuple[int, float]] = deque()  # a row, and when it was taken: with those behind it, or before
+        self._took: deque[float] = deque(maxlen=_REMEMBERED)
+
+    def take(self, num_rows: int) -> None:
+        """Rows are about to be taken; `num_rows` were before."""
+        now = self.clock()
+        with self._lock:
+            if not self._marks or now - self._marks[-1][1] >= self.bound / _GRAIN:
+                self._marks.append((num_rows, now))
+
+    def stored(self, num_rows: int, num_rows_taken: int) -> None:
+        """The first `num_rows` of those taken are stored. No rows may be taken meanwhile."""
+        with self._lock:
+            while len(self._marks) > 1 and self._marks[1][0] <= num_rows:
+                self._marks.popleft()
+            if num_rows >= num_rows_taken:
+                self._marks.clear()
+
+    def taken_at(self, row: int) -> float | None:
+        """When a row was taken that is not stored, or a little earlier; None where there is none."""
+        with self._lock:
+            known = [time for first, time in self._marks if first <= row]
+            return known[-1] if known else None
+
+    @property
+    def oldest(self) -> float | None:
+        """When the oldest of them was taken, or a little earlier; None where all are stored."""
+        with self._lock:
+            return self._marks[0][1] if self._marks else None
+
+    @property
+    def lead(self) -> float:
+        """Seconds before the bound at which storing has to begin: half as much again as it took lately."""
+        expected = max(self._took, default=self.bound / _FIRST_LEAD)
+        return min(1.5 * expected + self.bound / _SLACK, self.bound / 2)
+
+    @property
+    def due_at(self) -> float | None:
+        """When storing the oldest has to begin; None where all are stored."""
+        oldest = self.oldest
+        return None if oldest is None else oldest + self.bound - self.lead
+
+    def took(self, seconds: float) -> None:
+        """What waited was stored in so many seconds."""
+        self._took.append(seconds)
