@@ -210,7 +210,7 @@ cdef object row_words(rows):
 cdef object number_all(
     Numbers numbers, Places places, Array offsets, Array values, Py_ssize_t limit, Py_ssize_t limit_bytes
 ):
-    """Indices and positions of distinct values; None where they, or (unless -1) their bytes, are more than the limit."""
+    """Indices and positions of distinct values; None where they, or their bytes unless that is -1, exceed a limit."""
     cdef Py_ssize_t done = 0, n = values.count if offsets is None else offsets.count - 1, most
     cdef Array to
     indices = None
