@@ -1,8 +1,8 @@
 """One Arrow schema for the rows of several files, or what stands in its way. Pure.
 
-Types agree where one can hold the values of both as they are (`arrow.types.widening`): strings and lists with
-offsets of 32 and of 64 bits, decimals of one scale with 128 and 256 bits, a column of nulls alone and any other. A column that may be
-null in one file may be null in all.
+Types agree where one can hold the values of both as they are (`arrow.types.widening`): strings and lists with offsets
+of 32 and of 64 bits, decimals of one scale with 128 and 256 bits, a column of nulls alone and any other. A column
+that may be null in one file may be null in all.
 """
 
 from __future__ import annotations

@@ -63,7 +63,11 @@ def integers(rng: np.random.Generator, native: Any, reference: Any) -> list[Case
     for distinct in (256, 20_000):
         numbers = rng.integers(0, 1 << 60, distinct)[rng.integers(0, distinct, COUNT)]
         cases.append(
-            Case(f"dictionary_build, {distinct} int64", COUNT, lambda n=numbers: native.dictionary_build(n, COUNT))
+            Case(
+                f"dictionary_build, {distinct} int64",
+                COUNT,
+                lambda n=numbers: native.dictionary_build(n, COUNT),
+            )
         )
     days = rng.integers(8_000, 10_500, COUNT).astype(np.int32)
     cases.append(Case("dictionary_build, 2500 days", COUNT, lambda: native.dictionary_build(days, COUNT)))
@@ -106,7 +110,11 @@ def byte_arrays(rng: np.random.Generator, native: Any, reference: Any) -> list[C
         Case("byte_array_join", COUNT, lambda: native.byte_array_join(offsets, data, joined)),
         Case("byte_array_lengths", COUNT, lambda: native.byte_array_lengths(plain, taken)),
         Case("byte_array_split", COUNT, lambda: native.byte_array_split(plain, lengths, out[: data.size])),
-        Case("byte_array_gather", COUNT, lambda: native.byte_array_gather(few_offsets, few_data, indices, gathered)),
+        Case(
+            "byte_array_gather",
+            COUNT,
+            lambda: native.byte_array_gather(few_offsets, few_data, indices, gathered),
+        ),
         Case("byte_array_min_max", COUNT, lambda: native.byte_array_min_max(offsets, data)),
         Case(
             "dictionary_build_byte_arrays, 256",
@@ -127,11 +135,12 @@ def all_cases(module: str) -> list[Case]:
 
 
 def entries(module: str, names: set[str]) -> list[str]:
-    """The functions by which Python enters kernels, as Cython has named them in a compiled module."""
-    file = str(import_module(module).__file__)
-    listed = subprocess.run(["nm", file], capture_output=True, text=True, check=True).stdout
-    own = module.rpartition(".")[2]
-    found = re.findall(rf"\b(__pyx_pw_\w+{own}_\d+(\w+))$", listed, re.MULTILINE)
+    """The functions by which Python enters kernels, as Cython has named them in the compiled modules they are from."""
+    found = []
+    for name in sorted({getattr(import_module(module), name).__module__ for name in names}):
+        file = str(import_module(name).__file__)
+        listed = subprocess.run(["nm", file], capture_output=True, text=True, check=True).stdout
+        found += re.findall(rf"\b(__pyx_pw_\w+{name.rpartition('.')[2]}_\d+(\w+))$", listed, re.MULTILINE)
     return [symbol for symbol, name in found if name in names]
 
 

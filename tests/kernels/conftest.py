@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sysconfig
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import cache
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -17,6 +20,7 @@ from numpy.typing import DTypeLike, NDArray
 from resilient_pq.errors import FormatError
 from resilient_pq.format.kernels import reference
 
+NATIVE = "resilient_pq.format.kernels._native"
 Outcome = Callable[[Callable[[], Any]], Any]
 Guarded = Callable[[int | tuple[int, int], DTypeLike], AbstractContextManager[NDArray[Any]]]
 
@@ -26,12 +30,40 @@ def load_native(name: str = "_native") -> ModuleType:
     if name == "_native_avx2" and not load_native()._runs_avx2():
         pytest.skip("this processor has no AVX2")
     try:
-        return import_module(f"resilient_pq.format.kernels.{name}")
+        return import_module(NATIVE.removesuffix("_native") + name)
     except ImportError as error:
         compilers = [*(sysconfig.get_config_var("CC") or "").split()[:1], "cc", "gcc", "clang", "cl"]
         if any(shutil.which(compiler) for compiler in compilers):
             pytest.fail(f"there is a C compiler, but the compiled kernels do not import: {error}")
         pytest.skip("the kernels are not compiled, and there is no C compiler")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out tests of kernels that `_native_avx2` takes from `_native`: they would test the same twice."""
+    try:
+        own = own_names(import_module(NATIVE + "_avx2")) if import_module(NATIVE)._runs_avx2() else set()
+    except ImportError:
+        return  # the fixtures say what is missing
+    twice = [
+        item
+        for item in items
+        if item.path.parent == Path(__file__).parent and "_native_avx2" in item.name and not own & words_of(item.path)
+    ]
+    config.hook.pytest_deselected(items=twice)
+    left_out = set(twice)
+    items[:] = [item for item in items if item not in left_out]
+
+
+@cache
+def words_of(path: Path) -> set[str]:
+    return set(re.findall(r"\w+", path.read_text()))
+
+
+def own_names(module: ModuleType) -> set[str]:
+    """The kernels that are defined in a compiled module itself."""
+    return {
+        name for name in reference.__all__ if getattr(getattr(module, name, None), "__module__", "") == module.__name__
+    }
 
 
 @pytest.fixture(scope="session", params=["reference", "_native", "_native_avx2"])

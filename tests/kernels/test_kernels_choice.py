@@ -48,7 +48,10 @@ def test_a_processor_without_avx2_has_the_one_for_every_processor() -> None:
 
 
 def test_reference_can_be_chosen() -> None:
-    assert run(SHOW, "reference").stdout.split() == ["reference", "resilient_pq.format.kernels.reference.dictionary"]
+    assert run(SHOW, "reference").stdout.split() == [
+        "reference",
+        "resilient_pq.format.kernels.reference.dictionary",
+    ]
 
 
 def test_auto_falls_back_to_the_reference() -> None:
@@ -75,11 +78,15 @@ def test_every_kernel_is_offered() -> None:
 
 
 def test_native_has_the_names_and_arguments_of_the_reference(native: ModuleType) -> None:
-    own = {name for name, value in vars(native).items() if getattr(value, "__module__", "") == native.__name__}
-    kernels = {name for name in own if not name.startswith("_") and not isinstance(getattr(native, name), type)}
+    modules = {native.__name__, NATIVE}
+    kernels = {
+        name
+        for name, value in vars(native).items()
+        if getattr(value, "__module__", "") in modules and not name.startswith("_") and not isinstance(value, type)
+    }
     functions = {name for name in reference.__all__ if not isinstance(getattr(reference, name), type)}
     assert kernels == functions
-    assert native.StructReader.__module__ == native.__name__
+    assert native.StructReader.__module__ == NATIVE
     for name in kernels:
         defined = inspect.signature(getattr(reference, name)).parameters
         assert list(inspect.signature(getattr(native, name)).parameters) == list(defined), name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from types import ModuleType
 from typing import Any
 
@@ -36,7 +37,7 @@ def test_a_dictionary_without_memory(native: ModuleType, monkeypatch: pytest.Mon
         array.view(np.uint8)[...] = 0xA5
         return array
 
-    monkeypatch.setattr(native, "empty", empty)
+    monkeypatch.setattr(sys.modules[native.dictionary_build.__module__], "empty", empty)
     found = native.dictionary_build(values, 1 << 20)
     expected = reference.dictionary_build(values, 1 << 20)
     assert expected is not None

@@ -1,8 +1,8 @@
 """The loops that time is spent in, compiled where possible and in NumPy everywhere else.
 
 `reference` defines every kernel; `_native` may replace any of them with a compiled one of the same meaning, and
-`_native_avx2` is the same source compiled for processors that have AVX2. Which are used is decided once, at import, by
-the environment variable ``RESILIENT_PQ_KERNELS``:
+`_native_avx2` has those of them that are faster when compiled for processors with AVX2, and the others from there.
+Which are used is decided once, at import, by the environment variable ``RESILIENT_PQ_KERNELS``:
 
 =============  ===============================================================================
 ``auto``       the compiled ones where they were built, else the reference (the default)

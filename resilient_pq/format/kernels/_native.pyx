@@ -5,201 +5,33 @@ What each one does is written there. Cython's own bounds checks are off, so ever
 buffer is checked here against the buffer's end before it is used. The loops run without the GIL. Only for
 little-endian machines: elsewhere the import fails and the reference is used.
 
-One module, in one file per subject in `native/`; what they share stands here. `_native_avx2.pyx` compiles it once more.
+One module, in one file per subject in `native/`. `_native_avx2.pyx` compiles some of them once more.
 """
 
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stddef cimport ptrdiff_t
-from libc.stdint cimport PTRDIFF_MAX, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc, realloc
-from libc.string cimport memchr, memcmp, memcpy, memset
-
-import sys
-
-import numpy as np
-
-from resilient_pq.errors import EncodingError, ThriftError
-from resilient_pq.format.kernels.reference.kept import InnerLists, KeptStructs
-from resilient_pq.format.kernels.reference.numbers import number_min_max as reference_min_max
-from resilient_pq.memory_pool import empty
-from resilient_pq.memory_pool import front as trimmed
-
-if sys.byteorder != "little":
-    raise ImportError("the compiled kernels are for little-endian machines")
-
-cdef extern from "native/words.h":
-    uint64_t load64(const uint8_t* source) noexcept nogil
-    uint32_t load32(const uint8_t* source) noexcept nogil
-    uint64_t swapped64(uint64_t word) noexcept nogil
-    void store32(uint8_t* to, uint32_t word) noexcept nogil
-    void WANTED_SOON(const void* at) noexcept nogil
-
-cdef extern from "native/machine.h":
-    const bint BUILT_FOR_AVX2
-    bint runs_avx2() noexcept nogil
-
-cdef extern from "native/bits.h":
-    const ptrdiff_t GROUP_SLACK
-    void unpack_u8(const uint8_t* source, uint8_t* to, ptrdiff_t groups, int width) noexcept nogil
-    void unpack_u32(const uint8_t* source, uint32_t* to, ptrdiff_t groups, int width) noexcept nogil
-    void unpack_u64(const uint8_t* source, uint64_t* to, ptrdiff_t groups, int width) noexcept nogil
-    void pack_u8(const uint8_t* source, uint8_t* to, ptrdiff_t groups, int width) noexcept nogil
-    void pack_u16(const uint16_t* source, uint8_t* to, ptrdiff_t groups, int width) noexcept nogil
-    void pack_u32(const uint32_t* source, uint8_t* to, ptrdiff_t groups, int width) noexcept nogil
-    void pack_u64(const uint64_t* source, uint8_t* to, ptrdiff_t groups, int width) noexcept nogil
-
-cdef extern from "native/bytes.h":
-    void copy_bytes(uint8_t* to, ptrdiff_t to_room, const uint8_t* source, ptrdiff_t source_room,
-                    ptrdiff_t size) noexcept nogil
-    void copy_bytes_before(uint8_t* to, ptrdiff_t to_room, const uint8_t* source, ptrdiff_t source_room,
-                           ptrdiff_t size) noexcept nogil
-    void copy_row(uint8_t* to, const uint8_t* source, ptrdiff_t width) noexcept nogil
-    void copy_rows(uint8_t* to, const uint8_t* source, ptrdiff_t width, const int32_t* numbers, ptrdiff_t step,
-                   ptrdiff_t count) noexcept nogil
-    ptrdiff_t shared_bytes(const uint8_t* a, const uint8_t* b, ptrdiff_t limit) noexcept nogil
-    bint equal_bytes(const uint8_t* a, const uint8_t* b, ptrdiff_t size) noexcept nogil
-    uint64_t masked_word(const uint8_t* source, ptrdiff_t size, int at) noexcept nogil
-    void rows_min_max(const uint8_t* rows, ptrdiff_t count, ptrdiff_t width, uint64_t flipped,
-                      ptrdiff_t* smallest, ptrdiff_t* largest) noexcept nogil
-    uint64_t sort_prefix(const uint8_t* source, ptrdiff_t room, ptrdiff_t size) noexcept nogil
-
-cdef extern from "native/hashes.h":
-    uint64_t folded(uint64_t a, uint64_t b) noexcept nogil
-    uint64_t hash_bytes(const uint8_t* source, ptrdiff_t size, uint64_t secret,
-                        uint64_t other_secret) noexcept nogil
-    uint64_t xxh64(const uint8_t* source, ptrdiff_t size) noexcept nogil
-
-cdef extern from "native/utf8.h":
-    const uint8_t* skip_ascii(const uint8_t* at, const uint8_t* end) noexcept nogil
-    bint is_utf8(const uint8_t* at, ptrdiff_t size) noexcept nogil
-
-cdef extern from "native/views.h":
-    void store_view(uint8_t* to, const uint8_t* source, ptrdiff_t room, uint32_t size, uint32_t buffer,
-                    uint32_t offset) noexcept nogil
-
-cdef extern from "native/bloom.h":
-    void bloom_set(uint32_t* block, uint32_t hash) noexcept nogil
-    bint bloom_has(const uint32_t* block, uint32_t hash) noexcept nogil
-
-cdef extern from "native/decimals.h":
-    void widen_numbers(const uint8_t* source, ptrdiff_t count, ptrdiff_t width, uint8_t* to,
-                       ptrdiff_t size) noexcept nogil
-    bint widen_rows(const uint8_t* source, ptrdiff_t count, ptrdiff_t width, uint8_t* to,
-                    ptrdiff_t size) noexcept nogil
-    uint64_t narrow_rows(const uint8_t* source, ptrdiff_t count, ptrdiff_t size, uint8_t* to,
-                         ptrdiff_t width, bint numbers) noexcept nogil
-    ptrdiff_t first_too_wide(const uint8_t* source, ptrdiff_t count, ptrdiff_t size,
-                             ptrdiff_t width) noexcept nogil
-
-cdef extern from "native/streams.h":
-    void split_streams_of(const uint8_t* source, ptrdiff_t count, ptrdiff_t width, uint8_t* to,
-                          ptrdiff_t stride) noexcept nogil
-    void join_streams_of(const uint8_t* source, ptrdiff_t stride, ptrdiff_t count, ptrdiff_t width,
-                         uint8_t* to) noexcept nogil
-
-cdef extern from "native/slots.h":
-    Py_ssize_t slot_offset(object descriptor) noexcept
-    object empty_instance(object cls)
-    void leave_to_references(object container) noexcept
-    void fill_slot(object instance, Py_ssize_t offset, object value) noexcept
-    bint slot_is_empty(object instance, Py_ssize_t offset) noexcept
-
-ctypedef fused Level:
-    uint8_t
-    int32_t
-
-# What is bit-packed: levels, and indices to dictionaries.
-ctypedef fused Packed:
-    uint8_t
-    uint16_t
-    int32_t
-
-ctypedef fused Offset:
-    int32_t
-    int64_t
-
-ctypedef fused Bits:
-    uint8_t
-    uint16_t
-    uint32_t
-    uint64_t
-
-cdef enum:
-    VIEW_BYTES = 16
-
-cdef int64_t LARGEST_LENGTH = 0x7FFFFFFF
-#: A value of at most so many bytes stands in its view.
-cdef uint32_t INLINE_VIEW = 12
-cdef int LARGEST_DEPTH = 128
-
-
-def _runs_avx2():
-    """Whether `_native_avx2`, which is this compiled for AVX2, BMI and BMI2, runs on this machine."""
-    return runs_avx2()
-
-
-cdef int malformed(const char* message) except -1 with gil:
-    raise EncodingError(message.decode("ascii"))
-
-
-cdef int broken(const char* message) except -1 with gil:
-    raise ThriftError(message.decode("ascii"))
-
-
-cdef inline bint read_varint(
-    const uint8_t* data, Py_ssize_t size, Py_ssize_t* position, int bits, uint64_t* value
-) noexcept nogil:
-    """Reads an unsigned LEB128 integer of at most `bits` bits; False where there is none."""
-    cdef uint64_t byte
-    cdef int shift = 0
-    value[0] = 0
-    while shift < bits and position[0] < size:
-        byte = data[position[0]]
-        position[0] += 1
-        value[0] |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (byte << shift) >> shift == byte and (bits == 64 or value[0] >> bits == 0)
-        shift += 7
-    return False
-
-
-cdef inline Py_ssize_t write_varint(uint8_t* out, uint64_t value) noexcept nogil:
-    """Writes up to ten bytes and returns how many."""
-    cdef Py_ssize_t written = 0
-    while value > 0x7F:
-        out[written] = <uint8_t> (value & 0x7F | 0x80)
-        value >>= 7
-        written += 1
-    out[written] = <uint8_t> value
-    return written + 1
-
-
-cdef object bits_of(array):
-    """The array as unsigned integers of the same size, in the same memory."""
-    if array.ndim != 1 or array.itemsize not in (1, 2, 4, 8):
-        raise ValueError("values must be one-dimensional with 1, 2, 4 or 8 bytes each, or rows of uint8")
-    return array.view(f"u{array.itemsize}")
-
-
+include "native/declarations.pxi"
+include "native/arrays.pxi"
 include "native/rle.pxi"
+include "native/gather.pxi"
+include "native/nulls.pxi"
+include "native/numbers.pxi"
+include "native/pages.pxi"
+include "native/delta.pxi"
 include "native/byte_arrays.pxi"
-include "native/prefixes.pxi"
 include "native/dictionary.pxi"
 include "native/close_numbers.pxi"
-include "native/nulls.pxi"
-include "native/nesting.pxi"
+include "native/distinct.pxi"
+include "native/levels.pxi"
 include "native/thrift.pxi"
 include "native/thrift_structs.pxi"
 include "native/page_headers.pxi"
-include "native/pages.pxi"
 include "native/decimals.pxi"
-include "native/delta.pxi"
 include "native/bloom.pxi"
-include "native/numbers.pxi"
 include "native/search.pxi"
-include "native/shred.pxi"
 include "native/streams.pxi"
-include "native/utf8.pxi"
 include "native/views.pxi"
 include "native/byte_array_runs.pxi"
+
+
+def _runs_avx2():
+    """Whether `_native_avx2`, which is compiled for AVX2, BMI and BMI2, runs on this machine."""
+    return runs_avx2()

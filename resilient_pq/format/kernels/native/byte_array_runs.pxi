@@ -1,30 +1,29 @@
 # Runs of data pages whose values are byte arrays. Included by `_native.pyx` behind `pages.pxi`.
 
-def plain_byte_arrays(
-    const uint8_t[::1] buffer not None, const int64_t[:, ::1] spans not None, present not None, Py_ssize_t slot,
-    offsets not None, uint8_t[::1] data not None, Py_ssize_t written, bint text
-):
+def plain_byte_arrays(buffer, spans, present, Py_ssize_t slot, offsets, data, Py_ssize_t written, bint text):
     """See `reference.plain_byte_arrays`."""
-    cdef const uint8_t[::1] flags = present.view(np.uint8)
-    cdef int32_t[::1] narrow
-    cdef int64_t[::1] wide
+    cdef Array source = readable(buffer), flags = readable(present)
+    cdef Array ends = writable(offsets, 4 | 8), to = writable(data)
+    cdef Array parts = spans_of(spans, source, slot, ends.count - 1, flags)
+    cdef const int64_t* part = <const int64_t*> parts.at
     cdef bint valid = text
-    if not 0 <= written <= data.shape[0] or (offsets.itemsize == 4 and data.shape[0] > LARGEST_LENGTH):
-        raise ValueError("the values do not fit their room")
-    check_spans(spans, buffer.shape[0], slot, len(offsets) - 1, flags.shape[0])
-    if spans.shape[0] == 0:
-        return written, valid
-    if offsets.itemsize == 4:
-        narrow = offsets
+    check_room(to, written, ends)
+    if parts.count:
         with nogil:
-            written = split_pages(&buffer[0], buffer.shape[0], &spans[0, 0], spans.shape[0], &flags[0] + slot,
-                                  &narrow[0] + slot, &data[0], data.shape[0], written, &valid)
-    else:
-        wide = offsets
-        with nogil:
-            written = split_pages(&buffer[0], buffer.shape[0], &spans[0, 0], spans.shape[0], &flags[0] + slot,
-                                  &wide[0] + slot, &data[0], data.shape[0], written, &valid)
+            if ends.width == 4:
+                written = split_pages(source.at, source.size, part, parts.count, flags.at + slot,
+                                      <int32_t*> ends.at + slot, to.at, to.size, written, &valid)
+            else:
+                written = split_pages(source.at, source.size, part, parts.count, flags.at + slot,
+                                      <int64_t*> ends.at + slot, to.at, to.size, written, &valid)
     return written, valid
+
+
+cdef int check_room(Array data, Py_ssize_t written, Array offsets) except -1:
+    """Refuses room for values that begins elsewhere, or beyond where their offsets can lead."""
+    if not 0 <= written <= data.size or (offsets.width == 4 and data.size > LARGEST_LENGTH):
+        raise ValueError("the values do not fit their room")
+    return 0
 
 
 cdef inline Py_ssize_t value_at(const uint8_t* data, Py_ssize_t position, Py_ssize_t end) except -1 nogil:
@@ -73,22 +72,18 @@ cdef Py_ssize_t split_pages(
     return written
 
 
-def plain_views(
-    const uint8_t[::1] buffer not None, const int64_t[:, ::1] spans not None, present not None, Py_ssize_t slot,
-    uint8_t[:, ::1] views not None, int32_t number, bint text
-):
+def plain_views(buffer, spans, present, Py_ssize_t slot, views, int32_t number, bint text):
     """See `reference.plain_views`."""
-    cdef const uint8_t[::1] flags = present.view(np.uint8)
+    cdef Array source = readable(buffer), flags = readable(present), to = writable(views, 1, 2)
+    cdef Array parts = spans_of(spans, source, slot, to.count, flags)
     cdef bint valid = text, used = False
-    if views.shape[1] != 16:
+    if to.columns != VIEW_BYTES:
         raise ValueError("a view has 16 bytes")
-    check_spans(spans, buffer.shape[0], slot, views.shape[0], flags.shape[0])
-    if buffer.shape[0] > LARGEST_LENGTH:
+    if source.size > LARGEST_LENGTH:
         malformed(b"values of 2**31 bytes or more do not fit one buffer of views")
-    if spans.shape[0]:
-        with nogil:
-            view_pages(&buffer[0], buffer.shape[0], &spans[0, 0], spans.shape[0], &flags[0] + slot,
-                       &views[0, 0] + 16 * slot, number, &used, &valid)
+    with nogil:
+        view_pages(source.at, source.size, <const int64_t*> parts.at, parts.count, flags.at + slot,
+                   to.at + VIEW_BYTES * slot, number, &used, &valid)
     return used, valid
 
 
@@ -128,23 +123,22 @@ cdef enum:
     MOST_PADDED = 1 << 14  # entries of a dictionary that are padded: more would not stay in a cache
 
 
-def chosen_size(const int64_t[::1] entries not None, codes not None):
+def chosen_size(entries, codes):
     """See `reference.chosen_size`."""
-    cdef const int32_t[::1] narrow
-    cdef const int64_t[::1] wide
+    cdef Array starts = readable(entries, 8), chosen = readable(codes, 4 | 8)
+    cdef const int64_t* start = <const int64_t*> starts.at
     cdef int64_t total
-    if codes.itemsize == 4:
-        narrow = codes
-        with nogil:
-            total = sum_chosen(&entries[0], entries.shape[0] - 1, &narrow[0], narrow.shape[0])
-    else:
-        wide = codes
-        with nogil:
-            total = sum_chosen(&entries[0], entries.shape[0] - 1, &wide[0], wide.shape[0])
+    with nogil:
+        if chosen.width == 4:
+            total = sum_chosen(start, starts.count - 1, <const int32_t*> chosen.at, chosen.count)
+        else:
+            total = sum_chosen(start, starts.count - 1, <const int64_t*> chosen.at, chosen.count)
     return total
 
 
-cdef int64_t sum_chosen(const int64_t* entries, Py_ssize_t num_entries, const Offset* codes, Py_ssize_t n) except -1 nogil:
+cdef int64_t sum_chosen(
+    const int64_t* entries, Py_ssize_t num_entries, const Offset* codes, Py_ssize_t n
+) except -1 nogil:
     cdef Py_ssize_t i
     cdef int64_t total = 0
     for i in range(n):
@@ -156,25 +150,19 @@ cdef int64_t sum_chosen(const int64_t* entries, Py_ssize_t num_entries, const Of
     return total
 
 
-def copy_chosen_byte_arrays(
-    const int64_t[::1] entries not None, const uint8_t[::1] values not None, codes not None,
-    uint8_t[::1] data not None, Py_ssize_t written
-):
+def copy_chosen_byte_arrays(entries, values, codes, data, Py_ssize_t written):
     """See `reference.copy_chosen_byte_arrays`."""
-    cdef int32_t[::1] narrow
-    cdef int64_t[::1] wide
-    if not 0 <= written <= data.shape[0] or (codes.itemsize == 4 and data.shape[0] > LARGEST_LENGTH):
-        raise ValueError("the values do not fit their room")
-    if codes.itemsize == 4:
-        narrow = codes
-        with nogil:
-            written = place_chosen(&entries[0], entries.shape[0] - 1, &values[0], values.shape[0],
-                                   &narrow[0], narrow.shape[0], &data[0], data.shape[0], written)
-    else:
-        wide = codes
-        with nogil:
-            written = place_chosen(&entries[0], entries.shape[0] - 1, &values[0], values.shape[0],
-                                   &wide[0], wide.shape[0], &data[0], data.shape[0], written)
+    cdef Array starts = readable(entries, 8), source = readable(values), chosen = writable(codes, 4 | 8)
+    cdef Array to = writable(data)
+    cdef const int64_t* start = <const int64_t*> starts.at
+    check_room(to, written, chosen)
+    with nogil:
+        if chosen.width == 4:
+            written = place_chosen(start, starts.count - 1, source.at, source.size, <int32_t*> chosen.at,
+                                   chosen.count, to.at, to.size, written)
+        else:
+            written = place_chosen(start, starts.count - 1, source.at, source.size, <int64_t*> chosen.at,
+                                   chosen.count, to.at, to.size, written)
     return written
 
 

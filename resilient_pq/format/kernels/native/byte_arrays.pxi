@@ -1,10 +1,16 @@
-# Byte arrays: their lengths, bytes and order. Included by `_native.pyx`.
+# Byte arrays: their lengths, bytes, order, text and common prefixes. Included by `_native.pyx`.
 
-def byte_array_lengths(const uint8_t[::1] buffer not None, int32_t[::1] lengths not None):
+cdef extern from "native/headers/utf8.h":
+    const uint8_t* skip_ascii(const uint8_t* at, const uint8_t* end) noexcept nogil
+    bint is_utf8(const uint8_t* at, ptrdiff_t size) noexcept nogil
+
+
+def byte_array_lengths(buffer, lengths):
     """See `reference.byte_array_lengths`."""
+    cdef Array source = readable(buffer), to = writable(lengths, 4)
     cdef Py_ssize_t total
     with nogil:
-        total = read_lengths(&buffer[0], buffer.shape[0], &lengths[0], lengths.shape[0])
+        total = read_lengths(source.at, source.size, <int32_t*> to.at, to.count)
     return total
 
 
@@ -25,12 +31,11 @@ cdef Py_ssize_t read_lengths(
     return position - 4 * n
 
 
-def byte_array_split(
-    const uint8_t[::1] buffer not None, const int32_t[::1] lengths not None, uint8_t[::1] out not None
-):
+def byte_array_split(buffer, lengths, out):
     """See `reference.byte_array_split`."""
+    cdef Array source = readable(buffer), sizes = readable(lengths, 4), to = writable(out)
     with nogil:
-        split(&buffer[0], buffer.shape[0], &lengths[0], lengths.shape[0], &out[0], out.shape[0])
+        split(source.at, source.size, <const int32_t*> sizes.at, sizes.count, to.at, to.size)
 
 
 cdef int split(
@@ -53,18 +58,14 @@ cdef int split(
     return 0
 
 
-def byte_array_join(offsets not None, const uint8_t[::1] data not None, uint8_t[::1] out not None):
+def byte_array_join(offsets, data, out):
     """See `reference.byte_array_join`."""
-    cdef const int32_t[::1] narrow
-    cdef const int64_t[::1] wide
-    if offsets.itemsize == 4:
-        narrow = offsets
-        with nogil:
-            join(&narrow[0], narrow.shape[0], &data[0], data.shape[0], &out[0], out.shape[0])
-    else:
-        wide = offsets
-        with nogil:
-            join(&wide[0], wide.shape[0], &data[0], data.shape[0], &out[0], out.shape[0])
+    cdef Array starts = readable(offsets, 4 | 8), source = readable(data), to = writable(out)
+    with nogil:
+        if starts.width == 4:
+            join(<const int32_t*> starts.at, starts.count, source.at, source.size, to.at, to.size)
+        else:
+            join(<const int64_t*> starts.at, starts.count, source.at, source.size, to.at, to.size)
 
 
 cdef int join(
@@ -89,42 +90,41 @@ cdef int join(
     return 0
 
 
+cdef int check_all_offsets(Array offsets, Array data) except -1 nogil:
+    if offsets.width == 4:
+        return check_offsets(<const int32_t*> offsets.at, offsets.count, data.size)
+    return check_offsets(<const int64_t*> offsets.at, offsets.count, data.size)
+
+
 cdef int check_offsets(const Offset* offsets, Py_ssize_t num_offsets, Py_ssize_t size) except -1 nogil:
     """Refuses offsets that are not ``0 <= offsets[i] <= offsets[i + 1] <= size`` throughout."""
     cdef Py_ssize_t i
-    cdef bint falls = False, long = False
+    cdef Offset signs = 0, lengths = 0, length
     if num_offsets == 0:
         return malformed(b"there must be one offset more than values")
     for i in range(num_offsets - 1):
-        falls |= offsets[i + 1] < offsets[i]
-    if falls or offsets[0] < 0 or offsets[num_offsets - 1] > size:
+        length = offsets[i + 1] - offsets[i]
+        signs |= offsets[i] | length  # a difference overflows only where one of the two is negative
+        lengths |= length
+    if (signs | offsets[0]) < 0 or offsets[num_offsets - 1] > size:
         return malformed(b"offsets fall or lead out of the data")
-    if Offset is int64_t:
-        for i in range(num_offsets - 1):
-            long |= offsets[i + 1] - offsets[i] > LARGEST_LENGTH
-        if long:
-            return malformed(b"a value has 2**31 bytes or more")
+    if lengths > LARGEST_LENGTH:
+        return malformed(b"a value has 2**31 bytes or more")
     return 0
 
 
-def byte_array_gather_lengths(
-    offsets not None, const int32_t[::1] indices not None, int32_t[::1] lengths not None
-):
+def byte_array_gather_lengths(offsets, indices, lengths):
     """See `reference.byte_array_gather_lengths`."""
-    cdef const int32_t[::1] narrow
-    cdef const int64_t[::1] wide
+    cdef Array starts = readable(offsets, 4 | 8), chosen = readable(indices, 4), to = writable(lengths, 4)
+    cdef const int32_t* numbers = <const int32_t*> chosen.at
     cdef int64_t total
-    cdef Py_ssize_t n = indices.shape[0]
-    if lengths.shape[0] != n:
+    if to.count != chosen.count:
         raise ValueError("there must be as many lengths as indices")
-    if offsets.itemsize == 4:
-        narrow = offsets
-        with nogil:
-            total = gather_lengths(&narrow[0], narrow.shape[0] - 1, &indices[0], n, &lengths[0])
-    else:
-        wide = offsets
-        with nogil:
-            total = gather_lengths(&wide[0], wide.shape[0] - 1, &indices[0], n, &lengths[0])
+    with nogil:
+        if starts.width == 4:
+            total = gather_lengths(<const int32_t*> starts.at, starts.count - 1, numbers, to.count, <int32_t*> to.at)
+        else:
+            total = gather_lengths(<const int64_t*> starts.at, starts.count - 1, numbers, to.count, <int32_t*> to.at)
     return total
 
 
@@ -151,25 +151,18 @@ cdef int64_t gather_lengths(
     return total
 
 
-def byte_array_gather(
-    offsets not None,
-    const uint8_t[::1] data not None,
-    const int32_t[::1] indices not None,
-    uint8_t[::1] out not None,
-):
+def byte_array_gather(offsets, data, indices, out):
     """See `reference.byte_array_gather`."""
-    cdef const int32_t[::1] narrow
-    cdef const int64_t[::1] wide
-    if offsets.itemsize == 4:
-        narrow = offsets
-        with nogil:
-            gather_byte_arrays(&narrow[0], narrow.shape[0] - 1, &data[0], data.shape[0],
-                               &indices[0], indices.shape[0], &out[0], out.shape[0])
-    else:
-        wide = offsets
-        with nogil:
-            gather_byte_arrays(&wide[0], wide.shape[0] - 1, &data[0], data.shape[0],
-                               &indices[0], indices.shape[0], &out[0], out.shape[0])
+    cdef Array starts = readable(offsets, 4 | 8), source = readable(data), chosen = readable(indices, 4)
+    cdef Array to = writable(out)
+    cdef const int32_t* numbers = <const int32_t*> chosen.at
+    with nogil:
+        if starts.width == 4:
+            gather_byte_arrays(<const int32_t*> starts.at, starts.count - 1, source.at, source.size, numbers,
+                               chosen.count, to.at, to.size)
+        else:
+            gather_byte_arrays(<const int64_t*> starts.at, starts.count - 1, source.at, source.size, numbers,
+                               chosen.count, to.at, to.size)
 
 
 cdef int gather_byte_arrays(
@@ -192,22 +185,17 @@ cdef int gather_byte_arrays(
     return 0
 
 
-def byte_array_min_max(offsets not None, const uint8_t[::1] data not None):
+def byte_array_min_max(offsets, data):
     """See `reference.byte_array_min_max`."""
-    cdef const int32_t[::1] narrow
-    cdef const int64_t[::1] wide
+    cdef Array starts = readable(offsets, 4 | 8), source = readable(data)
     cdef Py_ssize_t smallest = 0, largest = 0
-    if offsets.itemsize == 4:
-        narrow = offsets
-        with nogil:
-            check_offsets(&narrow[0], narrow.shape[0], data.shape[0])
-            find_min_max(&narrow[0], narrow.shape[0] - 1, &data[0], data.shape[0], &smallest, &largest)
-    else:
-        wide = offsets
-        with nogil:
-            check_offsets(&wide[0], wide.shape[0], data.shape[0])
-            find_min_max(&wide[0], wide.shape[0] - 1, &data[0], data.shape[0], &smallest, &largest)
-    if len(offsets) == 1:
+    with nogil:
+        check_all_offsets(starts, source)
+        if starts.width == 4:
+            find_min_max(<const int32_t*> starts.at, starts.count - 1, source.at, source.size, &smallest, &largest)
+        else:
+            find_min_max(<const int64_t*> starts.at, starts.count - 1, source.at, source.size, &smallest, &largest)
+    if starts.count == 1:
         raise ValueError("there are no values to compare")
     return smallest, largest
 
@@ -242,12 +230,125 @@ cdef inline bint sorts_before(
     return order < 0 or (order == 0 and a_size < b_size)
 
 
-def row_min_max(const uint8_t[:, ::1] rows not None, bint signed):
+def row_min_max(rows, bint signed):
     """See `reference.row_min_max`."""
+    cdef Array source = readable(rows, 1, 2)
     cdef ptrdiff_t smallest = 0, largest = 0
     cdef uint64_t flipped = (<uint64_t> signed) << 63
-    if rows.shape[0] == 0 or rows.shape[1] == 0:
+    if source.size == 0:
         raise ValueError("there must be a row of at least a byte")
     with nogil:
-        rows_min_max(&rows[0, 0], rows.shape[0], rows.shape[1], flipped, &smallest, &largest)
+        rows_min_max(source.at, source.count, source.columns, flipped, &smallest, &largest)
     return smallest, largest
+
+
+def utf8_valid(offsets, data):
+    """See `reference.utf8_valid`."""
+    cdef Array starts = readable(offsets, 4 | 8), source = readable(data)
+    cdef bint valid
+    with nogil:
+        check_all_offsets(starts, source)
+        if starts.width == 4:
+            valid = all_utf8(<const int32_t*> starts.at, starts.count - 1, source.at)
+        else:
+            valid = all_utf8(<const int64_t*> starts.at, starts.count - 1, source.at)
+    return valid
+
+
+cdef bint all_utf8(const Offset* offsets, Py_ssize_t n, const uint8_t* data) noexcept nogil:
+    cdef const uint8_t* first = data + offsets[0]
+    cdef const uint8_t* last = data + offsets[n]
+    cdef Py_ssize_t i
+    cdef bint whole = True
+    if skip_ascii(first, last) == last:
+        return True
+    if not is_utf8(first, last - first):
+        return False
+    # All of it is. So is each value, unless one begins within a character: with one of its further bytes.
+    for i in range(n):
+        if offsets[i] < offsets[n]:
+            whole &= (data[offsets[i]] & 0xC0) != 0x80
+    return whole
+
+
+def shared_prefixes(offsets, data):
+    """See `reference.shared_prefixes`."""
+    cdef Array starts = readable(offsets, 4 | 8), source = readable(data)
+    check_all_offsets(starts, source)
+    array = np.zeros(starts.count - 1, np.int32)
+    cdef Array to = writable(array, 4)
+    with nogil:
+        if starts.width == 4:
+            compare_neighbours(<const int32_t*> starts.at, source.at, <int32_t*> to.at, to.count)
+        else:
+            compare_neighbours(<const int64_t*> starts.at, source.at, <int32_t*> to.at, to.count)
+    return array
+
+
+cdef void compare_neighbours(const Offset* offsets, const uint8_t* data, int32_t* shared, Py_ssize_t n) noexcept nogil:
+    cdef Offset limit
+    cdef Py_ssize_t i
+    for i in range(1, n):
+        limit = min(offsets[i + 1] - offsets[i], offsets[i] - offsets[i - 1])
+        shared[i] = <int32_t> shared_bytes(data + offsets[i], data + offsets[i - 1], <ptrdiff_t> limit)
+
+
+def join_prefixes(prefixes, suffix_lengths, suffixes, lengths, previous=b""):
+    """See `reference.join_prefixes`."""
+    cdef Array shared = readable(prefixes, 4), own = readable(suffix_lengths, 4), rest = readable(suffixes)
+    cdef Array sizes = writable(lengths, 4), before = readable(previous)
+    cdef const int32_t* prefix = <const int32_t*> shared.at
+    cdef const int32_t* suffix = <const int32_t*> own.at
+    cdef Py_ssize_t n = shared.count
+    cdef int64_t total
+    if own.count != n or sizes.count != n:
+        raise ValueError("there must be as many lengths as prefixes")
+    with nogil:
+        total = joined_lengths(prefix, suffix, rest.size, <int32_t*> sizes.at, n, before.size)
+    array = empty((total,), np.uint8)
+    cdef Array to = writable(array)
+    with nogil:
+        join_suffixes(prefix, suffix, rest.at, rest.size, n, before.at, before.size, to.at, to.size)
+    return array
+
+
+cdef int64_t joined_lengths(
+    const int32_t* prefixes, const int32_t* suffix_lengths, Py_ssize_t suffixes_size, int32_t* lengths,
+    Py_ssize_t n, int64_t length
+) except -1 nogil:
+    """Fills the lengths of n values, the one before which has `length` bytes, and returns their sum."""
+    cdef int64_t total = 0, suffixes_end = 0
+    cdef Py_ssize_t i
+    for i in range(n):
+        if prefixes[i] < 0 or suffix_lengths[i] < 0:
+            return malformed(b"a prefix or a suffix has a negative length")
+        if prefixes[i] > length:
+            return malformed(b"a prefix is longer than the value before")
+        length = <int64_t> prefixes[i] + suffix_lengths[i]
+        suffixes_end += suffix_lengths[i]
+        total += length
+        if suffixes_end > suffixes_size:
+            return malformed(b"the suffixes end behind the end of their buffer")
+        if total > LARGEST_LENGTH:
+            return malformed(b"the values of a page have 2**31 bytes or more")
+        lengths[i] = <int32_t> length
+    return total
+
+
+cdef void join_suffixes(
+    const int32_t* prefixes, const int32_t* suffix_lengths, const uint8_t* suffixes, Py_ssize_t size,
+    Py_ssize_t n, const uint8_t* previous, Py_ssize_t previous_size, uint8_t* out, Py_ssize_t out_size
+) noexcept nogil:
+    cdef Py_ssize_t position = 0, written = 0, start, i
+    for i in range(n):
+        start = written
+        if i == 0:
+            copy_bytes(out, out_size, previous, previous_size, prefixes[0])
+        else:
+            copy_bytes_before(out + written, out_size - written, previous, out_size - (previous - out),
+                              prefixes[i])
+        written += prefixes[i]
+        copy_bytes(out + written, out_size - written, suffixes + position, size - position, suffix_lengths[i])
+        written += suffix_lengths[i]
+        position += suffix_lengths[i]
+        previous = out + start

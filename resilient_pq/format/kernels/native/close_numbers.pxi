@@ -9,30 +9,25 @@ cdef enum:
 cdef class Places:
     """What number each value has, by its distance from the lowest: quicker than a hash table, and often smaller."""
 
-    cdef object memory
+    cdef Array memory
     cdef int32_t* numbers  # from 1; 0 where there is no such value so far
     cdef uint64_t lowest, count
 
     def __cinit__(self, uint64_t lowest, uint64_t count):
-        cdef int32_t[::1] view = empty((<Py_ssize_t> count,), np.int32)
-        view[:] = 0
-        self.memory = view.base
-        self.numbers = &view[0]
+        self.memory = writable(empty((<Py_ssize_t> count,), np.int32), 4)
+        self.numbers = <int32_t*> self.memory.at
+        memset(self.numbers, 0, self.memory.size)
         self.lowest = lowest
         self.count = count
 
 
-cdef object places_for(values):
+cdef object places_for(Array integers):
     """Places for integers of 4 or 8 bytes; None where they are too far apart."""
-    cdef const int32_t[::1] narrow
-    cdef const int64_t[::1] wide
-    if len(values) == 0:
+    if integers.count == 0:
         return None
-    if values.itemsize == 4:
-        narrow = values.view(np.int32)
-        return places_between(&narrow[0], narrow.shape[0])
-    wide = values.view(np.int64)
-    return places_between(&wide[0], wide.shape[0])
+    if integers.width == 4:
+        return places_between(<const int32_t*> integers.at, integers.count)
+    return places_between(<const int64_t*> integers.at, integers.count)
 
 
 cdef object places_between(const Offset* values, Py_ssize_t n):
@@ -47,18 +42,18 @@ cdef object places_between(const Offset* values, Py_ssize_t n):
     return Places(<uint64_t> low, <uint64_t> high - <uint64_t> low + 1)
 
 
-cdef Py_ssize_t number_by_place(
-    Numbers numbers, Places places, const Bits* values, Py_ssize_t done, Py_ssize_t n, Py_ssize_t most,
-    Packed* indices
+cdef inline Py_ssize_t number_by_place(
+    Numbers numbers, Places places, const Word* values, Py_ssize_t done, Py_ssize_t n, Py_ssize_t most,
+    int32_t* found
 ) except -1 nogil:
-    """Numbers values like `number_values`."""
+    """Numbers values like `number_block`."""
     cdef int32_t* known = places.numbers
-    cdef Bits lowest = <Bits> places.lowest, at
+    cdef Word lowest = <Word> places.lowest, at
     cdef uint64_t count = places.count
     cdef int32_t number
     cdef Py_ssize_t i
     for i in range(done, n):
-        at = <Bits> (values[i] - lowest)
+        at = <Word> (values[i] - lowest)
         if at >= count:  # whoever owns the values has changed them since they were looked at
             return malformed(b"a value has changed while a dictionary was built of it")
         number = known[at]
@@ -69,5 +64,5 @@ cdef Py_ssize_t number_by_place(
             if numbers.count == numbers.room:
                 numbers.make_room()
             number = known[at] = <int32_t> numbers.count
-        indices[i] = <Packed> (number - 1)
+        found[i - done] = number - 1
     return n

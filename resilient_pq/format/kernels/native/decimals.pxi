@@ -1,44 +1,48 @@
 # Unscaled integers of decimals. Included by `_native.pyx`.
 
-def decimals_widen(values not None, out not None):
+cdef extern from "native/headers/decimals.h":
+    void widen_numbers(const uint8_t* source, ptrdiff_t count, ptrdiff_t width, uint8_t* to,
+                       ptrdiff_t size) noexcept nogil
+    bint widen_rows(const uint8_t* source, ptrdiff_t count, ptrdiff_t width, uint8_t* to,
+                    ptrdiff_t size) noexcept nogil
+    uint64_t narrow_rows(const uint8_t* source, ptrdiff_t count, ptrdiff_t size, uint8_t* to,
+                         ptrdiff_t width, bint numbers) noexcept nogil
+    ptrdiff_t first_too_wide(const uint8_t* source, ptrdiff_t count, ptrdiff_t size,
+                             ptrdiff_t width) noexcept nogil
+
+
+def decimals_widen(values, out):
     """See `reference.decimals_widen`."""
-    cdef uint8_t[:, ::1] rows = out
-    cdef const uint8_t[:, ::1] source
-    cdef Py_ssize_t count = rows.shape[0], size = rows.shape[1], width
     cdef bint numbers = values.ndim == 1, fits = True
-    if size != 16 and size != 32:
+    cdef Array rows = writable(out, 1, 2), source = integers(values) if numbers else readable(values, 1, 2)
+    if rows.columns not in (16, 32):
         raise ValueError("decimals have rows of 16 or 32 bytes")
-    if len(values) != count:
+    if source.count != rows.count:
         raise ValueError("there must be one row per value")
-    source = integer_rows(values) if numbers else values
-    width = source.shape[1]
-    if count:
-        with nogil:
-            if numbers:
-                widen_numbers(&source[0, 0], count, width, &rows[0, 0], size)
-            else:
-                fits = widen_rows(&source[0, 0], count, width, &rows[0, 0], size)
+    with nogil:
+        if numbers:
+            widen_numbers(source.at, rows.count, source.width, rows.at, rows.columns)
+        else:
+            fits = widen_rows(source.at, rows.count, source.columns, rows.at, rows.columns)
     return fits
 
 
-def decimals_narrow(const uint8_t[:, ::1] rows not None, out not None):
+def decimals_narrow(rows, out):
     """See `reference.decimals_narrow`."""
     cdef bint numbers = out.ndim == 1
-    cdef uint8_t[:, ::1] target = integer_rows(out) if numbers else out
-    cdef Py_ssize_t count = rows.shape[0], size = rows.shape[1], width = target.shape[1], wrong = -1
+    cdef Array source = readable(rows, 1, 2), to = integers(out, True) if numbers else writable(out, 1, 2)
+    cdef Py_ssize_t count = source.count, size = source.columns, width = to.width * to.columns, wrong = -1
     if size not in (4, 8, 16, 32):
         raise ValueError("decimals have rows of 4, 8, 16 or 32 bytes")
-    if target.shape[0] != count or width == 0:
+    if to.count != count or width == 0:
         raise ValueError("there must be one place of at least a byte per row")
-    if count:
-        with nogil:
-            if narrow_rows(&rows[0, 0], count, size, &target[0, 0], width, numbers):
-                wrong = first_too_wide(&rows[0, 0], count, size, width)
+    with nogil:
+        if narrow_rows(source.at, count, size, to.at, width, numbers):
+            wrong = first_too_wide(source.at, count, size, width)
     return wrong
 
 
-cdef object integer_rows(numbers):
-    """The bytes of integers, a row for each."""
+cdef Array integers(numbers, bint to_write=False):
     if numbers.dtype not in (np.int32, np.int64):
         raise ValueError("integers of decimals are int32 or int64")
-    return numbers.view(np.uint8).reshape(len(numbers), numbers.itemsize)
+    return bits_of(numbers, to_write)

@@ -16,19 +16,15 @@ cdef inline bint read_zigzag(
     return True
 
 
-def delta_binary_decode(const uint8_t[::1] buffer not None, out not None):
+def delta_binary_decode(buffer, out):
     """See `reference.delta_binary_decode`."""
-    cdef int32_t[::1] narrow
-    cdef int64_t[::1] wide
+    cdef Array source = readable(buffer), to = writable(out, 4 | 8)
     cdef Py_ssize_t end
-    if out.itemsize == 4:
-        narrow = out
-        with nogil:
-            end = decode_delta(&buffer[0], buffer.shape[0], &narrow[0], narrow.shape[0])
-    else:
-        wide = out
-        with nogil:
-            end = decode_delta(&buffer[0], buffer.shape[0], &wide[0], wide.shape[0])
+    with nogil:
+        if to.width == 4:
+            end = decode_delta(source.at, source.size, <int32_t*> to.at, to.count)
+        else:
+            end = decode_delta(source.at, source.size, <int64_t*> to.at, to.count)
     return end
 
 
@@ -104,23 +100,18 @@ cdef inline uint64_t add_deltas(
     return value
 
 
-def delta_binary_encode(values not None):
+def delta_binary_encode(values):
     """See `reference.delta_binary_encode`."""
-    cdef const int32_t[::1] narrow
-    cdef const int64_t[::1] wide
-    cdef uint8_t[::1] out
+    cdef Array source = readable(values, 4 | 8)
     cdef Py_ssize_t written
     # A header of up to 2 + 1 + 10 + 10 bytes; per block a minimum of up to 10, 4 widths and 128 whole values.
-    array = empty((32 + (len(values) // BLOCK + 1) * (16 + BLOCK * values.itemsize) + GROUP_SLACK,), np.uint8)
-    out = array
-    if values.itemsize == 4:
-        narrow = values
-        with nogil:
-            written = encode_delta(&narrow[0], narrow.shape[0], &out[0])
-    else:
-        wide = values
-        with nogil:
-            written = encode_delta(&wide[0], wide.shape[0], &out[0])
+    array = empty((32 + (source.count // BLOCK + 1) * (16 + BLOCK * source.width) + GROUP_SLACK,), np.uint8)
+    cdef Array to = writable(array)
+    with nogil:
+        if source.width == 4:
+            written = encode_delta(<const int32_t*> source.at, source.count, to.at)
+        else:
+            written = encode_delta(<const int64_t*> source.at, source.count, to.at)
     return trimmed(array, written)
 
 

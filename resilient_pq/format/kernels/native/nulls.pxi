@@ -1,25 +1,15 @@
 # Room for nulls among values. Included by `_native.pyx`.
 
-def spread(values not None, present not None):
+def spread(values, present):
     """See `reference.spread`."""
-    cdef const uint8_t[::1] flags = present.view(np.uint8)
-    cdef uint8_t[:, ::1] rows
-    if len(values) != flags.shape[0]:
+    cdef Array flags = readable(present), rows
+    cdef bint numbers = values.ndim == 1
+    rows = bits_of(values, True) if numbers else writable(values, 1, 2)
+    if rows.count != flags.count:
         raise ValueError("there must be one flag per value")
-    if values.ndim == 2:
-        rows = values
-        with nogil:
-            spread_rows(&rows[0, 0], rows.shape[1], &flags[0], flags.shape[0])
-        return
-    slots = bits_of(values)
-    if slots.itemsize == 1:
-        spread_numbers[uint8_t](slots, flags)
-    elif slots.itemsize == 2:
-        spread_numbers[uint16_t](slots, flags)
-    elif slots.itemsize == 4:
-        spread_numbers[uint32_t](slots, flags)
-    else:
-        spread_numbers[uint64_t](slots, flags)
+    with nogil:
+        spread_slots(rows.at, rows.width * rows.columns, numbers, flags.at, rows.count,
+                     count_present(flags.at, rows.count))
 
 
 cdef inline Py_ssize_t count_present(const uint8_t* present, Py_ssize_t n) noexcept nogil:
@@ -29,11 +19,20 @@ cdef inline Py_ssize_t count_present(const uint8_t* present, Py_ssize_t n) noexc
     return count
 
 
-cdef int spread_numbers(Bits[::1] values, const uint8_t[::1] present) except -1:
-    cdef Py_ssize_t n = present.shape[0]
-    with nogil:
-        spread_items(&values[0], &present[0], n, count_present(&present[0], n))
-    return 0
+cdef void spread_slots(
+    uint8_t* slots, Py_ssize_t width, bint numbers, const uint8_t* flags, Py_ssize_t n, Py_ssize_t num_present
+) noexcept nogil:
+    """Makes room for nulls among values that stand at the front of their slots."""
+    if not numbers:
+        spread_rows(slots, width, flags, n, num_present)
+    elif width == 1:
+        spread_items(slots, flags, n, num_present)
+    elif width == 2:
+        spread_items(<uint16_t*> slots, flags, n, num_present)
+    elif width == 4:
+        spread_items(<uint32_t*> slots, flags, n, num_present)
+    else:
+        spread_items(<uint64_t*> slots, flags, n, num_present)
 
 
 cdef void spread_items(
@@ -58,8 +57,10 @@ cdef void spread_items(
         memset(slots, 0, (i + 1) * sizeof(Bits))
 
 
-cdef void spread_rows(uint8_t* rows, Py_ssize_t width, const uint8_t* present, Py_ssize_t n) noexcept nogil:
-    cdef Py_ssize_t i = n - 1, source = count_present(present, n) - 1
+cdef void spread_rows(
+    uint8_t* rows, Py_ssize_t width, const uint8_t* present, Py_ssize_t n, Py_ssize_t num_present
+) noexcept nogil:
+    cdef Py_ssize_t i = n - 1, source = num_present - 1
     cdef uint64_t here
     cdef uint64_t[2] words
     if width == 0:

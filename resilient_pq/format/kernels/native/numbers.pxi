@@ -18,27 +18,30 @@ ctypedef fused Number:
     double
 
 
-def number_min_max(values not None):
+def number_min_max(values):
     """See `reference.number_min_max`."""
     if not BUILT_FOR_AVX2 and len(values) >= MANY_NUMBERS:
         return reference_min_max(values)
-    kind = values.dtype.char
-    if kind == "d":
-        return min_max_of[double](values)
-    if kind == "f":
-        return min_max_of[float](values)
-    if kind in "ilq" and values.itemsize in (4, 8):
-        return min_max_of[int32_t](values) if values.itemsize == 4 else min_max_of[int64_t](values)
-    if kind in "ILQ" and values.itemsize in (4, 8):
-        return min_max_of[uint32_t](values) if values.itemsize == 4 else min_max_of[uint64_t](values)
-    raise ValueError("values must be numbers of 4 or 8 bytes")
-
-
-cdef tuple min_max_of(const Number[::1] values):
-    cdef Py_ssize_t n = values.shape[0], nans = 0, i = 0, block
-    cdef Number low, high
+    if values.dtype.kind not in "iuf":
+        raise ValueError("values must be numbers of 4 or 8 bytes")
+    cdef Array source = readable(values, NUMBERS | 4 | 8)
+    cdef char kind = source.view.format[0]
+    cdef bint wide = source.width == 8
+    cdef Py_ssize_t n = source.count
     if n == 0:
         raise ValueError("there are no values to compare")
+    if kind == b"d":
+        return min_max_of(<double*> source.at, n)
+    if kind == b"f":
+        return min_max_of(<float*> source.at, n)
+    if kind in b"ilq":
+        return min_max_of(<int64_t*> source.at, n) if wide else min_max_of(<int32_t*> source.at, n)
+    return min_max_of(<uint64_t*> source.at, n) if wide else min_max_of(<uint32_t*> source.at, n)
+
+
+cdef tuple min_max_of(const Number* values, Py_ssize_t n):
+    cdef Py_ssize_t nans = 0, i = 0, block
+    cdef Number low, high
     with nogil:
         if Number is float or Number is double:
             while i < n - 1 and values[i] != values[i]:
@@ -47,9 +50,9 @@ cdef tuple min_max_of(const Number[::1] values):
         low = high = values[i]
         while i < n:
             block = min(n - i, <Py_ssize_t> BLOCK_NUMBERS)
-            widen_to(&values[i], block, &low, &high)
+            widen_to(values + i, block, &low, &high)
             if Number is float or Number is double:
-                nans += count_nans(&values[i], block)
+                nans += count_nans(values + i, block)
             i += block
     return low, high, nans
 

@@ -14,18 +14,17 @@ cdef struct Fields:
     int kinds[9]  # I32, TRUE for both booleans, STRUCT; 0 where there is no field
 
 
-def page_headers(const uint8_t[::1] chunk not None, int64_t num_values):
+def page_headers(chunk, int64_t num_values):
     """See `reference.page_headers`."""
+    cdef Array source = readable(chunk)
     cdef Py_ssize_t room = 0, rows = 0
-    cdef int64_t[:, ::1] view
     cdef int64_t* table = NULL
     try:
         with nogil:
-            rows = read_page_headers(&chunk[0], chunk.shape[0], num_values, &table, &room)
+            rows = read_page_headers(source.at, source.size, num_values, &table, &room)
         array = np.empty((rows, PAGE_FIELDS), np.int64)
         if rows:
-            view = array
-            memcpy(&view[0, 0], table, rows * PAGE_FIELDS * sizeof(int64_t))
+            memcpy(writable(array, 8, 2).at, table, rows * PAGE_FIELDS * sizeof(int64_t))
     finally:
         free(table)
     return array

@@ -18,36 +18,31 @@ cdef struct Levels:
     Py_ssize_t flagged
 
 
-def page_levels(
-    const uint8_t[::1] buffer not None, const int64_t[:, ::1] pages not None, maxima not None, definition,
-    repetition, present not None, Py_ssize_t flagged, Py_ssize_t slot
-):
+def page_levels(buffer, pages, maxima, definition, repetition, present, Py_ssize_t flagged, Py_ssize_t slot):
     """See `reference.page_levels`."""
-    cdef uint8_t[::1] definition_view, repetition_view, flags = present.view(np.uint8)
+    cdef Array source = readable(buffer), parts = readable(pages, 8, 2), flags = writable(present), room, spans
     cdef Levels levels
-    cdef int64_t[:, ::1] spans
-    cdef Py_ssize_t n = pages.shape[0]
     levels.max_definition, levels.max_repetition, levels.slot_level = maxima
-    if pages.shape[1] != PAGE_PARTS or not 0 <= flagged <= slot:
+    if parts.columns != PAGE_PARTS or not 0 <= flagged <= slot:
         raise ValueError("pages are described by five numbers each, and flags are set from the front")
     levels.definition = levels.repetition = NULL
     levels.num_entries = sys.maxsize
     if definition is not None:
-        definition_view = definition
-        levels.definition = &definition_view[0]
-        levels.num_entries = definition_view.shape[0]
+        room = writable(definition)
+        levels.definition = room.at
+        levels.num_entries = room.count
     if levels.max_repetition:
-        repetition_view = repetition
-        levels.repetition = &repetition_view[0]
-        levels.num_entries = min(levels.num_entries, repetition_view.shape[0])
-    levels.present = &flags[0]
-    levels.num_flags = flags.shape[0]
+        room = writable(repetition)
+        levels.repetition = room.at
+        levels.num_entries = min(levels.num_entries, room.count)
+    levels.present = flags.at
+    levels.num_flags = flags.count
     levels.flagged = flagged
-    array = np.empty((n, SPAN_PARTS), np.int64)
-    spans = array
-    if n:
-        with nogil:
-            slot = read_levels_of_pages(&buffer[0], buffer.shape[0], &pages[0, 0], n, &levels, slot, &spans[0, 0])
+    array = np.empty((parts.count, SPAN_PARTS), np.int64)
+    spans = writable(array, 8, 2)
+    with nogil:
+        slot = read_levels_of_pages(source.at, source.size, <const int64_t*> parts.at, parts.count, &levels, slot,
+                                    <int64_t*> spans.at)
     return array, levels.flagged, slot
 
 
@@ -174,52 +169,43 @@ cdef Py_ssize_t slot_flags(
     return slot
 
 
-cdef int check_spans(
-    const int64_t[:, ::1] spans, Py_ssize_t size, Py_ssize_t slot, Py_ssize_t num_slots, Py_ssize_t num_flags
-) except -1:
-    """Refuses pages whose values do not lie in their buffer, or whose slots not in the chunk's."""
+cdef Array spans_of(spans, Array buffer, Py_ssize_t slot, Py_ssize_t num_slots, Array flags):
+    """Where values of pages lie: within their buffer, as their slots do in the chunk's."""
+    cdef Array found = readable(spans, 8, 2)
+    cdef const int64_t* span = <const int64_t*> found.at
     cdef Py_ssize_t i
-    if spans.shape[1] != SPAN_PARTS or slot < 0:
+    if found.columns != SPAN_PARTS or slot < 0:
         raise ValueError("the values of a page lie outside of their array")
-    for i in range(spans.shape[0]):
-        if not 0 <= spans[i, 0] <= spans[i, 1] <= size or not 0 <= spans[i, 3] <= spans[i, 2]:
+    for i in range(found.count):
+        if not 0 <= span[0] <= span[1] <= buffer.size or not 0 <= span[3] <= span[2]:
             raise ValueError("the values of a page lie outside of their array")
-        if spans[i, 2] > num_slots - slot or (spans[i, 3] < spans[i, 2] and spans[i, 2] > num_flags - slot):
+        if span[2] > num_slots - slot or (span[3] < span[2] and span[2] > flags.count - slot):
             raise ValueError("the values of a page lie outside of their array")
-        slot += spans[i, 2]
-    return 0
+        slot += span[2]
+        span += SPAN_PARTS
+    return found
 
 
 cdef int spread_page(
     uint8_t* slots, Py_ssize_t width, bint numbers, const uint8_t* flags, const int64_t* span
 ) except -1 nogil:
     """Makes room for the nulls of a page whose values stand at the front of its slots."""
-    cdef Py_ssize_t n = span[2], num_present = span[3]
-    if num_present == n:
+    if span[3] == span[2]:
         return 0
-    if count_present(flags, n) != num_present:
+    if count_present(flags, span[2]) != span[3]:
         return misplaced(b"a page has another number of values than flags")
-    if not numbers:
-        spread_rows(slots, width, flags, n)
-    elif width == 1:
-        spread_items(slots, flags, n, num_present)
-    elif width == 2:
-        spread_items(<uint16_t*> slots, flags, n, num_present)
-    elif width == 4:
-        spread_items(<uint32_t*> slots, flags, n, num_present)
-    else:
-        spread_items(<uint64_t*> slots, flags, n, num_present)
+    spread_slots(slots, width, numbers, flags, span[2], span[3])
     return 0
 
 
 cdef class Slots:
     """The slots of a chunk as bytes."""
 
-    cdef uint8_t[::1] view
+    cdef Array bytes
     cdef Py_ssize_t width, count
     cdef bint numbers
 
-    def __init__(self, array):
+    def __init__(self, array, bint to_write):
         self.numbers = array.ndim == 1
         self.width = array.itemsize * (1 if self.numbers else array.shape[1])
         if array.ndim > 2 or (not self.numbers and array.dtype != np.uint8) or (
@@ -229,21 +215,18 @@ cdef class Slots:
         if not array.flags.c_contiguous:
             raise ValueError("an array must be contiguous")
         self.count = len(array)
-        self.view = array.reshape(-1).view(np.uint8)
+        memory = array.reshape(-1).view(np.uint8)
+        self.bytes = writable(memory) if to_write else readable(memory)
 
 
-def plain_pages(
-    const uint8_t[::1] buffer not None, const int64_t[:, ::1] spans not None, present not None, Py_ssize_t slot,
-    out not None
-):
+def plain_pages(buffer, spans, present, Py_ssize_t slot, out):
     """See `reference.plain_pages`."""
-    cdef Slots slots = Slots(out)
-    cdef const uint8_t[::1] flags = present.view(np.uint8)
+    cdef Slots slots = Slots(out, True)
+    cdef Array source = readable(buffer), flags = readable(present)
+    cdef Array parts = spans_of(spans, source, slot, slots.count, flags)
     cdef bint bits = out.dtype == np.bool_
-    check_spans(spans, buffer.shape[0], slot, slots.count, flags.shape[0])
-    if spans.shape[0]:
-        with nogil:
-            copy_plain(&buffer[0], &spans[0, 0], spans.shape[0], &flags[0], slot, slots, bits)
+    with nogil:
+        copy_plain(source.at, <const int64_t*> parts.at, parts.count, flags.at, slot, slots, bits)
 
 
 cdef int copy_plain(
@@ -253,7 +236,7 @@ cdef int copy_plain(
     cdef Py_ssize_t room, needed, i
     cdef uint8_t* place
     for i in range(n):
-        place = &slots.view[0] + slot * slots.width
+        place = slots.bytes.at + slot * slots.width
         room = spans[1] - spans[0]
         needed = (spans[3] + 7) // 8 if bits else 0
         if needed > room or (not bits and slots.width and spans[3] > room // slots.width):
@@ -268,38 +251,29 @@ cdef int copy_plain(
     return 0
 
 
-def dictionary_pages(
-    const uint8_t[::1] buffer not None, const int64_t[:, ::1] spans not None, present not None, Py_ssize_t slot,
-    dictionary not None, out not None
-):
+def dictionary_pages(buffer, spans, present, Py_ssize_t slot, dictionary, out):
     """See `reference.dictionary_pages`."""
-    cdef Slots slots = Slots(out)
-    cdef Slots values
-    cdef const uint8_t[::1] flags = present.view(np.uint8)
-    cdef const uint8_t[::1] known
     if dictionary.dtype != out.dtype or dictionary.shape[1:] != out.shape[1:]:
         raise ValueError("a dictionary must have the type of the output")
-    if not dictionary.flags.c_contiguous:
-        raise ValueError("an array must be contiguous")
-    known = dictionary.reshape(-1).view(np.uint8)
-    check_spans(spans, buffer.shape[0], slot, slots.count, flags.shape[0])
-    cdef Py_ssize_t num_known = len(dictionary)
-    if spans.shape[0]:
-        with nogil:
-            copy_chosen(&buffer[0], &spans[0, 0], spans.shape[0], &flags[0], slot, &known[0], num_known, slots)
+    cdef Slots slots = Slots(out, True), known = Slots(dictionary, False)
+    cdef Array source = readable(buffer), flags = readable(present)
+    cdef Array parts = spans_of(spans, source, slot, slots.count, flags)
+    with nogil:
+        copy_chosen(source.at, <const int64_t*> parts.at, parts.count, flags.at, slot, known, slots)
 
 
 cdef int copy_chosen(
     const uint8_t* data, const int64_t* spans, Py_ssize_t n, const uint8_t* flags, Py_ssize_t slot,
-    const uint8_t* known, Py_ssize_t num_known, Slots slots
+    Slots dictionary, Slots slots
 ) except -1 nogil:
+    cdef const uint8_t* known = dictionary.bytes.at
     cdef Py_ssize_t width = slots.width, i
     cdef uint8_t* place
     cdef Indices indices
     for i in range(n):
-        place = &slots.view[0] + slot * width
+        place = slots.bytes.at + slot * width
         if spans[3]:
-            begin_indices(&indices, data + spans[0], spans[1] - spans[0], spans[3], num_known)
+            begin_indices(&indices, data + spans[0], spans[1] - spans[0], spans[3], dictionary.count)
             if not slots.numbers:
                 choose_rows(&indices, known, width, place)
             elif width == 1:

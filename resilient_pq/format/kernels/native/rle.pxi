@@ -1,20 +1,21 @@
 # The RLE / bit-packed hybrid, and BIT_PACKED levels. Included by `_native.pyx`.
 
-def rle_decode(const uint8_t[::1] buffer not None, int bit_width, out not None):
-    """See `reference.rle_decode`."""
-    cdef uint8_t[::1] narrow
-    cdef int32_t[::1] wide
-    cdef Py_ssize_t end
-    if bit_width < 0 or bit_width > 32:
+cdef int check_width(int bit_width) except -1:
+    if not 0 <= bit_width <= 32:
         raise EncodingError(f"the bit width is {bit_width}, not 0 to 32")
-    if out.itemsize == 1:
-        narrow = out
-        with nogil:
-            end = decode_runs(&buffer[0], buffer.shape[0], bit_width, &narrow[0], narrow.shape[0])
-    else:
-        wide = out
-        with nogil:
-            end = decode_runs(&buffer[0], buffer.shape[0], bit_width, &wide[0], wide.shape[0])
+    return 0
+
+
+def rle_decode(buffer, int bit_width, out):
+    """See `reference.rle_decode`."""
+    cdef Array source = readable(buffer), to = writable(out, 1 | 4)
+    cdef Py_ssize_t end
+    check_width(bit_width)
+    with nogil:
+        if to.width == 1:
+            end = decode_runs(source.at, source.size, bit_width, to.at, to.count)
+        else:
+            end = decode_runs(source.at, source.size, bit_width, <int32_t*> to.at, to.count)
     return end
 
 
@@ -91,36 +92,27 @@ cdef inline bint unpack_run(
     return highest <= largest or width < 32
 
 
-def rle_encode(values not None, int bit_width, Py_ssize_t front=0):
+def rle_encode(values, int bit_width, Py_ssize_t front=0):
     """See `reference.rle_encode`."""
-    cdef const uint8_t[::1] narrow
-    cdef const uint16_t[::1] middle
-    cdef const int32_t[::1] wide
-    cdef uint8_t[::1] out
+    cdef Array source = readable(values, 1 | 2 | 4), to
     cdef Py_ssize_t written
-    if bit_width < 0 or bit_width > 32:
-        raise EncodingError(f"the bit width is {bit_width}, not 0 to 32")
-    if len(values) > LARGEST_LENGTH:
+    check_width(bit_width)
+    if source.count > LARGEST_LENGTH:
         raise ValueError("a page holds fewer than 2**31 values")
     if front < 0 or front > 8:
         raise ValueError("at most 8 bytes are left free")
     # Each group of eight values costs at most a header of 5 bytes and its bits, or an RLE run of 5 + 4 bytes;
     # the last run of each kind may have fewer than eight.
-    array = empty((front + (len(values) // 8 + 2) * (bit_width + 9) + GROUP_SLACK,), np.uint8)
-    array[:front] = 0
-    out = array
-    if values.itemsize == 1:
-        narrow = values
-        with nogil:
-            written = encode_runs(&narrow[0], narrow.shape[0], bit_width, &out[front])
-    elif values.itemsize == 2:
-        middle = values
-        with nogil:
-            written = encode_runs(&middle[0], middle.shape[0], bit_width, &out[front])
-    else:
-        wide = values
-        with nogil:
-            written = encode_runs(&wide[0], wide.shape[0], bit_width, &out[front])
+    array = empty((front + (source.count // 8 + 2) * (bit_width + 9) + GROUP_SLACK,), np.uint8)
+    to = writable(array)
+    memset(to.at, 0, front)
+    with nogil:
+        if source.width == 1:
+            written = encode_runs(source.at, source.count, bit_width, to.at + front)
+        elif source.width == 2:
+            written = encode_runs(<const uint16_t*> source.at, source.count, bit_width, to.at + front)
+        else:
+            written = encode_runs(<const int32_t*> source.at, source.count, bit_width, to.at + front)
     return trimmed(array, front + written)
 
 
@@ -218,21 +210,16 @@ cdef Py_ssize_t write_packed_run(const Packed* values, Py_ssize_t n, int width, 
     return written + done * width
 
 
-def unpack_bits_msb(const uint8_t[::1] buffer not None, int bit_width, out not None):
+def unpack_bits_msb(buffer, int bit_width, out):
     """See `reference.unpack_bits_msb`."""
-    cdef uint8_t[::1] narrow
-    cdef int32_t[::1] wide
+    cdef Array source = readable(buffer), to = writable(out, 1 | 4)
     cdef Py_ssize_t size
-    if bit_width < 0 or bit_width > 32:
-        raise EncodingError(f"the bit width is {bit_width}, not 0 to 32")
-    if out.itemsize == 1:
-        narrow = out
-        with nogil:
-            size = unpack_msb(&buffer[0], buffer.shape[0], bit_width, &narrow[0], narrow.shape[0])
-    else:
-        wide = out
-        with nogil:
-            size = unpack_msb(&buffer[0], buffer.shape[0], bit_width, &wide[0], wide.shape[0])
+    check_width(bit_width)
+    with nogil:
+        if to.width == 1:
+            size = unpack_msb(source.at, source.size, bit_width, to.at, to.count)
+        else:
+            size = unpack_msb(source.at, source.size, bit_width, <int32_t*> to.at, to.count)
     return size
 
 

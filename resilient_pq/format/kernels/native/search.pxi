@@ -1,14 +1,15 @@
 # Bytes searched for bytes. Included by `_native.pyx`.
 
-def find_all(const uint8_t[::1] buffer not None, const uint8_t[::1] needle not None):
+def find_all(buffer, needle):
     """See `reference.find_all`."""
-    cdef Py_ssize_t length = needle.shape[0], size = buffer.shape[0], at = 0
-    if length < 2:
+    cdef Array source = readable(buffer), wanted = readable(needle)
+    cdef Py_ssize_t at = 0
+    if wanted.size < 2:
         raise ValueError("what is searched for has at least two bytes")
     found = []
-    while size - at >= length:
+    while source.size - at >= wanted.size:
         with nogil:
-            at = next_match(&buffer[0], size, at, &needle[0], length)
+            at = next_match(source.at, source.size, at, wanted.at, wanted.size)
         if at < 0:
             break
         found.append(at)

@@ -1,18 +1,25 @@
 # BYTE_STREAM_SPLIT. Included by `_native.pyx`.
 
-def split_streams(const uint8_t[:, ::1] rows not None, uint8_t[:, ::1] out not None):
+cdef extern from "native/headers/streams.h":
+    void split_streams_of(const uint8_t* source, ptrdiff_t count, ptrdiff_t width, uint8_t* to,
+                          ptrdiff_t stride) noexcept nogil
+    void join_streams_of(const uint8_t* source, ptrdiff_t stride, ptrdiff_t count, ptrdiff_t width,
+                         uint8_t* to) noexcept nogil
+
+
+def split_streams(rows, out):
     """See `reference.split_streams`."""
-    if rows.shape[0] != out.shape[1] or rows.shape[1] != out.shape[0]:
+    cdef Array source = readable(rows, 1, 2), to = writable(out, 1, 2)
+    if source.count != to.columns or source.columns != to.count:
         raise ValueError("there must be a stream for each byte of a row, and a byte in it for each row")
-    if rows.shape[0] and rows.shape[1]:
-        with nogil:
-            split_streams_of(&rows[0, 0], rows.shape[0], rows.shape[1], &out[0, 0], out.shape[1])
+    with nogil:
+        split_streams_of(source.at, source.count, source.columns, to.at, to.columns)
 
 
-def join_streams(const uint8_t[:, ::1] streams not None, uint8_t[:, ::1] out not None):
+def join_streams(streams, out):
     """See `reference.join_streams`."""
-    if streams.shape[0] != out.shape[1] or streams.shape[1] < out.shape[0]:
+    cdef Array source = readable(streams, 1, 2), to = writable(out, 1, 2)
+    if source.count != to.columns or source.columns < to.count:
         raise ValueError("there must be a stream for each byte of a row, and a byte in it for each row")
-    if out.shape[0] and out.shape[1]:
-        with nogil:
-            join_streams_of(&streams[0, 0], streams.shape[1], out.shape[0], out.shape[1], &out[0, 0])
+    with nogil:
+        join_streams_of(source.at, source.columns, to.count, to.columns, to.at)

@@ -1,11 +1,17 @@
 # The Thrift compact protocol: finding out where values end. Included by `_native.pyx`.
 
+from resilient_pq.errors import ThriftError
+
 cdef enum:
     STOP, TRUE, FALSE, I8, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT, UUID
 
 cdef const char* CUT = b"a struct ends behind the end of its buffer"
 cdef const char* BAD_INTEGER = b"an integer ends behind the end of its buffer or has more than 64 bits"
 cdef const char* NO_TYPE = b"the Thrift compact protocol has no such type"
+
+
+cdef int broken(const char* message) except -1 with gil:
+    raise ThriftError(message.decode("ascii"))
 
 
 cdef Py_ssize_t struct_end(

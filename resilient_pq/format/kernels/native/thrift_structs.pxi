@@ -3,6 +3,19 @@
 # A struct is read twice over by nearly the same code: `read_*` make objects, `check_*` see to it that `read_*` would
 # not fail, without objects and without the GIL.
 
+from cpython.buffer cimport PyBUF_SIMPLE
+from cpython.unicode cimport PyUnicode_DecodeUTF8
+
+from resilient_pq.format.kernels.reference.kept import InnerLists, KeptStructs
+
+cdef extern from "native/headers/slots.h":
+    Py_ssize_t slot_offset(object descriptor) noexcept
+    object empty_instance(object cls)
+    void leave_to_references(object container) noexcept
+    void fill_slot(object instance, Py_ssize_t offset, object value) noexcept
+    bint slot_is_empty(object instance, Py_ssize_t offset) noexcept
+
+cdef int LARGEST_DEPTH = 128
 cdef int LARGEST_NUMBER = 63
 
 cdef struct Field:
@@ -289,10 +302,10 @@ cdef tuple held(buffer, const Source* source, Py_ssize_t start, Py_ssize_t end):
 
 
 cdef offsets_array(const Offsets* offsets, int64_t base):
-    cdef int64_t[::1] moved
     cdef Py_ssize_t i
     made = np.empty(offsets.count, np.int64)
-    moved = made
+    cdef Array to = writable(made, 8)
+    cdef int64_t* moved = <int64_t*> to.at
     for i in range(offsets.count):
         moved[i] = offsets.at[i] - base if offsets.at[i] >= 0 else -1
     return memoryview(made)

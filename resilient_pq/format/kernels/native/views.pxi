@@ -1,21 +1,21 @@
 # Arrow's string and binary views. Included by `_native.pyx`.
 
-def views_of(offsets not None, const uint8_t[::1] data not None, int32_t buffer, int32_t[:, ::1] out not None):
+cdef extern from "native/headers/views.h":
+    void store_view(uint8_t* to, const uint8_t* source, ptrdiff_t room, uint32_t size, uint32_t buffer,
+                    uint32_t offset) noexcept nogil
+
+
+def views_of(offsets, data, int32_t buffer, out):
     """See `reference.views_of`."""
-    cdef const int32_t[::1] narrow
-    cdef const int64_t[::1] wide
-    if out.shape[1] != 4 or out.shape[0] != len(offsets) - 1:
+    cdef Array starts = readable(offsets, 4 | 8), source = readable(data), to = writable(out, 4, 2)
+    if to.columns != 4 or to.count != starts.count - 1:
         raise ValueError("there must be a view of four words for each value")
-    if offsets.itemsize == 4:
-        narrow = offsets
-        with nogil:
-            check_offsets(&narrow[0], narrow.shape[0], data.shape[0])
-            write_views(&narrow[0], narrow.shape[0] - 1, &data[0], buffer, <uint8_t*> &out[0, 0])
-    else:
-        wide = offsets
-        with nogil:
-            check_offsets(&wide[0], wide.shape[0], data.shape[0])
-            write_views(&wide[0], wide.shape[0] - 1, &data[0], buffer, <uint8_t*> &out[0, 0])
+    with nogil:
+        check_all_offsets(starts, source)
+        if starts.width == 4:
+            write_views(<const int32_t*> starts.at, to.count, source.at, buffer, to.at)
+        else:
+            write_views(<const int64_t*> starts.at, to.count, source.at, buffer, to.at)
 
 
 cdef int write_views(
@@ -40,48 +40,41 @@ cdef class Buffers:
     cdef Py_ssize_t count
 
     def __cinit__(self, buffers):
-        cdef const uint8_t[::1] view
+        cdef Array one
         cdef Py_ssize_t i
-        self.held = [memoryview(buffer) for buffer in buffers]
+        self.held = [readable(buffer) for buffer in buffers]
         self.count = len(self.held)
         self.starts = <const uint8_t**> calloc(self.count + 1, sizeof(uint8_t*))
         self.sizes = <Py_ssize_t*> calloc(self.count + 1, sizeof(Py_ssize_t))
         if self.starts == NULL or self.sizes == NULL:
             raise MemoryError
         for i in range(self.count):
-            view = self.held[i]
-            self.starts[i] = &view[0]
-            self.sizes[i] = view.shape[0]
+            one = self.held[i]
+            self.starts[i] = one.at
+            self.sizes[i] = one.size
 
     def __dealloc__(self):
         free(<void*> self.starts)
         free(self.sizes)
 
 
-def views_join(const int32_t[:, ::1] views not None, buffers not None):
+def views_join(views, buffers):
     """See `reference.views_join`."""
     cdef Buffers sources = Buffers(buffers)
-    cdef Py_ssize_t n = views.shape[0]
-    cdef const uint8_t* words = <const uint8_t*> &views[0, 0]
-    cdef int32_t[::1] narrow_out
-    cdef int64_t[::1] wide_out
-    cdef uint8_t[::1] out
+    cdef Array words = readable(views, 4, 2), ends, to
     cdef int64_t total
-    if views.shape[1] != 4:
+    if words.columns != 4:
         raise ValueError("a view has four words")
     with nogil:
-        total = check_views(words, n, sources)
+        total = check_views(words.at, words.count, sources)
     data = empty((total,), np.uint8)
-    out = data
-    offsets = empty((n + 1,), np.int32 if total <= LARGEST_LENGTH else np.int64)
-    if total <= LARGEST_LENGTH:
-        narrow_out = offsets
-        with nogil:
-            join_views(words, n, sources, &narrow_out[0], &out[0], total)
-    else:
-        wide_out = offsets
-        with nogil:
-            join_views(words, n, sources, &wide_out[0], &out[0], total)
+    offsets = empty((words.count + 1,), np.int32 if total <= LARGEST_LENGTH else np.int64)
+    to, ends = writable(data), writable(offsets, 4 | 8)
+    with nogil:
+        if ends.width == 4:
+            join_views(words.at, words.count, sources, <int32_t*> ends.at, to.at, total)
+        else:
+            join_views(words.at, words.count, sources, <int64_t*> ends.at, to.at, total)
     return offsets, data
 
 

@@ -36,6 +36,7 @@ from resilient_pq.format.kernels.reference.byte_arrays import (
     byte_array_min_max,
     byte_array_split,
     row_min_max,
+    utf8_valid,
 )
 from resilient_pq.format.kernels.reference.decimals import decimals_narrow, decimals_widen
 from resilient_pq.format.kernels.reference.delta import delta_binary_decode, delta_binary_encode
@@ -76,7 +77,6 @@ from resilient_pq.format.kernels.reference.shred import (
 )
 from resilient_pq.format.kernels.reference.streams import join_streams, split_streams
 from resilient_pq.format.kernels.reference.thrift import StructField, StructReader
-from resilient_pq.format.kernels.reference.utf8 import utf8_valid
 from resilient_pq.format.kernels.reference.views import views_join, views_of
 
 __all__ = [

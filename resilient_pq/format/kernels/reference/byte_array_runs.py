@@ -15,7 +15,7 @@ from resilient_pq.format.kernels.reference.arrays import (
     octets,
     require_types,
 )
-from resilient_pq.format.kernels.reference.utf8 import utf8_valid
+from resilient_pq.format.kernels.reference.byte_arrays import utf8_valid
 from resilient_pq.format.kernels.reference.views import INLINE_VIEW, views_of
 
 _LENGTH = 4
