@@ -49,3 +49,22 @@ def test_a_dictionary_without_memory(native: ModuleType, monkeypatch: pytest.Mon
         calls, refused = 0, at
         with pytest.raises(MemoryError):
             native.dictionary_build(values, 1 << 20)
+
+
+def _unaligned(array: np.ndarray) -> np.ndarray:
+    """The same values at an odd address, as buffers that another process sent may lie."""
+    room = np.zeros(array.nbytes + 1, np.uint8)
+    moved = room[1:].view(array.dtype)
+    moved[...] = array
+    return moved
+
+
+@pytest.mark.parametrize("dtype", ["i4", "u4", "i8", "u8", "f4", "f8"])
+def test_arrays_that_are_not_aligned(native: ModuleType, dtype: str) -> None:
+    values = np.random.default_rng(3).integers(0, 1000, 2_000).astype(dtype)
+    moved = _unaligned(values)
+    assert not moved.flags.aligned
+    assert native.number_min_max(moved) == native.number_min_max(values)
+    if dtype[0] in "iu":
+        found, expected = native.dictionary_build(moved, 1 << 20), native.dictionary_build(values, 1 << 20)
+        assert all(np.array_equal(one, other) for one, other in zip(found, expected, strict=True))

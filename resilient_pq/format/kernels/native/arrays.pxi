@@ -27,6 +27,9 @@ cdef Array readable(array, int widths=1, int ndim=1, int flags=PyBUF_ND | PyBUF_
     cdef Array found = Array.__new__(Array)
     cdef const char* types
     PyObject_GetBuffer(array, &found.view, flags)
+    if found.view.format[0] == b"=" and not flags & PyBUF_WRITABLE:  # NumPy says so of arrays that are not aligned
+        PyBuffer_Release(&found.view)
+        PyObject_GetBuffer(np.require(array, requirements="CA"), &found.view, flags)
     if found.view.ndim != ndim:
         raise ValueError(f"a kernel takes an array of {ndim} dimensions here, not {found.view.ndim}")
     # Anything but the order of bytes of this machine has a first character of its own.
