@@ -144,9 +144,10 @@ def pytest_unconfigure() -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """``--slice`` runs a share of the tests chosen, the same ones for the same ``--slice-seed``."""
+    """``--slice`` runs a share of the tests chosen, the same ones for the same ``--slice-seed``, or all the others."""
     parser.addoption("--slice", type=float, default=1.0, help="share of the tests to run, 0.08 for 8 %%")
     parser.addoption("--slice-seed", type=int, default=0, help="which share")
+    parser.addoption("--slice-rest", action="store_true", help="run the tests that the share leaves out")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -164,13 +165,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     share = config.getoption("--slice")
     if share >= 1.0:
         return
-    long = [item for item in items if _seconds_allowed(item) >= LONG_SECONDS]
-    config.hook.pytest_deselected(items=long)
-    items[:] = [item for item in items if _seconds_allowed(item) < LONG_SECONDS]
-    count = math.ceil(len(items) * share)
-    kept = set(random.Random(config.getoption("--slice-seed")).sample(range(len(items)), count))
-    config.hook.pytest_deselected(items=[item for i, item in enumerate(items) if i not in kept])
-    items[:] = [item for i, item in enumerate(items) if i in kept]
+    short = [item for item in items if _seconds_allowed(item) < LONG_SECONDS]
+    count = math.ceil(len(short) * share)
+    chosen = set(random.Random(config.getoption("--slice-seed")).sample(short, count))
+    rest = config.getoption("--slice-rest")
+    config.hook.pytest_deselected(items=[item for item in items if (item in chosen) == rest])
+    items[:] = [item for item in items if (item in chosen) != rest]
 
 
 def _seconds_allowed(item: pytest.Item) -> float:
