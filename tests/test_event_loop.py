@@ -25,6 +25,9 @@ import resilient_pq as rpq
 from resilient_pq.io import MemoryStore
 from resilient_pq.off_event_loop import AT_ONCE, Turns, off_loop
 
+#: Times are measured, which a tracer of lines would change.
+pytestmark = pytest.mark.no_cover
+
 ROWS = 20
 Place = Callable[[str], Any]
 
