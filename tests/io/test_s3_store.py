@@ -31,11 +31,11 @@ from resilient_pq.io import (
     S3Store,
     SinkOptions,
     counting,
+    fetch,
 )
 from resilient_pq.io.protocols import ObjectInfo, Part
 from resilient_pq.io.s3.object_etags import multipart_etag
 from resilient_pq.io.s3.s3_client import retry_policy_from
-from resilient_pq.io.transfer import fetch
 from resilient_pq.units import MiB
 
 DATA = bytes(range(256)) * 4096  # 1 MiB
@@ -517,8 +517,8 @@ async def test_options_as_pandas_users_write_them(moto_server: Any) -> None:
     [{"key": "a", "username": "b"}, {"config_kwargs": {"no_such_setting": 1}}],
 )
 async def test_options_that_s3fs_does_not_know(options: dict[str, Any]) -> None:
-    async with S3Store(options) as store:
-        with pytest.raises(UnsupportedError, match="storage_options"):
+    with pytest.raises(UnsupportedError, match="storage_options"):
+        async with S3Store(options) as store:
             await store.head("b/a")
 
 
