@@ -12,25 +12,20 @@ from typing import TYPE_CHECKING, Any
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.io.local_store import LocalStore
 from resilient_pq.io.memory_store import MemoryStore
-from resilient_pq.io.protocols import (
+from resilient_pq.io.multipart_store import MIN_PART_BYTES, MultipartStore, Part, UploadInfo
+from resilient_pq.io.object_sink import DEFAULT_SINK_OPTIONS, Fencing, ObjectSink, SinkOptions, StoredState
+from resilient_pq.io.protocols import Capabilities, GrowingStore, ReadStore, WriteStore
+from resilient_pq.io.resolve import Stores, place_of, resolve, with_retry
+from resilient_pq.io.stored_object import (
     Buffer,
-    Capabilities,
-    Fencing,
-    GrowingStore,
     ListedObject,
-    MultipartStore,
     ObjectInfo,
-    ObjectSink,
     ObjectTail,
     OpenObject,
-    Part,
-    ReadStore,
-    SinkOptions,
-    StoredState,
-    UploadInfo,
-    WriteStore,
+    bare_etag,
+    folder_prefix,
+    names_of,
 )
-from resilient_pq.io.resolve import Stores, place_of, resolve, with_retry
 from resilient_pq.io.transfer.coalescing import MergedRange, MergeOptions, merge
 from resilient_pq.io.transfer.fetch import FetchOptions, ObjectRange, fetch, fetch_groups, fetch_places, merge_all
 from resilient_pq.io.transfer.fetch_counters import FetchCounters, counting
@@ -47,6 +42,8 @@ if TYPE_CHECKING:
     from resilient_pq.io.s3.s3_store import S3Store
 
 __all__ = [
+    "DEFAULT_SINK_OPTIONS",
+    "MIN_PART_BYTES",
     "READING",
     "WRITING",
     "Buffer",
@@ -84,14 +81,17 @@ __all__ = [
     "Stores",
     "UploadInfo",
     "WriteStore",
+    "bare_etag",
     "counting",
     "fetch",
     "fetch_groups",
     "fetch_places",
     "find_epoch",
+    "folder_prefix",
     "max_object_size",
     "merge",
     "merge_all",
+    "names_of",
     "part_size",
     "place_of",
     "resolve",

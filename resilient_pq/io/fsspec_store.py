@@ -23,19 +23,16 @@ from resilient_pq.errors import (
 )
 from resilient_pq.io.local_store import in_thread
 from resilient_pq.io.location import Address, cause_to_show, is_web, scrubbed, shown
+from resilient_pq.io.object_sink import DEFAULT_SINK_OPTIONS, ObjectSink, SinkOptions
 from resilient_pq.io.os_errors import from_os_error
 from resilient_pq.io.partial_file import SUFFIX
-from resilient_pq.io.protocols import (
-    DEFAULT_SINK_OPTIONS,
+from resilient_pq.io.protocols import Capabilities, WriteStore
+from resilient_pq.io.stored_object import (
     LISTED_AT_ONCE,
     Buffer,
-    Capabilities,
     ListedObject,
     ObjectInfo,
-    ObjectSink,
     ObjectTail,
-    SinkOptions,
-    WriteStore,
     folder_prefix,
     pieces_of,
 )

@@ -28,6 +28,7 @@ from resilient_pq.errors import (
     WriterClosedError,
 )
 from resilient_pq.io.cancellation import finish_first, finish_in_thread
+from resilient_pq.io.object_sink import DEFAULT_SINK_OPTIONS, Fencing, ObjectSink, SinkOptions, StoredState
 from resilient_pq.io.os_errors import explained, from_os_error
 from resilient_pq.io.partial_file import (
     SUFFIX,
@@ -37,21 +38,14 @@ from resilient_pq.io.partial_file import (
     make_folders,
     refuse_special,
 )
-from resilient_pq.io.protocols import (
-    DEFAULT_SINK_OPTIONS,
+from resilient_pq.io.protocols import Capabilities, GrowingStore, WriteStore
+from resilient_pq.io.stored_object import (
     LISTED_AT_ONCE,
     Buffer,
-    Capabilities,
-    Fencing,
-    GrowingStore,
     ListedObject,
     ObjectInfo,
-    ObjectSink,
     ObjectTail,
     OpenObject,
-    SinkOptions,
-    StoredState,
-    WriteStore,
     pieces_of,
 )
 from resilient_pq.shell_commands import in_shell

@@ -16,20 +16,15 @@ from resilient_pq.errors import (
     Where,
     WriterClosedError,
 )
-from resilient_pq.io.protocols import (
-    DEFAULT_SINK_OPTIONS,
+from resilient_pq.io.multipart_store import MultipartStore, Part, UploadInfo
+from resilient_pq.io.object_sink import DEFAULT_SINK_OPTIONS, ObjectSink, SinkOptions, StoredState
+from resilient_pq.io.protocols import Capabilities
+from resilient_pq.io.stored_object import (
     LISTED_AT_ONCE,
     Buffer,
-    Capabilities,
     ListedObject,
-    MultipartStore,
     ObjectInfo,
-    ObjectSink,
     ObjectTail,
-    Part,
-    SinkOptions,
-    StoredState,
-    UploadInfo,
     folder_prefix,
     pieces_of,
 )

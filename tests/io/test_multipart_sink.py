@@ -20,8 +20,8 @@ from resilient_pq.errors import (
     WriterClosedError,
     WriterFencedError,
 )
+from resilient_pq.io import Buffer, ObjectInfo, Part, SinkOptions, StoredState
 from resilient_pq.io.memory_store import MemoryStore
-from resilient_pq.io.protocols import Buffer, ObjectInfo, Part, SinkOptions, StoredState
 from resilient_pq.io.testing import Fault, FaultyStore, RecordingStore
 from resilient_pq.io.upload.multipart import MultipartSink
 from resilient_pq.io.upload.upload_plan import MAX_PARTS, max_object_size, part_size

@@ -27,13 +27,14 @@ from resilient_pq.io import (
     FetchCounters,
     FetchOptions,
     MergeOptions,
+    ObjectInfo,
+    Part,
     RetryPolicy,
     S3Store,
     SinkOptions,
     counting,
     fetch,
 )
-from resilient_pq.io.protocols import ObjectInfo, Part
 from resilient_pq.io.s3.object_etags import multipart_etag
 from resilient_pq.io.s3.s3_client import retry_policy_from
 from resilient_pq.units import MiB

@@ -22,8 +22,7 @@ from resilient_pq.errors import (
     StoreError,
     TransientError,
 )
-from resilient_pq.io import RetryPolicy, S3Store, SinkOptions
-from resilient_pq.io.protocols import ObjectInfo, Part
+from resilient_pq.io import ObjectInfo, Part, RetryPolicy, S3Store, SinkOptions
 from resilient_pq.io.s3.object_etags import Fingerprint, crc32_of_parts, decoded, encoded, full_crc32
 from resilient_pq.io.upload.copied_upload import copied_upload
 from resilient_pq.units import MiB

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from resilient_pq.errors import StoreError
-from resilient_pq.io.protocols import Part, SinkOptions
+from resilient_pq.io import Part, SinkOptions
 from resilient_pq.io.upload.upload_plan import (
     MAX_PARTS,
     Later,

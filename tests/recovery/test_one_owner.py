@@ -19,9 +19,18 @@ import pyarrow as pa
 import pytest
 
 import resilient_pq as rpq
-from resilient_pq.io import MultipartSink, ObjectInfo, ObjectSink, Part, SinkOptions, find_epoch
+from resilient_pq.io import (
+    DEFAULT_SINK_OPTIONS,
+    Buffer,
+    MultipartSink,
+    ObjectInfo,
+    ObjectSink,
+    Part,
+    SinkOptions,
+    bare_etag,
+    find_epoch,
+)
 from resilient_pq.io.memory_store import MemoryStore
-from resilient_pq.io.protocols import DEFAULT_SINK_OPTIONS, Buffer, bare_etag
 from resilient_pq.io.testing import RecordingStore
 
 MiB = 2**20

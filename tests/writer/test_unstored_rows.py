@@ -20,10 +20,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import resilient_pq as rpq
-from resilient_pq.io import MemoryStore, MultipartSink, ObjectSink, SinkOptions
+from resilient_pq.io import DEFAULT_SINK_OPTIONS, MemoryStore, MultipartSink, ObjectSink, Part, SinkOptions
 from resilient_pq.io.local_store import LocalSink
 from resilient_pq.io.partial_file import PartialFile
-from resilient_pq.io.protocols import DEFAULT_SINK_OPTIONS, Part
 from resilient_pq.units import MiB
 from resilient_pq.writer import cut_policy
 

@@ -17,18 +17,9 @@ from resilient_pq.errors import (
     TransientError,
     UnsupportedError,
 )
-from resilient_pq.io.protocols import (
-    DEFAULT_SINK_OPTIONS,
-    MIN_PART_BYTES,
-    Capabilities,
-    MultipartStore,
-    ObjectInfo,
-    ObjectSink,
-    Part,
-    ReadStore,
-    SinkOptions,
-    bare_etag,
-)
+from resilient_pq.io.multipart_store import MIN_PART_BYTES, MultipartStore, Part
+from resilient_pq.io.object_sink import DEFAULT_SINK_OPTIONS, ObjectSink, SinkOptions
+from resilient_pq.io.protocols import Capabilities, ReadStore
 from resilient_pq.io.s3.object_etags import (
     FULL_OBJECT,
     Fingerprint,
@@ -40,6 +31,7 @@ from resilient_pq.io.s3.object_etags import (
 from resilient_pq.io.s3.s3_objects import checksum_mode, info_of
 from resilient_pq.io.s3.s3_parts import S3Parts
 from resilient_pq.io.s3.s3_responses import code_of, refuses_parameter
+from resilient_pq.io.stored_object import ObjectInfo, bare_etag
 from resilient_pq.io.transfer.retry import WRITING, RetryPolicy
 from resilient_pq.io.upload.multipart import MultipartSink
 

@@ -31,15 +31,10 @@ from resilient_pq.errors import (
     UnsupportedError,
     WriterClosedError,
 )
-from resilient_pq.io.protocols import (
-    MultipartStore,
-    ObjectInfo,
-    ReadStore,
-    SinkOptions,
-    StoredState,
-    UploadInfo,
-    WriteStore,
-)
+from resilient_pq.io.multipart_store import MultipartStore, UploadInfo
+from resilient_pq.io.object_sink import SinkOptions, StoredState
+from resilient_pq.io.protocols import ReadStore, WriteStore
+from resilient_pq.io.stored_object import ObjectInfo
 from resilient_pq.io.upload.copied_upload import copied_upload
 from resilient_pq.units import MiB
 

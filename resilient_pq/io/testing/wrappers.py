@@ -8,24 +8,10 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 from resilient_pq.errors import TransientError, UnsupportedError, Where
-from resilient_pq.io.protocols import (
-    DEFAULT_SINK_OPTIONS,
-    Buffer,
-    Capabilities,
-    Fencing,
-    ListedObject,
-    MultipartStore,
-    ObjectInfo,
-    ObjectSink,
-    ObjectTail,
-    Part,
-    ReadStore,
-    SinkOptions,
-    StoredState,
-    UploadInfo,
-    WriteStore,
-    pieces_of,
-)
+from resilient_pq.io.multipart_store import MultipartStore, Part, UploadInfo
+from resilient_pq.io.object_sink import DEFAULT_SINK_OPTIONS, Fencing, ObjectSink, SinkOptions, StoredState
+from resilient_pq.io.protocols import Capabilities, ReadStore, WriteStore
+from resilient_pq.io.stored_object import Buffer, ListedObject, ObjectInfo, ObjectTail, pieces_of
 
 Result = TypeVar("Result")
 

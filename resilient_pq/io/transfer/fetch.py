@@ -14,7 +14,8 @@ import numpy as np
 from resilient_pq import memory_pool
 from resilient_pq.byte_ranges import ByteRange, union
 from resilient_pq.errors import TransientError, Where
-from resilient_pq.io.protocols import ObjectInfo, ObjectTail, ReadStore
+from resilient_pq.io.protocols import ReadStore
+from resilient_pq.io.stored_object import ObjectInfo, ObjectTail
 from resilient_pq.io.transfer.coalescing import MergedRange, MergeOptions, merge, smaller_blocks
 from resilient_pq.io.transfer.fetch_counters import FetchCounters, counting
 from resilient_pq.off_event_loop import Turns, off_loop

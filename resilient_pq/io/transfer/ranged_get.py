@@ -40,7 +40,8 @@ from resilient_pq.errors import (
     Where,
     located,
 )
-from resilient_pq.io.protocols import ObjectInfo, ObjectTail, ReadStore, bare_etag
+from resilient_pq.io.protocols import ReadStore
+from resilient_pq.io.stored_object import ObjectInfo, ObjectTail, bare_etag
 from resilient_pq.io.transfer.attempts import Attempts
 from resilient_pq.io.transfer.fetch_counters import count_request
 from resilient_pq.io.transfer.hedging import Hedging

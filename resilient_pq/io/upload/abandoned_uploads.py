@@ -10,7 +10,8 @@ from datetime import timedelta
 
 from resilient_pq.errors import NotFoundError, ResilientPQError, StoreError, UnsupportedError
 from resilient_pq.io.cancellation import GRACE_SECONDS
-from resilient_pq.io.protocols import MultipartStore, ObjectSink, UploadInfo
+from resilient_pq.io.multipart_store import MultipartStore, UploadInfo
+from resilient_pq.io.object_sink import ObjectSink
 from resilient_pq.io.upload.epoch import Epoch
 from resilient_pq.shell_commands import shell_line
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from resilient_pq.errors import FormatError, StoreError, UnsupportedError
-from resilient_pq.io.protocols import MultipartStore
+from resilient_pq.io.multipart_store import MultipartStore
 from resilient_pq.io.upload.abandoned_uploads import drop_upload, empty_uploads, upload_command
 from resilient_pq.io.upload.lease import Lease, find_epoch
 

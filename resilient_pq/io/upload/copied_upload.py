@@ -12,7 +12,10 @@ from functools import partial
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import NotFoundError, ObjectChangedError, RangeError, Where
 from resilient_pq.io.cancellation import GRACE_SECONDS, finish_first
-from resilient_pq.io.protocols import MultipartStore, ObjectInfo, Part, ReadStore, SinkOptions, bare_etag
+from resilient_pq.io.multipart_store import MultipartStore, Part
+from resilient_pq.io.object_sink import SinkOptions
+from resilient_pq.io.protocols import ReadStore
+from resilient_pq.io.stored_object import ObjectInfo, bare_etag
 from resilient_pq.io.upload.abandoned_uploads import drop_upload
 from resilient_pq.io.upload.begun_upload import twins_of
 from resilient_pq.io.upload.upload_plan import part_size

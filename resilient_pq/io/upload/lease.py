@@ -29,7 +29,9 @@ from resilient_pq.errors import (
     WriterFencedError,
     located,
 )
-from resilient_pq.io.protocols import Fencing, MultipartStore, ReadStore
+from resilient_pq.io.multipart_store import MultipartStore
+from resilient_pq.io.object_sink import Fencing
+from resilient_pq.io.protocols import ReadStore
 from resilient_pq.io.upload.epoch import (
     MOST_EPOCH_BYTES,
     Epoch,

@@ -9,9 +9,10 @@ from typing import Protocol, Self
 
 from resilient_pq.io.cancellation import GRACE_SECONDS, finish_first
 from resilient_pq.io.local_store import LocalSink, in_thread
+from resilient_pq.io.object_sink import StoredState
 from resilient_pq.io.os_errors import explained
 from resilient_pq.io.partial_file import SUFFIX, PartialFile
-from resilient_pq.io.protocols import ObjectInfo, StoredState
+from resilient_pq.io.stored_object import ObjectInfo
 
 
 class TakesFiles(Protocol):

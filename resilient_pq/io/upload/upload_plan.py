@@ -18,7 +18,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from resilient_pq.errors import StoreError, TransientError
-from resilient_pq.io.protocols import DEFAULT_SINK_OPTIONS, Part, SinkOptions, bare_etag
+from resilient_pq.io.multipart_store import Part
+from resilient_pq.io.object_sink import DEFAULT_SINK_OPTIONS, SinkOptions
+from resilient_pq.io.stored_object import bare_etag
 from resilient_pq.units import MiB
 
 MAX_PARTS = 10_000

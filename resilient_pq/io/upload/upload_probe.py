@@ -15,7 +15,7 @@ from resilient_pq.errors import (
     StoreError,
     UnsupportedError,
 )
-from resilient_pq.io.protocols import MultipartStore, Part
+from resilient_pq.io.multipart_store import MultipartStore, Part
 
 #: Seconds before each time that is asked: a listing may be a little old.
 _WAITS: Final = (0.0, 0.2, 0.8, 3.0)
