@@ -13,11 +13,10 @@ from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.io.local_store import LocalStore
 from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.io.multipart_store import MIN_PART_BYTES, MultipartStore, Part, UploadInfo
-from resilient_pq.io.object_sink import DEFAULT_SINK_OPTIONS, Fencing, ObjectSink, SinkOptions, StoredState
+from resilient_pq.io.object_sink import DEFAULT_SINK_OPTIONS, Buffer, Fencing, ObjectSink, SinkOptions, StoredState
 from resilient_pq.io.protocols import Capabilities, GrowingStore, ReadStore, WriteStore
 from resilient_pq.io.resolve import Stores, place_of, resolve, with_retry
 from resilient_pq.io.stored_object import (
-    Buffer,
     ListedObject,
     ObjectInfo,
     ObjectTail,

@@ -23,19 +23,11 @@ from resilient_pq.errors import (
 )
 from resilient_pq.io.local_store import in_thread
 from resilient_pq.io.location import Address, cause_to_show, is_web, scrubbed, shown
-from resilient_pq.io.object_sink import DEFAULT_SINK_OPTIONS, ObjectSink, SinkOptions
+from resilient_pq.io.object_sink import DEFAULT_SINK_OPTIONS, Buffer, ObjectSink, SinkOptions, pieces_of
 from resilient_pq.io.os_errors import from_os_error
 from resilient_pq.io.partial_file import SUFFIX
 from resilient_pq.io.protocols import Capabilities, WriteStore
-from resilient_pq.io.stored_object import (
-    LISTED_AT_ONCE,
-    Buffer,
-    ListedObject,
-    ObjectInfo,
-    ObjectTail,
-    folder_prefix,
-    pieces_of,
-)
+from resilient_pq.io.stored_object import LISTED_AT_ONCE, ListedObject, ObjectInfo, ObjectTail, folder_prefix
 from resilient_pq.io.transfer.attempts import Attempts
 from resilient_pq.io.transfer.ranged_get import MAX_REQUESTS
 from resilient_pq.io.transfer.request_limiter import RequestLimiter

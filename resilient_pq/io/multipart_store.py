@@ -10,9 +10,9 @@ from datetime import datetime
 from typing import Protocol, runtime_checkable
 
 from resilient_pq.errors import NotFoundError
-from resilient_pq.io.object_sink import SinkOptions
+from resilient_pq.io.object_sink import Buffer, SinkOptions
 from resilient_pq.io.protocols import ReadStore, WriteStore
-from resilient_pq.io.stored_object import Buffer, ObjectInfo
+from resilient_pq.io.stored_object import ObjectInfo
 from resilient_pq.units import MiB
 
 #: Every part but the last has at least this size (Amazon S3 User Guide, "Amazon S3 multipart upload limits").

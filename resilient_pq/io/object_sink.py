@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeAlias
 
-from resilient_pq.io.stored_object import Buffer, ObjectInfo
+from resilient_pq.io.stored_object import ObjectInfo
 from resilient_pq.io.upload.epoch import LeaseTerms
 from resilient_pq.units import GiB, MiB
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+"""What may be written: contiguous bytes, which must not change until the object is published."""
 
 
 class StoredState(StrEnum):
@@ -217,3 +221,9 @@ class ObjectSink(Protocol):
     def rescue_command(self) -> str | None:
         """The command that makes an object of what was kept; None where nothing is."""
         return None
+
+
+def pieces_of(data: Sequence[Buffer] | Buffer) -> list[memoryview]:
+    """One or many buffers as flat views of bytes, empty ones left out, without copying."""
+    buffers = (data,) if isinstance(data, bytes | bytearray | memoryview) else data
+    return [view for buffer in buffers if (view := memoryview(buffer).cast("B")).nbytes]

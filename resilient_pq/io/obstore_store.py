@@ -44,10 +44,11 @@ from resilient_pq.errors import (
 )
 from resilient_pq.io.local_store import in_thread
 from resilient_pq.io.location import Address, cause_to_show, scrubbed, shown
-from resilient_pq.io.object_sink import DEFAULT_SINK_OPTIONS, ObjectSink, SinkOptions
+from resilient_pq.io.object_sink import DEFAULT_SINK_OPTIONS, Buffer, ObjectSink, SinkOptions, pieces_of
 from resilient_pq.io.protocols import Capabilities, WriteStore
-from resilient_pq.io.stored_object import LISTED_AT_ONCE, Buffer, ListedObject, ObjectInfo, folder_prefix, pieces_of
-from resilient_pq.io.transfer.ranged_get import Answer, AskTheSize, RangedGetStore
+from resilient_pq.io.stored_object import LISTED_AT_ONCE, ListedObject, ObjectInfo, folder_prefix
+from resilient_pq.io.transfer.ranged_answer import Answer, AskTheSize
+from resilient_pq.io.transfer.ranged_get import RangedGetStore
 from resilient_pq.io.transfer.request_log import RequestLine
 from resilient_pq.io.transfer.retry import NO_RETRIES, WRITING, RetryPolicy, retrying
 from resilient_pq.io.upload.spooled_upload import SpooledSink

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from resilient_pq.errors import AlreadyExistsError, NotFoundError, StoreError, Where
 from resilient_pq.io.os_errors import explained, from_os_error
+from resilient_pq.io.stored_object import ObjectInfo
 from resilient_pq.shell_commands import in_shell, shell_line
 
 try:
@@ -253,6 +254,12 @@ def is_held(path: str) -> bool | None:
         return False
     finally:
         os.close(descriptor)
+
+
+def file_info(key: str, status: os.stat_result) -> ObjectInfo:
+    """The version of a file, named by its device, inode, time of change and size."""
+    etag = f"{status.st_dev:x}-{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}"
+    return ObjectInfo(key, status.st_size, etag, permissions=stat.S_IMODE(status.st_mode))
 
 
 def make_folders(path: str) -> None:

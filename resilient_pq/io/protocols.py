@@ -17,8 +17,8 @@ from types import TracebackType
 from typing import Protocol, Self, runtime_checkable
 
 from resilient_pq.errors import NotFoundError, UnsupportedError, Where
-from resilient_pq.io.object_sink import DEFAULT_SINK_OPTIONS, ObjectSink, SinkOptions
-from resilient_pq.io.stored_object import Buffer, ListedObject, ObjectInfo, ObjectTail, OpenObject, names_of
+from resilient_pq.io.object_sink import DEFAULT_SINK_OPTIONS, Buffer, ObjectSink, SinkOptions
+from resilient_pq.io.stored_object import ListedObject, ObjectInfo, ObjectTail, OpenObject, names_of
 
 
 @dataclass(frozen=True, slots=True)

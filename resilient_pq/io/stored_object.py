@@ -1,18 +1,14 @@
-"""Objects of a store: their versions, tails and names in listings, and the buffers that are written."""
+"""Objects of a store: their versions, tails and names in listings."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Protocol, Self, TypeAlias
+from typing import Protocol, Self
 
 from resilient_pq.errors import StoreError
-
-Buffer: TypeAlias = bytes | bytearray | memoryview
-"""What may be written: contiguous bytes, which must not change until the object is published."""
-
 
 #: Objects in a page of a listing, at most, where that is not the store's choice.
 LISTED_AT_ONCE = 1_000
@@ -115,12 +111,6 @@ class OpenObject(Protocol):
     ) -> None:
         """Close it."""
         self.close()
-
-
-def pieces_of(data: Sequence[Buffer] | Buffer) -> list[memoryview]:
-    """One or many buffers as flat views of bytes, empty ones left out, without copying."""
-    buffers = (data,) if isinstance(data, bytes | bytearray | memoryview) else data
-    return [view for buffer in buffers if (view := memoryview(buffer).cast("B")).nbytes]
 
 
 def folder_prefix(folder: str) -> str:

@@ -21,7 +21,7 @@ import pytest
 
 import resilient_pq as rpq
 from resilient_pq.io import DEFAULT_SINK_OPTIONS, MemoryStore, MultipartSink, ObjectSink, Part, SinkOptions
-from resilient_pq.io.local_store import LocalSink
+from resilient_pq.io.local_sink import LocalSink
 from resilient_pq.io.partial_file import PartialFile
 from resilient_pq.units import MiB
 from resilient_pq.writer import cut_policy

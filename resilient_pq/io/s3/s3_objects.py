@@ -18,12 +18,14 @@ from resilient_pq.errors import (
     TransientError,
     UnsupportedError,
 )
+from resilient_pq.io.object_sink import Buffer, pieces_of
 from resilient_pq.io.s3.object_etags import Fingerprint, crc32_of, decoded, encoded, md5_of
 from resilient_pq.io.s3.s3_client import S3Client, max_requests_from, retry_policy_from
 from resilient_pq.io.s3.s3_options import s3fs_options
 from resilient_pq.io.s3.s3_responses import code_of, from_s3_error, refuses_parameter, status_of
-from resilient_pq.io.stored_object import Buffer, ListedObject, ObjectInfo, folder_prefix, pieces_of
-from resilient_pq.io.transfer.ranged_get import Answer, RangedGetStore
+from resilient_pq.io.stored_object import ListedObject, ObjectInfo, folder_prefix
+from resilient_pq.io.transfer.ranged_answer import Answer
+from resilient_pq.io.transfer.ranged_get import RangedGetStore
 from resilient_pq.io.transfer.retry import WRITING, RetryPolicy
 
 # Whether an endpoint keeps to the conditions of PUTs: asked once.

@@ -18,10 +18,11 @@ from resilient_pq.errors import (
     UnsupportedError,
 )
 from resilient_pq.io.multipart_store import Part, UploadInfo
+from resilient_pq.io.object_sink import Buffer, pieces_of
 from resilient_pq.io.s3.object_etags import COMPOSITE, FULL_OBJECT, crc32_of, decoded, md5_of
 from resilient_pq.io.s3.s3_objects import S3Objects, may_be_about_checksums, split_key
 from resilient_pq.io.s3.s3_responses import code_of, refuses_parameter, status_of
-from resilient_pq.io.stored_object import Buffer, bare_etag, pieces_of
+from resilient_pq.io.stored_object import bare_etag
 from resilient_pq.io.transfer.retry import WRITING, RetryPolicy
 
 log = logging.getLogger("resilient_pq.io")

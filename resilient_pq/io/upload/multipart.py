@@ -24,8 +24,16 @@ from resilient_pq.errors import (
 )
 from resilient_pq.io.cancellation import GRACE_SECONDS, finish_first
 from resilient_pq.io.multipart_store import MultipartStore, Part
-from resilient_pq.io.object_sink import DEFAULT_SINK_OPTIONS, Fencing, ObjectSink, SinkOptions, StoredState
-from resilient_pq.io.stored_object import Buffer, ObjectInfo, pieces_of
+from resilient_pq.io.object_sink import (
+    DEFAULT_SINK_OPTIONS,
+    Buffer,
+    Fencing,
+    ObjectSink,
+    SinkOptions,
+    StoredState,
+    pieces_of,
+)
+from resilient_pq.io.stored_object import ObjectInfo
 from resilient_pq.io.upload.abandoned_uploads import upload_command
 from resilient_pq.io.upload.begun_upload import drop_twins, leased_upload
 from resilient_pq.io.upload.lease import Lease

@@ -8,7 +8,8 @@ from abc import abstractmethod
 from typing import Protocol, Self
 
 from resilient_pq.io.cancellation import GRACE_SECONDS, finish_first
-from resilient_pq.io.local_store import LocalSink, in_thread
+from resilient_pq.io.local_sink import LocalSink
+from resilient_pq.io.local_store import in_thread
 from resilient_pq.io.object_sink import StoredState
 from resilient_pq.io.os_errors import explained
 from resilient_pq.io.partial_file import SUFFIX, PartialFile

@@ -1,17 +1,24 @@
-"""Stores around a store: one that remembers what was asked of it, one that fails as scripted."""
+"""A store around a store, which hands every call on; and one that remembers what was asked of it."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
-from resilient_pq.errors import TransientError, UnsupportedError, Where
+from resilient_pq.errors import UnsupportedError
 from resilient_pq.io.multipart_store import MultipartStore, Part, UploadInfo
-from resilient_pq.io.object_sink import DEFAULT_SINK_OPTIONS, Fencing, ObjectSink, SinkOptions, StoredState
+from resilient_pq.io.object_sink import (
+    DEFAULT_SINK_OPTIONS,
+    Buffer,
+    Fencing,
+    ObjectSink,
+    SinkOptions,
+    StoredState,
+    pieces_of,
+)
 from resilient_pq.io.protocols import Capabilities, ReadStore, WriteStore
-from resilient_pq.io.stored_object import Buffer, ListedObject, ObjectInfo, ObjectTail, pieces_of
+from resilient_pq.io.stored_object import ListedObject, ObjectInfo, ObjectTail
 
 Result = TypeVar("Result")
 
@@ -33,10 +40,15 @@ class Call(NamedTuple):
     end: int | None = None
 
 
-class _Around(MultipartStore):
-    """Hands every call on to another store; subclasses decide in `_do` what happens around it."""
+class StoreWrapper(MultipartStore):
+    """Hands every call on to another store; subclasses decide in `_do` what happens around it.
+
+    Attributes:
+        inner: The other store.
+    """
 
     def __init__(self, store: WriteStore) -> None:
+        """Hand calls on to `store`."""
         self.inner = store
 
     async def _do(self, call: Call, action: Callable[[], Awaitable[Result]]) -> Result:
@@ -113,7 +125,7 @@ class _Around(MultipartStore):
     async def create(self, key: str, options: SinkOptions = DEFAULT_SINK_OPTIONS) -> ObjectSink:
         """Handed on; the sink is watched too."""
         sink = await self._do(Call("create", key), lambda: self.inner.create(key, options))
-        return _SinkAround(self, key, sink)
+        return _SinkWrapper(self, key, sink)
 
     async def make_folder(self, folder: str) -> None:
         """Handed on."""
@@ -148,7 +160,7 @@ class _Around(MultipartStore):
 
     def copies_from(self, store: ReadStore) -> bool:
         """The inner store's, of the inner store."""
-        return self._multipart.copies_from(store.inner if isinstance(store, _Around) else store)
+        return self._multipart.copies_from(store.inner if isinstance(store, StoreWrapper) else store)
 
     async def create_upload(self, key: str) -> str:
         """Handed on."""
@@ -217,11 +229,11 @@ class _Around(MultipartStore):
         return self.inner
 
 
-class _SinkAround(ObjectSink):
-    """A sink whose calls go through the store around it."""
+class _SinkWrapper(ObjectSink):
+    """A sink whose calls go through the wrapper of its store."""
 
-    def __init__(self, around: _Around, key: str, sink: ObjectSink) -> None:
-        self._around = around
+    def __init__(self, wrapper: StoreWrapper, key: str, sink: ObjectSink) -> None:
+        self._wrapper = wrapper
         self._key = key
         self._sink = sink
 
@@ -239,7 +251,7 @@ class _SinkAround(ObjectSink):
         """Handed on."""
         start = self._sink.position
         end = start + sum(piece.nbytes for piece in pieces_of(buffers))
-        await self._around._do(Call("write", self._key, start, end), lambda: self._sink.write(*buffers))
+        await self._wrapper._do(Call("write", self._key, start, end), lambda: self._sink.write(*buffers))
 
     def mark(self) -> None:
         """Handed on."""
@@ -247,7 +259,7 @@ class _SinkAround(ObjectSink):
 
     async def commit(self, *, wait: bool = True) -> StoredState:
         """Handed on."""
-        return await self._around._do(self._at("commit"), lambda: self._sink.commit(wait=wait))
+        return await self._wrapper._do(self._at("commit"), lambda: self._sink.commit(wait=wait))
 
     @property
     def num_bytes_resent(self) -> int:
@@ -276,15 +288,15 @@ class _SinkAround(ObjectSink):
 
     async def complete(self) -> ObjectInfo:
         """Handed on."""
-        return await self._around._do(self._at("complete"), self._sink.complete)
+        return await self._wrapper._do(self._at("complete"), self._sink.complete)
 
     async def abort(self) -> None:
         """Handed on."""
-        await self._around._do(self._at("abort"), self._sink.abort)
+        await self._wrapper._do(self._at("abort"), self._sink.abort)
 
     async def keep(self) -> None:
         """Handed on."""
-        await self._around._do(self._at("keep"), self._sink.keep)
+        await self._wrapper._do(self._at("keep"), self._sink.keep)
 
     def describe(self) -> str:
         """The inner sink's."""
@@ -318,7 +330,7 @@ class _SinkAround(ObjectSink):
         return Call(verb, self._key, self._sink.position)
 
 
-class RecordingStore(_Around):
+class RecordingStore(StoreWrapper):
     """Remembers every call, in the order they were made.
 
     Attributes:
@@ -337,72 +349,3 @@ class RecordingStore(_Around):
     def count(self, verb: str) -> int:
         """How often a verb was asked for."""
         return sum(call.verb == verb for call in self.calls)
-
-
-@dataclass(slots=True)
-class Fault:
-    """What goes wrong.
-
-    Attributes:
-        verb: The method it happens to, of the store or of a sink: ``"read_range"``, ``"write"``.
-        error: Raised instead of carrying out the call.
-        after: Carry the call out first, and raise then: the reply is lost.
-        flip_bit: Of what is read, this bit is flipped, counted from the first byte's lowest.
-        cut_to: Of what is read, only so many bytes come back: a store that breaks its word.
-        skip: How many calls of the verb go well first.
-        times: How many calls fail then.
-    """
-
-    verb: str
-    error: BaseException | None = None
-    after: bool = False
-    flip_bit: int | None = None
-    cut_to: int | None = None
-    skip: int = 0
-    times: int = 1
-
-
-class FaultyStore(_Around):
-    """Fails as its script says, and works otherwise.
-
-    Attributes:
-        faults: The script; a fault is used up `times` times, the first that fits a call happens to it.
-    """
-
-    def __init__(self, store: WriteStore, faults: Sequence[Fault] = ()) -> None:
-        """Follow the script; more may be appended to `faults` at any time."""
-        super().__init__(store)
-        self.faults = list(faults)
-
-    async def _do(self, call: Call, action: Callable[[], Awaitable[Result]]) -> Result:
-        fault = self._next_fault(call.verb)
-        if fault is None:
-            return await action()
-        spoils_bytes = fault.flip_bit is not None or fault.cut_to is not None
-        if spoils_bytes or fault.after:
-            result = await action()
-            if spoils_bytes:
-                return _spoiled(result, fault)
-        raise fault.error or TransientError(f"scripted: {call.verb}", where=Where(key=self.url_of(call.key)))
-
-    def _next_fault(self, verb: str) -> Fault | None:
-        for fault in self.faults:
-            if fault.verb != verb or not fault.times:
-                continue
-            if fault.skip:
-                fault.skip -= 1
-                continue
-            fault.times -= 1
-            return fault
-        return None
-
-
-def _spoiled(result: Result, fault: Fault) -> Result:
-    """What was read, changed or cut."""
-    data = bytearray(result.data if isinstance(result, ObjectTail) else memoryview(result))  # type: ignore[arg-type]
-    if fault.flip_bit is not None:
-        data[fault.flip_bit // 8] ^= 1 << fault.flip_bit % 8
-    spoiled = memoryview(data)[: fault.cut_to]
-    if isinstance(result, ObjectTail):
-        return ObjectTail(result.info, result.offset, spoiled)  # type: ignore[return-value]
-    return spoiled  # type: ignore[return-value]
