@@ -32,7 +32,7 @@ from resilient_pq.io.transfer.retry import READING, WRITING, RetryPolicy, retryi
 from resilient_pq.io.upload.epoch import Epoch, FoundEpoch, LeaseTerms
 from resilient_pq.io.upload.lease import Lease, find_epoch
 from resilient_pq.io.upload.multipart import MultipartSink
-from resilient_pq.io.upload.upload_plan import max_object_size, part_size
+from resilient_pq.io.upload.part_layout import max_object_size, part_size
 
 if TYPE_CHECKING:
     from resilient_pq.io.fsspec_store import FsspecStore

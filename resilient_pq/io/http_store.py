@@ -198,14 +198,7 @@ class HttpStore(RangedGetStore, WriteStore):
     async def _request(
         self, method: str, url: str, headers: dict[str, str], *, empty: bool = False
     ) -> aiohttp.ClientResponse:
-        """One request, its body unread, or the error of ours that the status means.
-
-        Args:
-            method: How it asks.
-            url: What for.
-            headers: Its headers.
-            empty: Whether 416 is an answer: to a request for the first byte.
-        """
+        """One request, its body unread, or the error of ours that the status means."""
         filesystem = await self._connected()
         import aiohttp  # noqa: PLC0415 (imported when it was connected)
 

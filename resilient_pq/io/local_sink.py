@@ -62,11 +62,7 @@ class LocalSink(ObjectSink):
         self._written = self._position
 
     async def truncate(self, position: int) -> None:
-        """Drop what stands from `position` on, which is where the next bytes belong, and store what stays.
-
-        Raises:
-            StoreError: The file is shorter, or could not be cut.
-        """
+        """Drop what stands from `position` on, which is where the next bytes belong, and store what stays."""
         self._refuse_ended()
         await self._do(self._file.truncate, position)
         self._position = self._written = position

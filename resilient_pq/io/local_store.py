@@ -296,12 +296,7 @@ class PinnedFile(OpenObject):
     """
 
     def __init__(self, path: str, pin: ObjectInfo) -> None:
-        """Open the file.
-
-        Raises:
-            ObjectChangedError: It is not the pinned version.
-            StoreError: It cannot be opened.
-        """
+        """Open the file."""
         self.path = path
         self.pin = pin
         self._version = None if pin.etag is None else _Version.of(pin.etag)

@@ -39,17 +39,6 @@ def resolve(
     have ``http://`` and ``https://``, which can only be read; everything else is left to fsspec, chained URLs
     such as ``simplecache::s3://`` included. No existence is checked, and nothing connected yet but by the few file
     systems of fsspec that connect when they are made.
-
-    Args:
-        url: A path, or a URL. Names on S3 are taken as they stand: ``%20`` is three characters.
-        storage_options: What fsspec, s3fs and pandas call so. Local files need none and ignore them.
-        bucket_alone: Whether ``s3://bucket`` will do, for what concerns all of it.
-        retry: When requests are sent again, unless `storage_options` say so (`with_retry`).
-
-    Raises:
-        StoreError: The URL names no object, or is one of a file system that connects at once, and cannot.
-        UnsupportedError: The scheme is not known, or needs a package that is not installed; the hint names
-        it.
     """
     return Stores(storage_options, retry).resolve(url, bucket_alone=bucket_alone)
 
@@ -79,17 +68,7 @@ async def place_of(
     bucket_alone: bool = False,
     retry: RetryPolicy = READING,
 ) -> AsyncIterator[tuple[S | WriteStore, str]]:
-    """The store and the key that a caller means; a store that was made for a URL is closed at the end.
-
-    Args:
-        location: A URL, a path, or a pair of a store and a key in it, which is given as it is.
-        storage_options: For a URL.
-        bucket_alone: As of `resolve`.
-        retry: As of `resolve`, for a URL.
-
-    Raises:
-        StoreError: As of `resolve`.
-    """
+    """The store and the key that a caller means; a store that was made for a URL is closed at the end."""
     store, key = await reach(location, storage_options, bucket_alone=bucket_alone, retry=retry)
     try:
         yield store, key
@@ -118,11 +97,7 @@ def _misnamed(message: str, *, where: Where = NOWHERE, hint: str | None = None) 
 
 
 def refuse_mistyped(path: str) -> None:
-    """Refuse a path that leads nowhere and begins like a URL with a password, which errors of files would tell.
-
-    Raises:
-        StoreError: It does.
-    """
+    """Refuse a path that leads nowhere and begins like a URL with a password, which errors of files would tell."""
     folder = mistyped(path)
     if folder is not None and not os.path.lexists(folder):
         raise _misnamed(
@@ -139,12 +114,7 @@ class Stores:
     """
 
     def __init__(self, storage_options: Mapping[str, Any] | None = None, retry: RetryPolicy = READING) -> None:
-        """Nothing is connected yet.
-
-        Args:
-            storage_options: As of `resolve`, for all of them.
-            retry: As of `resolve`, for all of them.
-        """
+        """Nothing is connected yet."""
         self._storage_options = dict(storage_options or {})
         self._retry = _policy(self._storage_options.pop(_RETRY, None) or retry)
         self._shared: dict[str, WriteStore] = {}

@@ -24,7 +24,7 @@ from resilient_pq.io import Buffer, ObjectInfo, Part, SinkOptions, StoredState
 from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.io.testing import Fault, FaultyStore, RecordingStore
 from resilient_pq.io.upload.multipart import MultipartSink
-from resilient_pq.io.upload.upload_plan import MAX_PARTS, max_object_size, part_size
+from resilient_pq.io.upload.part_layout import MAX_PARTS, max_object_size, part_size
 from resilient_pq.units import GiB, MiB
 
 SMALL = SinkOptions(part_bytes=MiB, max_part_bytes=4 * MiB, max_bytes_in_flight=3 * MiB)
@@ -245,7 +245,7 @@ async def test_a_part_larger_than_the_bound_goes_alone() -> None:
 
 
 async def test_an_upload_of_all_the_parts_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("resilient_pq.io.upload.upload_plan.MAX_PARTS", 3)
+    monkeypatch.setattr("resilient_pq.io.upload.part_layout.MAX_PARTS", 3)
     store = MemoryStore()
     sink = MultipartSink(store, "a", SMALL)
     await sink.write(payload(3 * MiB - 1))

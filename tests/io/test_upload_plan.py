@@ -13,15 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from resilient_pq.errors import StoreError
 from resilient_pq.io import Part, SinkOptions
-from resilient_pq.io.upload.upload_plan import (
-    MAX_PARTS,
-    Later,
-    ListParts,
-    PutPart,
-    UploadPlan,
-    max_object_size,
-    part_size,
-)
+from resilient_pq.io.upload.part_layout import MAX_PARTS, max_object_size, part_size
+from resilient_pq.io.upload.upload_plan import Later, ListParts, PutPart, UploadPlan
 from resilient_pq.units import GiB, MiB
 
 TiB = 1024 * GiB

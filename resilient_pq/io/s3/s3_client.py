@@ -29,11 +29,7 @@ class S3Client:
     """The connection to one S3 endpoint, opened by the first request, within the event loop of that request."""
 
     def __init__(self, storage_options: Mapping[str, Any]) -> None:
-        """Keep the options; nothing is looked up or opened yet.
-
-        Raises:
-            UnsupportedError: There is no such option.
-        """
+        """Keep the options; nothing is looked up or opened yet."""
         self._options = s3fs_options(storage_options)
         self._filesystem: Any = None
         self._client: Any = None
@@ -75,19 +71,7 @@ class S3Client:
         return options
 
     async def call(self, operation: str, url: str, *, Bucket: str, **parameters: Any) -> dict[str, Any]:  # noqa: N803
-        """Send one request.
-
-        Args:
-            operation: As botocore names its method: ``"get_object"``.
-            url: The object it is about, for messages.
-            Bucket: The bucket.
-            **parameters: As botocore names them. `Body` may be a list of views: it is sent without being
-                joined.
-
-        Raises:
-            StoreError: Whatever went wrong, in words of ours. It is `undecided` only when the whole body was
-                handed over.
-        """
+        """Send one request."""
         used = None if self._renewal is None else self._renewal.in_use
         try:
             answer = await self._sent(operation, url, Bucket, parameters)

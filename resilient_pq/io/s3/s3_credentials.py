@@ -30,13 +30,7 @@ _LOOKED_UP_LATELY: Final = 60.0
 
 
 class Renewal:
-    """Changes the credentials of a client for newer ones.
-
-    Args:
-        signer: Of the client; it holds the credentials.
-        look_up: Finds credentials anew; None for none.
-        clock: Seconds, only ever rising; injected by tests.
-    """
+    """Changes the credentials of a client for newer ones."""
 
     def __init__(
         self,
@@ -65,13 +59,7 @@ class Renewal:
     async def after(
         self, error: StoreError, used: Any, in_words: Callable[[], Awaitable[StoreError | None]]
     ) -> StoreError | None:
-        """What to raise for a request that was refused; None where it is to be sent once more, by other credentials.
-
-        Args:
-            error: Of the request.
-            used: What was in use when it was sent.
-            in_words: What refuses a request whose answer says why; None where nothing does.
-        """
+        """What to raise for a request that was refused; None where it is to be sent once more, by other credentials."""
         told = error if _is_of_credentials(error) else None
         if told is None and not await self._may_have_expired(error, used):
             return error

@@ -71,11 +71,7 @@ class _Known:
 
 
 class S3Gets:
-    """Sends GETs as a client of aiobotocore would.
-
-    Args:
-        client: The client; what it is asked through `learning` is learnt from.
-    """
+    """Sends GETs as a client of aiobotocore would."""
 
     def __init__(self, client: Any) -> None:
         """Nothing is known yet."""
@@ -85,15 +81,7 @@ class S3Gets:
         client.meta.events.register_last("before-send.s3.GetObject", _notice)
 
     async def get(self, parameters: Mapping[str, Any], bucket: str) -> dict[str, Any] | None:
-        """The answer to a GET, as botocore has it, or None where botocore is to send it.
-
-        Args:
-            parameters: `Key` and `Range`, and perhaps `IfMatch`.
-            bucket: What the object lies in.
-
-        Raises:
-            ClientError: The store refused it. Also whatever else aiobotocore's session raises.
-        """
+        """The answer to a GET, as botocore has it, or None where botocore is to send it."""
         known = self._known.get(bucket)
         if known is None or not {"Key", "Range", "IfMatch"}.issuperset(parameters):
             return None

@@ -37,12 +37,7 @@ _ACCESS_POINT = re.compile(r"(arn:[^/]+:accesspoint/[^/]+)/(.*)", re.DOTALL)
 
 
 class S3Objects(RangedGetStore):
-    """What `S3Store` does with whole objects, and what its uploads share with that.
-
-    Args:
-        storage_options: As s3fs takes them.
-        retry: When a request is sent again.
-    """
+    """What `S3Store` does with whole objects, and what its uploads share with that."""
 
     def __init__(
         self,
@@ -247,14 +242,7 @@ class S3Objects(RangedGetStore):
     async def _with_crc32(
         self, operation: str, key: str, crc32: int, send: Callable[..., Awaitable[dict[str, Any]]]
     ) -> tuple[dict[str, Any], bool]:
-        """Send a body with its CRC32, where the store takes it: what it refuses, or ignores, is not sent again.
-
-        Returns:
-            The answer, and whether the store has compared the sum.
-
-        Raises:
-            TransientError: The store has other bytes than were sent.
-        """
+        """Send a body with its CRC32, where the store takes it: what it refuses, or ignores, is not sent again."""
         if not self._may_take_crc32(operation):
             return await send(), False
         try:
@@ -288,12 +276,6 @@ class S3Objects(RangedGetStore):
         Sent again, such a request may be refused because of its own success: the upload is gone, or the
         object is another one than before. Only an object of our bytes is taken for that. An error that is
         raised is `undecided` if any attempt was.
-
-        Args:
-            key: The object.
-            send: One attempt.
-            identify: By what our bytes are known; asked only when it matters.
-            refused: The error to raise for one that says that the upload is gone or a condition does not hold.
         """
         undecided = False
 

@@ -28,12 +28,7 @@ _TRUE: Final = frozenset({"true", "1", "yes", "y", "on", "t"})
 
 
 def s3fs_options(storage_options: Mapping[str, Any]) -> dict[str, Any]:
-    """The same options, as s3fs takes them.
-
-    Raises:
-        UnsupportedError: One is named that nobody knows, or one thing is said in two ways that differ. No value is in
-            the message: it may be a secret.
-    """
+    """The same options, as s3fs takes them."""
     known = _OF_S3FS
     if any(name not in known and _bare(name) not in _MEANINGS for name in storage_options):
         known = _known()

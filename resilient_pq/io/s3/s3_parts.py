@@ -37,12 +37,7 @@ _ON_FIRST_PAGE = 500
 
 
 class S3Parts(S3Objects):
-    """What `S3Store` does with uploads before they are completed.
-
-    Args:
-        storage_options: As s3fs takes them.
-        retry: When a request is sent again.
-    """
+    """What `S3Store` does with uploads before they are completed."""
 
     def __init__(
         self,
@@ -166,11 +161,7 @@ class S3Parts(S3Objects):
         return [upload for upload in found if upload.key.startswith(prefix)]
 
     async def list_parts(self, key: str, upload_id: str) -> list[Part]:
-        """Every part, by number, and of one number every version that is listed.
-
-        Raises:
-            UnsupportedError: The store takes the question for one about an object.
-        """
+        """Every part, by number, and of one number every version that is listed."""
         found: dict[tuple[int, str, int], Part] = {}
         marker = 0
         while True:
@@ -254,19 +245,7 @@ class S3Parts(S3Objects):
         send: Callable[[], Awaitable[Part]],
         arrived: Callable[[], Awaitable[Part | None]] | None = None,
     ) -> Part:
-        """One part, in as many attempts as it takes; it is `undecided` if one of them may arrive yet.
-
-        Args:
-            key: The object.
-            upload_id: The upload.
-            send: One attempt.
-            arrived: Asks the store for the part after an attempt that was not answered; None where its bytes are not
-                at hand to compare.
-
-        Raises:
-            NotFoundError: No such upload, also of a store that answers 500 to all that is asked about it.
-            StoreError: `undecided` if any attempt was.
-        """
+        """One part, in as many attempts as it takes; it is `undecided` if one of them may arrive yet."""
         adrift, last, to_ask = 0, 0.0, False
         loop = asyncio.get_running_loop()
 

@@ -70,12 +70,6 @@ def from_s3_error(error: BaseException, *, bucket: str, url: str, doing: str) ->
     """The error of ours that says the same, or None for what is a bug and not the store's doing.
 
     It is `undecided` where no definite answer came; whether the request was sent at all, the caller knows.
-
-    Args:
-        error: What s3fs, botocore or aiohttp raised; s3fs hides the answer behind the error it raised from.
-        bucket: Named in the message where the bucket is the trouble.
-        url: The object it was about.
-        doing: The operation, as S3 calls it.
     """
     import aiohttp  # noqa: PLC0415 (there once a client is, and slow to import before)
     from botocore import exceptions as botocore  # noqa: PLC0415

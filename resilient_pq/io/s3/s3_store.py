@@ -239,11 +239,7 @@ class S3Store(S3Parts, MultipartStore):
             return answer
 
     async def _completed_before(self, key: str, if_match: str, fingerprint: Fingerprint) -> ObjectInfo | None:
-        """The object, if these parts were completed already and the reply was lost; None if it has this ETag.
-
-        Raises:
-            ObjectChangedError: It is neither, or there is none.
-        """
+        """The object, if these parts were completed already and the reply was lost; None if it has this ETag."""
         try:
             answer = await self._retrying(lambda: self._call("head_object", key, **checksum_mode(fingerprint)))
         except NotFoundError as error:

@@ -16,11 +16,7 @@ class Body(Protocol):
     """The bytes of an answer, as they arrive."""
 
     async def read(self, size: int) -> bytes:
-        """At most `size` bytes, at least one; none at the end.
-
-        Raises:
-            StoreError: Retryable where asking again may help: a cut, a reset, no progress.
-        """
+        """At most `size` bytes, at least one; none at the end."""
 
     def close(self) -> None:
         """Drop the rest."""
@@ -57,11 +53,7 @@ class SentRange:
 
 
 class AskTheSize(Exception):  # noqa: N818 - it is no error, and never leaves `RangedGetStore`
-    """A request for a tail was not answered with one.
-
-    Args:
-        for_good: It never will be, by this server.
-    """
+    """A request for a tail was not answered with one."""
 
     def __init__(self, *, for_good: bool) -> None:
         """Keep it."""
@@ -70,12 +62,7 @@ class AskTheSize(Exception):  # noqa: N818 - it is no error, and never leaves `R
 
 
 def sent_range(answer: Answer, size: int | None, asked: int) -> SentRange:
-    """The bytes that an answer to a request for `asked` bytes holds, of an object of `size` bytes if that is known.
-
-    Raises:
-        AskTheSize: It does not say how large the object is.
-        StoreError: It does not say what it holds.
-    """
+    """The bytes that an answer to a request for `asked` bytes holds, of an object of `size` bytes if that is known."""
     if answer.content_range is not None:
         return _named_range(answer.content_range, answer.content_length, size)
     length = answer.content_length

@@ -108,12 +108,7 @@ class _BegunBody:
 
 
 class RangedGetStore(ReadStore):
-    """The reading half of a store that speaks HTTP.
-
-    Args:
-        retry: When a request is sent again.
-        max_requests: Requests under way at one time; fewer for a while after the store asked to slow down.
-    """
+    """The reading half of a store that speaks HTTP."""
 
     def __init__(self, retry: RetryPolicy = READING, *, max_requests: int = MAX_REQUESTS) -> None:
         """Retry as the policy says."""
@@ -124,11 +119,7 @@ class RangedGetStore(ReadStore):
 
     @abstractmethod
     async def _get(self, key: str, byte_range: str, *, pin: ObjectInfo | None) -> Answer:
-        """Send one GET with this Range header, and If-Match when there is a pin with an ETag.
-
-        Raises:
-            AskTheSize: Without a pin: it is not known what the server answered.
-        """
+        """Send one GET with this Range header, and If-Match when there is a pin with an ETag."""
 
     @abstractmethod
     async def _head(self, key: str) -> ObjectInfo:

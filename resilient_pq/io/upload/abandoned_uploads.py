@@ -32,14 +32,7 @@ def drop_command(store: MultipartStore, key: str, upload_id: str) -> str:
 
 
 async def drop_upload(store: MultipartStore, key: str, upload_id: str, error: BaseException | None = None) -> None:
-    """Drop an upload that nobody will write to; where the store refuses, the log says how to do it later.
-
-    Args:
-        store: Where it is.
-        key: The object that it was for.
-        upload_id: The upload.
-        error: Why it is given up; says so, too.
-    """
+    """Drop an upload that nobody will write to; where the store refuses, the log says how to do it later."""
     try:
         async with asyncio.timeout(GRACE_SECONDS):
             await store.abort_upload(key, upload_id)
@@ -56,15 +49,7 @@ async def drop_upload(store: MultipartStore, key: str, upload_id: str, error: Ba
 
 
 async def abort_after(sink: ObjectSink, error: BaseException) -> str | None:
-    """Abort what is written, after an error that is raised then; where the store refuses, that error says what is left.
-
-    Args:
-        sink: Of the object.
-        error: Why it is given up.
-
-    Returns:
-        What it says; None where nothing is left.
-    """
+    """Abort what is written, after an error; gives what the error is made to say of what is left, None for nothing."""
     try:
         await sink.abort()
     except ResilientPQError as refused:
@@ -87,14 +72,7 @@ def _tell(place: str, note: str, error: BaseException | None) -> str:
 async def empty_uploads(
     store: MultipartStore, uploads: Collection[UploadInfo], epoch: Epoch | None = None
 ) -> list[str]:
-    """Those of some uploads that hold no part; with an epoch, only those that were begun since its file was.
-
-    Args:
-        store: Where they are.
-        uploads: Listed before the lease was taken, or asked for once more, by its holder: no other writer of ours can
-            ever be told that anything is stored in them.
-        epoch: Of the file that they were begun for, as far as they are ours.
-    """
+    """Those of some uploads that hold no part; with an epoch, only those that were begun since its file was."""
     empty = []
     for upload in uploads:
         if epoch is not None and (
@@ -110,12 +88,7 @@ async def empty_uploads(
 
 
 async def uploads_left(store: object, keys: Collection[str]) -> tuple[str, ...]:
-    """What there is to say of each upload that is open for one of some objects: which it is, and how to drop it.
-
-    Args:
-        store: Where the objects are; nothing is said of one that has no uploads, or does not list them.
-        keys: The objects.
-    """
+    """What there is to say of each upload that is open for one of some objects: which it is, and how to drop it."""
     if not isinstance(store, MultipartStore) or not store.capabilities.list_parts:
         return ()
     common = os.path.commonprefix(list(keys))  # noqa: RUF071 (names begin with it, folders or not)

@@ -54,13 +54,7 @@ def epoch_key(store: ReadStore, key: str) -> str:
 
 
 async def find_epoch(store: ReadStore, key: str) -> FoundEpoch | None:
-    """The epoch of an object; None where there is none.
-
-    Raises:
-        FormatError: There is something else under that name.
-        UnsupportedError: A newer version of this program wrote it.
-        StoreError: The store could not say.
-    """
+    """The epoch of an object; None where there is none."""
     place = epoch_key(store, key)
     with located(Where(key=store.url_of(place))):
         try:
@@ -125,12 +119,7 @@ class Lease:
         return None if self._held is None else FoundEpoch(self._held, self._etag)
 
     async def take(self) -> None:
-        """Take it, once.
-
-        Raises:
-            WriterFencedError: Somebody else was first.
-            StoreError: The store refuses.
-        """
+        """Take it, once."""
         if self._held is not None or self.fencing is Fencing.NONE:
             return
         found = self._terms.found
@@ -179,12 +168,7 @@ class Lease:
             raise self._fenced()
 
     async def name(self, upload_id: str) -> None:
-        """Say which upload is written to, before its first part is sent.
-
-        Raises:
-            WriterFencedError: Somebody else has taken it over.
-            StoreError: The store refuses.
-        """
+        """Say which upload is written to, before its first part is sent."""
         if self._held is None:
             return
         named = self._held.named(upload_id, file_id=self.file_id, before=self.before)
@@ -194,12 +178,7 @@ class Lease:
             self._go_without(error)
 
     async def confirm(self) -> None:
-        """See that it is still held.
-
-        Raises:
-            WriterFencedError: Somebody else has taken it over.
-            StoreError: The store could not say.
-        """
+        """See that it is still held."""
         if self._held is None or self.fencing is Fencing.NONE:
             return
         self._refuse_lost()
@@ -215,12 +194,7 @@ class Lease:
             raise self._fenced()
 
     async def release(self) -> None:
-        """Remove the epoch object, since nothing is left to be told of it.
-
-        Raises:
-            WriterFencedError: Somebody else has taken it over; it stays.
-            StoreError: The store refuses.
-        """
+        """Remove the epoch object, since nothing is left to be told of it."""
         if self._held is None:
             return
         self._refuse_lost()
@@ -295,12 +269,7 @@ class Lease:
 
 
 async def taken_over(store: MultipartStore, key: str, found: FoundEpoch, *, strict: bool = True) -> Lease:
-    """The lease of an object, from the holder that was found; uploads stay those of earlier epochs until it ends.
-
-    Raises:
-        WriterFencedError: Somebody else was first.
-        StoreError: The store refuses; of credentials that may not write there only where it is `strict`.
-    """
+    """The lease of an object, from the holder that was found; uploads stay those of earlier epochs until it ends."""
     epoch = found.epoch
     lease = Lease(
         store,
@@ -313,11 +282,7 @@ async def taken_over(store: MultipartStore, key: str, found: FoundEpoch, *, stri
 
 @asynccontextmanager
 async def told_of_loss(lease: Lease | None) -> AsyncIterator[None]:
-    """Raise that a lease is lost for what its new holder did to the object and its uploads while the block ran.
-
-    Raises:
-        WriterFencedError: Something was gone, or written by another, and the lease is lost.
-    """
+    """Raise that a lease is lost for what its new holder did to the object and its uploads while the block ran."""
     try:
         yield
     except (NotFoundError, AlreadyExistsError, ObjectChangedError) as error:

@@ -61,7 +61,7 @@ class MultipartSink(ObjectSink):
         self._key = key
         self._options = options
         self._plan = UploadPlan(options)
-        self._buffers = PartBuffers(self._plan.end_of)
+        self._buffers = PartBuffers(self._plan.layout)
         self._beginning: asyncio.Future[str] | None = None  # gives the upload id
         self._tasks: set[asyncio.Task[Any]] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -90,29 +90,14 @@ class MultipartSink(ObjectSink):
         tail: Sequence[Buffer],
         lease: Lease | None = None,
     ) -> MultipartSink:
-        """Go on with an upload whose first parts are there already, and commit what is known of the object.
-
-        Args:
-            store: Where.
-            key: The object.
-            options: How; they decide which bytes belong to which part behind those.
-            upload_id: The upload.
-            parts: Parts 1, 2, ... in full, as they were copied: whole numbers of MiB.
-            tail: The bytes of the object behind them.
-            lease: Of the object, held, and the upload named in it; None where it is written without.
-
-        Raises:
-            ValueError: The parts have sizes that they cannot have.
-            WriterFencedError: Somebody else has taken the lease over.
-            StoreError: The store refused; the upload is still there.
-        """
+        """Go on with an upload whose first parts are there already, and commit what is known of the object."""
         sink = cls(store, key, replace(options, lease=None))
         sink._lease = lease
         pieces = pieces_of(tail)
         position = sum(part.size for part in parts) + sum(piece.nbytes for piece in pieces)
         sink._plan = UploadPlan.resume(position, parts, options)
         sink._plan.take_released()
-        sink._buffers = PartBuffers(sink._plan.end_of, first=len(parts) + 1)
+        sink._buffers = PartBuffers(sink._plan.layout, first=len(parts) + 1)
         for piece in pieces:
             sink._buffers.append(piece)
 
@@ -219,10 +204,6 @@ class MultipartSink(ObjectSink):
         """Send what is left, and publish the object.
 
         A cancellation that comes while the store publishes is raised when the outcome is known, or after 10 s.
-
-        Raises:
-            WriterFencedError: Somebody else completed, aborted or resumed the upload, or replaced the object that
-                this one was to replace.
         """
         self._refuse_ended()
         exclusive, if_match = self._options.mode == "x", self._options.if_match
@@ -255,11 +236,7 @@ class MultipartSink(ObjectSink):
         return lease.is_held
 
     async def abort(self) -> None:
-        """Break the upload off and remove its parts, unless the store may have published the object.
-
-        Raises:
-            StoreError: The store did not remove them; the hint says how to do it later.
-        """
+        """Break the upload off and remove its parts, unless the store may have published the object."""
         if self._outcome is None and self._in_doubt:
             log.error("%s: it is not known whether it was published; the upload is kept", self.describe())
             await self.keep()

@@ -21,11 +21,7 @@ class TakesFiles(Protocol):
 
     @abstractmethod
     async def publish(self, path: str, key: str, *, exclusive: bool) -> ObjectInfo:
-        """Send a local file, so that the object is there entirely or not at all.
-
-        Raises:
-            AlreadyExistsError: `exclusive`, and the object exists.
-        """
+        """Send a local file, so that the object is there entirely or not at all."""
 
 
 class SpooledSink(LocalSink):

@@ -27,17 +27,6 @@ async def findable_parts(
     """The parts of an open upload that has some; None where the store does not list them, or not the upload itself.
 
     Credentials that may not list uploads prove nothing: others may be used to look for one.
-
-    Args:
-        store: Where it is.
-        key: The object that it would become.
-        upload_id: The upload.
-        sleep: Waits; injected by tests.
-
-    Raises:
-        AccessDeniedError: The credentials may not list parts.
-        NotFoundError: The upload was completed or aborted.
-        StoreError: The store did not answer.
     """
     for wait in _WAITS:
         await sleep(wait)
