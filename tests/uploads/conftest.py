@@ -28,9 +28,9 @@ from resilient_pq.io import (
     Part,
     SinkOptions,
     StoredState,
-    pieces_of,
 )
 from resilient_pq.io.memory_store import MemoryStore
+from resilient_pq.io.object_sink import pieces_of
 from resilient_pq.io.upload.multipart import MultipartSink
 
 

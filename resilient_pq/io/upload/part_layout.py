@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from dataclasses import dataclass
 
 from resilient_pq.errors import StoreError
+from resilient_pq.io.multipart_store import Part
 from resilient_pq.io.object_sink import DEFAULT_SINK_OPTIONS, SinkOptions
+from resilient_pq.io.stored_object import bare_etag
 
 MAX_PARTS = 10_000
 PARTS_PER_SIZE = 500
@@ -72,3 +75,23 @@ class PartLayout:
     def is_full(self, number: int, position: int) -> bool:
         """Whether an object of `position` bytes fills a part; all its bytes are laid out."""
         return number < len(self._ends) and self._ends[number] <= position
+
+
+@dataclass(slots=True)
+class PartSlot:
+    """One part: which bytes are its own, and which of them the store has."""
+
+    number: int
+    start: int
+    end: int
+    part: Part | None = None
+    sent_end: int = 0
+    sending_end: int | None = None
+    quiet_until: float = 0.0
+    released: bool = False
+
+    def is_listed_as(self, listed: Part | None) -> bool:
+        """Whether a listed part is the one that was acknowledged."""
+        if listed is None or self.part is None:
+            return False
+        return (listed.size, bare_etag(listed.etag)) == (self.part.size, bare_etag(self.part.etag))

@@ -19,8 +19,7 @@ from dataclasses import dataclass
 from resilient_pq.errors import TransientError
 from resilient_pq.io.multipart_store import Part
 from resilient_pq.io.object_sink import DEFAULT_SINK_OPTIONS, SinkOptions
-from resilient_pq.io.stored_object import bare_etag
-from resilient_pq.io.upload.part_layout import PartLayout
+from resilient_pq.io.upload.part_layout import PartLayout, PartSlot
 from resilient_pq.units import MiB
 
 # How often a part is sent, or a listing asked for, again because the store lists other bytes than it acknowledged;
@@ -50,20 +49,6 @@ class Later:
     at: float
 
 
-@dataclass(slots=True)
-class _Slot:
-    """One part: which bytes are its own, and which of them the store has."""
-
-    number: int
-    start: int
-    end: int
-    part: Part | None = None
-    sent_end: int = 0
-    sending_end: int | None = None
-    quiet_until: float = 0.0
-    released: bool = False
-
-
 class UploadPlan:
     """What to send next, of an object of unknown size.
 
@@ -82,7 +67,7 @@ class UploadPlan:
         self.begun = False
         self._options = options
         self.layout = PartLayout(options)
-        self._slots: dict[int, _Slot] = {}
+        self._slots: dict[int, PartSlot] = {}
         self._elsewhere = 0  # bytes that survive in another object
         self._done = 0  # bytes that whoever completes the upload would find
         self._open = 1
@@ -135,11 +120,8 @@ class UploadPlan:
         self._head = self.position
 
     def commit(self) -> int:
-        """Make what was appended so far what anyone would find; gives the end that `committed_end` will reach.
-
-        On a multiple of a MiB, where no commit can be, nothing is begun: `stored_end` stays what it is. Nor is it where
-        nobody could find what is committed.
-        """
+        """Make what was appended so far what anyone would find; gives the end that `committed_end` will reach."""
+        # No commit can end on a multiple of a MiB, and none is of use that nobody could find.
         if self.position % MiB and self._tells is not False:
             self._aim_at(self.position)
         return max(self._done, self._target or 0, self._queued or 0)
@@ -174,11 +156,11 @@ class UploadPlan:
         found: dict[int, Part] = {}
         for part in parts:
             known = found.get(part.number)
-            ours = _same(part, self._slots.get(part.number))
+            ours = self._is_ours(part.number, part)
             if known is None or (part.size, ours) > (known.size, False):
                 found[part.number] = part
         last = self.layout.number_of(self._done if self._target is None else self._target)
-        wrong = [number for number in range(1, last + 1) if not _same(found.get(number), self._slots.get(number))]
+        wrong = [number for number in range(1, last + 1) if not self._is_ours(number, found.get(number))]
         if wrong:
             self._listing = False
             self._send_again(wrong, now)
@@ -266,10 +248,8 @@ class UploadPlan:
 
     @property
     def congested(self) -> bool:
-        """Whether more bytes are held than the options allow, while something is under way that will release some.
-
-        Allowed are those in flight, and two parts: the open slot, and the part that is being filled.
-        """
+        """Whether too many bytes are held, while something is under way that will release some."""
+        # Allowed are those in flight, and two parts: the open slot, and the part that is being filled.
         last = self.layout.number_of(self.position)
         parts = self.layout.size_of(self._open) + (self.layout.size_of(last) if last > self._open else 0)
         held = self.position - self._released_bytes
@@ -302,7 +282,7 @@ class UploadPlan:
         else:
             self._queued = end
 
-    def _wanted(self) -> Iterator[tuple[_Slot, int]]:
+    def _wanted(self) -> Iterator[tuple[PartSlot, int]]:
         """Parts and how far they are to be sent, the most urgent first."""
         slot, target = self._slot(self._open), self._target
         last = None if target is None else self.layout.number_of(target)
@@ -328,7 +308,7 @@ class UploadPlan:
         waiting.append(self._next)
         return [number for number in waiting if self.layout.is_full(number, self.position)]
 
-    def _head_wanted(self, slot: _Slot, last: int | None) -> bool:
+    def _head_wanted(self, slot: PartSlot, last: int | None) -> bool:
         if slot.number != 1 or slot.part is not None or slot.sending_end is not None or self._stopping:
             return False
         if not self._head or self._head % MiB == 0 or self._head > slot.end:
@@ -373,10 +353,7 @@ class UploadPlan:
         return self.sent and not self._listed
 
     def _send_again(self, wrong: Sequence[int], now: float) -> None:
-        """Send parts again that the store lists otherwise: what was not answered has arrived in the end.
-
-        Where the bytes of one are not at hand any more, have them listed again instead.
-        """
+        """Send parts again that the store lists otherwise, or have them listed again where their bytes are gone."""
         self._repairs += 1
         self._unsure = True
         lost = [number for number in wrong if self._slot(number).released]
@@ -399,21 +376,19 @@ class UploadPlan:
         ends = [end for end in (self._target, self._queued) if end is not None]
         return {number for number in map(self.layout.number_of, ends) if number > self._open}
 
-    def _slot(self, number: int) -> _Slot:
+    def _slot(self, number: int) -> PartSlot:
         slot = self._slots.get(number)
         if slot is None:
             start, end = self.layout.start_of(number), self.layout.end_of(number)
-            slot = self._slots[number] = _Slot(number, start, end, sent_end=start)
+            slot = self._slots[number] = PartSlot(number, start, end, sent_end=start)
         return slot
 
-    def _release(self, slot: _Slot) -> None:
+    def _is_ours(self, number: int, listed: Part | None) -> bool:
+        """Whether the store lists a part as it acknowledged it."""
+        slot = self._slots.get(number)
+        return slot is not None and slot.is_listed_as(listed)
+
+    def _release(self, slot: PartSlot) -> None:
         slot.released = True
         self._released.append(slot.number)
         self._released_bytes += slot.end - slot.start
-
-
-def _same(listed: Part | None, slot: _Slot | None) -> bool:
-    """Whether a listed part is the one that was acknowledged."""
-    if listed is None or slot is None or slot.part is None:
-        return False
-    return (listed.size, bare_etag(listed.etag)) == (slot.part.size, bare_etag(slot.part.etag))
