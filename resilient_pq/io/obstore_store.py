@@ -72,6 +72,15 @@ _RANGE = re.compile(r"bytes=(\d+)-(\d+)")
 _STATUS = re.compile(r"status code: (\d{3})\b")
 
 
+#: What the exceptions of obstore are here; of the many others the text tells.
+_KINDS: tuple[tuple[type[Exception] | tuple[type[Exception], ...], type[StoreError]], ...] = (
+    (FileNotFoundError, NotFoundError),
+    (ObstoreAlreadyExistsError, AlreadyExistsError),
+    (ObstorePreconditionError, PreconditionError),
+    ((PermissionDeniedError, UnauthenticatedError, PermissionError), AccessDeniedError),
+)
+
+
 class ObstoreStore(RangedGetStore, WriteStore):
     """The objects of an obstore store.
 
@@ -249,30 +258,17 @@ class ObstoreStore(RangedGetStore, WriteStore):
         return answer
 
     def _explained(self, doing: str, key: str, error: Exception) -> StoreError | UnsupportedError:
-        """The error of ours that says the same; of many obstore says what they are only in their text."""
+        """The error of ours that says the same."""
         said, _, source = str(error).partition("\n\nDebug source:")
         message, where = f"{doing}: {scrubbed(said)}", self._where(key)
         match = _STATUS.search(said)
         status = int(match[1]) if match else None
-        ours: StoreError
         if isinstance(error, NotSupportedError | NotImplementedError):
             return UnsupportedError(message, where=where)
-        if isinstance(error, FileNotFoundError):
-            ours = NotFoundError(message, where=where)
-        elif isinstance(error, ObstoreAlreadyExistsError):
-            ours = AlreadyExistsError("the object exists already", where=where)
-        elif isinstance(error, ObstorePreconditionError):
-            ours = PreconditionError(message, where=where)
-        elif isinstance(error, PermissionDeniedError | UnauthenticatedError | PermissionError):
-            ours = AccessDeniedError(message, where=where)
-        elif status == 416 or "Invalid range" in said or "StartTooLarge" in source:
-            ours = RangeError(message, where=where)
-        elif status in (429, 503):
-            ours = ThrottledError(message, where=where)
-        elif status == 408 or (status or 0) >= 500 or (status is None and "reqwest::Error" in source):
-            ours = TransientError(message, where=where)
-        else:
-            ours = StoreError(message, where=where)
+        kind = next((ours for theirs, ours in _KINDS if isinstance(error, theirs)), None)
+        if kind is AlreadyExistsError:
+            message = "the object exists already"
+        ours = (kind or _kind_by_text(said, source, status))(message, where=where)
         ours.status = status
         return ours
 
@@ -299,6 +295,17 @@ class _ObstoreBody:
     def close(self) -> None:
         """Drop the rest."""
         self._stream = None
+
+
+def _kind_by_text(said: str, source: str, status: int | None) -> type[StoreError]:
+    """Which error of ours a message of obstore is, with the source that it names and the status in it."""
+    if status == 416 or "Invalid range" in said or "StartTooLarge" in source:
+        return RangeError
+    if status in (429, 503):
+        return ThrottledError
+    if status == 408 or (status or 0) >= 500 or (status is None and "reqwest::Error" in source):
+        return TransientError
+    return StoreError
 
 
 def _listed(meta: Any, start: str) -> ListedObject:

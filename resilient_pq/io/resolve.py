@@ -107,6 +107,19 @@ def refuse_mistyped(path: str) -> None:
         )
 
 
+def _check_s3_url(text: str, rest: str, *, bucket_alone: bool) -> None:
+    """Refuse a URL of S3 that has a user in it, or names no object."""
+    bucket, _, name = rest.partition("/")
+    if "@" in bucket or (":" in bucket and not bucket.startswith("arn:")):
+        raise _misnamed(
+            "the URL has a user and a password, which URLs of S3 have not",
+            where=Where(key=shown(text)),
+            hint="give `key` and `secret` in storage_options, or set AWS_ACCESS_KEY_ID and the rest",
+        )
+    if not bucket or not (name or bucket_alone):
+        raise _misnamed("the URL names no object", where=Where(key=text), hint="write s3://bucket/name")
+
+
 class Stores:
     """The stores that URLs lead into: one for all files of this machine, one for all of S3, one for all of HTTP.
 
@@ -145,19 +158,12 @@ class Stores:
             refuse_mistyped(text)
         if match is None or isinstance(url, os.PathLike):
             return self._one("file", LocalStore), os.path.expanduser(text)
-        scheme, rest = match[1].lower(), text[match.end() :]
-        if match[2] == "://" and scheme in ("file", "local"):
+        # A chain of URLs begins with the name of a file system of fsspec.
+        scheme, rest = match[1].lower() if match[2] == "://" else None, text[match.end() :]
+        if scheme in ("file", "local"):
             return self._one("file", LocalStore), os.path.expanduser(rest)
-        if match[2] == "://" and scheme in ("s3", "s3a"):
-            bucket, _, name = rest.partition("/")
-            if "@" in bucket or (":" in bucket and not bucket.startswith("arn:")):
-                raise _misnamed(
-                    "the URL has a user and a password, which URLs of S3 have not",
-                    where=Where(key=shown(text)),
-                    hint="give `key` and `secret` in storage_options, or set AWS_ACCESS_KEY_ID and the rest",
-                )
-            if not bucket or not (name or bucket_alone):
-                raise _misnamed("the URL names no object", where=Where(key=text), hint="write s3://bucket/name")
+        if scheme in ("s3", "s3a"):
+            _check_s3_url(text, rest, bucket_alone=bucket_alone)
             from resilient_pq.io.s3.s3_store import S3Store  # noqa: PLC0415
 
             return self._one("s3", lambda: S3Store(self._storage_options, retry=self._retry)), rest
@@ -167,7 +173,7 @@ class Stores:
                 where=Where(key=text),
                 hint="name it with its query",
             )
-        if match[2] == "://" and scheme in ("http", "https"):
+        if scheme in ("http", "https"):
             from resilient_pq.io.http_store import HttpStore  # noqa: PLC0415
 
             return self._one("http", lambda: HttpStore(self._storage_options, retry=self._retry)), Address(text)
