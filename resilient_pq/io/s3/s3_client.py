@@ -17,7 +17,7 @@ from resilient_pq.io.transfer.request_log import RequestLine
 from resilient_pq.io.transfer.retry import RetryPolicy
 
 if TYPE_CHECKING:
-    from resilient_pq.io.s3.s3_connection import Pieces, Renewal, S3Gets
+    from resilient_pq.io.s3.s3_connection import Renewal, RequestBody, S3Gets
 
 PROGRESS_SECONDS = 15
 
@@ -110,7 +110,7 @@ class S3Client:
         return answer
 
     async def _send(self, operation: str, url: str, bucket: str, parameters: dict[str, Any]) -> dict[str, Any]:
-        pieces: Pieces | None = None
+        pieces: RequestBody | None = None
         try:
             filesystem = await self._connected()
             if operation == "get_object" and self._gets is not None:
@@ -119,10 +119,10 @@ class S3Client:
             if body is None:
                 answer: dict[str, Any] = await filesystem._call_s3(operation, Bucket=bucket, **parameters)
                 return answer
-            from resilient_pq.io.s3.s3_connection import Pieces  # noqa: PLC0415 (imported when it was connected)
+            from resilient_pq.io.s3.s3_connection import RequestBody  # noqa: PLC0415 (imported when it was connected)
 
             async with asyncio.timeout(self._progress_seconds) as patience:
-                parameters["Body"] = pieces = Pieces(body, patience, self._progress_seconds)
+                parameters["Body"] = pieces = RequestBody(body, patience, self._progress_seconds)
                 answer = await filesystem._call_s3(operation, Bucket=bucket, **parameters)
                 return answer
         except Exception as error:
