@@ -11,7 +11,6 @@ import fsspec
 from fsspec.core import url_to_fs
 
 from resilient_pq.errors import (
-    AlreadyExistsError,
     NotFoundError,
     ObjectChangedError,
     RangeError,
@@ -23,17 +22,17 @@ from resilient_pq.errors import (
 )
 from resilient_pq.io.local_store import in_thread
 from resilient_pq.io.location import Address, cause_to_show, is_web, scrubbed, shown
-from resilient_pq.io.object_sink import DEFAULT_SINK_OPTIONS, Buffer, ObjectSink, SinkOptions, pieces_of
+from resilient_pq.io.object_sink import Buffer, SinkOptions, pieces_of
 from resilient_pq.io.os_errors import from_os_error
 from resilient_pq.io.partial_file import SUFFIX
-from resilient_pq.io.protocols import Capabilities, WriteStore
+from resilient_pq.io.protocols import Capabilities
 from resilient_pq.io.stored_object import LISTED_AT_ONCE, ListedObject, ObjectInfo, ObjectTail, folder_prefix
 from resilient_pq.io.transfer.attempts import Attempts
 from resilient_pq.io.transfer.ranged_get import MAX_REQUESTS
 from resilient_pq.io.transfer.request_limiter import RequestLimiter
 from resilient_pq.io.transfer.request_log import RequestLine
 from resilient_pq.io.transfer.retry import WRITING, RetryPolicy
-from resilient_pq.io.upload.spooled_upload import SpooledSink
+from resilient_pq.io.upload.spooled_upload import SpooledStore
 
 # What file systems call the things that change with the content; all that are there name the version.
 _VERSION_FIELDS = (
@@ -53,7 +52,7 @@ _VERSION_FIELDS = (
 )
 
 
-class FsspecStore(WriteStore):
+class FsspecStore(SpooledStore):
     """The files of one fsspec file system.
 
     Most file systems can neither pin a read nor throw away what was begun. So a version is compared after
@@ -182,18 +181,6 @@ class FsspecStore(WriteStore):
         finally:
             await sink.abort()
 
-    async def create(self, key: str, options: SinkOptions = DEFAULT_SINK_OPTIONS) -> ObjectSink:
-        """Begin an object in a local temporary file.
-
-        Raises:
-            AlreadyExistsError: ``mode="x"`` and the object exists. Asked again before publishing, but another
-                writer can come between.
-        """
-        self.check_writable(key)
-        if options.mode == "x":
-            await self._refuse_existing(key)
-        return await SpooledSink.begin(self, key, exclusive=options.mode == "x")
-
     async def delete(self, key: str) -> None:
         """Remove the object, if there is one."""
         try:
@@ -222,10 +209,6 @@ class FsspecStore(WriteStore):
         """Whether an interrupted upload leaves nothing: object stores do, and those are the asynchronous ones."""
         inner = getattr(self._filesystem, "fs", None) or self._filesystem
         return bool(getattr(inner, "async_impl", False)) or "memory" in inner.protocol
-
-    async def _refuse_existing(self, key: str) -> None:
-        if await self.exists(key):
-            raise AlreadyExistsError("the object exists already", where=self._where(key))
 
     async def _asked(self, doing: str, method: str, *args: Any, **options: Any) -> Any:
         """What a method gives that may be called again; the last of its arguments is the key."""

@@ -44,14 +44,14 @@ from resilient_pq.errors import (
 )
 from resilient_pq.io.local_store import in_thread
 from resilient_pq.io.location import Address, cause_to_show, scrubbed, shown
-from resilient_pq.io.object_sink import DEFAULT_SINK_OPTIONS, Buffer, ObjectSink, SinkOptions, pieces_of
-from resilient_pq.io.protocols import Capabilities, WriteStore
+from resilient_pq.io.object_sink import Buffer, pieces_of
+from resilient_pq.io.protocols import Capabilities
 from resilient_pq.io.stored_object import LISTED_AT_ONCE, ListedObject, ObjectInfo, folder_prefix
 from resilient_pq.io.transfer.ranged_answer import Answer, AskTheSize
 from resilient_pq.io.transfer.ranged_get import RangedGetStore
 from resilient_pq.io.transfer.request_log import RequestLine
 from resilient_pq.io.transfer.retry import NO_RETRIES, WRITING, RetryPolicy, retrying
-from resilient_pq.io.upload.spooled_upload import SpooledSink
+from resilient_pq.io.upload.spooled_upload import SpooledStore
 from resilient_pq.units import KiB, MiB
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ _KINDS: tuple[tuple[type[Exception] | tuple[type[Exception], ...], type[StoreErr
 )
 
 
-class ObstoreStore(RangedGetStore, WriteStore):
+class ObstoreStore(RangedGetStore, SpooledStore):
     """The objects of an obstore store.
 
     Args:
@@ -158,17 +158,6 @@ class ObstoreStore(RangedGetStore, WriteStore):
         body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         return await self._put(key, body, len(body), exclusive=if_none_match, use_multipart=False)
 
-    async def create(self, key: str, options: SinkOptions = DEFAULT_SINK_OPTIONS) -> ObjectSink:
-        """Begin an object in a local temporary file.
-
-        Raises:
-            AlreadyExistsError: ``mode="x"`` and the object exists. The store decides again when it is sent, unless
-                it is larger than 64 MiB: then it is asked again, and another writer can come between.
-        """
-        if options.mode == "x":
-            await self._refuse_existing(key)
-        return await SpooledSink.begin(self, key, exclusive=options.mode == "x")
-
     async def publish(self, path: str, key: str, *, exclusive: bool) -> ObjectInfo:
         """Send a local file, so that the object is there entirely or not at all."""
         size = await in_thread(lambda: os.path.getsize(path))
@@ -239,10 +228,6 @@ class ObstoreStore(RangedGetStore, WriteStore):
     async def _head(self, key: str) -> ObjectInfo:
         found = await self._ask("head", key, obstore.head_async(self._store, key))
         return ObjectInfo(key, int(found["size"]), found["e_tag"], found["version"])
-
-    async def _refuse_existing(self, key: str) -> None:
-        if await self.exists(key):
-            raise AlreadyExistsError("the object exists already", where=self._where(key))
 
     async def _ask(self, verb: str, key: str, request: Coroutine[Any, Any, Result], size: int = 0) -> Result:
         """The answer to a request that is no GET, its errors as ours."""

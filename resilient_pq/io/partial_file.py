@@ -7,6 +7,7 @@ import os
 import stat
 import threading
 from collections.abc import Sequence
+from io import FileIO
 
 from resilient_pq.errors import AlreadyExistsError, NotFoundError, StoreError, Where
 from resilient_pq.io.os_errors import explained, from_os_error
@@ -227,6 +228,11 @@ def file_info(key: str, status: os.stat_result) -> ObjectInfo:
     """The version of a file, named by its device, inode, time of change and size."""
     etag = f"{status.st_dev:x}-{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}"
     return ObjectInfo(key, status.st_size, etag, permissions=stat.S_IMODE(status.st_mode))
+
+
+def open_private(path: str) -> FileIO:
+    """A file to read and to append to, made for its owner alone where it is missing."""
+    return open(path, "a+b", buffering=0, opener=lambda name, flags: os.open(name, flags, 0o600))
 
 
 def make_folders(path: str) -> None:
