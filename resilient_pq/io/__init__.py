@@ -14,17 +14,9 @@ from resilient_pq.io.local_store import LocalStore
 from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.io.multipart_store import MIN_PART_BYTES, MultipartStore, Part, UploadInfo
 from resilient_pq.io.object_sink import DEFAULT_SINK_OPTIONS, Buffer, Fencing, ObjectSink, SinkOptions, StoredState
-from resilient_pq.io.protocols import Capabilities, GrowingStore, ReadStore, WriteStore
+from resilient_pq.io.protocols import Capabilities, GrowingStore, OpenObject, ReadStore, WriteStore
 from resilient_pq.io.resolve import Stores, place_of, resolve, with_retry
-from resilient_pq.io.stored_object import (
-    ListedObject,
-    ObjectInfo,
-    ObjectTail,
-    OpenObject,
-    bare_etag,
-    folder_prefix,
-    names_of,
-)
+from resilient_pq.io.stored_object import ListedObject, ObjectInfo, ObjectTail, bare_etag, folder_prefix, names_of
 from resilient_pq.io.transfer.coalescing import MergedRange, MergeOptions, merge
 from resilient_pq.io.transfer.fetch import FetchOptions, ObjectRange, fetch, fetch_groups, fetch_places, merge_all
 from resilient_pq.io.transfer.fetch_counters import FetchCounters, counting

@@ -32,8 +32,8 @@ from resilient_pq.io.partial_file import (
     make_folders,
     refuse_special,
 )
-from resilient_pq.io.protocols import Capabilities, GrowingStore, WriteStore
-from resilient_pq.io.stored_object import LISTED_AT_ONCE, ListedObject, ObjectInfo, ObjectTail, OpenObject
+from resilient_pq.io.protocols import Capabilities, GrowingStore, OpenObject, WriteStore
+from resilient_pq.io.stored_object import LISTED_AT_ONCE, ListedObject, ObjectInfo, ObjectTail
 
 Result = TypeVar("Result")
 

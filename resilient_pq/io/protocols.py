@@ -18,7 +18,7 @@ from typing import Protocol, Self, runtime_checkable
 
 from resilient_pq.errors import NotFoundError, UnsupportedError, Where
 from resilient_pq.io.object_sink import DEFAULT_SINK_OPTIONS, Buffer, ObjectSink, SinkOptions
-from resilient_pq.io.stored_object import ListedObject, ObjectInfo, ObjectTail, OpenObject, names_of
+from resilient_pq.io.stored_object import ListedObject, ObjectInfo, ObjectTail, names_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,33 @@ class Capabilities:
     server_side_copy: bool = False
     durable_commit: bool = False
     list_names: bool = False
+
+
+class OpenObject(Protocol):
+    """One version of an object, open to be read from any thread; its methods block, and need no event loop."""
+
+    @abstractmethod
+    def read(self, start: int, end: int) -> memoryview:
+        """Exactly the bytes from `start` up to, not including, `end`.
+
+        Raises:
+            ObjectChangedError: The object is no longer the pinned version.
+            RangeError: The range lies beyond its size.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of it; no thread may be reading it."""
+
+    def __enter__(self) -> Self:
+        """The object itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close it."""
+        self.close()
 
 
 @runtime_checkable

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Protocol, Self
 
 from resilient_pq.errors import StoreError
 
@@ -84,33 +81,6 @@ class ObjectTail:
         if not self.offset <= start <= end <= self.offset + len(self.data):
             return None
         return memoryview(self.data)[start - self.offset : end - self.offset]
-
-
-class OpenObject(Protocol):
-    """One version of an object, open to be read from any thread; its methods block, and need no event loop."""
-
-    @abstractmethod
-    def read(self, start: int, end: int) -> memoryview:
-        """Exactly the bytes from `start` up to, not including, `end`.
-
-        Raises:
-            ObjectChangedError: The object is no longer the pinned version.
-            RangeError: The range lies beyond its size.
-        """
-
-    @abstractmethod
-    def close(self) -> None:
-        """Let go of it; no thread may be reading it."""
-
-    def __enter__(self) -> Self:
-        """The object itself."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Close it."""
-        self.close()
 
 
 def folder_prefix(folder: str) -> str:

@@ -422,7 +422,7 @@ async def test_kept_parts_arrive_and_stay() -> None:
 
 
 async def test_parts_that_do_not_end_are_broken_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("resilient_pq.io.upload.multipart.GRACE_SECONDS", 0.01)
+    monkeypatch.setattr("resilient_pq.io.upload.part_sender.GRACE_SECONDS", 0.01)
     store, before = SlowStore(), asyncio.all_tasks()
     sink = MultipartSink(store, "a", SMALL)
     await sink.write(payload(4 * MiB))

@@ -426,7 +426,7 @@ async def test_a_cancelled_upload_leaves_no_task_and_no_request(s3_proxy: Any) -
         task = asyncio.create_task(write())
         await asyncio.to_thread(proxy.wait_for, "PUT", "partNumber=2")
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("resilient_pq.io.upload.multipart.GRACE_SECONDS", 0.2)
+            patch.setattr("resilient_pq.io.upload.part_sender.GRACE_SECONDS", 0.2)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
