@@ -66,10 +66,7 @@ class Renewal:
         async with self._looking:
             if self.in_use is not used:
                 return None
-            found = await self._found()
-            if found is not None and await _named(found) != await _named(used):
-                self._signer._credentials = found
-                log.info("the credentials had expired, and were looked up again")
+            if await self._renewed(used):
                 return None
             if told is None:
                 refused = await in_words()
@@ -96,12 +93,18 @@ class Renewal:
         lately = self._clock() - self._looked_up_at < _LOOKED_UP_LATELY
         return names is not None and names[2] is not None and not lately
 
-    async def _found(self) -> Any:
+    async def _renewed(self, used: Any) -> bool:
+        """Whether other credentials were found than those that were used; the client has them then."""
         try:
-            return await self._look_up()
+            found = await self._look_up()
         except (BotoCoreError, OSError) as error:
             log.warning("credentials cannot be looked up again: %s", type(error).__name__)
-            return None
+            return False
+        if found is None or await _named(found) == await _named(used):
+            return False
+        self._signer._credentials = found
+        log.info("the credentials had expired, and were looked up again")
+        return True
 
 
 def _is_of_credentials(error: StoreError) -> bool:

@@ -140,22 +140,26 @@ class Lease:
             if found is None
             else found.epoch.following(file_id=self.file_id, before=self.before)
         )
-        if found is not None and not self._terms.exclusive and found.epoch.uploads:
-            log.warning(
-                "%s: an unfinished file was left here; it is not gone on with, and stays in the upload %s",
-                self._store.url_of(self._object),
-                " or ".join(found.epoch.uploads),
-            )
+        if found is not None and not self._terms.exclusive:
+            self._warn_of_unfinished(found.epoch)
         try:
             await self._write(epoch, None if found is None else found.etag, first=found is None)
         except AccessDeniedError as error:
             self._go_without(error)
             return
-        heeding = self.fencing is Fencing.LEASE and await self._store.heeds_conditions(self._key, epoch.to_json())
-        if self.fencing is Fencing.LEASE and not heeding:
+        if self.fencing is Fencing.LEASE and not await self._store.heeds_conditions(self._key, epoch.to_json()):
             self._advisory()
         if self._terms.exclusive and found is None:
             await self._refuse_written()
+
+    def _warn_of_unfinished(self, epoch: Epoch) -> None:
+        """Say which uploads hold an unfinished file that a new one begins beside."""
+        if epoch.uploads:
+            log.warning(
+                "%s: an unfinished file was left here; it is not gone on with, and stays in the upload %s",
+                self._store.url_of(self._object),
+                " or ".join(epoch.uploads),
+            )
 
     async def _refuse_written(self) -> None:
         """There is no epoch object before a file is begun, nor after it is complete: the object tells which it was."""
