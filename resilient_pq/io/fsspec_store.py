@@ -91,7 +91,7 @@ class FsspecStore(SpooledStore):
                 options |= {"asynchronous": True, "skip_instance_cache": True}
             filesystem, key = url_to_fs(url, **options)
         except Exception as error:  # drivers raise what their vendors' libraries raise
-            refused, cause = _refusal(error, url), cause_to_show(error)
+            refused, cause = _connect_error(error, url), cause_to_show(error)
         else:
             prefix = url[: -len(key)] if key and url.endswith(key) else None
             return cls(filesystem, prefix=prefix, retry=retry), Address(key)
@@ -131,7 +131,7 @@ class FsspecStore(SpooledStore):
             raise RangeError(f"{start}..{end} is not within {pin.size:,} bytes", where=self._where(key))
         if start == end:
             return b""
-        data: bytes = await self._asked("cannot read", "cat_file", key, start=start, end=end)
+        data: bytes = await self._call_retrying("cannot read", "cat_file", key, start=start, end=end)
         info = await self.head(key)
         if (info.size, info.etag) != (pin.size, pin.etag):
             raise ObjectChangedError("the object was replaced while it was read", where=self._where(key))
@@ -141,7 +141,7 @@ class FsspecStore(SpooledStore):
 
     async def head(self, key: str) -> ObjectInfo:
         """What the object is."""
-        found: dict[str, Any] = await self._asked("cannot read", "info", key)
+        found: dict[str, Any] = await self._call_retrying("cannot read", "info", key)
         if found.get("type") == "directory":
             raise StoreError("it is a folder", where=self._where(key), hint="name a file in it")
         if not isinstance(found.get("size"), int):
@@ -153,17 +153,17 @@ class FsspecStore(SpooledStore):
         prefix = folder_prefix(folder)
         self._filesystem.invalidate_cache()
         try:
-            found: dict[str, dict[str, Any]] = await self._asked("cannot list", "find", folder, detail=True)
+            found: dict[str, dict[str, Any]] = await self._call_retrying("cannot list", "find", folder, detail=True)
         except NotFoundError:
             return
         keys = iter(sorted(key for key in found if key.startswith(prefix)))
         while page := list(islice(keys, LISTED_AT_ONCE)):
-            yield [_listed(key.removeprefix(prefix), found[key]) for key in page]
+            yield [_listed_object(key.removeprefix(prefix), found[key]) for key in page]
 
     async def make_folder(self, folder: str) -> None:
         """Make the folder; a file system that has none of its own does nothing."""
         if path := folder.rstrip("/"):
-            await self._asked("cannot make the folder", "makedirs", path, exist_ok=True)
+            await self._call_retrying("cannot make the folder", "makedirs", path, exist_ok=True)
 
     def check_writable(self, key: str) -> None:
         """Refused where a chain leads to a web server."""
@@ -184,7 +184,7 @@ class FsspecStore(SpooledStore):
     async def delete(self, key: str) -> None:
         """Remove the object, if there is one."""
         try:
-            await self._asked("cannot delete", "rm_file", key)
+            await self._call_retrying("cannot delete", "rm_file", key)
         except NotFoundError:
             return
 
@@ -199,10 +199,12 @@ class FsspecStore(SpooledStore):
         if exclusive:
             await self._refuse_existing(key)
         if self._writes_whole_objects():
-            await self._asked("cannot write", "put_file", path, key)
+            await self._call_retrying("cannot write", "put_file", path, key)
         else:
-            await self._asked("cannot write", "put_file", path, key + SUFFIX)
-            await self._once("cannot write", "mv", key + SUFFIX, key)  # after a lost reply there is nothing to move
+            await self._call_retrying("cannot write", "put_file", path, key + SUFFIX)
+            await self._call_once(
+                "cannot write", "mv", key + SUFFIX, key
+            )  # after a lost reply there is nothing to move
         return await self.head(key)
 
     def _writes_whole_objects(self) -> bool:
@@ -210,19 +212,19 @@ class FsspecStore(SpooledStore):
         inner = getattr(self._filesystem, "fs", None) or self._filesystem
         return bool(getattr(inner, "async_impl", False)) or "memory" in inner.protocol
 
-    async def _asked(self, doing: str, method: str, *args: Any, **options: Any) -> Any:
+    async def _call_retrying(self, doing: str, method: str, *args: Any, **options: Any) -> Any:
         """What a method gives that may be called again; the last of its arguments is the key."""
-        return await self._attempts.of(lambda: self._once(doing, method, *args, **options))
+        return await self._attempts.of(lambda: self._call_once(doing, method, *args, **options))
 
     async def _call(self, method: str, *args: Any, **options: Any) -> Any:
         """What a method of the file system gives; the last of its arguments is the key."""
         byte_range = f"bytes={options['start']}-{options['end'] - 1}" if "start" in options else ""
         with RequestLine(method, self.url_of(args[-1]), byte_range) as line:
-            found = await self._awaited(method, *args, **options)
+            found = await self._invoke(method, *args, **options)
         line.end(None, len(found) if isinstance(found, bytes) else 0)
         return found
 
-    async def _awaited(self, method: str, *args: Any, **options: Any) -> Any:
+    async def _invoke(self, method: str, *args: Any, **options: Any) -> Any:
         if not self._asynchronous:
             return await in_thread(lambda: getattr(self._filesystem, method)(*args, **options))
         if self._session is None:
@@ -230,17 +232,17 @@ class FsspecStore(SpooledStore):
             self._session = object() if connect is None else await connect()
         return await getattr(self._filesystem, f"_{method}")(*args, **options)
 
-    async def _once(self, doing: str, method: str, *args: Any, **options: Any) -> Any:
+    async def _call_once(self, doing: str, method: str, *args: Any, **options: Any) -> Any:
         """What a method gives; what any file system raises, as an error of ours. The last argument is the key."""
         try:
             return await self._call(method, *args, **options)
         except ResilientPQError:
             raise
         except Exception as error:  # drivers raise what their vendors' libraries raise
-            failed, cause = self._failure(error, doing, args[-1]), cause_to_show(error)
+            failed, cause = self._store_error(error, doing, args[-1]), cause_to_show(error)
         raise failed from cause  # out here it does not come from an error that is not to be shown
 
-    def _failure(self, error: Exception, doing: str, key: str) -> ResilientPQError:
+    def _store_error(self, error: Exception, doing: str, key: str) -> ResilientPQError:
         where, reason = self._where(key), scrubbed(str(error))
         if isinstance(error, NotImplementedError):
             return UnsupportedError(f"{self.name} {doing}: {reason}", where=where)
@@ -271,13 +273,13 @@ def _version(found: Mapping[str, Any]) -> str | None:
     return " ".join(f"{name}={found[name]}" for name in _VERSION_FIELDS if found.get(name) is not None) or None
 
 
-def _listed(name: str, found: Mapping[str, Any]) -> ListedObject:
+def _listed_object(name: str, found: Mapping[str, Any]) -> ListedObject:
     """What a listing says of a file."""
     size = found.get("size")
     return ListedObject(name, size if isinstance(size, int) else None, _version(found))
 
 
-def _refusal(error: Exception, url: str) -> ResilientPQError:
+def _connect_error(error: Exception, url: str) -> ResilientPQError:
     """Why no file system could be made for a URL."""
     name, reason = shown(url), scrubbed(str(error))
     if isinstance(error, ImportError):

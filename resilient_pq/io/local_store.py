@@ -96,7 +96,7 @@ class LocalStore(WriteStore, GrowingStore):
 
     async def head(self, key: str) -> ObjectInfo:
         """What the file is."""
-        return file_info(key, await in_thread(_status, self.url_of(key)))
+        return file_info(key, await in_thread(_file_status, self.url_of(key)))
 
     def beside(self, key: str, name: str) -> str:
         """The path of a file in the folder of another; on Windows paths may have backslashes."""
@@ -105,7 +105,7 @@ class LocalStore(WriteStore, GrowingStore):
     async def list_objects(self, folder: str) -> AsyncGenerator[Sequence[ListedObject], None]:
         """Every file below the folder, by name within a page; links are followed, but not in circles."""
         walking = _walk(self.url_of(folder) or os.curdir)  # what a name without any folder lies in
-        while page := await in_thread(_page_of, walking):
+        while page := await in_thread(_next_page, walking):
             yield page
 
     async def put(self, key: str, data: Sequence[Buffer] | Buffer, *, if_none_match: bool = False) -> ObjectInfo:
@@ -173,7 +173,7 @@ def _reopen(path: str, options: SinkOptions) -> tuple[PartialFile, int]:
 def _create(path: str, options: SinkOptions) -> PartialFile:
     _refuse_existing(path, options)
     if options.private_partial:
-        return _beside(path, options.permissions)
+        return _unique_partial(path, options.permissions)
     return PartialFile.create(path, overwrite=options.overwrite_partial, permissions=options.permissions)
 
 
@@ -195,7 +195,7 @@ def _discard_unfinished(path: str, keep: Collection[str]) -> None:
                 _delete(each)
 
 
-def _beside(path: str, permissions: int | None = None) -> PartialFile:
+def _unique_partial(path: str, permissions: int | None = None) -> PartialFile:
     """A partial file under a name that no other writer draws, which becomes `path`."""
     path = behind_link(path)
     refuse_special(path)
@@ -206,7 +206,7 @@ def _beside(path: str, permissions: int | None = None) -> PartialFile:
 
 def _put(path: str, pieces: list[memoryview], exclusive: bool) -> os.stat_result:
     """Write beside the file, under a name that no other writer draws, and rename."""
-    beside = _beside(path)
+    beside = _unique_partial(path)
     try:
         beside.append(pieces)
         return beside.publish(exclusive=exclusive)
@@ -219,19 +219,21 @@ def _delete(path: str) -> None:
         os.unlink(path)
 
 
-def _status(path: str) -> os.stat_result:
+def _file_status(path: str) -> os.stat_result:
     with explained("cannot read", path):
         status = os.stat(path)
     refuse_special(path, hint="bytes are read from anywhere in it: save them to a file first")
     return status
 
 
-def _page_of(walking: Iterator[tuple[str, os.DirEntry[str] | StoreError]]) -> list[ListedObject]:
+def _next_page(walking: Iterator[tuple[str, os.DirEntry[str] | StoreError]]) -> list[ListedObject]:
     """The next files, and what they are."""
-    return sorted((_listed(name, entry) for name, entry in islice(walking, LISTED_AT_ONCE)), key=attrgetter("name"))
+    return sorted(
+        (_listed_object(name, entry) for name, entry in islice(walking, LISTED_AT_ONCE)), key=attrgetter("name")
+    )
 
 
-def _listed(name: str, entry: os.DirEntry[str] | StoreError) -> ListedObject:
+def _listed_object(name: str, entry: os.DirEntry[str] | StoreError) -> ListedObject:
     if isinstance(entry, StoreError):
         return ListedObject(name, error=entry)
     try:
@@ -274,7 +276,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def _read_tail(path: str, size: int) -> tuple[os.stat_result, int, memoryview]:
-    _status(path)
+    _file_status(path)
     with explained("cannot read", path), open(path, "rb", buffering=0) as file:
         status = os.fstat(file.fileno())
         offset = max(0, status.st_size - size)
@@ -300,7 +302,7 @@ class PinnedFile(OpenObject):
         self.path = path
         self.pin = pin
         self._version = None if pin.etag is None else _Version.of(pin.etag)
-        _status(path)
+        _file_status(path)
         with explained("cannot read", path):
             self._file = open(path, "rb", buffering=0)  # noqa: SIM115
         try:

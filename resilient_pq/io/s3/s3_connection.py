@@ -28,7 +28,7 @@ from resilient_pq.io.s3.s3_gets import S3Gets
 from resilient_pq.io.transfer.ranged_get import MAX_REQUESTS
 from resilient_pq.units import KiB, MiB
 
-__all__ = ["Renewal", "RequestBody", "S3Gets", "new_filesystem", "prepared"]
+__all__ = ["Renewal", "RequestBody", "S3Gets", "new_filesystem", "prepare_client"]
 
 _CONNECT_SECONDS = 5
 _CHUNK = 256 * KiB
@@ -68,7 +68,7 @@ def new_filesystem(storage_options: Mapping[str, Any], progress_seconds: float |
     return filesystem
 
 
-def prepared(filesystem: Any, client: Any, *, gets: bool, renews: bool) -> tuple[S3Gets | None, Renewal | None]:
+def prepare_client(filesystem: Any, client: Any, *, gets: bool, renews: bool) -> tuple[S3Gets | None, Renewal | None]:
     """What sends the GETs of a new client, and what changes its credentials; None where nothing does."""
     client.meta.events.register_last("before-call.s3", _expect_only_for_large_bodies)
     renewal = Renewal(client._request_signer, lambda: _session(filesystem).get_credentials()) if renews else None

@@ -89,7 +89,7 @@ class Renewal:
         code = code_of(error)
         if (code and not code.isdecimal()) or status_of(error) not in _WITHOUT_WORDS:
             return False
-        names = await _named(used)
+        names = await _frozen(used)
         lately = self._clock() - self._looked_up_at < _LOOKED_UP_LATELY
         return names is not None and names[2] is not None and not lately
 
@@ -100,7 +100,7 @@ class Renewal:
         except (BotoCoreError, OSError) as error:
             log.warning("credentials cannot be looked up again: %s", type(error).__name__)
             return False
-        if found is None or await _named(found) == await _named(used):
+        if found is None or await _frozen(found) == await _frozen(used):
             return False
         self._signer._credentials = found
         log.info("the credentials had expired, and were looked up again")
@@ -112,7 +112,7 @@ def _is_of_credentials(error: StoreError) -> bool:
     return code_of(error) in _EXPIRED | _UNKNOWN or isinstance(error.__cause__, CredentialRetrievalError)
 
 
-async def _named(credentials: Any) -> tuple[str, str, str | None] | None:
+async def _frozen(credentials: Any) -> tuple[str, str, str | None] | None:
     """What tells credentials from others; None where they cannot be had any more."""
     try:
         frozen = await credentials.get_frozen_credentials()

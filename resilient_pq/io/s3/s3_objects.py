@@ -112,8 +112,8 @@ class S3Objects(RangedGetStore):
 
         def refused(error: StoreError) -> StoreError:
             if if_match is not None and not _is_missing_bucket(error):
-                return self._another_version(key)
-            return self._exists_already(key) if isinstance(error, PreconditionError) else error
+                return self._changed_error(key)
+            return self._exists_error(key) if isinstance(error, PreconditionError) else error
 
         def identify() -> Fingerprint:
             return Fingerprint(size, md5_of(pieces), crc32 if self._may_take_crc32("put_object") else None)
@@ -135,7 +135,7 @@ class S3Objects(RangedGetStore):
                 if _is_missing_bucket(error):
                     raise
                 if not failed or await self.exists(key):  # otherwise an earlier attempt did it, and its reply was lost
-                    raise self._another_version(key) from error
+                    raise self._changed_error(key) from error
             except StoreError:
                 failed = True
                 raise
@@ -226,14 +226,14 @@ class S3Objects(RangedGetStore):
             raise UnsupportedError("the installed botocore knows no conditions", hint="upgrade it: pip install -U s3fs")
         return {"IfMatch": etag}
 
-    def _another_version(self, key: str) -> ObjectChangedError:
+    def _changed_error(self, key: str) -> ObjectChangedError:
         return ObjectChangedError(
             "the object is not the version that was to be replaced",
             where=self._where(key),
             hint="somebody else wrote it meanwhile; nothing was published",
         )
 
-    def _exists_already(self, key: str) -> AlreadyExistsError:
+    def _exists_error(self, key: str) -> AlreadyExistsError:
         return AlreadyExistsError("the object exists already", where=self._where(key))
 
     def _may_take_crc32(self, operation: str) -> bool:

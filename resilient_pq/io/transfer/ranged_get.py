@@ -66,7 +66,7 @@ _MOST_READ_OVER = 64 * MiB
 MAX_REQUESTS = 64
 
 
-class _BegunBody:
+class _LoggedBody:
     """The body of an answer, of which the first bytes are read before anybody asks, and which is in the log."""
 
     def __init__(self, answer: Answer, line: RequestLine) -> None:
@@ -166,13 +166,13 @@ class RangedGetStore(ReadStore):
     def _where(self, key: str, offset: int | None = None) -> Where:
         return Where(key=self.url_of(key), offset=offset)
 
-    async def _begun(self, key: str, byte_range: str, size: int, *, pin: ObjectInfo | None) -> Answer:
+    async def _begin_get(self, key: str, byte_range: str, size: int, *, pin: ObjectInfo | None) -> Answer:
         """One GET up to its first byte; two, pinned alike, where that does not come."""
 
         async def send() -> Answer:
             with RequestLine("GET", self.url_of(key), byte_range) as line:
                 answer = await self._get(key, byte_range, pin=pin)
-            body = _BegunBody(answer, line)
+            body = _LoggedBody(answer, line)
             await body.begin()
             return replace(answer, body=body)
 
@@ -200,29 +200,29 @@ class _RangeRead:
     async def run(self) -> memoryview:
         """The bytes."""
         await self._store._retrying(self._attempt, received=lambda: self._received)
-        return await self.settled()
+        return await self.confirmed_bytes()
 
-    async def settled(self) -> memoryview:
+    async def confirmed_bytes(self) -> memoryview:
         """All bytes, once it is known that they are of the pinned version."""
         if self._unnamed:
             count_request()
             info = await self._store.head(self._key)
             if info.size != self._pin.size or info.etag is None or not is_same_version(info.etag, self._pin.etag):
-                raise self._changed("its ETag is another, or it has none any more")
+                raise self._changed_error("its ETag is another, or it has none any more")
         return memoryview(self._data).toreadonly()
 
     async def _attempt(self) -> None:
         start, end = self._start + self._received, self._start + len(self._data)
         try:
-            answer = await self._store._begun(self._key, f"bytes={start}-{end - 1}", end - start, pin=self._pin)
+            answer = await self._store._begin_get(self._key, f"bytes={start}-{end - 1}", end - start, pin=self._pin)
         except RangeError as error:
-            raise self._changed("it is shorter now") from error
+            raise self._changed_error("it is shorter now") from error
         try:
             sent = sent_range(answer, self._pin.size, end - start)
             if sent.total != self._pin.size:
-                raise self._changed(f"it has {sent.total:,} bytes instead of {self._pin.size:,}")
+                raise self._changed_error(f"it has {sent.total:,} bytes instead of {self._pin.size:,}")
             if not is_same_version(answer.etag, self._pin.etag):
-                raise self._changed("its ETag is another")
+                raise self._changed_error("its ETag is another")
             self._unnamed |= answer.etag is None and self._pin.etag is not None
             if not sent.start <= start < sent.end:
                 raise StoreError(
@@ -249,7 +249,7 @@ class _RangeRead:
         while missing := len(self._data) - self._received:
             chunk = await body.read(min(missing, _CHUNK))
             if not chunk:
-                raise self._cut()
+                raise self._cut_error()
             view[self._received : self._received + len(chunk)] = chunk
             self._received += len(chunk)
 
@@ -258,15 +258,15 @@ class _RangeRead:
         while count:
             chunk = await body.read(min(count, _CHUNK))
             if not chunk:
-                raise self._cut()
+                raise self._cut_error()
             count -= len(chunk)
 
-    def _cut(self) -> TransientError:
+    def _cut_error(self) -> TransientError:
         return TransientError(
             "the body was cut short", where=self._store._where(self._key, self._start + self._received)
         )
 
-    def _changed(self, how: str) -> ObjectChangedError:
+    def _changed_error(self, how: str) -> ObjectChangedError:
         return ObjectChangedError(
             f"the object was replaced while it was read: {how}", where=self._store._where(self._key)
         )
@@ -287,7 +287,7 @@ class _TailRead:
         """The tail."""
         await self._store._retrying(self._attempt, received=self._received)
         assert self._info is not None and self._rest is not None
-        read = await self._rest.settled()
+        read = await self._rest.confirmed_bytes()
         return ObjectTail(self._info, self._info.size - len(read), read)
 
     def _received(self) -> int:
@@ -297,7 +297,7 @@ class _TailRead:
         if self._rest is not None:
             await self._rest._attempt()
             return
-        answer = await self._store._begun(self._key, self._asked, self._size, pin=None)
+        answer = await self._store._begin_get(self._key, self._asked, self._size, pin=None)
         try:
             sent = sent_range(answer, None, self._size)
             offset = max(0, sent.total - self._size)

@@ -41,7 +41,7 @@ async def drop_upload(store: MultipartStore, key: str, upload_id: str, error: Ba
     except (StoreError, UnsupportedError, TimeoutError) as refused:
         reason = refused.message if isinstance(refused, ResilientPQError) else "no answer"
         command = drop_command(store, key, upload_id)
-        _tell(
+        _warn(
             store.url_of(key),
             f"the upload {upload_id} was not removed ({reason}); to remove it: {command}",
             error,
@@ -54,14 +54,14 @@ async def abort_after(sink: ObjectSink, error: BaseException) -> str | None:
         await sink.abort()
     except ResilientPQError as refused:
         note = f"what was written was not removed: {refused.message}"
-        return _tell(sink.describe(), note if refused.hint is None else f"{note}; {refused.hint}", error)
+        return _warn(sink.describe(), note if refused.hint is None else f"{note}; {refused.hint}", error)
     if sink.in_doubt and (command := sink.rescue_command()) is not None:
         note = f"it is not known whether it was published; if it was not, complete what was sent: {command}"
-        return _tell(sink.describe(), note, error)
+        return _warn(sink.describe(), note, error)
     return None
 
 
-def _tell(place: str, note: str, error: BaseException | None) -> str:
+def _warn(place: str, note: str, error: BaseException | None) -> str:
     log.warning("%s: %s", place, note)
     told = f"{place}: {note}"
     if error is not None:
@@ -98,12 +98,12 @@ async def uploads_left(store: object, keys: Collection[str]) -> tuple[str, ...]:
         log.debug("%s: cannot tell which uploads are open: %s", store.url_of(common), error.message)
         return ()
     return tuple(
-        f"the upload {each.upload_id} is open for {store.url_of(each.key)}, begun {_time(each)}: unless somebody writes"
-        f" to it, remove it: {drop_command(store, each.key, each.upload_id)}"
+        f"the upload {each.upload_id} is open for {store.url_of(each.key)}, begun {_begin_time(each)}: unless somebody"
+        f" writes to it, remove it: {drop_command(store, each.key, each.upload_id)}"
         for each in listed
         if each.key in keys
     )
 
 
-def _time(upload: UploadInfo) -> str:
+def _begin_time(upload: UploadInfo) -> str:
     return "at an unknown time" if upload.initiated is None else upload.initiated.isoformat(timespec="seconds")

@@ -148,7 +148,7 @@ class Lease:
             self._go_without(error)
             return
         if self.fencing is Fencing.LEASE and not await self._store.heeds_conditions(self._key, epoch.to_json()):
-            self._advisory()
+            self._become_advisory()
         if self._terms.exclusive and found is None:
             await self._refuse_written()
 
@@ -169,7 +169,7 @@ class Lease:
             etag = None
         if etag != self._terms.standing:
             await self.release()
-            raise self._fenced()
+            raise self._fencing_error()
 
     async def name(self, upload_id: str) -> None:
         """Say which upload is written to, before its first part is sent."""
@@ -195,7 +195,7 @@ class Lease:
             return
         self._confirmed = True
         if found is None or found.epoch.owner != self._held.owner:
-            raise self._fenced()
+            raise self._fencing_error()
 
     async def release(self) -> None:
         """Remove the epoch object, since nothing is left to be told of it."""
@@ -207,7 +207,7 @@ class Lease:
         try:
             await self._store.delete(self._key, if_match=self._etag)
         except PreconditionError as error:
-            raise self._fenced() from error
+            raise self._fencing_error() from error
         except UnsupportedError:
             await self.confirm()
             await self._store.delete(self._key)
@@ -221,12 +221,12 @@ class Lease:
             try:
                 info = await self._store.put(self._key, data, if_none_match=first, if_match=None if first else expected)
             except UnsupportedError:
-                self._advisory()
+                self._become_advisory()
             except (AlreadyExistsError, ObjectChangedError) as error:
                 # The answer to an attempt before may have been lost: what lies there tells.
                 found = await find_epoch(self._store, self._object)
                 if found is None or found.epoch != epoch:
-                    raise self._fenced() from error
+                    raise self._fencing_error() from error
                 self._held, self._etag = epoch, found.etag
                 return
             else:
@@ -234,11 +234,11 @@ class Lease:
                 return
         found = await find_epoch(self._store, self._object)
         if (found is not None) if first else (found is None or found.etag != expected):
-            raise self._fenced()
+            raise self._fencing_error()
         info = await self._store.put(self._key, data)
         self._held, self._etag = epoch, info.etag
 
-    def _advisory(self) -> None:
+    def _become_advisory(self) -> None:
         self.fencing = Fencing.ADVISORY
         log.warning(
             "%s: %s heeds no conditions (If-Match, If-None-Match): of several writers that begin at one moment more"
@@ -261,9 +261,9 @@ class Lease:
 
     def _refuse_lost(self) -> None:
         if self._lost:
-            raise self._fenced()
+            raise self._fencing_error()
 
-    def _fenced(self) -> WriterFencedError:
+    def _fencing_error(self) -> WriterFencedError:
         self._lost = True
         return WriterFencedError(
             "somebody else has taken the file over",

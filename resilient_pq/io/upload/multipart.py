@@ -81,7 +81,7 @@ class MultipartSink(ObjectSink):
         try:
             sink._sender.pump()
             while sink._sender.plan.committing or sink._sender.is_confirming:
-                await sink._sender.change()
+                await sink._sender.wait_for_change()
         except BaseException:
             sink._outcome = "kept"
             await finish_first(sink._sender.settle())
@@ -140,7 +140,7 @@ class MultipartSink(ObjectSink):
         self._refuse_ended()
         self._sender.append(pieces_of(buffers))
         while self._sender.plan.congested:
-            await self._sender.change()
+            await self._sender.wait_for_change()
 
     def mark(self) -> None:
         """What was written so far is what the first part holds until something is committed."""
@@ -156,7 +156,7 @@ class MultipartSink(ObjectSink):
         if wait or not self._sender.plan.committing:
             end, plan = self._sender.commit(), self._sender.plan
             while wait and (plan.committed_end < end or self._sender.stored_end < end <= plan.stored_end):
-                await self._sender.change()
+                await self._sender.wait_for_change()
         return StoredState.STORED if self._sender.stored_end >= self.position else StoredState.ACCEPTED
 
     async def complete(self) -> ObjectInfo:
@@ -172,8 +172,8 @@ class MultipartSink(ObjectSink):
             return await self._publish(self._store.put(self._key, data, if_none_match=exclusive, if_match=if_match))
         self._sender.pump()
         while not self._sender.plan.completable or self._sender.is_confirming:
-            await self._sender.change()
-        parts, upload_id = self._sender.plan.parts, await self._sender.begun()
+            await self._sender.wait_for_change()
+        parts, upload_id = self._sender.plan.parts, await self._sender.begin()
         stored = sum(part.size for part in parts)
         if stored != self.position:
             raise StoreError(f"the parts have {stored:,} bytes instead of {self.position:,}", where=self._sender.where)
@@ -234,7 +234,7 @@ class MultipartSink(ObjectSink):
             except (NotFoundError, ObjectChangedError) as error:
                 if self._sender.plan.single:
                     raise
-                raise self._sender.fenced(error) from error
+                raise self._sender.fencing_error(error) from error
             except BaseException:
                 self._in_doubt = not self._sender.plan.single
                 raise

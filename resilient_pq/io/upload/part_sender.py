@@ -131,7 +131,7 @@ class PartSender:
         if self.failure is not None:
             raise StoreError(f"a part was not sent: {self.failure!r}", where=self.where) from self.failure
 
-    async def change(self) -> None:
+    async def wait_for_change(self) -> None:
         """Wait until something that was under way is done; raises what failed."""
         self.refuse_failed()
         if not self.tasks and self._timer is None:
@@ -196,22 +196,22 @@ class PartSender:
 
     async def _put(self, request: PutPart) -> None:
         pieces = self.buffers.view(request.number, request.end - request.start)
-        upload_id = await self.begun()
+        upload_id = await self.begin()
         try:
             part = await self._store.put_part(self._key, upload_id, request.number, pieces)
         except BucketNotFoundError:
             raise  # nobody took the upload over: it is gone with the bucket
         except NotFoundError as error:
-            raise self.fenced(error) from error
+            raise self.fencing_error(error) from error
         self.plan.acknowledged(part, asyncio.get_running_loop().time())
 
     async def _list(self) -> None:
         try:
-            parts = await self._listed(await self.begun())
+            parts = await self._listed(await self.begin())
         except BucketNotFoundError:
             raise
         except NotFoundError as error:
-            raise self.fenced(error) from error
+            raise self.fencing_error(error) from error
         except (AccessDeniedError, UnsupportedError) as error:
             if self.plan.committing and self.plan.unanswered:
                 raise  # nothing else can tell what became of the request that was not answered
@@ -239,13 +239,13 @@ class PartSender:
             return await findable_parts(self._store, self._key, upload_id)
         return await self._store.list_parts(self._key, upload_id)
 
-    async def begun(self) -> str:
+    async def begin(self) -> str:
         """The upload id; a sender that is cancelled leaves the request that asks for it alone."""
         if self._beginning is None:
             self._beginning = asyncio.create_task(leased_upload(self._store, self._key, self.lease))
         return await asyncio.shield(self._beginning)
 
-    def fenced(self, error: StoreError) -> WriterFencedError:
+    def fencing_error(self, error: StoreError) -> WriterFencedError:
         """The error for a refusal that says that somebody else ended the upload, or replaced its object."""
         if isinstance(error, ObjectChangedError):
             return WriterFencedError(

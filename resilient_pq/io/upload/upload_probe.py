@@ -37,10 +37,10 @@ async def findable_parts(
         except BucketNotFoundError:
             raise
         except NotFoundError:
-            if await _lists(store, key, upload_id):
+            if await _is_listed(store, key, upload_id):
                 return None  # it is open, and yet nothing is told of its parts
             raise
-        listed = await _lists(store, key, upload_id)
+        listed = await _is_listed(store, key, upload_id)
         if listed is None:
             return None
         if listed and parts:
@@ -48,7 +48,7 @@ async def findable_parts(
     return None
 
 
-async def _lists(store: MultipartStore, key: str, upload_id: str) -> bool | None:
+async def _is_listed(store: MultipartStore, key: str, upload_id: str) -> bool | None:
     """Whether the store lists the upload, as far as the credentials tell; None where it lists none at all."""
     try:
         return any(found.upload_id == upload_id for found in await store.list_uploads(key))
