@@ -211,9 +211,9 @@ async def test_what_is_not_understood(wire: type[Wire], url: str, header: str) -
     assert client._gets is not None
     headers = {"Authorization": header, "X-Amz-Content-SHA256": "UNSIGNED-PAYLOAD"}
     right = SimpleNamespace(url="https://h/a", headers={**headers, "Authorization": SIGNED})
-    assert await client._gets._understood([right], "a") is not None
+    assert await client._gets._parse_request([right], "a") is not None
     wrong = SimpleNamespace(url=url, headers=headers)
-    assert await client._gets._understood([wrong], "a") is None
+    assert await client._gets._parse_request([wrong], "a") is None
 
 
 async def test_a_session_with_hooks_is_left_to_botocore(wire: type[Wire]) -> None:
