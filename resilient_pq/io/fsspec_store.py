@@ -202,9 +202,8 @@ class FsspecStore(SpooledStore):
             await self._call_retrying("cannot write", "put_file", path, key)
         else:
             await self._call_retrying("cannot write", "put_file", path, key + SUFFIX)
-            await self._call_once(
-                "cannot write", "mv", key + SUFFIX, key
-            )  # after a lost reply there is nothing to move
+            # Once: after a lost reply there is nothing to move.
+            await self._call_once("cannot write", "mv", key + SUFFIX, key)
         return await self.head(key)
 
     def _writes_whole_objects(self) -> bool:

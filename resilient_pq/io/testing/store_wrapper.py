@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from resilient_pq.errors import UnsupportedError
-from resilient_pq.io.multipart_store import MultipartStore, Part, UploadInfo
+from resilient_pq.io.multipart_store import MultipartStore, Part
 from resilient_pq.io.object_sink import (
     DEFAULT_SINK_OPTIONS,
     Buffer,
-    Fencing,
     ObjectSink,
     SinkOptions,
-    StoredState,
     pieces_of,
 )
-from resilient_pq.io.protocols import Capabilities, ReadStore, WriteStore
+from resilient_pq.io.protocols import ReadStore, WriteStore
 from resilient_pq.io.stored_object import ListedObject, ObjectInfo, ObjectTail
 
 Result = TypeVar("Result")
@@ -40,12 +38,75 @@ class Call(NamedTuple):
     end: int | None = None
 
 
+def _same(name: str) -> Any:
+    """A property that is the inner one's."""
+    return property(lambda self: getattr(self.inner, name))
+
+
+def _passed_on(name: str) -> Any:
+    """A method that is the inner one's, and is no call of its own."""
+
+    def method(self: StoreWrapper | _SinkWrapper, *args: Any, **options: Any) -> Any:
+        return _method(self.inner, name)(*args, **options)
+
+    return method
+
+
+def _called(verb: str) -> Any:
+    """A method of the inner store, whose first argument is the key."""
+
+    async def method(self: StoreWrapper, key: str, *args: Any, **options: Any) -> Any:
+        return await self._do(Call(verb, key), lambda: _method(self.inner, verb)(key, *args, **options))
+
+    return method
+
+
+def _called_at_position(verb: str) -> Any:
+    """A method of the inner sink, called where it stands."""
+
+    async def method(self: _SinkWrapper, **options: Any) -> Any:
+        call = Call(verb, self._key, self.inner.position)
+        return await self._wrapper._do(call, lambda: getattr(self.inner, verb)(**options))
+
+    return method
+
+
+def _method(inner: ReadStore | ObjectSink, name: str) -> Callable[..., Any]:
+    found: Callable[..., Any] | None = getattr(inner, name, None)
+    if found is None:
+        raise UnsupportedError(f"{getattr(inner, 'name', 'the sink')} has no multipart uploads")
+    return found
+
+
+def _num_bytes(data: Sequence[Buffer] | Buffer) -> int:
+    return sum(piece.nbytes for piece in pieces_of(data))
+
+
 class StoreWrapper(MultipartStore):
     """Hands every call on to another store; subclasses decide in `_do` what happens around it.
 
     Attributes:
         inner: The other store.
     """
+
+    name = _same("name")
+    capabilities = _same("capabilities")
+    url_of = _passed_on("url_of")
+    address_of = _passed_on("address_of")
+    beside = _passed_on("beside")
+    heeds_conditions = _passed_on("heeds_conditions")
+    begun_twice = _passed_on("begun_twice")
+    upload_options = _passed_on("upload_options")
+    close = _passed_on("close")
+    head = _called("head")
+    make_folder = _called("make_folder")
+    delete = _called("delete")
+    discard_unfinished = _called("discard_unfinished")
+    create_upload = _called("create_upload")
+    complete_upload = _called("complete_upload")
+    abort_upload = _called("abort_upload")
+    list_uploads = _called("list_uploads")
+    list_parts = _called("list_parts")
 
     def __init__(self, store: WriteStore) -> None:
         """Hand calls on to `store`."""
@@ -54,28 +115,10 @@ class StoreWrapper(MultipartStore):
     async def _do(self, call: Call, action: Callable[[], Awaitable[Result]]) -> Result:
         return await action()
 
-    @property
-    def name(self) -> str:
-        """The inner store's."""
-        return self.inner.name
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """The inner store's."""
-        return self.inner.capabilities
-
-    def url_of(self, key: str) -> str:
-        """The inner store's."""
-        return self.inner.url_of(key)
-
     def check_writable(self, key: str) -> None:
         """Handed on."""
         if isinstance(self.inner, WriteStore):
             self.inner.check_writable(key)
-
-    def address_of(self, key: str) -> str:
-        """The inner store's."""
-        return self.inner.address_of(key)
 
     async def read_tail(self, key: str, size: int) -> ObjectTail:
         """Handed on."""
@@ -87,14 +130,6 @@ class StoreWrapper(MultipartStore):
             Call("read_range", key, start, end), lambda: self.inner.read_range(key, start, end, pin=pin)
         )
 
-    async def head(self, key: str) -> ObjectInfo:
-        """Handed on."""
-        return await self._do(Call("head", key), lambda: self.inner.head(key))
-
-    def beside(self, key: str, name: str) -> str:
-        """The inner store's."""
-        return self.inner.beside(key, name)
-
     async def list_objects(self, folder: str) -> AsyncGenerator[Sequence[ListedObject], None]:
         """Handed on; the first page is the call."""
         async with aclosing(self.inner.list_objects(folder)) as pages:
@@ -104,103 +139,29 @@ class StoreWrapper(MultipartStore):
                 async for page in pages:
                     yield page
 
-    async def put(
-        self,
-        key: str,
-        data: Sequence[Buffer] | Buffer,
-        *,
-        if_none_match: bool = False,
-        if_match: str | None = None,
-    ) -> ObjectInfo:
+    async def put(self, key: str, data: Sequence[Buffer] | Buffer, **conditions: Any) -> ObjectInfo:
         """Handed on."""
-        size = sum(piece.nbytes for piece in pieces_of(data))
-
-        async def put() -> ObjectInfo:
-            if if_match is None:
-                return await self.inner.put(key, data, if_none_match=if_none_match)
-            return await self._multipart.put(key, data, if_none_match=if_none_match, if_match=if_match)
-
-        return await self._do(Call("put", key, 0, size), put)
+        found: ObjectInfo = await self._do(
+            Call("put", key, 0, _num_bytes(data)), lambda: _method(self.inner, "put")(key, data, **conditions)
+        )
+        return found
 
     async def create(self, key: str, options: SinkOptions = DEFAULT_SINK_OPTIONS) -> ObjectSink:
         """Handed on; the sink is watched too."""
-        sink = await self._do(Call("create", key), lambda: self.inner.create(key, options))
-        return _SinkWrapper(self, key, sink)
-
-    async def make_folder(self, folder: str) -> None:
-        """Handed on."""
-        await self._do(Call("make_folder", folder), lambda: self.inner.make_folder(folder))
-
-    async def delete(self, key: str, *, if_match: str | None = None) -> None:
-        """Handed on."""
-
-        async def delete() -> None:
-            if if_match is None:
-                await self.inner.delete(key)
-            else:
-                await self._multipart.delete(key, if_match=if_match)
-
-        await self._do(Call("delete", key), delete)
-
-    async def heeds_conditions(self, key: str, data: bytes) -> bool:
-        """The inner store's."""
-        return await self._multipart.heeds_conditions(key, data)
-
-    def begun_twice(self, upload_id: str) -> bool:
-        """The inner store's."""
-        return self._multipart.begun_twice(upload_id)
-
-    async def discard_unfinished(self, key: str, *, keep: Collection[str] = ()) -> None:
-        """Handed on."""
-        await self._do(Call("discard_unfinished", key), lambda: self.inner.discard_unfinished(key, keep=keep))
-
-    def upload_options(self, options: SinkOptions) -> SinkOptions:
-        """The inner store's."""
-        return self._multipart.upload_options(options)
+        return _SinkWrapper(self, key, await self._do(Call("create", key), lambda: self.inner.create(key, options)))
 
     def copies_from(self, store: ReadStore) -> bool:
         """The inner store's, of the inner store."""
-        return self._multipart.copies_from(store.inner if isinstance(store, StoreWrapper) else store)
-
-    async def create_upload(self, key: str) -> str:
-        """Handed on."""
-        return await self._do(Call("create_upload", key), lambda: self._multipart.create_upload(key))
+        found: bool = _method(self.inner, "copies_from")(store.inner if isinstance(store, StoreWrapper) else store)
+        return found
 
     async def put_part(self, key: str, upload_id: str, number: int, data: Sequence[Buffer] | Buffer) -> Part:
         """Handed on."""
-        size = sum(piece.nbytes for piece in pieces_of(data))
-        return await self._do(
-            Call("put_part", key, 0, size), lambda: self._multipart.put_part(key, upload_id, number, data)
+        put_part = _method(self.inner, "put_part")
+        found: Part = await self._do(
+            Call("put_part", key, 0, _num_bytes(data)), lambda: put_part(key, upload_id, number, data)
         )
-
-    async def complete_upload(
-        self,
-        key: str,
-        upload_id: str,
-        parts: Sequence[Part],
-        *,
-        if_none_match: bool = False,
-        if_match: str | None = None,
-    ) -> ObjectInfo:
-        """Handed on."""
-        return await self._do(
-            Call("complete_upload", key),
-            lambda: self._multipart.complete_upload(
-                key, upload_id, parts, if_none_match=if_none_match, if_match=if_match
-            ),
-        )
-
-    async def abort_upload(self, key: str, upload_id: str) -> None:
-        """Handed on."""
-        await self._do(Call("abort_upload", key), lambda: self._multipart.abort_upload(key, upload_id))
-
-    async def list_uploads(self, prefix: str) -> list[UploadInfo]:
-        """Handed on."""
-        return await self._do(Call("list_uploads", prefix), lambda: self._multipart.list_uploads(prefix))
-
-    async def list_parts(self, key: str, upload_id: str) -> list[Part]:
-        """Handed on."""
-        return await self._do(Call("list_parts", key), lambda: self._multipart.list_parts(key, upload_id))
+        return found
 
     async def copy_part(
         self,
@@ -213,121 +174,46 @@ class StoreWrapper(MultipartStore):
         source_etag: str | None,
     ) -> Part:
         """Handed on."""
-        return await self._do(
+        copy_part = _method(self.inner, "copy_part")
+        found: Part = await self._do(
             Call("copy_part", source_key, start, end),
-            lambda: self._multipart.copy_part(key, upload_id, number, source_key, start, end, source_etag),
+            lambda: copy_part(key, upload_id, number, source_key, start, end, source_etag),
         )
-
-    async def close(self) -> None:
-        """Close the inner store."""
-        await self.inner.close()
-
-    @property
-    def _multipart(self) -> MultipartStore:
-        if not isinstance(self.inner, MultipartStore):
-            raise UnsupportedError(f"{self.name} has no multipart uploads")
-        return self.inner
+        return found
 
 
 class _SinkWrapper(ObjectSink):
     """A sink whose calls go through the wrapper of its store."""
 
+    position = _same("position")
+    num_bytes_stored = _same("num_bytes_stored")
+    num_bytes_resent = _same("num_bytes_resent")
+    can_store = _same("can_store")
+    stored_as_written = _same("stored_as_written")
+    commit_seconds = _same("commit_seconds")
+    commit_cost = _same("commit_cost")
+    published = _same("published")
+    in_doubt = _same("in_doubt")
+    upload_id = _same("upload_id")
+    fencing = _same("fencing")
+    mark = _passed_on("mark")
+    describe = _passed_on("describe")
+    rescue_command = _passed_on("rescue_command")
+    commit = _called_at_position("commit")
+    complete = _called_at_position("complete")
+    abort = _called_at_position("abort")
+    keep = _called_at_position("keep")
+
     def __init__(self, wrapper: StoreWrapper, key: str, sink: ObjectSink) -> None:
         self._wrapper = wrapper
         self._key = key
-        self._sink = sink
-
-    @property
-    def position(self) -> int:
-        """The inner sink's."""
-        return self._sink.position
-
-    @property
-    def num_bytes_stored(self) -> int:
-        """The inner sink's."""
-        return self._sink.num_bytes_stored
+        self.inner = sink
 
     async def write(self, *buffers: Buffer) -> None:
         """Handed on."""
-        start = self._sink.position
-        end = start + sum(piece.nbytes for piece in pieces_of(buffers))
-        await self._wrapper._do(Call("write", self._key, start, end), lambda: self._sink.write(*buffers))
-
-    def mark(self) -> None:
-        """Handed on."""
-        self._sink.mark()
-
-    async def commit(self, *, wait: bool = True) -> StoredState:
-        """Handed on."""
-        return await self._wrapper._do(self._at("commit"), lambda: self._sink.commit(wait=wait))
-
-    @property
-    def num_bytes_resent(self) -> int:
-        """The inner sink's."""
-        return self._sink.num_bytes_resent
-
-    @property
-    def can_store(self) -> bool:
-        """The inner sink's."""
-        return self._sink.can_store
-
-    @property
-    def stored_as_written(self) -> bool:
-        """The inner sink's."""
-        return self._sink.stored_as_written
-
-    @property
-    def commit_seconds(self) -> float:
-        """The inner sink's."""
-        return self._sink.commit_seconds
-
-    @property
-    def commit_cost(self) -> int:
-        """The inner sink's."""
-        return self._sink.commit_cost
-
-    async def complete(self) -> ObjectInfo:
-        """Handed on."""
-        return await self._wrapper._do(self._at("complete"), self._sink.complete)
-
-    async def abort(self) -> None:
-        """Handed on."""
-        await self._wrapper._do(self._at("abort"), self._sink.abort)
-
-    async def keep(self) -> None:
-        """Handed on."""
-        await self._wrapper._do(self._at("keep"), self._sink.keep)
-
-    def describe(self) -> str:
-        """The inner sink's."""
-        return self._sink.describe()
-
-    @property
-    def published(self) -> ObjectInfo | None:
-        """The inner sink's."""
-        return self._sink.published
-
-    @property
-    def in_doubt(self) -> bool:
-        """The inner sink's."""
-        return self._sink.in_doubt
-
-    @property
-    def upload_id(self) -> str | None:
-        """The inner sink's."""
-        return self._sink.upload_id
-
-    @property
-    def fencing(self) -> Fencing:
-        """The inner sink's."""
-        return self._sink.fencing
-
-    def rescue_command(self) -> str | None:
-        """The inner sink's."""
-        return self._sink.rescue_command()
-
-    def _at(self, verb: str) -> Call:
-        return Call(verb, self._key, self._sink.position)
+        start = self.inner.position
+        call = Call("write", self._key, start, start + _num_bytes(buffers))
+        await self._wrapper._do(call, lambda: self.inner.write(*buffers))
 
 
 class RecordingStore(StoreWrapper):
