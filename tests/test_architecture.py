@@ -127,6 +127,7 @@ PURE = (
     "bulk.run_summary",
     "io.transfer.coalescing",
     "io.upload.epoch",
+    "io.upload.part_layout",
     "io.upload.upload_plan",
 )
 NOT_IN_PURE = {"asyncio", "os", "socket", "pathlib", "time", "random", "logging", "tempfile", "threading"}

@@ -23,6 +23,7 @@ from resilient_pq.bulk.run_summary import FileEntry
 from resilient_pq.errors import AlreadyExistsError, RecoveryError, Where
 from resilient_pq.io.location import fingerprint, shown
 from resilient_pq.io.os_errors import explained
+from resilient_pq.io.partial_file import open_private
 
 try:
     import fcntl
@@ -49,7 +50,7 @@ class Journal:
         self.path = os.fspath(path)
         with explained("cannot open the journal", self.path):
             # Binary, and without a buffer: a line is there, or it is not.
-            self._file = open(self.path, "a+b", buffering=0, opener=_opened_for_owner)  # noqa: SIM115
+            self._file = open_private(self.path)
         try:
             with explained("cannot read the journal", self.path):
                 self._lock()
@@ -183,10 +184,6 @@ def _parsed(line: bytes) -> dict[str, Any] | None:
     except ValueError:
         return None
     return found if isinstance(found, dict) else None
-
-
-def _opened_for_owner(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 def _names(address: str) -> dict[str, str]:

@@ -11,9 +11,8 @@ from typing import TypeAlias
 
 from resilient_pq.bulk.name_pattern import PARTIAL_SUFFIX, is_data_file, is_pattern, matcher, split_pattern
 from resilient_pq.errors import StoreError
-from resilient_pq.io import ListedObject, ReadStore, Stores
+from resilient_pq.io import ListedObject, ReadStore, Stores, names_of
 from resilient_pq.io.location import Address, is_web, shown, without_query
-from resilient_pq.io.protocols import names_of
 
 #: An object in its store.
 Place: TypeAlias = tuple[ReadStore, str]

@@ -30,9 +30,9 @@ from resilient_pq.io import (
     SinkOptions,
     WriteStore,
     find_epoch,
+    folder_prefix,
 )
 from resilient_pq.io.cancellation import all_or_none
-from resilient_pq.io.protocols import folder_prefix
 from resilient_pq.io.upload.lease import taken_over, told_of_loss
 from resilient_pq.reader.contents import FileState
 from resilient_pq.reader.reading import read_contents

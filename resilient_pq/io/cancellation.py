@@ -37,16 +37,10 @@ async def finish_first(
     undo: Callable[[Result], Coroutine[Any, Any, Any]] | None = None,
     patience: float | None = None,
 ) -> Result:
-    """The result of `work`, which runs to its end; a cancellation that comes meanwhile is raised after it.
+    """The result of `work`, which runs to its end, or for `patience` seconds after a cancellation, raised after it.
 
     For what must not stay half done: a write in a thread whose file would be closed under it, the request
-    that publishes an object, cleaning up.
-
-    Args:
-        work: What to run; its error is raised unless a cancellation came.
-        undo: Given the result, and run to its end too, when a cancellation means that nobody will receive it.
-        patience: Seconds that the work may go on for after a cancellation before it is cancelled itself: what asks a
-            store may take minutes while that does not answer. None for no such limit.
+    that publishes an object, cleaning up. After a cancellation nobody receives the result: `undo` is given it.
     """
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None

@@ -11,7 +11,6 @@ import fsspec
 from fsspec.core import url_to_fs
 
 from resilient_pq.errors import (
-    AlreadyExistsError,
     NotFoundError,
     ObjectChangedError,
     RangeError,
@@ -23,28 +22,17 @@ from resilient_pq.errors import (
 )
 from resilient_pq.io.local_store import in_thread
 from resilient_pq.io.location import Address, cause_to_show, is_web, scrubbed, shown
+from resilient_pq.io.object_sink import Buffer, SinkOptions, pieces_of
 from resilient_pq.io.os_errors import from_os_error
 from resilient_pq.io.partial_file import SUFFIX
-from resilient_pq.io.protocols import (
-    DEFAULT_SINK_OPTIONS,
-    LISTED_AT_ONCE,
-    Buffer,
-    Capabilities,
-    ListedObject,
-    ObjectInfo,
-    ObjectSink,
-    ObjectTail,
-    SinkOptions,
-    WriteStore,
-    folder_prefix,
-    pieces_of,
-)
+from resilient_pq.io.protocols import Capabilities
+from resilient_pq.io.stored_object import LISTED_AT_ONCE, ListedObject, ObjectInfo, ObjectTail, folder_prefix
 from resilient_pq.io.transfer.attempts import Attempts
 from resilient_pq.io.transfer.ranged_get import MAX_REQUESTS
 from resilient_pq.io.transfer.request_limiter import RequestLimiter
 from resilient_pq.io.transfer.request_log import RequestLine
 from resilient_pq.io.transfer.retry import WRITING, RetryPolicy
-from resilient_pq.io.upload.spooled_upload import SpooledSink
+from resilient_pq.io.upload.spooled_upload import SpooledStore
 
 # What file systems call the things that change with the content; all that are there name the version.
 _VERSION_FIELDS = (
@@ -64,7 +52,7 @@ _VERSION_FIELDS = (
 )
 
 
-class FsspecStore(WriteStore):
+class FsspecStore(SpooledStore):
     """The files of one fsspec file system.
 
     Most file systems can neither pin a read nor throw away what was begun. So a version is compared after
@@ -103,7 +91,7 @@ class FsspecStore(WriteStore):
                 options |= {"asynchronous": True, "skip_instance_cache": True}
             filesystem, key = url_to_fs(url, **options)
         except Exception as error:  # drivers raise what their vendors' libraries raise
-            refused, cause = _refusal(error, url), cause_to_show(error)
+            refused, cause = _connect_error(error, url), cause_to_show(error)
         else:
             prefix = url[: -len(key)] if key and url.endswith(key) else None
             return cls(filesystem, prefix=prefix, retry=retry), Address(key)
@@ -143,7 +131,7 @@ class FsspecStore(WriteStore):
             raise RangeError(f"{start}..{end} is not within {pin.size:,} bytes", where=self._where(key))
         if start == end:
             return b""
-        data: bytes = await self._asked("cannot read", "cat_file", key, start=start, end=end)
+        data: bytes = await self._call_retrying("cannot read", "cat_file", key, start=start, end=end)
         info = await self.head(key)
         if (info.size, info.etag) != (pin.size, pin.etag):
             raise ObjectChangedError("the object was replaced while it was read", where=self._where(key))
@@ -153,7 +141,7 @@ class FsspecStore(WriteStore):
 
     async def head(self, key: str) -> ObjectInfo:
         """What the object is."""
-        found: dict[str, Any] = await self._asked("cannot read", "info", key)
+        found: dict[str, Any] = await self._call_retrying("cannot read", "info", key)
         if found.get("type") == "directory":
             raise StoreError("it is a folder", where=self._where(key), hint="name a file in it")
         if not isinstance(found.get("size"), int):
@@ -165,17 +153,17 @@ class FsspecStore(WriteStore):
         prefix = folder_prefix(folder)
         self._filesystem.invalidate_cache()
         try:
-            found: dict[str, dict[str, Any]] = await self._asked("cannot list", "find", folder, detail=True)
+            found: dict[str, dict[str, Any]] = await self._call_retrying("cannot list", "find", folder, detail=True)
         except NotFoundError:
             return
         keys = iter(sorted(key for key in found if key.startswith(prefix)))
         while page := list(islice(keys, LISTED_AT_ONCE)):
-            yield [_listed(key.removeprefix(prefix), found[key]) for key in page]
+            yield [_listed_object(key.removeprefix(prefix), found[key]) for key in page]
 
     async def make_folder(self, folder: str) -> None:
         """Make the folder; a file system that has none of its own does nothing."""
         if path := folder.rstrip("/"):
-            await self._asked("cannot make the folder", "makedirs", path, exist_ok=True)
+            await self._call_retrying("cannot make the folder", "makedirs", path, exist_ok=True)
 
     def check_writable(self, key: str) -> None:
         """Refused where a chain leads to a web server."""
@@ -193,22 +181,10 @@ class FsspecStore(WriteStore):
         finally:
             await sink.abort()
 
-    async def create(self, key: str, options: SinkOptions = DEFAULT_SINK_OPTIONS) -> ObjectSink:
-        """Begin an object in a local temporary file.
-
-        Raises:
-            AlreadyExistsError: ``mode="x"`` and the object exists. Asked again before publishing, but another
-                writer can come between.
-        """
-        self.check_writable(key)
-        if options.mode == "x":
-            await self._refuse_existing(key)
-        return await SpooledSink.begin(self, key, exclusive=options.mode == "x")
-
     async def delete(self, key: str) -> None:
         """Remove the object, if there is one."""
         try:
-            await self._asked("cannot delete", "rm_file", key)
+            await self._call_retrying("cannot delete", "rm_file", key)
         except NotFoundError:
             return
 
@@ -223,10 +199,11 @@ class FsspecStore(WriteStore):
         if exclusive:
             await self._refuse_existing(key)
         if self._writes_whole_objects():
-            await self._asked("cannot write", "put_file", path, key)
+            await self._call_retrying("cannot write", "put_file", path, key)
         else:
-            await self._asked("cannot write", "put_file", path, key + SUFFIX)
-            await self._once("cannot write", "mv", key + SUFFIX, key)  # after a lost reply there is nothing to move
+            await self._call_retrying("cannot write", "put_file", path, key + SUFFIX)
+            # Once: after a lost reply there is nothing to move.
+            await self._call_once("cannot write", "mv", key + SUFFIX, key)
         return await self.head(key)
 
     def _writes_whole_objects(self) -> bool:
@@ -234,23 +211,19 @@ class FsspecStore(WriteStore):
         inner = getattr(self._filesystem, "fs", None) or self._filesystem
         return bool(getattr(inner, "async_impl", False)) or "memory" in inner.protocol
 
-    async def _refuse_existing(self, key: str) -> None:
-        if await self.exists(key):
-            raise AlreadyExistsError("the object exists already", where=self._where(key))
-
-    async def _asked(self, doing: str, method: str, *args: Any, **options: Any) -> Any:
+    async def _call_retrying(self, doing: str, method: str, *args: Any, **options: Any) -> Any:
         """What a method gives that may be called again; the last of its arguments is the key."""
-        return await self._attempts.of(lambda: self._once(doing, method, *args, **options))
+        return await self._attempts.of(lambda: self._call_once(doing, method, *args, **options))
 
     async def _call(self, method: str, *args: Any, **options: Any) -> Any:
         """What a method of the file system gives; the last of its arguments is the key."""
         byte_range = f"bytes={options['start']}-{options['end'] - 1}" if "start" in options else ""
         with RequestLine(method, self.url_of(args[-1]), byte_range) as line:
-            found = await self._awaited(method, *args, **options)
+            found = await self._invoke(method, *args, **options)
         line.end(None, len(found) if isinstance(found, bytes) else 0)
         return found
 
-    async def _awaited(self, method: str, *args: Any, **options: Any) -> Any:
+    async def _invoke(self, method: str, *args: Any, **options: Any) -> Any:
         if not self._asynchronous:
             return await in_thread(lambda: getattr(self._filesystem, method)(*args, **options))
         if self._session is None:
@@ -258,17 +231,17 @@ class FsspecStore(WriteStore):
             self._session = object() if connect is None else await connect()
         return await getattr(self._filesystem, f"_{method}")(*args, **options)
 
-    async def _once(self, doing: str, method: str, *args: Any, **options: Any) -> Any:
+    async def _call_once(self, doing: str, method: str, *args: Any, **options: Any) -> Any:
         """What a method gives; what any file system raises, as an error of ours. The last argument is the key."""
         try:
             return await self._call(method, *args, **options)
         except ResilientPQError:
             raise
         except Exception as error:  # drivers raise what their vendors' libraries raise
-            failed, cause = self._failure(error, doing, args[-1]), cause_to_show(error)
+            failed, cause = self._store_error(error, doing, args[-1]), cause_to_show(error)
         raise failed from cause  # out here it does not come from an error that is not to be shown
 
-    def _failure(self, error: Exception, doing: str, key: str) -> ResilientPQError:
+    def _store_error(self, error: Exception, doing: str, key: str) -> ResilientPQError:
         where, reason = self._where(key), scrubbed(str(error))
         if isinstance(error, NotImplementedError):
             return UnsupportedError(f"{self.name} {doing}: {reason}", where=where)
@@ -299,13 +272,13 @@ def _version(found: Mapping[str, Any]) -> str | None:
     return " ".join(f"{name}={found[name]}" for name in _VERSION_FIELDS if found.get(name) is not None) or None
 
 
-def _listed(name: str, found: Mapping[str, Any]) -> ListedObject:
+def _listed_object(name: str, found: Mapping[str, Any]) -> ListedObject:
     """What a listing says of a file."""
     size = found.get("size")
     return ListedObject(name, size if isinstance(size, int) else None, _version(found))
 
 
-def _refusal(error: Exception, url: str) -> ResilientPQError:
+def _connect_error(error: Exception, url: str) -> ResilientPQError:
     """Why no file system could be made for a URL."""
     name, reason = shown(url), scrubbed(str(error))
     if isinstance(error, ImportError):

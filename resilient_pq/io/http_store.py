@@ -20,19 +20,13 @@ from resilient_pq.errors import (
     UnsupportedError,
 )
 from resilient_pq.io.location import Address, cause_to_show, scrubbed, shown
+from resilient_pq.io.object_sink import DEFAULT_SINK_OPTIONS, Buffer, ObjectSink, SinkOptions
 from resilient_pq.io.option_kinds import OPTIONS, Kind, check_kinds, check_names
-from resilient_pq.io.protocols import (
-    DEFAULT_SINK_OPTIONS,
-    Buffer,
-    Capabilities,
-    ObjectInfo,
-    ObjectSink,
-    ObjectTail,
-    SinkOptions,
-    WriteStore,
-)
+from resilient_pq.io.protocols import Capabilities, WriteStore
+from resilient_pq.io.stored_object import ObjectInfo, ObjectTail
 from resilient_pq.io.transfer.fetch_counters import count_request
-from resilient_pq.io.transfer.ranged_get import Answer, RangedGetStore
+from resilient_pq.io.transfer.ranged_answer import Answer
+from resilient_pq.io.transfer.ranged_get import RangedGetStore
 from resilient_pq.io.transfer.request_log import RequestLine
 from resilient_pq.io.transfer.retry import READING, RetryPolicy, retry_after
 
@@ -204,14 +198,7 @@ class HttpStore(RangedGetStore, WriteStore):
     async def _request(
         self, method: str, url: str, headers: dict[str, str], *, empty: bool = False
     ) -> aiohttp.ClientResponse:
-        """One request, its body unread, or the error of ours that the status means.
-
-        Args:
-            method: How it asks.
-            url: What for.
-            headers: Its headers.
-            empty: Whether 416 is an answer: to a request for the first byte.
-        """
+        """One request, its body unread, or the error of ours that the status means."""
         filesystem = await self._connected()
         import aiohttp  # noqa: PLC0415 (imported when it was connected)
 

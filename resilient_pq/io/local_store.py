@@ -6,7 +6,6 @@ import errno
 import os
 import re
 import secrets
-import stat
 import threading
 from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Sequence
 from contextlib import suppress
@@ -19,42 +18,22 @@ import numpy as np
 from aiofiles.os import wrap
 
 from resilient_pq import memory_pool
-from resilient_pq.errors import (
-    AlreadyExistsError,
-    ObjectChangedError,
-    RangeError,
-    StoreError,
-    Where,
-    WriterClosedError,
-)
+from resilient_pq.errors import AlreadyExistsError, ObjectChangedError, RangeError, StoreError, Where
 from resilient_pq.io.cancellation import finish_first, finish_in_thread
+from resilient_pq.io.local_sink import LocalSink
+from resilient_pq.io.object_sink import DEFAULT_SINK_OPTIONS, Buffer, ObjectSink, SinkOptions, pieces_of
 from resilient_pq.io.os_errors import explained, from_os_error
 from resilient_pq.io.partial_file import (
     SUFFIX,
     PartialFile,
     behind_link,
+    file_info,
     is_held,
     make_folders,
     refuse_special,
 )
-from resilient_pq.io.protocols import (
-    DEFAULT_SINK_OPTIONS,
-    LISTED_AT_ONCE,
-    Buffer,
-    Capabilities,
-    Fencing,
-    GrowingStore,
-    ListedObject,
-    ObjectInfo,
-    ObjectSink,
-    ObjectTail,
-    OpenObject,
-    SinkOptions,
-    StoredState,
-    WriteStore,
-    pieces_of,
-)
-from resilient_pq.shell_commands import in_shell
+from resilient_pq.io.protocols import Capabilities, GrowingStore, OpenObject, WriteStore
+from resilient_pq.io.stored_object import LISTED_AT_ONCE, ListedObject, ObjectInfo, ObjectTail
 
 Result = TypeVar("Result")
 
@@ -94,7 +73,7 @@ class LocalStore(WriteStore, GrowingStore):
         """The last `size` bytes of the file, and what it is."""
         path = self.url_of(key)
         status, offset, data = await in_thread(_read_tail, path, size)
-        return ObjectTail(_info(key, status), offset, data)
+        return ObjectTail(file_info(key, status), offset, data)
 
     async def read_range(self, key: str, start: int, end: int, *, pin: ObjectInfo) -> bytes | memoryview:
         """The bytes from `start` up to `end` of the pinned file."""
@@ -117,7 +96,7 @@ class LocalStore(WriteStore, GrowingStore):
 
     async def head(self, key: str) -> ObjectInfo:
         """What the file is."""
-        return _info(key, await in_thread(_status, self.url_of(key)))
+        return file_info(key, await in_thread(_file_status, self.url_of(key)))
 
     def beside(self, key: str, name: str) -> str:
         """The path of a file in the folder of another; on Windows paths may have backslashes."""
@@ -126,14 +105,14 @@ class LocalStore(WriteStore, GrowingStore):
     async def list_objects(self, folder: str) -> AsyncGenerator[Sequence[ListedObject], None]:
         """Every file below the folder, by name within a page; links are followed, but not in circles."""
         walking = _walk(self.url_of(folder) or os.curdir)  # what a name without any folder lies in
-        while page := await in_thread(_page_of, walking):
+        while page := await in_thread(_next_page, walking):
             yield page
 
     async def put(self, key: str, data: Sequence[Buffer] | Buffer, *, if_none_match: bool = False) -> ObjectInfo:
         """Write a whole file under a name of its own, and rename it."""
         path = self.url_of(key)
         status = await finish_in_thread(_put, path, pieces_of(data), if_none_match)
-        return _info(key, status)
+        return file_info(key, status)
 
     async def make_folder(self, folder: str) -> None:
         """Make the folder and those above it, where they are missing, so that they survive a loss of power."""
@@ -176,130 +155,6 @@ class LocalStore(WriteStore, GrowingStore):
         """Nothing to let go of: files are open only while they are read."""
 
 
-class LocalSink(ObjectSink):
-    """The bytes of one local file, in ``NAME.partial`` as soon as `write` returns."""
-
-    def __init__(self, key: str, file: PartialFile, *, exclusive: bool, position: int = 0) -> None:
-        """Take over an open partial file; `LocalStore.create` and `reopen` are the ways to get a sink."""
-        self._key = key
-        self._file = file
-        self._exclusive = exclusive
-        self._position = self._written = position
-        self._failure: StoreError | None = None
-        self._ended = False
-        self._info: ObjectInfo | None = None
-
-    @property
-    def published(self) -> ObjectInfo | None:
-        """The file, once it has its name."""
-        return self._info
-
-    @property
-    def fencing(self) -> Fencing:
-        """``NAME.partial`` is locked."""
-        return Fencing.LOCK
-
-    @property
-    def position(self) -> int:
-        """Bytes accepted so far."""
-        return self._position
-
-    @property
-    def num_bytes_stored(self) -> int:
-        """Bytes that the operating system has: a kill of this process does not take them along."""
-        return self._written
-
-    @property
-    def stored_as_written(self) -> bool:
-        """They are in ``NAME.partial``."""
-        return True
-
-    async def write(self, *buffers: Buffer) -> None:
-        """Append the buffers to the file."""
-        self._refuse_ended()
-        pieces = pieces_of(buffers)
-        self._position += sum([piece.nbytes for piece in pieces])
-        await self._do(self._file.append, pieces)
-        self._written = self._position
-
-    async def truncate(self, position: int) -> None:
-        """Drop what stands from `position` on, which is where the next bytes belong, and store what stays.
-
-        Raises:
-            StoreError: The file is shorter, or could not be cut.
-        """
-        self._refuse_ended()
-        await self._do(self._file.truncate, position)
-        self._position = self._written = position
-
-    async def commit(self, *, wait: bool = True) -> StoredState:
-        """One fsync: what was written survives a kill of this process and a loss of power."""
-        self._refuse_ended()
-        await self._do(self._file.sync)
-        return StoredState.STORED
-
-    async def complete(self) -> ObjectInfo:
-        """Rename the file to its name."""
-        self._refuse_ended()
-        return await self._do(self._publish)
-
-    def _publish(self) -> ObjectInfo:
-        self._info = _info(self._key, self._file.publish(exclusive=self._exclusive))
-        self._ended = True
-        return self._info
-
-    async def abort(self) -> None:
-        """Remove the partial file."""
-        if not self._ended:
-            self._ended = True
-            self._written = 0
-            await finish_in_thread(self._file.discard)
-
-    async def keep(self) -> None:
-        """Close the partial file and leave it, stored."""
-        if not self._ended:
-            self._ended = True
-            await finish_in_thread(_sync_and_release, self._file, self._failure)
-
-    def describe(self) -> str:
-        """The path of ``NAME.partial``."""
-        return self._file.path
-
-    def rescue_command(self) -> str | None:
-        """Keeps what is whole of ``NAME.partial``, in a new file."""
-        return in_shell("recover", self._file.path, self._file.target)
-
-    async def _do(self, call: Callable[..., Result], *args: Any) -> Result:
-        """One step in a thread, to its end: a file must not be closed under a thread that writes it."""
-        try:
-            return await finish_in_thread(call, *args)
-        except StoreError as error:
-            if not isinstance(error, AlreadyExistsError):
-                self._failure = error
-            raise
-
-    def _refuse_ended(self) -> None:
-        if self._ended:
-            raise WriterClosedError("the sink has ended", where=Where(key=self._file.path))
-        if self._failure is not None:
-            raise StoreError(
-                f"an earlier write failed: {self._failure.message}",
-                where=self._failure.where,
-                hint=self._failure.hint,
-            ) from self._failure
-
-
-def _sync_and_release(file: PartialFile, failure: StoreError | None) -> None:
-    """Close the file; after a failure its last bytes may not be storable, and what can be stored has to do."""
-    try:
-        file.sync()
-    except StoreError:
-        if failure is None:
-            raise
-    finally:
-        file.release()
-
-
 def _refuse_existing(path: str, options: SinkOptions) -> None:
     if options.mode == "x" and os.path.lexists(path):
         raise AlreadyExistsError("the file exists already", where=Where(key=path))
@@ -318,7 +173,7 @@ def _reopen(path: str, options: SinkOptions) -> tuple[PartialFile, int]:
 def _create(path: str, options: SinkOptions) -> PartialFile:
     _refuse_existing(path, options)
     if options.private_partial:
-        return _beside(path, options.permissions)
+        return _unique_partial(path, options.permissions)
     return PartialFile.create(path, overwrite=options.overwrite_partial, permissions=options.permissions)
 
 
@@ -340,7 +195,7 @@ def _discard_unfinished(path: str, keep: Collection[str]) -> None:
                 _delete(each)
 
 
-def _beside(path: str, permissions: int | None = None) -> PartialFile:
+def _unique_partial(path: str, permissions: int | None = None) -> PartialFile:
     """A partial file under a name that no other writer draws, which becomes `path`."""
     path = behind_link(path)
     refuse_special(path)
@@ -351,7 +206,7 @@ def _beside(path: str, permissions: int | None = None) -> PartialFile:
 
 def _put(path: str, pieces: list[memoryview], exclusive: bool) -> os.stat_result:
     """Write beside the file, under a name that no other writer draws, and rename."""
-    beside = _beside(path)
+    beside = _unique_partial(path)
     try:
         beside.append(pieces)
         return beside.publish(exclusive=exclusive)
@@ -364,23 +219,25 @@ def _delete(path: str) -> None:
         os.unlink(path)
 
 
-def _status(path: str) -> os.stat_result:
+def _file_status(path: str) -> os.stat_result:
     with explained("cannot read", path):
         status = os.stat(path)
     refuse_special(path, hint="bytes are read from anywhere in it: save them to a file first")
     return status
 
 
-def _page_of(walking: Iterator[tuple[str, os.DirEntry[str] | StoreError]]) -> list[ListedObject]:
+def _next_page(walking: Iterator[tuple[str, os.DirEntry[str] | StoreError]]) -> list[ListedObject]:
     """The next files, and what they are."""
-    return sorted((_listed(name, entry) for name, entry in islice(walking, LISTED_AT_ONCE)), key=attrgetter("name"))
+    return sorted(
+        (_listed_object(name, entry) for name, entry in islice(walking, LISTED_AT_ONCE)), key=attrgetter("name")
+    )
 
 
-def _listed(name: str, entry: os.DirEntry[str] | StoreError) -> ListedObject:
+def _listed_object(name: str, entry: os.DirEntry[str] | StoreError) -> ListedObject:
     if isinstance(entry, StoreError):
         return ListedObject(name, error=entry)
     try:
-        info = _info(name, entry.stat())
+        info = file_info(name, entry.stat())
     except OSError:  # a link that leads nowhere, or a file that was deleted a moment ago
         return ListedObject(name)
     return ListedObject(name, info.size, info.etag)
@@ -419,7 +276,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def _read_tail(path: str, size: int) -> tuple[os.stat_result, int, memoryview]:
-    _status(path)
+    _file_status(path)
     with explained("cannot read", path), open(path, "rb", buffering=0) as file:
         status = os.fstat(file.fileno())
         offset = max(0, status.st_size - size)
@@ -441,16 +298,11 @@ class PinnedFile(OpenObject):
     """
 
     def __init__(self, path: str, pin: ObjectInfo) -> None:
-        """Open the file.
-
-        Raises:
-            ObjectChangedError: It is not the pinned version.
-            StoreError: It cannot be opened.
-        """
+        """Open the file."""
         self.path = path
         self.pin = pin
         self._version = None if pin.etag is None else _Version.of(pin.etag)
-        _status(path)
+        _file_status(path)
         with explained("cannot read", path):
             self._file = open(path, "rb", buffering=0)  # noqa: SIM115
         try:
@@ -504,11 +356,6 @@ def _read_at(file: FileIO, into: memoryview, offset: int) -> int:
     with _positioning:
         file.seek(offset)
         return file.readinto(into) or 0
-
-
-def _info(key: str, status: os.stat_result) -> ObjectInfo:
-    etag = f"{status.st_dev:x}-{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}"
-    return ObjectInfo(key, status.st_size, etag, permissions=stat.S_IMODE(status.st_mode))
 
 
 class _Version(NamedTuple):

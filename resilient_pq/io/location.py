@@ -66,11 +66,7 @@ class Address(str):
 
 
 def shown(url: str) -> str:
-    """The display form of a URL, or of a chain of them; a path is its own.
-
-    Args:
-        url: A URL, a chain such as ``simplecache::https://``, or a path. A display form stays as it is.
-    """
+    """The display form of a URL, or of a chain of them; a path is its own."""
     return "::".join(map(_link_shown, _LINK.split(url)))
 
 

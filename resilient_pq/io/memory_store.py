@@ -16,23 +16,10 @@ from resilient_pq.errors import (
     Where,
     WriterClosedError,
 )
-from resilient_pq.io.protocols import (
-    DEFAULT_SINK_OPTIONS,
-    LISTED_AT_ONCE,
-    Buffer,
-    Capabilities,
-    ListedObject,
-    MultipartStore,
-    ObjectInfo,
-    ObjectSink,
-    ObjectTail,
-    Part,
-    SinkOptions,
-    StoredState,
-    UploadInfo,
-    folder_prefix,
-    pieces_of,
-)
+from resilient_pq.io.multipart_store import MultipartStore, Part, UploadInfo
+from resilient_pq.io.object_sink import DEFAULT_SINK_OPTIONS, Buffer, ObjectSink, SinkOptions, StoredState, pieces_of
+from resilient_pq.io.protocols import Capabilities
+from resilient_pq.io.stored_object import LISTED_AT_ONCE, ListedObject, ObjectInfo, ObjectTail, folder_prefix
 
 
 @dataclass(slots=True)

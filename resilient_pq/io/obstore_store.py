@@ -44,23 +44,14 @@ from resilient_pq.errors import (
 )
 from resilient_pq.io.local_store import in_thread
 from resilient_pq.io.location import Address, cause_to_show, scrubbed, shown
-from resilient_pq.io.protocols import (
-    DEFAULT_SINK_OPTIONS,
-    LISTED_AT_ONCE,
-    Buffer,
-    Capabilities,
-    ListedObject,
-    ObjectInfo,
-    ObjectSink,
-    SinkOptions,
-    WriteStore,
-    folder_prefix,
-    pieces_of,
-)
-from resilient_pq.io.transfer.ranged_get import Answer, AskTheSize, RangedGetStore
+from resilient_pq.io.object_sink import Buffer, pieces_of
+from resilient_pq.io.protocols import Capabilities
+from resilient_pq.io.stored_object import LISTED_AT_ONCE, ListedObject, ObjectInfo, folder_prefix
+from resilient_pq.io.transfer.ranged_answer import Answer, AskTheSize
+from resilient_pq.io.transfer.ranged_get import RangedGetStore
 from resilient_pq.io.transfer.request_log import RequestLine
 from resilient_pq.io.transfer.retry import NO_RETRIES, WRITING, RetryPolicy, retrying
-from resilient_pq.io.upload.spooled_upload import SpooledSink
+from resilient_pq.io.upload.spooled_upload import SpooledStore
 from resilient_pq.units import KiB, MiB
 
 if TYPE_CHECKING:
@@ -81,7 +72,16 @@ _RANGE = re.compile(r"bytes=(\d+)-(\d+)")
 _STATUS = re.compile(r"status code: (\d{3})\b")
 
 
-class ObstoreStore(RangedGetStore, WriteStore):
+#: What the exceptions of obstore are here; of the many others the text tells.
+_KINDS: tuple[tuple[type[Exception] | tuple[type[Exception], ...], type[StoreError]], ...] = (
+    (FileNotFoundError, NotFoundError),
+    (ObstoreAlreadyExistsError, AlreadyExistsError),
+    (ObstorePreconditionError, PreconditionError),
+    ((PermissionDeniedError, UnauthenticatedError, PermissionError), AccessDeniedError),
+)
+
+
+class ObstoreStore(RangedGetStore, SpooledStore):
     """The objects of an obstore store.
 
     Args:
@@ -93,7 +93,7 @@ class ObstoreStore(RangedGetStore, WriteStore):
     def __init__(self, store: Any, *, prefix: str | None = None, retry: RetryPolicy = WRITING) -> None:
         """Nothing is asked yet."""
         super().__init__(retry)
-        self._store = _sending_once(store)
+        self._store = _without_retries(store)
         self._kind = type(store).__name__
         self._prefix = f"obstore {self._kind}:" if prefix is None else prefix
         self._suffix_works = not isinstance(store, AzureStore)  # Azure has no suffix ranges
@@ -121,7 +121,7 @@ class ObstoreStore(RangedGetStore, WriteStore):
         """Every object below the folder."""
         start = folder_prefix(folder).lstrip("/")
         last: str | None = None
-        listing = self._listing(folder, last)
+        listing = self._list_from(folder, last)
 
         async def following() -> Sequence[Any]:
             nonlocal listing
@@ -132,16 +132,16 @@ class ObstoreStore(RangedGetStore, WriteStore):
                 return ()
             except (BaseError, OSError, ValueError):
                 # A listing that failed does not go on. The stores that fail so list by name.
-                listing = self._listing(folder, last)
+                listing = self._list_from(folder, last)
                 raise
 
-        while batch := await self._retrying(lambda: self._ask("list", folder, following())):
+        while batch := await self._retrying(lambda: self._request("list", folder, following())):
             last = batch[-1]["path"]
-            found = [_listed(meta, start) for meta in batch if meta["path"].startswith(start)]
+            found = [_listed_object(meta, start) for meta in batch if meta["path"].startswith(start)]
             if found:
                 yield found
 
-    def _listing(self, folder: str, last: str | None) -> AsyncIterator[Any]:
+    def _list_from(self, folder: str, last: str | None) -> AsyncIterator[Any]:
         """What is below a folder, behind a key if one is given."""
         options: dict[str, Any] = {} if last is None else {"offset": last}
         listing: AsyncIterator[Any] = obstore.list(
@@ -158,17 +158,6 @@ class ObstoreStore(RangedGetStore, WriteStore):
         body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         return await self._put(key, body, len(body), exclusive=if_none_match, use_multipart=False)
 
-    async def create(self, key: str, options: SinkOptions = DEFAULT_SINK_OPTIONS) -> ObjectSink:
-        """Begin an object in a local temporary file.
-
-        Raises:
-            AlreadyExistsError: ``mode="x"`` and the object exists. The store decides again when it is sent, unless
-                it is larger than 64 MiB: then it is asked again, and another writer can come between.
-        """
-        if options.mode == "x":
-            await self._refuse_existing(key)
-        return await SpooledSink.begin(self, key, exclusive=options.mode == "x")
-
     async def publish(self, path: str, key: str, *, exclusive: bool) -> ObjectInfo:
         """Send a local file, so that the object is there entirely or not at all."""
         size = await in_thread(lambda: os.path.getsize(path))
@@ -181,7 +170,7 @@ class ObstoreStore(RangedGetStore, WriteStore):
     async def delete(self, key: str) -> None:
         """Remove the object, if there is one."""
         try:
-            await self._retrying(lambda: self._ask("delete", key, obstore.delete_async(self._store, key)))
+            await self._retrying(lambda: self._request("delete", key, obstore.delete_async(self._store, key)))
         except NotFoundError:
             return
 
@@ -195,13 +184,13 @@ class ObstoreStore(RangedGetStore, WriteStore):
         async def send() -> ObjectInfo:
             mode: Literal["create", "overwrite"] = "create" if exclusive else "overwrite"
             request = obstore.put_async(self._store, key, body, mode=mode, use_multipart=use_multipart)
-            answer = await self._ask("put", key, request, size)
+            answer = await self._request("put", key, request, size)
             return ObjectInfo(key, size, answer["e_tag"], answer["version"])
 
         return await (retrying(send, NO_RETRIES) if exclusive else self._retrying(send))
 
     async def _get(self, key: str, byte_range: str, *, pin: ObjectInfo | None) -> Answer:
-        options: GetOptions = {"range": _range_of(byte_range)}
+        options: GetOptions = {"range": _parse_range(byte_range)}
         if pin is not None and pin.etag is not None:
             options["if_match"] = pin.etag
         self._asked = True
@@ -209,8 +198,8 @@ class ObstoreStore(RangedGetStore, WriteStore):
             found = await obstore.get_async(self._store, key, options=options)
         except (BaseError, OSError, ValueError) as error:
             if "non-partial response" in str(error):
-                raise self._no_part(key, pin) from cause_to_show(error)
-            ours = self._explained("get", key, error)
+                raise self._unranged_error(key, pin) from cause_to_show(error)
+            ours = self._store_error("get", key, error)
             if isinstance(ours, PreconditionError):
                 ours = ObjectChangedError("the object was replaced while it was read", where=ours.where)
                 ours.status = 412
@@ -226,7 +215,7 @@ class ObstoreStore(RangedGetStore, WriteStore):
             version=found.meta["version"],
         )
 
-    def _no_part(self, key: str, pin: ObjectInfo | None) -> Exception:
+    def _unranged_error(self, key: str, pin: ObjectInfo | None) -> Exception:
         """obstore refuses a status of 200, whatever comes with it: an empty object, all of it, or even a part."""
         if pin is None:
             return AskTheSize(for_good=False)
@@ -237,51 +226,34 @@ class ObstoreStore(RangedGetStore, WriteStore):
         )
 
     async def _head(self, key: str) -> ObjectInfo:
-        found = await self._ask("head", key, obstore.head_async(self._store, key))
+        found = await self._request("head", key, obstore.head_async(self._store, key))
         return ObjectInfo(key, int(found["size"]), found["e_tag"], found["version"])
 
-    async def _refuse_existing(self, key: str) -> None:
-        if await self.exists(key):
-            raise AlreadyExistsError("the object exists already", where=self._where(key))
-
-    async def _ask(self, verb: str, key: str, request: Coroutine[Any, Any, Result], size: int = 0) -> Result:
+    async def _request(self, verb: str, key: str, request: Coroutine[Any, Any, Result], size: int = 0) -> Result:
         """The answer to a request that is no GET, its errors as ours."""
         self._asked = True
         line = RequestLine(verb, self.url_of(key))
         try:
             answer = await request
         except (BaseError, OSError, ValueError) as error:
-            ours = self._explained(verb, key, error)
+            ours = self._store_error(verb, key, error)
             line.end(None, size, ours)
             raise ours from cause_to_show(error)
         line.end(None, size)
         return answer
 
-    def _explained(self, doing: str, key: str, error: Exception) -> StoreError | UnsupportedError:
-        """The error of ours that says the same; of many obstore says what they are only in their text."""
+    def _store_error(self, doing: str, key: str, error: Exception) -> StoreError | UnsupportedError:
+        """The error of ours that says the same."""
         said, _, source = str(error).partition("\n\nDebug source:")
         message, where = f"{doing}: {scrubbed(said)}", self._where(key)
         match = _STATUS.search(said)
         status = int(match[1]) if match else None
-        ours: StoreError
         if isinstance(error, NotSupportedError | NotImplementedError):
             return UnsupportedError(message, where=where)
-        if isinstance(error, FileNotFoundError):
-            ours = NotFoundError(message, where=where)
-        elif isinstance(error, ObstoreAlreadyExistsError):
-            ours = AlreadyExistsError("the object exists already", where=where)
-        elif isinstance(error, ObstorePreconditionError):
-            ours = PreconditionError(message, where=where)
-        elif isinstance(error, PermissionDeniedError | UnauthenticatedError | PermissionError):
-            ours = AccessDeniedError(message, where=where)
-        elif status == 416 or "Invalid range" in said or "StartTooLarge" in source:
-            ours = RangeError(message, where=where)
-        elif status in (429, 503):
-            ours = ThrottledError(message, where=where)
-        elif status == 408 or (status or 0) >= 500 or (status is None and "reqwest::Error" in source):
-            ours = TransientError(message, where=where)
-        else:
-            ours = StoreError(message, where=where)
+        kind = next((ours for theirs, ours in _KINDS if isinstance(error, theirs)), None)
+        if kind is AlreadyExistsError:
+            message = "the object exists already"
+        ours = (kind or _kind_by_text(said, source, status))(message, where=where)
         ours.status = status
         return ours
 
@@ -301,7 +273,7 @@ class _ObstoreBody:
             try:
                 self._rest = bytes(await anext(self._stream, b""))
             except (BaseError, OSError, ValueError) as error:
-                raise self._store._explained("get", self._key, error) from cause_to_show(error)
+                raise self._store._store_error("get", self._key, error) from cause_to_show(error)
         data, self._rest = self._rest[:size], self._rest[size:]
         return data
 
@@ -310,11 +282,22 @@ class _ObstoreBody:
         self._stream = None
 
 
-def _listed(meta: Any, start: str) -> ListedObject:
+def _kind_by_text(said: str, source: str, status: int | None) -> type[StoreError]:
+    """Which error of ours a message of obstore is, with the source that it names and the status in it."""
+    if status == 416 or "Invalid range" in said or "StartTooLarge" in source:
+        return RangeError
+    if status in (429, 503):
+        return ThrottledError
+    if status == 408 or (status or 0) >= 500 or (status is None and "reqwest::Error" in source):
+        return TransientError
+    return StoreError
+
+
+def _listed_object(meta: Any, start: str) -> ListedObject:
     return ListedObject(meta["path"].removeprefix(start), int(meta["size"]), meta["e_tag"])
 
 
-def _range_of(header: str) -> Any:
+def _parse_range(header: str) -> Any:
     """A Range header as obstore says it."""
     if (suffix := _SUFFIX.fullmatch(header)) is not None:
         return {"suffix": int(suffix[1])}
@@ -323,7 +306,7 @@ def _range_of(header: str) -> Any:
     return int(match[1]), int(match[2]) + 1
 
 
-def _sending_once(store: Any) -> Any:
+def _without_retries(store: Any) -> Any:
     """The same store without retries of its own, if its maker said nothing about them."""
     if getattr(store, "retry_config", True) is not None:
         return store

@@ -28,11 +28,7 @@ ENDPOINT: Final[Kind] = (_is_endpoint, "a URL without a user and a password")
 
 
 def check_kinds(options: Mapping[str, Any], kinds: Mapping[str, Kind]) -> None:
-    """Refuse options of another kind; those that are not there, or None, are left alone.
-
-    Raises:
-        UnsupportedError: One is. No value is in the message: it may be a secret.
-    """
+    """Refuse options of another kind; those that are not there, or None, are left alone."""
     for place, (is_kind, words) in kinds.items():
         found: Any = options
         for name in place.split("."):
@@ -43,11 +39,7 @@ def check_kinds(options: Mapping[str, Any], kinds: Mapping[str, Kind]) -> None:
 
 
 def check_names(options: Mapping[str, Any], place: str, known: Collection[str]) -> None:
-    """Refuse options within an option that nobody knows.
-
-    Raises:
-        UnsupportedError: One is such.
-    """
+    """Refuse options within an option that nobody knows."""
     for name in options.get(place) or ():
         if name not in known:
             close = difflib.get_close_matches(str(name), known, n=1, cutoff=0.7)

@@ -32,14 +32,7 @@ def explained(doing: str, path: str, *, hint: str | None = None) -> Iterator[Non
 
 
 def from_os_error(error: OSError, doing: str, path: str, *, hint: str | None = None) -> StoreError:
-    """The error of ours that says the same.
-
-    Args:
-        error: What was raised.
-        doing: What failed, as a sentence's beginning: ``"cannot write"``.
-        path: The file or object it was about.
-        hint: The next step, where the caller knows a better one than can be told from the error.
-    """
+    """The error of ours that says the same."""
     where = Where(key=path)
     reason = scrubbed(error.strerror or str(error)) or type(error).__name__
     if isinstance(error, FileNotFoundError | NotADirectoryError):

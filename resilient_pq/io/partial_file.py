@@ -7,9 +7,11 @@ import os
 import stat
 import threading
 from collections.abc import Sequence
+from io import FileIO
 
 from resilient_pq.errors import AlreadyExistsError, NotFoundError, StoreError, Where
 from resilient_pq.io.os_errors import explained, from_os_error
+from resilient_pq.io.stored_object import ObjectInfo
 from resilient_pq.shell_commands import in_shell, shell_line
 
 try:
@@ -43,17 +45,7 @@ class PartialFile:
 
     @classmethod
     def create(cls, target: str, *, overwrite: bool = False, permissions: int | None = None) -> PartialFile:
-        """Begin ``NAME.partial``, empty and locked.
-
-        Args:
-            target: The path of ``NAME``.
-            overwrite: Replace a ``NAME.partial`` that no living writer holds.
-            permissions: What others than the owner may do with it, at most; the umask may leave less.
-
-        Raises:
-            AlreadyExistsError: There is one, and `overwrite` is not set or a living writer holds it.
-            NotFoundError: The folder does not exist.
-        """
+        """Begin ``NAME.partial``, empty and locked."""
         target = behind_link(target)
         refuse_special(target)
         path = target + SUFFIX
@@ -86,15 +78,7 @@ class PartialFile:
 
     @classmethod
     def resume(cls, target: str) -> PartialFile:
-        """Take over the ``NAME.partial`` that an earlier writer left, locked; its bytes stay as they are.
-
-        Args:
-            target: The path of ``NAME``.
-
-        Raises:
-            NotFoundError: There is none.
-            AlreadyExistsError: A living writer holds it.
-        """
+        """Take over the ``NAME.partial`` that an earlier writer left, locked; its bytes stay as they are."""
         target = behind_link(target)
         path = target + SUFFIX
         refuse_special(path)
@@ -118,11 +102,7 @@ class PartialFile:
             return os.fstat(self._open_descriptor()).st_size
 
     def truncate(self, size: int) -> None:
-        """Cut the file to its first `size` bytes, and make those survive a loss of power.
-
-        Raises:
-            StoreError: It has fewer.
-        """
+        """Cut the file to its first `size` bytes, and make those survive a loss of power."""
         descriptor = self._open_descriptor()
         with explained("cannot cut", self.path):
             if size > os.fstat(descriptor).st_size:
@@ -149,14 +129,7 @@ class PartialFile:
             os.fsync(descriptor)
 
     def publish(self, *, exclusive: bool) -> os.stat_result:
-        """Give the file its name, and let go of it.
-
-        Args:
-            exclusive: Fail when ``NAME`` exists, instead of replacing it.
-
-        Raises:
-            AlreadyExistsError: `exclusive`, and ``NAME`` exists; the partial file stays.
-        """
+        """Give the file its name, and let go of it."""
         self.sync()
         with explained("cannot complete", self.target, hint=f"what was written is whole in {self.path}"):
             if os.name == "nt":
@@ -233,11 +206,7 @@ class PartialFile:
 
 
 def is_held(path: str) -> bool | None:
-    """Whether a living writer holds the file; None where the file system, or this system, has no locks to tell.
-
-    Raises:
-        NotFoundError: There is no such file.
-    """
+    """Whether a living writer holds the file; None where the file system, or this system, has no locks to tell."""
     with explained("cannot open", path):
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
     try:
@@ -253,6 +222,17 @@ def is_held(path: str) -> bool | None:
         return False
     finally:
         os.close(descriptor)
+
+
+def file_info(key: str, status: os.stat_result) -> ObjectInfo:
+    """The version of a file, named by its device, inode, time of change and size."""
+    etag = f"{status.st_dev:x}-{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}"
+    return ObjectInfo(key, status.st_size, etag, permissions=stat.S_IMODE(status.st_mode))
+
+
+def open_private(path: str) -> FileIO:
+    """A file to read and to append to, made for its owner alone where it is missing."""
+    return open(path, "a+b", buffering=0, opener=lambda name, flags: os.open(name, flags, 0o600))
 
 
 def make_folders(path: str) -> None:

@@ -39,17 +39,6 @@ def resolve(
     have ``http://`` and ``https://``, which can only be read; everything else is left to fsspec, chained URLs
     such as ``simplecache::s3://`` included. No existence is checked, and nothing connected yet but by the few file
     systems of fsspec that connect when they are made.
-
-    Args:
-        url: A path, or a URL. Names on S3 are taken as they stand: ``%20`` is three characters.
-        storage_options: What fsspec, s3fs and pandas call so. Local files need none and ignore them.
-        bucket_alone: Whether ``s3://bucket`` will do, for what concerns all of it.
-        retry: When requests are sent again, unless `storage_options` say so (`with_retry`).
-
-    Raises:
-        StoreError: The URL names no object, or is one of a file system that connects at once, and cannot.
-        UnsupportedError: The scheme is not known, or needs a package that is not installed; the hint names
-        it.
     """
     return Stores(storage_options, retry).resolve(url, bucket_alone=bucket_alone)
 
@@ -79,17 +68,7 @@ async def place_of(
     bucket_alone: bool = False,
     retry: RetryPolicy = READING,
 ) -> AsyncIterator[tuple[S | WriteStore, str]]:
-    """The store and the key that a caller means; a store that was made for a URL is closed at the end.
-
-    Args:
-        location: A URL, a path, or a pair of a store and a key in it, which is given as it is.
-        storage_options: For a URL.
-        bucket_alone: As of `resolve`.
-        retry: As of `resolve`, for a URL.
-
-    Raises:
-        StoreError: As of `resolve`.
-    """
+    """The store and the key that a caller means; a store that was made for a URL is closed at the end."""
     store, key = await reach(location, storage_options, bucket_alone=bucket_alone, retry=retry)
     try:
         yield store, key
@@ -118,11 +97,7 @@ def _misnamed(message: str, *, where: Where = NOWHERE, hint: str | None = None) 
 
 
 def refuse_mistyped(path: str) -> None:
-    """Refuse a path that leads nowhere and begins like a URL with a password, which errors of files would tell.
-
-    Raises:
-        StoreError: It does.
-    """
+    """Refuse a path that leads nowhere and begins like a URL with a password, which errors of files would tell."""
     folder = mistyped(path)
     if folder is not None and not os.path.lexists(folder):
         raise _misnamed(
@@ -132,6 +107,19 @@ def refuse_mistyped(path: str) -> None:
         )
 
 
+def _check_s3_url(text: str, rest: str, *, bucket_alone: bool) -> None:
+    """Refuse a URL of S3 that has a user in it, or names no object."""
+    bucket, _, name = rest.partition("/")
+    if "@" in bucket or (":" in bucket and not bucket.startswith("arn:")):
+        raise _misnamed(
+            "the URL has a user and a password, which URLs of S3 have not",
+            where=Where(key=shown(text)),
+            hint="give `key` and `secret` in storage_options, or set AWS_ACCESS_KEY_ID and the rest",
+        )
+    if not bucket or not (name or bucket_alone):
+        raise _misnamed("the URL names no object", where=Where(key=text), hint="write s3://bucket/name")
+
+
 class Stores:
     """The stores that URLs lead into: one for all files of this machine, one for all of S3, one for all of HTTP.
 
@@ -139,12 +127,7 @@ class Stores:
     """
 
     def __init__(self, storage_options: Mapping[str, Any] | None = None, retry: RetryPolicy = READING) -> None:
-        """Nothing is connected yet.
-
-        Args:
-            storage_options: As of `resolve`, for all of them.
-            retry: As of `resolve`, for all of them.
-        """
+        """Nothing is connected yet."""
         self._storage_options = dict(storage_options or {})
         self._retry = _policy(self._storage_options.pop(_RETRY, None) or retry)
         self._shared: dict[str, WriteStore] = {}
@@ -175,19 +158,12 @@ class Stores:
             refuse_mistyped(text)
         if match is None or isinstance(url, os.PathLike):
             return self._one("file", LocalStore), os.path.expanduser(text)
-        scheme, rest = match[1].lower(), text[match.end() :]
-        if match[2] == "://" and scheme in ("file", "local"):
+        # A chain of URLs begins with the name of a file system of fsspec.
+        scheme, rest = match[1].lower() if match[2] == "://" else None, text[match.end() :]
+        if scheme in ("file", "local"):
             return self._one("file", LocalStore), os.path.expanduser(rest)
-        if match[2] == "://" and scheme in ("s3", "s3a"):
-            bucket, _, name = rest.partition("/")
-            if "@" in bucket or (":" in bucket and not bucket.startswith("arn:")):
-                raise _misnamed(
-                    "the URL has a user and a password, which URLs of S3 have not",
-                    where=Where(key=shown(text)),
-                    hint="give `key` and `secret` in storage_options, or set AWS_ACCESS_KEY_ID and the rest",
-                )
-            if not bucket or not (name or bucket_alone):
-                raise _misnamed("the URL names no object", where=Where(key=text), hint="write s3://bucket/name")
+        if scheme in ("s3", "s3a"):
+            _check_s3_url(text, rest, bucket_alone=bucket_alone)
             from resilient_pq.io.s3.s3_store import S3Store  # noqa: PLC0415
 
             return self._one("s3", lambda: S3Store(self._storage_options, retry=self._retry)), rest
@@ -197,7 +173,7 @@ class Stores:
                 where=Where(key=text),
                 hint="name it with its query",
             )
-        if match[2] == "://" and scheme in ("http", "https"):
+        if scheme in ("http", "https"):
             from resilient_pq.io.http_store import HttpStore  # noqa: PLC0415
 
             return self._one("http", lambda: HttpStore(self._storage_options, retry=self._retry)), Address(text)

@@ -6,8 +6,7 @@ other object is to be looked at as if nothing had been read.
 
 from __future__ import annotations
 
-from resilient_pq.io import ObjectInfo, ReadStore
-from resilient_pq.io.protocols import ObjectTail
+from resilient_pq.io import ObjectInfo, ObjectTail, ReadStore
 from resilient_pq.recovery.evidence.remapped_store import BytesStore
 from resilient_pq.units import MiB
 

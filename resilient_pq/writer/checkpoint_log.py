@@ -23,6 +23,7 @@ from typing import IO, Any, Self
 
 from resilient_pq.errors import FormatError, Where
 from resilient_pq.io.os_errors import explained
+from resilient_pq.io.partial_file import open_private
 
 #: No line of a log comes near: keys have at most 1,024 bytes, and upload ids some hundred.
 _MAX_LINE_BYTES = 64 * 1024
@@ -138,7 +139,7 @@ class CheckpointLog:
         """Begin a log, or go on with one that is there."""
         name = os.fspath(path)
         with explained("cannot write the log of checkpoints", name):
-            file = open(name, "a+b", buffering=0, opener=_private)  # noqa: SIM115 (`close` closes it)
+            file = open_private(name)  # it names the file's id, which those who supply data are better not told
             size = file.seek(0, os.SEEK_END)
             if size and not _ends_a_line(file, size):
                 file.write(b"\n")  # a kill cut the last line short
@@ -198,8 +199,3 @@ def _lines(file: IO[bytes]) -> Iterator[bytes]:
 def _ends_a_line(file: IO[bytes], size: int) -> bool:
     file.seek(size - 1)
     return file.read(1) == b"\n"
-
-
-def _private(path: str, flags: int) -> int:
-    # It names the file's id, which those who supply data are better not told.
-    return os.open(path, flags, 0o600)

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import resilient_pq as rpq
+from resilient_pq.io import ObjectInfo, ObjectTail
 from resilient_pq.io.memory_store import MemoryStore
-from resilient_pq.io.protocols import ObjectInfo, ObjectTail
 
 ROWS = 40
 

@@ -23,7 +23,8 @@ import resilient_pq as rpq
 from resilient_pq import sync
 from resilient_pq.dataset import open_time
 from resilient_pq.io import MemoryStore
-from resilient_pq.io.local_store import LocalSink, LocalStore
+from resilient_pq.io.local_sink import LocalSink
+from resilient_pq.io.local_store import LocalStore
 from resilient_pq.io.testing import Fault, FaultyStore
 from resilient_pq.writer import cut_policy
 

@@ -21,8 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import resilient_pq as rpq
-from resilient_pq.io import LocalStore, MemoryStore, ObjectInfo, ObjectSink, Part, SinkOptions
-from resilient_pq.io.protocols import DEFAULT_SINK_OPTIONS
+from resilient_pq.io import DEFAULT_SINK_OPTIONS, LocalStore, MemoryStore, ObjectInfo, ObjectSink, Part, SinkOptions
 from resilient_pq.io.testing import RecordingStore
 from resilient_pq.io.upload.multipart import MultipartSink
 from resilient_pq.units import MiB

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import resilient_pq as rpq
-from resilient_pq.io.local_store import LocalSink
+from resilient_pq.io.local_sink import LocalSink
 from resilient_pq.io.partial_file import PartialFile
 
 

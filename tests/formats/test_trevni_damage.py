@@ -12,8 +12,8 @@ import pytest
 from trevni_bytes import blocks_of, in_memory, trevni
 
 import resilient_pq as rpq
+from resilient_pq.io import ObjectInfo
 from resilient_pq.io.memory_store import MemoryStore
-from resilient_pq.io.protocols import ObjectInfo
 
 #: Small files with checksums that hold, and what their values are.
 CHECKED = ["enum-deflate-crc32.trv", "dremel-deflate-crc32.trv", "nested-deflate-crc32.trv", "types-snappy-crc32.trv"]

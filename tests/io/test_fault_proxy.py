@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from resilient_pq.errors import AlreadyExistsError
-from resilient_pq.io.protocols import SinkOptions
+from resilient_pq.io import SinkOptions
 from resilient_pq.io.s3.s3_store import S3Store
 from resilient_pq.io.transfer.retry import NO_RETRIES, RetryPolicy
 from resilient_pq.units import MiB

@@ -15,10 +15,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from resilient_pq.errors import NotFoundError, ThrottledError, TransientError
-from resilient_pq.io import FetchCounters, RetryPolicy, S3Store, counting
-from resilient_pq.io.protocols import ObjectInfo
+from resilient_pq.io import FetchCounters, ObjectInfo, RetryPolicy, S3Store, counting
 from resilient_pq.io.transfer.hedging import MOST_BYTES, MOST_HEDGES, FirstByteTimes, Hedging
-from resilient_pq.io.transfer.ranged_get import Answer, RangedGetStore
+from resilient_pq.io.transfer.ranged_answer import Answer
+from resilient_pq.io.transfer.ranged_get import RangedGetStore
 from resilient_pq.io.transfer.request_limiter import RequestLimiter
 
 DATA = bytes(range(256)) * 40

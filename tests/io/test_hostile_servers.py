@@ -10,8 +10,7 @@ import pytest
 
 import resilient_pq as rpq
 from resilient_pq.errors import ObjectChangedError, StoreError, UnsupportedError
-from resilient_pq.io import FetchCounters, HttpStore, RetryPolicy, S3Store, counting
-from resilient_pq.io.protocols import ObjectTail
+from resilient_pq.io import FetchCounters, HttpStore, ObjectTail, RetryPolicy, S3Store, counting
 from resilient_pq.io.transfer import ranged_get
 
 DATA = bytes(range(256)) * 400

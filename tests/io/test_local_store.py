@@ -26,9 +26,8 @@ from resilient_pq.errors import (
     StoreError,
     WriterClosedError,
 )
-from resilient_pq.io import LocalStore, SinkOptions, StoredState
+from resilient_pq.io import ListedObject, LocalStore, SinkOptions, StoredState, names_of
 from resilient_pq.io.partial_file import PartialFile
-from resilient_pq.io.protocols import ListedObject, names_of
 
 OVERWRITE = SinkOptions(overwrite_partial=True)
 

@@ -20,11 +20,11 @@ from resilient_pq.errors import (
     WriterClosedError,
     WriterFencedError,
 )
+from resilient_pq.io import Buffer, ObjectInfo, Part, SinkOptions, StoredState
 from resilient_pq.io.memory_store import MemoryStore
-from resilient_pq.io.protocols import Buffer, ObjectInfo, Part, SinkOptions, StoredState
 from resilient_pq.io.testing import Fault, FaultyStore, RecordingStore
 from resilient_pq.io.upload.multipart import MultipartSink
-from resilient_pq.io.upload.upload_plan import MAX_PARTS, max_object_size, part_size
+from resilient_pq.io.upload.part_layout import MAX_PARTS, max_object_size, part_size
 from resilient_pq.units import GiB, MiB
 
 SMALL = SinkOptions(part_bytes=MiB, max_part_bytes=4 * MiB, max_bytes_in_flight=3 * MiB)
@@ -245,7 +245,7 @@ async def test_a_part_larger_than_the_bound_goes_alone() -> None:
 
 
 async def test_an_upload_of_all_the_parts_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("resilient_pq.io.upload.upload_plan.MAX_PARTS", 3)
+    monkeypatch.setattr("resilient_pq.io.upload.part_layout.MAX_PARTS", 3)
     store = MemoryStore()
     sink = MultipartSink(store, "a", SMALL)
     await sink.write(payload(3 * MiB - 1))
@@ -422,7 +422,7 @@ async def test_kept_parts_arrive_and_stay() -> None:
 
 
 async def test_parts_that_do_not_end_are_broken_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("resilient_pq.io.upload.multipart.GRACE_SECONDS", 0.01)
+    monkeypatch.setattr("resilient_pq.io.upload.part_sender.GRACE_SECONDS", 0.01)
     store, before = SlowStore(), asyncio.all_tasks()
     sink = MultipartSink(store, "a", SMALL)
     await sink.write(payload(4 * MiB))
@@ -566,8 +566,8 @@ async def test_a_listing_that_is_too_old_is_asked_for_again(size: int, known: in
     store = OldStore()
     sink = MultipartSink(store, "a", SMALL)
     await sink.write(payload(5 * MiB), payload(size - 5 * MiB))
-    while sink._tasks:
-        await asyncio.wait(sink._tasks)
+    while sink._sender.tasks:
+        await asyncio.wait(sink._sender.tasks)
     await sink.complete()
     assert await read(store, "a") == payload(5 * MiB) + payload(size - 5 * MiB) and store.lists == 2
 

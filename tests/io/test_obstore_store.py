@@ -21,8 +21,7 @@ from resilient_pq.errors import (
     TransientError,
     UnsupportedError,
 )
-from resilient_pq.io import FetchCounters, ObstoreStore, RetryPolicy, counting, obstore_store
-from resilient_pq.io.protocols import SinkOptions
+from resilient_pq.io import FetchCounters, ObstoreStore, RetryPolicy, SinkOptions, counting, obstore_store
 
 DATA = bytes(range(256)) * 400
 ATTEMPTS = 3

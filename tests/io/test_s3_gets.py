@@ -167,7 +167,7 @@ async def test_requests_are_those_of_botocore(wire: type[Wire], case: str) -> No
     options, bucket = REQUESTS[case]
     options = {**options, "config_kwargs": {**options.get("config_kwargs", {}), "http_session_cls": wire}}
     ours, theirs = S3Client(options), S3Client(options)
-    await theirs._connected()
+    await theirs._connect()
     theirs._gets = None
     for client in (ours, theirs):
         await get(client, bucket, "first", Range="bytes=-100")
@@ -207,20 +207,20 @@ SIGNED = (
 )
 async def test_what_is_not_understood(wire: type[Wire], url: str, header: str) -> None:
     client = S3Client({**CREDENTIALS, "config_kwargs": {"http_session_cls": wire}})
-    await client._connected()
+    await client._connect()
     assert client._gets is not None
     headers = {"Authorization": header, "X-Amz-Content-SHA256": "UNSIGNED-PAYLOAD"}
     right = SimpleNamespace(url="https://h/a", headers={**headers, "Authorization": SIGNED})
-    assert await client._gets._understood([right], "a") is not None
+    assert await client._gets._parse_request([right], "a") is not None
     wrong = SimpleNamespace(url=url, headers=headers)
-    assert await client._gets._understood([wrong], "a") is None
+    assert await client._gets._parse_request([wrong], "a") is None
 
 
 async def test_a_session_with_hooks_is_left_to_botocore(wire: type[Wire]) -> None:
     from aiobotocore.session import AioSession
 
     client = S3Client({**CREDENTIALS, "session": AioSession(), "config_kwargs": {"http_session_cls": wire}})
-    await client._connected()
+    await client._connect()
     assert client._gets is None
 
 

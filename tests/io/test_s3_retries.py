@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from resilient_pq.errors import ThrottledError, TransientError
-from resilient_pq.io import RetryPolicy, S3Store
-from resilient_pq.io.protocols import ObjectInfo, Part
+from resilient_pq.io import ObjectInfo, Part, RetryPolicy, S3Store
 
 ATTEMPTS = 3
 QUICK = RetryPolicy(attempts=ATTEMPTS, base_delay=0.001, max_delay=0.01)

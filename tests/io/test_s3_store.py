@@ -27,15 +27,16 @@ from resilient_pq.io import (
     FetchCounters,
     FetchOptions,
     MergeOptions,
+    ObjectInfo,
+    Part,
     RetryPolicy,
     S3Store,
     SinkOptions,
     counting,
+    fetch,
 )
-from resilient_pq.io.protocols import ObjectInfo, Part
 from resilient_pq.io.s3.object_etags import multipart_etag
 from resilient_pq.io.s3.s3_client import retry_policy_from
-from resilient_pq.io.transfer import fetch
 from resilient_pq.units import MiB
 
 DATA = bytes(range(256)) * 4096  # 1 MiB
@@ -425,7 +426,7 @@ async def test_a_cancelled_upload_leaves_no_task_and_no_request(s3_proxy: Any) -
         task = asyncio.create_task(write())
         await asyncio.to_thread(proxy.wait_for, "PUT", "partNumber=2")
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("resilient_pq.io.upload.multipart.GRACE_SECONDS", 0.2)
+            patch.setattr("resilient_pq.io.upload.part_sender.GRACE_SECONDS", 0.2)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
@@ -517,8 +518,8 @@ async def test_options_as_pandas_users_write_them(moto_server: Any) -> None:
     [{"key": "a", "username": "b"}, {"config_kwargs": {"no_such_setting": 1}}],
 )
 async def test_options_that_s3fs_does_not_know(options: dict[str, Any]) -> None:
-    async with S3Store(options) as store:
-        with pytest.raises(UnsupportedError, match="storage_options"):
+    with pytest.raises(UnsupportedError, match="storage_options"):
+        async with S3Store(options) as store:
             await store.head("b/a")
 
 

@@ -7,7 +7,7 @@ import base64
 import random
 import uuid
 import zlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -22,8 +22,7 @@ from resilient_pq.errors import (
     StoreError,
     TransientError,
 )
-from resilient_pq.io import RetryPolicy, S3Store, SinkOptions
-from resilient_pq.io.protocols import ObjectInfo, Part
+from resilient_pq.io import ObjectInfo, Part, RetryPolicy, S3Store, SinkOptions
 from resilient_pq.io.s3.object_etags import Fingerprint, crc32_of_parts, decoded, encoded, full_crc32
 from resilient_pq.io.upload.copied_upload import copied_upload
 from resilient_pq.units import MiB
@@ -283,11 +282,14 @@ ATTEMPTS: list[tuple[dict[str, Any], bool]] = [
 ]
 
 
-async def test_an_attempt_that_was_sent_whole_and_not_answered(moto_proxy: Any) -> None:
+async def test_an_attempt_that_was_sent_whole_and_not_answered(
+    moto_proxy: Any, give_up_what_hangs: Callable[[Any], None]
+) -> None:
     """It did not arrive, as far as the store tells; so it is sent again, and may arrive yet."""
     s3, proxy = moto_proxy
+    give_up_what_hangs(proxy)
     key = new_key(s3)
-    async with store_of(s3, config_kwargs={"read_timeout": 1.5}) as store:
+    async with store_of(s3) as store:
         upload_id = await store.create_upload(key)
         for number, (fault, undecided) in enumerate(ATTEMPTS, start=1):
             proxy.requests.clear()
@@ -304,26 +306,27 @@ LOST: list[dict[str, Any]] = [{"lose_reply": True}, {"hang_reply": True}, {"edit
 
 @pytest.mark.parametrize("fault", LOST, ids=lambda fault: next(iter(fault)))
 @pytest.mark.parametrize("known", [True, False], ids=["with sums", "by MD5"])
-async def test_an_attempt_that_arrived_unanswered_is_found(s3_proxy: Any, fault: dict[str, Any], known: bool) -> None:
+async def test_an_attempt_that_arrived_unanswered_is_found(
+    s3_proxy: Any, fault: dict[str, Any], known: bool, give_up_what_hangs: Callable[[Any], None]
+) -> None:
     """The store is asked, and lists it: nothing is sent twice, and nothing may arrive any more."""
     s3, proxy = s3_proxy
+    give_up_what_hangs(proxy)
     key = new_key(s3)
-    # Only a reply that hangs needs a limit; requests that are answered may take as long as a busy machine needs.
-    impatient = {"config_kwargs": {"read_timeout": 2.0}} if "hang_reply" in fault else {}
-    async with store_of(s3) as patient, store_of(s3, **impatient) as store:
+    async with store_of(s3) as store:
         if not known:
             store._without_crc32.add("*")
-        upload_id = await patient.create_upload(key)
-        assert not (await patient.put_part(key, upload_id, 1, FIRST)).undecided
-        await patient.put_part(key, upload_id, 2, LAST[:-1])
+        upload_id = await store.create_upload(key)
+        assert not (await store.put_part(key, upload_id, 1, FIRST)).undecided
+        await store.put_part(key, upload_id, 2, LAST[:-1])
         for number, data in ((2, LAST), (3, b"another")):
             proxy.requests.clear()
             proxy.on("PUT", **fault)
             part = await store.put_part(key, upload_id, number, data)
             assert (part.undecided, proxy.count("PUT"), proxy.count("GET")) == (False, 1, 1)
-            acknowledged = await patient.put_part(key, upload_id, 4, data)
+            acknowledged = await store.put_part(key, upload_id, 4, data)
             assert (part.size, part.etag) == (acknowledged.size, acknowledged.etag)
-        await patient.abort_upload(key, upload_id)
+        await store.abort_upload(key, upload_id)
 
 
 async def test_one_of_two_attempts_may_arrive_yet(s3_proxy: Any) -> None:

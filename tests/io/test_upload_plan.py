@@ -12,16 +12,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from resilient_pq.errors import StoreError
-from resilient_pq.io.protocols import Part, SinkOptions
-from resilient_pq.io.upload.upload_plan import (
-    MAX_PARTS,
-    Later,
-    ListParts,
-    PutPart,
-    UploadPlan,
-    max_object_size,
-    part_size,
-)
+from resilient_pq.io import Part, SinkOptions
+from resilient_pq.io.upload.part_layout import MAX_PARTS, max_object_size, part_size
+from resilient_pq.io.upload.upload_plan import Later, ListParts, PutPart, UploadPlan
 from resilient_pq.units import GiB, MiB
 
 TiB = 1024 * GiB

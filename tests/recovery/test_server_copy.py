@@ -11,8 +11,17 @@ from typing import Any
 import pytest
 
 import resilient_pq as rpq
-from resilient_pq.io import LocalStore, MemoryStore, MultipartSink, ObjectInfo, ObjectSink, Part, SinkOptions
-from resilient_pq.io.protocols import DEFAULT_SINK_OPTIONS, Capabilities
+from resilient_pq.io import (
+    DEFAULT_SINK_OPTIONS,
+    Capabilities,
+    LocalStore,
+    MemoryStore,
+    MultipartSink,
+    ObjectInfo,
+    ObjectSink,
+    Part,
+    SinkOptions,
+)
 from resilient_pq.io.s3.s3_store import S3Store
 from resilient_pq.io.testing import Fault, FaultyStore, RecordingStore
 from resilient_pq.recovery.damaged_object import DamagedObject, open_source

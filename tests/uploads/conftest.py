@@ -20,8 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from resilient_pq.errors import NotFoundError, StoreError
-from resilient_pq.io.memory_store import MemoryStore
-from resilient_pq.io.protocols import (
+from resilient_pq.io import (
     DEFAULT_SINK_OPTIONS,
     Buffer,
     ObjectInfo,
@@ -29,8 +28,9 @@ from resilient_pq.io.protocols import (
     Part,
     SinkOptions,
     StoredState,
-    pieces_of,
 )
+from resilient_pq.io.memory_store import MemoryStore
+from resilient_pq.io.object_sink import pieces_of
 from resilient_pq.io.upload.multipart import MultipartSink
 
 

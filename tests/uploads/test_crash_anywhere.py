@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("one_thread", "soon_larger")
 @pytest.fixture
 def soon_larger(monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts double every four parts, not only every 800."""
-    monkeypatch.setattr("resilient_pq.io.upload.upload_plan.PARTS_PER_SIZE", 4)
+    monkeypatch.setattr("resilient_pq.io.upload.part_layout.PARTS_PER_SIZE", 4)
 
 
 def options_of(rng: random.Random) -> dict[str, Any]:

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 import resilient_pq as rpq
-from resilient_pq.io import Lease, LeaseTerms, MemoryStore, MultipartSink, ObjectSink, SinkOptions
-from resilient_pq.io.protocols import DEFAULT_SINK_OPTIONS
+from resilient_pq.io import DEFAULT_SINK_OPTIONS, Lease, LeaseTerms, MemoryStore, MultipartSink, ObjectSink, SinkOptions
 from resilient_pq.io.testing import Fault, FaultyStore
 from resilient_pq.io.upload.begun_upload import leased_upload
 

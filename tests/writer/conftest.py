@@ -12,15 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from resilient_pq.errors import NotFoundError
+from resilient_pq.io import DEFAULT_SINK_OPTIONS, Buffer, ObjectInfo, ObjectSink, SinkOptions, StoredState
 from resilient_pq.io.memory_store import MemoryStore
-from resilient_pq.io.protocols import (
-    DEFAULT_SINK_OPTIONS,
-    Buffer,
-    ObjectInfo,
-    ObjectSink,
-    SinkOptions,
-    StoredState,
-)
 
 T = TypeVar("T")
 

@@ -12,8 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import resilient_pq as rpq
-from resilient_pq.io import MemoryStore, MultipartSink, ObjectSink, SinkOptions
-from resilient_pq.io.protocols import DEFAULT_SINK_OPTIONS
+from resilient_pq.io import DEFAULT_SINK_OPTIONS, MemoryStore, MultipartSink, ObjectSink, SinkOptions
 from resilient_pq.units import MiB
 from resilient_pq.writer.checkpoint_log import read_log
 

@@ -20,10 +20,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import resilient_pq as rpq
-from resilient_pq.io import MemoryStore, MultipartSink, ObjectSink, SinkOptions
-from resilient_pq.io.local_store import LocalSink
+from resilient_pq.io import DEFAULT_SINK_OPTIONS, MemoryStore, MultipartSink, ObjectSink, Part, SinkOptions
+from resilient_pq.io.local_sink import LocalSink
 from resilient_pq.io.partial_file import PartialFile
-from resilient_pq.io.protocols import DEFAULT_SINK_OPTIONS, Part
 from resilient_pq.units import MiB
 from resilient_pq.writer import cut_policy
 
@@ -286,7 +285,7 @@ async def test_a_writer_that_lost_its_upload_hears_so(clock: Any) -> None:
     await store.abort_upload("f", upload.upload_id)
     await writer.write(rows(3, 6))
     await clock.skip(29)
-    await clock.until(lambda: writer._sink._failure is not None)  # type: ignore[attr-defined]
+    await clock.until(lambda: writer._sink._sender.failure is not None)  # type: ignore[attr-defined]
     await clock.skip(29)
     await clock.until(lambda: writer._failure is not None)
     with pytest.raises(rpq.WriterFencedError):

@@ -19,10 +19,9 @@ import pytest
 
 import resilient_pq as rpq
 from resilient_pq import StoreError, WriteOptions, WriterFailedError
-from resilient_pq.io import MultipartSink, ObjectInfo, ObjectSink, SinkOptions
+from resilient_pq.io import DEFAULT_SINK_OPTIONS, MultipartSink, ObjectInfo, ObjectSink, SinkOptions
 from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.io.partial_file import PartialFile
-from resilient_pq.io.protocols import DEFAULT_SINK_OPTIONS
 from resilient_pq.io.testing import Fault, FaultyStore
 from resilient_pq.writer import file_encoder, pipeline
 

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from resilient_pq.checksum import combine, crc32
-from resilient_pq.io.protocols import Part, bare_etag
+from resilient_pq.io.multipart_store import Part
+from resilient_pq.io.stored_object import bare_etag
 from resilient_pq.units import MiB
 
 FULL_OBJECT = "FULL_OBJECT"

@@ -17,7 +17,7 @@ from resilient_pq.io.transfer.request_log import RequestLine
 from resilient_pq.io.transfer.retry import RetryPolicy
 
 if TYPE_CHECKING:
-    from resilient_pq.io.s3.s3_connection import Pieces, Renewal, S3Gets
+    from resilient_pq.io.s3.s3_connection import Renewal, RequestBody, S3Gets
 
 PROGRESS_SECONDS = 15
 
@@ -29,11 +29,7 @@ class S3Client:
     """The connection to one S3 endpoint, opened by the first request, within the event loop of that request."""
 
     def __init__(self, storage_options: Mapping[str, Any]) -> None:
-        """Keep the options; nothing is looked up or opened yet.
-
-        Raises:
-            UnsupportedError: There is no such option.
-        """
+        """Keep the options; nothing is looked up or opened yet."""
         self._options = s3fs_options(storage_options)
         self._filesystem: Any = None
         self._client: Any = None
@@ -51,10 +47,10 @@ class S3Client:
 
     def is_alike(self, other: S3Client) -> bool:
         """Whether another client asks the same endpoint with the same credentials, as far as its options tell."""
-        return self._access == other._access
+        return self._access_options == other._access_options
 
     @property
-    def _access(self) -> dict[str, Any]:
+    def _access_options(self) -> dict[str, Any]:
         return {name: value for name, value in self._options.items() if name not in _NOT_ABOUT_ACCESS}
 
     @property
@@ -75,47 +71,37 @@ class S3Client:
         return options
 
     async def call(self, operation: str, url: str, *, Bucket: str, **parameters: Any) -> dict[str, Any]:  # noqa: N803
-        """Send one request.
-
-        Args:
-            operation: As botocore names its method: ``"get_object"``.
-            url: The object it is about, for messages.
-            Bucket: The bucket.
-            **parameters: As botocore names them. `Body` may be a list of views: it is sent without being
-                joined.
-
-        Raises:
-            StoreError: Whatever went wrong, in words of ours. It is `undecided` only when the whole body was
-                handed over.
-        """
+        """Send one request."""
         used = None if self._renewal is None else self._renewal.in_use
         try:
-            answer = await self._sent(operation, url, Bucket, parameters)
+            answer = await self._send_logged(operation, url, Bucket, parameters)
         except StoreError as error:
             if self._renewal is None:
                 raise
-            in_words = partial(self._refused_in_words, url, Bucket)
+            in_words = partial(self._explain_refusal, url, Bucket)
             refused = await self._renewal.after(error, used or self._renewal.in_use, in_words)
             if refused is error:
                 raise
             if refused is not None:
                 raise refused from error.__cause__
-            answer = await self._sent(operation, url, Bucket, parameters)
+            answer = await self._send_logged(operation, url, Bucket, parameters)
         if self._renewal is not None:
             self._renewal.granted()
         return answer
 
-    async def _refused_in_words(self, url: str, bucket: str) -> StoreError | None:
+    async def _explain_refusal(self, url: str, bucket: str) -> StoreError | None:
         """What refuses these credentials any request, told in a body, which the answer to a HEAD has none of."""
         try:
-            await self._sent("list_objects_v2", url, bucket, {"MaxKeys": 1})
+            await self._send_logged("list_objects_v2", url, bucket, {"MaxKeys": 1})
         except StoreError as error:
             return error
         except UnsupportedError:
             return None
         return None
 
-    async def _sent(self, operation: str, url: str, bucket: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    async def _send_logged(
+        self, operation: str, url: str, bucket: str, parameters: Mapping[str, Any]
+    ) -> dict[str, Any]:
         """One request, and its line in the log."""
         if operation == "get_object":  # its body is to come: who reads it writes to the log
             return await self._send(operation, url, bucket, dict(parameters))
@@ -126,19 +112,19 @@ class S3Client:
         return answer
 
     async def _send(self, operation: str, url: str, bucket: str, parameters: dict[str, Any]) -> dict[str, Any]:
-        pieces: Pieces | None = None
+        pieces: RequestBody | None = None
         try:
-            filesystem = await self._connected()
+            filesystem = await self._connect()
             if operation == "get_object" and self._gets is not None:
                 return await self._get(self._gets, filesystem, bucket, parameters)
             body = parameters.get("Body")
             if body is None:
                 answer: dict[str, Any] = await filesystem._call_s3(operation, Bucket=bucket, **parameters)
                 return answer
-            from resilient_pq.io.s3.s3_connection import Pieces  # noqa: PLC0415 (imported when it was connected)
+            from resilient_pq.io.s3.s3_connection import RequestBody  # noqa: PLC0415 (imported when it was connected)
 
             async with asyncio.timeout(self._progress_seconds) as patience:
-                parameters["Body"] = pieces = Pieces(body, patience, self._progress_seconds)
+                parameters["Body"] = pieces = RequestBody(body, patience, self._progress_seconds)
                 answer = await filesystem._call_s3(operation, Bucket=bucket, **parameters)
                 return answer
         except Exception as error:
@@ -160,7 +146,7 @@ class S3Client:
 
     async def accepts(self, operation: str, parameter: str) -> bool:
         """Whether the installed botocore knows a parameter; s3fs drops unknown ones without a word."""
-        await self._connected()
+        await self._connect()
         api_name = self._client.meta.method_to_api_mapping[operation]
         shape = self._client.meta.service_model.operation_model(api_name).input_shape
         return parameter in shape.members
@@ -172,7 +158,7 @@ class S3Client:
         if client is not None:
             await client.close()
 
-    async def _connected(self) -> Any:
+    async def _connect(self) -> Any:
         if self._closed:
             raise StoreError("the store is closed")
         loop = asyncio.get_running_loop()
@@ -187,10 +173,10 @@ class S3Client:
                     self._client = await filesystem.set_session()
                 except (TypeError, KeyError, AttributeError) as error:
                     raise UnsupportedError(f"storage_options do not fit s3fs: {scrubbed(str(error))}") from None
-                from resilient_pq.io.s3.s3_connection import prepared  # noqa: PLC0415
+                from resilient_pq.io.s3.s3_connection import prepare_client  # noqa: PLC0415
 
                 # A session of the caller's may have hooks of the caller's, which every request is to pass.
-                self._gets, self._renewal = prepared(
+                self._gets, self._renewal = prepare_client(
                     filesystem,
                     self._client,
                     gets=not self._options.get("session"),

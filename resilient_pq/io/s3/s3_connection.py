@@ -28,7 +28,7 @@ from resilient_pq.io.s3.s3_gets import S3Gets
 from resilient_pq.io.transfer.ranged_get import MAX_REQUESTS
 from resilient_pq.units import KiB, MiB
 
-__all__ = ["Pieces", "Renewal", "S3Gets", "new_filesystem", "prepared"]
+__all__ = ["Renewal", "RequestBody", "S3Gets", "new_filesystem", "prepare_client"]
 
 _CONNECT_SECONDS = 5
 _CHUNK = 256 * KiB
@@ -68,7 +68,7 @@ def new_filesystem(storage_options: Mapping[str, Any], progress_seconds: float |
     return filesystem
 
 
-def prepared(filesystem: Any, client: Any, *, gets: bool, renews: bool) -> tuple[S3Gets | None, Renewal | None]:
+def prepare_client(filesystem: Any, client: Any, *, gets: bool, renews: bool) -> tuple[S3Gets | None, Renewal | None]:
     """What sends the GETs of a new client, and what changes its credentials; None where nothing does."""
     client.meta.events.register_last("before-call.s3", _expect_only_for_large_bodies)
     renewal = Renewal(client._request_signer, lambda: _session(filesystem).get_credentials()) if renews else None
@@ -114,11 +114,11 @@ def _expect_only_for_large_bodies(params: dict[str, Any], **_: Any) -> None:
     A part follows a request that the server granted a moment ago, so it never asks.
     """
     body = params.get("body")
-    if "partNumber" in params.get("query_string", {}) or not isinstance(body, Pieces) or len(body) < _ASK_FIRST:
+    if "partNumber" in params.get("query_string", {}) or not isinstance(body, RequestBody) or len(body) < _ASK_FIRST:
         params["headers"].pop("Expect", None)
 
 
-class Pieces(aiohttp.payload.Payload):
+class RequestBody(aiohttp.payload.Payload):
     """A body in pieces, sent as they lie in memory: not joined, and not copied into the transport as a whole.
 
     aiohttp has no time-out for a body that the server stops taking: so there is patience, which every chunk

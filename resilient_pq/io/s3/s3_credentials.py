@@ -30,13 +30,7 @@ _LOOKED_UP_LATELY: Final = 60.0
 
 
 class Renewal:
-    """Changes the credentials of a client for newer ones.
-
-    Args:
-        signer: Of the client; it holds the credentials.
-        look_up: Finds credentials anew; None for none.
-        clock: Seconds, only ever rising; injected by tests.
-    """
+    """Changes the credentials of a client for newer ones."""
 
     def __init__(
         self,
@@ -65,23 +59,14 @@ class Renewal:
     async def after(
         self, error: StoreError, used: Any, in_words: Callable[[], Awaitable[StoreError | None]]
     ) -> StoreError | None:
-        """What to raise for a request that was refused; None where it is to be sent once more, by other credentials.
-
-        Args:
-            error: Of the request.
-            used: What was in use when it was sent.
-            in_words: What refuses a request whose answer says why; None where nothing does.
-        """
+        """What to raise for a request that was refused; None where it is to be sent once more, by other credentials."""
         told = error if _is_of_credentials(error) else None
         if told is None and not await self._may_have_expired(error, used):
             return error
         async with self._looking:
             if self.in_use is not used:
                 return None
-            found = await self._found()
-            if found is not None and await _named(found) != await _named(used):
-                self._signer._credentials = found
-                log.info("the credentials had expired, and were looked up again")
+            if await self._renewed(used):
                 return None
             if told is None:
                 refused = await in_words()
@@ -104,16 +89,22 @@ class Renewal:
         code = code_of(error)
         if (code and not code.isdecimal()) or status_of(error) not in _WITHOUT_WORDS:
             return False
-        names = await _named(used)
+        names = await _frozen(used)
         lately = self._clock() - self._looked_up_at < _LOOKED_UP_LATELY
         return names is not None and names[2] is not None and not lately
 
-    async def _found(self) -> Any:
+    async def _renewed(self, used: Any) -> bool:
+        """Whether other credentials were found than those that were used; the client has them then."""
         try:
-            return await self._look_up()
+            found = await self._look_up()
         except (BotoCoreError, OSError) as error:
             log.warning("credentials cannot be looked up again: %s", type(error).__name__)
-            return None
+            return False
+        if found is None or await _frozen(found) == await _frozen(used):
+            return False
+        self._signer._credentials = found
+        log.info("the credentials had expired, and were looked up again")
+        return True
 
 
 def _is_of_credentials(error: StoreError) -> bool:
@@ -121,7 +112,7 @@ def _is_of_credentials(error: StoreError) -> bool:
     return code_of(error) in _EXPIRED | _UNKNOWN or isinstance(error.__cause__, CredentialRetrievalError)
 
 
-async def _named(credentials: Any) -> tuple[str, str, str | None] | None:
+async def _frozen(credentials: Any) -> tuple[str, str, str | None] | None:
     """What tells credentials from others; None where they cannot be had any more."""
     try:
         frozen = await credentials.get_frozen_credentials()

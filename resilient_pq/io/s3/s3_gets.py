@@ -48,7 +48,7 @@ _prepared: ContextVar[list[Any] | None] = ContextVar("resilient_pq_prepared_requ
 
 
 @dataclass(slots=True)
-class _Known:
+class _BucketRequest:
     """What all GETs from one bucket have in common.
 
     Attributes:
@@ -71,29 +71,17 @@ class _Known:
 
 
 class S3Gets:
-    """Sends GETs as a client of aiobotocore would.
-
-    Args:
-        client: The client; what it is asked through `learning` is learnt from.
-    """
+    """Sends GETs as a client of aiobotocore would."""
 
     def __init__(self, client: Any) -> None:
         """Nothing is known yet."""
         self._session = client._endpoint.http_session
         self._signer = client._request_signer
-        self._known: dict[str, _Known | None] = {}
+        self._known: dict[str, _BucketRequest | None] = {}
         client.meta.events.register_last("before-send.s3.GetObject", _notice)
 
     async def get(self, parameters: Mapping[str, Any], bucket: str) -> dict[str, Any] | None:
-        """The answer to a GET, as botocore has it, or None where botocore is to send it.
-
-        Args:
-            parameters: `Key` and `Range`, and perhaps `IfMatch`.
-            bucket: What the object lies in.
-
-        Raises:
-            ClientError: The store refused it. Also whatever else aiobotocore's session raises.
-        """
+        """The answer to a GET, as botocore has it, or None where botocore is to send it."""
         known = self._known.get(bucket)
         if known is None or not {"Key", "Range", "IfMatch"}.issuperset(parameters):
             return None
@@ -120,10 +108,10 @@ class S3Gets:
             answer: dict[str, Any] = await send()
         finally:
             _prepared.reset(token)
-        self._known[bucket] = await self._understood(prepared, str(parameters["Key"]))
+        self._known[bucket] = await self._parse_request(prepared, str(parameters["Key"]))
         return answer
 
-    async def _understood(self, prepared: list[Any], key: str) -> _Known | None:
+    async def _parse_request(self, prepared: list[Any], key: str) -> _BucketRequest | None:
         if not prepared:
             return None
         request = prepared[-1]  # it may have been redirected to another region
@@ -133,7 +121,7 @@ class S3Gets:
         base = url[: -len(encoded)]
         headers = {name.lower(): _text(value) for name, value in request.headers.items()}
         same = {name: value for name, value in headers.items() if name not in _OF_ONE_REQUEST}
-        known = _Known(base, _host_of(base), urlsplit(base).path, same, None, "")
+        known = _BucketRequest(base, _host_of(base), urlsplit(base).path, same, None, "")
         if "authorization" not in headers:
             return known
         match = _AUTHORIZATION.fullmatch(headers["authorization"])
@@ -144,7 +132,7 @@ class S3Gets:
         known.signed, known.region = frozenset(match["signed"].split(";")) & frozenset(same), match["region"]
         return known
 
-    async def _request(self, known: _Known, parameters: Mapping[str, Any]) -> SimpleNamespace:
+    async def _request(self, known: _BucketRequest, parameters: Mapping[str, Any]) -> SimpleNamespace:
         encoded = percent_encode(parameters["Key"], safe="/~")
         fresh = {"range": parameters["Range"]}
         if "IfMatch" in parameters:

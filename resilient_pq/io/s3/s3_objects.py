@@ -18,12 +18,14 @@ from resilient_pq.errors import (
     TransientError,
     UnsupportedError,
 )
-from resilient_pq.io.protocols import Buffer, ListedObject, ObjectInfo, folder_prefix, pieces_of
+from resilient_pq.io.object_sink import Buffer, pieces_of
 from resilient_pq.io.s3.object_etags import Fingerprint, crc32_of, decoded, encoded, md5_of
 from resilient_pq.io.s3.s3_client import S3Client, max_requests_from, retry_policy_from
 from resilient_pq.io.s3.s3_options import s3fs_options
 from resilient_pq.io.s3.s3_responses import code_of, from_s3_error, refuses_parameter, status_of
-from resilient_pq.io.transfer.ranged_get import Answer, RangedGetStore
+from resilient_pq.io.stored_object import ListedObject, ObjectInfo, folder_prefix
+from resilient_pq.io.transfer.ranged_answer import Answer
+from resilient_pq.io.transfer.ranged_get import RangedGetStore
 from resilient_pq.io.transfer.retry import WRITING, RetryPolicy
 
 # Whether an endpoint keeps to the conditions of PUTs: asked once.
@@ -35,12 +37,7 @@ _ACCESS_POINT = re.compile(r"(arn:[^/]+:accesspoint/[^/]+)/(.*)", re.DOTALL)
 
 
 class S3Objects(RangedGetStore):
-    """What `S3Store` does with whole objects, and what its uploads share with that.
-
-    Args:
-        storage_options: As s3fs takes them.
-        retry: When a request is sent again.
-    """
+    """What `S3Store` does with whole objects, and what its uploads share with that."""
 
     def __init__(
         self,
@@ -115,8 +112,8 @@ class S3Objects(RangedGetStore):
 
         def refused(error: StoreError) -> StoreError:
             if if_match is not None and not _is_missing_bucket(error):
-                return self._another_version(key)
-            return self._exists_already(key) if isinstance(error, PreconditionError) else error
+                return self._changed_error(key)
+            return self._exists_error(key) if isinstance(error, PreconditionError) else error
 
         def identify() -> Fingerprint:
             return Fingerprint(size, md5_of(pieces), crc32 if self._may_take_crc32("put_object") else None)
@@ -138,7 +135,7 @@ class S3Objects(RangedGetStore):
                 if _is_missing_bucket(error):
                     raise
                 if not failed or await self.exists(key):  # otherwise an earlier attempt did it, and its reply was lost
-                    raise self._another_version(key) from error
+                    raise self._changed_error(key) from error
             except StoreError:
                 failed = True
                 raise
@@ -229,14 +226,14 @@ class S3Objects(RangedGetStore):
             raise UnsupportedError("the installed botocore knows no conditions", hint="upgrade it: pip install -U s3fs")
         return {"IfMatch": etag}
 
-    def _another_version(self, key: str) -> ObjectChangedError:
+    def _changed_error(self, key: str) -> ObjectChangedError:
         return ObjectChangedError(
             "the object is not the version that was to be replaced",
             where=self._where(key),
             hint="somebody else wrote it meanwhile; nothing was published",
         )
 
-    def _exists_already(self, key: str) -> AlreadyExistsError:
+    def _exists_error(self, key: str) -> AlreadyExistsError:
         return AlreadyExistsError("the object exists already", where=self._where(key))
 
     def _may_take_crc32(self, operation: str) -> bool:
@@ -245,14 +242,7 @@ class S3Objects(RangedGetStore):
     async def _with_crc32(
         self, operation: str, key: str, crc32: int, send: Callable[..., Awaitable[dict[str, Any]]]
     ) -> tuple[dict[str, Any], bool]:
-        """Send a body with its CRC32, where the store takes it: what it refuses, or ignores, is not sent again.
-
-        Returns:
-            The answer, and whether the store has compared the sum.
-
-        Raises:
-            TransientError: The store has other bytes than were sent.
-        """
+        """Send a body with its CRC32, where the store takes it: what it refuses, or ignores, is not sent again."""
         if not self._may_take_crc32(operation):
             return await send(), False
         try:
@@ -286,12 +276,6 @@ class S3Objects(RangedGetStore):
         Sent again, such a request may be refused because of its own success: the upload is gone, or the
         object is another one than before. Only an object of our bytes is taken for that. An error that is
         raised is `undecided` if any attempt was.
-
-        Args:
-            key: The object.
-            send: One attempt.
-            identify: By what our bytes are known; asked only when it matters.
-            refused: The error to raise for one that says that the upload is gone or a condition does not hold.
         """
         undecided = False
 

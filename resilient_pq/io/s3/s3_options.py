@@ -28,75 +28,70 @@ _TRUE: Final = frozenset({"true", "1", "yes", "y", "on", "t"})
 
 
 def s3fs_options(storage_options: Mapping[str, Any]) -> dict[str, Any]:
-    """The same options, as s3fs takes them.
-
-    Raises:
-        UnsupportedError: One is named that nobody knows, or one thing is said in two ways that differ. No value is in
-            the message: it may be a secret.
-    """
+    """The same options, as s3fs takes them."""
     known = _OF_S3FS
-    if any(name not in known and _bare(name) not in _MEANINGS for name in storage_options):
-        known = _known()
+    if any(name not in known and _canonical_name(name) not in _MEANINGS for name in storage_options):
+        known = _known_names()
     found = {name: value for name, value in storage_options.items() if name in known}
     check_kinds(found, _KINDS)
     said_by: dict[str, str] = {}
     for name, value in storage_options.items():
         if name in known:
             continue
-        meaning = _MEANINGS.get(_bare(name))
+        meaning = _MEANINGS.get(_canonical_name(name))
         if meaning is None:
-            raise UnsupportedError(f"storage_options: there is no {name!r} for S3", hint=_nearest(name))
+            raise UnsupportedError(f"storage_options: there is no {name!r} for S3", hint=_suggest(name))
         place, ours = meaning[0], meaning[1](value)
         if ours is None:
             continue
-        if (before := _at(found, place)) is not None and before != ours:
+        if (before := _get_option(found, place)) is not None and before != ours:
             raise UnsupportedError(
                 f"storage_options: {said_by.get(place, place)!r} and {name!r} contradict each other",
                 hint="give one of them",
             )
         said_by[place] = name
-        _put(found, place, ours)
+        _set_option(found, place, ours)
     check_kinds(found, _KINDS)
     for place, usual in _USUAL_WITHIN.items():
         if not usual.issuperset(found.get(place) or ()):
-            check_names(found, place, _known_within()[place])
+            check_names(found, place, _known_nested_names()[place])
     return found
 
 
-def _truth(value: Any) -> bool:
+def _parse_bool(value: Any) -> bool:
     return value.strip().lower() in _TRUE if isinstance(value, str) else bool(value)
 
 
-def _same(value: Any) -> Any:
+def _as_is(value: Any) -> Any:
     return value
 
 
-def _addressing(value: Any) -> str:
-    return "virtual" if _truth(value) else "path"
+def _addressing_style(value: Any) -> str:
+    return "virtual" if _parse_bool(value) else "path"
 
 
-def _nothing(_: Any) -> None:
+def _ignore(_: Any) -> None:
     """Of what goes without saying here."""
 
 
 #: Where each thing belongs that others call so, in small letters and without ``aws_``, and how its value is said there.
 _MEANINGS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
-    "access_key_id": ("key", _same),
-    "secret_access_key": ("secret", _same),
-    "session_token": ("token", _same),
-    "token": ("token", _same),
-    "endpoint": ("endpoint_url", _same),
-    "endpoint_url": ("endpoint_url", _same),
-    "endpoint_url_s3": ("endpoint_url", _same),
-    "region": ("client_kwargs.region_name", _same),
-    "region_name": ("client_kwargs.region_name", _same),
-    "default_region": ("client_kwargs.region_name", _same),
-    "skip_signature": ("anon", _truth),
-    "request_payer": ("requester_pays", _truth),
-    "profile": ("profile", _same),
-    "virtual_hosted_style_request": ("config_kwargs.s3.addressing_style", _addressing),
-    "allow_http": ("allow_http", _nothing),  # the endpoint says so
-    "unsigned_payload": ("unsigned_payload", _nothing),  # they are, where the connection is secure
+    "access_key_id": ("key", _as_is),
+    "secret_access_key": ("secret", _as_is),
+    "session_token": ("token", _as_is),
+    "token": ("token", _as_is),
+    "endpoint": ("endpoint_url", _as_is),
+    "endpoint_url": ("endpoint_url", _as_is),
+    "endpoint_url_s3": ("endpoint_url", _as_is),
+    "region": ("client_kwargs.region_name", _as_is),
+    "region_name": ("client_kwargs.region_name", _as_is),
+    "default_region": ("client_kwargs.region_name", _as_is),
+    "skip_signature": ("anon", _parse_bool),
+    "request_payer": ("requester_pays", _parse_bool),
+    "profile": ("profile", _as_is),
+    "virtual_hosted_style_request": ("config_kwargs.s3.addressing_style", _addressing_style),
+    "allow_http": ("allow_http", _ignore),  # the endpoint says so
+    "unsigned_payload": ("unsigned_payload", _ignore),  # they are, where the connection is secure
 }
 #: Of the options that a client would take as they are, and say in its own words later that it cannot.
 _KINDS: Final[dict[str, Kind]] = {
@@ -153,12 +148,12 @@ _OF_S3FS: Final = (
 )
 
 
-def _bare(name: str) -> str:
+def _canonical_name(name: str) -> str:
     return name.lower().removeprefix("aws_")
 
 
 @cache
-def _known() -> frozenset[str]:
+def _known_names() -> frozenset[str]:
     """What the installed s3fs takes itself, or hands on to aiobotocore."""
     import s3fs  # noqa: PLC0415 (whoever makes a client has it)
     from aiobotocore.session import AioSession  # noqa: PLC0415
@@ -173,7 +168,7 @@ def _known() -> frozenset[str]:
 
 
 @cache
-def _known_within() -> dict[str, frozenset[str]]:
+def _known_nested_names() -> dict[str, frozenset[str]]:
     """What the installed aiobotocore takes in options that are dicts."""
     from aiobotocore.config import AioConfig  # noqa: PLC0415
     from aiobotocore.session import AioSession  # noqa: PLC0415
@@ -185,28 +180,28 @@ def _known_within() -> dict[str, frozenset[str]]:
     return {"client_kwargs": frozenset(client) - ours, "config_kwargs": frozenset(config) - {"self", "kwargs"}}
 
 
-def _nearest(name: str) -> str:
+def _suggest(name: str) -> str:
     """What may be meant."""
-    names = {each.lower(): each for each in _known()}
+    names = {each.lower(): each for each in _known_names()}
     bare = {each: each for each in _MEANINGS}
     close = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.7)
     if close:
         return f"did you mean {names[close[0]]!r}?"
-    close = difflib.get_close_matches(_bare(name), bare, n=1, cutoff=0.7)
+    close = difflib.get_close_matches(_canonical_name(name), bare, n=1, cutoff=0.7)
     if close:
         prefix = "aws_" if name.lower().startswith("aws_") else ""
         return f"did you mean {prefix + close[0]!r}?"
     return "options are those of s3fs, such as key, secret, token, profile, endpoint_url, client_kwargs, config_kwargs"
 
 
-def _at(options: Mapping[str, Any], place: str) -> Any:
+def _get_option(options: Mapping[str, Any], place: str) -> Any:
     found: Any = options
     for name in place.split("."):
         found = found.get(name) if isinstance(found, Mapping) else None
     return found
 
 
-def _put(options: dict[str, Any], place: str, value: Any) -> None:
+def _set_option(options: dict[str, Any], place: str, value: Any) -> None:
     """Set an option, in a dict of its own where it lies in one: the caller's stays as it is."""
     *folders, last = place.split(".")
     for name in folders:

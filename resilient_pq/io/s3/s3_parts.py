@@ -17,10 +17,12 @@ from resilient_pq.errors import (
     TransientError,
     UnsupportedError,
 )
-from resilient_pq.io.protocols import Buffer, Part, UploadInfo, bare_etag, pieces_of
+from resilient_pq.io.multipart_store import Part, UploadInfo
+from resilient_pq.io.object_sink import Buffer, pieces_of
 from resilient_pq.io.s3.object_etags import COMPOSITE, FULL_OBJECT, crc32_of, decoded, md5_of
 from resilient_pq.io.s3.s3_objects import S3Objects, may_be_about_checksums, split_key
 from resilient_pq.io.s3.s3_responses import code_of, refuses_parameter, status_of
+from resilient_pq.io.stored_object import bare_etag
 from resilient_pq.io.transfer.retry import WRITING, RetryPolicy
 
 log = logging.getLogger("resilient_pq.io")
@@ -35,12 +37,7 @@ _ON_FIRST_PAGE = 500
 
 
 class S3Parts(S3Objects):
-    """What `S3Store` does with uploads before they are completed.
-
-    Args:
-        storage_options: As s3fs takes them.
-        retry: When a request is sent again.
-    """
+    """What `S3Store` does with uploads before they are completed."""
 
     def __init__(
         self,
@@ -66,7 +63,7 @@ class S3Parts(S3Objects):
             nonlocal unanswered
             try:
                 answer = await self._create_upload(key)
-                return str(self._told(answer, "UploadId", key)), answer
+                return str(self._required_field(answer, "UploadId", key)), answer
             except StoreError as error:
                 unanswered = unanswered or error.undecided
                 raise
@@ -115,7 +112,7 @@ class S3Parts(S3Objects):
                 answer, compared = await request(), False
             else:
                 answer, compared = await self._with_crc32("upload_part", key, crc32, request)
-            return Part(number, size, str(self._told(answer, "ETag", key)), crc32 if compared else None)
+            return Part(number, size, str(self._required_field(answer, "ETag", key)), crc32 if compared else None)
 
         md5: str | None = None
 
@@ -127,7 +124,7 @@ class S3Parts(S3Objects):
 
         # Bytes that are sent once more are there already: a listing would not tell of this time.
         before = self._acknowledged.setdefault(upload_id, {})
-        part = await self._sending_part(key, upload_id, send, None if before.get(number) == size else arrived)
+        part = await self._send_part(key, upload_id, send, None if before.get(number) == size else arrived)
         before[number] = size
         return part
 
@@ -164,11 +161,7 @@ class S3Parts(S3Objects):
         return [upload for upload in found if upload.key.startswith(prefix)]
 
     async def list_parts(self, key: str, upload_id: str) -> list[Part]:
-        """Every part, by number, and of one number every version that is listed.
-
-        Raises:
-            UnsupportedError: The store takes the question for one about an object.
-        """
+        """Every part, by number, and of one number every version that is listed."""
         found: dict[tuple[int, str, int], Part] = {}
         marker = 0
         while True:
@@ -217,23 +210,23 @@ class S3Parts(S3Objects):
                 CopySource={"Bucket": bucket, "Key": name},
                 CopySourceRange=f"bytes={start}-{end - 1}",
             )
-            answer = await self._copying_pinned(request, source_etag)
-            result = self._told(answer, "CopyPartResult", key)
-            etag = str(self._told(result, "ETag", key))
+            answer = await self._copy_pinned(request, source_etag)
+            result = self._required_field(answer, "CopyPartResult", key)
+            etag = str(self._required_field(result, "ETag", key))
             # SeaweedFS lists it in quotes, and answers without.
             return Part(number, end - start, f'"{bare_etag(etag)}"', decoded(result.get("ChecksumCRC32")))
 
         try:
-            return await self._sending_part(key, upload_id, send)
+            return await self._send_part(key, upload_id, send)
         except PreconditionError as error:
             raise ObjectChangedError(
                 "the object was replaced while it was copied", where=self._where(source_key)
             ) from error
 
-    async def _copying_pinned(
+    async def _copy_pinned(
         self, request: Callable[..., Awaitable[dict[str, Any]]], source_etag: str | None
     ) -> dict[str, Any]:
-        """Copy of one version only, where the store does not refuse to be told which."""
+        """Copy of one version only, where the store does not refuse to be find_part which."""
         if source_etag is None or not self._pins_copies:
             return await request()
         try:
@@ -245,30 +238,18 @@ class S3Parts(S3Objects):
             self._pins_copies = False
             return answer
 
-    async def _sending_part(
+    async def _send_part(
         self,
         key: str,
         upload_id: str,
         send: Callable[[], Awaitable[Part]],
         arrived: Callable[[], Awaitable[Part | None]] | None = None,
     ) -> Part:
-        """One part, in as many attempts as it takes; it is `undecided` if one of them may arrive yet.
-
-        Args:
-            key: The object.
-            upload_id: The upload.
-            send: One attempt.
-            arrived: Asks the store for the part after an attempt that was not answered; None where its bytes are not
-                at hand to compare.
-
-        Raises:
-            NotFoundError: No such upload, also of a store that answers 500 to all that is asked about it.
-            StoreError: `undecided` if any attempt was.
-        """
+        """One part, in as many attempts as it takes; it is `undecided` if one of them may arrive yet."""
         adrift, last, to_ask = 0, 0.0, False
         loop = asyncio.get_running_loop()
 
-        async def settled(waits: Sequence[int]) -> Part | None:
+        async def wait_for_part(waits: Sequence[int]) -> Part | None:
             """The part, if the store lists it by now; then one attempt of it is adrift no more."""
             nonlocal adrift, to_ask
             assert arrived is not None
@@ -284,10 +265,10 @@ class S3Parts(S3Objects):
             to_ask = False
             return None
 
-        async def told(waits: Sequence[int] = _ASKED_AGAIN) -> Part | None:
-            """As `settled`; None where the store does not say."""
+        async def find_part(waits: Sequence[int] = _ASKED_AGAIN) -> Part | None:
+            """As `wait_for_part`; None where the store does not say."""
             try:
-                return await settled(waits)
+                return await wait_for_part(waits)
             except NotFoundError:
                 raise
             except (StoreError, UnsupportedError) as error:
@@ -299,7 +280,7 @@ class S3Parts(S3Objects):
 
         async def attempt() -> Part:
             nonlocal adrift, last
-            if to_ask and (part := await told()) is not None:
+            if to_ask and (part := await find_part()) is not None:
                 return part
             try:
                 return await send()
@@ -310,7 +291,7 @@ class S3Parts(S3Objects):
                         await self._refuse_gone(key, upload_id)
                     elif arrived is not None:
                         # A store that says itself that it failed does not go on.
-                        part = await told(_ASKED_AGAIN[: 1 if status_of(error) == 500 else None])
+                        part = await find_part(_ASKED_AGAIN[: 1 if status_of(error) == 500 else None])
                         if part is not None:
                             return part
                 error.undecided = adrift > 0
@@ -335,7 +316,7 @@ class S3Parts(S3Objects):
         return None
 
     async def _refuse_gone(self, key: str, upload_id: str) -> None:
-        """Raise NotFoundError if the upload is not there; where that cannot be told, nothing."""
+        """Raise NotFoundError if the upload is not there; where that cannot be find_part, nothing."""
         try:
             await self._call("list_parts", key, UploadId=upload_id, MaxParts=1)
         except NotFoundError:
@@ -343,7 +324,7 @@ class S3Parts(S3Objects):
         except (StoreError, UnsupportedError) as error:
             log.debug("%s: cannot tell whether upload %s is gone: %s", self.name, upload_id, error.message)
 
-    def _told(self, answer: Mapping[str, Any], name: str, key: str) -> Any:
+    def _required_field(self, answer: Mapping[str, Any], name: str, key: str) -> Any:
         """What an answer must have; one without it broke off on its way."""
         if answer.get(name) is None:
             error = TransientError(f"the answer of the store has no {name}", where=self._where(key))

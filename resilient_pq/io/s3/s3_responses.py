@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Collection
+from typing import Any, NamedTuple
 
 from resilient_pq.errors import (
     AccessDeniedError,
@@ -70,12 +71,6 @@ def from_s3_error(error: BaseException, *, bucket: str, url: str, doing: str) ->
     """The error of ours that says the same, or None for what is a bug and not the store's doing.
 
     It is `undecided` where no definite answer came; whether the request was sent at all, the caller knows.
-
-    Args:
-        error: What s3fs, botocore or aiohttp raised; s3fs hides the answer behind the error it raised from.
-        bucket: Named in the message where the bucket is the trouble.
-        url: The object it was about.
-        doing: The operation, as S3 calls it.
     """
     import aiohttp  # noqa: PLC0415 (there once a client is, and slow to import before)
     from botocore import exceptions as botocore  # noqa: PLC0415
@@ -163,32 +158,52 @@ def _undecided(error: TransientError) -> TransientError:
     return error
 
 
+class _Refusal(NamedTuple):
+    """What codes and statuses of answers mean."""
+
+    codes: Collection[str]
+    statuses: Collection[int]
+    kind: type[StoreError | UnsupportedError]
+    hint: str | None = None
+
+
+#: The first that has the code, which says more than the status, or the status.
+_REFUSALS = (
+    _Refusal(_THROTTLED, (429, 503), ThrottledError),
+    _Refusal(("InternalError",), _UNDECIDED, TransientError),
+    _Refusal(_TRANSIENT, (), TransientError),
+    _Refusal(("NoSuchBucket", "NoSuchUpload"), (404,), NotFoundError),
+    _Refusal(_DENIED, (401, 403), AccessDeniedError, _DENIED_HINT),
+    _Refusal(("PreconditionFailed",), (412,), PreconditionError),
+    _Refusal(("InvalidRange",), (416,), RangeError),
+    _Refusal(("NotImplemented",), (405, 501), UnsupportedError, "this store does not offer that operation"),
+    _Refusal(
+        ("AuthorizationHeaderMalformed",),
+        (301, 307),
+        StoreError,
+        "the bucket is in another region: set AWS_DEFAULT_REGION",
+    ),
+)
+
+
 def _from_answer(answer: dict[str, Any], bucket: str, where: Where, doing: str) -> StoreError | UnsupportedError:
-    """By the code in the body, which says more, then by the status."""
+    """The error for an answer that refuses a request."""
     code, status = _code_and_status(answer)
     said = scrubbed(str(answer.get("Error", {}).get("Message", ""))) or code
-    meta = answer.get("ResponseMetadata", {})
     message = f"{doing} in bucket {bucket}: {said}" if said else f"{doing} in bucket {bucket}: status {status}"
-    if code in _THROTTLED or status in (429, 503):
-        headers = meta.get("HTTPHeaders", {})
+    refusal = next((each for each in _REFUSALS if code in each.codes or status in each.statuses), None)
+    if refusal is None:
+        return StoreError(f"{message} ({code or status})", where=where)
+    if refusal.kind is ThrottledError:
+        headers = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {})
         return ThrottledError(message, retry_after=retry_after(headers.get("retry-after")), where=where)
-    if status in _UNDECIDED or code == "InternalError":
-        return _undecided(TransientError(message, where=where))
-    if code in _TRANSIENT:
-        return TransientError(message, where=where)
-    if code in ("NoSuchBucket", "NoSuchUpload") or status == 404:
+    if refusal.kind is NotFoundError:
         return _not_found(code, bucket, where, doing)
-    if code in _DENIED or status in (401, 403):
-        return AccessDeniedError(message, where=where, hint=_DENIED.get(code, _DENIED_HINT))
-    if code == "PreconditionFailed" or status == 412:
-        return PreconditionError(message, where=where)
-    if code == "InvalidRange" or status == 416:
-        return RangeError(message, where=where)
-    if code == "NotImplemented" or status in (405, 501):
-        return UnsupportedError(message, where=where, hint="this store does not offer that operation")
-    if status in (301, 307) or code == "AuthorizationHeaderMalformed":
-        return StoreError(message, where=where, hint="the bucket is in another region: set AWS_DEFAULT_REGION")
-    return StoreError(f"{message} ({code or status})", where=where)
+    hint = _DENIED.get(code, refusal.hint) if refusal.kind is AccessDeniedError else refusal.hint
+    error = refusal.kind(message, where=where, hint=hint)
+    if isinstance(error, TransientError):
+        error.undecided = refusal.codes is not _TRANSIENT
+    return error
 
 
 def _not_found(code: str, bucket: str, where: Where, doing: str) -> NotFoundError:

@@ -17,18 +17,9 @@ from resilient_pq.errors import (
     TransientError,
     UnsupportedError,
 )
-from resilient_pq.io.protocols import (
-    DEFAULT_SINK_OPTIONS,
-    MIN_PART_BYTES,
-    Capabilities,
-    MultipartStore,
-    ObjectInfo,
-    ObjectSink,
-    Part,
-    ReadStore,
-    SinkOptions,
-    bare_etag,
-)
+from resilient_pq.io.multipart_store import MIN_PART_BYTES, MultipartStore, Part
+from resilient_pq.io.object_sink import DEFAULT_SINK_OPTIONS, ObjectSink, SinkOptions
+from resilient_pq.io.protocols import Capabilities, ReadStore
 from resilient_pq.io.s3.object_etags import (
     FULL_OBJECT,
     Fingerprint,
@@ -40,6 +31,7 @@ from resilient_pq.io.s3.object_etags import (
 from resilient_pq.io.s3.s3_objects import checksum_mode, info_of
 from resilient_pq.io.s3.s3_parts import S3Parts
 from resilient_pq.io.s3.s3_responses import code_of, refuses_parameter
+from resilient_pq.io.stored_object import ObjectInfo, bare_etag
 from resilient_pq.io.transfer.retry import WRITING, RetryPolicy
 from resilient_pq.io.upload.multipart import MultipartSink
 
@@ -120,7 +112,7 @@ class S3Store(S3Parts, MultipartStore):
             except NotFoundError:
                 pass
             else:
-                raise self._exists_already(key)
+                raise self._exists_error(key)
         return MultipartSink(self, key, options)
 
     def upload_options(self, options: SinkOptions) -> SinkOptions:
@@ -153,7 +145,7 @@ class S3Store(S3Parts, MultipartStore):
         )
         try:
             info = await self._complete(key, upload_id, chosen, fingerprint, if_none_match, if_match)
-            found = await self._checked(info, fingerprint)
+            found = await self._verify_completed(info, fingerprint)
         except StoreError as error:
             if error.retryable:
                 error.keep_upload = True
@@ -179,7 +171,7 @@ class S3Store(S3Parts, MultipartStore):
             condition = await self._if_none_match("complete_multipart_upload")
         elif if_match is not None:
             # Not every store heeds the condition, and some refuse it: so it is looked at here too.
-            if (info := await self._completed_before(key, if_match, fingerprint)) is not None:
+            if (info := await self._find_completed(key, if_match, fingerprint)) is not None:
                 return info
             if self._if_match and await self._client.accepts("complete_multipart_upload", "IfMatch"):
                 condition = {"IfMatch": if_match}
@@ -193,13 +185,13 @@ class S3Store(S3Parts, MultipartStore):
                 answer = await self._send_completion(key, upload_id, chosen, fingerprint, {})
                 self._if_match = False
             # Without an ETag it is no answer at all, and what became of the object is not known.
-            etag = str(self._told(answer, "ETag", key))
+            etag = str(self._required_field(answer, "ETag", key))
             return ObjectInfo(key, fingerprint.size, etag, answer.get("VersionId"))
 
         def refused(error: StoreError) -> StoreError:
             if if_match is not None and (isinstance(error, PreconditionError) or code_of(error) == "NoSuchKey"):
-                return self._another_version(key)
-            return self._exists_already(key) if isinstance(error, PreconditionError) else error
+                return self._changed_error(key)
+            return self._exists_error(key) if isinstance(error, PreconditionError) else error
 
         try:
             return await self._publishing(key, send, lambda: fingerprint, refused=refused)
@@ -246,25 +238,21 @@ class S3Store(S3Parts, MultipartStore):
             self._plain_completion = True
             return answer
 
-    async def _completed_before(self, key: str, if_match: str, fingerprint: Fingerprint) -> ObjectInfo | None:
-        """The object, if these parts were completed already and the reply was lost; None if it has this ETag.
-
-        Raises:
-            ObjectChangedError: It is neither, or there is none.
-        """
+    async def _find_completed(self, key: str, if_match: str, fingerprint: Fingerprint) -> ObjectInfo | None:
+        """The object, if these parts were completed already and the reply was lost; None if it has this ETag."""
         try:
             answer = await self._retrying(lambda: self._call("head_object", key, **checksum_mode(fingerprint)))
         except NotFoundError as error:
-            raise self._another_version(key) from error
+            raise self._changed_error(key) from error
         except AccessDeniedError:
             return None  # credentials that may only write: the store alone decides
         if bare_etag(str(answer.get("ETag"))) == bare_etag(if_match):
             return None
         if fingerprint.is_of(answer):
             return info_of(key, answer)
-        raise self._another_version(key)
+        raise self._changed_error(key)
 
-    async def _checked(self, info: ObjectInfo, fingerprint: Fingerprint) -> ObjectInfo:
+    async def _verify_completed(self, info: ObjectInfo, fingerprint: Fingerprint) -> ObjectInfo:
         """A completed object, after its size and checksum were compared with those of its parts."""
         try:
             answer = await self._retrying(lambda: self._call("head_object", info.key, **checksum_mode(fingerprint)))

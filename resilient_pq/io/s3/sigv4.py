@@ -23,18 +23,7 @@ def authorization(
     access_key: str,
     secret_key: str,
 ) -> str:
-    """The Authorization header.
-
-    Args:
-        method: ``"GET"``.
-        path: Of the URL, as it is sent.
-        headers: All that are signed, by their names in lower case: `host`, `x-amz-date`, `x-amz-content-sha256` and
-            whatever else.
-        when: The time in UTC that `x-amz-date` tells.
-        region: That the bucket is in.
-        access_key: Who asks.
-        secret_key: What only they know; not in the result.
-    """
+    """The Authorization header."""
     names = sorted(headers)
     signed = ";".join(names)
     rows = [method, path, "", *(f"{name}:{' '.join(headers[name].split())}" for name in names), "", signed]

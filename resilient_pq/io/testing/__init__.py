@@ -1,13 +1,26 @@
-"""For tests of stores and of what stands on them: a contract any store can be held to, and stores that tell
-or fail.
+"""For tests of stores and of what stands on them: a contract for any store, and stores that record or fail.
 
-It needs no test framework to be imported; the contract's tests are coroutines, for pytest-asyncio or anything
-alike.
+It needs no test framework to be imported; the tests of the contract are coroutines, for pytest-asyncio or the like::
+
+    class TestMyStore(StoreContract):
+        @pytest.fixture
+        async def store(self):
+            async with MyStore() as store:
+                yield store
+
+        @pytest.fixture
+        def prefix(self):
+            return "bucket/"      # what a key begins with
+
+`ReadContract` is for stores that can only be read, `MultipartContract` for those that take uploads in parts.
 """
 
 from __future__ import annotations
 
-from resilient_pq.io.testing.contract import MultipartContract, ReadContract, StoreContract
-from resilient_pq.io.testing.wrappers import Call, Fault, FaultyStore, RecordingStore
+from resilient_pq.io.testing.faulty_store import Fault, FaultyStore
+from resilient_pq.io.testing.read_contract import ReadContract
+from resilient_pq.io.testing.store_wrapper import Call, RecordingStore
+from resilient_pq.io.testing.upload_contract import MultipartContract
+from resilient_pq.io.testing.write_contract import StoreContract
 
 __all__ = ["Call", "Fault", "FaultyStore", "MultipartContract", "ReadContract", "RecordingStore", "StoreContract"]

@@ -24,12 +24,7 @@ _WORTH_TELLING: Final = 1.0
 
 
 class Outage:
-    """Whether a store fails whatever it is asked; says so once when it begins, and once when it ends.
-
-    Args:
-        name: What to call the store.
-        seconds: How long operations are tried again.
-    """
+    """Whether a store fails whatever it is asked; says so once when it begins, and once when it ends."""
 
     def __init__(self, name: Callable[[], str], seconds: float) -> None:
         """Nothing is wrong."""
@@ -67,13 +62,6 @@ class Attempts:
 
     Attributes:
         policy: When to try again.
-
-    Args:
-        policy: When to try again.
-        limiter: Where each attempt waits for its turn, which does not count as time that it takes.
-        name: What to call the store in the log.
-        clock: Seconds, only ever rising; injected by tests.
-        sleep: Waits; injected by tests.
     """
 
     def __init__(
@@ -96,15 +84,7 @@ class Attempts:
     async def of(
         self, operation: Callable[[], Awaitable[Result]], *, received: Callable[[], int] = lambda: 0
     ) -> Result:
-        """One operation.
-
-        Args:
-            operation: Begins one attempt; called again for each.
-            received: Bytes that attempts brought so far, so that the next goes on behind them.
-
-        Raises:
-            StoreError: What the last attempt raised, with a note of how many there were.
-        """
+        """One operation."""
         failures, waited = 0, 0.0
 
         async def send() -> Result:

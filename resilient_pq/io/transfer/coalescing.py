@@ -89,13 +89,7 @@ def merge(ranges: Sequence[ByteRange], options: MergeOptions = DEFAULT_MERGE_OPT
 
 
 def smaller_blocks(merged: Sequence[MergedRange], options: MergeOptions, max_requests: int) -> MergeOptions | None:
-    """Options under which a wave keeps as many requests busy as there may be; None where it does so already.
-
-    Args:
-        merged: All requests of the wave.
-        options: How they were merged.
-        max_requests: How many may be under way at one time.
-    """
+    """Options under which a wave keeps as many requests busy as there may be; None where it does so already."""
     sizes = [one.range.size for one in merged]
     if len(sizes) >= max_requests or max(sizes, default=0) <= 2 * _LEAST_BLOCK:
         return None

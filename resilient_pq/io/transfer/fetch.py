@@ -14,7 +14,8 @@ import numpy as np
 from resilient_pq import memory_pool
 from resilient_pq.byte_ranges import ByteRange, union
 from resilient_pq.errors import TransientError, Where
-from resilient_pq.io.protocols import ObjectInfo, ObjectTail, ReadStore
+from resilient_pq.io.protocols import ReadStore
+from resilient_pq.io.stored_object import ObjectInfo, ObjectTail
 from resilient_pq.io.transfer.coalescing import MergedRange, MergeOptions, merge, smaller_blocks
 from resilient_pq.io.transfer.fetch_counters import FetchCounters, counting
 from resilient_pq.off_event_loop import Turns, off_loop
@@ -76,20 +77,6 @@ def fetch(
 
     Leaving the loop early cancels what is still under way; wrap the call in `contextlib.aclosing` so that it
     happens there and then. New requests go out when the consumer comes back for the next range.
-
-    Args:
-        store: Where to read.
-        info: The version to read; all requests are pinned to it.
-        ranges: What is wanted; they may overlap, be empty, and come in any order.
-        options: How requests are merged and bounded.
-        counters: Added to, when given.
-        in_order: Deliver by index; otherwise as the bytes arrive.
-
-    Yields:
-        The index of a wanted range and its bytes, once for each range.
-
-    Raises:
-        StoreError: The first error of any request; the others are cancelled.
     """
     places = [ObjectRange(info, wanted) for wanted in ranges]
     return fetch_places(store, places, options=options, counters=counters, in_order=in_order)
@@ -104,22 +91,7 @@ async def fetch_places(
     in_order: bool = False,
     requests: asyncio.Semaphore | None = None,
 ) -> AsyncGenerator[tuple[int, memoryview], None]:
-    """As `fetch`, of several objects in one wave: the bounds hold for all of them together.
-
-    Args:
-        store: Where to read.
-        places: What is wanted; ranges of one object are merged.
-        options: How requests are merged and bounded.
-        counters: Added to, when given.
-        in_order: Deliver by index; otherwise as the bytes arrive.
-        requests: What bounds the requests under way of several waves together, when given.
-
-    Yields:
-        The index of a wanted place and its bytes, once for each place.
-
-    Raises:
-        StoreError: The first error of any request; the others are cancelled.
-    """
+    """As `fetch`, of several objects in one wave: the bounds hold for all of them together."""
     groups = fetch_groups(
         store, places, options=options, counters=counters, in_order=in_order, requests=requests, group_bytes=1
     )
@@ -140,25 +112,7 @@ async def fetch_groups(
     requests: asyncio.Semaphore | None = None,
     tail: ObjectTail | None = None,
 ) -> AsyncGenerator[list[tuple[int, memoryview]], None]:
-    """As `fetch_places`; what is there at one time comes together, where it is small.
-
-    Args:
-        store: As of `fetch_places`.
-        places: As of `fetch_places`.
-        group_bytes: A group is complete with so many bytes.
-        options: As of `fetch_places`.
-        counters: As of `fetch_places`.
-        in_order: As of `fetch_places`.
-        requests: As of `fetch_places`.
-        tail: What is at hand of one of the objects: places that lie in it cost no request, and are not counted.
-
-    Yields:
-        The indexes of wanted places and their bytes, once for each place. The budget of all but the last of a group
-        is given back already.
-
-    Raises:
-        StoreError: The first error of any request; the others are cancelled.
-    """
+    """As `fetch_places`; what is there at one time comes together, where it is small."""
     at_hand = {} if tail is None else _at_hand(places, tail)
     merged = await off_loop(len(places), _requests, places, options, at_hand)
     wave = _Wave(store, places, merged, options, counters or FetchCounters(), in_order, requests, at_hand)

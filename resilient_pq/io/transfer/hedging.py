@@ -38,11 +38,7 @@ _ENOUGH: Final = 20
 
 
 class FirstByteTimes:
-    """How long the first byte of an answer usually takes: the 95th percentile of the last 200.
-
-    Args:
-        floor: Seconds; what is usual is never said to be less, and is this while fewer than 20 are known.
-    """
+    """How long the first byte of an answer usually takes: the 95th percentile of the last 200."""
 
     def __init__(self, floor: float) -> None:
         """Nothing is known yet."""
@@ -67,14 +63,7 @@ class FirstByteTimes:
 
 
 class Hedging(Generic[Result]):
-    """Sends requests, and for one that stalls a second.
-
-    Args:
-        floor: Seconds that a first byte is waited for at least; None never to send a second request.
-        limiter: Of the store. A hedge takes a turn of its own, and none is sent while requests wait for theirs, or
-            while the store asks to slow down.
-        discard: Lets go of an answer that nobody takes.
-    """
+    """Sends requests, and for one that stalls a second."""
 
     def __init__(self, floor: float | None, limiter: RequestLimiter, discard: Callable[[Result], None]) -> None:
         """Nothing is under way."""
@@ -87,14 +76,6 @@ class Hedging(Generic[Result]):
         """The answer that comes first, of one request or of two.
 
         An error that asking again may mend is no answer while the other request is still under way; any other is.
-
-        Args:
-            request: Sends one, and returns when its first byte is there. The loser is cancelled.
-            size: Bytes that are asked for.
-            name: What they are, for the log.
-
-        Raises:
-            StoreError: What the request raised; of two that failed, what the first raised.
         """
         if self._times is None or size > MOST_BYTES:
             return await request()

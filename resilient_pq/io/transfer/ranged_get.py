@@ -25,11 +25,10 @@ says other lengths of body and range                refused
 from __future__ import annotations
 
 import logging
-import re
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
-from typing import Protocol, TypeVar
+from dataclasses import replace
+from typing import TypeVar
 
 from resilient_pq.errors import (
     ObjectChangedError,
@@ -40,10 +39,12 @@ from resilient_pq.errors import (
     Where,
     located,
 )
-from resilient_pq.io.protocols import ObjectInfo, ObjectTail, ReadStore, bare_etag
+from resilient_pq.io.protocols import ReadStore
+from resilient_pq.io.stored_object import ObjectInfo, ObjectTail
 from resilient_pq.io.transfer.attempts import Attempts
 from resilient_pq.io.transfer.fetch_counters import count_request
 from resilient_pq.io.transfer.hedging import Hedging
+from resilient_pq.io.transfer.ranged_answer import Answer, AskTheSize, Body, is_same_version, sent_range
 from resilient_pq.io.transfer.request_limiter import RequestLimiter
 from resilient_pq.io.transfer.request_log import RequestLine
 from resilient_pq.io.transfer.retry import READING, RetryPolicy
@@ -51,54 +52,21 @@ from resilient_pq.units import KiB, MiB
 
 log = logging.getLogger("resilient_pq.io")
 
+
 Result = TypeVar("Result")
 
-_CONTENT_RANGE = re.compile(r"\s*bytes\s+(\d{1,19})-(\d{1,19})/(\d{1,19}|\*)\s*\Z", re.ASCII | re.IGNORECASE)
 # Large enough to be cheap, small enough that what is skipped or comes in excess stays small.
 _CHUNK = 256 * KiB
+
 # What is read over of an answer that begins before the range asked for: as much as a wave of reads holds at most.
 _MOST_READ_OVER = 64 * MiB
+
 # More than one wave of reads and one sink use at a time; above it requests would queue inside the client,
 # unseen.
 MAX_REQUESTS = 64
 
 
-class Body(Protocol):
-    """The bytes of an answer, as they arrive."""
-
-    async def read(self, size: int) -> bytes:
-        """At most `size` bytes, at least one; none at the end.
-
-        Raises:
-            StoreError: Retryable where asking again may help: a cut, a reset, no progress.
-        """
-
-    def close(self) -> None:
-        """Drop the rest."""
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """A server's answer to a GET, its body still unread.
-
-    Attributes:
-        body: The bytes.
-        status: 206 where the server says that it is a part, 200 otherwise.
-        content_range: The header as sent, or None.
-        content_length: Bytes of the body as announced, or None.
-        etag: The version that was sent, or None.
-        version: The version id in a versioned bucket, or None.
-    """
-
-    body: Body
-    status: int
-    content_range: str | None
-    content_length: int | None
-    etag: str | None
-    version: str | None = None
-
-
-class _BegunBody:
+class _LoggedBody:
     """The body of an answer, of which the first bytes are read before anybody asks, and which is in the log."""
 
     def __init__(self, answer: Answer, line: RequestLine) -> None:
@@ -139,35 +107,8 @@ class _BegunBody:
         self._line.end(self._status, self._received, self._error)
 
 
-@dataclass(frozen=True, slots=True)
-class _Extent:
-    """What an answer holds: the bytes from `start` up to `end` of `total`."""
-
-    start: int
-    end: int
-    total: int
-
-
-class AskTheSize(Exception):  # noqa: N818 - it is no error, and never leaves `RangedGetStore`
-    """A request for a tail was not answered with one.
-
-    Args:
-        for_good: It never will be, by this server.
-    """
-
-    def __init__(self, *, for_good: bool) -> None:
-        """Keep it."""
-        super().__init__()
-        self.for_good = for_good
-
-
 class RangedGetStore(ReadStore):
-    """The reading half of a store that speaks HTTP.
-
-    Args:
-        retry: When a request is sent again.
-        max_requests: Requests under way at one time; fewer for a while after the store asked to slow down.
-    """
+    """The reading half of a store that speaks HTTP."""
 
     def __init__(self, retry: RetryPolicy = READING, *, max_requests: int = MAX_REQUESTS) -> None:
         """Retry as the policy says."""
@@ -178,11 +119,7 @@ class RangedGetStore(ReadStore):
 
     @abstractmethod
     async def _get(self, key: str, byte_range: str, *, pin: ObjectInfo | None) -> Answer:
-        """Send one GET with this Range header, and If-Match when there is a pin with an ETag.
-
-        Raises:
-            AskTheSize: Without a pin: it is not known what the server answered.
-        """
+        """Send one GET with this Range header, and If-Match when there is a pin with an ETag."""
 
     @abstractmethod
     async def _head(self, key: str) -> ObjectInfo:
@@ -229,13 +166,13 @@ class RangedGetStore(ReadStore):
     def _where(self, key: str, offset: int | None = None) -> Where:
         return Where(key=self.url_of(key), offset=offset)
 
-    async def _begun(self, key: str, byte_range: str, size: int, *, pin: ObjectInfo | None) -> Answer:
+    async def _begin_get(self, key: str, byte_range: str, size: int, *, pin: ObjectInfo | None) -> Answer:
         """One GET up to its first byte; two, pinned alike, where that does not come."""
 
         async def send() -> Answer:
             with RequestLine("GET", self.url_of(key), byte_range) as line:
                 answer = await self._get(key, byte_range, pin=pin)
-            body = _BegunBody(answer, line)
+            body = _LoggedBody(answer, line)
             await body.begin()
             return replace(answer, body=body)
 
@@ -263,42 +200,42 @@ class _RangeRead:
     async def run(self) -> memoryview:
         """The bytes."""
         await self._store._retrying(self._attempt, received=lambda: self._received)
-        return await self.settled()
+        return await self.confirmed_bytes()
 
-    async def settled(self) -> memoryview:
+    async def confirmed_bytes(self) -> memoryview:
         """All bytes, once it is known that they are of the pinned version."""
         if self._unnamed:
             count_request()
             info = await self._store.head(self._key)
-            if info.size != self._pin.size or info.etag is None or not _same_version(info.etag, self._pin.etag):
-                raise self._changed("its ETag is another, or it has none any more")
+            if info.size != self._pin.size or info.etag is None or not is_same_version(info.etag, self._pin.etag):
+                raise self._changed_error("its ETag is another, or it has none any more")
         return memoryview(self._data).toreadonly()
 
     async def _attempt(self) -> None:
         start, end = self._start + self._received, self._start + len(self._data)
         try:
-            answer = await self._store._begun(self._key, f"bytes={start}-{end - 1}", end - start, pin=self._pin)
+            answer = await self._store._begin_get(self._key, f"bytes={start}-{end - 1}", end - start, pin=self._pin)
         except RangeError as error:
-            raise self._changed("it is shorter now") from error
+            raise self._changed_error("it is shorter now") from error
         try:
-            extent = _extent_of(answer, self._pin.size, end - start)
-            if extent.total != self._pin.size:
-                raise self._changed(f"it has {extent.total:,} bytes instead of {self._pin.size:,}")
-            if not _same_version(answer.etag, self._pin.etag):
-                raise self._changed("its ETag is another")
+            sent = sent_range(answer, self._pin.size, end - start)
+            if sent.total != self._pin.size:
+                raise self._changed_error(f"it has {sent.total:,} bytes instead of {self._pin.size:,}")
+            if not is_same_version(answer.etag, self._pin.etag):
+                raise self._changed_error("its ETag is another")
             self._unnamed |= answer.etag is None and self._pin.etag is not None
-            if not extent.start <= start < extent.end:
+            if not sent.start <= start < sent.end:
                 raise StoreError(
-                    f"the server sent bytes {extent.start}..{extent.end} when asked for {start}..{end}",
+                    f"the server sent bytes {sent.start}..{sent.end} when asked for {start}..{end}",
                     where=self._store._where(self._key, start),
                 )
-            if start - extent.start > _MOST_READ_OVER:
+            if start - sent.start > _MOST_READ_OVER:
                 raise UnsupportedError(
-                    f"the server ignores ranges: it sends all {extent.total:,} bytes whatever is asked for",
+                    f"the server ignores ranges: it sends all {sent.total:,} bytes whatever is asked for",
                     where=self._store._where(self._key),
                     hint="download the file first; an fsspec URL that begins with simplecache:: does so",
                 )
-            await self._skip(answer.body, start - extent.start)
+            await self._skip(answer.body, start - sent.start)
             await self.fill(answer.body)
         finally:
             answer.body.close()
@@ -312,7 +249,7 @@ class _RangeRead:
         while missing := len(self._data) - self._received:
             chunk = await body.read(min(missing, _CHUNK))
             if not chunk:
-                raise self._cut()
+                raise self._cut_error()
             view[self._received : self._received + len(chunk)] = chunk
             self._received += len(chunk)
 
@@ -321,15 +258,15 @@ class _RangeRead:
         while count:
             chunk = await body.read(min(count, _CHUNK))
             if not chunk:
-                raise self._cut()
+                raise self._cut_error()
             count -= len(chunk)
 
-    def _cut(self) -> TransientError:
+    def _cut_error(self) -> TransientError:
         return TransientError(
             "the body was cut short", where=self._store._where(self._key, self._start + self._received)
         )
 
-    def _changed(self, how: str) -> ObjectChangedError:
+    def _changed_error(self, how: str) -> ObjectChangedError:
         return ObjectChangedError(
             f"the object was replaced while it was read: {how}", where=self._store._where(self._key)
         )
@@ -350,7 +287,7 @@ class _TailRead:
         """The tail."""
         await self._store._retrying(self._attempt, received=self._received)
         assert self._info is not None and self._rest is not None
-        read = await self._rest.settled()
+        read = await self._rest.confirmed_bytes()
         return ObjectTail(self._info, self._info.size - len(read), read)
 
     def _received(self) -> int:
@@ -360,61 +297,16 @@ class _TailRead:
         if self._rest is not None:
             await self._rest._attempt()
             return
-        answer = await self._store._begun(self._key, self._asked, self._size, pin=None)
+        answer = await self._store._begin_get(self._key, self._asked, self._size, pin=None)
         try:
-            extent = _extent_of(answer, None, self._size)
-            offset = max(0, extent.total - self._size)
-            if (extent.start, extent.end) != (offset, extent.total):
+            sent = sent_range(answer, None, self._size)
+            offset = max(0, sent.total - self._size)
+            if (sent.start, sent.end) != (offset, sent.total):
                 # The whole of a large object, or other bytes than asked for: not worth reading on, and not
                 # again.
                 raise AskTheSize(for_good=True)
-            self._info = ObjectInfo(self._key, extent.total, answer.etag, answer.version)
-            self._rest = _RangeRead(self._store, self._key, self._info, offset, extent.total)
+            self._info = ObjectInfo(self._key, sent.total, answer.etag, answer.version)
+            self._rest = _RangeRead(self._store, self._key, self._info, offset, sent.total)
             await self._rest.fill(answer.body)
         finally:
             answer.body.close()
-
-
-def _extent_of(answer: Answer, size: int | None, asked: int) -> _Extent:
-    """What an answer says it holds; with status 200 and no Content-Range it is the whole object.
-
-    Args:
-        answer: To a request for a range of an object.
-        size: Bytes of that object, or None where that is what is asked for.
-        asked: Bytes of the range.
-
-    Raises:
-        AskTheSize: It does not say how large the object is.
-        StoreError: It does not say what it holds.
-    """
-    length = answer.content_length
-    if answer.content_range is not None:
-        match = _CONTENT_RANGE.match(answer.content_range)
-        if match is not None and match[3] == "*" and size is None:
-            raise AskTheSize(for_good=True)
-        total = (str(size) if match[3] == "*" else match[3]) if match else "0"
-        start, end = (int(match[1]), int(match[2]) + 1) if match else (0, 0)
-        if not start < end <= int(total):
-            raise StoreError(f"the server sent a Content-Range that means nothing: {answer.content_range!r}")
-        if length not in (None, end - start):
-            raise StoreError(f"the server sent {length:,} bytes and called them {answer.content_range!r}")
-        return _Extent(start, end, int(total))
-    if answer.status == 206 or (length == asked and size != asked):
-        # A part that may be any. Or else the whole of an object that is just as large as the tail that was asked
-        # for; its size tells.
-        if size is None:
-            raise AskTheSize(for_good=answer.status == 206)
-        raise StoreError("the server sent a part of the object and does not say which")
-    if length is not None:
-        return _Extent(0, length, length)
-    if size is not None:
-        return _Extent(0, size, size)
-    raise UnsupportedError(
-        "the server does not say how large the object is",
-        hint="it needs range requests or a Content-Length; download the file first",
-    )
-
-
-def _same_version(etag: str | None, pinned: str | None) -> bool:
-    """Whether two ETags, where both are known, name the same bytes."""
-    return etag is None or pinned is None or bare_etag(etag) == bare_etag(pinned)

@@ -18,9 +18,6 @@ class AdaptiveLimit:
 
     It grows by 1 for as many successes as the limit is, and is halved when the store throttles; of the
     requests that were under way together only the first that is throttled counts.
-
-    Args:
-        most: Where it begins, and what it never exceeds; it never falls below 1.
     """
 
     def __init__(self, most: int) -> None:
@@ -58,11 +55,7 @@ class AdaptiveLimit:
 
 
 class RequestLimiter:
-    """Lets requests begin, in the order they came, while no more than the limit are under way.
-
-    Args:
-        most: Requests under way at most, while the store does not ask to slow down.
-    """
+    """Lets requests begin, in the order they came, while no more than the limit are under way."""
 
     def __init__(self, most: int) -> None:
         """Begin at the most."""

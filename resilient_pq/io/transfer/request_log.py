@@ -29,14 +29,7 @@ attempt: Final[ContextVar[str]] = ContextVar("resilient_pq_attempt", default="at
 
 
 class RequestLine:
-    """One request under way; its line is written when it has ended.
-
-    Args:
-        method: How it asks.
-        url: What for, in its display form.
-        byte_range: Its Range header; empty for none.
-        num_bytes: Of the body that it sends, for the line of one that fails.
-    """
+    """One request under way; its line is written when it has ended."""
 
     __slots__ = ("_attempt", "_begun", "_byte_range", "_method", "_num_bytes", "_open", "_url")
 
@@ -59,13 +52,7 @@ class RequestLine:
             self.end(None, self._num_bytes, error)
 
     def end(self, status: int | None, num_bytes: int, error: BaseException | None = None) -> None:
-        """Write the line, once.
-
-        Args:
-            status: Of the answer, or None: then that of the error counts, if it has one.
-            num_bytes: Of the body that went either way.
-            error: Why the request, or its body, did not come to its end.
-        """
+        """Write the line, once."""
         if not self._open:
             return
         self._open = False

@@ -103,21 +103,7 @@ async def retrying(
     clock: Callable[[], float] = time.monotonic,
     rng: Callable[[], float] = random.random,
 ) -> Result:
-    """The result of the first attempt that succeeds.
-
-    Args:
-        operation: Begins one attempt; called again for each.
-        policy: When to stop.
-        on_retry: Told of every failure that will be tried again, and the wait in seconds.
-        progress: A number that rises with what attempts achieve which fail all the same: then the time of the policy
-            begins anew, and the waits with it.
-        sleep: Waits; injected by tests.
-        clock: Seconds, only ever rising; injected by tests.
-        rng: Draws from 0 up to 1; injected by tests.
-
-    Raises:
-        StoreError: What the last attempt raised, with a note of how many there were.
-    """
+    """The result of the first attempt that succeeds."""
     begun = since = clock()
     attempts = failures = 0
     achieved = progress()

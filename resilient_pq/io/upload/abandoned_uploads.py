@@ -10,7 +10,8 @@ from datetime import timedelta
 
 from resilient_pq.errors import NotFoundError, ResilientPQError, StoreError, UnsupportedError
 from resilient_pq.io.cancellation import GRACE_SECONDS
-from resilient_pq.io.protocols import MultipartStore, ObjectSink, UploadInfo
+from resilient_pq.io.multipart_store import MultipartStore, UploadInfo
+from resilient_pq.io.object_sink import ObjectSink
 from resilient_pq.io.upload.epoch import Epoch
 from resilient_pq.shell_commands import shell_line
 
@@ -31,14 +32,7 @@ def drop_command(store: MultipartStore, key: str, upload_id: str) -> str:
 
 
 async def drop_upload(store: MultipartStore, key: str, upload_id: str, error: BaseException | None = None) -> None:
-    """Drop an upload that nobody will write to; where the store refuses, the log says how to do it later.
-
-    Args:
-        store: Where it is.
-        key: The object that it was for.
-        upload_id: The upload.
-        error: Why it is given up; says so, too.
-    """
+    """Drop an upload that nobody will write to; where the store refuses, the log says how to do it later."""
     try:
         async with asyncio.timeout(GRACE_SECONDS):
             await store.abort_upload(key, upload_id)
@@ -47,7 +41,7 @@ async def drop_upload(store: MultipartStore, key: str, upload_id: str, error: Ba
     except (StoreError, UnsupportedError, TimeoutError) as refused:
         reason = refused.message if isinstance(refused, ResilientPQError) else "no answer"
         command = drop_command(store, key, upload_id)
-        _tell(
+        _warn(
             store.url_of(key),
             f"the upload {upload_id} was not removed ({reason}); to remove it: {command}",
             error,
@@ -55,27 +49,19 @@ async def drop_upload(store: MultipartStore, key: str, upload_id: str, error: Ba
 
 
 async def abort_after(sink: ObjectSink, error: BaseException) -> str | None:
-    """Abort what is written, after an error that is raised then; where the store refuses, that error says what is left.
-
-    Args:
-        sink: Of the object.
-        error: Why it is given up.
-
-    Returns:
-        What it says; None where nothing is left.
-    """
+    """Abort what is written, after an error; gives what the error is made to say of what is left, None for nothing."""
     try:
         await sink.abort()
     except ResilientPQError as refused:
         note = f"what was written was not removed: {refused.message}"
-        return _tell(sink.describe(), note if refused.hint is None else f"{note}; {refused.hint}", error)
+        return _warn(sink.describe(), note if refused.hint is None else f"{note}; {refused.hint}", error)
     if sink.in_doubt and (command := sink.rescue_command()) is not None:
         note = f"it is not known whether it was published; if it was not, complete what was sent: {command}"
-        return _tell(sink.describe(), note, error)
+        return _warn(sink.describe(), note, error)
     return None
 
 
-def _tell(place: str, note: str, error: BaseException | None) -> str:
+def _warn(place: str, note: str, error: BaseException | None) -> str:
     log.warning("%s: %s", place, note)
     told = f"{place}: {note}"
     if error is not None:
@@ -86,14 +72,7 @@ def _tell(place: str, note: str, error: BaseException | None) -> str:
 async def empty_uploads(
     store: MultipartStore, uploads: Collection[UploadInfo], epoch: Epoch | None = None
 ) -> list[str]:
-    """Those of some uploads that hold no part; with an epoch, only those that were begun since its file was.
-
-    Args:
-        store: Where they are.
-        uploads: Listed before the lease was taken, or asked for once more, by its holder: no other writer of ours can
-            ever be told that anything is stored in them.
-        epoch: Of the file that they were begun for, as far as they are ours.
-    """
+    """Those of some uploads that hold no part; with an epoch, only those that were begun since its file was."""
     empty = []
     for upload in uploads:
         if epoch is not None and (
@@ -109,12 +88,7 @@ async def empty_uploads(
 
 
 async def uploads_left(store: object, keys: Collection[str]) -> tuple[str, ...]:
-    """What there is to say of each upload that is open for one of some objects: which it is, and how to drop it.
-
-    Args:
-        store: Where the objects are; nothing is said of one that has no uploads, or does not list them.
-        keys: The objects.
-    """
+    """What there is to say of each upload that is open for one of some objects: which it is, and how to drop it."""
     if not isinstance(store, MultipartStore) or not store.capabilities.list_parts:
         return ()
     common = os.path.commonprefix(list(keys))  # noqa: RUF071 (names begin with it, folders or not)
@@ -124,12 +98,12 @@ async def uploads_left(store: object, keys: Collection[str]) -> tuple[str, ...]:
         log.debug("%s: cannot tell which uploads are open: %s", store.url_of(common), error.message)
         return ()
     return tuple(
-        f"the upload {each.upload_id} is open for {store.url_of(each.key)}, begun {_time(each)}: unless somebody writes"
-        f" to it, remove it: {drop_command(store, each.key, each.upload_id)}"
+        f"the upload {each.upload_id} is open for {store.url_of(each.key)}, begun {_begin_time(each)}: unless somebody"
+        f" writes to it, remove it: {drop_command(store, each.key, each.upload_id)}"
         for each in listed
         if each.key in keys
     )
 
 
-def _time(upload: UploadInfo) -> str:
+def _begin_time(upload: UploadInfo) -> str:
     return "at an unknown time" if upload.initiated is None else upload.initiated.isoformat(timespec="seconds")

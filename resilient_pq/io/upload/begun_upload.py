@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from resilient_pq.errors import FormatError, StoreError, UnsupportedError
-from resilient_pq.io.protocols import MultipartStore
+from resilient_pq.io.multipart_store import MultipartStore
 from resilient_pq.io.upload.abandoned_uploads import drop_upload, empty_uploads, upload_command
 from resilient_pq.io.upload.lease import Lease, find_epoch
 
@@ -18,15 +18,7 @@ _LOST_REPLY = timedelta(minutes=5)
 
 
 async def leased_upload(store: MultipartStore, key: str, lease: Lease | None) -> str:
-    """Begin an upload, and name it in its lease before any part of it is sent: one that nobody names holds nothing.
-
-    Returns:
-        The id of the upload.
-
-    Raises:
-        WriterFencedError: Somebody else holds the lease; no upload is left.
-        StoreError: The store refuses.
-    """
+    """Begin an upload, and name it in its lease before any part of it is sent: one that nobody names holds nothing."""
     if lease is not None:
         await lease.take()
     upload_id = await store.create_upload(key)
@@ -44,12 +36,7 @@ async def leased_upload(store: MultipartStore, key: str, lease: Lease | None) ->
 
 
 async def drop_twins(store: MultipartStore, key: str, upload_id: str, lease: Lease | None) -> None:
-    """Drop the empty uploads beside one that is about to be completed: a store may have carried a request out late.
-
-    Raises:
-        WriterFencedError: Somebody else has taken the lease over; they are left, since one may be theirs.
-        StoreError: The store could not say who holds it.
-    """
+    """Drop the empty uploads beside one that is about to be completed: a store may have carried a request out late."""
     twins = await twins_of(store, key, upload_id)
     if twins and lease is not None:
         await lease.confirm()

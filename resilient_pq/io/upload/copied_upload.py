@@ -12,10 +12,13 @@ from functools import partial
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import NotFoundError, ObjectChangedError, RangeError, Where
 from resilient_pq.io.cancellation import GRACE_SECONDS, finish_first
-from resilient_pq.io.protocols import MultipartStore, ObjectInfo, Part, ReadStore, SinkOptions, bare_etag
+from resilient_pq.io.multipart_store import MultipartStore, Part
+from resilient_pq.io.object_sink import SinkOptions
+from resilient_pq.io.protocols import ReadStore
+from resilient_pq.io.stored_object import ObjectInfo, bare_etag
 from resilient_pq.io.upload.abandoned_uploads import drop_upload
 from resilient_pq.io.upload.begun_upload import twins_of
-from resilient_pq.io.upload.upload_plan import part_size
+from resilient_pq.io.upload.part_layout import part_size
 from resilient_pq.units import MiB
 
 #: Copies under way at one time, within what the store lets be under way of all requests; their bytes do not pass
@@ -43,9 +46,6 @@ def parts_to_copy(end: int, options: SinkOptions) -> list[ByteRange]:
 
     They are as long as the options size them. Where parts may be unequal, the last reaches to the last whole MiB: so
     less than a MiB is left to be read and sent. None where the bytes do not fill one part.
-
-    Raises:
-        StoreError: They need more parts than an upload can have.
     """
     places: list[ByteRange] = []
     start = 0
@@ -73,20 +73,6 @@ async def copied_upload(
     The upload is the caller's when the block ends well, and is removed when it does not. That all copies are of one
     version is known before the block is entered: not every store heeds which version was to be copied, so what the
     source is is asked before the first copy and after the last.
-
-    Args:
-        store: Where the source is, and the upload will be.
-        key: The object that the upload makes.
-        source: The version to copy from.
-        end: Of its bytes, how many are wanted; see `parts_to_copy` for those that are not copied.
-        options: Those of the upload.
-        copied: Called with the bytes copied so far, after each part.
-        begun: Called with the id of the upload before anything is copied to it.
-
-    Raises:
-        ObjectChangedError: The source is no longer that version.
-        RangeError: `end` lies beyond the source.
-        StoreError: The store refuses.
     """
     places = parts_to_copy(end, options)
     await _refuse_changed(store, source, end)

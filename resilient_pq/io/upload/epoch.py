@@ -124,12 +124,7 @@ def new_owner() -> str:
 
 
 def parse_epoch(data: bytes) -> Epoch:
-    """What an epoch object says.
-
-    Raises:
-        FormatError: It is none.
-        UnsupportedError: A newer version of this program wrote it.
-    """
+    """What an epoch object says."""
     try:
         said = json.loads(data)
     except (ValueError, RecursionError):

@@ -29,7 +29,9 @@ from resilient_pq.errors import (
     WriterFencedError,
     located,
 )
-from resilient_pq.io.protocols import Fencing, MultipartStore, ReadStore
+from resilient_pq.io.multipart_store import MultipartStore
+from resilient_pq.io.object_sink import Fencing
+from resilient_pq.io.protocols import ReadStore
 from resilient_pq.io.upload.epoch import (
     MOST_EPOCH_BYTES,
     Epoch,
@@ -52,13 +54,7 @@ def epoch_key(store: ReadStore, key: str) -> str:
 
 
 async def find_epoch(store: ReadStore, key: str) -> FoundEpoch | None:
-    """The epoch of an object; None where there is none.
-
-    Raises:
-        FormatError: There is something else under that name.
-        UnsupportedError: A newer version of this program wrote it.
-        StoreError: The store could not say.
-    """
+    """The epoch of an object; None where there is none."""
     place = epoch_key(store, key)
     with located(Where(key=store.url_of(place))):
         try:
@@ -123,12 +119,7 @@ class Lease:
         return None if self._held is None else FoundEpoch(self._held, self._etag)
 
     async def take(self) -> None:
-        """Take it, once.
-
-        Raises:
-            WriterFencedError: Somebody else was first.
-            StoreError: The store refuses.
-        """
+        """Take it, once."""
         if self._held is not None or self.fencing is Fencing.NONE:
             return
         found = self._terms.found
@@ -149,22 +140,26 @@ class Lease:
             if found is None
             else found.epoch.following(file_id=self.file_id, before=self.before)
         )
-        if found is not None and not self._terms.exclusive and found.epoch.uploads:
-            log.warning(
-                "%s: an unfinished file was left here; it is not gone on with, and stays in the upload %s",
-                self._store.url_of(self._object),
-                " or ".join(found.epoch.uploads),
-            )
+        if found is not None and not self._terms.exclusive:
+            self._warn_of_unfinished(found.epoch)
         try:
             await self._write(epoch, None if found is None else found.etag, first=found is None)
         except AccessDeniedError as error:
             self._go_without(error)
             return
-        heeding = self.fencing is Fencing.LEASE and await self._store.heeds_conditions(self._key, epoch.to_json())
-        if self.fencing is Fencing.LEASE and not heeding:
-            self._advisory()
+        if self.fencing is Fencing.LEASE and not await self._store.heeds_conditions(self._key, epoch.to_json()):
+            self._become_advisory()
         if self._terms.exclusive and found is None:
             await self._refuse_written()
+
+    def _warn_of_unfinished(self, epoch: Epoch) -> None:
+        """Say which uploads hold an unfinished file that a new one begins beside."""
+        if epoch.uploads:
+            log.warning(
+                "%s: an unfinished file was left here; it is not gone on with, and stays in the upload %s",
+                self._store.url_of(self._object),
+                " or ".join(epoch.uploads),
+            )
 
     async def _refuse_written(self) -> None:
         """There is no epoch object before a file is begun, nor after it is complete: the object tells which it was."""
@@ -174,15 +169,10 @@ class Lease:
             etag = None
         if etag != self._terms.standing:
             await self.release()
-            raise self._fenced()
+            raise self._fencing_error()
 
     async def name(self, upload_id: str) -> None:
-        """Say which upload is written to, before its first part is sent.
-
-        Raises:
-            WriterFencedError: Somebody else has taken it over.
-            StoreError: The store refuses.
-        """
+        """Say which upload is written to, before its first part is sent."""
         if self._held is None:
             return
         named = self._held.named(upload_id, file_id=self.file_id, before=self.before)
@@ -192,12 +182,7 @@ class Lease:
             self._go_without(error)
 
     async def confirm(self) -> None:
-        """See that it is still held.
-
-        Raises:
-            WriterFencedError: Somebody else has taken it over.
-            StoreError: The store could not say.
-        """
+        """See that it is still held."""
         if self._held is None or self.fencing is Fencing.NONE:
             return
         self._refuse_lost()
@@ -210,15 +195,10 @@ class Lease:
             return
         self._confirmed = True
         if found is None or found.epoch.owner != self._held.owner:
-            raise self._fenced()
+            raise self._fencing_error()
 
     async def release(self) -> None:
-        """Remove the epoch object, since nothing is left to be told of it.
-
-        Raises:
-            WriterFencedError: Somebody else has taken it over; it stays.
-            StoreError: The store refuses.
-        """
+        """Remove the epoch object, since nothing is left to be told of it."""
         if self._held is None:
             return
         self._refuse_lost()
@@ -227,7 +207,7 @@ class Lease:
         try:
             await self._store.delete(self._key, if_match=self._etag)
         except PreconditionError as error:
-            raise self._fenced() from error
+            raise self._fencing_error() from error
         except UnsupportedError:
             await self.confirm()
             await self._store.delete(self._key)
@@ -241,12 +221,12 @@ class Lease:
             try:
                 info = await self._store.put(self._key, data, if_none_match=first, if_match=None if first else expected)
             except UnsupportedError:
-                self._advisory()
+                self._become_advisory()
             except (AlreadyExistsError, ObjectChangedError) as error:
                 # The answer to an attempt before may have been lost: what lies there tells.
                 found = await find_epoch(self._store, self._object)
                 if found is None or found.epoch != epoch:
-                    raise self._fenced() from error
+                    raise self._fencing_error() from error
                 self._held, self._etag = epoch, found.etag
                 return
             else:
@@ -254,11 +234,11 @@ class Lease:
                 return
         found = await find_epoch(self._store, self._object)
         if (found is not None) if first else (found is None or found.etag != expected):
-            raise self._fenced()
+            raise self._fencing_error()
         info = await self._store.put(self._key, data)
         self._held, self._etag = epoch, info.etag
 
-    def _advisory(self) -> None:
+    def _become_advisory(self) -> None:
         self.fencing = Fencing.ADVISORY
         log.warning(
             "%s: %s heeds no conditions (If-Match, If-None-Match): of several writers that begin at one moment more"
@@ -281,9 +261,9 @@ class Lease:
 
     def _refuse_lost(self) -> None:
         if self._lost:
-            raise self._fenced()
+            raise self._fencing_error()
 
-    def _fenced(self) -> WriterFencedError:
+    def _fencing_error(self) -> WriterFencedError:
         self._lost = True
         return WriterFencedError(
             "somebody else has taken the file over",
@@ -293,12 +273,7 @@ class Lease:
 
 
 async def taken_over(store: MultipartStore, key: str, found: FoundEpoch, *, strict: bool = True) -> Lease:
-    """The lease of an object, from the holder that was found; uploads stay those of earlier epochs until it ends.
-
-    Raises:
-        WriterFencedError: Somebody else was first.
-        StoreError: The store refuses; of credentials that may not write there only where it is `strict`.
-    """
+    """The lease of an object, from the holder that was found; uploads stay those of earlier epochs until it ends."""
     epoch = found.epoch
     lease = Lease(
         store,
@@ -311,11 +286,7 @@ async def taken_over(store: MultipartStore, key: str, found: FoundEpoch, *, stri
 
 @asynccontextmanager
 async def told_of_loss(lease: Lease | None) -> AsyncIterator[None]:
-    """Raise that a lease is lost for what its new holder did to the object and its uploads while the block ran.
-
-    Raises:
-        WriterFencedError: Something was gone, or written by another, and the lease is lost.
-    """
+    """Raise that a lease is lost for what its new holder did to the object and its uploads while the block ran."""
     try:
         yield
     except (NotFoundError, AlreadyExistsError, ObjectChangedError) as error:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
+from resilient_pq.io.upload.part_layout import PartLayout
 from resilient_pq.units import KiB
 
 # Smaller pieces are copied together: a page header of 40 bytes is not worth a write of its own.
@@ -13,22 +12,17 @@ _SMALL_PIECE = 64 * KiB
 class PartBuffers:
     """Large pieces as they came, small ones copied together; cut where parts end."""
 
-    def __init__(self, end_of: Callable[[int], int], *, first: int = 1) -> None:
-        """Hold nothing yet.
-
-        Args:
-            end_of: Where a part of the object ends.
-            first: The part that the first byte belongs to.
-        """
-        self._end_of = end_of
+    def __init__(self, layout: PartLayout, *, first: int = 1) -> None:
+        """Hold nothing yet; the first byte that comes is that of part `first`."""
+        self._layout = layout
         self._number = first
-        self._position = end_of(first - 1)
+        self._position = layout.start_of(first)
         self._parts: dict[int, list[memoryview | bytearray]] = {}
 
     def append(self, piece: memoryview) -> None:
         """Add bytes at the end of the object."""
         while piece.nbytes:
-            room = self._end_of(self._number) - self._position
+            room = self._layout.end_of(self._number) - self._position
             self._append(piece[:room])
             self._position += min(room, piece.nbytes)
             self._number += piece.nbytes >= room

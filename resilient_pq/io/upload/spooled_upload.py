@@ -7,15 +7,19 @@ import tempfile
 from abc import abstractmethod
 from typing import Protocol, Self
 
+from resilient_pq.errors import AlreadyExistsError, Where
 from resilient_pq.io.cancellation import GRACE_SECONDS, finish_first
-from resilient_pq.io.local_store import LocalSink, in_thread
+from resilient_pq.io.local_sink import LocalSink
+from resilient_pq.io.local_store import in_thread
+from resilient_pq.io.object_sink import DEFAULT_SINK_OPTIONS, ObjectSink, SinkOptions, StoredState
 from resilient_pq.io.os_errors import explained
 from resilient_pq.io.partial_file import SUFFIX, PartialFile
-from resilient_pq.io.protocols import ObjectInfo, StoredState
+from resilient_pq.io.protocols import WriteStore
+from resilient_pq.io.stored_object import ObjectInfo
 
 
-class TakesFiles(Protocol):
-    """A store that can be given a local file."""
+class SpooledStore(WriteStore, Protocol):
+    """A store that takes only whole objects: what is written to a sink gathers in a local temporary file."""
 
     @abstractmethod
     async def publish(self, path: str, key: str, *, exclusive: bool) -> ObjectInfo:
@@ -25,17 +29,33 @@ class TakesFiles(Protocol):
             AlreadyExistsError: `exclusive`, and the object exists.
         """
 
+    async def create(self, key: str, options: SinkOptions = DEFAULT_SINK_OPTIONS) -> ObjectSink:
+        """Begin an object in a local temporary file.
+
+        Raises:
+            AlreadyExistsError: ``mode="x"`` and the object exists; `publish` decides again.
+        """
+        self.check_writable(key)
+        exclusive = options.mode == "x"
+        if exclusive:
+            await self._refuse_existing(key)
+        return await SpooledSink.begin(self, key, exclusive=exclusive)
+
+    async def _refuse_existing(self, key: str) -> None:
+        if await self.exists(key):
+            raise AlreadyExistsError("the object exists already", where=Where(key=self.url_of(key)))
+
 
 class SpooledSink(LocalSink):
     """The bytes of one object in a local temporary file until it is sent."""
 
-    def __init__(self, store: TakesFiles, key: str, file: PartialFile, *, exclusive: bool) -> None:
+    def __init__(self, store: SpooledStore, key: str, file: PartialFile, *, exclusive: bool) -> None:
         """Use `begin` instead."""
         super().__init__(key, file, exclusive=exclusive)
         self._store = store
 
     @classmethod
-    async def begin(cls, store: TakesFiles, key: str, *, exclusive: bool) -> Self:
+    async def begin(cls, store: SpooledStore, key: str, *, exclusive: bool) -> Self:
         """Make the temporary file."""
         name = os.path.basename(key)[-64:]
         file = await finish_first(in_thread(_spool, name), undo=lambda file: in_thread(file.discard))

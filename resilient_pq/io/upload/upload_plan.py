@@ -13,46 +13,19 @@ MiB has, at every moment, exactly what was committed last.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from resilient_pq.errors import StoreError, TransientError
-from resilient_pq.io.protocols import DEFAULT_SINK_OPTIONS, Part, SinkOptions, bare_etag
+from resilient_pq.errors import TransientError
+from resilient_pq.io.multipart_store import Part
+from resilient_pq.io.object_sink import DEFAULT_SINK_OPTIONS, SinkOptions
+from resilient_pq.io.upload.part_layout import PartLayout, PartSlot
 from resilient_pq.units import MiB
-
-MAX_PARTS = 10_000
-PARTS_PER_SIZE = 500
 
 # How often a part is sent, or a listing asked for, again because the store lists other bytes than it acknowledged;
 # and the seconds before the first listing that can only be asked for again, four times as many before each next one.
 _MAX_REPAIRS = 3
 _FIRST_WAIT = 0.25
-
-
-def part_size(number: int, options: SinkOptions = DEFAULT_SINK_OPTIONS) -> int:
-    """Bytes of part `number`, from 1, of an upload.
-
-    `part_bytes`, doubling every 500 parts up to `max_part_bytes`: always a whole number of MiB.
-
-    Raises:
-        StoreError: An upload has at most 10,000 parts; the hint names the setting that makes them larger.
-    """
-    if number > MAX_PARTS:
-        setting = "part_bytes" if options.equal_parts else "max_part_bytes"
-        raise StoreError(
-            f"the object needs more than {MAX_PARTS:,} parts: more than {max_object_size(options):,} bytes",
-            hint=f"raise {setting}, now {getattr(options, setting):,} bytes",
-        )
-    if options.equal_parts:
-        return options.part_bytes
-    longest = max(options.part_bytes, options.max_part_bytes)
-    return min(options.part_bytes << ((number - 1) // PARTS_PER_SIZE), longest)
-
-
-def max_object_size(options: SinkOptions = DEFAULT_SINK_OPTIONS) -> int:
-    """Bytes of the largest object that 10,000 parts can make."""
-    return sum(part_size(number, options) for number in range(1, MAX_PARTS + 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,24 +49,11 @@ class Later:
     at: float
 
 
-@dataclass(slots=True)
-class _Slot:
-    """One part: which bytes are its own, and which of them the store has."""
-
-    number: int
-    start: int
-    end: int
-    part: Part | None = None
-    sent_end: int = 0
-    sending_end: int | None = None
-    quiet_until: float = 0.0
-    released: bool = False
-
-
 class UploadPlan:
     """What to send next, of an object of unknown size.
 
     Attributes:
+        layout: Which bytes belong to which part.
         position: Bytes appended so far.
         num_bytes_resent: Bytes that were sent more than once so far, retries not counted.
         begun: Whether any part was ever asked to be sent; until then the object can be a single request.
@@ -106,8 +66,8 @@ class UploadPlan:
         self.num_bytes_resent = 0
         self.begun = False
         self._options = options
-        self._ends = [0]  # of part 0, which is none, of part 1, ...
-        self._slots: dict[int, _Slot] = {}
+        self.layout = PartLayout(options)
+        self._slots: dict[int, PartSlot] = {}
         self._elsewhere = 0  # bytes that survive in another object
         self._done = 0  # bytes that whoever completes the upload would find
         self._open = 1
@@ -128,23 +88,14 @@ class UploadPlan:
 
     @classmethod
     def resume(cls, position: int, copied: Sequence[Part], options: SinkOptions) -> UploadPlan:
-        """Plan an upload whose first parts are there already.
-
-        Args:
-            position: Bytes of the object that are known; those behind the parts go into the open slot at once.
-            copied: Parts 1, 2, ... in full: whole numbers of MiB, not always as long as the options size them.
-            options: Those of the upload; they size the parts behind.
-
-        Raises:
-            ValueError: The parts have sizes that they cannot have, or reach beyond `position`.
-        """
+        """Plan an upload whose first parts are there already."""
         plan = cls(options)
         for number, part in enumerate(copied, 1):
             unequal = options.equal_parts and part.size != options.part_bytes
             if part.number != number or not part.size or part.size % MiB or unequal:
                 raise ValueError(f"part {part.number} of {part.size:,} bytes does not fit as part {number}")
-            plan._ends.append(plan._ends[-1] + part.size)
-        if plan._ends[-1] > position:
+            plan.layout.add(part.size)
+        if plan.layout.end_of(len(copied)) > position:
             raise ValueError("the parts reach beyond what is known")
         plan.append(position)
         plan.begun = True
@@ -160,12 +111,8 @@ class UploadPlan:
     # -- events ----------------------------------------------------------------------------------
 
     def append(self, size: int) -> None:
-        """More bytes are at hand.
-
-        Raises:
-            StoreError: They do not fit into 10,000 parts; they are not counted.
-        """
-        self._end_of_part_with(self.position + size)
+        """More bytes are at hand."""
+        self.layout.cover(self.position + size)
         self.position += size
 
     def mark(self) -> None:
@@ -173,23 +120,16 @@ class UploadPlan:
         self._head = self.position
 
     def commit(self) -> int:
-        """Make what was appended so far what anyone would find; gives the end that `committed_end` will reach.
-
-        On a multiple of a MiB, where no commit can be, nothing is begun: `stored_end` stays what it is. Nor is it where
-        nobody could find what is committed.
-        """
+        """Make what was appended so far what anyone would find; gives the end that `committed_end` will reach."""
+        # No commit can end on a multiple of a MiB, and none is of use that nobody could find.
         if self.position % MiB and self._tells is not False:
             self._aim_at(self.position)
         return max(self._done, self._target or 0, self._queued or 0)
 
     def close(self, *, in_parts: bool = False) -> None:
-        """No more bytes will come. What was appended is to be sent, and listed.
-
-        Args:
-            in_parts: Never as a single request, which nobody could break off.
-        """
+        """No more bytes will come. What was appended is to be sent, and listed."""
         self._closing = True
-        if in_parts or self.begun or self.position >= self.end_of(1):
+        if in_parts or self.begun or self.position >= self.layout.end_of(1):
             self._aim_at(self.position)
 
     def stop(self) -> None:
@@ -212,20 +152,15 @@ class UploadPlan:
             self._advance()
 
     def listed(self, parts: Sequence[Part], now: float) -> None:
-        """What the store has; of a number with several versions the largest counts.
-
-        Raises:
-            StoreError: A part is not what was sent, however often it was sent again, or listed if its bytes are not
-                at hand any more.
-        """
+        """What the store has; of a number with several versions the largest counts."""
         found: dict[int, Part] = {}
         for part in parts:
             known = found.get(part.number)
-            ours = _same(part, self._slots.get(part.number))
+            ours = self._is_ours(part.number, part)
             if known is None or (part.size, ours) > (known.size, False):
                 found[part.number] = part
-        last = self._number_of(self._done if self._target is None else self._target)
-        wrong = [number for number in range(1, last + 1) if not _same(found.get(number), self._slots.get(number))]
+        last = self.layout.number_of(self._done if self._target is None else self._target)
+        wrong = [number for number in range(1, last + 1) if not self._is_ours(number, found.get(number))]
         if wrong:
             self._listing = False
             self._send_again(wrong, now)
@@ -234,12 +169,7 @@ class UploadPlan:
             self.unlisted(findable=True)
 
     def unlisted(self, *, findable: bool) -> None:
-        """The parts are as they should be, or the store does not tell: completing names each, and would fail.
-
-        Args:
-            findable: Whether they could be found by somebody else. Nothing is stored before it was known once that
-                they can, and nothing more is committed once it is known that they cannot.
-        """
+        """The parts are as they should be, or the store does not tell: completing names each, and would fail."""
         self._listing = False
         self._tells = self._tells or findable
         if self._target is not None and self._committed():
@@ -318,12 +248,10 @@ class UploadPlan:
 
     @property
     def congested(self) -> bool:
-        """Whether more bytes are held than the options allow, while something is under way that will release some.
-
-        Allowed are those in flight, and two parts: the open slot, and the part that is being filled.
-        """
-        last = self._number_of(self.position)
-        parts = self._size_of(self._open) + (self._size_of(last) if last > self._open else 0)
+        """Whether too many bytes are held, while something is under way that will release some."""
+        # Allowed are those in flight, and two parts: the open slot, and the part that is being filled.
+        last = self.layout.number_of(self.position)
+        parts = self.layout.size_of(self._open) + (self.layout.size_of(last) if last > self._open else 0)
         held = self.position - self._released_bytes
         busy = bool(self._sending) or self._listing or self.committing
         return busy and held > self._options.max_bytes_in_flight + parts
@@ -331,19 +259,13 @@ class UploadPlan:
     @property
     def commit_cost(self) -> int:
         """Bytes that a commit of what was appended so far sends, and that will be sent again later."""
-        return self.position - self._ends[self._number_of(self.position) - 1] if self.position else 0
+        return self.position - self.layout.start_of(self.layout.number_of(self.position)) if self.position else 0
 
     @property
     def parts(self) -> list[Part]:
         """The acknowledged parts that make what was committed, from 1."""
-        slots = (self._slots.get(number) for number in range(1, self._number_of(self._done) + 1))
+        slots = (self._slots.get(number) for number in range(1, self.layout.number_of(self._done) + 1))
         return [slot.part for slot in slots if slot is not None and slot.part is not None]
-
-    def end_of(self, number: int) -> int:
-        """Where part `number` ends when it is full; it must hold bytes, or be the next that will."""
-        while number >= len(self._ends):
-            self._ends.append(self._ends[-1] + part_size(len(self._ends), self._options))
-        return self._ends[number]
 
     def take_released(self) -> list[int]:
         """Parts whose bytes are needed no more; each is told once."""
@@ -360,10 +282,10 @@ class UploadPlan:
         else:
             self._queued = end
 
-    def _wanted(self) -> Iterator[tuple[_Slot, int]]:
+    def _wanted(self) -> Iterator[tuple[PartSlot, int]]:
         """Parts and how far they are to be sent, the most urgent first."""
         slot, target = self._slot(self._open), self._target
-        last = None if target is None else self._number_of(target)
+        last = None if target is None else self.layout.number_of(target)
         if self._head_wanted(slot, last):
             assert self._head is not None
             yield slot, self._head
@@ -374,7 +296,7 @@ class UploadPlan:
                 yield self._slot(last), target
         for number in self._whole_parts():
             if not self._stopping or (last is not None and number < last):
-                yield self._slot(number), self.end_of(number)
+                yield self._slot(number), self.layout.end_of(number)
 
     def _whole_parts(self) -> list[int]:
         """Parts behind the open slot that wait to be sent in full; of those never asked for, the first."""
@@ -384,9 +306,9 @@ class UploadPlan:
             self._next += 1
         waiting = sorted(number for number in self._passed_over if number not in frozen)
         waiting.append(self._next)
-        return [number for number in waiting if number < len(self._ends) and self._ends[number] <= self.position]
+        return [number for number in waiting if self.layout.is_full(number, self.position)]
 
-    def _head_wanted(self, slot: _Slot, last: int | None) -> bool:
+    def _head_wanted(self, slot: PartSlot, last: int | None) -> bool:
         if slot.number != 1 or slot.part is not None or slot.sending_end is not None or self._stopping:
             return False
         if not self._head or self._head % MiB == 0 or self._head > slot.end:
@@ -407,7 +329,7 @@ class UploadPlan:
     def _committed(self) -> bool:
         """Whether the request that commits was acknowledged."""
         assert self._target is not None
-        last = self._number_of(self._target)
+        last = self.layout.number_of(self._target)
         slot = self._slot(self._open)
         end = self._target if last == self._open else slot.end
         return slot.part is not None and slot.sent_end == end and self._only_the_commit_is_left(last)
@@ -415,7 +337,7 @@ class UploadPlan:
     def _advance(self) -> None:
         """The commit is done."""
         assert self._target is not None
-        last = self._number_of(self._target)
+        last = self.layout.number_of(self._target)
         if last != self._open:
             self._release(self._slot(self._open))
         self._open, self._next = last, max(self._next, last + 1)
@@ -431,10 +353,7 @@ class UploadPlan:
         return self.sent and not self._listed
 
     def _send_again(self, wrong: Sequence[int], now: float) -> None:
-        """Send parts again that the store lists otherwise: what was not answered has arrived in the end.
-
-        Where the bytes of one are not at hand any more, have them listed again instead.
-        """
+        """Send parts again that the store lists otherwise, or have them listed again where their bytes are gone."""
         self._repairs += 1
         self._unsure = True
         lost = [number for number in wrong if self._slot(number).released]
@@ -455,35 +374,21 @@ class UploadPlan:
     def _frozen(self) -> set[int]:
         """Parts behind the open slot that are sent only as far as a commit under way, or wanted next, says."""
         ends = [end for end in (self._target, self._queued) if end is not None]
-        return {number for number in map(self._number_of, ends) if number > self._open}
+        return {number for number in map(self.layout.number_of, ends) if number > self._open}
 
-    def _slot(self, number: int) -> _Slot:
+    def _slot(self, number: int) -> PartSlot:
         slot = self._slots.get(number)
         if slot is None:
-            end = self.end_of(number)
-            slot = self._slots[number] = _Slot(number, self._ends[number - 1], end, sent_end=self._ends[number - 1])
+            start, end = self.layout.start_of(number), self.layout.end_of(number)
+            slot = self._slots[number] = PartSlot(number, start, end, sent_end=start)
         return slot
 
-    def _release(self, slot: _Slot) -> None:
+    def _is_ours(self, number: int, listed: Part | None) -> bool:
+        """Whether the store lists a part as it acknowledged it."""
+        slot = self._slots.get(number)
+        return slot is not None and slot.is_listed_as(listed)
+
+    def _release(self, slot: PartSlot) -> None:
         slot.released = True
         self._released.append(slot.number)
         self._released_bytes += slot.end - slot.start
-
-    def _number_of(self, end: int) -> int:
-        """The part that holds the byte before `end`."""
-        self._end_of_part_with(end)
-        return max(1, bisect_left(self._ends, end))
-
-    def _size_of(self, number: int) -> int:
-        return self.end_of(number) - self._ends[number - 1]
-
-    def _end_of_part_with(self, end: int) -> None:
-        while self._ends[-1] < end:
-            self.end_of(len(self._ends))
-
-
-def _same(listed: Part | None, slot: _Slot | None) -> bool:
-    """Whether a listed part is the one that was acknowledged."""
-    if listed is None or slot is None or slot.part is None:
-        return False
-    return (listed.size, bare_etag(listed.etag)) == (slot.part.size, bare_etag(slot.part.etag))

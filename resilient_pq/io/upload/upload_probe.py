@@ -15,7 +15,7 @@ from resilient_pq.errors import (
     StoreError,
     UnsupportedError,
 )
-from resilient_pq.io.protocols import MultipartStore, Part
+from resilient_pq.io.multipart_store import MultipartStore, Part
 
 #: Seconds before each time that is asked: a listing may be a little old.
 _WAITS: Final = (0.0, 0.2, 0.8, 3.0)
@@ -27,17 +27,6 @@ async def findable_parts(
     """The parts of an open upload that has some; None where the store does not list them, or not the upload itself.
 
     Credentials that may not list uploads prove nothing: others may be used to look for one.
-
-    Args:
-        store: Where it is.
-        key: The object that it would become.
-        upload_id: The upload.
-        sleep: Waits; injected by tests.
-
-    Raises:
-        AccessDeniedError: The credentials may not list parts.
-        NotFoundError: The upload was completed or aborted.
-        StoreError: The store did not answer.
     """
     for wait in _WAITS:
         await sleep(wait)
@@ -48,10 +37,10 @@ async def findable_parts(
         except BucketNotFoundError:
             raise
         except NotFoundError:
-            if await _lists(store, key, upload_id):
+            if await _is_listed(store, key, upload_id):
                 return None  # it is open, and yet nothing is told of its parts
             raise
-        listed = await _lists(store, key, upload_id)
+        listed = await _is_listed(store, key, upload_id)
         if listed is None:
             return None
         if listed and parts:
@@ -59,7 +48,7 @@ async def findable_parts(
     return None
 
 
-async def _lists(store: MultipartStore, key: str, upload_id: str) -> bool | None:
+async def _is_listed(store: MultipartStore, key: str, upload_id: str) -> bool | None:
     """Whether the store lists the upload, as far as the credentials tell; None where it lists none at all."""
     try:
         return any(found.upload_id == upload_id for found in await store.list_uploads(key))

@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import RangeError, Where
-from resilient_pq.io import ObjectInfo, ReadStore
-from resilient_pq.io.protocols import Capabilities, ObjectTail
+from resilient_pq.io import Capabilities, ObjectInfo, ObjectTail, ReadStore
 from resilient_pq.recovery.evidence.byte_remap import ByteRemap
 
 

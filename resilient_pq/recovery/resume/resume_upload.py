@@ -32,9 +32,9 @@ from resilient_pq.io import (
     ObjectSink,
     Part,
     SinkOptions,
+    bare_etag,
 )
 from resilient_pq.io.cancellation import GRACE_SECONDS, finish_first
-from resilient_pq.io.protocols import bare_etag
 from resilient_pq.io.upload.copied_upload import copied_upload
 from resilient_pq.reader.contents import Contents, FileState
 from resilient_pq.recovery.damaged_object import DamagedObject

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from resilient_pq.io.protocols import MIN_PART_BYTES, Part
+from resilient_pq.io import MIN_PART_BYTES, Part
 from resilient_pq.units import MiB
 
 

@@ -1,0 +1,94 @@
+"""Objects of a store: their versions, tails and names in listings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from resilient_pq.errors import StoreError
+
+#: Objects in a page of a listing, at most, where that is not the store's choice.
+LISTED_AT_ONCE = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectInfo:
+    """One version of one object; later reads are pinned to it.
+
+    Attributes:
+        key: The name within its store.
+        size: Bytes of the whole object.
+        etag: What the store calls this version, compared on every later read; None where it has no such name.
+        version: The id of this version in a versioned bucket, or None.
+        permissions: Of a local file: what its owner, its group and others may do with it, as `os.chmod` takes it.
+    """
+
+    key: str
+    size: int
+    etag: str | None
+    version: str | None = None
+    permissions: int | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ListedObject:
+    """An object as a listing tells of it.
+
+    Attributes:
+        name: Relative to the folder that was listed, with slashes; `ReadStore.beside` makes a key of it.
+        size: Bytes of the whole object; None where the listing does not tell.
+        etag: What the listing calls this version; None where it does not. A `head` may call it otherwise.
+        error: Why nothing can be told of what is in a folder below; `name` is that folder's then, with a slash at its
+            end. None of objects.
+    """
+
+    name: str
+    size: int | None = None
+    etag: str | None = None
+    error: StoreError | None = None
+
+
+def names_of(page: Iterable[ListedObject]) -> list[str]:
+    """The names in a page of a listing.
+
+    Raises:
+        StoreError: A folder could not be looked into.
+    """
+    names = []
+    for found in page:
+        if found.error is not None:
+            raise found.error
+        names.append(found.name)
+    return names
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectTail:
+    """The last bytes of an object, and what it is.
+
+    Attributes:
+        info: The version that `data` belongs to; pin later reads to it.
+        offset: Absolute offset of ``data[0]``; 0 when `data` is the whole object.
+        data: The last bytes, ``info.size - offset`` of them.
+    """
+
+    info: ObjectInfo
+    offset: int
+    data: bytes | memoryview
+
+    def part(self, start: int, end: int) -> memoryview | None:
+        """The bytes from `start` up to `end`, absolute offsets; None where they do not all lie in `data`."""
+        if not self.offset <= start <= end <= self.offset + len(self.data):
+            return None
+        return memoryview(self.data)[start - self.offset : end - self.offset]
+
+
+def folder_prefix(folder: str) -> str:
+    """What every key below a folder begins with, where keys are names with slashes; nothing for the top."""
+    trimmed = folder.rstrip("/")
+    return f"{trimmed}/" if trimmed or folder else ""
+
+
+def bare_etag(etag: str) -> str:
+    """An ETag without its quotes: servers differ in whether they send them."""
+    return etag.strip().strip('"')

@@ -1,0 +1,97 @@
+"""Which bytes of an object belong to which part of its upload. Pure: no store, no bytes, no clock."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+
+from resilient_pq.errors import StoreError
+from resilient_pq.io.multipart_store import Part
+from resilient_pq.io.object_sink import DEFAULT_SINK_OPTIONS, SinkOptions
+from resilient_pq.io.stored_object import bare_etag
+
+MAX_PARTS = 10_000
+PARTS_PER_SIZE = 500
+
+
+def part_size(number: int, options: SinkOptions = DEFAULT_SINK_OPTIONS) -> int:
+    """Bytes of part `number`, from 1, of an upload.
+
+    `part_bytes`, doubling every 500 parts up to `max_part_bytes`: always a whole number of MiB.
+    """
+    if number > MAX_PARTS:
+        setting = "part_bytes" if options.equal_parts else "max_part_bytes"
+        raise StoreError(
+            f"the object needs more than {MAX_PARTS:,} parts: more than {max_object_size(options):,} bytes",
+            hint=f"raise {setting}, now {getattr(options, setting):,} bytes",
+        )
+    if options.equal_parts:
+        return options.part_bytes
+    longest = max(options.part_bytes, options.max_part_bytes)
+    return min(options.part_bytes << ((number - 1) // PARTS_PER_SIZE), longest)
+
+
+def max_object_size(options: SinkOptions = DEFAULT_SINK_OPTIONS) -> int:
+    """Bytes of the largest object that 10,000 parts can make."""
+    return sum(part_size(number, options) for number in range(1, MAX_PARTS + 1))
+
+
+class PartLayout:
+    """Where each part of one upload begins and ends, from part 1 on, when all are full."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        """Size all parts as the options say."""
+        self._options = options
+        self._ends = [0]  # of part 0, which is none, of part 1, ...
+
+    def add(self, size: int) -> None:
+        """Lay out the next part in another size than the options say."""
+        self._ends.append(self._ends[-1] + size)
+
+    def cover(self, end: int) -> None:
+        """Lay out parts up to the byte before `end`."""
+        while self._ends[-1] < end:
+            self.end_of(len(self._ends))
+
+    def start_of(self, number: int) -> int:
+        """Where a part begins."""
+        return self.end_of(number - 1)
+
+    def end_of(self, number: int) -> int:
+        """Where a part ends when it is full; it must hold bytes, or be the next that will."""
+        while number >= len(self._ends):
+            self.add(part_size(len(self._ends), self._options))
+        return self._ends[number]
+
+    def size_of(self, number: int) -> int:
+        """Bytes of a part when it is full."""
+        return self.end_of(number) - self._ends[number - 1]
+
+    def number_of(self, end: int) -> int:
+        """The part that holds the byte before `end`."""
+        self.cover(end)
+        return max(1, bisect_left(self._ends, end))
+
+    def is_full(self, number: int, position: int) -> bool:
+        """Whether an object of `position` bytes fills a part; all its bytes are laid out."""
+        return number < len(self._ends) and self._ends[number] <= position
+
+
+@dataclass(slots=True)
+class PartSlot:
+    """One part: which bytes are its own, and which of them the store has."""
+
+    number: int
+    start: int
+    end: int
+    part: Part | None = None
+    sent_end: int = 0
+    sending_end: int | None = None
+    quiet_until: float = 0.0
+    released: bool = False
+
+    def is_listed_as(self, listed: Part | None) -> bool:
+        """Whether a listed part is the one that was acknowledged."""
+        if listed is None or self.part is None:
+            return False
+        return (listed.size, bare_etag(listed.etag)) == (self.part.size, bare_etag(self.part.etag))

@@ -1,0 +1,282 @@
+"""The requests of one upload: the async shell that sends parts as `upload_plan` asks for them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Sequence
+from typing import Any
+
+from resilient_pq.errors import (
+    AccessDeniedError,
+    BucketNotFoundError,
+    NotFoundError,
+    ObjectChangedError,
+    StoreError,
+    TransientError,
+    UnsupportedError,
+    Where,
+    WriterClosedError,
+    WriterFencedError,
+    located,
+)
+from resilient_pq.io.cancellation import GRACE_SECONDS
+from resilient_pq.io.multipart_store import MultipartStore, Part
+from resilient_pq.io.object_sink import SinkOptions
+from resilient_pq.io.upload.abandoned_uploads import upload_command
+from resilient_pq.io.upload.begun_upload import leased_upload
+from resilient_pq.io.upload.lease import Lease
+from resilient_pq.io.upload.part_buffers import PartBuffers
+from resilient_pq.io.upload.upload_plan import Later, ListParts, PutPart, UploadPlan
+from resilient_pq.io.upload.upload_probe import findable_parts
+
+log = logging.getLogger("resilient_pq.io")
+
+
+class PartSender:
+    """Begins an upload, sends its parts side by side, and confirms the lease after bytes were stored.
+
+    Attributes:
+        plan: What is to be sent.
+        buffers: The bytes that are not yet sent.
+        lease: Of the object; None where it is written without.
+        tasks: The requests under way.
+        failure: What the first request that failed for good raised; nothing is sent after it.
+        is_confirming: Whether it is being confirmed that the lease is held.
+        is_gone: Whether somebody else completed or aborted the upload.
+        commit_seconds: What the newest commit took that is done.
+    """
+
+    def __init__(self, store: MultipartStore, key: str, options: SinkOptions) -> None:
+        """Send nothing yet."""
+        self._store = store
+        self._key = key
+        self._options = options
+        self.plan = UploadPlan(options)
+        self.buffers = PartBuffers(self.plan.layout)
+        self.lease = None if options.lease is None else Lease(store, key, options.lease)
+        self.tasks: set[asyncio.Task[Any]] = set()
+        self.failure: BaseException | None = None
+        self.is_gone = False
+        self.commit_seconds = 0.0
+        self._beginning: asyncio.Future[str] | None = None  # gives the upload id
+        self._timer: asyncio.TimerHandle | None = None
+        self._changed = asyncio.Event()
+        self._commit_begun: tuple[int, float] | None = None  # its end, and when
+        self._promised = 0  # bytes that were stored when the lease was last found to be held
+        self.is_confirming = False
+
+    def continue_upload(self, upload_id: str, parts: Sequence[Part], pieces: Sequence[memoryview]) -> None:
+        """Go on with an upload that has these parts in full; `pieces` are the bytes of the object behind them."""
+        position = sum(part.size for part in parts) + sum(piece.nbytes for piece in pieces)
+        self.plan = UploadPlan.resume(position, parts, self._options)
+        self.plan.take_released()
+        self.buffers = PartBuffers(self.plan.layout, first=len(parts) + 1)
+        for piece in pieces:
+            self.buffers.append(piece)
+        self._beginning = asyncio.get_running_loop().create_future()
+        self._beginning.set_result(upload_id)
+
+    def append(self, pieces: Sequence[memoryview]) -> None:
+        """Take more bytes of the object, and send what can be sent."""
+        with located(self.where):
+            self.plan.append(sum(piece.nbytes for piece in pieces))
+        for piece in pieces:
+            self.buffers.append(piece)
+        self.pump()
+
+    def commit(self) -> int:
+        """Begin to send what a commit needs; gives its end."""
+        end = self.plan.commit()
+        if self.stored_end < end:
+            self._commit_begun = end, asyncio.get_running_loop().time()
+        self.pump()
+        return end
+
+    def describe(self) -> str:
+        """The key and the upload id."""
+        url = self._store.url_of(self._key)
+        return f"{url}: nothing is stored yet" if self.upload_id is None else f"{url}, upload id {self.upload_id}"
+
+    def rescue_command(self) -> str | None:
+        """Completes the upload as far as the newest commit, in place of the object that it was to replace."""
+        if self.upload_id is None:
+            return None
+        # The object that a resumed upload is to replace is still there.
+        overwrite = () if self._options.if_match is None else ("--overwrite",)
+        return upload_command(self._store, "complete", self._key, "--upload-id", self.upload_id, *overwrite)
+
+    @property
+    def upload_id(self) -> str | None:
+        """The id of the upload, once one was begun."""
+        task = self._beginning
+        if task is None or not task.done() or task.cancelled() or task.exception() is not None:
+            return None
+        return task.result()
+
+    @property
+    def stored_end(self) -> int:
+        """Bytes that may be said to be stored: none that the next holder of the object might not find."""
+        return self.plan.stored_end if self.lease is None else self._promised
+
+    @property
+    def where(self) -> Where:
+        """The object, for errors."""
+        return Where(key=self._store.url_of(self._key))
+
+    def refuse_failed(self) -> None:
+        """Raise what the first request that failed for good raised."""
+        if isinstance(self.failure, StoreError | WriterFencedError):
+            raise self.failure
+        if self.failure is not None:
+            raise StoreError(f"a part was not sent: {self.failure!r}", where=self.where) from self.failure
+
+    async def wait_for_change(self) -> None:
+        """Wait until something that was under way is done; raises what failed."""
+        self.refuse_failed()
+        if not self.tasks and self._timer is None:
+            raise StoreError("the upload cannot go on: nothing is under way", where=self.where)
+        self._changed.clear()
+        await self._changed.wait()
+        self.refuse_failed()
+
+    def pump(self) -> None:
+        """Begin all that the plan asks for."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        due = self.lease is not None and self.plan.stored_end > self._promised
+        if due and not self.is_confirming and self.failure is None:
+            self.is_confirming = True
+            self._start(self._confirm(self.plan.stored_end))
+        loop = asyncio.get_running_loop()
+        while self.failure is None and (request := self.plan.next_request(loop.time())) is not None:
+            match request:
+                case PutPart():
+                    self._start(self._put(request))
+                case ListParts():
+                    self._start(self._list())
+                case Later(at):
+                    self._timer = loop.call_at(at, self._wake)
+                    return
+
+    def _wake(self) -> None:
+        self._timer = None
+        self.pump()
+        self._changed.set()
+
+    async def _confirm(self, end: int) -> None:
+        """See that the lease is held still, after everything up to `end` was stored."""
+        assert self.lease is not None
+        try:
+            await self.lease.confirm()
+        finally:
+            self.is_confirming = False
+        self._promised = max(self._promised, end)
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self.tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self.tasks.discard(task)
+        if task.cancelled():
+            self.failure = self.failure or TransientError("a part was broken off", where=self.where)
+        elif (error := task.exception()) is not None:
+            self.failure = self.failure or error
+        else:
+            for number in self.plan.take_released():
+                self.buffers.drop(number)
+            if self._commit_begun is not None and self.stored_end >= self._commit_begun[0]:
+                self.commit_seconds = asyncio.get_running_loop().time() - self._commit_begun[1]
+                self._commit_begun = None
+            self.pump()
+        self._changed.set()
+
+    async def _put(self, request: PutPart) -> None:
+        pieces = self.buffers.view(request.number, request.end - request.start)
+        upload_id = await self.begin()
+        try:
+            part = await self._store.put_part(self._key, upload_id, request.number, pieces)
+        except BucketNotFoundError:
+            raise  # nobody took the upload over: it is gone with the bucket
+        except NotFoundError as error:
+            raise self.fencing_error(error) from error
+        self.plan.acknowledged(part, asyncio.get_running_loop().time())
+
+    async def _list(self) -> None:
+        try:
+            parts = await self._listed(await self.begin())
+        except BucketNotFoundError:
+            raise
+        except NotFoundError as error:
+            raise self.fencing_error(error) from error
+        except (AccessDeniedError, UnsupportedError) as error:
+            if self.plan.committing and self.plan.unanswered:
+                raise  # nothing else can tell what became of the request that was not answered
+            if self.plan.promises:
+                log.warning(
+                    "%s: whoever goes on with it needs to list parts, as these credentials may not: %s",
+                    self.describe(),
+                    error.message,
+                )
+            self.plan.unlisted(findable=isinstance(error, AccessDeniedError))
+            return
+        if parts is None:
+            log.warning(
+                "%s: nothing is stored before it is complete: this store does not list what is unfinished",
+                self.describe(),
+            )
+            self.plan.unlisted(findable=False)
+            return
+        with located(self.where):
+            self.plan.listed(parts, asyncio.get_running_loop().time())
+
+    async def _listed(self, upload_id: str) -> list[Part] | None:
+        """What the store lists; None where nobody could find it."""
+        if self.plan.promises:
+            return await findable_parts(self._store, self._key, upload_id)
+        return await self._store.list_parts(self._key, upload_id)
+
+    async def begin(self) -> str:
+        """The upload id; a sender that is cancelled leaves the request that asks for it alone."""
+        if self._beginning is None:
+            self._beginning = asyncio.create_task(leased_upload(self._store, self._key, self.lease))
+        return await asyncio.shield(self._beginning)
+
+    def fencing_error(self, error: StoreError) -> WriterFencedError:
+        """The error for a refusal that says that somebody else ended the upload, or replaced its object."""
+        if isinstance(error, ObjectChangedError):
+            return WriterFencedError(
+                "the object that was to be replaced was written by somebody else",
+                where=error.where.merged_with(self.where),
+                hint=f"look at it; to replace it all the same: {self.rescue_command()}",
+            )
+        self.is_gone = True
+        look = upload_command(self._store, "resume-info", self._key)
+        return WriterFencedError(
+            f"the upload {self.upload_id} was completed or aborted by somebody else",
+            where=error.where.merged_with(self.where),
+            hint=error.hint or f"what was stored is theirs now; see what is there: {look}",
+        )
+
+    async def settle(self) -> None:
+        """Wait for what is being sent, for a while; afterwards no task of the sink is left."""
+        self.plan.stop()
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + GRACE_SECONDS
+        while self.tasks and (left := deadline - loop.time()) > 0:
+            await asyncio.wait(self.tasks, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+        if self._timer is not None:
+            self._timer.cancel()
+        tasks: list[asyncio.Future[Any]] = list(self.tasks)
+        self.failure = self.failure or WriterClosedError("the upload has ended", where=self.where)
+        if self._beginning is not None:
+            if not self._beginning.done():
+                await asyncio.wait([self._beginning], timeout=max(0.0, deadline - loop.time()))
+            tasks.append(self._beginning)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self.buffers.take_all()
