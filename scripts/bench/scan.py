@@ -25,7 +25,7 @@ from isal import isal_zlib
 from resilient_pq import sync as rpq
 from resilient_pq.damage.page_search import FoundPage, finding_pages
 from resilient_pq.format.resilience_records import HEADER_SIZE
-from resilient_pq.recovery.evidence.record_scan import headers_in
+from resilient_pq.recovery.evidence.records.record_scan import headers_in
 from resilient_pq.units import MiB
 
 BLOCK = 8 * MiB

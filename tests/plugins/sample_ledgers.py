@@ -21,7 +21,7 @@ import pytest
 from resilient_pq import sync as rpq
 from resilient_pq.format.pages.page import pages_of
 from resilient_pq.format.resilience_records import RecordKind
-from resilient_pq.recovery.evidence.record_scan import headers_in, in_place
+from resilient_pq.recovery.evidence.records.record_scan import headers_in, in_place
 from resilient_pq.recovery.ledger.ledger_model import (
     ByteUse,
     Confidence,

@@ -24,8 +24,8 @@ from resilient_pq.format.file_metadata import ColumnChunk, FileMetaData, RowGrou
 from resilient_pq.io.memory_store import MemoryStore
 from resilient_pq.reader.decoder import decode
 from resilient_pq.recovery.carve import carve, files_in
-from resilient_pq.recovery.evidence.record_scan import headers_in, in_place
-from resilient_pq.recovery.evidence.survey import Survey, survey
+from resilient_pq.recovery.evidence.records.record_scan import headers_in, in_place
+from resilient_pq.recovery.evidence.records.survey import Survey, survey
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from typing import Any
 
 from resilient_pq.format.file_metadata import ColumnChunk, ColumnMetaData, RowGroup
 from resilient_pq.format.resilience_records import RecordKind
+from resilient_pq.recovery.evidence.records.survey import Survey
 from resilient_pq.recovery.evidence.row_group_choice import (
     FileEnd,
     candidates_of_survey,
@@ -15,7 +16,6 @@ from resilient_pq.recovery.evidence.row_group_choice import (
     losses_between,
     recounted,
 )
-from resilient_pq.recovery.evidence.survey import Survey
 from resilient_pq.recovery.report import Damage
 
 

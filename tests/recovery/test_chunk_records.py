@@ -20,9 +20,9 @@ from resilient_pq.format.pages.page import pages_of
 from resilient_pq.format.resilience_records import CHUNK_RECORD_SIZE, RecordKind
 from resilient_pq.format.schema_tree import Schema
 from resilient_pq.reader.decoder import decode
-from resilient_pq.recovery.evidence.chunk_records import in_flight
 from resilient_pq.recovery.evidence.located_row_group import LocatedRowGroup, Method
-from resilient_pq.recovery.evidence.record_scan import headers_in, in_place
+from resilient_pq.recovery.evidence.records.chunk_records import in_flight
+from resilient_pq.recovery.evidence.records.record_scan import headers_in, in_place
 
 ROWS = 400
 GROUP = 100

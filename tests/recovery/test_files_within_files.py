@@ -11,7 +11,7 @@ import pytest
 
 import resilient_pq as rpq
 from resilient_pq.io.memory_store import MemoryStore
-from resilient_pq.recovery.evidence.record_scan import file_spans, headers_in, outermost
+from resilient_pq.recovery.evidence.records.record_scan import file_spans, headers_in, outermost
 
 
 async def written(table: pa.Table, **options: object) -> bytes:

@@ -22,10 +22,10 @@ from resilient_pq.format.file_metadata import FileMetaData
 from resilient_pq.format.pages.page import Page, pages_of
 from resilient_pq.format.resilience_records import RecordKind
 from resilient_pq.recovery.evidence.byte_remap import ByteRemap, RemapSegment
-from resilient_pq.recovery.evidence.crc_seam import seam
-from resilient_pq.recovery.evidence.placement import place
-from resilient_pq.recovery.evidence.record_scan import all_headers, file_spans
-from resilient_pq.recovery.evidence.survey import survey
+from resilient_pq.recovery.evidence.records.crc_seam import seam
+from resilient_pq.recovery.evidence.records.placement import place
+from resilient_pq.recovery.evidence.records.record_scan import all_headers, file_spans
+from resilient_pq.recovery.evidence.records.survey import survey
 from resilient_pq.units import KiB
 
 

@@ -17,8 +17,8 @@ import pytest
 import resilient_pq as rpq
 from resilient_pq.format.resilience_records import FOOTER_KINDS, RecordKind
 from resilient_pq.io.memory_store import MemoryStore
-from resilient_pq.recovery.evidence.placement import place
-from resilient_pq.recovery.evidence.record_scan import headers_in, in_place
+from resilient_pq.recovery.evidence.records.placement import place
+from resilient_pq.recovery.evidence.records.record_scan import headers_in, in_place
 
 POLICIES = ("drop", "null")
 

@@ -24,7 +24,7 @@ import pytest
 import resilient_pq as rpq
 from resilient_pq import sync
 from resilient_pq.errors import FormatError
-from resilient_pq.recovery.evidence.record_scan import headers_in, in_place
+from resilient_pq.recovery.evidence.records.record_scan import headers_in, in_place
 
 ANCHOR, ROW_GROUP, CHECKPOINT, FINAL = 1, 2, 3, 4
 OPTIONS: dict[str, Any] = {"row_group_rows": 10, "checkpoint_every": 2, "checkpoint_overhead": 100.0}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from resilient_pq.format.resilience_records import HEADER_SIZE, RECORD_MAGIC, RecordChain, RecordKind
-from resilient_pq.recovery.evidence.record_scan import headers_in, in_place, outermost
+from resilient_pq.recovery.evidence.records.record_scan import headers_in, in_place, outermost
 
 ONE, OTHER = b"1" * 16, b"2" * 16
 

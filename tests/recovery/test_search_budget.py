@@ -13,8 +13,8 @@ import pytest
 from resilient_pq.format.schema_tree import Schema
 from resilient_pq.recovery.carve import CarveLimits
 from resilient_pq.recovery.carve.stretch_placement import Placing
+from resilient_pq.recovery.evidence.footers.torn_footer import budget_of, find_footer
 from resilient_pq.recovery.evidence.search_budget import SearchBudget
-from resilient_pq.recovery.evidence.torn_footer import budget_of, find_footer
 from resilient_pq.recovery.report import Damage
 
 

@@ -18,7 +18,7 @@ from resilient_pq.format import compact_protocol
 from resilient_pq.format.resilience_records import RecordKind, RowGroupRecord
 from resilient_pq.io import MemoryStore, StoredState
 from resilient_pq.io.testing import Fault, FaultyStore
-from resilient_pq.recovery.evidence.record_scan import headers_in, in_place
+from resilient_pq.recovery.evidence.records.record_scan import headers_in, in_place
 from resilient_pq.writer import cut_policy
 
 ROWS = 1_000

@@ -23,13 +23,16 @@ from resilient_pq.off_event_loop import off_loop
 from resilient_pq.reader.contents import Contents
 from resilient_pq.recovery import carve
 from resilient_pq.recovery.damaged_object import DamagedObject
-from resilient_pq.recovery.evidence import chunk_records
 from resilient_pq.recovery.evidence.byte_remap import ByteRemap, RemapSegment
-from resilient_pq.recovery.evidence.footer_evidence import has_values, pages_begin
+from resilient_pq.recovery.evidence.footers.footer_evidence import has_values, pages_begin
+from resilient_pq.recovery.evidence.footers.torn_footer import TornFooter, budget_of, find_footer
 from resilient_pq.recovery.evidence.identify import Identity, identify
 from resilient_pq.recovery.evidence.located_row_group import LocatedRowGroup, Method, RebuiltFile
-from resilient_pq.recovery.evidence.placement import place
-from resilient_pq.recovery.evidence.record_scan import FileSpan, all_headers, file_spans
+from resilient_pq.recovery.evidence.records import chunk_records
+from resilient_pq.recovery.evidence.records.placement import place
+from resilient_pq.recovery.evidence.records.record_scan import FileSpan, all_headers, file_spans
+from resilient_pq.recovery.evidence.records.stale_chunks import without_stale
+from resilient_pq.recovery.evidence.records.survey import Survey
 from resilient_pq.recovery.evidence.row_group_choice import (
     Candidates,
     FileEnd,
@@ -41,11 +44,8 @@ from resilient_pq.recovery.evidence.row_group_choice import (
 )
 from resilient_pq.recovery.evidence.schema_source import KnownSchema, Siblings
 from resilient_pq.recovery.evidence.sibling_schema import like_a_sibling, named_alike
-from resilient_pq.recovery.evidence.stale_chunks import without_stale
 from resilient_pq.recovery.evidence.strategy import Facts, Strategy, next_strategy
-from resilient_pq.recovery.evidence.survey import Survey
 from resilient_pq.recovery.evidence.text_mode import undone
-from resilient_pq.recovery.evidence.torn_footer import TornFooter, budget_of, find_footer
 from resilient_pq.recovery.report import Damage, Finding, LostRegion
 from resilient_pq.version import MAKER
 

@@ -22,7 +22,7 @@ from resilient_pq.recovery.evidence.located_row_group import (
     Method,
     without_malformed_sums,
 )
-from resilient_pq.recovery.evidence.survey import Survey
+from resilient_pq.recovery.evidence.records.survey import Survey
 from resilient_pq.recovery.report import Damage, LostRegion
 
 #: Where an index of a chunk lies; None without one.

@@ -10,10 +10,10 @@ from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.damage.chunk_salvage import RepairSource
 from resilient_pq.format.resilience_records import CHUNK_RECORD_SIZE, RecordKind
 from resilient_pq.io.transfer.fetch import fetch
-from resilient_pq.recovery.evidence.contradicted_footer import as_pages_tell, of_unknown_codecs
-from resilient_pq.recovery.evidence.placement import place
+from resilient_pq.recovery.evidence.footers.contradicted_footer import as_pages_tell, of_unknown_codecs
 from resilient_pq.recovery.evidence.reconstruction import Reconstruction
-from resilient_pq.recovery.evidence.record_scan import all_headers
+from resilient_pq.recovery.evidence.records.placement import place
+from resilient_pq.recovery.evidence.records.record_scan import all_headers
 from resilient_pq.recovery.evidence.row_counts import uncounted
 from resilient_pq.recovery.evidence.row_group_choice import recounted
 from resilient_pq.recovery.report import Finding, LostRegion

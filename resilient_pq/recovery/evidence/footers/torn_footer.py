@@ -30,8 +30,14 @@ from resilient_pq.format.schema_tree import Schema
 from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.read_plan import chunk_read
 from resilient_pq.recovery.evidence.byte_remap import ByteRemap, RemapSegment
-from resilient_pq.recovery.evidence.footer_evidence import believed, has_values, is_within, pages_begin, shift_of
-from resilient_pq.recovery.evidence.footer_pieces import Pieces, footer_pieces
+from resilient_pq.recovery.evidence.footers.footer_evidence import (
+    believed,
+    has_values,
+    is_within,
+    pages_begin,
+    shift_of,
+)
+from resilient_pq.recovery.evidence.footers.footer_pieces import Pieces, footer_pieces
 from resilient_pq.recovery.evidence.located_row_group import (
     LocatedChunk,
     LocatedRowGroup,

@@ -34,7 +34,7 @@ from resilient_pq.format.resilience_records import (
 )
 from resilient_pq.format.schema_tree import Schema
 from resilient_pq.reader.contents import FileState, chunk_range
-from resilient_pq.recovery.evidence.record_scan import (
+from resilient_pq.recovery.evidence.records.record_scan import (
     FileSpan,
     all_headers,
     file_spans,

@@ -30,8 +30,8 @@ from resilient_pq.format.resilience_records import (
     parse_header,
 )
 from resilient_pq.recovery.evidence.byte_remap import ByteRemap, RemapSegment
-from resilient_pq.recovery.evidence.crc_seam import BORDERS, seam
-from resilient_pq.recovery.evidence.record_scan import outermost
+from resilient_pq.recovery.evidence.records.crc_seam import BORDERS, seam
+from resilient_pq.recovery.evidence.records.record_scan import outermost
 from resilient_pq.units import KiB, MiB
 
 #: Bytes that are read and looked through at a time.

@@ -16,7 +16,7 @@ from resilient_pq.errors import ThriftError
 from resilient_pq.format import compact_protocol
 from resilient_pq.format.file_metadata import RowGroup
 from resilient_pq.format.schema_tree import Schema
-from resilient_pq.recovery.evidence.footer_evidence import believed
+from resilient_pq.recovery.evidence.footers.footer_evidence import believed
 
 #: Field 4 of `FileMetaData` are the row groups.
 _ROW_GROUPS = 4
