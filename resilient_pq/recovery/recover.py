@@ -28,7 +28,7 @@ from resilient_pq.io.upload.abandoned_uploads import uploads_left
 from resilient_pq.off_event_loop import off_loop
 from resilient_pq.reader.data_file import writing_again
 from resilient_pq.recovery.damaged_object import DamagedObject, Location, open_source
-from resilient_pq.recovery.evidence.reconstruction import Reconstruction, understand
+from resilient_pq.recovery.evidence.reconstruction import Reconstruction, reconstruct
 from resilient_pq.recovery.evidence.schema_source import Siblings, known_schema
 from resilient_pq.recovery.evidence.strategy import Strategy
 from resilient_pq.recovery.ledger.ledger_build import ledger_of, nothing_kept
@@ -216,7 +216,7 @@ async def salvage(
                 schema=options.schema, schema_from=options.schema_from, storage_options=storage_options
             )
             others = Siblings(siblings, storage_options)
-            known, copies = await merged([await understand(source, given, others) for source in sources])
+            known, copies = await merged([await reconstruct(source, given, others) for source in sources])
             repair = with_bit_turned_back if options.repair_bits else None
             means = Means(copies, repair, next_page, options.keep_unplaced)
             request = _Request(target, policy, options.verify, means, options.only_damaged)
@@ -249,7 +249,7 @@ async def salvage_if_sound(location: Location, dst: Location, options: RecoverOp
         if not options.only_damaged:
             await check_free(target)
         with located(Where(key=source.url)):
-            known = await understand(source, only_footer=True)
+            known = await reconstruct(source, only_footer=True)
             if not known.footer_whole or known.contents is None or known.contents.data_files:
                 return None
             means = Means((), None, next_page)

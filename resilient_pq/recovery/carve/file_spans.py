@@ -15,7 +15,7 @@ from resilient_pq.format.footer import MAGIC
 from resilient_pq.format.resilience_records import HEADER_SIZE, RecordKind, parse_header
 from resilient_pq.format.schema_tree import Schema
 from resilient_pq.recovery.carve.carve_limits import CarveLimits
-from resilient_pq.recovery.carve.range_windows import Asking, RangeWindow, search
+from resilient_pq.recovery.carve.range_windows import RangeRequests, RangeWindow, search_pages
 from resilient_pq.units import KiB, MiB
 
 _MAGIC = re.compile(re.escape(MAGIC))
@@ -58,7 +58,7 @@ class _Footer:
     metadata: FileMetaData
 
 
-def files_in(start: int, end: int, limits: CarveLimits | None = None) -> Asking[list[FoundFile]]:
+def find_files(start: int, end: int, limits: CarveLimits | None = None) -> RangeRequests[list[FoundFile]]:
     """The files in the bytes between two offsets, in order; also those that stand within a damaged page of another.
 
     Args:
@@ -70,17 +70,17 @@ def files_in(start: int, end: int, limits: CarveLimits | None = None) -> Asking[
         FormatError: It cost more.
     """
     limits = limits or CarveLimits()
-    pages = yield from search(start, end, limits.search)
+    pages = yield from search_pages(start, end, limits.search)
     magics = yield from _magics(start, end, pages)
     heads = yield from _heads(magics, pages, end)
     footers = yield from _footers(magics, start, end, limits)
     if len(heads) + len(footers) > _MOST_FILES:
         raise FormatError(f"there seem to be {len(heads) + len(footers):,} files", hint="recover a part of the bytes")
     whole = [file for footer in footers if (file := _whole_file(footer, heads, pages)) is not None]
-    return _divide(start, end, pages, heads, whole)
+    return _assign_pages(start, end, pages, heads, whole)
 
 
-def _magics(start: int, end: int, pages: Sequence[FoundPage]) -> Asking[list[int]]:
+def _magics(start: int, end: int, pages: Sequence[FoundPage]) -> RangeRequests[list[int]]:
     """Offsets of all magics outside of pages."""
     found: list[int] = []
     window = RangeWindow(end)
@@ -98,7 +98,7 @@ def _magics(start: int, end: int, pages: Sequence[FoundPage]) -> Asking[list[int
     return found
 
 
-def _heads(magics: Sequence[int], pages: Sequence[FoundPage], end: int) -> Asking[list[int]]:
+def _heads(magics: Sequence[int], pages: Sequence[FoundPage], end: int) -> RangeRequests[list[int]]:
     """The magics that lead a file: a page follows, or the first record of ours, and not what statistics keep of one."""
     offsets = {page.offset for page in pages}
     window = RangeWindow(end)
@@ -111,7 +111,7 @@ def _heads(magics: Sequence[int], pages: Sequence[FoundPage], end: int) -> Askin
     return found
 
 
-def _footers(magics: Sequence[int], start: int, end: int, limits: CarveLimits) -> Asking[list[_Footer]]:
+def _footers(magics: Sequence[int], start: int, end: int, limits: CarveLimits) -> RangeRequests[list[_Footer]]:
     """The footers that end in a magic."""
     found: list[_Footer] = []
     allowed = 2 * (end - start) + limits.max_footer
@@ -161,7 +161,7 @@ def _whole_file(footer: _Footer, heads: Sequence[int], pages: Sequence[FoundPage
     return None
 
 
-def _divide(
+def _assign_pages(
     start: int, end: int, pages: Sequence[FoundPage], heads: Sequence[int], whole: Sequence[FoundFile]
 ) -> list[FoundFile]:
     """Give each page to a file: to the innermost whole one, else to that whose head stands before it."""
@@ -169,7 +169,7 @@ def _divide(
     taken = {page.offset for file in whole for page in file.pages}
     rest = [page for page in pages if page.offset not in taken]
     mine = {file.start for file in whole}
-    begins = [head for head in heads if head not in mine and not any(_inside(head, file) for file in whole)]
+    begins = [head for head in heads if head not in mine and not any(_contains(head, file) for file in whole)]
     # What stands behind a whole file is no more of what stands before it, unless that is a value in a page of it.
     borders = {file.end for file in whole if _is_separate(file, begins, start)} | set(begins) | {start}
     found = list(whole)
@@ -187,11 +187,11 @@ def _divide(
 
 def _without_inner(file: FoundFile, whole: Sequence[FoundFile]) -> FoundFile:
     inner = [other for other in whole if file.start < other.start and other.end < file.end]
-    own = tuple(page for page in file.pages if not any(_inside(page.offset, other) for other in inner))
+    own = tuple(page for page in file.pages if not any(_contains(page.offset, other) for other in inner))
     return replace(file, pages=own)
 
 
-def _inside(offset: int, file: FoundFile) -> bool:
+def _contains(offset: int, file: FoundFile) -> bool:
     return file.start <= offset < file.end
 
 

@@ -18,13 +18,13 @@ from resilient_pq.recovery.carve.column_cuts import (
     CutChunk,
     CutChunks,
     Run,
-    by_places,
     count_columns,
+    group_by_places,
     rank,
     usual_kinds,
 )
 from resilient_pq.recovery.carve.page_layout import Places
-from resilient_pq.recovery.carve.page_probe import ColumnKind, Kinds, Probed, kinds_of
+from resilient_pq.recovery.carve.page_probe import ColumnKind, Kinds, ProbedPage, kinds_of
 from resilient_pq.recovery.evidence.search_budget import SearchBudget
 from resilient_pq.recovery.report import Damage, Finding
 
@@ -74,7 +74,7 @@ def _type_name(kind: ColumnKind) -> str:
     return "binary" if kind.physical_type is Type.BYTE_ARRAY else kind.physical_type.name.lower()
 
 
-def candidates(pages: Sequence[FoundPage]) -> Kinds:
+def candidate_kinds(pages: Sequence[FoundPage]) -> Kinds:
     """The kinds of columns that pages may be of."""
     names = [*_TYPES, *(f"fixed_len_byte_array({width})" for width in _widths(pages))]
     fields = [
@@ -105,7 +105,7 @@ def _widths(pages: Sequence[FoundPage]) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Invented:
+class InventedColumns:
     """Columns that are made up.
 
     Attributes:
@@ -123,8 +123,8 @@ class Invented:
     named: bool = False
 
 
-def invent(
-    pages: Sequence[Probed],
+def invent_columns(
+    pages: Sequence[ProbedPage],
     kinds: Sequence[ColumnKind],
     steps: SearchBudget,
     max_columns: int,
@@ -132,7 +132,7 @@ def invent(
     named: Sequence[NamedColumn] = (),
     *,
     begins: bool = True,
-) -> Invented | None:
+) -> InventedColumns | None:
     """Columns that the pages can be laid out in; None where there are none, or nothing tells which.
 
     Args:
@@ -153,7 +153,7 @@ def invent(
         return None
     best = [chunks.of(run) for run in widest]
     told = [None if places is None else places.get(page.page.offset) for page in pages]
-    columns = by_places([chunk for run in best for chunk in run], told)
+    columns = group_by_places([chunk for run in best for chunk in run], told)
     begins, end = bool(columns) or (begins and start == 0), None
     if not columns:
         if not begins and len(best) > 1 and len(best[0]) == 1:
@@ -171,9 +171,9 @@ def invent(
     if not _fit(columns, named):
         named = ()
     types = [column.physical_type for column in named]
-    shapes = [_kind(chunks, types[i] if types else None) for i, chunks in enumerate(columns[:max_columns])]
+    shapes = [_choose_kind(chunks, types[i] if types else None) for i, chunks in enumerate(columns[:max_columns])]
     counts = frozenset(run[0].rows for run in best)
-    return Invented(schema_of(shapes, named), counts, begins, end, bool(named))
+    return InventedColumns(schema_of(shapes, named), counts, begins, end, bool(named))
 
 
 def _widest(chunks: CutChunks, start: int, steps: SearchBudget) -> tuple[list[Run], list[int]]:
@@ -210,7 +210,7 @@ def _is_good(chunks: CutChunks, start: int, rows: int, steps: SearchBudget, *, b
     return counted is not None and chunks.are_even(runs)
 
 
-def findings(invented: Invented) -> list[Finding]:
+def describe_columns(invented: InventedColumns) -> list[Finding]:
     """What a user has to know of invented columns."""
     leaves = invented.schema.leaves
     columns = ", ".join(f"{leaf.path[0]} {leaf.node.physical_type.name}" for leaf in leaves[:20])
@@ -244,7 +244,7 @@ def _fit(columns: Sequence[Sequence[CutChunk]], named: Sequence[NamedColumn]) ->
     )
 
 
-def _kind(chunks: Sequence[CutChunk], wanted: Type | None) -> ColumnKind:
+def _choose_kind(chunks: Sequence[CutChunk], wanted: Type | None) -> ColumnKind:
     """The kind of a column, by all of its chunks that are of one, and its type if something tells it."""
     possible = usual_kinds(chunks)
     if wanted is not None:

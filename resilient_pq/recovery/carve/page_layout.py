@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from resilient_pq.format.resilience_records import ChunkPlace
-from resilient_pq.recovery.carve.page_probe import ColumnKind, Probed
+from resilient_pq.recovery.carve.page_probe import ColumnKind, ProbedPage
 from resilient_pq.recovery.evidence.search_budget import SearchBudget
 
 #: By the offset of a page, which chunk begins with it.
@@ -72,7 +72,7 @@ _MOST_COMPARED = 16
 class _Column:
     """What pages hold if they are of one kind of column, so that a chunk is laid out without looking at each."""
 
-    def __init__(self, pages: Sequence[Probed], kind: ColumnKind, borders: Collection[int]) -> None:
+    def __init__(self, pages: Sequence[ProbedPage], kind: ColumnKind, borders: Collection[int]) -> None:
         rows, self._total = 0, array("q", [0])  # rows in all pages before an index
         self._stops: list[int] = []  # pages that cannot follow another one of their chunk
         self._unfit: list[int] = []  # pages that cannot be of the column at all
@@ -122,7 +122,7 @@ class PageLayout:
 
     def __init__(
         self,
-        pages: Sequence[Probed],
+        pages: Sequence[ProbedPage],
         columns: Sequence[ColumnKind],
         borders: Collection[int],
         expected_rows: Collection[int],

@@ -60,7 +60,7 @@ def kinds_of(leaves: Iterable[Leaf]) -> Kinds:
 
 
 @dataclass(frozen=True, slots=True)
-class Probed:
+class ProbedPage:
     """A page, and what was found out of it.
 
     Attributes:
@@ -107,12 +107,12 @@ def encoding_of(header: PageHeader) -> int | None:
     return None if data is None else data.encoding
 
 
-def by_header(page: FoundPage, kinds: Kinds) -> Probed:
+def probe_header(page: FoundPage, kinds: Kinds) -> ProbedPage:
     """What the header of a page tells; rows of nested columns are not among it, save in version 2."""
     header = page.header
     rows = {kind: count for kind, leaf in kinds.items() if (count := _rows_by_header(header, leaf)) is not None}
     v2 = header.data_page_header_v2
-    return Probed(page, rows, None, v2 is None or v2.num_nulls < v2.num_values)
+    return ProbedPage(page, rows, None, v2 is None or v2.num_nulls < v2.num_values)
 
 
 def _rows_by_header(header: PageHeader, leaf: Leaf) -> int | None:
@@ -159,7 +159,7 @@ def _may_hold(encoding: int | None, node: Primitive) -> bool:
     return True
 
 
-def by_body(known: Probed, page: Page, kinds: Kinds, likely: CompressionCodec | None = None) -> Probed:
+def probe_body(known: ProbedPage, page: Page, kinds: Kinds, likely: CompressionCodec | None = None) -> ProbedPage:
     """What the body of a page tells besides its header.
 
     Args:
@@ -172,7 +172,7 @@ def by_body(known: Probed, page: Page, kinds: Kinds, likely: CompressionCodec | 
         The same page, with fewer kinds or other rows; as it was where it does not decompress, or not to a page.
     """
     for codec in codecs_of(page, likely):
-        found = _decoded(known, _opened(page, codec), kinds)
+        found = _decode(known, _decompress(page, codec), kinds)
         if found.rows:
             v2 = page.header.data_page_header_v2
             tells = page.header.uncompressed_page_size and not (v2 is not None and v2.is_compressed is False)
@@ -180,7 +180,7 @@ def by_body(known: Probed, page: Page, kinds: Kinds, likely: CompressionCodec | 
     return known
 
 
-def _opened(page: Page, codec: CompressionCodec) -> Page:
+def _decompress(page: Page, codec: CompressionCodec) -> Page:
     """The page as if it had been written without compression."""
     v2 = page.header.data_page_header_v2
     levels = 0 if v2 is None else v2.repetition_levels_byte_length + v2.definition_levels_byte_length
@@ -192,16 +192,16 @@ def _opened(page: Page, codec: CompressionCodec) -> Page:
     return replace(page, body=whole)
 
 
-def _decoded(known: Probed, page: Page, kinds: Kinds) -> Probed:
+def _decode(known: ProbedPage, page: Page, kinds: Kinds) -> ProbedPage:
     """Which kinds of columns the uncompressed page decodes as."""
     rows: dict[ColumnKind, int] = {}
     has_values = mid_row = False
-    look: _Look | None = None
+    look: _NumberLook | None = None
     for kind, leaf in kinds.items():
         if kind not in known.rows and not (kind.max_repetition_level and known.page.header.data_page_header):
             continue
         try:
-            found = _rows_of(page, leaf)
+            found = _count_rows(page, leaf)
         except (FormatError, UnsupportedError, MemoryError):
             continue
         if found is not None:
@@ -213,23 +213,23 @@ def _decoded(known: Probed, page: Page, kinds: Kinds) -> Probed:
     return known if look is None else replace(known, looks_floating=look.floating, numbers=look.numbers)
 
 
-class _Counted(NamedTuple):
+class _PageCounts(NamedTuple):
     """Rows that begin in a page, its values that are not null, and what else shows."""
 
     rows: int
     present: int
     mid_row: bool = False
-    look: _Look | None = None
+    look: _NumberLook | None = None
 
 
-class _Look(NamedTuple):
+class _NumberLook(NamedTuple):
     """What the first numbers of a page look like; see `Probed`."""
 
     floating: bool
     numbers: tuple[float, float]
 
 
-def _rows_of(page: Page, leaf: Leaf) -> _Counted | None:
+def _count_rows(page: Page, leaf: Leaf) -> _PageCounts | None:
     """What an uncompressed page holds; None where it is no page of `leaf`.
 
     Raises:
@@ -239,8 +239,8 @@ def _rows_of(page: Page, leaf: Leaf) -> _Counted | None:
     dictionary = page.header.dictionary_page_header
     if dictionary is not None:
         fits = _are_plain(leaf.node, page.body, dictionary.num_values)
-        look = _look(leaf.node, Encoding.PLAIN, page.body, dictionary.num_values) if fits else None
-        return _Counted(0, dictionary.num_values, False, look) if fits else None
+        look = _look_at_numbers(leaf.node, Encoding.PLAIN, page.body, dictionary.num_values) if fits else None
+        return _PageCounts(0, dictionary.num_values, False, look) if fits else None
     data = open_data_page(page, leaf, CompressionCodec.UNCOMPRESSED)
     rows = present = data.num_values
     mid_row = False
@@ -257,10 +257,10 @@ def _rows_of(page: Page, leaf: Leaf) -> _Counted | None:
         present = int(np.count_nonzero(levels == leaf.max_definition_level))
     if not _are_values(leaf.node, data, present):
         return None
-    return _Counted(rows, present, mid_row, _look(leaf.node, data.encoding, data.values, present))
+    return _PageCounts(rows, present, mid_row, _look_at_numbers(leaf.node, data.encoding, data.values, present))
 
 
-def _look(node: Primitive, encoding: int, data: memoryview, count: int) -> _Look | None:
+def _look_at_numbers(node: Primitive, encoding: int, data: memoryview, count: int) -> _NumberLook | None:
     """What values look like; None where they are no numbers, or indices into a dictionary.
 
     Integers that people store are small for their width, or times, and as floating-point numbers all of these are
@@ -280,7 +280,7 @@ def _look(node: Primitive, encoding: int, data: memoryview, count: int) -> _Look
     usual = np.isnan(sizes) | ((sizes > _SMALLEST_USUAL) & (sizes < _LARGEST_USUAL))
     telling = integers != 0  # zeros are both
     floating = bool(2 * np.count_nonzero(usual & telling) > np.count_nonzero(telling))
-    return _Look(floating, (float(integers.min()), float(integers.max())))
+    return _NumberLook(floating, (float(integers.min()), float(integers.max())))
 
 
 def _are_values(node: Primitive, data: DataPage, count: int) -> bool:

@@ -13,10 +13,10 @@ _WINDOW = 8 * MiB
 
 T = TypeVar("T")
 #: What carving is: it yields the ranges it wants, and is sent their bytes.
-Asking = Generator[ByteRange, memoryview, T]
+RangeRequests = Generator[ByteRange, memoryview, T]
 
 
-def search(start: int, end: int, limits: SearchLimits) -> Asking[list[FoundPage]]:
+def search_pages(start: int, end: int, limits: SearchLimits) -> RangeRequests[list[FoundPage]]:
     """All pages between two offsets."""
     found: list[FoundPage] = []
     asking = finding_pages(start, end, found, limits)
@@ -36,7 +36,7 @@ class RangeWindow:
         self._end = end
         self._base, self._view = 0, memoryview(b"")
 
-    def read(self, start: int, end: int) -> Asking[memoryview]:
+    def read(self, start: int, end: int) -> RangeRequests[memoryview]:
         """Some bytes; fewer where they go beyond the end."""
         end = min(end, self._end)
         if end <= start:

@@ -70,7 +70,7 @@ class _Place:
 
 
 @dataclass(slots=True)
-class Placing:
+class StretchPlacement:
     """Row groups, as they are put together.
 
     Attributes:

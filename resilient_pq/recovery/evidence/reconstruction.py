@@ -25,27 +25,27 @@ from resilient_pq.recovery import carve
 from resilient_pq.recovery.damaged_object import DamagedObject
 from resilient_pq.recovery.evidence.byte_remap import ByteRemap, RemapSegment
 from resilient_pq.recovery.evidence.footers.footer_evidence import has_values, pages_begin
-from resilient_pq.recovery.evidence.footers.torn_footer import TornFooter, budget_of, find_footer
+from resilient_pq.recovery.evidence.footers.torn_footer import TornFooter, find_footer, footer_budget
 from resilient_pq.recovery.evidence.identify import Identity, identify
 from resilient_pq.recovery.evidence.located_row_group import LocatedRowGroup, Method, RebuiltFile
 from resilient_pq.recovery.evidence.records import chunk_records
 from resilient_pq.recovery.evidence.records.placement import place
-from resilient_pq.recovery.evidence.records.record_scan import FileSpan, all_headers, file_spans
-from resilient_pq.recovery.evidence.records.stale_chunks import without_stale
+from resilient_pq.recovery.evidence.records.record_scan import FileSpan, file_spans, scan_object
+from resilient_pq.recovery.evidence.records.stale_chunks import drop_stale
 from resilient_pq.recovery.evidence.records.survey import Survey
 from resilient_pq.recovery.evidence.row_group_choice import (
     Candidates,
     FileEnd,
     candidates_of_contents,
     candidates_of_survey,
-    known_row_groups,
-    losses,
-    losses_between,
+    find_gaps,
+    find_losses,
+    locate_row_groups,
 )
 from resilient_pq.recovery.evidence.schema_source import KnownSchema, Siblings
-from resilient_pq.recovery.evidence.sibling_schema import like_a_sibling, named_alike
+from resilient_pq.recovery.evidence.sibling_schema import fit_siblings, match_names
 from resilient_pq.recovery.evidence.strategy import Facts, Strategy, next_strategy
-from resilient_pq.recovery.evidence.text_mode import undone
+from resilient_pq.recovery.evidence.text_mode import undo_text_change
 from resilient_pq.recovery.report import Damage, Finding, LostRegion
 from resilient_pq.version import MAKER
 
@@ -141,7 +141,7 @@ class Reconstruction:
             records_found=survey is not None and survey.file_id is not None,
             displaced=survey is not None and survey.displaced,
             schema_known=self.contents is not None,
-            row_groups_missing=bool(self.losses(self.row_groups)),
+            row_groups_missing=bool(self.find_losses(self.row_groups)),
             metadata_found=found is not None and found.complete,
             not_parquet=self.identity is not None and self.identity.name not in _MAY_BE_PARQUET,
         )
@@ -161,7 +161,7 @@ class Reconstruction:
 
         def found() -> tuple[Candidates, tuple[LocatedRowGroup, ...]] | None:
             candidates = named()
-            return None if candidates is None else (candidates, tuple(known_row_groups(candidates)))
+            return None if candidates is None else (candidates, tuple(locate_row_groups(candidates)))
 
         if (taken := await off_loop(num_chunks, found)) is None:
             return False
@@ -169,7 +169,7 @@ class Reconstruction:
         self.contents, self.end = self.candidates.contents, self.candidates.end
         return True
 
-    def losses(self, row_groups: Sequence[LocatedRowGroup]) -> list[LostRegion]:
+    def find_losses(self, row_groups: Sequence[LocatedRowGroup]) -> list[LostRegion]:
         """What is lost between and behind row groups, whatever is kept of them.
 
         Args:
@@ -177,7 +177,7 @@ class Reconstruction:
         """
         last = self.row_groups[-1] if self.row_groups else None
         in_flight = last.ordinal if last is not None and last.num_rows is None else None
-        return losses(self.end, row_groups, in_flight)
+        return find_losses(self.end, row_groups, in_flight)
 
     def add(self, found: Iterable[LocatedRowGroup]) -> None:
         """Take row groups in besides those that are known."""
@@ -239,7 +239,7 @@ def _most_ordinals(row_groups: Sequence[LocatedRowGroup]) -> list[int | None]:
     return found[::-1]
 
 
-async def understand(
+async def reconstruct(
     source: DamagedObject,
     given: KnownSchema | None = None,
     siblings: Siblings | None = None,
@@ -335,7 +335,7 @@ async def _records(known: Reconstruction) -> None:
     survey, num_chunks = known.survey, _num_chunks(known.survey)
     if not await known.take(partial(_candidates, survey), num_chunks) and survey.row_groups:
         row_groups = [found.row_group for _, found in sorted(survey.row_groups.items())]
-        schema = known.given or await named_alike(known.siblings, row_groups)
+        schema = known.given or await match_names(known.siblings, row_groups)
         if schema is not None and await known.take(partial(_candidates, survey, schema.metadata), num_chunks):
             known.schema_from = schema.origin
 
@@ -360,7 +360,7 @@ async def _placement(known: Reconstruction) -> None:
     source = known.source
     found = known.survey.found.items()
     if not known.survey.scanned:
-        found = dict(await source.drive(all_headers(source.info.size))).items()
+        found = dict(await source.drive(scan_object(source.info.size))).items()
     files = file_spans(found)
     view = await source.drive(place(source.info.size, found, known.survey.file_id))
     told = {other.file_id for other in known.survey.others}
@@ -404,7 +404,7 @@ async def _identity(known: Reconstruction) -> None:
     known.identity = await source.drive(identify(source.info.size))
     if known.identity.name != _TEXT_MODE or source.info.size > _MOST_UNDONE:
         return
-    whole = undone(bytes(await source.read(ByteRange(0, source.info.size))))
+    whole = undo_text_change(bytes(await source.read(ByteRange(0, source.info.size))))
     if whole is not None:
         known.findings.append(Finding(Damage.CORRUPT, known.identity.sentence, costs_rows=False))
         known.begin_again(await source.with_bytes(whole[1]))
@@ -414,7 +414,7 @@ async def _chunk_records(known: Reconstruction) -> None:
     assert known.survey is not None and known.contents is not None
     carved = [row_group for row_group in known.row_groups if row_group.method is Method.CARVED]
     named = {row_group.ordinal for row_group in known.row_groups if row_group not in carved}
-    search = chunk_records.in_flight(
+    search = chunk_records.find_row_groups(
         known.source.info.size,
         known.contents.schema,
         known.survey.headers,
@@ -424,7 +424,7 @@ async def _chunk_records(known: Reconstruction) -> None:
         quirks=Quirks.of(known.contents.metadata.created_by),
     )
     found = await known.source.drive(search)
-    found, findings = await without_stale(known.source, found, known.row_groups, known.survey.file_id)
+    found, findings = await drop_stale(known.source, found, known.row_groups, known.survey.file_id)
     known.findings += findings
     if not carved:
         known.add(found)
@@ -435,7 +435,7 @@ async def _chunk_records(known: Reconstruction) -> None:
 
 async def _true_end(known: Reconstruction) -> None:
     size = known.source.info.size
-    budget = budget_of(size)
+    budget = footer_budget(size)
     others = [ByteRange(span.start, span.end) for span in _inner(known)]
     found = await known.source.drive(find_footer(size, budget=budget, others=others))
     if found is None and budget.ended:
@@ -449,7 +449,7 @@ async def _true_end(known: Reconstruction) -> None:
         known.found = None  # it is known better, or not to be believed
         return
     known.findings += found.findings
-    behind = await known.source.drive(carve.files_in(found.start, size))
+    behind = await known.source.drive(carve.find_files(found.start, size))
     # That of a checkpoint counts no rows behind it, be it one of which not even the records are left.
     proves = not any(file.pages and not file.has_head for file in behind)
     if found.shift:
@@ -485,7 +485,7 @@ def _is_credible(elements: Sequence[SchemaElement]) -> bool:
 async def _carving(known: Reconstruction) -> None:
     """Search for pages where no footer and no record tells of row groups."""
     size = known.source.info.size
-    files = await known.source.drive(carve.files_in(0, size))
+    files = await known.source.drive(carve.find_files(0, size))
     files = [replace(file, pages=_outside_records(file.pages, known.survey)) for file in files]
     files = [file for file in files if file.pages]
     if not files:
@@ -533,7 +533,7 @@ async def _rebuilt(known: Reconstruction, file: carve.FoundFile) -> RebuiltFile:
         rows = counts | (frozenset() if given is None else given.row_counts)
         return await _carved(known, file, known.contents.schema, rows)
     if given is None:
-        liked = await like_a_sibling(known.siblings, lambda schema: _like(known, file, schema, counts))
+        liked = await fit_siblings(known.siblings, lambda schema: _like(known, file, schema, counts))
         known.schema_from = liked.origin
         return liked.rebuilt
     known.schema_from = given.origin
@@ -604,7 +604,7 @@ def _broken_footer(known: Reconstruction) -> list[Finding]:
     findings = [Finding(kind, error.message, error.where, start, size)]
     if known.identity is not None and known.identity.name not in _NO_NEWS and not known.row_groups:
         findings.insert(0, Finding(Damage.FOREIGN, known.identity.sentence, Where(offset=0), 0, size))
-    for region in losses_between(known.row_groups):
+    for region in find_gaps(known.row_groups):
         findings.append(Finding(region.damage, region.reason, region.where, region.start, region.end))
     for gap in () if candidates is None else candidates.unaccounted:
         message = "no whole record stands here; it was a second copy, nothing is lost with it"

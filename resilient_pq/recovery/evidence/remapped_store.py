@@ -12,7 +12,7 @@ from resilient_pq.io.protocols import Capabilities, ObjectTail
 from resilient_pq.recovery.evidence.byte_remap import ByteRemap
 
 
-class _Instead(ReadStore):
+class _SubstituteStore(ReadStore):
     """Stands for a store, which the caller closes, with other bytes for one object of it."""
 
     def __init__(self, store: ReadStore, info: ObjectInfo, size: int) -> None:
@@ -63,7 +63,7 @@ class _Instead(ReadStore):
         """Nothing: the store is the caller's."""
 
 
-class BytesStore(_Instead):
+class BytesStore(_SubstituteStore):
     """Has bytes in memory for an object."""
 
     def __init__(self, store: ReadStore, info: ObjectInfo, data: bytes | memoryview) -> None:
@@ -81,7 +81,7 @@ class BytesStore(_Instead):
         return self._data[start:end]
 
 
-class RemappedStore(_Instead):
+class RemappedStore(_SubstituteStore):
     """Reads an object through a view; bytes that are nowhere are zeros."""
 
     def __init__(self, store: ReadStore, info: ObjectInfo, view: ByteRemap) -> None:

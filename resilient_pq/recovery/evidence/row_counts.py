@@ -36,7 +36,9 @@ def is_doubted(known: LocatedRowGroup, left: Chunks) -> bool:
     return _is_too_many(stated, left) or any(_contradicts(chunk, stated) for chunk in left)
 
 
-def borne_out(known: LocatedRowGroup, left: Chunks, free: Chunks) -> tuple[LocatedRowGroup, list[SalvagedChunk | None]]:
+def correct_row_count(
+    known: LocatedRowGroup, left: Chunks, free: Chunks
+) -> tuple[LocatedRowGroup, list[SalvagedChunk | None]]:
     """A row group with the rows that its pages bear out, and what is left of it then.
 
     Where all chunks hold the same number of rows, that is what it has. Where only some hold more than is stated, the
@@ -49,7 +51,7 @@ def borne_out(known: LocatedRowGroup, left: Chunks, free: Chunks) -> tuple[Locat
     """
     stated = known.num_rows
     assert stated is not None
-    counts = [None if chunk is None else _proven(chunk) for chunk in free]
+    counts = [None if chunk is None else _proven_rows(chunk) for chunk in free]
     told = {count for chunk, count in zip(free, counts, strict=True) if chunk is not None}
     agreed = told.pop() if len(told) == 1 else None
     if agreed is not None:
@@ -59,11 +61,11 @@ def borne_out(known: LocatedRowGroup, left: Chunks, free: Chunks) -> tuple[Locat
     fitting = list(left)
     for i, (chunk, count) in enumerate(zip(free, counts, strict=True)):
         if chunk is not None and count is not None and count > stated and _contradicts(left[i], stated):
-            fitting[i] = _cut(chunk, stated)
+            fitting[i] = _cut_chunk(chunk, stated)
     return known, fitting
 
 
-def uncounted(row_groups: Sequence[LocatedRowGroup], found: Mapping[int, LocatedRowGroup]) -> Iterator[LostRegion]:
+def find_uncounted(row_groups: Sequence[LocatedRowGroup], found: Mapping[int, LocatedRowGroup]) -> Iterator[LostRegion]:
     """The row groups of which nobody knows how many rows they had, though a number is stated.
 
     Args:
@@ -78,18 +80,18 @@ def uncounted(row_groups: Sequence[LocatedRowGroup], found: Mapping[int, Located
 
 def _is_too_many(stated: int, left: Chunks) -> bool:
     """Whether no chunk can have held as many rows, by the pages that it has, and the bytes of those that are lost."""
-    return stated > max((_most(chunk) for chunk in left if chunk is not None), default=0) and stated > _LEAST
+    return stated > max((_max_rows(chunk) for chunk in left if chunk is not None), default=0) and stated > _LEAST
 
 
-def _most(chunk: SalvagedChunk) -> float:
+def _max_rows(chunk: SalvagedChunk) -> float:
     held = sum(fate.num_rows or 0 for fate in chunk.pages if fate.page is not None)
     lost = [fate for fate in chunk.pages if fate.page is None and not fate.is_dictionary]
     if not lost:
         return held
-    return held + max(sum(min(_told(fate), _ROWS_PER_BYTE * (fate.end - fate.offset)) for fate in lost), _LEAST)
+    return held + max(sum(min(_stated_rows(fate), _ROWS_PER_BYTE * (fate.end - fate.offset)) for fate in lost), _LEAST)
 
 
-def _told(fate: PageFate) -> float:
+def _stated_rows(fate: PageFate) -> float:
     return math.inf if fate.num_rows is None else fate.num_rows
 
 
@@ -101,7 +103,7 @@ def _contradicts(chunk: SalvagedChunk | None, stated: int) -> bool:
     return None not in counts and sum(count or 0 for count in counts) != stated
 
 
-def _proven(chunk: SalvagedChunk) -> int | None:
+def _proven_rows(chunk: SalvagedChunk) -> int | None:
     """The rows of a chunk whose headers are believed: the footer, or their bodies, have as many values as they say."""
     pages = [fate.page for fate in chunk.pages if fate.page is not None and fate.mending is None]
     if ChunkSums.of(chunk.chunk.metadata) is not None or len(pages) < len(chunk.pages):
@@ -116,7 +118,7 @@ def _proven(chunk: SalvagedChunk) -> int | None:
     return chunk.num_rows
 
 
-def _cut(chunk: SalvagedChunk, num_rows: int) -> SalvagedChunk:
+def _cut_chunk(chunk: SalvagedChunk, num_rows: int) -> SalvagedChunk:
     """A chunk without the rows behind those of its row group."""
     leaf = chunk.chunk.leaf
     runs = []

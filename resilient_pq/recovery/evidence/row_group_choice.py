@@ -74,7 +74,7 @@ class FileEnd:
         return self.num_rows is not None or self.miscounted
 
 
-def recounted(
+def recount(
     end: FileEnd | None, stated: Sequence[LocatedRowGroup], found: Mapping[int, LocatedRowGroup]
 ) -> tuple[FileEnd | None, tuple[LocatedRowGroup, ...]]:
     """The end of a file and its row groups, with the rows that pages bear out where these contradict what is stated.
@@ -134,7 +134,7 @@ def candidates_of_survey(survey: Survey, schema: FileMetaData | None = None) -> 
     named = named if footer is None else footer.metadata
     if named is None or last is None:
         return None
-    found = _named_by(named, Method.CHECKPOINT)
+    found = _footer_candidates(named, Method.CHECKPOINT)
     for ordinal, later in sorted(survey.row_groups.items()):
         found.append(_candidate(ordinal, later.row_group, later.rows_before, Method.ROW_GROUP_RECORD))
     metadata = _metadata(named, [candidate.row_group for candidate in found])
@@ -155,7 +155,7 @@ def candidates_of_survey(survey: Survey, schema: FileMetaData | None = None) -> 
 
 def candidates_of_contents(contents: Contents) -> Candidates:
     """All row groups of a file whose footer is whole."""
-    found = _named_by(contents.metadata, Method.FOOTER)
+    found = _footer_candidates(contents.metadata, Method.FOOTER)
     record = contents.footer.record
     resumable = record is not None and record.kind not in (RecordKind.FINAL, RecordKind.SEAL)
     return Candidates(
@@ -174,7 +174,7 @@ def _end_of_footer(contents: Contents) -> FileEnd:
     return FileEnd(end, end, contents.num_rows if contents.is_finished else None)
 
 
-def _named_by(footer: FileMetaData, method: Method) -> list[Candidate]:
+def _footer_candidates(footer: FileMetaData, method: Method) -> list[Candidate]:
     found: list[Candidate] = []
     num_rows = 0
     for ordinal, row_group in enumerate(footer.row_groups):
@@ -216,7 +216,7 @@ def data_starts(row_group: LocatedRowGroup) -> tuple[int, ...]:
     return tuple(-1 if chunk is None else chunk.read.range.start for chunk in row_group.chunks)
 
 
-def losses_between(row_groups: Sequence[LocatedRowGroup]) -> list[LostRegion]:
+def find_gaps(row_groups: Sequence[LocatedRowGroup]) -> list[LostRegion]:
     """What lies between row groups that are known: others, of which nothing is left that names them.
 
     Args:
@@ -244,7 +244,7 @@ def losses_between(row_groups: Sequence[LocatedRowGroup]) -> list[LostRegion]:
     return gaps
 
 
-def losses(
+def find_losses(
     end: FileEnd | None, row_groups: Sequence[LocatedRowGroup], in_flight: int | None = None
 ) -> list[LostRegion]:
     """What is lost between and behind row groups, whatever is kept of them.
@@ -256,7 +256,7 @@ def losses(
         row_groups: In order.
         in_flight: Ordinal of the last of them where it is not known to be complete.
     """
-    found = [*losses_between(row_groups), *([] if end is None else losses_behind(end, row_groups, in_flight))]
+    found = [*find_gaps(row_groups), *([] if end is None else find_losses_at_end(end, row_groups, in_flight))]
     uncounted = [region for region in found if region.num_rows is None]
     if end is None or end.num_rows is None or not uncounted:
         return found
@@ -269,7 +269,7 @@ def losses(
     return found
 
 
-def losses_behind(
+def find_losses_at_end(
     end: FileEnd, row_groups: Sequence[LocatedRowGroup], in_flight: int | None = None
 ) -> list[LostRegion]:
     """What may stand behind the last row group that is known: nothing only where the end of the file is proven.
@@ -286,22 +286,22 @@ def losses_behind(
     start = min(max(end.start, 0 if last is None else last.end), end.size)
     where = Where(row_group=0 if last is None else last.ordinal + 1)
     stated = end.least if end.num_rows is None else end.num_rows
-    losses: list[LostRegion] = []
+    lost: list[LostRegion] = []
     if known is not None and stated > known:
         reason = "row groups that nothing names stand before the last footer"
-        losses.append(LostRegion(start, end.size, stated - known, Damage.CORRUPT, reason, where))
+        lost.append(LostRegion(start, end.size, stated - known, Damage.CORRUPT, reason, where))
     elif end.num_rows is not None and (known is None or stated < known):
         reason = "the footer counts other rows than the row groups that were found have"
-        losses.append(LostRegion(start, end.size, None, Damage.CORRUPT, reason, where))
+        lost.append(LostRegion(start, end.size, None, Damage.CORRUPT, reason, where))
     if end.miscounted:
         reason = "what counts the rows of the file contradicts its row groups"
-        losses.append(LostRegion(start, end.size, None, Damage.CORRUPT, reason))
+        lost.append(LostRegion(start, end.size, None, Damage.CORRUPT, reason))
     if not end.proven:
         reason, where = "the end of the file is missing: how many rows followed is not known", Where()
         if in_flight is not None:
             reason, where = "a row group was not complete when the file ends", Where(row_group=in_flight)
-        losses.append(LostRegion(end.size if losses else start, end.size, None, Damage.TORN, reason, where))
-    return losses
+        lost.append(LostRegion(end.size if lost else start, end.size, None, Damage.TORN, reason, where))
+    return lost
 
 
 def _unaccounted(survey: Survey, found: list[Candidate]) -> Iterator[ByteRange]:
@@ -336,13 +336,13 @@ def end_of_survey(survey: Survey) -> FileEnd:
     return FileEnd(start, survey.size, proven, newest.num_rows)
 
 
-def known_row_groups(candidates: Candidates) -> list[LocatedRowGroup]:
+def locate_row_groups(candidates: Candidates) -> list[LocatedRowGroup]:
     """The candidates as the examination of their pages takes them.
 
     Raises:
         UnsupportedError: A chunk is encrypted.
     """
-    return [_known(candidates.contents, i, candidate) for i, candidate in enumerate(candidates.row_groups)]
+    return [_locate(candidates.contents, i, candidate) for i, candidate in enumerate(candidates.row_groups)]
 
 
 def _index(contents: Contents, position: int, leaf: Leaf, find: Find) -> ByteRange | None:
@@ -367,7 +367,7 @@ def _chunk_read(contents: Contents, position: int, leaf: Leaf) -> ChunkRead:
         return chunk_read(contents, position, leaf, cut_at=footer.start + behind)
 
 
-def _known(contents: Contents, position: int, candidate: Candidate) -> LocatedRowGroup:
+def _locate(contents: Contents, position: int, candidate: Candidate) -> LocatedRowGroup:
     chunks: list[LocatedChunk | None] = []
     for leaf in contents.schema.leaves:
         try:

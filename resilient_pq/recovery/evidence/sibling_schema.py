@@ -29,9 +29,7 @@ class SiblingFit:
     origin: str | None
 
 
-async def like_a_sibling(
-    siblings: Siblings, carve: Callable[[KnownSchema | None], Awaitable[RebuiltFile]]
-) -> SiblingFit:
+async def fit_siblings(siblings: Siblings, carve: Callable[[KnownSchema | None], Awaitable[RebuiltFile]]) -> SiblingFit:
     """Rebuild a file by the schema of the first sibling that fits; by columns that are made up where none does.
 
     A sibling fits where no fewer pages find their places in its columns than in ones that are made up of these very
@@ -57,13 +55,13 @@ async def like_a_sibling(
             continue
         if _leaves_pages_out(rebuilt):
             invented = invented or await carve(None)
-            if _pages_in(rebuilt) < _pages_in(invented):
+            if _count_pages(rebuilt) < _count_pages(invented):
                 continue
         fitting.append((known, rebuilt))
     if fitting:
         known, rebuilt = fitting[0]
         others = [other.origin for other, _ in fitting[1:]]
-        return SiblingFit(replace(rebuilt, findings=(_taken(known, others), *rebuilt.findings)), known.origin)
+        return SiblingFit(replace(rebuilt, findings=(_report_choice(known, others), *rebuilt.findings)), known.origin)
     invented = invented or await carve(None)
     if schemas and invented.row_groups:
         message = f"its pages do not fit the columns of {', '.join(known.origin for known in schemas)}"
@@ -72,7 +70,7 @@ async def like_a_sibling(
     return SiblingFit(invented, None)
 
 
-def _taken(known: KnownSchema, others: Sequence[str]) -> Finding:
+def _report_choice(known: KnownSchema, others: Sequence[str]) -> Finding:
     message = f"the schema is that of {known.origin}, whose columns its pages fit"
     if others:
         message += f"; they fit the other names and types of {', '.join(others)} as well, which are no nearer"
@@ -83,13 +81,13 @@ def _leaves_pages_out(rebuilt: RebuiltFile) -> bool:
     return any(finding.costs_rows for finding in rebuilt.findings)
 
 
-def _pages_in(rebuilt: RebuiltFile) -> int:
+def _count_pages(rebuilt: RebuiltFile) -> int:
     """Pages that have a place in a column."""
     chunks = (chunk for row_group in rebuilt.row_groups for chunk in row_group.chunks if chunk is not None)
     return sum(len(chunk.pages.pages) for chunk in chunks if chunk.pages is not None)
 
 
-async def named_alike(siblings: Siblings, row_groups: Sequence[RowGroup]) -> KnownSchema | None:
+async def match_names(siblings: Siblings, row_groups: Sequence[RowGroup]) -> KnownSchema | None:
     """The schema of the first sibling whose columns have the names and types that row groups name, if there is one."""
     for known in await siblings.schemas():
         leaves: list[object] = [(list(leaf.path), int(leaf.node.physical_type)) for leaf in known.schema.leaves]

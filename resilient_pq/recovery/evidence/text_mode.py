@@ -66,7 +66,7 @@ class TextDamage:
     certain: bool
 
 
-def text_damage(sample: bytes) -> TextDamage | None:
+def detect_text_damage(sample: bytes) -> TextDamage | None:
     """The change for text that bytes of a Parquet file went through; None where there is no sign of one.
 
     Args:
@@ -79,11 +79,11 @@ def text_damage(sample: bytes) -> TextDamage | None:
             return TextDamage(change, certain=True)
     if head.startswith(RECORD_MAGIC):
         return None
-    change_found = _by_counts(sample)
+    change_found = _detect_by_counts(sample)
     return None if change_found is None else TextDamage(change_found, certain=False)
 
 
-def _by_counts(sample: bytes) -> TextChange | None:
+def _detect_by_counts(sample: bytes) -> TextChange | None:
     size = len(sample)
     high = set(sample) & _HIGH
     if high and _is_utf8(sample):
@@ -126,7 +126,7 @@ def _looks_binary(sample: bytes) -> bool:
     return (len(sample) - len(sample.translate(None, controls))) * 32 > len(sample)
 
 
-def undone(data: bytes) -> tuple[TextChange, bytes] | None:
+def undo_text_change(data: bytes) -> tuple[TextChange, bytes] | None:
     """The change for text that bytes went through, and the bytes as they were before, where that is proven.
 
     Proven means that the footer is at its end again, that in every column chunk the pages follow one another to its
@@ -137,7 +137,7 @@ def undone(data: bytes) -> tuple[TextChange, bytes] | None:
         data: All bytes of the object.
 
     Returns:
-        None where neither of them, undone, gives a Parquet file, or where the bytes are one as they are.
+        None where neither of them, undo_text_change, gives a Parquet file, or where the bytes are one as they are.
     """
     for change, undo in _UNDO.items():
         original = undo(data)

@@ -19,7 +19,7 @@ from resilient_pq.format.file_metadata import CompressionCodec
 from resilient_pq.format.footer import MAGIC
 from resilient_pq.recovery.carve import FoundFile, carve
 from resilient_pq.recovery.carve.carving import MOST_BETWEEN, is_between_chunks
-from resilient_pq.recovery.carve.range_windows import search
+from resilient_pq.recovery.carve.range_windows import search_pages
 from resilient_pq.recovery.evidence.located_row_group import LocatedChunk, LocatedRowGroup, RebuiltFile
 from resilient_pq.recovery.evidence.reconstruction import Reconstruction
 from resilient_pq.recovery.report import Damage, Finding
@@ -41,7 +41,7 @@ class CorrectedRowGroups:
     findings: tuple[Finding, ...]
 
 
-async def as_pages_tell(
+async def correct_by_pages(
     known: Reconstruction, found: Mapping[int, ScannedRowGroup], examiner: PageScanner
 ) -> CorrectedRowGroups:
     """Describe row groups that are not whole by the pages that lie where they should be.
@@ -68,7 +68,7 @@ async def as_pages_tell(
     return CorrectedRowGroups(better, findings)
 
 
-def of_unknown_codecs(known: Reconstruction) -> set[int]:
+def find_unknown_codecs(known: Reconstruction) -> set[int]:
     """The positions of row groups with a chunk of a codec that there is none of, where most chunks have others."""
     row_groups = [] if known.candidates is None else known.candidates.contents.metadata.row_groups
     chunks = [
@@ -103,7 +103,7 @@ def _runs(
 async def _rebuilt(known: Reconstruction, place: ByteRange, rest: set[int]) -> RebuiltFile | None:
     """What pages make that follow one another from the beginning of some bytes on; None where they do not."""
     assert known.contents is not None
-    pages = await known.source.drive(search(place.start, place.end, LIMITS))
+    pages = await known.source.drive(search_pages(place.start, place.end, LIMITS))
     if not pages or pages[0].offset - place.start > MOST_BETWEEN:
         return None
     if not is_between_chunks(await known.source.read(ByteRange(place.start, pages[0].offset))):

@@ -27,7 +27,7 @@ _REACH = 8 * 1024 * 1024
 _ANCHOR = RECORD_MAGIC + bytes((FORMAT_VERSION, RecordKind.ANCHOR))
 
 
-def shift_of(metadata: FileMetaData, start: int, *, has_magic: bool) -> Generator[ByteRange, memoryview, int | None]:
+def find_shift(metadata: FileMetaData, start: int, *, has_magic: bool) -> Generator[ByteRange, memoryview, int | None]:
     """How far the row groups lie from where whole metadata have them; None where they are not there.
 
     Most writers leave nothing between the last chunk, index or filter and the metadata. So where bytes are missing or
@@ -41,7 +41,7 @@ def shift_of(metadata: FileMetaData, start: int, *, has_magic: bool) -> Generato
     chunks = [chunk for row_group in metadata.row_groups for chunk in row_group.columns]
     if any(chunk.file_path for chunk in chunks):
         return 0 if has_magic and start == len(MAGIC) else None  # a summary
-    data_end = max([len(MAGIC), *(end for chunk in chunks for end in _ends(chunk))])
+    data_end = max([len(MAGIC), *(end for chunk in chunks for end in _chunk_ends(chunk))])
     moved = start - data_end
     if not moved:
         return 0  # a file within a column does not fit together so, counted from the beginning of the whole
@@ -59,7 +59,7 @@ def shift_of(metadata: FileMetaData, start: int, *, has_magic: bool) -> Generato
     return moved if begins or not any(has_values(chunk) for chunk in chunks) else None
 
 
-def _ends(chunk: ColumnChunk) -> Iterator[int]:
+def _chunk_ends(chunk: ColumnChunk) -> Iterator[int]:
     """Offsets at which a chunk, its indexes and its bloom filter end."""
     metadata = chunk.meta_data
     if metadata is not None and metadata.num_values:
@@ -93,19 +93,21 @@ def pages_begin(chunks: Sequence[ColumnChunk], shift: int, end: int) -> Generato
             first, last = chunk_range(metadata, MAX_FILE_SIZE)
         except FormatError:
             continue
-        if (yield from _chunk_begins(metadata, first + shift, last + shift, end)):
+        if (yield from _is_chunk_start(metadata, first + shift, last + shift, end)):
             good += 1
             elsewhere += first != len(MAGIC)
     return bool(good) and (good == len(sample) or 4 * elsewhere >= len(sample))
 
 
-def _chunk_begins(metadata: ColumnMetaData, start: int, end: int, limit: int) -> Generator[ByteRange, memoryview, bool]:
+def _is_chunk_start(
+    metadata: ColumnMetaData, start: int, end: int, limit: int
+) -> Generator[ByteRange, memoryview, bool]:
     """Whether the first page of a chunk stands at `start`, and a second behind it unless the chunk ends there."""
     if start < 0 or end > limit:
         return False
     values, at = 0, start
     for _ in range(2):
-        found = yield from _page_at(at, min(end + _UNCOUNTED, limit))
+        found = yield from _read_page_end(at, min(end + _UNCOUNTED, limit))
         if found is None:
             return False
         at, count = found
@@ -117,7 +119,7 @@ def _chunk_begins(metadata: ColumnMetaData, start: int, end: int, limit: int) ->
     return True
 
 
-def _page_at(at: int, end: int) -> Generator[ByteRange, memoryview, tuple[int, int] | None]:
+def _read_page_end(at: int, end: int) -> Generator[ByteRange, memoryview, tuple[int, int] | None]:
     """Where the page at `at` ends and the entries it has; None where there is none before `end`."""
     for size in _HEADER_BYTES:
         data = yield ByteRange(at, min(at + size, end))
@@ -139,10 +141,10 @@ def is_within(start: int) -> Generator[ByteRange, memoryview, bool]:
     if begin >= start:
         return False
     data = memoryview((yield ByteRange(begin, start)))
-    return any(_begins_file(data[match.end() :]) for match in re.finditer(re.escape(MAGIC), data))
+    return any(_is_file_start(data[match.end() :]) for match in re.finditer(re.escape(MAGIC), data))
 
 
-def _begins_file(behind: memoryview) -> bool:
+def _is_file_start(behind: memoryview) -> bool:
     """Whether the magic of a file stands before some bytes: its first record or page follows."""
     if behind[: len(RECORD_MAGIC)] == RECORD_MAGIC:
         return behind[: len(_ANCHOR)] == _ANCHOR
@@ -153,7 +155,7 @@ def _begins_file(behind: memoryview) -> bool:
     return True
 
 
-def believed(
+def select_credible(
     row_groups: Sequence[RowGroup], schema: Schema, end: int, *, doubtful: int, after: Sequence[RowGroup] = ()
 ) -> Iterator[RowGroup]:
     """The row groups of damaged metadata up to the first that contradicts the schema, itself, or those before it.
@@ -166,11 +168,11 @@ def believed(
             there are rows: the damage may be within it, and what follows it may only seem to be its own.
         after: Row groups before them, which are believed.
     """
-    taken = [_places(row_group, schema, end, strict=False) or [] for row_group in after]
+    taken = [_chunk_places(row_group, schema, end, strict=False) or [] for row_group in after]
     last = max((place for places in taken for place in places), default=(0, 0))
     known = {place for places in taken for place in places}
     for ordinal, row_group in enumerate(row_groups):
-        places = _places(row_group, schema, end, strict=ordinal >= doubtful)
+        places = _chunk_places(row_group, schema, end, strict=ordinal >= doubtful)
         if places is None or not known.isdisjoint(places):
             return  # of chunks that are known it is an entry before the damage, found once more
         places = sorted([last, *places])
@@ -180,7 +182,7 @@ def believed(
         yield row_group
 
 
-def _places(row_group: RowGroup, schema: Schema, end: int, *, strict: bool) -> list[tuple[int, int]] | None:
+def _chunk_places(row_group: RowGroup, schema: Schema, end: int, *, strict: bool) -> list[tuple[int, int]] | None:
     """Where the chunks of a row group lie; None where what is said of it does not agree."""
     if row_group.num_rows < 0 or len(row_group.columns) != len(schema.leaves):
         return None

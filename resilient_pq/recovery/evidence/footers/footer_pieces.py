@@ -16,7 +16,7 @@ from resilient_pq.errors import ThriftError
 from resilient_pq.format import compact_protocol
 from resilient_pq.format.file_metadata import RowGroup
 from resilient_pq.format.schema_tree import Schema
-from resilient_pq.recovery.evidence.footers.footer_evidence import believed
+from resilient_pq.recovery.evidence.footers.footer_evidence import select_credible
 
 #: Field 4 of `FileMetaData` are the row groups.
 _ROW_GROUPS = 4
@@ -24,7 +24,7 @@ _SHORT_LIST = 15
 
 
 @dataclass(frozen=True, slots=True)
-class Pieces:
+class FooterPieces:
     """What damaged metadata still name.
 
     Attributes:
@@ -36,7 +36,7 @@ class Pieces:
     rest: PartialMetaData | None = None
 
 
-def footer_pieces(data: Any, schema: Schema, end: int, front: PartialMetaData) -> Pieces:
+def find_pieces(data: Any, schema: Schema, end: int, front: PartialMetaData) -> FooterPieces:
     """The row groups before and behind the damage in file metadata.
 
     Args:
@@ -50,7 +50,7 @@ def footer_pieces(data: Any, schema: Schema, end: int, front: PartialMetaData) -
     # One of them has the damage in it. Where nobody says how many there are, none behind it can be counted.
     missing = 0 if total is None else total - len(before) - 1
     if total is None or missing <= 0:
-        return Pieces(known)
+        return FooterPieces(known)
     run: list[RowGroup] = []
     run_end = 0
     for start, row_group, following in _row_groups(memoryview(data), len(schema.leaves)):
@@ -59,13 +59,13 @@ def footer_pieces(data: Any, schema: Schema, end: int, front: PartialMetaData) -
     rest = partial_metadata(data, run_end, after=_ROW_GROUPS) if run else None
     # A zero would end the metadata as well; but all writers say more of the file, if only who they are.
     if rest is None or rest.ending is not MetadataEnd.WHOLE or not (rest.created_by or rest.key_value_metadata):
-        return Pieces(known)
+        return FooterPieces(known)
     run = run[-missing:]
     first = total - len(run)
-    run = list(believed(run, schema, end, doubtful=0, after=before))
+    run = list(select_credible(run, schema, end, doubtful=0, after=before))
     if front.num_rows and sum(row_group.num_rows for row_group in (*before, *run)) > front.num_rows:
-        return Pieces(known)
-    return Pieces((*known, *((first + position, row_group) for position, row_group in enumerate(run))), rest)
+        return FooterPieces(known)
+    return FooterPieces((*known, *((first + position, row_group) for position, row_group in enumerate(run))), rest)
 
 
 def _row_groups(view: memoryview, num_leaves: int) -> Iterator[tuple[int, RowGroup, int]]:

@@ -31,13 +31,13 @@ from resilient_pq.reader.contents import Contents
 from resilient_pq.reader.read_plan import chunk_read
 from resilient_pq.recovery.evidence.byte_remap import ByteRemap, RemapSegment
 from resilient_pq.recovery.evidence.footers.footer_evidence import (
-    believed,
+    find_shift,
     has_values,
     is_within,
     pages_begin,
-    shift_of,
+    select_credible,
 )
-from resilient_pq.recovery.evidence.footers.footer_pieces import Pieces, footer_pieces
+from resilient_pq.recovery.evidence.footers.footer_pieces import FooterPieces, find_pieces
 from resilient_pq.recovery.evidence.located_row_group import (
     LocatedChunk,
     LocatedRowGroup,
@@ -116,10 +116,10 @@ class TornFooter:
     def rebuilt(self) -> RebuiltFile:
         """The same in the words of every rung of the ladder."""
         metadata = replace(self.contents.metadata, row_groups=[], num_rows=0)
-        return RebuiltFile(self.contents.schema, metadata, tuple(known_row_groups(self)), self.findings)
+        return RebuiltFile(self.contents.schema, metadata, tuple(locate_torn_row_groups(self)), self.findings)
 
 
-def known_row_groups(found: TornFooter) -> Iterator[LocatedRowGroup]:
+def locate_torn_row_groups(found: TornFooter) -> Iterator[LocatedRowGroup]:
     """The row groups that a footer, whole or not, names."""
     contents = found.contents
     method = Method.FOOTER if found.complete else Method.TORN_FOOTER
@@ -162,7 +162,7 @@ _MAGIC = re.compile(re.escape(MAGIC))
 Search = Generator[ByteRange, memoryview, TornFooter | None]
 
 
-def budget_of(size: int) -> SearchBudget:
+def footer_budget(size: int) -> SearchBudget:
     """What a search for a footer may cost in an object of so many bytes."""
     return SearchBudget.of(size, free=_FREE, per_byte=_PER_BYTE, most=_MOST)
 
@@ -184,7 +184,7 @@ def find_footer(
     if not size:
         return None
     head = bytes((yield ByteRange(0, min(len(MAGIC), size))))
-    object_ = _Object(size, (yield from _end_of_data(size)), head == MAGIC, budget or budget_of(size))
+    object_ = _Object(size, (yield from _end_of_data(size)), head == MAGIC, budget or footer_budget(size))
     end, window = object_.data_end, _FIRST_WINDOW
     # What begins before `end` may reach beyond it: a shape takes four bytes, and a magic as many.
     while end > 0 and object_.data_end - end < reach:
@@ -292,7 +292,7 @@ def _by_shape(object_: _Object, start: int) -> Search:
     if not object_.budget.allows(limit - start):
         return None
     data = yield ByteRange(start, limit)
-    known = _known_of(data, object_.data_end - start, start)
+    known = _read_partial(data, object_.data_end - start, start)
     if known is None:
         return None
     partial, contents, ordinals = known
@@ -311,7 +311,7 @@ def _by_metadata(object_: _Object, contents: Contents, start: int, end: int, *, 
     """The footer that whole metadata are, or the schema in them; None where their row groups are not there."""
     if not contents.metadata.row_groups and end < object_.data_end:
         return None if (yield from is_within(start)) else _schema_alone(object_, contents, start, end)
-    shift = yield from shift_of(contents.metadata, start, has_magic=object_.has_magic)
+    shift = yield from find_shift(contents.metadata, start, has_magic=object_.has_magic)
     if shift is None:
         return None
     if shift:
@@ -319,7 +319,7 @@ def _by_metadata(object_: _Object, contents: Contents, start: int, end: int, *, 
     return _whole(object_, contents, start, end, shift, tail_is_whole=tail_is_whole)
 
 
-def _known_of(data: memoryview, size: int, start: int) -> tuple[PartialMetaData, Contents, tuple[int, ...]] | None:
+def _read_partial(data: memoryview, size: int, start: int) -> tuple[PartialMetaData, Contents, tuple[int, ...]] | None:
     """The metadata at the front of `data`, what of them can be believed, and which row groups that are.
 
     None without a schema.
@@ -341,20 +341,20 @@ def _known_of(data: memoryview, size: int, start: int) -> tuple[PartialMetaData,
         # Early parquet-rs wrote 0 rows, whatever the row groups had.
         if partial.ending is not MetadataEnd.WHOLE or partial.num_rows not in (0, counted):
             doubtful = len(partial.row_groups) - 1 if partial.ending is not MetadataEnd.CUT else whole_before
-            kept = list(believed(partial.row_groups, schema, start, doubtful=doubtful))
+            kept = list(select_credible(partial.row_groups, schema, start, doubtful=doubtful))
             if len(kept) < len(partial.row_groups) or partial.ending is MetadataEnd.WHOLE:
                 partial = replace(partial, row_groups=kept, columns=[], ending=MetadataEnd.DAMAGED)
         ordinals = tuple(range(len(partial.row_groups)))
         if partial.ending is not MetadataEnd.WHOLE:
             # A length that is damaged leads behind the end, as if the metadata were cut.
-            pieces = footer_pieces(data[:size], schema, start, partial)
+            pieces = find_pieces(data[:size], schema, start, partial)
             partial, ordinals = _with_pieces(partial, pieces)
         return partial, Contents.of(Footer(partial.metadata(), start, min(partial.end, size), None)), ordinals
     except ResilientPQError:
         return None
 
 
-def _with_pieces(partial: PartialMetaData, pieces: Pieces) -> tuple[PartialMetaData, tuple[int, ...]]:
+def _with_pieces(partial: PartialMetaData, pieces: FooterPieces) -> tuple[PartialMetaData, tuple[int, ...]]:
     ordinals = tuple(ordinal for ordinal, _ in pieces.row_groups)
     rest = pieces.rest
     if rest is None:

@@ -51,7 +51,7 @@ _DATA_PAGES = (PageType.DATA_PAGE, PageType.DATA_PAGE_V2)
 Reading = Generator[ByteRange, memoryview, Any]
 
 
-def in_flight(
+def find_row_groups(
     size: int,
     schema: Schema,
     headers: Sequence[RecordHeader],
@@ -82,7 +82,7 @@ def in_flight(
         In order. A chunk has the metadata that a footer would give it, without statistics; where its range ends is
         certain only when `PageHints.complete`. `ChunkRead.num_rows` is 0 where nobody could count them.
     """
-    believed = _believed(headers)
+    believed = _drop_stale_epochs(headers)
     places: dict[int, ChunkPlace] = {}
     for header in believed:
         if header.kind == RecordKind.CHUNK and header.num_row_groups not in known:
@@ -105,7 +105,7 @@ def in_flight(
     return tuple(_row_group(ordinal, groups[ordinal], believed, schema, quirks) for ordinal in sorted(groups))
 
 
-def _believed(headers: Sequence[RecordHeader]) -> list[RecordHeader]:
+def _drop_stale_epochs(headers: Sequence[RecordHeader]) -> list[RecordHeader]:
     """Without those of an earlier writer behind those of a later one: it went on before them, and they are stale."""
     newest = list(accumulate((header.epoch for header in headers), max))
     return [header for header, epoch in zip(headers, newest, strict=True) if header.epoch == epoch]

@@ -18,7 +18,7 @@ _MOST_PLACES: Final = MiB
 _POLYNOMIAL: Final = 0xEDB88320
 
 
-def seam(first: Any, second: Any, crc: int, offset: int, shifts: tuple[int, int]) -> int | None:
+def find_seam(first: Any, second: Any, crc: int, offset: int, shifts: tuple[int, int]) -> int | None:
     """How many bytes to take of `first`, and the rest of `second`, for these to have a CRC32.
 
     Multiples of the usual sizes are tried first, and any other place only where the pieces were not moved by a

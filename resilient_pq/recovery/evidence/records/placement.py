@@ -30,8 +30,8 @@ from resilient_pq.format.resilience_records import (
     parse_header,
 )
 from resilient_pq.recovery.evidence.byte_remap import ByteRemap, RemapSegment
-from resilient_pq.recovery.evidence.records.crc_seam import BORDERS, seam
-from resilient_pq.recovery.evidence.records.record_scan import outermost
+from resilient_pq.recovery.evidence.records.crc_seam import BORDERS, find_seam
+from resilient_pq.recovery.evidence.records.record_scan import outermost_file
 from resilient_pq.units import KiB, MiB
 
 #: Bytes that are read and looked through at a time.
@@ -96,7 +96,7 @@ def place(
     Args:
         size: Bytes at hand.
         found: All record headers in them and where they lie, those of other files too (`scan.all_headers`).
-        file_id: Of the file; None for the outermost.
+        file_id: Of the file; None for the outermost_file.
         search_pages: Look for page headers even if no record was moved: pieces may have been that have no record.
 
     Returns:
@@ -104,7 +104,7 @@ def place(
         those between pieces that follow one another but for a hole, may be in it as part of one piece.
     """
     everything = sorted(found, key=lambda place: place[0])
-    wanted = file_id or outermost(everything)
+    wanted = file_id or outermost_file(everything)
     mine = [(at, header) for at, header in everything if header.file_id == wanted]
     if not mine:
         return ByteRemap(0, ())
@@ -367,7 +367,7 @@ class _Pieces:
                     return at + cut
                 most = at if second[:body] == item.head else item.start
                 break
-            cut = seam(first[body:], second[body:], item.crc, item.start, shifts)
+            cut = find_seam(first[body:], second[body:], item.crc, item.start, shifts)
             if cut is not None:
                 return item.start + cut
             at = item.end

@@ -14,22 +14,22 @@ from resilient_pq.format.resilience_records import HEADER_SIZE, RECORD_MAGIC, Re
 _WINDOW: Final = 8 * 1024 * 1024
 
 
-def all_headers(size: int) -> Generator[ByteRange, memoryview, list[tuple[int, RecordHeader]]]:
+def scan_object(size: int) -> Generator[ByteRange, memoryview, list[tuple[int, RecordHeader]]]:
     """Read an object of `size` bytes from front to back, a window at a time, for the record headers in it.
 
     Returns:
-        As `headers_in` gives them.
+        As `scan_headers` gives them.
     """
     found: list[tuple[int, RecordHeader]] = []
     for start in range(0, size, _WINDOW):
         end = min(start + _WINDOW, size)
         # A header that begins before `end` may reach beyond it.
         data = yield ByteRange(start, min(end + HEADER_SIZE - 1, size))
-        found += [(at, header) for at, header in headers_in(data, start) if at < end]
+        found += [(at, header) for at, header in scan_headers(data, start) if at < end]
     return found
 
 
-def headers_in(data: Any, base: int) -> Iterator[tuple[int, RecordHeader]]:
+def scan_headers(data: Any, base: int) -> Iterator[tuple[int, RecordHeader]]:
     """Every record header that begins in `data` and is whole there.
 
     Args:
@@ -103,7 +103,7 @@ def file_spans(found: Iterable[tuple[int, RecordHeader]]) -> list[FileSpan]:
     return sorted(spans, key=lambda span: (enclosed[span.file_id], begun and abs(span.base), span.start - span.end))
 
 
-def outermost(found: Iterable[tuple[int, RecordHeader]]) -> bytes | None:
+def outermost_file(found: Iterable[tuple[int, RecordHeader]]) -> bytes | None:
     """The id of the outermost file that records were found of; None where there are none."""
     spans = file_spans(found)
     return spans[0].file_id if spans else None

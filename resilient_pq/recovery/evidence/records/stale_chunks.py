@@ -17,7 +17,7 @@ from resilient_pq.recovery.evidence.located_row_group import LocatedRowGroup, Me
 from resilient_pq.recovery.report import Damage, Finding
 
 
-async def without_stale(
+async def drop_stale(
     source: DamagedObject, found: Sequence[LocatedRowGroup], named: Sequence[LocatedRowGroup], file_id: bytes | None
 ) -> tuple[tuple[LocatedRowGroup, ...], list[Finding]]:
     """Row groups that only records of chunks name, without those of another version, and findings for these.

@@ -36,11 +36,11 @@ from resilient_pq.format.schema_tree import Schema
 from resilient_pq.reader.contents import FileState, chunk_range
 from resilient_pq.recovery.evidence.records.record_scan import (
     FileSpan,
-    all_headers,
     file_spans,
-    headers_in,
     in_place,
-    outermost,
+    outermost_file,
+    scan_headers,
+    scan_object,
 )
 from resilient_pq.units import KiB, MiB
 
@@ -149,7 +149,7 @@ def survey(size: int, file_id: bytes | None = None) -> Asking:
 
     Args:
         size: Bytes of the object.
-        file_id: Of the file that is looked for; None for that of the anchor, else for the outermost.
+        file_id: Of the file that is looked for; None for that of the anchor, else for the outermost_file.
     """
     result = Survey(size, file_id)
     anchor = yield from _header_at(len(MAGIC), result)
@@ -159,7 +159,7 @@ def survey(size: int, file_id: bytes | None = None) -> Asking:
     newest = yield from _newest(result)
     if newest is None:
         result.scanned = True
-        result.file_id = result.file_id or outermost(result.found.items())
+        result.file_id = result.file_id or outermost_file(result.found.items())
         result.doubted = not sure
         return result
     result.newest = newest
@@ -194,10 +194,10 @@ def _newest(result: Survey) -> Generator[ByteRange, memoryview, RecordHeader | N
         start = max(end - window, 0)
         # A header that begins before `end` may reach beyond it.
         data = yield from _read(start, min(end + HEADER_SIZE - 1, result.size))
-        everything = dict(headers_in(data, start))
+        everything = dict(scan_headers(data, start))
         result.found.update(everything)
         found = in_place(everything.items())
-        wanted = result.file_id or outermost((header.offset, header) for header in found)
+        wanted = result.file_id or outermost_file((header.offset, header) for header in found)
         mine = [header for header in found if header.file_id == wanted and header.offset < end]
         if mine:
             return mine[-1]
@@ -370,7 +370,7 @@ def _scan_forward(result: Survey) -> Generator[ByteRange, memoryview, None]:
     """Read the whole object for records, and believe each that is whole and in its place."""
     result.scanned = True
     result.row_groups = {}
-    result.found = dict((yield from all_headers(result.size)))
+    result.found = dict((yield from scan_object(result.size)))
     row_groups: dict[int, tuple[RecordedRowGroup, RecordHeader]] = {}
     for header in result.headers:
         if header.kind in FOOTER_KINDS:
