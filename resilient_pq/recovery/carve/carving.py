@@ -45,23 +45,7 @@ def carve(
     named: Sequence[NamedColumn] = (),
     separated: bool = False,
 ) -> RangeRequests[RebuiltFile]:
-    """Rebuild the footer of a file from its pages.
-
-    Args:
-        file: The file, as `files_in` found it.
-        schema: Its columns; None to invent_columns some of which nothing but the physical types is known.
-        expected_rows: Rows that row groups of files of the same make have.
-        limits: What it may cost.
-        named: What columns are called and of what type, where records say so and there is no schema.
-        separated: Whether its writer puts something between any two chunks, as we do.
-
-    Returns:
-        The row groups. Pages that fit nowhere, or that could belong to more than one column, are left out, and named
-        in a finding.
-
-    Raises:
-        FormatError: The search for pages cost more than the limits allow.
-    """
+    """Rebuild the footer of a file from its pages."""
     limits = limits or CarveLimits()
     size = sum(page.end - page.offset for page in file.pages)
     findings: list[Finding] = []

@@ -232,10 +232,6 @@ def count_columns(runs: Sequence[Sequence[CutChunk]], *, begins: bool) -> Column
 
     Row groups have equally many rows but for the last, or the last few, so a row group ends where a run does, and the
     number of columns divides the chunks of each run. Where there is one run only, types have to repeat themselves.
-
-    Args:
-        runs: Runs of chunks of equally many rows.
-        begins: Whether the first chunk begins a row group. If not, it tells where one ends which column that is of.
     """
     for last in range(len(runs), 1, -1):  # behind them are pages of a row group that was cut
         if (counted := _of_several_runs(runs[:last], begins=begins)) is not None:

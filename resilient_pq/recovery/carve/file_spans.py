@@ -59,16 +59,7 @@ class _Footer:
 
 
 def find_files(start: int, end: int, limits: CarveLimits | None = None) -> RangeRequests[list[FoundFile]]:
-    """The files in the bytes between two offsets, in order; also those that stand within a damaged page of another.
-
-    Args:
-        start: Absolute offset of the first byte.
-        end: Absolute offset after the last.
-        limits: What is believed, and what it may cost.
-
-    Raises:
-        FormatError: It cost more.
-    """
+    """The files in the bytes between two offsets, in order; also those that stand within a damaged page of another."""
     limits = limits or CarveLimits()
     pages = yield from search_pages(start, end, limits.search)
     magics = yield from _magics(start, end, pages)

@@ -133,17 +133,7 @@ def invent_columns(
     *,
     begins: bool = True,
 ) -> InventedColumns | None:
-    """Columns that the pages can be laid out in; None where there are none, or nothing tells which.
-
-    Args:
-        pages: The pages.
-        kinds: The kinds of columns tried, the simplest first.
-        steps: What it may cost; the best way that was found until it ended is taken.
-        max_columns: Columns at most.
-        places: Which chunks begin with pages, where that is known.
-        named: What columns are called and of what type, where records say so.
-        begins: Whether the first page begins a row group.
-    """
+    """Columns that the pages can be laid out in; None where there are none, or nothing tells which."""
     chunks = CutChunks(pages, kinds, steps)
     start = next((at for at in range(len(pages)) if chunks.may_begin(at)), None)
     if start is None:

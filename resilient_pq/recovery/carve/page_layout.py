@@ -131,17 +131,7 @@ class PageLayout:
         *,
         separated: bool = False,
     ) -> None:
-        """Take what all ways have in common.
-
-        Args:
-            pages: The pages.
-            columns: The kind of each column.
-            borders: Indexes of pages that begin a chunk for certain.
-            expected_rows: Rows that row groups are expected to have, from files of the same make.
-            steps: What it may cost.
-            places: Which chunks begin with pages, where that is known.
-            separated: Whether something stands between any two chunks, so that pages beside each other are of one.
-        """
+        """Take what all ways have in common."""
         self._places = places or {}
         self._separated = separated
         self.unclear: list[int] = []  # pages with which row groups begin that can be laid out in several ways

@@ -160,17 +160,7 @@ def _may_hold(encoding: int | None, node: Primitive) -> bool:
 
 
 def probe_body(known: ProbedPage, page: Page, kinds: Kinds, likely: CompressionCodec | None = None) -> ProbedPage:
-    """What the body of a page tells besides its header.
-
-    Args:
-        known: What the header told.
-        page: The page, with its body.
-        kinds: All kinds of columns.
-        likely: The codec of pages before it.
-
-    Returns:
-        The same page, with fewer kinds or other rows; as it was where it does not decompress, or not to a page.
-    """
+    """What the body of a page tells besides its header."""
     for codec in codecs_of(page, likely):
         found = _decode(known, _decompress(page, codec), kinds)
         if found.rows:
@@ -230,12 +220,7 @@ class _NumberLook(NamedTuple):
 
 
 def _count_rows(page: Page, leaf: Leaf) -> _PageCounts | None:
-    """What an uncompressed page holds; None where it is no page of `leaf`.
-
-    Raises:
-        FormatError: The same.
-        UnsupportedError: The same.
-    """
+    """What an uncompressed page holds; None where it is no page of `leaf`."""
     dictionary = page.header.dictionary_page_header
     if dictionary is not None:
         fits = _are_plain(leaf.node, page.body, dictionary.num_values)
@@ -306,11 +291,7 @@ def _are_values(node: Primitive, data: DataPage, count: int) -> bool:
 
 
 def _are_indices(data: memoryview, count: int) -> bool:
-    """Whether bytes are `count` places in a dictionary and hardly anything more: levels would leave most of them over.
-
-    Raises:
-        FormatError: They do not decode.
-    """
+    """Whether bytes are `count` places in a dictionary, and hardly anything else."""
     if not len(data) or data[0] > MAX_BIT_WIDTH or begins_as_levels(data):
         return False
     taken = 1 + kernels.rle_decode(data[1:], data[0], np.empty(count, np.int32))

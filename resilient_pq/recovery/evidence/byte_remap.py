@@ -53,12 +53,7 @@ class ByteRemap:
         return all(segment.shift == 0 for segment in self.segments)
 
     def places(self, wanted: ByteRange) -> Iterator[tuple[int, ByteRange]]:
-        """Where the bytes of a range lie.
-
-        Yields:
-            Offset within the range of the first byte of each piece, and where the piece lies now; bytes that are
-            nowhere are left out.
-        """
+        """Where the bytes of a range lie."""
         for segment in self.segments:
             start, end = max(segment.start, wanted.start), min(segment.end, wanted.end)
             if start < end:
@@ -78,14 +73,7 @@ class ByteRemap:
         return memoryview(data)
 
     def through(self, asking: Generator[ByteRange, memoryview, T]) -> Generator[ByteRange, memoryview, T]:
-        """Let what asks for ranges of the file as it was written read them from where they lie now.
-
-        Args:
-            asking: Asks for ranges within `size`, as `survey(view.size)` does.
-
-        Returns:
-            What `asking` returns.
-        """
+        """Let what asks for ranges of the file as it was written read them from where they lie now."""
         try:
             wanted = next(asking)
             while True:

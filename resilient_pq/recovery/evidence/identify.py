@@ -58,13 +58,7 @@ def identify(size: int) -> Generator[ByteRange, memoryview, Identity]:
 
 
 def identity_of(head: bytes, tail: bytes, *, whole: bool = False) -> Identity:
-    """What an object is by its first and last bytes, which are not all zeros.
-
-    Args:
-        head: The first bytes; a MiB tells more than a KiB.
-        tail: The last bytes.
-        whole: Whether `head` is all of it, so that a change for text can be proven by undoing it.
-    """
+    """What an object is by its first and last bytes, which are not all zeros."""
     if not head:
         return _EMPTY
     return (

@@ -152,12 +152,7 @@ class Reconstruction:
         return len(self.row_groups) * (0 if self.contents is None else len(self.contents.schema.leaves))
 
     async def take(self, named: Callable[[], Candidates | None], num_chunks: int) -> bool:
-        """Take what a footer, or records, name; gives whether they do.
-
-        Args:
-            named: Tells what they name, if anything.
-            num_chunks: About how many column chunks these are.
-        """
+        """Take what a footer, or records, name; gives whether they do."""
 
         def found() -> tuple[Candidates, tuple[LocatedRowGroup, ...]] | None:
             candidates = named()
@@ -170,11 +165,7 @@ class Reconstruction:
         return True
 
     def find_losses(self, row_groups: Sequence[LocatedRowGroup]) -> list[LostRegion]:
-        """What is lost between and behind row groups, whatever is kept of them.
-
-        Args:
-            row_groups: Those that are known, with the rows that were found of those that nobody counted.
-        """
+        """What is lost between and behind row groups, whatever is kept of them."""
         last = self.row_groups[-1] if self.row_groups else None
         in_flight = last.ordinal if last is not None and last.num_rows is None else None
         return find_losses(self.end, row_groups, in_flight)
@@ -246,20 +237,7 @@ async def reconstruct(
     *,
     only_footer: bool = False,
 ) -> Reconstruction:
-    """Climb the ladder as far as it is needed.
-
-    Args:
-        source: The file.
-        given: The schema that the caller names, for a file that does not tell its own.
-        siblings: Files that may have the same columns: of such a file the schema is that of the first of them that fits
-            what is found, where the caller names none.
-        only_footer: Do not climb beyond the footer at the end; where that cannot be used, `error` says why.
-
-    Raises:
-        UnsupportedError: The file is whole, but this version cannot read it.
-        FormatError: Searching it for pages would cost too much.
-        StoreError: The store could not give the bytes.
-    """
+    """Climb the ladder as far as it is needed."""
     known = Reconstruction(source, given=given, siblings=siblings or Siblings())
     while (rung := next_strategy(await off_loop(known.num_chunks, lambda: known.facts))) is not None:
         known.climbed.append(rung)

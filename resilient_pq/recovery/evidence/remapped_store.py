@@ -67,13 +67,7 @@ class BytesStore(_SubstituteStore):
     """Has bytes in memory for an object."""
 
     def __init__(self, store: ReadStore, info: ObjectInfo, data: bytes | memoryview) -> None:
-        """Stand for a store.
-
-        Args:
-            store: Where the object is.
-            info: What it is.
-            data: Its bytes.
-        """
+        """Stand for a store."""
         super().__init__(store, info, len(data))
         self._data = memoryview(data)
 
@@ -85,13 +79,7 @@ class RemappedStore(_SubstituteStore):
     """Reads an object through a view; bytes that are nowhere are zeros."""
 
     def __init__(self, store: ReadStore, info: ObjectInfo, view: ByteRemap) -> None:
-        """Nothing is read yet.
-
-        Args:
-            store: Where the object is.
-            info: The version of it that every read is pinned to.
-            view: Where its bytes lie.
-        """
+        """Nothing is read yet."""
         super().__init__(store, info, view.size)
         self._view = view
 

@@ -43,11 +43,6 @@ def correct_row_count(
 
     Where all chunks hold the same number of rows, that is what it has. Where only some hold more than is stated, the
     rows behind the last one are none of it. A number that the bytes cannot hold is no number.
-
-    Args:
-        known: What is stated of it; its pages speak against that.
-        left: What is left of its chunks if it has as many rows as stated.
-        free: What is left of them if nothing is stated.
     """
     stated = known.num_rows
     assert stated is not None
@@ -66,12 +61,7 @@ def correct_row_count(
 
 
 def find_uncounted(row_groups: Sequence[LocatedRowGroup], found: Mapping[int, LocatedRowGroup]) -> Iterator[LostRegion]:
-    """The row groups of which nobody knows how many rows they had, though a number is stated.
-
-    Args:
-        row_groups: As they are stated.
-        found: By their ordinals, with the rows that their pages bear out; the others have those that are stated.
-    """
+    """The row groups of which nobody knows how many rows they had, though a number is stated."""
     for known in row_groups:
         if known.num_rows is not None and found.get(known.ordinal, known).num_rows is None:
             reason = f"{known.num_rows:,} rows are stated, more than its bytes can hold"

@@ -77,13 +77,7 @@ class FileEnd:
 def recount(
     end: FileEnd | None, stated: Sequence[LocatedRowGroup], found: Mapping[int, LocatedRowGroup]
 ) -> tuple[FileEnd | None, tuple[LocatedRowGroup, ...]]:
-    """The end of a file and its row groups, with the rows that pages bear out where these contradict what is stated.
-
-    Args:
-        end: The end of the file, as it is stated.
-        stated: The row groups, as they are stated.
-        found: By their ordinals, those whose pages were looked at.
-    """
+    """The end of a file and its row groups, with the rows that pages bear out where these contradict what is stated."""
     more: int | None = 0
     row_groups = []
     for known in stated:
@@ -123,12 +117,7 @@ class Candidates:
 
 
 def candidates_of_survey(survey: Survey, schema: FileMetaData | None = None) -> Candidates | None:
-    """What a survey leaves to keep; None when not even the schema is known.
-
-    Args:
-        survey: What the records tell.
-        schema: Metadata from elsewhere that tell the schema, where no footer of the file does.
-    """
+    """What a survey leaves to keep; None when not even the schema is known."""
     footer, last = survey.footer, survey.last
     named = None if schema is None else replace(schema, row_groups=[])
     named = named if footer is None else footer.metadata
@@ -217,11 +206,7 @@ def data_starts(row_group: LocatedRowGroup) -> tuple[int, ...]:
 
 
 def find_gaps(row_groups: Sequence[LocatedRowGroup]) -> list[LostRegion]:
-    """What lies between row groups that are known: others, of which nothing is left that names them.
-
-    Args:
-        row_groups: In order.
-    """
+    """What lies between row groups that are known: others, of which nothing is left that names them."""
     gaps: list[LostRegion] = []
     ordinal, end = 0, 0
     counted: int | None = 0
@@ -250,11 +235,6 @@ def find_losses(
     """What is lost between and behind row groups, whatever is kept of them.
 
     Where the whole file's rows are counted, and nothing else is missing, they tell how many are in a gap.
-
-    Args:
-        end: The end of the file; None where nobody looked for it.
-        row_groups: In order.
-        in_flight: Ordinal of the last of them where it is not known to be complete.
     """
     found = [*find_gaps(row_groups), *([] if end is None else find_losses_at_end(end, row_groups, in_flight))]
     uncounted = [region for region in found if region.num_rows is None]
@@ -272,13 +252,7 @@ def find_losses(
 def find_losses_at_end(
     end: FileEnd, row_groups: Sequence[LocatedRowGroup], in_flight: int | None = None
 ) -> list[LostRegion]:
-    """What may stand behind the last row group that is known: nothing only where the end of the file is proven.
-
-    Args:
-        end: The end of the file.
-        row_groups: In order.
-        in_flight: Ordinal of the last of them where it is not known to be complete.
-    """
+    """What may stand behind the last row group that is known: nothing only where the end of the file is proven."""
     last = row_groups[-1] if row_groups else None
     before = 0 if last is None else last.rows_before
     counted = 0 if last is None else last.num_rows
@@ -337,11 +311,7 @@ def end_of_survey(survey: Survey) -> FileEnd:
 
 
 def locate_row_groups(candidates: Candidates) -> list[LocatedRowGroup]:
-    """The candidates as the examination of their pages takes them.
-
-    Raises:
-        UnsupportedError: A chunk is encrypted.
-    """
+    """The candidates as the examination of their pages takes them."""
     return [_locate(candidates.contents, i, candidate) for i, candidate in enumerate(candidates.row_groups)]
 
 
@@ -354,11 +324,7 @@ def _index(contents: Contents, position: int, leaf: Leaf, find: Find) -> ByteRan
 
 
 def _chunk_read(contents: Contents, position: int, leaf: Leaf) -> ChunkRead:
-    """A chunk; one that is said to go on behind the end of the file is cut there.
-
-    Raises:
-        FormatError: It does not even begin in the file, or nothing is said of it.
-    """
+    """A chunk; one that is said to go on behind the end of the file is cut there."""
     try:
         return chunk_read(contents, position, leaf)
     except FormatError:

@@ -108,18 +108,7 @@ async def known_schema(
     schema_from: Location | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> KnownSchema | None:
-    """The schema that a caller names, one way or the other; None where neither is given.
-
-    Args:
-        schema: What `given_schema` takes.
-        schema_from: A sibling of the damaged file, see `schema_of_sibling`.
-        storage_options: Credentials, endpoint and so on for `schema_from`.
-
-    Raises:
-        RecoveryError: Both are given, or the sibling does not tell its schema.
-        SchemaError: `schema` is no schema.
-        StoreError: The sibling is not there, or the store refuses.
-    """
+    """The schema that a caller names, one way or the other; None where neither is given."""
     if schema is not None and schema_from is not None:
         raise RecoveryError("the schema is given twice", hint="pass schema or schema_from, not both")
     if schema_from is not None:
@@ -166,16 +155,7 @@ class Siblings:
 
 
 def given_schema(schema: object) -> KnownSchema:
-    """The schema that a caller gives.
-
-    Args:
-        schema: A Parquet schema; its text, as `Schema.parse` takes it; anything with ``__arrow_c_schema__``, such as a
-            schema of pyarrow; or Arrow data, such as a table, of which only the schema is taken.
-
-    Raises:
-        SchemaError: It is none of these, or the text is not right; the error names the line.
-        UnsupportedError: A column has a type that Parquet, or this version, has no form for.
-    """
+    """The schema that a caller gives."""
     if isinstance(schema, Schema):
         return KnownSchema(schema.without_empty_groups(), "the schema that was given")
     if isinstance(schema, str):
@@ -207,15 +187,6 @@ async def schema_of_sibling(location: Location, storage_options: Mapping[str, An
 
     Only its footer is read. Of one that is damaged itself whatever still tells its schema: a checkpoint or the anchor
     of a file of ours, a torn footer of any.
-
-    Args:
-        location: A URL, a path, or a pair of a store and a key in it.
-        storage_options: Credentials, endpoint and so on, as fsspec and pandas take them.
-
-    Raises:
-        RecoveryError: It is no Parquet file, or too damaged to tell its schema.
-        UnsupportedError: Its footer is encrypted, or of a form of the future.
-        StoreError: It is not there, or the store refuses.
     """
     async with await open_source(location, storage_options) as source:
         with located(Where(key=source.url)):

@@ -23,22 +23,11 @@ class SearchBudget:
 
     @classmethod
     def of(cls, size: int, *, free: int, per_byte: float, most: int) -> SearchBudget:
-        """A budget in proportion to the bytes searched.
-
-        Args:
-            size: The bytes.
-            free: Units that there always are.
-            per_byte: Units for each byte besides.
-            most: Units at most.
-        """
+        """A budget in proportion to the bytes searched."""
         return cls(min(free + int(per_byte * size), most))
 
     def take(self, count: int = 1) -> None:
-        """Take some.
-
-        Raises:
-            FormatError: There are none left.
-        """
+        """Take some."""
         if not self.allows(count):
             raise FormatError(
                 "the search was given up: it would cost too much",
@@ -54,12 +43,6 @@ class SearchBudget:
         return True
 
     def finding(self, what: str, start: int, end: int) -> Finding:
-        """What a user has to know of a search that ended too early.
-
-        Args:
-            what: What was not looked for, or done.
-            start: Absolute offset of the first byte concerned.
-            end: Offset after the last.
-        """
+        """What a user has to know of a search that ended too early."""
         message = f"not searched further since it would cost too much: {what}"
         return Finding(Damage.UNVERIFIED, message, Where(offset=start), start, end)

@@ -35,13 +35,6 @@ async def fit_siblings(siblings: Siblings, carve: Callable[[KnownSchema | None],
     A sibling fits where no fewer pages find their places in its columns than in ones that are made up of these very
     pages. Two that fit differ in names and meanings only, of which pages tell nothing: then the likelier is taken, and
     a finding says so.
-
-    Args:
-        siblings: Files that may have the same columns.
-        carve: What the pages of the file make by a schema; by one that is made up for None.
-
-    Raises:
-        FormatError: Carving without a schema would cost too much.
     """
     fitting: list[tuple[KnownSchema, RebuiltFile]] = []
     invented: RebuiltFile | None = None

@@ -67,11 +67,7 @@ class TextDamage:
 
 
 def detect_text_damage(sample: bytes) -> TextDamage | None:
-    """The change for text that bytes of a Parquet file went through; None where there is no sign of one.
-
-    Args:
-        sample: The first bytes of the object; a MiB tells more than a KiB.
-    """
+    """The change for text that bytes of a Parquet file went through; None where there is no sign of one."""
     head = sample[len(MAGIC) : len(MAGIC) + 16]
     # The longest first: CR LF of a magic that lost its CR stands in one that got another.
     for change, witness in sorted(_WITNESSES.items(), key=lambda pair: -len(pair[1])):
@@ -132,12 +128,6 @@ def undo_text_change(data: bytes) -> tuple[TextChange, bytes] | None:
     Proven means that the footer is at its end again, that in every column chunk the pages follow one another to its
     very end, hold as many values as the footer says, and have the checksums that they name. Only LF_TO_CRLF and
     LATIN1_AS_UTF8 lose nothing that would have to be guessed.
-
-    Args:
-        data: All bytes of the object.
-
-    Returns:
-        None where neither of them, undo_text_change, gives a Parquet file, or where the bytes are one as they are.
     """
     for change, undo in _UNDO.items():
         original = undo(data)

@@ -44,13 +44,7 @@ class CorrectedRowGroups:
 async def correct_by_pages(
     known: Reconstruction, found: Mapping[int, ScannedRowGroup], examiner: PageScanner
 ) -> CorrectedRowGroups:
-    """Describe row groups that are not whole by the pages that lie where they should be.
-
-    Args:
-        known: What is known of the file; of one that has records, these vouch for what they say.
-        found: What is left of the row groups that are not whole.
-        examiner: Examines row groups.
-    """
+    """Describe row groups that are not whole by the pages that lie where they should be."""
     if known.contents is None or known.file_id is not None:
         return CorrectedRowGroups({}, ())
     better: dict[int, ScannedRowGroup] = {}

@@ -32,11 +32,6 @@ def find_shift(metadata: FileMetaData, start: int, *, has_magic: bool) -> Genera
 
     Most writers leave nothing between the last chunk, index or filter and the metadata. So where bytes are missing or
     were added before the row groups, the distance tells how many.
-
-    Args:
-        metadata: The metadata.
-        start: Offset at which they lie.
-        has_magic: Whether the object begins with the magic, so that a file that begins later is one within it.
     """
     chunks = [chunk for row_group in metadata.row_groups for chunk in row_group.columns]
     if any(chunk.file_path for chunk in chunks):
@@ -158,16 +153,7 @@ def _is_file_start(behind: memoryview) -> bool:
 def select_credible(
     row_groups: Sequence[RowGroup], schema: Schema, end: int, *, doubtful: int, after: Sequence[RowGroup] = ()
 ) -> Iterator[RowGroup]:
-    """The row groups of damaged metadata up to the first that contradicts the schema, itself, or those before it.
-
-    Args:
-        row_groups: The row groups.
-        schema: Their columns.
-        end: Offset before which their chunks must end.
-        doubtful: The first of them that has to be borne out by a column without lists, which has as many values as
-            there are rows: the damage may be within it, and what follows it may only seem to be its own.
-        after: Row groups before them, which are believed.
-    """
+    """The row groups of damaged metadata up to the first that contradicts the schema, itself, or those before it."""
     taken = [_chunk_places(row_group, schema, end, strict=False) or [] for row_group in after]
     last = max((place for places in taken for place in places), default=(0, 0))
     known = {place for places in taken for place in places}

@@ -37,14 +37,7 @@ class FooterPieces:
 
 
 def find_pieces(data: Any, schema: Schema, end: int, front: PartialMetaData) -> FooterPieces:
-    """The row groups before and behind the damage in file metadata.
-
-    Args:
-        data: The metadata, and whatever follows them.
-        schema: The columns.
-        end: Offset in the file before which chunks must end.
-        front: What stands before the damage; its row groups are believed.
-    """
+    """The row groups before and behind the damage in file metadata."""
     before, total = front.row_groups, front.num_row_groups
     known = tuple(enumerate(before))
     # One of them has the damage in it. Where nobody says how many there are, none behind it can be counted.

@@ -170,17 +170,7 @@ def footer_budget(size: int) -> SearchBudget:
 def find_footer(
     size: int, *, reach: int = REACH, budget: SearchBudget | None = None, others: Sequence[ByteRange] = ()
 ) -> Search:
-    """Find the metadata of a file of `size` bytes whose end, or beginning, is damaged.
-
-    Args:
-        size: Bytes of the object.
-        reach: How far back from the end to look, padding left out.
-        budget: What it may cost.
-        others: Where other files lie, whose metadata are none of this one.
-
-    Returns:
-        The metadata that are believed, the last ones in the object; None where there are none.
-    """
+    """Find the metadata of a file of `size` bytes whose end, or beginning, is damaged."""
     if not size:
         return None
     head = bytes((yield ByteRange(0, min(len(MAGIC), size))))
@@ -323,11 +313,6 @@ def _read_partial(data: memoryview, size: int, start: int) -> tuple[PartialMetaD
     """The metadata at the front of `data`, what of them can be believed, and which row groups that are.
 
     None without a schema.
-
-    Args:
-        data: The metadata, as far as they go, and some of the zeros behind them.
-        size: Bytes before these zeros.
-        start: Offset of the metadata.
     """
     partial = partial_metadata(data[:size])
     whole_before = len(partial.row_groups)

@@ -65,22 +65,6 @@ def find_row_groups(
 
     A chunk whose own record is destroyed is found too where it follows on another. Pages behind a page header that is
     destroyed are not listed; they belong to the same chunk as far as its range goes.
-
-    Args:
-        size: Bytes of the file.
-        schema: Its columns.
-        headers: Of the records found in their places, in order, of this file alone; of other row groups at will. Those
-            whose payload is damaged count as well.
-        known: Ordinals of the row groups that are known otherwise.
-        strangers: Offsets of record headers of other files, or that lie elsewhere than they say, in order. Pages near
-            one may not be of this file: they are believed only where they fill a chunk up to the next record.
-        moved: Whether parts of the file were moved, so that pages of other chunks may lie in one: then the same goes
-            for all chunks before the last record.
-        quirks: What is known of the writer of the pages.
-
-    Returns:
-        In order. A chunk has the metadata that a footer would give it, without statistics; where its range ends is
-        certain only when `PageHints.complete`. `ChunkRead.num_rows` is 0 where nobody could count them.
     """
     believed = _drop_stale_epochs(headers)
     places: dict[int, ChunkPlace] = {}

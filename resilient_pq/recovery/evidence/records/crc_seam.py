@@ -23,16 +23,6 @@ def find_seam(first: Any, second: Any, crc: int, offset: int, shifts: tuple[int,
 
     Multiples of the usual sizes are tried first, and any other place only where the pieces were not moved by a
     multiple of the smallest of these sizes.
-
-    Args:
-        first: Bytes as they lie in one piece.
-        second: As many, as they lie in another.
-        crc: Their CRC32 as they were written, unsigned.
-        offset: Where they were written.
-        shifts: What is added to have the place where each lies now.
-
-    Returns:
-        None where there is no such number.
     """
     size = len(first)
     wanted = crc32(second) ^ crc

@@ -92,16 +92,6 @@ def place(
 
     Where all records were moved by the same distance nothing is read. Otherwise the bytes are read once or twice from
     front to back, for page headers, and pages around the borders of pieces besides.
-
-    Args:
-        size: Bytes at hand.
-        found: All record headers in them and where they lie, those of other files too (`scan.all_headers`).
-        file_id: Of the file; None for the outermost_file.
-        search_pages: Look for page headers even if no record was moved: pieces may have been that have no record.
-
-    Returns:
-        A view without overlaps. What it has need not be whole; and bytes of which nothing tells where they belong, as
-        those between pieces that follow one another but for a hole, may be in it as part of one piece.
     """
     everything = sorted(found, key=lambda place: place[0])
     wanted = file_id or outermost_file(everything)
@@ -277,12 +267,7 @@ class _Pieces:
         return chosen
 
     def view(self, marks: Sequence[_Mark], borders: Iterable[tuple[int, int]]) -> ByteRemap:
-        """The segments between borders; the last ends with the file's final record, or where the bytes do.
-
-        Args:
-            marks: One for each offset, in order.
-            borders: Of each two that were moved differently, where the one segment ends and where the next begins.
-        """
+        """The segments between borders; the last ends with the file's final record, or where the bytes do."""
         segments: list[RemapSegment] = []
         places = iter(borders)
         start = max(0, -marks[0].shift)

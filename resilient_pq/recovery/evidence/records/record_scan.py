@@ -15,11 +15,7 @@ _WINDOW: Final = 8 * 1024 * 1024
 
 
 def scan_object(size: int) -> Generator[ByteRange, memoryview, list[tuple[int, RecordHeader]]]:
-    """Read an object of `size` bytes from front to back, a window at a time, for the record headers in it.
-
-    Returns:
-        As `scan_headers` gives them.
-    """
+    """Read an object of `size` bytes from front to back, a window at a time, for the record headers in it."""
     found: list[tuple[int, RecordHeader]] = []
     for start in range(0, size, _WINDOW):
         end = min(start + _WINDOW, size)
@@ -30,16 +26,7 @@ def scan_object(size: int) -> Generator[ByteRange, memoryview, list[tuple[int, R
 
 
 def scan_headers(data: Any, base: int) -> Iterator[tuple[int, RecordHeader]]:
-    """Every record header that begins in `data` and is whole there.
-
-    Args:
-        data: Bytes.
-        base: Absolute offset of the first of them.
-
-    Yields:
-        Absolute offset of the header, and the header. What it says of its own offset is not compared: see
-        `in_place`.
-    """
+    """Every record header that begins in `data` and is whole there."""
     view = memoryview(data)
     for at in kernels.find_all(view, RECORD_MAGIC).tolist():
         header = parse_header(view[at : at + HEADER_SIZE])
@@ -81,9 +68,6 @@ def file_spans(found: Iterable[tuple[int, RecordHeader]]) -> list[FileSpan]:
     A column may hold whole files of ours, of more records than the file around them has. Of two files the one is taken
     that encloses the other, then the one whose records lie nearest to where they say, then the longer one. Where the
     beginnings of both are missing, that nearness tells nothing.
-
-    Args:
-        found: Where each header lies, and the header.
     """
     by_file: dict[bytes, list[tuple[int, RecordHeader]]] = {}
     for at, header in found:

@@ -20,14 +20,7 @@ from resilient_pq.recovery.report import Damage, Finding
 async def drop_stale(
     source: DamagedObject, found: Sequence[LocatedRowGroup], named: Sequence[LocatedRowGroup], file_id: bytes | None
 ) -> tuple[tuple[LocatedRowGroup, ...], list[Finding]]:
-    """Row groups that only records of chunks name, without those of another version, and findings for these.
-
-    Args:
-        source: The file.
-        found: The row groups.
-        named: Those that a footer or their own records name.
-        file_id: Of the file.
-    """
+    """Row groups that only records of chunks name, without those of another version, and findings for these."""
     footer_start = await _footer_start(source, file_id) if found else None
     kept: list[LocatedRowGroup] = []
     findings: list[Finding] = []

@@ -145,12 +145,7 @@ class Survey:
 
 
 def survey(size: int, file_id: bytes | None = None) -> Asking:
-    """Find what the records of an object of `size` bytes tell; see the module.
-
-    Args:
-        size: Bytes of the object.
-        file_id: Of the file that is looked for; None for that of the anchor, else for the outermost_file.
-    """
+    """Find what the records of an object of `size` bytes tell; see the module."""
     result = Survey(size, file_id)
     anchor = yield from _header_at(len(MAGIC), result)
     if file_id is None and anchor is not None and anchor.kind == RecordKind.ANCHOR:
@@ -313,11 +308,7 @@ def parse_row_group(header: RecordHeader, payload: memoryview) -> RecordedRowGro
 
 
 def check_row_group(row_group: RowGroup, schema: Schema, start: int, end: int) -> int:
-    """Where a row group's chunks end, if they fit the schema, lie in `start` to `end`, and do not overlap.
-
-    Raises:
-        FormatError: They do not.
-    """
+    """Where a row group's chunks end, if they fit the schema, lie in `start` to `end`, and do not overlap."""
     if len(row_group.columns) != len(schema.leaves):
         raise FormatError("the row group has another number of columns than the schema")
     for leaf, chunk in zip(schema.leaves, row_group.columns, strict=True):
