@@ -13,7 +13,8 @@ from resilient_pq.off_event_loop import off_loop
 from resilient_pq.reader.contents import Contents, FileState
 from resilient_pq.reader.data_file import is_summary_name, writing_again
 from resilient_pq.recovery.damaged_object import DamagedObject, Location, open_source
-from resilient_pq.recovery.evidence.reconstruction import Reconstruction, reconstruct
+from resilient_pq.recovery.evidence.evidence_search import reconstruct
+from resilient_pq.recovery.evidence.reconstruction import Reconstruction
 from resilient_pq.recovery.evidence.row_group_choice import candidates_of_contents, locate_row_groups
 from resilient_pq.recovery.report import Damage, Finding, Outcome, Report, recovered_name
 from resilient_pq.recovery.rewrite.retained_rows import RetainedRowGroup, RetainedRows, keep
@@ -89,6 +90,7 @@ async def _check(known: Reconstruction, progress: Progress | None) -> Report:
     if contents is None:
         return _report(known.source, None, Outcome.NOTHING, RetainedRows((), ()), list(known.findings), {})
     examined = await examine(known, Means(search=next_page), progress)
+    known = examined.known
     findings = [*known.findings, *examined.findings]
     num_chunks = known.num_chunks
     rows = await off_loop(num_chunks, keep, contents.schema, known.row_groups, examined.found, OnDamage.DROP)

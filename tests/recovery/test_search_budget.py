@@ -13,7 +13,7 @@ import pytest
 from resilient_pq.format.schema_tree import Schema
 from resilient_pq.recovery.carve import CarveLimits
 from resilient_pq.recovery.carve.stretch_placement import StretchPlacement
-from resilient_pq.recovery.evidence.footers.torn_footer import find_footer, footer_budget
+from resilient_pq.recovery.evidence.footers.footer_search import find_footer, footer_budget
 from resilient_pq.recovery.evidence.search_budget import SearchBudget
 from resilient_pq.recovery.report import Damage
 

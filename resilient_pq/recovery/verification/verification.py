@@ -27,6 +27,7 @@ class Verification:
     """What was found in the data of a file.
 
     Attributes:
+        known: What is known of the file, with the rows that pages bear out.
         findings: What is not as it should be.
         found: For each row group that is not whole in its place, by its ordinal, what is left of it.
         lost: What is lost whatever is kept of the row groups.
@@ -39,6 +40,7 @@ class Verification:
             its leaf.
     """
 
+    known: Reconstruction
     findings: tuple[Finding, ...]
     found: Mapping[int, ScannedRowGroup]
     lost: tuple[LostRegion, ...]
@@ -89,7 +91,8 @@ async def examine(
     data = [replace(one, costs_rows=False) if one.where.row_group in told else one for one in data]
     data += mended.findings
     stated, borne_out = known.row_groups, {ordinal: left.known for ordinal, left in found.items()}
-    known.end, known.row_groups = recount(known.end, stated, borne_out)
+    end, row_groups = recount(known.end, stated, borne_out)
+    known = replace(known, end=end, row_groups=row_groups)
     counted = [
         replace(row_group, num_rows=found[row_group.ordinal].num_rows) if row_group.ordinal in found else row_group
         for row_group in known.row_groups
@@ -99,7 +102,7 @@ async def examine(
     damaged_at = tuple(finding.start or 0 for finding in copies)
     magic = not _is_ours(known) and await known.source.begins_with_magic()
     records = frozenset([offset async for offset in _chunk_records_damaged(known)])
-    return Verification((*data, *copies), found, tuple(lost), damaged_at, means, unread, magic, records, seen)
+    return Verification(known, (*data, *copies), found, tuple(lost), damaged_at, means, unread, magic, records, seen)
 
 
 def _is_ours(known: Reconstruction) -> bool:

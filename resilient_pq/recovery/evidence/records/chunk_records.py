@@ -8,7 +8,6 @@ pages follow one another. What is read is those, and not the pages, as long as o
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Collection, Generator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
@@ -16,11 +15,9 @@ from typing import Any, Final
 
 from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.checksum import crc32, unsigned
-from resilient_pq.damage.page_hints import PageHint, PageHints
 from resilient_pq.errors import FormatError
-from resilient_pq.format.file_metadata import ColumnMetaData, Encoding, PageHeader, PageType
+from resilient_pq.format.file_metadata import PageType
 from resilient_pq.format.indexes import split_block_filter
-from resilient_pq.format.pages.chunk_read import ChunkRead
 from resilient_pq.format.pages.page import read_header
 from resilient_pq.format.quirks import NO_QUIRKS, Quirks
 from resilient_pq.format.resilience_records import (
@@ -32,8 +29,14 @@ from resilient_pq.format.resilience_records import (
     RecordKind,
     payload_sums,
 )
-from resilient_pq.format.schema_tree import Leaf, Schema
-from resilient_pq.recovery.evidence.located_row_group import LocatedChunk, LocatedRowGroup, Method
+from resilient_pq.format.schema_tree import Schema
+from resilient_pq.recovery.evidence.located_row_group import LocatedRowGroup
+from resilient_pq.recovery.evidence.records.recorded_chunks import (
+    DATA_PAGES,
+    ChainedPage,
+    RecordedChunk,
+    describe_row_group,
+)
 from resilient_pq.units import KiB
 
 _PLACE_SIZE: Final = CHUNK_RECORD_SIZE - HEADER_SIZE
@@ -45,8 +48,6 @@ _LARGE_WINDOW: Final = 1024 * KiB
 _LARGEST_BODY: Final = 1 << 30
 #: So many bytes of a destroyed record have to be as they were, zeros not counted, for it to be one.
 _REMAINS: Final = 16
-
-_DATA_PAGES = (PageType.DATA_PAGE, PageType.DATA_PAGE_V2)
 
 Reading = Generator[ByteRange, memoryview, Any]
 
@@ -74,7 +75,7 @@ def find_row_groups(
             if place is not None and place.column < len(schema.leaves):
                 places[header.number] = place
     window = _Window(size)
-    found: list[_Chunk] = []
+    found: list[RecordedChunk] = []
     for i, header in enumerate(believed):
         following = believed[i + 1] if i + 1 < len(believed) else None
         if header.num_row_groups not in known:
@@ -83,10 +84,10 @@ def find_row_groups(
             strange = strange or (moved and following is not None)
             region = _Region(header, following, size, places, window, strange)
             found += yield from region.chunks(len(schema.leaves))
-    groups: dict[int, list[_Chunk]] = {}
+    groups: dict[int, list[RecordedChunk]] = {}
     for chunk in found:
         groups.setdefault(chunk.record.num_row_groups, []).append(chunk)
-    return tuple(_row_group(ordinal, groups[ordinal], believed, schema, quirks) for ordinal in sorted(groups))
+    return tuple(describe_row_group(ordinal, groups[ordinal], believed, schema, quirks) for ordinal in sorted(groups))
 
 
 def _drop_stale_epochs(headers: Sequence[RecordHeader]) -> list[RecordHeader]:
@@ -123,53 +124,6 @@ class _Window:
         return self.data[start - self.start : end - self.start]
 
 
-@dataclass(frozen=True, slots=True)
-class _FoundPage:
-    """A page whose header was read; `end` is just after its body."""
-
-    offset: int
-    body: int
-    end: int
-    header: PageHeader
-
-    @property
-    def num_values(self) -> int:
-        detail = self.header.data_page_header or self.header.data_page_header_v2
-        return 0 if detail is None or self.header.type not in _DATA_PAGES else detail.num_values
-
-    def num_rows(self, leaf: Leaf) -> int | None:
-        """Rows that begin in it, 0 of a dictionary page; None where the header does not tell."""
-        if self.header.type not in _DATA_PAGES:
-            return 0
-        v2 = self.header.data_page_header_v2
-        if v2 is not None and self.header.type == PageType.DATA_PAGE_V2:
-            return v2.num_rows
-        return None if leaf.max_repetition_level else self.num_values
-
-
-@dataclass(slots=True)
-class _Chunk:
-    """A chunk that was found: the header of its record, be it one that should be there, and what lies behind it.
-
-    Attributes:
-        record: The header.
-        column: Position of its leaf.
-        codec: How its pages are compressed; None where no record says.
-        start: Offset of its first page.
-        end: Offset after its last byte, or after the last that is certainly its.
-        pages: Those found, each following directly on the one before it.
-        complete: Whether these are all of them.
-    """
-
-    record: RecordHeader
-    column: int
-    codec: int | None
-    start: int
-    end: int
-    pages: list[_FoundPage]
-    complete: bool
-
-
 @dataclass(slots=True)
 class _Region:
     """What lies between a record that was found and the next one that was.
@@ -194,35 +148,44 @@ class _Region:
     def limit(self) -> int:
         return self.size if self.following is None else self.following.offset
 
-    def chunks(self, num_columns: int) -> Generator[ByteRange, memoryview, list[_Chunk]]:
+    def chunks(self, num_columns: int) -> Generator[ByteRange, memoryview, list[RecordedChunk]]:
         """The chunk behind the record, if it is that of one, and those whose records are destroyed."""
-        found: list[_Chunk] = []
-        record, column, codec = self.header, -1, None
-        at = record.end
-        if record.kind == RecordKind.CHUNK:
-            column_here = self._column()
-            if column_here is None or column_here >= num_columns:
-                return found
-            column, codec = column_here, self._codec()
-        elif record.kind == RecordKind.FINAL:
+        found: list[RecordedChunk] = []
+        column = self._first_column(num_columns)
+        if column is None:
             return found
+        record, at, codec = self.header, self.header.end, self._codec()
         while True:
             if column >= 0:
                 chunk = yield from self._chunk(record, column, codec, at)
                 if self.strange and not chunk.complete:
                     return found
                 found.append(chunk)
-                if not found[-1].pages:
+                if not chunk.pages:
                     return found
-                at = found[-1].pages[-1].end
-            destroyed = yield from self._destroyed(record, at, column + 1, codec or 0)
-            if destroyed is None and self.following is None and found and (yield from self._ends_oddly(at)):
-                return found[:-1]
-            if destroyed is None or column + 1 >= num_columns:
+                at = chunk.pages[-1].end
+            column += 1
+            destroyed = yield from self._destroyed(record, at, column, codec or 0)
+            if destroyed is None:
+                return found[:-1] if (yield from self._is_unproven(found, at)) else found
+            if column >= num_columns:
                 return found
             if found:
                 found[-1].end, found[-1].complete = at, True
-            record, column, codec, at = destroyed, column + 1, None, destroyed.end
+            record, codec, at = destroyed, None, destroyed.end
+
+    def _first_column(self, num_columns: int) -> int | None:
+        """The column of the chunk behind the record; -1 where that begins a row group, None where there is no chunk."""
+        if self.header.kind == RecordKind.FINAL:
+            return None
+        if self.header.kind != RecordKind.CHUNK:
+            return -1
+        column = self._column()
+        return None if column is None or column >= num_columns else column
+
+    def _is_unproven(self, found: Sequence[RecordedChunk], at: int) -> Generator[ByteRange, memoryview, bool]:
+        """Whether nothing proves the pages of the last chunk, neither a record nor the bytes behind them."""
+        return bool(found) and self.following is None and (yield from self._ends_oddly(at))
 
     def _column(self) -> int | None:
         """Records of chunks follow one another by column, so one that is whole tells of all of its row group."""
@@ -245,16 +208,16 @@ class _Region:
 
     def _chunk(
         self, record: RecordHeader, column: int, codec: int | None, start: int
-    ) -> Generator[ByteRange, memoryview, _Chunk]:
+    ) -> Generator[ByteRange, memoryview, RecordedChunk]:
         pages = yield from self._chain(start)
         at = pages[-1].end if pages else start
         closed = self.following is not None and self._missing(record) == 0
         if closed and pages and (at == self.limit or (yield from self._begins_filter(at))):
-            return _Chunk(record, column, codec, start, at, pages, complete=True)
+            return RecordedChunk(record, column, codec, start, at, pages, complete=True)
         # Where a destroyed record may stand in between, what follows may be another column's pages, or pages of rows
         # that nobody can count. One byte, in which no page can be found, says that there is more.
         end = self.limit if closed else min(at + 1, self.limit)
-        return _Chunk(record, column, codec, start, end, pages, complete=False)
+        return RecordedChunk(record, column, codec, start, end, pages, complete=False)
 
     def _ends_oddly(self, at: int) -> Generator[ByteRange, memoryview, bool]:
         """Whether neither a page, nor what is left of one or of a record, stands where the pages of a chunk end.
@@ -279,9 +242,9 @@ class _Region:
             return False
         return bits >= 0 and at + header + bits <= self.limit
 
-    def _chain(self, start: int) -> Generator[ByteRange, memoryview, list[_FoundPage]]:
+    def _chain(self, start: int) -> Generator[ByteRange, memoryview, list[ChainedPage]]:
         """Page after page, as their headers tell; the last is sure by what follows, or by its CRC32."""
-        pages: list[_FoundPage] = []
+        pages: list[ChainedPage] = []
         at = start
         while at < self.limit:
             page = yield from self._page(at)
@@ -295,7 +258,7 @@ class _Region:
             pages.pop()
         return pages
 
-    def _page(self, at: int) -> Generator[ByteRange, memoryview, _FoundPage | None]:
+    def _page(self, at: int) -> Generator[ByteRange, memoryview, ChainedPage | None]:
         """The page whose header is at `at`; None where there is none, or it goes beyond the region."""
         for least in (min(256, self.limit - at), _LARGE_WINDOW):
             data = yield from self.window.read(at, self.limit, least)
@@ -304,11 +267,11 @@ class _Region:
             except FormatError:
                 continue
             end = at + body + header.compressed_page_size
-            fits = end <= self.limit and header.type in (*_DATA_PAGES, PageType.DICTIONARY_PAGE)
-            return _FoundPage(at, at + body, end, header) if fits else None
+            fits = end <= self.limit and header.type in (*DATA_PAGES, PageType.DICTIONARY_PAGE)
+            return ChainedPage(at, at + body, end, header) if fits else None
         return None
 
-    def _holds(self, page: _FoundPage) -> Generator[ByteRange, memoryview, bool]:
+    def _holds(self, page: ChainedPage) -> Generator[ByteRange, memoryview, bool]:
         if page.header.crc is None or page.end - page.body > _LARGEST_BODY:
             return False
         body = memoryview(b"") if page.body == page.end else (yield ByteRange(page.body, page.end))
@@ -344,115 +307,3 @@ class _Region:
         if missing is None and remains < _REMAINS:
             return None
         return expected if (yield from self._chain(expected.end)) else None
-
-
-def _row_group(
-    ordinal: int,
-    chunks: list[_Chunk],
-    headers: Sequence[RecordHeader],
-    schema: Schema,
-    quirks: Quirks,
-) -> LocatedRowGroup:
-    first = chunks[0].record
-    record = next((h for h in headers if h.kind == RecordKind.ROW_GROUP and h.num_row_groups == ordinal + 1), None)
-    num_rows = _num_rows(ordinal, chunks, headers, schema)
-    codecs = Counter(chunk.codec for chunk in chunks if chunk.codec is not None)
-    codec = codecs.most_common(1)[0][0] if codecs else 0
-    known: list[LocatedChunk | None] = [None] * len(schema.leaves)
-    for chunk in chunks:
-        if chunk.end > chunk.start:
-            leaf = schema.leaves[chunk.column]
-            used = codec if chunk.codec is None else chunk.codec
-            known[chunk.column] = _known_chunk(chunk, leaf, ordinal, used, num_rows, quirks)
-    return LocatedRowGroup(
-        ordinal=ordinal,
-        num_rows=num_rows,
-        rows_before=first.num_rows,
-        chunks=tuple(known),
-        method=Method.CHUNK_RECORDS,
-        start=chunks[0].record.offset,
-        end=max(chunk.end for chunk in chunks) if record is None else record.end,
-    )
-
-
-def _num_rows(ordinal: int, chunks: Sequence[_Chunk], headers: Sequence[RecordHeader], schema: Schema) -> int | None:
-    """Rows of the row group: as later records count them, or those of a chunk that is complete."""
-    before = chunks[0].record.num_rows
-    for header in headers:
-        if header.num_row_groups == ordinal + 1 and header.num_rows >= before:
-            return header.num_rows - before
-    counts = {_rows(chunk.pages, schema.leaves[chunk.column]) for chunk in chunks if chunk.complete}
-    counts.discard(None)
-    return counts.pop() if len(counts) == 1 else None
-
-
-def _rows(pages: Sequence[_FoundPage], leaf: Leaf) -> int | None:
-    total = 0
-    for page in pages:
-        rows = page.num_rows(leaf)
-        if rows is None:
-            return None
-        total += rows
-    return total
-
-
-def _known_chunk(
-    chunk: _Chunk, leaf: Leaf, ordinal: int, codec: int, num_rows: int | None, quirks: Quirks
-) -> LocatedChunk:
-    found = _rows(chunk.pages, leaf)
-    complete = chunk.complete or (num_rows is not None and num_rows > 0 and found == num_rows)
-    end = chunk.pages[-1].end if complete else chunk.end
-    counted = num_rows if num_rows is not None else found or 0
-    metadata, place = _metadata(chunk, leaf, codec, end), ByteRange(chunk.start, end)
-    read = ChunkRead(ordinal, leaf, metadata, place, counted, quirks=quirks)
-    return LocatedChunk(read, PageHints(tuple(_known_pages(chunk.pages, leaf)), complete))
-
-
-def _known_pages(pages: Sequence[_FoundPage], leaf: Leaf) -> list[PageHint]:
-    known: list[PageHint] = []
-    row: int | None = 0
-    for page in pages:
-        is_data = page.header.type in _DATA_PAGES
-        rows = page.num_rows(leaf)
-        # Pages of a nested v1 column need not begin with a row: not even the first is said to.
-        first_row = row if is_data and rows is not None else None
-        known.append(PageHint(page.offset, page.end - page.offset, first_row=first_row))
-        row = None if row is None or rows is None else row + rows
-    return known
-
-
-def _metadata(chunk: _Chunk, leaf: Leaf, codec: int, end: int) -> ColumnMetaData:
-    """As a footer would have it, without what only the writer knew."""
-    data = [page for page in chunk.pages if page.header.type in _DATA_PAGES]
-    dictionary = [page for page in chunk.pages if page.header.type == PageType.DICTIONARY_PAGE]
-    dictionary_size = sum(page.end - page.offset for page in dictionary)
-    return ColumnMetaData(
-        type=int(leaf.node.physical_type),
-        encodings=sorted(_encodings(chunk.pages, leaf)),
-        path_in_schema=list(leaf.path),
-        codec=codec,
-        num_values=sum(page.num_values for page in data),
-        total_uncompressed_size=sum(
-            page.body - page.offset + page.header.uncompressed_page_size for page in chunk.pages
-        ),
-        total_compressed_size=end - chunk.start,
-        data_page_offset=data[0].offset if data else chunk.start + dictionary_size,
-        dictionary_page_offset=dictionary[0].offset if dictionary else None,
-    )
-
-
-def _encodings(pages: Sequence[_FoundPage], leaf: Leaf) -> set[int]:
-    used: set[int] = set()
-    for page in pages:
-        v1, v2 = page.header.data_page_header, page.header.data_page_header_v2
-        dictionary = page.header.dictionary_page_header
-        if page.header.type == PageType.DICTIONARY_PAGE and dictionary is not None:
-            used.add(dictionary.encoding)
-        elif page.header.type == PageType.DATA_PAGE and v1 is not None:
-            used.add(v1.encoding)
-            used |= {v1.definition_level_encoding} if leaf.max_definition_level else set()
-            used |= {v1.repetition_level_encoding} if leaf.max_repetition_level else set()
-        elif v2 is not None:
-            used.add(v2.encoding)
-            used |= {int(Encoding.RLE)} if leaf.max_definition_level or leaf.max_repetition_level else set()
-    return used

@@ -1,0 +1,115 @@
+"""The strategy that searches for pages where no footer and no record names row groups. An async shell."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from resilient_pq.byte_ranges import ByteRange
+from resilient_pq.damage.page_search import FoundPage
+from resilient_pq.errors import Where
+from resilient_pq.format.file_metadata import Type
+from resilient_pq.format.footer import Footer
+from resilient_pq.format.schema_tree import Schema
+from resilient_pq.reader.contents import Contents
+from resilient_pq.recovery import carve
+from resilient_pq.recovery.evidence.byte_remap import ByteRemap, RemapSegment
+from resilient_pq.recovery.evidence.located_row_group import RebuiltFile
+from resilient_pq.recovery.evidence.reconstruction import Reconstruction
+from resilient_pq.recovery.evidence.records.survey import Survey
+from resilient_pq.recovery.evidence.row_group_choice import FileEnd
+from resilient_pq.recovery.evidence.schema_source import KnownSchema
+from resilient_pq.recovery.evidence.sibling_schema import fit_siblings
+from resilient_pq.recovery.report import Damage, Finding
+from resilient_pq.version import MAKER
+
+
+async def carve_row_groups(known: Reconstruction) -> Reconstruction:
+    """The row groups that pages make up, outside of the row groups that are known."""
+    size = known.source.info.size
+    files = await known.source.drive(carve.find_files(0, size))
+    files = [replace(file, pages=_outside_records(file.pages, known.survey)) for file in files]
+    files = [file for file in files if file.pages]
+    if not files:
+        return known
+    file = max(files, key=lambda file: file.num_bytes)
+    if len(files) > 1:
+        known = known.with_findings(_report_several(file, files))
+    if known.row_groups:
+        file = replace(file, start=0, has_head=True)  # a footer names its first pages, whatever its head looks like
+    elif file.metadata is not None and file.has_head:
+        inside = ByteRemap(file.end - file.start, (RemapSegment(0, file.end - file.start, file.start),))
+        return known.through(inside, f"the file lies at {file.start:,} to {file.end:,} of other bytes")
+    rebuilt, schema_from = await _rebuild(known, file)
+    named = [ByteRange(row_group.start, row_group.end) for row_group in known.row_groups]
+    known = replace(known, schema_from=schema_from).with_findings(*rebuilt.findings)
+    found = [
+        row_group
+        for row_group in rebuilt.row_groups
+        if any(row_group.chunks) and not any(row_group.overlaps(place) for place in named)
+    ]
+    if not found:
+        return known
+    contents = known.contents or Contents.of(Footer(rebuilt.metadata, size, 0, None))
+    return replace(known, contents=contents, end=known.end or FileEnd(0, size)).with_unnumbered(found)
+
+
+def _report_several(taken: carve.FoundFile, files: Sequence[carve.FoundFile]) -> Finding:
+    others = ", ".join(f"{other.start:,} to {other.end:,}" for other in files if other is not taken)
+    message = f"there are several files in it; that at {taken.start:,} is taken, and not those at {others}"
+    return Finding(Damage.FOREIGN, message, Where(offset=taken.start), costs_rows=False)
+
+
+def _outside_records(pages: tuple[FoundPage, ...], survey: Survey | None) -> tuple[FoundPage, ...]:
+    """Pages without the copies of page headers that lie in records."""
+    found = {} if survey is None else survey.found
+    places = sorted((at, at + header.end - header.offset) for at, header in found.items())
+    within = (bisect_right(places, (page.offset, page.offset)) - 1 for page in pages)
+    return tuple(page for page, i in zip(pages, within, strict=True) if i < 0 or places[i][1] < page.end)
+
+
+async def _rebuild(known: Reconstruction, file: carve.FoundFile) -> tuple[RebuiltFile, str | None]:
+    """What the pages of a file make up, and where their schema comes from if not from the file."""
+    counts = {row_group.num_rows for row_group in known.row_groups if row_group.num_rows is not None}
+    given = known.given
+    if known.contents is not None:
+        rows = counts | (frozenset() if given is None else given.row_counts)
+        return await _carve(known, file, known.contents.schema, rows), known.schema_from
+    if given is None:
+        fit = await fit_siblings(known.siblings, lambda schema: _carve_like(known, file, schema, counts))
+        return fit.rebuilt, fit.origin
+    return await _carve_like(known, file, given, counts), given.origin
+
+
+async def _carve_like(
+    known: Reconstruction, file: carve.FoundFile, given: KnownSchema | None, counts: set[int]
+) -> RebuiltFile:
+    """What pages make up by a schema from elsewhere, with the metadata of its file; or by an invented schema."""
+    if given is None:
+        return await _carve(known, file, None, counts)
+    rebuilt = await _carve(known, file, given.schema, counts | given.row_counts)
+    return replace(rebuilt, metadata=given.metadata)
+
+
+async def _carve(
+    known: Reconstruction, file: carve.FoundFile, schema: Schema | None, rows: Collection[int]
+) -> RebuiltFile:
+    named = () if known.survey is None else _named_columns(known.survey)
+    made_by = None if known.contents is None else known.contents.metadata.created_by
+    ours = (made_by or "").startswith(MAKER)  # a record, or what is left of one, stands before each chunk
+    rebuilt = await known.source.drive(carve.carve(file, schema, expected_rows=rows, named=named, separated=ours))
+    if rows and not rebuilt.row_groups:
+        rebuilt = await known.source.drive(carve.carve(file, schema, separated=ours))  # it may have other row counts
+    return rebuilt
+
+
+def _named_columns(survey: Survey) -> list[carve.NamedColumn]:
+    """The columns in the first record of a row group; none where there is no such record."""
+    columns = next((found.row_group.columns for _, found in sorted(survey.row_groups.items())), [])
+    chunks = [chunk.meta_data for chunk in columns]
+    return [
+        carve.NamedColumn(tuple(chunk.path_in_schema), Type(chunk.type))
+        for chunk in chunks
+        if chunk is not None and chunk.path_in_schema and chunk.type in list(Type)
+    ]
