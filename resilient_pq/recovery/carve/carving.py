@@ -92,13 +92,9 @@ def _probe_pages(pages: Sequence[FoundPage], kinds: Kinds, limits: CarveLimits) 
     found: list[ProbedPage] = []
     left = limits.probed_bytes
     likely: CompressionCodec | None = None
-    for number, page in enumerate(pages):
+    for page in pages:
         known = probe_header(page, kinds)
-        before = found[number - 1] if number else None
-        first = before is None or before.is_dictionary or before.page.end != page.offset
-        needed = known.is_dictionary or first or page.proof in _WEAK
-        needed = needed or (nested and page.header.data_page_header is not None)
-        if needed or left > 0:
+        if left > 0 or _needs_body(known, found[-1] if found else None, nested=nested):
             left -= page.header.uncompressed_page_size + known.num_values
             view = yield from window.read(page.offset, page.end)
             size = page.header_size
@@ -108,6 +104,15 @@ def _probe_pages(pages: Sequence[FoundPage], kinds: Kinds, limits: CarveLimits) 
                 known = replace(known, rows={})
         found.append(known)
     return found
+
+
+def _needs_body(page: ProbedPage, before: ProbedPage | None, *, nested: bool) -> bool:
+    """Whether a page has to be decompressed, whatever that costs."""
+    if page.is_dictionary or page.page.proof in _WEAK:
+        return True
+    if before is None or before.is_dictionary or before.page.end != page.page.offset:
+        return True
+    return nested and page.page.header.data_page_header is not None
 
 
 #: Proofs that need another one: that the page decodes.

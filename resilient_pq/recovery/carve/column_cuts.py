@@ -266,7 +266,7 @@ def _of_one_run(chunks: Sequence[CutChunk], *, begins: bool, ends: bool) -> Colu
     if begins:  # more columns than there are would be made up; the first row group is what it is in any case
         again = (n for n in range(1, count) if _begins_again(chunks, n, ends=ends) or chunks[n].goes_on(chunks[0]))
         count = next(again, count)
-    return None if _recur(chunks[:count]) else ColumnCount(count, 0, count)
+    return None if _have_twins(chunks[:count]) else ColumnCount(count, 0, count)
 
 
 def _begins_again(chunks: Sequence[CutChunk], count: int, *, ends: bool) -> bool:
@@ -286,21 +286,22 @@ def _all_alike(runs: Sequence[Sequence[CutChunk]], count: int) -> bool:
 
 def _of_equal_rows(chunks: Sequence[CutChunk]) -> int | None:
     """The same for chunks that all have equally many rows."""
-    of_one_type = len(chunks) > 1 and _repeats(chunks, 1)
-    if of_one_type and (_ascend(chunks) or _ascend(chunks[::-1])):
-        return 1
-    for count in range(1, len(chunks)):
-        divides = not len(chunks) % count
-        # Of a file that was cut, the last row group may lack chunks.
-        if not divides and (of_one_type or len(chunks) <= 2 * count):
-            continue
-        told = not of_one_type or (count > 1 and not _are_alike(chunks, 1))
-        if told and _are_alike(chunks, count) and (_repeats(chunks, count) or _mostly_repeats(chunks, count)):
-            return count
-    return None if of_one_type else len(chunks)
+    if len(chunks) > 1 and _repeats(chunks, 1):
+        if _ascend(chunks) or _ascend(chunks[::-1]):
+            return 1
+        counts = [] if _are_alike(chunks, 1) else [n for n in range(2, len(chunks)) if not len(chunks) % n]
+        return next((count for count in counts if _recurs(chunks, count)), None)
+    # Of a file that was cut, the last row group may lack chunks.
+    counts = [n for n in range(1, len(chunks)) if not len(chunks) % n or len(chunks) > 2 * n]
+    return next((count for count in counts if _recurs(chunks, count)), len(chunks))
 
 
-def _recur(chunks: Sequence[CutChunk]) -> bool:
+def _recurs(chunks: Sequence[CutChunk], count: int) -> bool:
+    """Whether so many chunks are followed by chunks of the same columns, row group by row group."""
+    return _are_alike(chunks, count) and (_repeats(chunks, count) or _mostly_repeats(chunks, count))
+
+
+def _have_twins(chunks: Sequence[CutChunk]) -> bool:
     """Whether any two chunks may be of one column, in two row groups of which others are missing."""
     return any(
         one.has_values and other.has_values and _common_kinds([one, other]) and one.is_like(other)

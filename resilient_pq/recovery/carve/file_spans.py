@@ -159,14 +159,14 @@ def _assign_pages(
     whole = [_without_inner(file, whole) for file in whole]
     taken = {page.offset for file in whole for page in file.pages}
     rest = [page for page in pages if page.offset not in taken]
-    mine = {file.start for file in whole}
-    begins = [head for head in heads if head not in mine and not any(_contains(head, file) for file in whole)]
-    # What stands behind a whole file is no more of what stands before it, unless that is a value in a page of it.
-    borders = {file.end for file in whole if _is_separate(file, begins, start)} | set(begins) | {start}
+    begins = [head for head in heads if not any(_contains(head, file) for file in whole)]
+    # Bytes behind a whole file are not part of those before it, unless the file is a value in one of their pages.
+    borders = {start, *begins, *(file.end for file in whole if _is_separate(file, begins, start))}
+    separate = [file for file in whole if file.end in borders]
     found = list(whole)
     places = sorted(borders)
     for place, following in zip(places, [*places[1:], end], strict=True):
-        ends_at = min([following, *(file.start for file in whole if file.end in borders and file.start >= place)])
+        ends_at = min([following, *(file.start for file in separate if file.start >= place)])
         first, last = (bisect_left(rest, offset, key=lambda page: page.offset) for offset in (place, following))
         own = tuple(rest[first:last])
         if place in begins:

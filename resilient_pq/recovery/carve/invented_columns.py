@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from resilient_pq.damage.page_search import FoundPage
 from resilient_pq.errors import FormatError
 from resilient_pq.format.file_metadata import Encoding, Repetition, Type
 from resilient_pq.format.schema_tree import Group, Node, Schema
 from resilient_pq.recovery.carve.column_cuts import (
+    ColumnCount,
     CutChunk,
     CutChunks,
     Run,
@@ -57,10 +59,11 @@ class NamedColumn:
     physical_type: Type
 
 
-def schema_of(shapes: Sequence[ColumnKind], named: Sequence[NamedColumn] = ()) -> Schema:
-    """A schema with a column of each kind, named c0, c1 and so on where nothing says how."""
+def _schema_of(columns: Sequence[Sequence[CutChunk]], named: Sequence[NamedColumn]) -> Schema:
+    """A schema of columns with some chunks each, named c0, c1 and so on where no record names them."""
     fields: list[Node] = []
-    for ordinal, kind in enumerate(shapes):
+    for ordinal, chunks in enumerate(columns):
+        kind = _choose_kind(chunks, named[ordinal].physical_type if named else None)
         shape = _SHAPES[_LEVELS.index((kind.max_definition_level, kind.max_repetition_level))]
         parsed = Schema.parse(f"message schema {{ {shape.format(type=_type_name(kind), name=f'c{ordinal}')} }}")
         (field,) = parsed.root.children
@@ -128,7 +131,7 @@ def invent_columns(
     kinds: Sequence[ColumnKind],
     steps: SearchBudget,
     max_columns: int,
-    places: Places | None = None,
+    places: Places,
     named: Sequence[NamedColumn] = (),
     *,
     begins: bool = True,
@@ -142,28 +145,46 @@ def invent_columns(
     if not widest:
         return None
     best = [chunks.of(run) for run in widest]
-    told = [None if places is None else places.get(page.page.offset) for page in pages]
-    columns = group_by_places([chunk for run in best for chunk in run], told)
-    begins, end = bool(columns) or (begins and start == 0), None
-    if not columns:
-        if not begins and len(best) > 1 and len(best[0]) == 1:
-            best = best[1:]  # it may be the end of a chunk
-        cut = [chunk for run in best for chunk in run]
-        counted = count_columns(best, begins=begins)
-        if counted is None:
-            return None
-        columns = counted.columns(cut)
-        rivals = [] if _is_one_type(cut) else [rows for rows in reaching if rows != best[0][0].rows]
-        if any(_is_good(chunks, start, rows, steps, begins=begins) for rows in rivals):
-            return None
-        if counted.told < len(cut):
-            end = pages[cut[counted.told - 1].end - 1].page.end
+    recorded = [places.get(page.page.offset) for page in pages]
+    counts = frozenset(run[0].rows for run in best)
+    if columns := group_by_places(list(chain(*best)), recorded):
+        return _invented(columns, max_columns, counts, named)
+    begins = begins and start == 0
+    if not begins and len(best) > 1 and len(best[0]) == 1:
+        best = best[1:]  # it may be the end of a chunk
+        counts = frozenset(run[0].rows for run in best)
+    counted = _count_by_repetition(chunks, start, best, reaching, steps, begins=begins)
+    if counted is None:
+        return None
+    cut = list(chain(*best))
+    end = pages[cut[counted.told - 1].end - 1].page.end if counted.told < len(cut) else None
+    invented = _invented(counted.columns(cut), max_columns, counts, named)
+    return replace(invented, from_start=begins, end=end)
+
+
+def _invented(
+    columns: Sequence[Sequence[CutChunk]], max_columns: int, row_counts: frozenset[int], named: Sequence[NamedColumn]
+) -> InventedColumns:
     if not _fit(columns, named):
         named = ()
-    types = [column.physical_type for column in named]
-    shapes = [_choose_kind(chunks, types[i] if types else None) for i, chunks in enumerate(columns[:max_columns])]
-    counts = frozenset(run[0].rows for run in best)
-    return InventedColumns(schema_of(shapes, named), counts, begins, end, bool(named))
+    return InventedColumns(_schema_of(columns[:max_columns], named), row_counts, True, None, bool(named))
+
+
+def _count_by_repetition(
+    chunks: CutChunks,
+    start: int,
+    runs: Sequence[Sequence[CutChunk]],
+    reaching: Sequence[int],
+    steps: SearchBudget,
+    *,
+    begins: bool,
+) -> ColumnCount | None:
+    """How many columns there are by what repeats; None where pages can be laid out well in another way, too."""
+    counted = count_columns(runs, begins=begins)
+    if counted is None or _is_one_type(list(chain(*runs))):
+        return counted
+    rivals = (rows for rows in reaching if rows != runs[0][0].rows)
+    return None if any(_is_good(chunks, start, rows, steps, begins=begins) for rows in rivals) else counted
 
 
 def _widest(chunks: CutChunks, start: int, steps: SearchBudget) -> tuple[list[Run], list[int]]:

@@ -189,18 +189,16 @@ class PageLayout:
         good = [way for way in compared if self._may_go_on(way.end, end)] or compared
         if len(good) > 1:
             return self._most_even(good, start, end)
-        if good:
-            return good[0]
-        best = max(
-            ways,
-            key=lambda way: (way.counted and way.num_rows in expected, way.end, len(way.spans)),
-            default=None,
-        )
-        if best is None:
+        return good[0] if good else self._longest(ways, expected)
+
+    def _longest(self, ways: Sequence[LaidGroup], expected: Set[int]) -> LaidGroup | None:
+        """The way to lay out a row group that was cut, as far as the ways that reach as far agree."""
+        if not ways:
             return None
-        # Of a row group that was cut, the last pages may be more of one chunk, or begin the next.
-        told = best.counted and best.num_rows in expected
-        rivals = [way for way in ways if way.end == best.end and (way.num_rows in expected or not told)]
+        best = max(ways, key=lambda way: (way.counted and way.num_rows in expected, way.end, len(way.spans)))
+        # The last pages may be more of one chunk, or begin the next.
+        is_expected = best.counted and best.num_rows in expected
+        rivals = [way for way in ways if way.end == best.end and (way.num_rows in expected or not is_expected)]
         return self._in_common(rivals) if len(rivals) > 1 else best
 
     def _in_common(self, ways: Sequence[LaidGroup]) -> LaidGroup:

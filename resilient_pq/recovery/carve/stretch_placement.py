@@ -238,18 +238,20 @@ class StretchPlacement:
         for first in range(start, min(last, start + _MOST_LEADING) + 1):
             for leaf in range(len(columns)):
                 lead = self._lead(start, first, (leaf - 1) % len(columns)) if first > start else None
-                if first > start and lead is None:
-                    continue
-                if first == end:
-                    found.append(_Place(lead, leaf, None))
-                    continue
-                group = self.layout.group(first, end, leaf)
-                if group is None or not group.counted:
-                    continue
-                if lead is None or leaf == 0 or self._may_lead(lead, group.num_rows):
-                    found.append(_Place(lead, leaf, group))
+                if (lead is not None or first == start) and (place := self._place_at(first, end, leaf, lead)):
+                    found.append(place)
         reached = [end if place.group is None else self._reach(place.group, end) for place in found]
         return [place for place, reach in zip(found, reached, strict=True) if reach == max(reached)]
+
+    def _place_at(self, first: int, end: int, leaf: int, lead: Span | None) -> _Place | None:
+        """The way to go on with a chunk of a column that begins with a page, or behind the last; None for none."""
+        if first == end:
+            return _Place(lead, leaf, None)
+        group = self.layout.group(first, end, leaf)
+        if group is None or not group.counted:
+            return None
+        fits = lead is None or leaf == 0 or self._may_lead(lead, group.num_rows)
+        return _Place(lead, leaf, group) if fits else None
 
     def _may_lead(self, lead: Span, num_rows: int) -> bool:
         """Whether pages can be the end of a chunk of so many rows, and are not all of it."""
@@ -271,31 +273,30 @@ class StretchPlacement:
 
     def _choose(self, start: int, places: Sequence[_Place]) -> tuple[_Place, int] | None:
         """The best place and the number of its first chunk, where it is clearly better than all others."""
-        rated = sorted(
-            (
-                (self._badness(start, place, chunk), place, chunk)
-                for place in places
-                for chunk in self._chunks(start, place)
-            ),
-            key=lambda rating: rating[0],
-        )
+        ways = [(place, chunk) for place in places for chunk in self._chunks(start, place)]
+        rated = sorted(((self._badness(start, *way), *way) for way in ways), key=lambda rating: rating[0])
         if not rated:
             return None
         best, place, chunk = rated[0]
         count = len(self.layout.columns)
-        if best > _UNLIKELY * count:
+        if best > _UNLIKELY * count or self._has_rival(rated):
             return None
         # Where only the number of the row group is in doubt, a mistake is one of whole row groups, and shows.
-        others = [rating for rating in rated[1:] if rating[1] != place]
-        clearly = _CLEARLY if place.group is not None else 1.0  # pages without a chunk behind them tell little
-        if others and (best > _NEARLY or others[0][0] < best + clearly or not self._is_told(place, chunk)):
-            return None
-        later = [badness for badness, same, number in rated[1:] if same == place and number != chunk]
-        if later and best > _NEARLY * count and later[0] < best + _CLEARLY * count:
+        later = next((badness for badness, same, number in rated[1:] if same == place and number != chunk), None)
+        if later is not None and best > _NEARLY * count and later < best + _CLEARLY * count:
             return None
         return place, chunk
 
-    def _is_told(self, place: _Place, chunk: int) -> bool:
+    def _has_rival(self, rated: Sequence[tuple[float, _Place, int]]) -> bool:
+        """Whether another place is nearly as good as the best, or the best is not good enough to choose it by sizes."""
+        best, place, chunk = rated[0]
+        others = next((badness for badness, other, _ in rated[1:] if other != place), None)
+        if others is None:
+            return False
+        clearly = _CLEARLY if place.group is not None else 1.0  # pages without a chunk behind them show little
+        return best > _NEARLY or others < best + clearly or not self._sizes_known(place, chunk)
+
+    def _sizes_known(self, place: _Place, chunk: int) -> bool:
         """Whether the sizes of what is missing are known well enough to choose a place by them."""
         count = len(self.layout.columns)
         missing = range(self._chunk, min(chunk + 1, self._chunk + count))

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
-from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.damage.page_search import FoundPage
 from resilient_pq.errors import Where
 from resilient_pq.format.file_metadata import Type
@@ -28,45 +27,43 @@ from resilient_pq.version import MAKER
 async def carve_row_groups(known: Reconstruction) -> Reconstruction:
     """The row groups that pages make up, outside of the row groups that are known."""
     size = known.source.info.size
-    files = await known.source.drive(carve.find_files(0, size))
-    files = [replace(file, pages=_outside_records(file.pages, known.survey)) for file in files]
-    files = [file for file in files if file.pages]
+    files = _without_copies(await known.source.drive(carve.find_files(0, size)), known.survey)
     if not files:
         return known
     file = max(files, key=lambda file: file.num_bytes)
-    if len(files) > 1:
-        known = known.with_findings(_report_several(file, files))
-    if known.row_groups:
-        file = replace(file, start=0, has_head=True)  # a footer names its first pages, whatever its head looks like
-    elif file.metadata is not None and file.has_head:
+    known = known.with_findings(*_report_several(file, files))
+    if not known.row_groups and file.metadata is not None and file.has_head:
         inside = ByteRemap(file.end - file.start, (RemapSegment(0, file.end - file.start, file.start),))
         return known.through(inside, f"the file lies at {file.start:,} to {file.end:,} of other bytes")
+    if known.row_groups:
+        file = replace(file, start=0, has_head=True)  # a footer names its first pages, whatever its head looks like
     rebuilt, schema_from = await _rebuild(known, file)
-    named = [ByteRange(row_group.start, row_group.end) for row_group in known.row_groups]
     known = replace(known, schema_from=schema_from).with_findings(*rebuilt.findings)
-    found = [
-        row_group
-        for row_group in rebuilt.row_groups
-        if any(row_group.chunks) and not any(row_group.overlaps(place) for place in named)
-    ]
+    found = [one for one in rebuilt.row_groups if any(one.chunks) and not any(map(one.overlaps, known.row_groups))]
     if not found:
         return known
     contents = known.contents or Contents.of(Footer(rebuilt.metadata, size, 0, None))
     return replace(known, contents=contents, end=known.end or FileEnd(0, size)).with_unnumbered(found)
 
 
-def _report_several(taken: carve.FoundFile, files: Sequence[carve.FoundFile]) -> Finding:
+def _report_several(taken: carve.FoundFile, files: Sequence[carve.FoundFile]) -> Iterator[Finding]:
     others = ", ".join(f"{other.start:,} to {other.end:,}" for other in files if other is not taken)
-    message = f"there are several files in it; that at {taken.start:,} is taken, and not those at {others}"
-    return Finding(Damage.FOREIGN, message, Where(offset=taken.start), costs_rows=False)
+    if others:
+        message = f"there are several files in it; that at {taken.start:,} is taken, and not those at {others}"
+        yield Finding(Damage.FOREIGN, message, Where(offset=taken.start), costs_rows=False)
 
 
-def _outside_records(pages: tuple[FoundPage, ...], survey: Survey | None) -> tuple[FoundPage, ...]:
-    """Pages without the copies of page headers that lie in records."""
+def _without_copies(files: Sequence[carve.FoundFile], survey: Survey | None) -> list[carve.FoundFile]:
+    """Files that have pages, without the copies of page headers that lie in records."""
     found = {} if survey is None else survey.found
     places = sorted((at, at + header.end - header.offset) for at, header in found.items())
-    within = (bisect_right(places, (page.offset, page.offset)) - 1 for page in pages)
-    return tuple(page for page, i in zip(pages, within, strict=True) if i < 0 or places[i][1] < page.end)
+
+    def is_copy(page: FoundPage) -> bool:
+        i = bisect_right(places, (page.offset, page.offset)) - 1
+        return i >= 0 and places[i][1] >= page.end
+
+    files = [replace(file, pages=tuple(page for page in file.pages if not is_copy(page))) for file in files]
+    return [file for file in files if file.pages]
 
 
 async def _rebuild(known: Reconstruction, file: carve.FoundFile) -> tuple[RebuiltFile, str | None]:

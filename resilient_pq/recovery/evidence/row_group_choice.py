@@ -1,4 +1,4 @@
-"""Which row groups a damaged file says that it has, and what is lost whatever is kept of them. Pure."""
+"""The row groups that footers and records name, and the rows that are lost between and behind them. Pure."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class Candidates:
 
 
 def candidates_of_survey(survey: Survey, schema: FileMetaData | None = None) -> Candidates | None:
-    """What a survey leaves to keep; None when not even the schema is known."""
+    """The row groups that records name; None when the schema is not known."""
     footer, last = survey.footer, survey.last
     named = None if schema is None else replace(schema, row_groups=[])
     named = named if footer is None else footer.metadata
@@ -126,20 +126,20 @@ def candidates_of_survey(survey: Survey, schema: FileMetaData | None = None) -> 
     found = _footer_candidates(named, Method.CHECKPOINT)
     for ordinal, later in sorted(survey.row_groups.items()):
         found.append(_candidate(ordinal, later.row_group, later.rows_before, Method.ROW_GROUP_RECORD))
-    metadata = _metadata(named, [candidate.row_group for candidate in found])
+    row_groups = [candidate.row_group for candidate in found]
+    num_rows = sum(row_group.num_rows for row_group in row_groups)
+    metadata = replace(named, row_groups=row_groups, num_rows=num_rows)
     header = None if footer is None else footer.header
     contents = Contents.of(Footer(metadata, survey.size, 0, header))
+    candidates = Candidates(contents, tuple(found), end_of_survey(survey), None, last)
+    if header is None:
+        return candidates
+    whole = header.kind == RecordKind.FINAL and not survey.row_groups
+    candidates = replace(candidates, cut_end=header.end if whole else None)
+    if survey.scanned:
+        return replace(candidates, unaccounted=tuple(_unaccounted(survey, found)))
     contiguous = [candidate.ordinal for candidate in found] == list(range(len(found)))
-    whole = header is not None and header.kind == RecordKind.FINAL and not survey.row_groups
-    return Candidates(
-        contents,
-        tuple(found),
-        end_of_survey(survey),
-        last.end if header is not None and contiguous and not survey.scanned else None,
-        last,
-        header.end if header is not None and whole else None,
-        tuple(_unaccounted(survey, found)) if header is not None and survey.scanned else (),
-    )
+    return replace(candidates, prefix_end=last.end if contiguous else None)
 
 
 def candidates_of_contents(contents: Contents) -> Candidates:
@@ -188,25 +188,13 @@ def _candidate(ordinal: int, row_group: RowGroup, rows_before: int, method: Meth
     return Candidate(ordinal, row_group, start, end, rows_before, method)
 
 
-def _metadata(footer: FileMetaData, row_groups: list[RowGroup]) -> FileMetaData:
-    return FileMetaData(
-        version=footer.version,
-        schema=footer.schema,
-        num_rows=sum(row_group.num_rows for row_group in row_groups),
-        row_groups=row_groups,
-        key_value_metadata=footer.key_value_metadata,
-        created_by=footer.created_by,
-        column_orders=footer.column_orders,
-    )
-
-
 def data_starts(row_group: LocatedRowGroup) -> tuple[int, ...]:
     """Where the chunks of a row group begin; -1 for those of which nothing is known."""
     return tuple(-1 if chunk is None else chunk.read.range.start for chunk in row_group.chunks)
 
 
 def find_gaps(row_groups: Sequence[LocatedRowGroup]) -> list[LostRegion]:
-    """What lies between row groups that are known: others, of which nothing is left that names them."""
+    """The rows lost between row groups, in row groups that nothing names any more."""
     gaps: list[LostRegion] = []
     ordinal, end = 0, 0
     counted: int | None = 0
@@ -232,13 +220,13 @@ def find_gaps(row_groups: Sequence[LocatedRowGroup]) -> list[LostRegion]:
 def find_losses(
     end: FileEnd | None, row_groups: Sequence[LocatedRowGroup], in_flight: int | None = None
 ) -> list[LostRegion]:
-    """What is lost between and behind row groups, whatever is kept of them.
-
-    Where the whole file's rows are counted, and nothing else is missing, they tell how many are in a gap.
-    """
-    found = [*find_gaps(row_groups), *([] if end is None else find_losses_at_end(end, row_groups, in_flight))]
+    """The rows lost between and behind row groups; a single gap has those that the whole file is counted to have."""
+    gaps = find_gaps(row_groups)
+    if end is None:
+        return gaps
+    found = [*gaps, *find_losses_at_end(end, row_groups, in_flight)]
     uncounted = [region for region in found if region.num_rows is None]
-    if end is None or end.num_rows is None or not uncounted:
+    if end.num_rows is None or not uncounted:
         return found
     rest = end.num_rows - sum(known.num_rows or 0 for known in row_groups)
     rest -= sum(region.num_rows or 0 for region in found)
@@ -252,13 +240,9 @@ def find_losses(
 def find_losses_at_end(
     end: FileEnd, row_groups: Sequence[LocatedRowGroup], in_flight: int | None = None
 ) -> list[LostRegion]:
-    """What may stand behind the last row group that is known: nothing only where the end of the file is proven."""
-    last = row_groups[-1] if row_groups else None
-    before = 0 if last is None else last.rows_before
-    counted = 0 if last is None else last.num_rows
-    known = None if before is None or counted is None else before + counted
-    start = min(max(end.start, 0 if last is None else last.end), end.size)
-    where = Where(row_group=0 if last is None else last.ordinal + 1)
+    """What may be lost behind the last row group that is known; where the end of the file is proven, nothing."""
+    known, start, ordinal = _count_rows(row_groups)
+    start, where = min(max(end.start, start), end.size), Where(row_group=ordinal)
     stated = end.least if end.num_rows is None else end.num_rows
     lost: list[LostRegion] = []
     if known is not None and stated > known:
@@ -278,8 +262,17 @@ def find_losses_at_end(
     return lost
 
 
+def _count_rows(row_groups: Sequence[LocatedRowGroup]) -> tuple[int | None, int, int]:
+    """The rows up to the end of the last row group, the offset behind it, and the ordinal of the next one."""
+    if not row_groups:
+        return 0, 0, 0
+    last = row_groups[-1]
+    known = None if last.rows_before is None or last.num_rows is None else last.rows_before + last.num_rows
+    return known, last.end, last.ordinal + 1
+
+
 def _unaccounted(survey: Survey, found: list[Candidate]) -> Iterator[ByteRange]:
-    """What is left of the bytes up to the last whole record, when all that is known of is taken away."""
+    """The bytes up to the last whole record that belong to no row group and no whole record."""
     assert survey.last is not None
     known = [(candidate.start - CHUNK_RECORD_SIZE, candidate.end) for candidate in found]
     for earlier, later in pairwise([None, *found]):

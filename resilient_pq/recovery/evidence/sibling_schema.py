@@ -40,11 +40,8 @@ async def fit_siblings(siblings: Siblings, carve: Callable[[KnownSchema | None],
     invented: RebuiltFile | None = None
     schemas = await siblings.schemas()
     for known in schemas:
-        try:
-            rebuilt = await carve(known)
-        except FormatError:
-            continue  # too many ways to lay the pages out in these columns
-        if not rebuilt.row_groups:
+        rebuilt = await _try_carving(carve, known)
+        if rebuilt is None or not rebuilt.row_groups:
             continue
         if _leaves_pages_out(rebuilt):
             invented = invented or await carve(None)
@@ -53,14 +50,27 @@ async def fit_siblings(siblings: Siblings, carve: Callable[[KnownSchema | None],
         fitting.append((known, rebuilt))
     if fitting:
         known, rebuilt = fitting[0]
-        others = [other.origin for other, _ in fitting[1:]]
-        return SiblingFit(replace(rebuilt, findings=(_report_choice(known, others), *rebuilt.findings)), known.origin)
-    invented = invented or await carve(None)
-    if schemas and invented.row_groups:
-        message = f"its pages do not fit the columns of {', '.join(known.origin for known in schemas)}"
-        finding = Finding(Damage.UNVERIFIED, message, costs_rows=False)
-        invented = replace(invented, findings=(finding, *invented.findings))
-    return SiblingFit(invented, None)
+        chosen = _report_choice(known, [other.origin for other, _ in fitting[1:]])
+        return SiblingFit(replace(rebuilt, findings=(chosen, *rebuilt.findings)), known.origin)
+    return SiblingFit(_with_misfits(invented or await carve(None), schemas), None)
+
+
+def _with_misfits(invented: RebuiltFile, schemas: Sequence[KnownSchema]) -> RebuiltFile:
+    """Row groups in invented columns, with the siblings that do not fit as a finding."""
+    if not schemas or not invented.row_groups:
+        return invented
+    message = f"its pages do not fit the columns of {', '.join(known.origin for known in schemas)}"
+    finding = Finding(Damage.UNVERIFIED, message, costs_rows=False)
+    return replace(invented, findings=(finding, *invented.findings))
+
+
+async def _try_carving(
+    carve: Callable[[KnownSchema | None], Awaitable[RebuiltFile]], known: KnownSchema
+) -> RebuiltFile | None:
+    try:
+        return await carve(known)
+    except FormatError:
+        return None  # there are too many ways to lay the pages out in these columns
 
 
 def _report_choice(known: KnownSchema, others: Sequence[str]) -> Finding:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from itertools import pairwise
 
 from resilient_pq.byte_ranges import ByteRange
@@ -28,30 +28,40 @@ _ANCHOR = RECORD_MAGIC + bytes((FORMAT_VERSION, RecordKind.ANCHOR))
 
 
 def find_shift(metadata: FileMetaData, start: int, *, has_magic: bool) -> Generator[ByteRange, memoryview, int | None]:
-    """How far the row groups lie from where whole metadata have them; None where they are not there.
-
-    Most writers leave nothing between the last chunk, index or filter and the metadata. So where bytes are missing or
-    were added before the row groups, the distance tells how many.
-    """
-    chunks = [chunk for row_group in metadata.row_groups for chunk in row_group.columns]
+    """How far the row groups lie from where whole metadata have them; None where they are not there."""
+    # Most writers put nothing between the last chunk, index or filter and the metadata: the distance is the number of
+    # bytes that are missing, or were added, before the row groups.
+    chunks = all_chunks(metadata.row_groups)
     if any(chunk.file_path for chunk in chunks):
         return 0 if has_magic and start == len(MAGIC) else None  # a summary
-    data_end = max([len(MAGIC), *(end for chunk in chunks for end in _chunk_ends(chunk))])
-    moved = start - data_end
-    if not moved:
-        return 0  # a file within a column does not fit together so, counted from the beginning of the whole
-    if (yield from pages_begin(chunks, 0, start)):
+    moved = start - _data_end(chunks)
+    # Where nothing was moved it is this file: offsets in a file within a column do not count from the beginning.
+    if not moved or (yield from pages_begin(chunks, 0, start)):
         return 0
     if moved < 0 and (yield from pages_begin(chunks, moved, start)):
         return moved
     if has_magic:
-        # Without a value in the file there is nothing to go by, but that no other begins behind the magic.
-        alone = not any(has_values(chunk) for chunk in chunks) and not (yield from is_within(start))
-        return 0 if alone else None
-    if moved < 0 or bytes((yield ByteRange(moved, moved + len(MAGIC)))) != MAGIC:
-        return None
-    begins = yield from pages_begin(chunks, moved, start)
-    return moved if begins or not any(has_values(chunk) for chunk in chunks) else None
+        # Where the file has no values, no other file may begin behind the magic.
+        is_only = not any(map(has_values, chunks)) and not (yield from is_within(start))
+        return 0 if is_only else None
+    return moved if moved > 0 and (yield from _is_file_at(moved, chunks, start)) else None
+
+
+def _is_file_at(offset: int, chunks: Sequence[ColumnChunk], end: int) -> Generator[ByteRange, memoryview, bool]:
+    """Whether a file with these chunks begins at an offset."""
+    if bytes((yield ByteRange(offset, offset + len(MAGIC)))) != MAGIC:
+        return False
+    return not any(map(has_values, chunks)) or (yield from pages_begin(chunks, offset, end))
+
+
+def all_chunks(row_groups: Iterable[RowGroup]) -> list[ColumnChunk]:
+    """The column chunks of some row groups."""
+    return [chunk for row_group in row_groups for chunk in row_group.columns]
+
+
+def _data_end(chunks: Iterable[ColumnChunk]) -> int:
+    """Offset behind the last chunk, index or bloom filter."""
+    return max([len(MAGIC), *(end for chunk in chunks for end in _chunk_ends(chunk))])
 
 
 def _chunk_ends(chunk: ColumnChunk) -> Iterator[int]:
@@ -175,7 +185,7 @@ def _chunk_places(row_group: RowGroup, schema: Schema, end: int, *, strict: bool
     sizes = [column.meta_data.total_compressed_size for column in row_group.columns if column.meta_data]
     if row_group.total_compressed_size not in (None, 0, sum(sizes)):
         return None
-    places, borne_out = [], not strict
+    places, proven = [], not strict
     for leaf, column in zip(schema.leaves, row_group.columns, strict=True):
         metadata = column.meta_data
         if metadata is None and column.encrypted_column_metadata is not None:
@@ -185,11 +195,11 @@ def _chunk_places(row_group: RowGroup, schema: Schema, end: int, *, strict: bool
         if not leaf.max_repetition_level:
             if metadata.num_values != row_group.num_rows:
                 return None
-            borne_out = borne_out or row_group.num_rows > 0
+            proven |= row_group.num_rows > 0
         try:
             place = chunk_range(metadata, end)
         except FormatError:
             return None
         if place[0] < place[1]:
             places.append(place)
-    return places if borne_out else None
+    return places if proven else None

@@ -26,6 +26,7 @@ from resilient_pq.format.resilience_records import HEADER_SIZE
 from resilient_pq.format.schema_tree import Schema
 from resilient_pq.reader.contents import Contents
 from resilient_pq.recovery.evidence.footers.footer_evidence import (
+    all_chunks,
     find_shift,
     has_values,
     is_within,
@@ -189,7 +190,7 @@ def _by_shape(search: _Search, start: int) -> FooterSearch:
     if partial.ending is MetadataEnd.WHOLE:
         end = max(start + partial.end, min(start + partial.end + TAIL_SIZE, search.extent.data_end))
         return (yield from _by_metadata(search, contents, start, end, tail_is_whole=False))
-    chunks = [chunk for row_group in partial.row_groups for chunk in row_group.columns] + partial.columns
+    chunks = all_chunks(partial.row_groups) + partial.columns
     if any(has_values(chunk) for chunk in chunks):
         own = yield from pages_begin(chunks, 0, start)
     else:

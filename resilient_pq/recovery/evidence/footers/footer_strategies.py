@@ -14,7 +14,7 @@ from resilient_pq.off_event_loop import off_loop
 from resilient_pq.reader.contents import Contents
 from resilient_pq.recovery import carve
 from resilient_pq.recovery.damaged_object import DamagedObject
-from resilient_pq.recovery.evidence.footers.footer_evidence import has_values, pages_begin
+from resilient_pq.recovery.evidence.footers.footer_evidence import all_chunks, has_values, pages_begin
 from resilient_pq.recovery.evidence.footers.footer_search import find_footer, footer_budget
 from resilient_pq.recovery.evidence.footers.torn_footer import TornFooter
 from resilient_pq.recovery.evidence.reconstruction import Reconstruction
@@ -55,7 +55,7 @@ def _describe_refused(contents: Contents) -> list[Finding]:
     stored = contents.key_value.get(ARROW_SCHEMA_KEY)
     if stored is not None and not is_stored_schema(stored, len(contents.schema.columns)):
         messages.append("the Arrow schema in the footer is damaged: some readers refuse the file")
-    chunks = [chunk for row_group in contents.metadata.row_groups for chunk in row_group.columns]
+    chunks = all_chunks(contents.metadata.row_groups)
     named = [chunk.meta_data.path_in_schema is not None for chunk in chunks if chunk.meta_data is not None]
     if any(named) and not all(named):
         messages.append("the footer names some column chunks and not others: some readers refuse the file")
@@ -71,7 +71,7 @@ async def _names_pages(source: DamagedObject, contents: Contents) -> bool:
     """Whether pages lie where a footer without a checksum has its column chunks."""
 
     def chunks_with_values() -> list[ColumnChunk]:
-        return [chunk for row_group in contents.metadata.row_groups for chunk in row_group.columns if has_values(chunk)]
+        return list(filter(has_values, all_chunks(contents.metadata.row_groups)))
 
     chunks = await off_loop(contents.num_chunks, chunks_with_values)
     return not chunks or await source.drive(pages_begin(chunks, 0, source.info.size))
@@ -89,19 +89,25 @@ async def find_true_end(known: Reconstruction) -> Reconstruction:
         return replace(known, torn_footer=None)
     known = replace(known, torn_footer=found).with_findings(*found.findings)
     behind = await known.source.drive(carve.find_files(found.start, size))
-    # The footer of a checkpoint counts no rows behind it, even where nothing else is left of the checkpoint.
-    is_last = not any(file.pages and not file.has_head for file in behind)
+    proves = _proves_end(known, found, behind)
     if found.shift:
         known = replace(known, source=known.source.through(found.view), moved=True)
     if found.complete:
-        known, proves = await known.with_footer(found.contents), is_last
+        known = await known.with_footer(found.contents)
     else:
-        proves = is_last and found.contents.is_finished and (known.file_id is None or found.contents.unvouched)
         end = FileEnd(0, known.source.info.size, found.stated_rows)
         known = replace(known, contents=found.contents, row_groups=found.rebuilt.row_groups, end=end)
     if known.end is not None and not proves:
         return replace(known, end=replace(known.end, num_rows=None, miscounted=False))
     return known
+
+
+def _proves_end(known: Reconstruction, found: TornFooter, behind: Sequence[carve.FoundFile]) -> bool:
+    """Whether no row can stand behind those that a footer counts."""
+    # The footer of a checkpoint counts no rows behind it, even where nothing else is left of the checkpoint.
+    if any(file.pages and not file.has_head for file in behind):
+        return False
+    return found.complete or (found.contents.is_finished and (known.file_id is None or found.contents.unvouched))
 
 
 def _inner_files(known: Reconstruction) -> list[FileSpan]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -38,16 +38,19 @@ async def read_records(known: Reconstruction) -> Reconstruction:
     known = replace(known, survey=survey).with_findings(
         *(_report_other_file(other, "no anchor tells which file is meant") for other in others)
     )
-    num_chunks = _num_chunks(survey)
-    if (named := await known.with_candidates(partial(_candidates, survey), num_chunks)) is not None:
-        return named
+    named = await known.with_candidates(partial(_candidates, survey), _num_chunks(survey))
+    return named or (await _read_schemaless(known, survey))
+
+
+async def _read_schemaless(known: Reconstruction, survey: Survey) -> Reconstruction:
+    """The row groups that records name, where the schema has to come from the caller or a sibling."""
     if not survey.row_groups:
         return known
     row_groups = [found.row_group for _, found in sorted(survey.row_groups.items())]
     schema = known.given or await match_names(known.siblings, row_groups)
     if schema is None:
         return known
-    named = await known.with_candidates(partial(_candidates, survey, schema.metadata), num_chunks)
+    named = await known.with_candidates(partial(_candidates, survey, schema.metadata), _num_chunks(survey))
     return known if named is None else replace(named, schema_from=schema.origin)
 
 
@@ -74,24 +77,25 @@ async def restore_parts(known: Reconstruction) -> Reconstruction:
         found = dict(await source.drive(scan_object(source.info.size))).items()
     files = file_spans(found)
     view = await source.drive(place(source.info.size, found, survey.file_id))
-    reported = {survey.file_id, *(other.file_id for other in survey.others)}
-    known = known.with_findings(
-        *(
-            _report_other_file(file, "it is not looked at")
-            for file in files
-            if file.complete and file.file_id not in reported
-        )
-    )
+    known = known.with_findings(*_report_complete(files, survey))
     if view.is_in_place and view.size == source.info.size:
         return known
-    base = next((file.base for file in files if file.file_id == survey.file_id), 0)
-    if base > 0 and source.file_id is None and await source.begins_with_magic():
+    begins_later = any(file.base > 0 for file in files if file.file_id == survey.file_id)
+    if begins_later and source.file_id is None and await source.begins_with_magic():
         # The object begins as a file of which no record is left.
         within = (_report_other_file(file, "it is within this one") for file in files)
         return replace(known.with_findings(*within), lies_within=True)
     if not await _finds_more(known, view):
         return known
     return known.through(view, "parts of it lie elsewhere than they were written: they are put back")
+
+
+def _report_complete(files: Sequence[FileSpan], survey: Survey) -> Iterator[Finding]:
+    """The other files that are there from their first record to their last, unless they are reported already."""
+    reported = {survey.file_id, *(other.file_id for other in survey.others)}
+    for file in files:
+        if file.complete and file.file_id not in reported:
+            yield _report_other_file(file, "it is not looked at")
 
 
 async def _finds_more(known: Reconstruction, view: ByteRemap) -> bool:

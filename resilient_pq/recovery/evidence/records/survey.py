@@ -309,6 +309,11 @@ def _ends_in_footer(result: Survey) -> Generator[ByteRange, memoryview, bool]:
         metadata, _ = compact_protocol.decode(FileMetaData, data)
     except ResilientPQError:
         return False
+    return _ends_file(metadata, footer, result)
+
+
+def _ends_file(metadata: FileMetaData, footer: RecordedFooter, result: Survey) -> bool:
+    """Whether a footer is that of the finished file, with the row groups that records name and no others."""
     later = [found.row_group for _, found in sorted(result.row_groups.items())]
     known = [*footer.metadata.row_groups, *later]
     keys = key_values(metadata.key_value_metadata)
