@@ -18,14 +18,7 @@ from resilient_pq.recovery.carve.file_spans import FoundFile
 from resilient_pq.recovery.carve.invented_columns import NamedColumn, candidate_kinds, invent_columns
 from resilient_pq.recovery.carve.invented_columns import describe_columns as findings_of
 from resilient_pq.recovery.carve.page_layout import PageLayout, Places
-from resilient_pq.recovery.carve.page_probe import (
-    Kinds,
-    ProbedPage,
-    kind_of,
-    kinds_of,
-    probe_body,
-    probe_header,
-)
+from resilient_pq.recovery.carve.page_probe import Kinds, ProbedPage, kind_of, kinds_of, probe_body, probe_header
 from resilient_pq.recovery.carve.range_windows import RangeRequests, RangeWindow
 from resilient_pq.recovery.carve.stretch_placement import StretchPlacement
 from resilient_pq.recovery.evidence.located_row_group import RebuiltFile

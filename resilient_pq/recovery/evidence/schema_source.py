@@ -15,23 +15,8 @@ from typing import Any
 
 from resilient_pq.arrow.batch_ingest import Ingest
 from resilient_pq.arrow.types.stored_schema import ARROW_SCHEMA_KEY
-from resilient_pq.errors import (
-    FormatError,
-    RecoveryError,
-    SchemaError,
-    StoreError,
-    UnsupportedError,
-    Where,
-    located,
-)
-from resilient_pq.format.file_metadata import (
-    ColumnMetaData,
-    ColumnOrder,
-    FileMetaData,
-    KeyValue,
-    PageType,
-    RowGroup,
-)
+from resilient_pq.errors import FormatError, RecoveryError, SchemaError, StoreError, UnsupportedError, Where, located
+from resilient_pq.format.file_metadata import ColumnMetaData, ColumnOrder, FileMetaData, KeyValue, PageType, RowGroup
 from resilient_pq.format.footer import key_values
 from resilient_pq.format.schema_tree import Schema
 from resilient_pq.reader.contents import Contents
@@ -217,10 +202,7 @@ async def _of_damaged(source: DamagedObject, error: FormatError) -> KnownSchema:
 
 def _damaged(message: str, where: Where) -> Finding:
     return Finding(
-        Damage.CORRUPT,
-        f"the file that the schema comes from is damaged itself: {message}",
-        where,
-        costs_rows=False,
+        Damage.CORRUPT, f"the file that the schema comes from is damaged itself: {message}", where, costs_rows=False
     )
 
 
@@ -229,11 +211,7 @@ def _of_contents(contents: Contents, url: str) -> KnownSchema:
 
 
 def _known(
-    schema: Schema,
-    metadata: FileMetaData,
-    row_groups: Sequence[RowGroup],
-    url: str,
-    findings: tuple[Finding, ...],
+    schema: Schema, metadata: FileMetaData, row_groups: Sequence[RowGroup], url: str, findings: tuple[Finding, ...]
 ) -> KnownSchema:
     pairs = key_values(metadata.key_value_metadata)
     orders = metadata.column_orders

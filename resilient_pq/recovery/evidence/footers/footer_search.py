@@ -13,13 +13,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 
 from resilient_pq.byte_ranges import ByteRange
-from resilient_pq.damage.partial_metadata import (
-    SHAPE,
-    MetadataEnd,
-    PartialMetaData,
-    begins_metadata,
-    partial_metadata,
-)
+from resilient_pq.damage.partial_metadata import SHAPE, MetadataEnd, PartialMetaData, begins_metadata, partial_metadata
 from resilient_pq.errors import ResilientPQError
 from resilient_pq.format.footer import MAGIC, TAIL_SIZE, Footer, NeedBytes, read_footer
 from resilient_pq.format.resilience_records import HEADER_SIZE

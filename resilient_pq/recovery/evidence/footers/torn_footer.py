@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from resilient_pq.damage.partial_metadata import (
-    MetadataEnd,
-    PartialMetaData,
-)
+from resilient_pq.damage.partial_metadata import MetadataEnd, PartialMetaData
 from resilient_pq.errors import ResilientPQError, Where
 from resilient_pq.format.file_metadata import ColumnChunk
 from resilient_pq.format.footer import MAGIC

@@ -15,11 +15,7 @@ from itertools import pairwise
 from typing import Final
 
 from resilient_pq.byte_ranges import ByteRange
-from resilient_pq.format.resilience_records import (
-    HEADER_SIZE,
-    RecordHeader,
-    RecordKind,
-)
+from resilient_pq.format.resilience_records import HEADER_SIZE, RecordHeader, RecordKind
 from resilient_pq.recovery.evidence.byte_remap import ByteRemap, RemapSegment
 from resilient_pq.recovery.evidence.records.moved_marks import (
     KEY_BYTES,
@@ -42,11 +38,7 @@ _ROUNDS: Final = 2
 
 
 def place(
-    size: int,
-    found: Iterable[tuple[int, RecordHeader]],
-    file_id: bytes | None = None,
-    *,
-    search_pages: bool = False,
+    size: int, found: Iterable[tuple[int, RecordHeader]], file_id: bytes | None = None, *, search_pages: bool = False
 ) -> Generator[ByteRange, memoryview, ByteRemap]:
     """Where the bytes of a file lie.
 

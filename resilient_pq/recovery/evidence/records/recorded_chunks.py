@@ -11,10 +11,7 @@ from resilient_pq.damage.page_hints import PageHint, PageHints
 from resilient_pq.format.file_metadata import ColumnMetaData, Encoding, PageHeader, PageType
 from resilient_pq.format.pages.chunk_read import ChunkRead
 from resilient_pq.format.quirks import Quirks
-from resilient_pq.format.resilience_records import (
-    RecordHeader,
-    RecordKind,
-)
+from resilient_pq.format.resilience_records import RecordHeader, RecordKind
 from resilient_pq.format.schema_tree import Leaf, Schema
 from resilient_pq.recovery.evidence.located_row_group import LocatedChunk, LocatedRowGroup, Method
 
@@ -70,11 +67,7 @@ class RecordedChunk:
 
 
 def describe_row_group(
-    ordinal: int,
-    chunks: list[RecordedChunk],
-    headers: Sequence[RecordHeader],
-    schema: Schema,
-    quirks: Quirks,
+    ordinal: int, chunks: list[RecordedChunk], headers: Sequence[RecordHeader], schema: Schema, quirks: Quirks
 ) -> LocatedRowGroup:
     """A row group with the chunks that were found of it."""
     first = chunks[0].record

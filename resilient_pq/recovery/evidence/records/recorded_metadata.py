@@ -7,16 +7,8 @@ from dataclasses import dataclass
 from resilient_pq.errors import FormatError, ResilientPQError
 from resilient_pq.format import compact_protocol
 from resilient_pq.format.file_metadata import FileMetaData, KeyValue, RowGroup
-from resilient_pq.format.footer import (
-    MAGIC,
-    RECORD_KEY,
-    TAIL_SIZE,
-    ChunkSums,
-)
-from resilient_pq.format.resilience_records import (
-    RecordHeader,
-    RowGroupRecord,
-)
+from resilient_pq.format.footer import MAGIC, RECORD_KEY, TAIL_SIZE, ChunkSums
+from resilient_pq.format.resilience_records import RecordHeader, RowGroupRecord
 from resilient_pq.format.schema_tree import Schema
 from resilient_pq.reader.contents import chunk_range
 

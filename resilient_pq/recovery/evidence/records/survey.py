@@ -14,13 +14,7 @@ from resilient_pq.byte_ranges import ByteRange
 from resilient_pq.errors import ResilientPQError
 from resilient_pq.format import compact_protocol
 from resilient_pq.format.file_metadata import FileMetaData
-from resilient_pq.format.footer import (
-    FILE_ID_KEY,
-    MAGIC,
-    STATE_KEY,
-    TAIL_SIZE,
-    key_values,
-)
+from resilient_pq.format.footer import FILE_ID_KEY, MAGIC, STATE_KEY, TAIL_SIZE, key_values
 from resilient_pq.format.resilience_records import (
     CHUNK_RECORD_SIZE,
     FOOTER_KINDS,
