@@ -1,4 +1,4 @@
-"""What files there seem to be in bytes: by their pages, the magics at their ends, and footers. Sans-io."""
+"""Files in bytes, by their pages, the magics at their ends, and their footers. Sans-io."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SECTOR = 512
 
 @dataclass(frozen=True, slots=True)
 class FoundFile:
-    """A file, or what there is of one.
+    """A file, or a part of one.
 
     Attributes:
         start: Absolute offset of its leading magic; where that is gone, of its first page.
@@ -59,7 +59,7 @@ class _Footer:
 
 
 def find_files(start: int, end: int, limits: CarveLimits | None = None) -> RangeRequests[list[FoundFile]]:
-    """The files in the bytes between two offsets, in order; also those that stand within a damaged page of another."""
+    """The files between two offsets, in order, those within a damaged page of another included."""
     limits = limits or CarveLimits()
     pages = yield from search_pages(start, end, limits.search)
     magics = yield from _magics(start, end, pages)
@@ -90,7 +90,7 @@ def _magics(start: int, end: int, pages: Sequence[FoundPage]) -> RangeRequests[l
 
 
 def _heads(magics: Sequence[int], pages: Sequence[FoundPage], end: int) -> RangeRequests[list[int]]:
-    """The magics that lead a file: a page follows, or the first record of ours, and not what statistics keep of one."""
+    """The magics that begin a file, as a page or the first record follows, unlike in copies of values in statistics."""
     offsets = {page.offset for page in pages}
     window = RangeWindow(end)
     found = []
@@ -128,7 +128,7 @@ def _footers(magics: Sequence[int], start: int, end: int, limits: CarveLimits) -
 
 
 def _tells_columns(metadata: FileMetaData) -> bool:
-    """Whether the schema of a footer is one, and its row groups have its columns."""
+    """Whether the schema of a footer is valid, and its row groups have its columns."""
     try:
         leaves = Schema.from_elements(metadata.schema).leaves
     except ResilientPQError:
@@ -137,7 +137,7 @@ def _tells_columns(metadata: FileMetaData) -> bool:
 
 
 def _whole_file(footer: _Footer, heads: Sequence[int], pages: Sequence[FoundPage]) -> FoundFile | None:
-    """The file of a footer: it begins where its first page is where the footer says."""
+    """The file of a footer, which begins so that its first page lies where the footer has it."""
     chunks = [chunk.meta_data for row_group in footer.metadata.row_groups for chunk in row_group.columns]
     starts = [min(c.data_page_offset, c.dictionary_page_offset or c.data_page_offset) for c in chunks if c is not None]
     first = min(starts, default=None)
@@ -155,7 +155,7 @@ def _whole_file(footer: _Footer, heads: Sequence[int], pages: Sequence[FoundPage
 def _assign_pages(
     start: int, end: int, pages: Sequence[FoundPage], heads: Sequence[int], whole: Sequence[FoundFile]
 ) -> list[FoundFile]:
-    """Give each page to a file: to the innermost whole one, else to that whose head stands before it."""
+    """Assign each page to the innermost whole file, else to the file whose magic lies before it."""
     whole = [_without_inner(file, whole) for file in whole]
     taken = {page.offset for file in whole for page in file.pages}
     rest = [page for page in pages if page.offset not in taken]
@@ -187,6 +187,6 @@ def _contains(offset: int, file: FoundFile) -> bool:
 
 
 def _is_separate(file: FoundFile, begins: Sequence[int], start: int) -> bool:
-    """Whether a whole file stands on its own, in a sector of a disk or at the start, and not in a value of another."""
+    """Whether a whole file begins in a sector of a disk or at the start, and not in a value of another file."""
     before = max((head for head in begins if head < file.start), default=start)
     return (file.start - before) % _SECTOR == 0

@@ -1,8 +1,7 @@
-"""Columns for pages of which no schema is known: physical types, and names that are made up. Pure.
+"""Columns for pages without a schema: physical types, and invented names. Pure.
 
-The pages tell widths and levels, and with them the physical types, but for two that are equally wide: there the
-values look more like one than like the other. They tell neither names nor what values mean, and of nested columns
-only lists. Which row groups the chunks of one type are of is guessed by what repeats.
+Pages show widths and levels, and so physical types, except for two of the same width, which values resemble more or
+less. They show neither names nor meanings, and of nested columns only lists. Columns are counted by what repeats.
 """
 
 from __future__ import annotations
@@ -48,12 +47,7 @@ _FLOATING = {Type.INT32: Type.FLOAT, Type.INT64: Type.DOUBLE}
 
 @dataclass(frozen=True, slots=True)
 class NamedColumn:
-    """What the record of a row group says of a column.
-
-    Attributes:
-        path: Its path.
-        physical_type: Its physical type.
-    """
+    """The path and physical type that the record of a row group has for a column."""
 
     path: tuple[str, ...]
     physical_type: Type
@@ -89,7 +83,7 @@ def candidate_kinds(pages: Sequence[FoundPage]) -> Kinds:
 
 
 def _widths(pages: Sequence[FoundPage]) -> list[int]:
-    """Widths of values that are none of a number's, most of them seen."""
+    """Widths that most PLAIN pages have, except those of numbers."""
     seen: dict[int, int] = {}
     for page in pages:
         header = page.header
@@ -136,7 +130,7 @@ def invent_columns(
     *,
     begins: bool = True,
 ) -> InventedColumns | None:
-    """Columns that the pages can be laid out in; None where there are none, or nothing tells which."""
+    """The columns that pages can be laid out in; None where there are none, or it is not clear which."""
     chunks = CutChunks(pages, kinds, steps)
     start = next((at for at in range(len(pages)) if chunks.may_begin(at)), None)
     if start is None:
@@ -179,7 +173,7 @@ def _count_by_repetition(
     *,
     begins: bool,
 ) -> ColumnCount | None:
-    """How many columns there are by what repeats; None where pages can be laid out well in another way, too."""
+    """The number of columns by what repeats; None where pages can be laid out well in another way, too."""
     counted = count_columns(runs, begins=begins)
     if counted is None or _is_one_type(list(chain(*runs))):
         return counted
@@ -188,7 +182,7 @@ def _count_by_repetition(
 
 
 def _widest(chunks: CutChunks, start: int, steps: SearchBudget) -> tuple[list[Run], list[int]]:
-    """The runs that have most pages, and the rows of the first chunk of all that have them to the end."""
+    """The runs with the most pages, and the rows of the first chunk in each way that reaches the last page."""
     widest: list[Run] = []
     reaching: list[int] = []
     try:
@@ -205,12 +199,12 @@ def _widest(chunks: CutChunks, start: int, steps: SearchBudget) -> tuple[list[Ru
 
 
 def _is_one_type(chunks: Sequence[CutChunk]) -> bool:
-    """Whether all chunks may be of one column, which is said not to be clear by itself."""
+    """Whether all chunks may be of one column, where several ways are expected and reported."""
     return bool(set.intersection(*(set(chunk.kinds) for chunk in chunks)))
 
 
 def _is_good(chunks: CutChunks, start: int, rows: int, steps: SearchBudget, *, begins: bool) -> bool:
-    """Whether pages may be laid out in chunks of so many rows: what else is taken for chunks may be pages of these."""
+    """Whether pages can be laid out in chunks of so many rows, so that what seemed to be chunks may be pages."""
     try:
         runs = chunks.runs(start, rows)
     except FormatError:
@@ -222,7 +216,7 @@ def _is_good(chunks: CutChunks, start: int, rows: int, steps: SearchBudget, *, b
 
 
 def describe_columns(invented: InventedColumns) -> list[Finding]:
-    """What a user has to know of invented columns."""
+    """The findings for invented columns."""
     leaves = invented.schema.leaves
     columns = ", ".join(f"{leaf.path[0]} {leaf.node.physical_type.name}" for leaf in leaves[:20])
     more = len(leaves) - 20
@@ -243,7 +237,7 @@ def describe_columns(invented: InventedColumns) -> list[Finding]:
 
 
 def _fit(columns: Sequence[Sequence[CutChunk]], named: Sequence[NamedColumn]) -> bool:
-    """Whether columns can be those that are named, of which the names of all nodes but the first are made up."""
+    """Whether columns can be the named ones, of which only the first name in each path is used."""
     if len(columns) != len(named) or len({column.path[0] for column in named}) < len(named):
         return False
     return all(
@@ -256,7 +250,7 @@ def _fit(columns: Sequence[Sequence[CutChunk]], named: Sequence[NamedColumn]) ->
 
 
 def _choose_kind(chunks: Sequence[CutChunk], wanted: Type | None) -> ColumnKind:
-    """The kind of a column, by all of its chunks that are of one, and its type if something tells it."""
+    """The kind of a column by those of its chunks that agree, and by its type where a record has it."""
     possible = usual_kinds(chunks)
     if wanted is not None:
         return next(kind for kind in possible if kind.physical_type is wanted)

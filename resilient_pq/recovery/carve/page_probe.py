@@ -1,4 +1,4 @@
-"""What a page holds, by looking: its codec, and the kinds of columns that it may belong to. Pure."""
+"""The contents of a page: its codec, and the kinds of columns to which it may belong. Pure."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _NUMBERS = {
 
 
 class ColumnKind(NamedTuple):
-    """All that the bytes of a page can tell of its column; columns of one kind are alike."""
+    """What the bytes of a page can show of its column."""
 
     physical_type: Type
     type_length: int | None
@@ -61,7 +61,7 @@ def kinds_of(leaves: Iterable[Leaf]) -> Kinds:
 
 @dataclass(frozen=True, slots=True)
 class ProbedPage:
-    """A page, and what was found out of it.
+    """A page and what was found out about it.
 
     Attributes:
         page: The page.
@@ -108,7 +108,7 @@ def encoding_of(header: PageHeader) -> int | None:
 
 
 def probe_header(page: FoundPage, kinds: Kinds) -> ProbedPage:
-    """What the header of a page tells; rows of nested columns are not among it, save in version 2."""
+    """The kinds and rows that the header of a page allows; those of nested columns only in version 2."""
     header = page.header
     rows = {kind: count for kind, leaf in kinds.items() if (count := _rows_by_header(header, leaf)) is not None}
     v2 = header.data_page_header_v2
@@ -116,7 +116,7 @@ def probe_header(page: FoundPage, kinds: Kinds) -> ProbedPage:
 
 
 def _rows_by_header(header: PageHeader, leaf: Leaf) -> int | None:
-    """The rows of a page if it were of a column; None where it cannot be."""
+    """The rows of a page in a column; None where it cannot belong to that."""
     width, size = fixed_width(leaf.node), header.uncompressed_page_size
     is_strings = leaf.node.physical_type is Type.BYTE_ARRAY
     dictionary, v1, v2 = header.dictionary_page_header, header.data_page_header, header.data_page_header_v2
@@ -160,7 +160,10 @@ def _may_hold(encoding: int | None, node: Primitive) -> bool:
 
 
 def probe_body(known: ProbedPage, page: Page, kinds: Kinds, likely: CompressionCodec | None = None) -> ProbedPage:
-    """What the body of a page tells besides its header."""
+    """The same page with the kinds and rows that its body allows; unchanged where it does not decompress.
+
+    `likely` is the codec of pages before it, which is tried first.
+    """
     for codec in codecs_of(page, likely):
         found = _decode(known, _decompress(page, codec), kinds)
         if found.rows:
@@ -171,7 +174,7 @@ def probe_body(known: ProbedPage, page: Page, kinds: Kinds, likely: CompressionC
 
 
 def _decompress(page: Page, codec: CompressionCodec) -> Page:
-    """The page as if it had been written without compression."""
+    """The page as if it had been written uncompressed."""
     v2 = page.header.data_page_header_v2
     levels = 0 if v2 is None else v2.repetition_levels_byte_length + v2.definition_levels_byte_length
     if codec is CompressionCodec.UNCOMPRESSED:
@@ -183,7 +186,7 @@ def _decompress(page: Page, codec: CompressionCodec) -> Page:
 
 
 def _decode(known: ProbedPage, page: Page, kinds: Kinds) -> ProbedPage:
-    """Which kinds of columns the uncompressed page decodes as."""
+    """The page with the kinds of columns that its uncompressed body can be decoded as."""
     rows: dict[ColumnKind, int] = {}
     has_values = mid_row = False
     look: _NumberLook | None = None
@@ -204,7 +207,7 @@ def _decode(known: ProbedPage, page: Page, kinds: Kinds) -> ProbedPage:
 
 
 class _PageCounts(NamedTuple):
-    """Rows that begin in a page, its values that are not null, and what else shows."""
+    """Rows that begin in a page, its values that are not null, and what its numbers look like."""
 
     rows: int
     present: int
@@ -213,14 +216,14 @@ class _PageCounts(NamedTuple):
 
 
 class _NumberLook(NamedTuple):
-    """What the first numbers of a page look like; see `Probed`."""
+    """Whether the first numbers of a page look like floating-point numbers, and their minimum and maximum."""
 
     floating: bool
     numbers: tuple[float, float]
 
 
 def _count_rows(page: Page, leaf: Leaf) -> _PageCounts | None:
-    """What an uncompressed page holds; None where it is no page of `leaf`."""
+    """The contents of an uncompressed page; None where it is no page of `leaf`."""
     dictionary = page.header.dictionary_page_header
     if dictionary is not None:
         fits = _are_plain(leaf.node, page.body, dictionary.num_values)
@@ -246,10 +249,10 @@ def _count_rows(page: Page, leaf: Leaf) -> _PageCounts | None:
 
 
 def _look_at_numbers(node: Primitive, encoding: int, data: memoryview, count: int) -> _NumberLook | None:
-    """What values look like; None where they are no numbers, or indices into a dictionary.
+    """What values look like; None where they are not numbers, or are dictionary indices.
 
-    Integers that people store are small for their width, or times, and as floating-point numbers all of these are
-    nearly 0; floating-point numbers that people store are, as integers, near to the largest.
+    Stored integers are mostly small or timestamps, which as floating-point numbers are nearly 0; stored floating-point
+    numbers are, as integers, close to the largest ones.
     """
     types = _NUMBERS.get(node.physical_type)
     if types is None or not count or encoding in DICTIONARY_ENCODINGS:
@@ -269,7 +272,7 @@ def _look_at_numbers(node: Primitive, encoding: int, data: memoryview, count: in
 
 
 def _are_values(node: Primitive, data: DataPage, count: int) -> bool:
-    """Whether the values of a page are `count` of this type, neither more nor less where that can be told."""
+    """Whether the values of a page are exactly `count` of this type, where that can be seen."""
     if not count:
         return True
     if data.encoding in DICTIONARY_ENCODINGS:
@@ -299,13 +302,13 @@ def _are_indices(data: memoryview, count: int) -> bool:
 
 
 def _sizes(node: Primitive, count: int) -> tuple[int, int]:
-    """Bytes of so many values, without and with what some writers leave behind them."""
+    """Bytes of so many values, without and with the padding of some writers."""
     size = count * (fixed_width(node) or 0)
     return size, size + len(_SLACK)
 
 
 def _are_plain(node: Primitive, data: memoryview, count: int) -> bool:
-    """Whether bytes are just `count` PLAIN values."""
+    """Whether bytes are exactly `count` PLAIN values."""
     if node.physical_type is Type.BYTE_ARRAY:
         if 4 * count > len(data):
             return False

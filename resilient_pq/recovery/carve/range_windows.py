@@ -1,4 +1,4 @@
-"""Ranges of bytes, asked for a few MiB at a time where they are read one after the other. Sans-io."""
+"""Ranges of bytes that are read a few MiB at a time. Sans-io."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def search_pages(start: int, end: int, limits: SearchLimits) -> RangeRequests[li
 
 
 class RangeWindow:
-    """Bytes that are read forwards: those that follow are asked for along with those that are wanted."""
+    """Bytes that are read forwards, with those that follow."""
 
     def __init__(self, end: int) -> None:
         """Read up to `end`."""

@@ -1,8 +1,4 @@
-"""What an object really is in which no Parquet file is found. Sans-io.
-
-`identify` is a generator that asks for byte ranges and is sent the bytes: the beginning, the end, and where both are
-zeros a few places between. It says what it is in a sentence, and what to do.
-"""
+"""The format of an object in which no Parquet file is found, as a sentence with advice. Sans-io."""
 
 from __future__ import annotations
 
@@ -32,7 +28,7 @@ _TAR_MAGIC_AT, _TAR_BLOCK = 257, 512
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What an object is.
+    """The format of an object.
 
     Attributes:
         name: In a word or two, the same for the same kind: "empty", "zeros", "gzip", "arrow-file", "text-mode" ...;
@@ -47,7 +43,7 @@ class Identity:
 
 
 def identify(size: int) -> Generator[ByteRange, memoryview, Identity]:
-    """What an object of `size` bytes is."""
+    """The format of an object of `size` bytes."""
     if not size:
         return _EMPTY
     head = bytes((yield ByteRange(0, min(_HEAD_BYTES, size))))
@@ -58,7 +54,7 @@ def identify(size: int) -> Generator[ByteRange, memoryview, Identity]:
 
 
 def identity_of(head: bytes, tail: bytes, *, whole: bool = False) -> Identity:
-    """What an object is by its first and last bytes, which are not all zeros."""
+    """The format of an object by its first and last bytes, which are not all zeros."""
     if not head:
         return _EMPTY
     return (
@@ -137,7 +133,7 @@ _TEXT_CHANGES = {
 
 @dataclass(frozen=True, slots=True)
 class _Format:
-    """A format that a magic tells."""
+    """A format with a magic."""
 
     magic: bytes
     name: str
@@ -265,7 +261,7 @@ def _identify_compressed(head: bytes) -> Identity | None:
 
 
 def _try_decompress(decompress: _Decompress, data: bytes) -> bytes:
-    """What is decompressed; nothing where the data are damaged or need too much memory."""
+    """The decompressed bytes; none where they are damaged or need too much memory."""
     try:
         return decompress(data)
     except (zlib.error, OSError, EOFError, ValueError, LookupError, lzma.LZMAError):

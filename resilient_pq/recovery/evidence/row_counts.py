@@ -1,7 +1,7 @@
-"""How many rows a row group has where its pages contradict what is said of it. Pure.
+"""The rows of a row group whose pages contradict the footer. Pure.
 
-A footer of others has no checksum: a row group may claim billions of rows, and whoever makes room for them has none
-left. What the pages hold is at hand, and their bytes bound what those may have held that are lost.
+A footer of another writer has no checksum, and a row group may claim billions of rows, for which no memory is left. The
+pages that are there are counted, and the bytes of lost pages limit the rows that they may have held.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Chunks = Sequence[SalvagedChunk | None]
 
 
 def is_doubted(known: LocatedRowGroup, left: Chunks) -> bool:
-    """Whether the pages of a row group speak against the number of rows that is stated for it."""
+    """Whether the pages of a row group contradict the stated number of rows."""
     stated = known.num_rows
     if stated is None:
         return False
@@ -39,10 +39,11 @@ def is_doubted(known: LocatedRowGroup, left: Chunks) -> bool:
 def correct_row_count(
     known: LocatedRowGroup, left: Chunks, free: Chunks
 ) -> tuple[LocatedRowGroup, list[SalvagedChunk | None]]:
-    """A row group with the rows that its pages bear out, and what is left of it then.
+    """A row group with the number of rows that its pages support, and its salvaged chunks with as many rows.
 
-    Where all chunks hold the same number of rows, that is what it has. Where only some hold more than is stated, the
-    rows behind the last one are none of it. A number that the bytes cannot hold is no number.
+    `left` was salvaged with the stated number of rows, `free` without one. Where all chunks of `free` agree, their
+    number is taken; where only some have more rows than stated, these are cut; a number that the bytes cannot hold is
+    dropped.
     """
     stated = known.num_rows
     assert stated is not None
@@ -61,7 +62,7 @@ def correct_row_count(
 
 
 def find_uncounted(row_groups: Sequence[LocatedRowGroup], found: Mapping[int, LocatedRowGroup]) -> Iterator[LostRegion]:
-    """The row groups of which nobody knows how many rows they had, though a number is stated."""
+    """The row groups whose stated number of rows cannot be right, while no other is known."""
     for known in row_groups:
         if known.num_rows is not None and found.get(known.ordinal, known).num_rows is None:
             reason = f"{known.num_rows:,} rows are stated, more than its bytes can hold"
@@ -69,7 +70,7 @@ def find_uncounted(row_groups: Sequence[LocatedRowGroup], found: Mapping[int, Lo
 
 
 def _is_too_many(stated: int, left: Chunks) -> bool:
-    """Whether no chunk can have held as many rows, by the pages that it has, and the bytes of those that are lost."""
+    """Whether neither the pages of any chunk nor the bytes of its lost pages can have held as many rows."""
     return stated > max((_max_rows(chunk) for chunk in left if chunk is not None), default=0) and stated > _LEAST
 
 
@@ -86,7 +87,7 @@ def _stated_rows(fate: PageFate) -> float:
 
 
 def _contradicts(chunk: SalvagedChunk | None, stated: int) -> bool:
-    """Whether the pages of a chunk tell of another number of rows, and all were lost for that."""
+    """Whether the pages of a chunk have another number of rows, and were all lost for that."""
     if chunk is None or chunk.runs:
         return False
     counts = [fate.num_rows for fate in chunk.pages if not fate.is_dictionary]
@@ -94,7 +95,7 @@ def _contradicts(chunk: SalvagedChunk | None, stated: int) -> bool:
 
 
 def _proven_rows(chunk: SalvagedChunk) -> int | None:
-    """The rows of a chunk whose headers are believed: the footer, or their bodies, have as many values as they say."""
+    """The rows of a chunk whose page headers agree with the footer, or with the bodies of the pages."""
     pages = [fate.page for fate in chunk.pages if fate.page is not None and fate.mending is None]
     if ChunkSums.of(chunk.chunk.metadata) is not None or len(pages) < len(chunk.pages):
         return None  # what a record of ours vouches for is not what is wrong
@@ -109,7 +110,7 @@ def _proven_rows(chunk: SalvagedChunk) -> int | None:
 
 
 def _cut_chunk(chunk: SalvagedChunk, num_rows: int) -> SalvagedChunk:
-    """A chunk without the rows behind those of its row group."""
+    """A chunk without the rows behind the last row of its row group."""
     leaf = chunk.chunk.leaf
     runs = []
     for run in chunk.runs:

@@ -31,7 +31,7 @@ Find = Callable[[index_ranges.IndexedChunk], index_ranges.IndexPlace | None]
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A row group that could be kept.
+    """A row group that a footer or a record names.
 
     Attributes:
         ordinal: Its number in the damaged file.
@@ -52,7 +52,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class FileEnd:
-    """What is known of the end of a file.
+    """The end of a file.
 
     Attributes:
         start: Offset behind the last thing that was found whole.
@@ -70,14 +70,14 @@ class FileEnd:
 
     @property
     def proven(self) -> bool:
-        """Whether something proves where the file ends; otherwise nobody knows how many rows followed."""
+        """Whether the end of the file is proven; otherwise rows may have followed."""
         return self.num_rows is not None or self.miscounted
 
 
 def recount(
     end: FileEnd | None, stated: Sequence[LocatedRowGroup], found: Mapping[int, LocatedRowGroup]
 ) -> tuple[FileEnd | None, tuple[LocatedRowGroup, ...]]:
-    """The end of a file and its row groups, with the rows that pages bear out where these contradict what is stated."""
+    """The end of a file and its row groups, with the numbers of rows that the pages support."""
     more: int | None = 0
     row_groups = []
     for known in stated:
@@ -94,7 +94,7 @@ def recount(
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """What could be kept of a damaged object.
+    """The row groups that could be kept of a damaged object.
 
     Attributes:
         contents: Schema and metadata, as if the candidates were all of the file.
@@ -189,12 +189,12 @@ def _candidate(ordinal: int, row_group: RowGroup, rows_before: int, method: Meth
 
 
 def data_starts(row_group: LocatedRowGroup) -> tuple[int, ...]:
-    """Where the chunks of a row group begin; -1 for those of which nothing is known."""
+    """Where the chunks of a row group begin; -1 for unknown chunks."""
     return tuple(-1 if chunk is None else chunk.read.range.start for chunk in row_group.chunks)
 
 
 def find_gaps(row_groups: Sequence[LocatedRowGroup]) -> list[LostRegion]:
-    """The rows lost between row groups, in row groups that nothing names any more."""
+    """The rows lost between row groups, and the row groups lost there."""
     gaps: list[LostRegion] = []
     ordinal, end = 0, 0
     counted: int | None = 0
@@ -304,7 +304,7 @@ def end_of_survey(survey: Survey) -> FileEnd:
 
 
 def locate_row_groups(candidates: Candidates) -> list[LocatedRowGroup]:
-    """The candidates as the examination of their pages takes them."""
+    """The candidates as located row groups, whose pages can be examined."""
     return [_locate(candidates.contents, i, candidate) for i, candidate in enumerate(candidates.row_groups)]
 
 
@@ -317,7 +317,7 @@ def _index(contents: Contents, position: int, leaf: Leaf, find: Find) -> ByteRan
 
 
 def _chunk_read(contents: Contents, position: int, leaf: Leaf) -> ChunkRead:
-    """A chunk; one that is said to go on behind the end of the file is cut there."""
+    """A chunk, cut at the end of the file where it is said to go on behind it."""
     try:
         return chunk_read(contents, position, leaf)
     except FormatError:

@@ -1,8 +1,7 @@
-"""Where the schema of a damaged file comes from when the file does not tell: a sibling, or the caller. An async shell.
+"""The schema for a damaged file without one: from a sibling, or from the caller. An async shell.
 
-The usual damaged file is one in a folder of hundreds that one program wrote. Any other of them knows the columns, and
-more: what the program kept beside them, such as ``ARROW:schema`` with time zones and dictionaries or what pandas needs,
-and which codecs and encodings it uses. That helps where pages are all that is left.
+The usual damaged file lies in a folder of hundreds that one program wrote. Any other of them has the columns, keys such
+as ``ARROW:schema`` or those of pandas, and the usual codecs and encodings, which helps where only pages are left.
 """
 
 from __future__ import annotations
@@ -34,14 +33,7 @@ _NO_SIBLING = "name another file of the same folder (--schema-from), or give the
 
 @dataclass(frozen=True, slots=True)
 class ColumnHint:
-    """How a writer stores a column, as far as it was seen.
-
-    Attributes:
-        codecs: Of its chunks, the most frequent first.
-        encodings: Of its pages and levels, the most frequent first.
-        dictionary: Whether there were dictionary pages; None where nothing tells.
-        page_types: Types of its data pages, the most frequent first; empty where nothing tells.
-    """
+    """How a writer stores a column, as far as it was seen; the most frequent codecs, encodings and types come first."""
 
     codecs: tuple[int, ...] = ()
     encodings: tuple[int, ...] = ()
@@ -93,7 +85,7 @@ async def known_schema(
     schema_from: Location | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> KnownSchema | None:
-    """The schema that a caller names, one way or the other; None where neither is given."""
+    """The schema that a caller gives, directly or as that of another file; None for none."""
     if schema is not None and schema_from is not None:
         raise RecoveryError("the schema is given twice", hint="pass schema or schema_from, not both")
     if schema_from is not None:
@@ -106,21 +98,16 @@ _MOST_SIBLINGS = 8
 
 
 class Siblings:
-    """Files that are likely to have the same columns as a damaged one; nothing is read before it is asked for.
-
-    Args:
-        locations: URLs, paths, or pairs of a store and a key; the likeliest first.
-        storage_options: Credentials, endpoint and so on for them.
-    """
+    """Files that are likely to have the same columns, the likeliest first; they are read only when needed."""
 
     def __init__(self, locations: Sequence[Location] = (), storage_options: Mapping[str, Any] | None = None) -> None:
-        """Remember where they are."""
+        """Keep the locations of the likeliest files."""
         self._locations = tuple(locations[:_MOST_SIBLINGS])
         self._storage_options = storage_options
         self._found: list[KnownSchema] | None = None
 
     async def schemas(self) -> Sequence[KnownSchema]:
-        """Their schemas, the likeliest first and none twice; those that are damaged, or gone, are passed over."""
+        """Their distinct schemas, the likeliest first, without files that are damaged or gone."""
         if self._found is None:
             self._found = []
             for location in self._locations:
@@ -130,7 +117,7 @@ class Siblings:
         return self._found
 
     async def _of(self, location: Location) -> KnownSchema | None:
-        """The schema of one whose footer is whole."""
+        """The schema of a file whose footer is whole."""
         try:
             async with await open_source(location, self._storage_options) as source:
                 contents = await source.contents()
@@ -140,7 +127,7 @@ class Siblings:
 
 
 def given_schema(schema: object) -> KnownSchema:
-    """The schema that a caller gives."""
+    """The schema that a caller gives as a Parquet schema, its text, an Arrow schema, or Arrow data."""
     if isinstance(schema, Schema):
         return KnownSchema(schema.without_empty_groups(), "the schema that was given")
     if isinstance(schema, str):
@@ -168,10 +155,9 @@ def _parsed(text: str) -> Schema:
 
 
 async def schema_of_sibling(location: Location, storage_options: Mapping[str, Any] | None = None) -> KnownSchema:
-    """The schema of another file that the same program wrote, or of the summary of their folder.
+    """The schema of another file that the same program wrote, or of the summary of its folder.
 
-    Only its footer is read. Of one that is damaged itself whatever still tells its schema: a checkpoint or the anchor
-    of a file of ours, a torn footer of any.
+    Only its footer is read. Of a damaged sibling a checkpoint, an anchor or a torn footer has the schema.
     """
     async with await open_source(location, storage_options) as source:
         with located(Where(key=source.url)):
@@ -228,7 +214,7 @@ def _known(
 
 
 def column_hints(schema: Schema, row_groups: Iterable[RowGroup]) -> tuple[ColumnHint, ...]:
-    """How the leaves of a schema are stored in some row groups; empty where there are none."""
+    """How the leaves of a schema are stored in some row groups; empty for no chunks."""
     chunks: list[list[ColumnMetaData]] = [[] for _ in schema.leaves]
     for row_group in row_groups:
         for of_leaf, column in zip(chunks, row_group.columns, strict=False):

@@ -1,7 +1,7 @@
-"""The schema of a file that does not tell it: that of a sibling, if what was found of the file fits. An async shell.
+"""The schema of a sibling for a file without a schema, if the pages of the file fit it. An async shell.
 
-Files of one folder are mostly of one program. That they are is not believed: the pages have to find their places in the
-columns of the sibling. Siblings are asked in the order of their likeliness, and the first that fits is taken.
+Files of one folder are mostly written by one program, which is not taken for granted. Siblings are tried in the order
+of their likeliness, and the first that fits is taken.
 """
 
 from __future__ import annotations
@@ -18,23 +18,17 @@ from resilient_pq.recovery.report import Damage, Finding
 
 @dataclass(frozen=True, slots=True)
 class SiblingFit:
-    """What pages make.
-
-    Attributes:
-        rebuilt: The row groups.
-        origin: The sibling whose schema they have; None where columns were made up.
-    """
+    """The row groups that pages make up, and the sibling whose schema they have; None where columns were invented."""
 
     rebuilt: RebuiltFile
     origin: str | None
 
 
 async def fit_siblings(siblings: Siblings, carve: Callable[[KnownSchema | None], Awaitable[RebuiltFile]]) -> SiblingFit:
-    """Rebuild a file by the schema of the first sibling that fits; by columns that are made up where none does.
+    """Rebuild a file by the schema of the first sibling that fits, or by invented columns where none does.
 
-    A sibling fits where no fewer pages find their places in its columns than in ones that are made up of these very
-    pages. Two that fit differ in names and meanings only, of which pages tell nothing: then the likelier is taken, and
-    a finding says so.
+    A sibling fits where at least as many pages belong to its columns as to invented ones. Two that fit differ only in
+    names and meanings, which pages do not show: then the likelier one is taken, and a finding says so.
     """
     fitting: list[tuple[KnownSchema, RebuiltFile]] = []
     invented: RebuiltFile | None = None
@@ -85,13 +79,13 @@ def _leaves_pages_out(rebuilt: RebuiltFile) -> bool:
 
 
 def _count_pages(rebuilt: RebuiltFile) -> int:
-    """Pages that have a place in a column."""
+    """Pages that belong to a column."""
     chunks = (chunk for row_group in rebuilt.row_groups for chunk in row_group.chunks if chunk is not None)
     return sum(len(chunk.pages.pages) for chunk in chunks if chunk.pages is not None)
 
 
 async def match_names(siblings: Siblings, row_groups: Sequence[RowGroup]) -> KnownSchema | None:
-    """The schema of the first sibling whose columns have the names and types that row groups name, if there is one."""
+    """The schema of the first sibling whose columns have the names and types in some row groups; None for none."""
     for known in await siblings.schemas():
         leaves: list[object] = [(list(leaf.path), int(leaf.node.physical_type)) for leaf in known.schema.leaves]
         if all(_columns(row_group) == leaves for row_group in row_groups):

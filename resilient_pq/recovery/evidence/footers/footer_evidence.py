@@ -1,4 +1,4 @@
-"""Whether metadata speak of the object that they were found in: pages begin where they have column chunks. Sans-io."""
+"""Proof that metadata belong to the object in which they are found: pages begin at their offsets. Sans-io."""
 
 from __future__ import annotations
 
@@ -79,15 +79,15 @@ def _chunk_ends(chunk: ColumnChunk) -> Iterator[int]:
 
 
 def has_values(chunk: ColumnChunk) -> bool:
-    """Whether there are pages of it."""
+    """Whether a chunk has pages."""
     return chunk.meta_data is not None and chunk.meta_data.num_values > 0
 
 
 def pages_begin(chunks: Sequence[ColumnChunk], shift: int, end: int) -> Generator[ByteRange, memoryview, bool]:
     """Whether pages begin where metadata have column chunks.
 
-    Of a file with damaged data not all may be there. The chunk at the very beginning counts only with others: a file
-    within a column has one there too, and the outer file has a page there.
+    Some may be damaged. The chunk at the very beginning counts only with others: a file within a column has one there,
+    too, and the outer file has a page there.
     """
     known = [chunk.meta_data for chunk in chunks if chunk.meta_data is not None and has_values(chunk)]
     step = max(1, (len(known) - 1) // (_SAMPLE - 1))
@@ -107,7 +107,7 @@ def pages_begin(chunks: Sequence[ColumnChunk], shift: int, end: int) -> Generato
 def _is_chunk_start(
     metadata: ColumnMetaData, start: int, end: int, limit: int
 ) -> Generator[ByteRange, memoryview, bool]:
-    """Whether the first page of a chunk stands at `start`, and a second behind it unless the chunk ends there."""
+    """Whether the first page of a chunk begins at `start`, and another behind it unless the chunk ends there."""
     if start < 0 or end > limit:
         return False
     values, at = 0, start
@@ -125,7 +125,7 @@ def _is_chunk_start(
 
 
 def _read_page_end(at: int, end: int) -> Generator[ByteRange, memoryview, tuple[int, int] | None]:
-    """Where the page at `at` ends and the entries it has; None where there is none before `end`."""
+    """Where the page at `at` ends and its number of entries; None where no page ends before `end`."""
     for size in _HEADER_BYTES:
         data = yield ByteRange(at, min(at + size, end))
         try:
@@ -141,7 +141,7 @@ def _read_page_end(at: int, end: int) -> Generator[ByteRange, memoryview, tuple[
 
 
 def is_within(start: int) -> Generator[ByteRange, memoryview, bool]:
-    """Whether another file begins between the beginning of the object and `start`, not too far back."""
+    """Whether another file begins not too far before `start`."""
     begin = max(start - _REACH, 1)
     if begin >= start:
         return False
@@ -150,7 +150,7 @@ def is_within(start: int) -> Generator[ByteRange, memoryview, bool]:
 
 
 def _is_file_start(behind: memoryview) -> bool:
-    """Whether the magic of a file stands before some bytes: its first record or page follows."""
+    """Whether bytes behind a magic are the first record or page of a file."""
     if behind[: len(RECORD_MAGIC)] == RECORD_MAGIC:
         return behind[: len(_ANCHOR)] == _ANCHOR
     try:
@@ -163,7 +163,11 @@ def _is_file_start(behind: memoryview) -> bool:
 def select_credible(
     row_groups: Sequence[RowGroup], schema: Schema, end: int, *, doubtful: int, after: Sequence[RowGroup] = ()
 ) -> Iterator[RowGroup]:
-    """The row groups of damaged metadata up to the first that contradicts the schema, itself, or those before it."""
+    """The row groups of damaged metadata up to the first that contradicts the schema, itself, or row groups before it.
+
+    From number `doubtful` on, a column without lists has to have as many values as there are rows: these row groups may
+    be damaged, or what follows the damage may only look like row groups.
+    """
     taken = [_chunk_places(row_group, schema, end, strict=False) or [] for row_group in after]
     last = max((place for places in taken for place in places), default=(0, 0))
     known = {place for places in taken for place in places}
@@ -179,7 +183,7 @@ def select_credible(
 
 
 def _chunk_places(row_group: RowGroup, schema: Schema, end: int, *, strict: bool) -> list[tuple[int, int]] | None:
-    """Where the chunks of a row group lie; None where what is said of it does not agree."""
+    """Where the chunks of a row group lie; None where its metadata contradict themselves."""
     if row_group.num_rows < 0 or len(row_group.columns) != len(schema.leaves):
         return None
     sizes = [column.meta_data.total_compressed_size for column in row_group.columns if column.meta_data]

@@ -1,7 +1,7 @@
 """Row groups that damaged file metadata still name behind the damage. Pure.
 
-Thrift has no marks to go on from, but row groups look alike: each is a struct that begins with a list of as many
-column chunks as the schema has leaves. Where the metadata end well behind the last of them, it is known which they are.
+Thrift has no marks from which to continue, but each row group begins with a list of as many column chunks as the schema
+has leaves. Where the metadata end well behind the last of them, their ordinals are known.
 """
 
 from __future__ import annotations
@@ -25,12 +25,7 @@ _SHORT_LIST = 15
 
 @dataclass(frozen=True, slots=True)
 class FooterPieces:
-    """What damaged metadata still name.
-
-    Attributes:
-        row_groups: The row groups, each with its number in the file, in order.
-        rest: What follows the row groups, keys and maker, where it is whole; None where it is not.
-    """
+    """What damaged metadata still name: row groups with their ordinals, and the fields behind them if whole."""
 
     row_groups: tuple[tuple[int, RowGroup], ...]
     rest: PartialMetaData | None = None
@@ -62,7 +57,7 @@ def find_pieces(data: Any, schema: Schema, end: int, front: PartialMetaData) -> 
 
 
 def _row_groups(view: memoryview, num_leaves: int) -> Iterator[tuple[int, RowGroup, int]]:
-    """Every whole row group of so many chunks, with where it begins and ends; they do not overlap."""
+    """Every whole row group with so many chunks, without overlaps, and where it begins and ends."""
     at = 0
     # Of a chunk the first field is its offset, field 2, or the name of its file, field 1.
     pattern = re.compile(re.escape(_first_field(num_leaves)) + rb"[\x26\x18]", re.DOTALL)
@@ -77,7 +72,7 @@ def _row_groups(view: memoryview, num_leaves: int) -> Iterator[tuple[int, RowGro
 
 
 def _first_field(num_leaves: int) -> bytes:
-    """Field 1, a list of so many structs."""
+    """The encoding of field 1 as a list of so many structs."""
     if num_leaves < _SHORT_LIST:
         return bytes([0x19, num_leaves << 4 | 0x0C])
     size = bytearray([0x19, _SHORT_LIST << 4 | 0x0C])

@@ -61,14 +61,17 @@ FooterSearch = Generator[ByteRange, memoryview, TornFooter | None]
 
 
 def footer_budget(size: int) -> SearchBudget:
-    """What a search for a footer may cost in an object of so many bytes."""
+    """The budget of a search for a footer in an object of so many bytes."""
     return SearchBudget.of(size, free=_FREE, per_byte=_PER_BYTE, most=_MOST)
 
 
 def find_footer(
     size: int, *, reach: int = REACH, budget: SearchBudget | None = None, others: Sequence[ByteRange] = ()
 ) -> FooterSearch:
-    """Find the metadata of a file of `size` bytes whose end, or beginning, is damaged."""
+    """The last metadata in an object of `size` bytes that belong to it, within `reach` bytes of its end; None for none.
+
+    Metadata in the ranges of `others` belong to other files.
+    """
     if not size:
         return None
     head = bytes((yield ByteRange(0, min(len(MAGIC), size))))
@@ -109,7 +112,7 @@ class _Search:
     window_start: int = 0
 
     def few(self, start: int, end: int) -> Generator[ByteRange, memoryview, bytes]:
-        """The bytes from `start` up to `end`."""
+        """The bytes from `start` to `end`, which are often those of the window."""
         at = start - self.window_start
         if at >= 0 and end - self.window_start <= len(self.window):
             return self.window[at : end - self.window_start]
@@ -134,7 +137,7 @@ def _end_of_data(size: int) -> Generator[ByteRange, memoryview, int]:
 
 
 def _candidates(data: bytes) -> list[tuple[int, bool]]:
-    """Where a magic stands or metadata may begin, from the end; and whether it is the magic."""
+    """Offsets at which a magic stands, or metadata may begin, from the end; and whether it is the magic."""
     # More than there will be attempts would only take memory.
     shapes = deque(((match.start(), False) for match in SHAPE.finditer(data)), maxlen=_MOST // _ATTEMPT)
     magics = deque(((match.start(), True) for match in _MAGIC.finditer(data)), maxlen=_MOST // _ATTEMPT)
@@ -142,7 +145,7 @@ def _candidates(data: bytes) -> list[tuple[int, bool]]:
 
 
 def _by_tail(search: _Search, at: int) -> FooterSearch:
-    """The footer whose magic stands at `at`, if there is one."""
+    """The footer whose magic lies at `at`; None where there is none."""
     if at < TAIL_SIZE:
         return None
     end = at + len(MAGIC)
@@ -169,7 +172,7 @@ def _by_tail(search: _Search, at: int) -> FooterSearch:
 
 
 def _by_shape(search: _Search, start: int) -> FooterSearch:
-    """The metadata that begin at `start`, whole or not, if there are any."""
+    """The metadata that begin at `start`, whole or not; None where there are none."""
     if not begins_metadata((yield from search.few(start, min(start + _ROOT_BYTES, search.extent.data_end)))):
         return None
     # A page of zeros may have been laid over what follows the metadata, and the last of them are zeros too.
@@ -193,7 +196,7 @@ def _by_shape(search: _Search, start: int) -> FooterSearch:
 
 
 def _by_metadata(search: _Search, contents: Contents, start: int, end: int, *, tail_is_whole: bool) -> FooterSearch:
-    """The footer that whole metadata are, or the schema in them; None where their row groups are not there."""
+    """The footer with whole metadata, or the schema in them; None where their row groups are not there."""
     if not contents.metadata.row_groups and end < search.extent.data_end:
         return None if (yield from is_within(start)) else describe_schema_alone(search.extent, contents, start, end)
     shift = yield from find_shift(contents.metadata, start, has_magic=search.extent.has_magic)
@@ -205,9 +208,9 @@ def _by_metadata(search: _Search, contents: Contents, start: int, end: int, *, t
 
 
 def _read_partial(data: memoryview, size: int, start: int) -> tuple[PartialMetaData, Contents, tuple[int, ...]] | None:
-    """The metadata at the front of `data`, what of them can be believed, and which row groups that are.
+    """The credible part of the metadata at the front of `data`, and the ordinals of its row groups; None for no schema.
 
-    None without a schema.
+    The last `len(data) - size` bytes are zeros, with which the metadata may end.
     """
     partial = partial_metadata(data[:size])
     whole_before = len(partial.row_groups)
@@ -253,7 +256,7 @@ def _with_pieces(partial: PartialMetaData, pieces: FooterPieces) -> tuple[Partia
 
 
 def _ended_by_zeros(partial: PartialMetaData, longer: PartialMetaData) -> PartialMetaData:
-    """Metadata that seem to be cut where padding begins, whose last bytes may be the first zeros of it."""
+    """Metadata that seem to be cut where padding begins, with the zeros that are their own last bytes."""
     if not partial.has_schema:
         return partial  # zeros read as columns without a name, or without the rest of what is said of them
     if longer.ending is MetadataEnd.WHOLE:

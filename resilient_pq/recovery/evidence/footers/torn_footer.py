@@ -24,13 +24,7 @@ from resilient_pq.recovery.report import Damage, Finding
 
 @dataclass(frozen=True, slots=True)
 class ObjectExtent:
-    """An object in which a footer is searched for.
-
-    Attributes:
-        size: Its bytes.
-        data_end: Offset of the padding at its end.
-        has_magic: Whether it begins with the magic.
-    """
+    """An object of `size` bytes: where the padding at its end begins, and whether it begins with the magic."""
 
     size: int
     data_end: int
@@ -69,7 +63,7 @@ class TornFooter:
 
     @property
     def stated_rows(self) -> int | None:
-        """Rows of the file as it was written; None where nothing states them, or what does contradicts itself."""
+        """Rows of the file as it was written; None where no number states them, or it contradicts the row groups."""
         named = self.contents.num_rows
         if self.num_row_groups == len(self.ordinals):
             return named if self.num_rows in (0, named) else None  # early parquet-rs wrote 0 rows
@@ -77,13 +71,13 @@ class TornFooter:
 
     @property
     def view(self) -> ByteRemap:
-        """The file as it was written, up to its end: where bytes are missing or were added, all others are moved."""
+        """The file as it was written, up to its end."""
         size = self.end - self.shift
         return ByteRemap(size, (RemapSegment(max(0, -self.shift), size, self.shift),))
 
     @property
     def rebuilt(self) -> RebuiltFile:
-        """The same in the words of every rung of the ladder."""
+        """The same as a file that was carved."""
         metadata = replace(self.contents.metadata, row_groups=[], num_rows=0)
         return RebuiltFile(self.contents.schema, metadata, tuple(_locate_row_groups(self)), self.findings)
 
@@ -109,7 +103,7 @@ def _locate_row_groups(found: TornFooter) -> Iterator[LocatedRowGroup]:
 
 
 def _rows_before(found: TornFooter) -> list[int | None]:
-    """Rows before each row group: counted from the front, and behind those that are missing from the end."""
+    """Rows before each row group, counted from the front, and behind missing ones from the end."""
     row_groups = found.contents.metadata.row_groups
     counts: list[int | None] = [None] * len(row_groups)
     num_rows = 0
@@ -147,7 +141,7 @@ def describe_whole(
 
 
 def describe_schema_alone(extent: ObjectExtent, contents: Contents, start: int, end: int) -> TornFooter:
-    """Metadata that name no row groups, with bytes behind them: what our files begin with, be it damaged."""
+    """Metadata without row groups, with bytes behind them, as at the beginning of a resilient file."""
     message = "there is no footer; metadata without row groups, which bytes stand behind, tell the schema"
     findings = [
         *_findings_before(extent, 0),

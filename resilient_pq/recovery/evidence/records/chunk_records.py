@@ -1,8 +1,7 @@
-"""Row groups that nothing names but the records before their chunks. Sans-io.
+"""Row groups that only the records before their chunks name. Sans-io.
 
-The writer died before it could write the record of the row group in flight; or that record is damaged, and so is what
-else named the row group. Before every chunk stands a record that says which it is, and behind it the headers of its
-pages follow one another. What is read is those, and not the pages, as long as one leads to the next.
+The writer died before it wrote the record of the row group, or that record is damaged. Before each chunk lies a record
+that names it, and behind it the headers of its pages lead from one to the next. Only these are read.
 """
 
 from __future__ import annotations
@@ -62,10 +61,12 @@ def find_row_groups(
     moved: bool = False,
     quirks: Quirks = NO_QUIRKS,
 ) -> Generator[ByteRange, memoryview, tuple[LocatedRowGroup, ...]]:
-    """The row groups that only the records of their chunks tell of.
+    """The row groups, with `known` ordinals left out, that only the records of their chunks name.
 
-    A chunk whose own record is destroyed is found too where it follows on another. Pages behind a page header that is
-    destroyed are not listed; they belong to the same chunk as far as its range goes.
+    A chunk whose own record is destroyed is found where it follows another. Pages behind a destroyed page header are
+    not listed; they belong to the chunk as far as its range goes. `strangers` are offsets of records of other files, or
+    that were moved: pages near them, or near any record of a file with moved parts, count only where they fill a chunk
+    to the next record.
     """
     believed = _drop_stale_epochs(headers)
     places: dict[int, ChunkPlace] = {}
@@ -91,13 +92,13 @@ def find_row_groups(
 
 
 def _drop_stale_epochs(headers: Sequence[RecordHeader]) -> list[RecordHeader]:
-    """Without those of an earlier writer behind those of a later one: it went on before them, and they are stale."""
+    """Records without those of an earlier writer behind those of a later one, which overwrote the rest of them."""
     newest = list(accumulate((header.epoch for header in headers), max))
     return [header for header, epoch in zip(headers, newest, strict=True) if header.epoch == epoch]
 
 
 def _place(header: RecordHeader, size: int) -> Generator[ByteRange, memoryview, ChunkPlace | None]:
-    """What a chunk record says, if its payload is whole and agrees with its header."""
+    """The payload of a chunk record, if it is whole and agrees with the header."""
     if header.payload_size != _PLACE_SIZE or header.end > size:
         return None
     payload = yield ByteRange(header.payload_offset, header.end)
@@ -110,7 +111,7 @@ def _place(header: RecordHeader, size: int) -> Generator[ByteRange, memoryview, 
 
 @dataclass(slots=True)
 class _Window:
-    """Bytes of the file around the place that is looked at."""
+    """Bytes around the offset that is examined."""
 
     size: int
     start: int = 0
@@ -126,7 +127,7 @@ class _Window:
 
 @dataclass(slots=True)
 class _Region:
-    """What lies between a record that was found and the next one that was.
+    """The bytes between two records that were found.
 
     Attributes:
         header: Of the first record.
@@ -184,11 +185,11 @@ class _Region:
         return None if column is None or column >= num_columns else column
 
     def _is_unproven(self, found: Sequence[RecordedChunk], at: int) -> Generator[ByteRange, memoryview, bool]:
-        """Whether nothing proves the pages of the last chunk, neither a record nor the bytes behind them."""
+        """Whether neither a record nor the bytes behind the pages of the last chunk prove them."""
         return bool(found) and self.following is None and (yield from self._ends_oddly(at))
 
     def _column(self) -> int | None:
-        """Records of chunks follow one another by column, so one that is whole tells of all of its row group."""
+        """The column of the chunk, which one whole record gives for all chunks of a row group."""
         own = self.places.get(self.header.number)
         if own is not None:
             return own.column
@@ -203,7 +204,7 @@ class _Region:
         return None if own is None else own.codec
 
     def _missing(self, record: RecordHeader) -> int | None:
-        """How many records must have been between this one and the next that was found; None where nobody knows."""
+        """How many records must have been between this one and the next that was found; None where that is unknown."""
         return None if self.following is None else self.following.number - record.number - 1
 
     def _chunk(
@@ -220,9 +221,9 @@ class _Region:
         return RecordedChunk(record, column, codec, start, end, pages, complete=False)
 
     def _ends_oddly(self, at: int) -> Generator[ByteRange, memoryview, bool]:
-        """Whether neither a page, nor what is left of one or of a record, stands where the pages of a chunk end.
+        """Whether the pages of a chunk end before bytes that belong neither to a page nor to a record.
 
-        A page of another size in the place of one leaves such a rest: then nothing proves the pages before it.
+        A page of another size that was written over one leaves such bytes: then nothing proves the pages before it.
         """
         data = yield from self.window.read(at, self.limit, min(2 * HEADER_SIZE, self.limit - at))
         if len(data) < 2 * HEADER_SIZE or not any(data[:_REMAINS]) or self.header.file_id in bytes(data):
@@ -234,7 +235,7 @@ class _Region:
         return False
 
     def _begins_filter(self, at: int) -> Generator[ByteRange, memoryview, bool]:
-        """Whether bloom filters stand at `at`: they do between the last chunk of a row group and its record."""
+        """Whether a bloom filter begins at `at`, as between the last chunk of a row group and its record."""
         data = yield from self.window.read(at, self.limit, min(256, self.limit - at))
         try:
             header, bits = split_block_filter.header_size(data)
@@ -243,7 +244,7 @@ class _Region:
         return bits >= 0 and at + header + bits <= self.limit
 
     def _chain(self, start: int) -> Generator[ByteRange, memoryview, list[ChainedPage]]:
-        """Page after page, as their headers tell; the last is sure by what follows, or by its CRC32."""
+        """The pages that lead from one to the next; a record behind the last one, or its CRC32, proves it."""
         pages: list[ChainedPage] = []
         at = start
         while at < self.limit:
@@ -259,7 +260,7 @@ class _Region:
         return pages
 
     def _page(self, at: int) -> Generator[ByteRange, memoryview, ChainedPage | None]:
-        """The page whose header is at `at`; None where there is none, or it goes beyond the region."""
+        """The page whose header lies at `at`; None where there is none, or it goes beyond the region."""
         for least in (min(256, self.limit - at), _LARGE_WINDOW):
             data = yield from self.window.read(at, self.limit, least)
             try:
@@ -280,10 +281,10 @@ class _Region:
     def _destroyed(
         self, record: RecordHeader, at: int, column: int, codec: int
     ) -> Generator[ByteRange, memoryview, RecordHeader | None]:
-        """The header of the chunk record that must have stood at `at`, behind `record`; None where none can have.
+        """The header of the destroyed chunk record at `at`, behind `record`; None where there cannot have been one.
 
-        It is believed when pages follow where they should, and either remains of it are left or the number of the next
-        record says that one is missing.
+        Pages have to follow it, and either some of its bytes are left, or the number of the next record shows that one
+        is missing.
         """
         missing = self._missing(record)
         if missing == 0 or at + CHUNK_RECORD_SIZE >= self.limit:

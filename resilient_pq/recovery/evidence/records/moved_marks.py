@@ -24,7 +24,7 @@ MAX_BYTES: Final = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class ChecksummedBytes:
-    """Bytes with a CRC32 of their own: the body of a page, or the payload of a record.
+    """The body of a page, or the payload of a record.
 
     Attributes:
         offset: Where what it belongs to begins in the file as it was written.
@@ -43,13 +43,7 @@ class ChecksummedBytes:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Bytes of which it is known where they lay and where they lie.
-
-    Attributes:
-        offset: In the file as it was written.
-        end: Offset just after what was recognised, there.
-        shift: What is added to have the place where they lie now.
-    """
+    """Bytes that were recognised: the offset and end at which they were written, and the shift to where they lie."""
 
     offset: int
     end: int
@@ -57,7 +51,7 @@ class Mark:
 
 
 def read_bytes(size: int, start: int, length: int) -> Generator[ByteRange, memoryview, memoryview]:
-    """So many bytes from a place, which may lie outside of what is at hand: zeros there."""
+    """So many bytes from an offset, with zeros outside of the bytes at hand."""
     first, last = min(max(start, 0), size), min(max(start + length, 0), size)
     data = memoryview(b"") if first >= last else (yield ByteRange(first, last))
     if len(data) == length:
@@ -68,7 +62,7 @@ def read_bytes(size: int, start: int, length: int) -> Generator[ByteRange, memor
 
 
 def copied_pages(payload: memoryview) -> Iterator[ChecksummedBytes]:
-    """The pages of a row group, by its record; of a chunk that contradicts itself only those before that."""
+    """The pages that the record of a row group has copies of, up to the first contradiction in each chunk."""
     try:
         record, _ = compact_protocol.decode(RowGroupRecord, payload)
     except FormatError:
@@ -97,7 +91,7 @@ def _pages_of(offset: int, copies: ChunkCopies) -> Iterator[ChecksummedBytes]:
 
 
 def find_header_places(raw: bytes, end: int) -> list[int]:
-    """Where a page header may begin before `end`: with its type, one of three, and two fields of the same kind."""
+    """Where a page header may begin before `end`, by its type and the fields around it."""
     data = np.frombuffer(raw, np.uint8)
     if len(data) < KEY_BYTES:
         return []
@@ -108,7 +102,7 @@ def find_header_places(raw: bytes, end: int) -> list[int]:
 
 
 def outside(places: Sequence[int], base: int, copies: Sequence[ByteRange]) -> Iterator[int]:
-    """Those that do not lie in records of row groups, which have copies of page headers; both are in order."""
+    """The places outside of the records of row groups, which have copies of page headers; both are in order."""
     following = 0
     for place in places:
         while following < len(copies) and copies[following].end <= base + place:

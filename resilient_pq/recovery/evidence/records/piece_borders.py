@@ -21,12 +21,7 @@ _HEADER_WINDOW: Final = 16 * KiB
 
 @dataclass(frozen=True, slots=True)
 class PieceBorders:
-    """The search for borders.
-
-    Attributes:
-        size: Bytes at hand.
-        items: What has a checksum, by the offset at which it was written.
-    """
+    """The search for borders, in so many bytes, with all that has a checksum by the offset at which it was written."""
 
     size: int
     items: Mapping[int, ChecksummedBytes]
@@ -49,10 +44,10 @@ class PieceBorders:
         return (yield from read_bytes(self.size, start + shift, end - start))
 
     def _rivals(self, before: Mark, behind: Mark) -> Generator[ByteRange, memoryview, tuple[int, int] | None]:
-        """Where one piece ends and the next begins, where whole pages that no record has a copy of stand in both.
+        """Where one part ends and the next begins, if both have whole pages in between of which no record has copies.
 
-        Those are right that follow on each other up to the next record. Where all of them do, or none, nobody can tell:
-        the bytes in between are in no piece.
+        The pages that follow each other up to the next record are right. Where all or none do, the bytes are in neither
+        part.
         """
         at = next((item.end for item in (self.items.get(before.offset),) if item is not None), before.end)
         if at >= behind.offset or at in self.items:
@@ -78,7 +73,7 @@ class PieceBorders:
         return at, behind.offset
 
     def _chained(self, at: int, limit: int, shift: int) -> Generator[ByteRange, memoryview, int]:
-        """Where pages end that follow on each other from an offset on, each with the CRC32 that its header has."""
+        """Where pages end that follow each other from an offset on and match the CRC32 in their headers."""
         while at < limit:
             item = yield from self._item(at, shift)
             if item is None or item.end > limit or not (yield from self.is_whole(item, shift)):
@@ -87,7 +82,7 @@ class PieceBorders:
         return at
 
     def _border(self, before: Mark, behind: Mark) -> Generator[ByteRange, memoryview, int]:
-        """The offset from which on bytes lie where those of `behind` do, and no longer where those of `before` do."""
+        """The first offset whose byte lies where the second mark has it, and not where the first one does."""
         shifts = before.shift, behind.shift
         least, most = before.end, behind.offset
         at = before.offset
@@ -119,7 +114,7 @@ class PieceBorders:
         return _aligned(least, max(most, least), shifts) if cut is None else at + cut
 
     def _item(self, offset: int, shift: int) -> Generator[ByteRange, memoryview, ChecksummedBytes | None]:
-        """What begins at an offset: as a record has it, or as the page header there says."""
+        """What begins at an offset, by a record or by the page header there."""
         if offset in self.items:
             return self.items[offset]
         data = yield from self.read(offset, offset + _HEADER_WINDOW, shift)
@@ -134,7 +129,7 @@ class PieceBorders:
 
 
 def _cut_in_head(first: memoryview, second: memoryview, head: bytes) -> int | None:
-    """How much of a page header lies in the first piece, where the rest lies in the second; None for all or nothing."""
+    """How many bytes of a page header lie in the first part and the rest in the second; None for all or none."""
     for cut in range(1, len(head)):
         if first[:cut] == head[:cut] and second[cut : len(head)] == head[cut:]:
             return cut
@@ -142,7 +137,7 @@ def _cut_in_head(first: memoryview, second: memoryview, head: bytes) -> int | No
 
 
 def _cut_in_record(first: memoryview, second: memoryview, offset: int) -> int | None:
-    """The same of the header of a record that stands at `offset`."""
+    """How many bytes of the header of a record at `offset` do so."""
     for cut in range(1, HEADER_SIZE):
         header = parse_header(bytes(first[:cut]) + bytes(second[cut:]))
         if header is not None and header.offset == offset:
@@ -151,7 +146,7 @@ def _cut_in_record(first: memoryview, second: memoryview, offset: int) -> int | 
 
 
 def _aligned(least: int, most: int, shifts: tuple[int, int]) -> int:
-    """The offset from `least` to `most` that a border is likeliest at."""
+    """The likeliest offset for a border from `least` to `most`."""
     for size in BORDERS:
         for shift in (*shifts, 0):
             at = least + -(least + shift) % size

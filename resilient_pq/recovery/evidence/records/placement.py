@@ -1,9 +1,9 @@
-"""Where the bytes of a file lie whose parts were swapped, repeated or left out, or that is in something else. Sans-io.
+"""Where the parts of a file lie that were swapped, repeated or left out, or of a file within other bytes. Sans-io.
 
-Every record names its own offset, and every page header is copied in the record of its row group. One that is found
-elsewhere tells by how far the bytes around it were moved (a *mark*). Where two marks that follow one another were moved
-differently, the border between the two pieces is in the page or the record that reaches from one into the other: it is
-where its CRC32 comes to hold when the bytes before are taken from the one piece and the bytes behind from the other.
+Each record has its own offset, and each page header is copied in the record of its row group. One that is found
+elsewhere shows how far the bytes around it were moved (a *mark*). Between two marks that were moved differently, the
+border lies in the page or record whose CRC32 holds when its first bytes are taken from one part and the others from the
+other.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ _ROUNDS: Final = 2
 def place(
     size: int, found: Iterable[tuple[int, RecordHeader]], file_id: bytes | None = None, *, search_pages: bool = False
 ) -> Generator[ByteRange, memoryview, ByteRemap]:
-    """Where the bytes of a file lie.
+    """Where the bytes of a file lie; parts of whose place nothing is known may be in the wrong one.
 
-    Where all records were moved by the same distance nothing is read. Otherwise the bytes are read once or twice from
-    front to back, for page headers, and pages around the borders of pieces besides.
+    Where all records were moved by the same distance nothing is read, unless parts without a record may have been moved
+    and `search_pages` asks for them. Otherwise all bytes are read once or twice for page headers.
     """
     everything = sorted(found, key=lambda place: place[0])
     wanted = file_id or outermost_file(everything)
@@ -67,12 +67,12 @@ PayloadOf = Callable[[RecordHeader, int], Generator[ByteRange, memoryview, memor
 
 
 def _payloads_behind(size: int) -> PayloadOf:
-    """The payloads of records, right behind their headers."""
+    """The payloads that lie directly behind the headers of records."""
     return lambda header, at: read_bytes(size, at + HEADER_SIZE, header.payload_size)
 
 
 def _payloads_in(view: ByteRemap) -> PayloadOf:
-    """The payloads of records, as a view has them."""
+    """The payloads of records, read through a remap."""
 
     def payload(header: RecordHeader, _: int) -> Generator[ByteRange, memoryview, memoryview]:
         return (yield from view.read(ByteRange(header.payload_offset, header.end)))
@@ -82,7 +82,7 @@ def _payloads_in(view: ByteRemap) -> PayloadOf:
 
 @dataclass(slots=True)
 class _Pieces:
-    """What is known of the pieces of one file.
+    """The parts of one file.
 
     Attributes:
         size: Bytes at hand.
@@ -119,7 +119,7 @@ class _Pieces:
     # -- what the records of row groups tell of pages ---------------------------------------------
 
     def read_records(self, payload_of: PayloadOf) -> Generator[ByteRange, memoryview, bool]:
-        """Note the pages that row-group records name whose payloads are whole; whether there were any new ones."""
+        """Note the pages that whole row-group records name; whether there are new ones."""
         found = False
         for at, header in self.headers:
             if header.kind != RecordKind.ROW_GROUP or header.offset in self.tried:
@@ -136,7 +136,7 @@ class _Pieces:
     # -- where page headers lie --------------------------------------------------------------------
 
     def _page_marks(self) -> Generator[ByteRange, memoryview, list[Mark]]:
-        """Read everything from front to back for the page headers that are known."""
+        """Read all bytes from front to back for page headers that are known."""
         pages: dict[bytes, list[ChecksummedBytes]] = defaultdict(list)
         for item in self.items.values():
             if len(item.head) >= KEY_BYTES:
@@ -168,7 +168,7 @@ class _Pieces:
     # -- putting them together ---------------------------------------------------------------------
 
     def put_together(self) -> Generator[ByteRange, memoryview, ByteRemap]:
-        """The view that all marks make."""
+        """The remap that all marks lead to."""
         marks = yield from self._chosen([*self.marks, *(yield from self._page_marks())])
         borders: list[tuple[int, int]] = []
         for mark, following in pairwise(marks):
@@ -177,7 +177,7 @@ class _Pieces:
         return self.view(marks, borders)
 
     def _chosen(self, marks: list[Mark]) -> Generator[ByteRange, memoryview, list[Mark]]:
-        """One mark for each offset: a whole one if there is, else one moved as records, and as most, were."""
+        """One mark for each offset: one whose bytes are whole, else one that was moved as most were."""
         by_offset: dict[int, list[Mark]] = defaultdict(list)
         for mark in marks:
             if mark.shift not in {other.shift for other in by_offset[mark.offset]}:
@@ -200,7 +200,7 @@ class _Pieces:
         return chosen
 
     def view(self, marks: Sequence[Mark], borders: Iterable[tuple[int, int]]) -> ByteRemap:
-        """The segments between borders; the last ends with the file's final record, or where the bytes do."""
+        """The segments between borders; the last ends with the final record of the file, or where the bytes do."""
         segments: list[RemapSegment] = []
         places = iter(borders)
         start = max(0, -marks[0].shift)
@@ -226,7 +226,7 @@ class _Pieces:
 
 
 def _within(segments: Sequence[RemapSegment], size: int) -> Iterator[RemapSegment]:
-    """The segments without what would lie outside of the bytes at hand; neighbours that go on put together."""
+    """The segments within the bytes at hand, with neighbours joined that were moved alike."""
     held: RemapSegment | None = None
     for segment in segments:
         start, end = max(segment.start, -segment.shift), min(segment.end, size - segment.shift)

@@ -95,7 +95,7 @@ def describe_row_group(
 def _row_group_rows(
     ordinal: int, chunks: Sequence[RecordedChunk], headers: Sequence[RecordHeader], schema: Schema
 ) -> int | None:
-    """Rows of the row group: as later records count them, or those of a chunk that is complete."""
+    """Rows of a row group by later records, or by those of its chunks that are complete."""
     before = chunks[0].record.num_rows
     for header in headers:
         if header.num_row_groups == ordinal + 1 and header.num_rows >= before:
@@ -141,7 +141,7 @@ def _page_hints(pages: Sequence[ChainedPage], leaf: Leaf) -> list[PageHint]:
 
 
 def _metadata(chunk: RecordedChunk, leaf: Leaf, codec: int, end: int) -> ColumnMetaData:
-    """As a footer would have it, without what only the writer knew."""
+    """The metadata that a footer would have, without what only the writer knew."""
     data = [page for page in chunk.pages if page.header.type in DATA_PAGES]
     dictionary = [page for page in chunk.pages if page.header.type == PageType.DICTIONARY_PAGE]
     dictionary_size = sum(page.end - page.offset for page in dictionary)

@@ -1,8 +1,6 @@
-"""What a damaged resilient object still holds: its newest whole checkpoint, and the row groups after it.
+"""The records of a damaged object: its newest whole checkpoint, and the row groups behind it. Sans-io.
 
-Sans-io: `survey` is a generator that asks for byte ranges and is sent the bytes; what it returns is the
-`Survey`. It reads records only, and no data where their chain is whole; where it is broken it reads on
-through the file from the front.
+Only records are read where their chain is whole; otherwise the file is read from the front.
 """
 
 from __future__ import annotations
@@ -52,7 +50,7 @@ Asking = Generator[ByteRange, memoryview, "Survey"]
 
 @dataclass(slots=True)
 class Survey:
-    """What the records of an object tell.
+    """The records of an object.
 
     Attributes:
         size: Bytes of the object.
@@ -112,7 +110,7 @@ class Survey:
 
 
 def survey(size: int, file_id: bytes | None = None) -> Asking:
-    """Find what the records of an object of `size` bytes tell; see the module."""
+    """Search for the records of an object of `size` bytes, of the file with an id if one is given."""
     result = Survey(size, file_id)
     anchor = yield from _header_at(len(MAGIC), result)
     if file_id is None and anchor is not None and anchor.kind == RecordKind.ANCHOR:
@@ -140,7 +138,7 @@ def _read(start: int, end: int) -> Generator[ByteRange, memoryview, memoryview]:
 
 
 def _header_at(offset: int, result: Survey) -> Generator[ByteRange, memoryview, RecordHeader | None]:
-    """The record header that lies at `offset` and says so."""
+    """The record header that lies at `offset` and states that offset."""
     if offset < 0 or offset + HEADER_SIZE > result.size:
         return None
     header = parse_header((yield from _read(offset, offset + HEADER_SIZE)))
