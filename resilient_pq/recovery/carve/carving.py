@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -25,6 +26,7 @@ from resilient_pq.recovery.evidence.located_row_group import RebuiltFile
 from resilient_pq.recovery.report import Damage, Finding
 from resilient_pq.units import KiB
 
+_CODECS = frozenset(CompressionCodec)
 #: What stands between two chunks is looked at where it is not larger.
 MOST_BETWEEN = 64 * KiB
 
@@ -46,7 +48,7 @@ def carve(
     if schema is None:
         kinds = candidate_kinds(file.pages)
         probed = yield from _probe_pages(file.pages, kinds, limits)
-        found = yield from _cut_stretches(probed)
+        found = yield from _cut_stretches(probed, places)
         pages = _longest_stretch(found) if not places else found.pages
         steps = limits.budget(size)
         begins = yield from _is_row_group_start(file, pages, places)
@@ -64,7 +66,7 @@ def carve(
             findings.append(_report_unknown_columns(left))
             file = replace(file, pages=file.pages[: len(file.pages) - len(left)])
     probed = yield from _probe_pages(file.pages, kinds_of(schema.leaves), limits)
-    stretches = yield from _cut_stretches(probed)
+    stretches = yield from _cut_stretches(probed, places)
     columns = [kind_of(leaf) for leaf in schema.leaves]
     budget = limits.budget(size)
     layout = PageLayout(
@@ -127,7 +129,7 @@ class _Stretches:
     borders: set[int]
 
 
-def _cut_stretches(probed: Sequence[ProbedPage]) -> RangeRequests[_Stretches]:
+def _cut_stretches(probed: Sequence[ProbedPage], places: Places) -> RangeRequests[_Stretches]:
     """Cut pages where something is missing between them."""
     window = RangeWindow(max((page.page.end for page in probed), default=0))
     pages: list[ProbedPage] = []
@@ -141,7 +143,8 @@ def _cut_stretches(probed: Sequence[ProbedPage]) -> RangeRequests[_Stretches]:
             between = None
             if end is not None and page.page.offset - end <= MOST_BETWEEN:
                 between = yield from window.read(end, page.page.offset)
-            if between is not None and is_between_chunks(between):
+            follows = between is not None and len(between) == CHUNK_RECORD_SIZE and page.page.offset in places
+            if follows or (between is not None and is_between_chunks(between)):
                 borders.add(len(pages))
             else:
                 starts.append(len(pages))
@@ -164,9 +167,10 @@ def _record_size(data: memoryview) -> int | None:
 
 
 def _recorded_places(pages: Sequence[FoundPage]) -> RangeRequests[Places]:
-    """Which chunk begins with a page, as whole records of ours tell that stand before it, where they were written."""
+    """Which chunk begins with a page, by the record before it: one in its place, or one whose header is destroyed."""
     window = RangeWindow(max((page.end for page in pages), default=0))
     found: dict[bytes, dict[int, ChunkPlace]] = {}
+    headless: dict[int, ChunkPlace] = {}
     for before, page in pairwise([None, *pages]):
         assert page is not None
         start = page.offset - CHUNK_RECORD_SIZE
@@ -174,11 +178,25 @@ def _recorded_places(pages: Sequence[FoundPage]) -> RangeRequests[Places]:
             continue
         data = yield from window.read(start, page.offset)
         header = parse_header(data)
-        if header is None or (header.kind, header.offset, header.end) != (RecordKind.CHUNK, start, page.offset):
+        if header is None:
+            if (place := _headless_place(data[HEADER_SIZE:])) is not None:
+                headless[page.offset] = place
+            continue
+        if (header.kind, header.offset, header.end) != (RecordKind.CHUNK, start, page.offset):
             continue
         if header.holds(data[HEADER_SIZE:]):
             found.setdefault(header.file_id, {})[page.offset] = ChunkPlace.unpack(data[HEADER_SIZE:])
-    return max(found.values(), key=len, default={})
+    places = max(found.values(), key=len, default={})
+    counts = Counter((place.row_group, place.column) for place in (*places.values(), *headless.values()))
+    return places | {at: place for at, place in headless.items() if counts[place.row_group, place.column] == 1}
+
+
+def _headless_place(payload: memoryview) -> ChunkPlace | None:
+    """The payload of a chunk record whose header is destroyed; None where bytes are not such a payload."""
+    place = ChunkPlace.unpack(payload)
+    # The bytes that are always zero, and the codec, are evidence enough; but a hole may be all zeros.
+    is_payload = place.pack() == bytes(payload) and place.codec in _CODECS and any(payload)
+    return place if is_payload and place.row_group <= place.first_row else None
 
 
 def _longest_stretch(found: _Stretches) -> list[ProbedPage]:
