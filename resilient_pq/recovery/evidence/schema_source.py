@@ -7,15 +7,14 @@ as ``ARROW:schema`` or those of pandas, and the usual codecs and encodings, whic
 from __future__ import annotations
 
 import os
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from resilient_pq.arrow.batch_ingest import Ingest
 from resilient_pq.arrow.types.stored_schema import ARROW_SCHEMA_KEY
 from resilient_pq.errors import FormatError, RecoveryError, SchemaError, StoreError, UnsupportedError, Where, located
-from resilient_pq.format.file_metadata import ColumnMetaData, ColumnOrder, FileMetaData, KeyValue, PageType, RowGroup
+from resilient_pq.format.file_metadata import ColumnOrder, FileMetaData, KeyValue, RowGroup
 from resilient_pq.format.footer import key_values
 from resilient_pq.format.schema_tree import Schema
 from resilient_pq.reader.contents import Contents
@@ -32,16 +31,6 @@ _NO_SIBLING = "name another file of the same folder (--schema-from), or give the
 
 
 @dataclass(frozen=True, slots=True)
-class ColumnHint:
-    """How a writer stores a column, as far as it was seen; the most frequent codecs, encodings and types come first."""
-
-    codecs: tuple[int, ...] = ()
-    encodings: tuple[int, ...] = ()
-    dictionary: bool | None = None
-    page_types: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class KnownSchema:
     """A schema, and what is known with it.
 
@@ -51,7 +40,6 @@ class KnownSchema:
         key_value: Key-value metadata that files with this schema have; without those that are about one file.
         created_by: Maker of such files; None where it is not known.
         column_orders: How minima and maxima are ordered; None where it is not known.
-        hints: How each leaf column is stored, in the order of the schema; empty where no chunk was seen.
         row_counts: Rows that its row groups have; those of a damaged file of the same make are likely to have as many.
         findings: What is wrong with the sibling that it was taken from.
     """
@@ -61,7 +49,6 @@ class KnownSchema:
     key_value: Mapping[str, str | None] = field(default_factory=dict)
     created_by: str | None = None
     column_orders: tuple[ColumnOrder, ...] | None = None
-    hints: tuple[ColumnHint, ...] = ()
     row_counts: frozenset[int] = frozenset()
     findings: tuple[Finding, ...] = ()
 
@@ -207,35 +194,6 @@ def _known(
         {key: value for key, value in pairs.items() if not key.startswith(_OWN_KEYS)},
         metadata.created_by,
         None if orders is None else tuple(orders),
-        column_hints(schema, row_groups),
         frozenset(row_group.num_rows for row_group in row_groups),
         findings,
     )
-
-
-def column_hints(schema: Schema, row_groups: Iterable[RowGroup]) -> tuple[ColumnHint, ...]:
-    """How the leaves of a schema are stored in some row groups; empty for no chunks."""
-    chunks: list[list[ColumnMetaData]] = [[] for _ in schema.leaves]
-    for row_group in row_groups:
-        for of_leaf, column in zip(chunks, row_group.columns, strict=False):
-            if column.meta_data is not None and column.meta_data.num_values > 0:
-                of_leaf.append(column.meta_data)
-    return tuple(map(_hint, chunks)) if any(chunks) else ()
-
-
-def _hint(chunks: Sequence[ColumnMetaData]) -> ColumnHint:
-    pages = [page for chunk in chunks for page in chunk.encoding_stats or ()]
-    types: Counter[int] = Counter()
-    for page in pages:
-        types[page.page_type] += page.count
-    dictionary = any(chunk.dictionary_page_offset for chunk in chunks) or bool(types[PageType.DICTIONARY_PAGE])
-    return ColumnHint(
-        _by_frequency(chunk.codec for chunk in chunks),
-        _by_frequency(encoding for chunk in chunks for encoding in chunk.encodings),
-        dictionary if chunks else None,
-        tuple(kind for kind, _ in types.most_common() if kind in (PageType.DATA_PAGE, PageType.DATA_PAGE_V2)),
-    )
-
-
-def _by_frequency(values: Iterable[int]) -> tuple[int, ...]:
-    return tuple(value for value, _ in Counter(values).most_common())

@@ -196,16 +196,11 @@ def _follow_chain(result: Survey, newest: RecordHeader) -> Generator[ByteRange, 
                 first = False
                 continue
         first = False
-        previous = yield from _header_at(header.previous, result) if header.previous else _nothing()
+        previous = (yield from _header_at(header.previous, result)) if header.previous else None
         if previous is None or not _follows(previous, header):
             return False
         header = previous
     return False
-
-
-def _nothing() -> Generator[ByteRange, memoryview, None]:
-    return None
-    yield
 
 
 def _follows(earlier: RecordHeader, later: RecordHeader) -> bool:
